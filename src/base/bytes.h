@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// base/bytes.h: a borrowed run of bytes. Parsers take these, so each can be fed by a fuzzer.
+#ifndef BASE_BYTES_H
+#define BASE_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct bytes {
+    const char *data;
+    size_t len;
+};
+
+static inline struct bytes bytes_of(const char *text)
+{
+    return (struct bytes){ text, strlen(text) };
+}
+
+static inline bool bytes_equal(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+static inline bool bytes_start_with(struct bytes text, struct bytes prefix)
+{
+    return text.len >= prefix.len && (prefix.len == 0 || memcmp(text.data, prefix.data, prefix.len) == 0);
+}
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool map_content(struct file *file, int fd, const char *path, struct error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) < 0)
+        return fail(err, "%s: cannot be examined (%s)", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return fail(err, "%s: not a regular file", path);
+    size_t size = (size_t)info.st_size;
+    if (!size)
+        return true;
+    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        return fail(err, "%s: cannot be mapped (%s)", path, strerror(errno));
+    file->content = (struct bytes){ data, size };
+    return true;
+}
+
+bool file_open(struct file *file, const char *path, struct error *err)
+{
+    *file = (struct file){ 0 };
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe in place of the file must not hang us
+    if (fd < 0)
+        return fail(err, "%s: cannot be opened (%s)", path, strerror(errno));
+    bool ok = map_content(file, fd, path, err);
+    close(fd);
+    return ok;
+}
+
+void file_close(struct file *file)
+{
+    if (file->content.len)
+        munmap((void *)file->content.data, file->content.len);
+    *file = (struct file){ 0 };
+}
+
+bool file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}

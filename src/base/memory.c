@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/memory.h"
+
+#include <stdarg.h>
+#include <stdalign.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ARENA_BLOCK_BYTES = 64 * 1024 };
+
+static _Noreturn void out_of_memory(size_t count, size_t size)
+{
+    fprintf(stderr, "nibble: out of memory (asked for %zu x %zu bytes)\n", count, size);
+    exit(1);
+}
+
+void *memory_new(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    if (!memory)
+        out_of_memory(count, size);
+    return memory;
+}
+
+void *memory_grow(void *old, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        out_of_memory(count, size);
+    void *memory = realloc(old, bytes ? bytes : 1);
+    if (!memory)
+        out_of_memory(count, size);
+    return memory;
+}
+
+void *memory_map_new(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void memory_map_free(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes ? bytes : 1);
+}
+
+struct arena_block {
+    struct arena_block *next;
+    size_t used, size;
+    alignas(64) char bytes[];
+};
+
+void *arena_new(struct arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+        out_of_memory(count, size);
+    bytes = (bytes + 15) & ~(size_t)15;
+    struct arena_block *block = arena->blocks;
+    if (!block || block->size - block->used < bytes) {
+        size_t room = bytes > ARENA_BLOCK_BYTES ? bytes : ARENA_BLOCK_BYTES;
+        size_t total = (sizeof *block + room + 63) & ~(size_t)63;
+        block = aligned_alloc(64, total);
+        if (!block)
+            out_of_memory(count, size);
+        *block = (struct arena_block){ .next = arena->blocks, .size = room };
+        arena->blocks = block;
+    }
+    char *memory = block->bytes + block->used;
+    block->used += bytes;
+    return memset(memory, 0, bytes);
+}
+
+char *arena_text(struct arena *arena, const char *text, size_t len)
+{
+    char *copy = arena_new(arena, len + 1, 1);
+    if (len)
+        memcpy(copy, text, len);
+    return copy;
+}
+
+char *arena_format(struct arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = arena_new(arena, (size_t)length + 1, 1);
+    vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+void arena_free(struct arena *arena)
+{
+    while (arena->blocks) {
+        struct arena_block *next = arena->blocks->next;
+        free(arena->blocks);
+        arena->blocks = next;
+    }
+}

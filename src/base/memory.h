@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// base/memory.h: where memory comes from.
+//   Small things (names, tables, parse trees) come from here and never fail: a machine that cannot give
+//   a few kilobytes ends the process with one sentence. Sizes read from files must be checked against
+//   the file before they get here. Big things (weights, pages) go through memory_map_new, which can refuse.
+#ifndef BASE_MEMORY_H
+#define BASE_MEMORY_H
+
+#include <stddef.h>
+
+void *memory_new(size_t count, size_t size) __attribute__((malloc, returns_nonnull));   // zeroed; release with free()
+void *memory_grow(void *old, size_t count, size_t size) __attribute__((returns_nonnull)); // new bytes are not zeroed
+
+// Anonymous zero pages straight from the system, 64-byte aligned at least; NULL when there are none.
+void *memory_map_new(size_t bytes);
+void memory_map_free(void *memory, size_t bytes);
+
+// An arena hands out zeroed memory that is released all at once: one per lifetime (model, request, step).
+struct arena {
+    struct arena_block *blocks; // newest first
+};
+
+void *arena_new(struct arena *arena, size_t count, size_t size) __attribute__((malloc, returns_nonnull));
+char *arena_text(struct arena *arena, const char *text, size_t len)
+    __attribute__((returns_nonnull)); // a terminated copy
+char *arena_format(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
+void arena_free(struct arena *arena);
+
+#define ARENA_NEW(arena, type, count) ((type *)arena_new((arena), (size_t)(count), sizeof(type)))
+
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// base/public.h: crossing between the public types of nibble.h and our own.
+#ifndef BASE_PUBLIC_H
+#define BASE_PUBLIC_H
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "nibble.h"
+
+static inline void public_error(struct nibble_error *out, const struct error *err)
+{
+    snprintf(out->text, sizeof out->text, "%s", err->text);
+    out->usage = err->usage;
+}
+
+// A caller's text is appended to in place: borrow it as a strbuf, then give it back.
+static inline struct strbuf public_text_borrow(const struct nibble_text *text)
+{
+    return (struct strbuf){ text->data, text->len, text->capacity };
+}
+
+static inline void public_text_return(struct nibble_text *text, const struct strbuf *buf)
+{
+    *text = (struct nibble_text){ buf->data, buf->len, buf->cap };
+}
+
+#endif

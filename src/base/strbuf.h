@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// base/strbuf.h: text that grows. A zeroed struct is an empty one; data is terminated once anything was added.
+#ifndef BASE_STRBUF_H
+#define BASE_STRBUF_H
+
+#include "base/bytes.h"
+
+struct strbuf {
+    char *data;
+    size_t len, cap;
+};
+
+void strbuf_add(struct strbuf *buf, const char *data, size_t len);
+void strbuf_add_text(struct strbuf *buf, const char *text);
+void strbuf_add_byte(struct strbuf *buf, char byte);
+void strbuf_add_format(struct strbuf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void strbuf_add_codepoint(struct strbuf *buf, uint32_t codepoint); // as UTF-8
+const char *strbuf_text(const struct strbuf *buf);                 // "" when empty
+void strbuf_free(struct strbuf *buf);
+
+static inline struct bytes strbuf_bytes(const struct strbuf *buf)
+{
+    return (struct bytes){ buf->data, buf->len };
+}
+
+#endif

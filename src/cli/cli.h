@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/cli.h: the commands, and what they share. Each returns the exit status: 0 done, 1 failed or refused, 2 usage.
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "nibble.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+int command_env(int argc, char **argv);
+int command_eval(int argc, char **argv);
+int command_plan(int argc, char **argv);
+int command_render(int argc, char **argv);
+int command_run(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+
+// Prints the sentence to stderr and, with json, {"error": sentence} to stdout; gives the exit status it calls for.
+int cli_fail(const struct nibble_error *error, bool json);
+
+// Writes all of it to stdout; false (with a sentence on stderr) when that does not work.
+bool cli_write(const char *data, size_t len);
+
+// A whole file, or standard input for "-", on the heap.
+bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *error);
+
+// A bar on stderr while something takes its time; nothing where stderr is no terminal.
+struct cli_progress {
+    const char *label;
+    int shown; // percent, -1 before the first
+};
+void cli_progress_show(void *progress, double done); // a struct cli_progress; done 0 .. 1, 1 clears the line
+bool cli_stderr_is_terminal(void);
+
+#endif

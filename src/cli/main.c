@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/main.c: which command.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "cli/cli.h"
+
+static const struct {
+    const char *name, *about;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    { "run", "answer a prompt, or chat in the terminal", command_run },
+    { "plan", "what would run: every layer's format and kernel", command_plan },
+    { "eval", "perplexity of a text, and what a cache format costs", command_eval },
+    { "tokenize", "text to token ids and back", command_tokenize },
+    { "render", "the prompt a chat becomes", command_render },
+    { "env", "a report of this machine", command_env },
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "nibble %s runs large language models with weights and KV cache of 16, 8 or 4 bits.\n\n",
+            nibble_version());
+    fprintf(out, "usage: nibble COMMAND ...\n\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+    fprintf(out, "\nMODEL is a .gguf file, a folder with config.json and safetensors, or org/name in the\n"
+                 "Hugging Face cache. `nibble COMMAND --help` has the options, `nibble --version` the version.\n\n"
+                 "example: nibble run SmolLM2-135M-Instruct.Q4_1.gguf \"What is a nibble?\"\n");
+}
+
+static int unknown_command(const char *word)
+{
+    const char *names[COMMANDS];
+    for (int i = 0; i < COMMANDS; i++)
+        names[i] = commands[i].name;
+    const char *near = suggest(bytes_of(word), names, COMMANDS);
+    fprintf(stderr, "nibble: there is no command \"%.60s\"%s%s%s; `nibble --help` lists them\n", word,
+            near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write, not a death
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("nibble %s\n", nibble_version());
+        return EXIT_DONE;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    return unknown_command(argv[1]);
+}

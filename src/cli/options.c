@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "cli/cli.h"
+
+enum { OPTIONS_MAX = 64, HELP_COLUMN = 34 };
+
+static int option_count(const struct option_row *options)
+{
+    int count = 0;
+    while (options[count].name)
+        count++;
+    return count;
+}
+
+static void print_help(const struct command_line *line)
+{
+    printf("usage: %s\n%s\n\n", line->usage, line->about);
+    for (const struct option_row *row = line->options; row->name; row++) {
+        int width = printf("  %s%s%s", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+        printf("%*s%s\n", width < HELP_COLUMN ? HELP_COLUMN - width : 1, "", row->help);
+    }
+    printf("  %-*s%s\n\nexample: %s\n", HELP_COLUMN - 2, "--help", "show this", line->example);
+}
+
+static bool wrong(const struct command_line *line, const char *what, const char *name, size_t name_len,
+                  const char *hint)
+{
+    fprintf(stderr, "nibble: %s %.*s%s; usage: %s\n", what, (int)name_len, name, hint, line->usage);
+    return false;
+}
+
+static const struct option_row *find_option(const struct command_line *line, const char *name, size_t len)
+{
+    const char *names[OPTIONS_MAX];
+    int count = option_count(line->options);
+    for (int i = 0; i < count; i++) {
+        names[i] = line->options[i].name;
+        if (strlen(names[i]) == len && !memcmp(names[i], name, len))
+            return &line->options[i];
+    }
+    char hint[128] = "";
+    const char *near = suggest((struct bytes){ name, len }, names, (size_t)count);
+    if (near)
+        snprintf(hint, sizeof hint, ", did you mean %s?", near);
+    wrong(line, "unknown option", name, len, hint);
+    return NULL;
+}
+
+static bool set_number(const struct command_line *line, const struct option_row *row, const char *value)
+{
+    char *end, hint[160];
+    errno = 0;
+    long long integer = row->kind == OPTION_INT ? strtoll(value, &end, 10) : 0;
+    double real = row->kind == OPTION_INT ? (double)integer : strtod(value, &end);
+    if (end == value || *end || errno || !(real >= row->low && real <= row->high)) {
+        snprintf(hint, sizeof hint, " takes %s from %.15g to %.15g, not \"%.40s\"",
+                 row->kind == OPTION_INT ? "a whole number" : "a number", row->low, row->high, value);
+        return wrong(line, "option", row->name, strlen(row->name), hint);
+    }
+    if (row->kind == OPTION_INT)
+        *(long long *)row->target = integer;
+    else
+        *(double *)row->target = real;
+    return true;
+}
+
+// Options that take a value.
+static bool set_option(const struct command_line *line, const struct option_row *row, const char *value)
+{
+    if (row->kind != OPTION_TEXT)
+        return set_number(line, row, value);
+    *(const char **)row->target = value;
+    return true;
+}
+
+// The option at argv[*at], which moves past its value.
+static bool take_option(const struct command_line *line, int argc, char **argv, int *at)
+{
+    const char *word = argv[*at], *equals = strchr(word, '=');
+    size_t len = equals ? (size_t)(equals - word) : strlen(word);
+    const struct option_row *row = find_option(line, word, len);
+    if (!row)
+        return false;
+    if (row->kind == OPTION_FLAG) {
+        *(bool *)row->target = true;
+        return !equals || wrong(line, "option", row->name, strlen(row->name), " takes no value");
+    }
+    if (!equals && *at + 1 >= argc)
+        return wrong(line, "option", row->name, strlen(row->name), " needs a value");
+    return set_option(line, row, equals ? equals + 1 : argv[++*at]);
+}
+
+int options_parse(const struct command_line *line, int argc, char **argv, int *count)
+{
+    bool options_over = false;
+    *count = 0;
+    for (int at = 1; at < argc; at++) {
+        const char *word = argv[at];
+        if (options_over || word[0] != '-' || !word[1]) {
+            argv[(*count)++] = argv[at];
+        } else if (!strcmp(word, "--")) {
+            options_over = true;
+        } else if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
+            print_help(line);
+            return EXIT_DONE;
+        } else if (!take_option(line, argc, argv, &at)) {
+            return EXIT_USAGE;
+        }
+    }
+    if (*count < line->positional_min)
+        wrong(line, "something is missing", "", 0, "");
+    else if (line->positional_max >= 0 && *count > line->positional_max)
+        wrong(line, "too many arguments from", argv[line->positional_max], strlen(argv[line->positional_max]), " on");
+    else
+        return -1;
+    return EXIT_USAGE;
+}

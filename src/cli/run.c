@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/run.c: one answer, or a chat in the terminal.
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+struct request {
+    const char *system, *dtype, *template_file;
+    long long max_tokens, max_model_len, threads, seed, top_k;
+    double temperature, top_p, min_p, repetition_penalty; // below 0: the model's own default
+    bool raw;
+};
+
+struct session {
+    struct nibble_checkpoint *checkpoint;
+    struct nibble_tokenizer *tokenizer;
+    struct nibble_chat *chat;       // NULL with --raw
+    struct nibble_engine *engine;
+    struct nibble_sequence *sequence;
+    struct nibble_sampling sampling;
+    long long max_tokens;           // 0: as many as the context holds
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static double now_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// ---- opening ------------------------------------------------------------------------------------------------------
+
+static bool choose_sampling(struct session *session, const struct request *request, struct nibble_error *error)
+{
+    struct nibble_sampling *sampling = &session->sampling;
+    if (!nibble_sampling_defaults(session->checkpoint, sampling, error))
+        return false;
+    if (request->temperature >= 0)
+        sampling->temperature = request->temperature;
+    if (request->top_p >= 0)
+        sampling->top_p = request->top_p;
+    if (request->min_p >= 0)
+        sampling->min_p = request->min_p;
+    if (request->top_k >= 0)
+        sampling->top_k = (int)request->top_k;
+    if (request->repetition_penalty >= 0)
+        sampling->repetition_penalty = request->repetition_penalty;
+    sampling->seed = (uint64_t)request->seed;
+    if (request->seed < 0 && getrandom(&sampling->seed, sizeof sampling->seed, 0) < 0)
+        sampling->seed = (uint64_t)time(NULL);
+    return true;
+}
+
+static bool open_engine(struct session *session, const struct request *request, struct nibble_error *error)
+{
+    struct cli_progress progress = { .label = "loading weights", .shown = -1 };
+    struct nibble_options options = { .kv_cache_dtype = request->dtype,
+                                      .max_model_len = (int)request->max_model_len,
+                                      .threads = (int)request->threads,
+                                      .progress = cli_progress_show,
+                                      .progress_context = &progress };
+    session->engine = nibble_engine_open(session->checkpoint, &options, error);
+    if (!session->engine)
+        return false;
+    session->sequence = nibble_sequence_open(session->engine);
+    struct nibble_text plan = { 0 };
+    nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, &plan);
+    fprintf(stderr, "%s", plan.data);
+    free(plan.data);
+    return true;
+}
+
+static bool session_open(struct session *session, const char *model, const struct request *request,
+                         struct nibble_error *error)
+{
+    *session = (struct session){ .max_tokens = request->max_tokens };
+    return (session->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
+        && (session->tokenizer = nibble_tokenizer_open(session->checkpoint, error))
+        && (request->raw || (session->chat = nibble_chat_open(session->checkpoint, request->template_file, error)))
+        && choose_sampling(session, request, error)
+        && open_engine(session, request, error);
+}
+
+static void session_close(struct session *session)
+{
+    nibble_sequence_close(session->sequence);
+    nibble_engine_close(session->engine);
+    nibble_chat_close(session->chat);
+    nibble_tokenizer_close(session->tokenizer);
+    nibble_checkpoint_close(session->checkpoint);
+}
+
+// ---- an answer ----------------------------------------------------------------------------------------------------
+
+// Puts a prompt's tokens into the sequence. A chat's template writes its own BOS.
+static bool feed(struct session *session, const char *prompt, size_t len, struct nibble_error *error)
+{
+    int32_t *ids = NULL;
+    int flags = session->chat ? NIBBLE_PARSE_SPECIAL : NIBBLE_PARSE_SPECIAL | NIBBLE_ADD_SPECIAL;
+    ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &ids, error);
+    bool ok = count >= 0 && nibble_sequence_assign(session->sequence, ids, (size_t)count, error);
+    if (ok && !count) {
+        snprintf(error->text, sizeof error->text, "the prompt has no tokens; give it some text");
+        ok = false;
+    }
+    free(ids);
+    return ok;
+}
+
+// Streams until an end token, the limit, the end of the context or Ctrl-C. The text is gathered in *answer as well.
+static bool stream(struct session *session, struct nibble_text *answer, struct nibble_error *error)
+{
+    struct nibble_decoder *decoder = nibble_decoder_open(session->tokenizer, true);
+    size_t prompt = nibble_sequence_length(session->sequence) - nibble_sequence_cached(session->sequence), printed = 0;
+    long long tokens = 0;
+    double start = now_seconds(), first = start;
+    bool ok = true, ended = false;
+    while (ok && !ended && !interrupted && (!session->max_tokens || tokens < session->max_tokens)
+           && nibble_sequence_length(session->sequence) < (size_t)nibble_engine_max_model_len(session->engine)) {
+        int32_t id;
+        ok = nibble_sequence_next(session->sequence, &session->sampling, &id, error);
+        first = tokens++ ? first : now_seconds();
+        ended = ok && nibble_token_ends_text(session->tokenizer, id);
+        if (ok && !ended)
+            nibble_decoder_add(decoder, id, answer);
+        ok = ok && cli_write(answer->data + printed, answer->len - printed);
+        printed = answer->len;
+    }
+    nibble_decoder_finish(decoder, answer);
+    nibble_decoder_close(decoder);
+    ok = ok && cli_write(answer->data + printed, answer->len - printed) && cli_write("\n", 1);
+    double end = now_seconds();
+    if (ok)
+        fprintf(stderr, "prompt %zu tokens, %.1f t/s; answer %lld tokens, %.1f t/s%s\n", prompt,
+                (double)prompt / (first - start + 1e-9), tokens,
+                tokens > 1 ? (double)(tokens - 1) / (end - first + 1e-9) : 0.0, interrupted ? "; stopped" : "");
+    return ok;
+}
+
+// ---- a conversation -----------------------------------------------------------------------------------------------
+
+static void add_message(json_t *messages, const char *role, const char *content, size_t len)
+{
+    json_t *text = json_stringn(content ? content : "", len); // NULL when it is not UTF-8
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", text ? text : json_string("")));
+}
+
+static bool answer_chat(struct session *session, json_t *messages, struct nibble_error *error)
+{
+    struct nibble_text prompt = { 0 }, answer = { 0 };
+    char *json = json_dumps(messages, 0);
+    bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, error)
+           && feed(session, prompt.data, prompt.len, error) && stream(session, &answer, error);
+    if (ok)
+        add_message(messages, "assistant", answer.data, answer.len);
+    free(json);
+    free(prompt.data);
+    free(answer.data);
+    return ok;
+}
+
+static bool answer_raw(struct session *session, const char *text, size_t len, struct nibble_error *error)
+{
+    struct nibble_text answer = { 0 };
+    bool ok = feed(session, text, len, error) && stream(session, &answer, error);
+    free(answer.data);
+    return ok;
+}
+
+static bool answer(struct session *session, json_t *messages, const char *text, size_t len, struct nibble_error *error)
+{
+    interrupted = 0;
+    if (!session->chat)
+        return answer_raw(session, text, len, error);
+    add_message(messages, "user", text, len);
+    bool ok = answer_chat(session, messages, error);
+    if (!ok) // the turn never happened
+        json_array_remove(messages, json_array_size(messages) - 1);
+    return ok;
+}
+
+// Turn after turn until the end of the input. A turn that fails (too long, say) is told and the chat goes on.
+static int converse(struct session *session, json_t *messages)
+{
+    struct terminal *terminal = terminal_open("> ");
+    char *line;
+    int status = EXIT_DONE;
+    while ((line = terminal_read(terminal))) {
+        struct nibble_error error;
+        if (*line && !answer(session, messages, line, strlen(line), &error))
+            status = cli_fail(&error, false);
+        free(line);
+    }
+    bool interactive = terminal_is_interactive(terminal);
+    terminal_close(terminal);
+    return interactive ? EXIT_DONE : status;
+}
+
+static int run(const char *model, const char *prompt, const struct request *request)
+{
+    struct session session;
+    struct nibble_error error = { 0 };
+    struct nibble_text input = { 0 };
+    json_t *messages = json_array();
+    if (request->system)
+        add_message(messages, "system", request->system, strlen(request->system));
+    if (prompt && !strcmp(prompt, "-") && !cli_read("-", &input, &error))
+        return json_decref(messages), cli_fail(&error, false);
+    bool opened = session_open(&session, model, request, &error);
+    sigaction(SIGINT, &(struct sigaction){ .sa_handler = on_interrupt }, NULL);
+    int status;
+    if (!opened)
+        status = cli_fail(&error, false);
+    else if (!prompt)
+        status = converse(&session, messages);
+    else if (answer(&session, messages, input.data ? input.data : prompt, input.data ? input.len : strlen(prompt),
+                    &error))
+        status = EXIT_DONE;
+    else
+        status = cli_fail(&error, false);
+    session_close(&session);
+    json_decref(messages);
+    free(input.data);
+    return status;
+}
+
+int command_run(int argc, char **argv)
+{
+    struct request request = {
+        .seed = -1, .temperature = -1, .top_p = -1, .min_p = -1, .top_k = -1, .repetition_penalty = -1
+    };
+    const struct option_row options[] = {
+        { "--max-tokens", OPTION_INT, &request.max_tokens, "N", "longest answer in tokens (what the context holds)", 1,
+          1 << 28 },
+        { "--temperature", OPTION_REAL, &request.temperature, "X",
+          "0: always the most likely token (the model's, else 1)", 0, 100 },
+        { "--top-p", OPTION_REAL, &request.top_p, "X", "draw from the likeliest tokens that sum to X", 0, 1 },
+        { "--top-k", OPTION_INT, &request.top_k, "N", "draw from the N likeliest tokens (0: all)", 0, 1 << 28 },
+        { "--min-p", OPTION_REAL, &request.min_p, "X", "drop tokens below X times the likeliest", 0, 1 },
+        { "--repetition-penalty", OPTION_REAL, &request.repetition_penalty, "X",
+          "make tokens that occurred less likely (1: off)", 0, 100 },
+        { "--seed", OPTION_INT, &request.seed, "N", "the same seed draws the same answer", 0, 9007199254740991 },
+        { "--system", OPTION_TEXT, &request.system, "TEXT", "a system message before the chat" },
+        { "--chat-template", OPTION_TEXT, &request.template_file, "FILE", "a Jinja template instead of the model's" },
+        { "--raw", OPTION_FLAG, &request.raw, NULL, "no chat template: continue the text as it is" },
+        { "--kv-cache-dtype", OPTION_TEXT, &request.dtype, "FORMAT",
+          "cache format; K/V and ranges too: 0-3:bfloat16,4-:fp8/nvfp4" },
+        { "--max-model-len", OPTION_INT, &request.max_model_len, "N", "longest chat in tokens (the model's own)", 1,
+          1 << 28 },
+        { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
+        { 0 },
+    };
+    const struct command_line line = {
+        .usage = "nibble run MODEL [PROMPT | -] [options]",
+        .about =
+            "Streams the answer to PROMPT (- reads it from standard input). Without PROMPT, a chat in the terminal:\n"
+            "Ctrl-C stops an answer, Ctrl-D leaves.",
+        .example = "nibble run model.gguf \"What is a nibble?\" --kv-cache-dtype nvfp4 --temperature 0",
+        .options = options,
+        .positional_min = 1,
+        .positional_max = 2,
+    };
+    int count;
+    int parsed = options_parse(&line, argc, argv, &count);
+    if (parsed >= 0)
+        return parsed;
+    return run(argv[0], count == 2 ? argv[1] : NULL, &request);
+}

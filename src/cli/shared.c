@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/shared.c: what commands share: errors, output, input, the progress bar.
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/strbuf.h"
+#include "cli/cli.h"
+
+int cli_fail(const struct nibble_error *error, bool json)
+{
+    fprintf(stderr, "nibble: %s\n", error->text);
+    if (json) {
+        json_t *root = json_pack("{s:s?}", "error", error->text);
+        char *text = root ? json_dumps(root, 0) : NULL;
+        printf("%s\n", text ? text : "{\"error\": \"the error's text is not UTF-8\"}");
+        free(text);
+        json_decref(root);
+    }
+    return error->usage ? EXIT_USAGE : EXIT_FAILED;
+}
+
+bool cli_write(const char *data, size_t len)
+{
+    if ((!len || fwrite(data, 1, len, stdout) == len) && fflush(stdout) == 0)
+        return true;
+    fprintf(stderr, "nibble: the output cannot be written (%s)\n", strerror(errno));
+    return false;
+}
+
+bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *error)
+{
+    bool standard = !strcmp(path, "-");
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    struct strbuf content = { 0 };
+    char chunk[65536];
+    ssize_t got = -1;
+    while (fd >= 0 && ((got = read(fd, chunk, sizeof chunk)) > 0 || (got < 0 && errno == EINTR)))
+        if (got > 0)
+            strbuf_add(&content, chunk, (size_t)got);
+    if (got < 0)
+        snprintf(error->text, sizeof error->text, "%s: cannot be read (%s)", standard ? "standard input" : path,
+                 strerror(errno));
+    if (fd >= 0 && !standard)
+        close(fd);
+    *out = (struct nibble_text){ content.data, content.len, content.cap };
+    error->usage = false;
+    return got == 0;
+}
+
+bool cli_stderr_is_terminal(void)
+{
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
+}
+
+void cli_progress_show(void *context, double done)
+{
+    enum { WIDTH = 40 };
+    struct cli_progress *progress = context;
+    int percent = (int)(done * 100);
+    if (percent == progress->shown || !cli_stderr_is_terminal())
+        return;
+    progress->shown = percent;
+    int filled = (int)(done * WIDTH);
+    if (done < 1)
+        fprintf(stderr, "\r%s [%.*s%*s] %3d %%", progress->label, filled, "########################################",
+                WIDTH - filled, "", percent);
+    else
+        fprintf(stderr, "\r\033[K");
+    fflush(stderr);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/device.h: the hardware as found: what it can do and how much memory it has.
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+// CPU features that kernels may ask for, in ascending order. The last column: cpuid leaf 7 or 1, subleaf, register,
+// bit.
+//    id               word            leaf sub reg bit
+#define CPU_FEATURES(X)                                                                                                \
+    X(SSE41, "sse4.1", 1, 0, ECX, 19)                                                                                  \
+    X(FMA, "fma", 1, 0, ECX, 12)                                                                                       \
+    X(F16C, "f16c", 1, 0, ECX, 29)                                                                                     \
+    X(AVX, "avx", 1, 0, ECX, 28)                                                                                       \
+    X(AVX2, "avx2", 7, 0, EBX, 5)                                                                                      \
+    X(BMI2, "bmi2", 7, 0, EBX, 8)                                                                                      \
+    X(AVX512F, "avx512f", 7, 0, EBX, 16)                                                                               \
+    X(AVX512DQ, "avx512dq", 7, 0, EBX, 17)                                                                             \
+    X(AVX512BW, "avx512bw", 7, 0, EBX, 30)                                                                             \
+    X(AVX512VL, "avx512vl", 7, 0, EBX, 31)                                                                             \
+    X(AVX512VBMI, "avx512vbmi", 7, 0, ECX, 1)                                                                          \
+    X(AVX512VNNI, "avx512vnni", 7, 0, ECX, 11)                                                                         \
+    X(AVX512BF16, "avx512bf16", 7, 1, EAX, 5)                                                                          \
+    X(AVXVNNI, "avxvnni", 7, 1, EAX, 4)                                                                                \
+    X(AMXBF16, "amx-bf16", 7, 0, EDX, 22)                                                                              \
+    X(AMXTILE, "amx-tile", 7, 0, EDX, 24)                                                                              \
+    X(AMXINT8, "amx-int8", 7, 0, EDX, 25)
+
+enum cpu_feature_index {
+#define X(id, ...) CPU_INDEX_##id,
+    CPU_FEATURES(X)
+#undef X
+        CPU_FEATURE_COUNT
+};
+
+enum {
+#define X(id, ...) CPU_##id = 1 << CPU_INDEX_##id,
+    CPU_FEATURES(X)
+#undef X
+};
+
+struct device {
+    const char *word;      // as users name it: "cpu"
+    char name[64];         // the processor's own
+    uint32_t features;     // CPU_* bits, after NIBBLE_FEATURES
+    int cores;             // that this process may run on
+    size_t memory_bytes;   // installed, or the control group's limit where that is lower
+    size_t memory_free_bytes;
+};
+
+// The CPU this process runs on. NIBBLE_FEATURES=avx2 (or =none) masks a bigger machine down to a smaller one;
+// a word in it that is no feature is an error.
+bool device_open_cpu(struct device *device, struct error *err);
+
+// "avx2 fma" for a set of features; "none" for the empty one.
+const char *device_feature_words(struct arena *arena, uint32_t features);
+
+// NVIDIA GPUs as the driver reports them. Never fails: without a driver the reason is in `note`.
+enum { CUDA_DEVICES_MAX = 16 };
+struct cuda_report {
+    char note[160];         // "" when all is well, else why there are no devices
+    int driver_version;     // 13000 for CUDA 13.0; 0: unknown
+    int count;
+    struct cuda_device {
+        char name[96];
+        int major, minor;   // compute capability
+        size_t memory_bytes;
+    } devices[CUDA_DEVICES_MAX];
+};
+void device_probe_cuda(struct cuda_report *report);
+
+#endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include "engine/program.h"
+#include "engine/weights.h"
+
+enum { FEW_TOKENS_MAX = 8 }; // up to here a step's kernels are those for few tokens
+
+static size_t buffer_rows(const struct plan *plan, enum buffer buffer)
+{
+    return (size_t)(buffer == BUFFER_LAST || buffer == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens);
+}
+
+static bool open_workspace(struct engine *engine, struct error *err)
+{
+    const struct plan *plan = &engine->plan;
+    engine->workspace = memory_map_new(plan->workspace_bytes);
+    if (!engine->workspace)
+        return fail(err, "the system does not give %zu MiB of workspace", plan->workspace_bytes >> 20);
+    float *next = engine->workspace;
+    for (int i = 0; i < BUFFER_COUNT; i++) {
+        engine->buffers[i] = next;
+        next += buffer_rows(plan, (enum buffer)i) * (size_t)engine->model.buffer_width[i];
+    }
+    engine->ids = ARENA_NEW(&engine->arena, int32_t, plan->batch_tokens);
+    engine->positions = ARENA_NEW(&engine->arena, int32_t, plan->batch_tokens);
+    engine->output_rows = ARENA_NEW(&engine->arena, int32_t, plan->outputs);
+    engine->batch_sequences = ARENA_NEW(&engine->arena, struct batch_sequence, plan->max_num_seqs);
+    engine->batch = (struct batch){ .ids = engine->ids,
+                                    .positions = engine->positions,
+                                    .sequence = engine->batch_sequences,
+                                    .output_rows = engine->output_rows };
+    return true;
+}
+
+static bool open_pools(struct engine *engine, struct error *err)
+{
+    for (int i = 0; i < engine->plan.class_count; i++)
+        if (!kv_pool_open(&engine->pools[i], engine->plan.classes[i].page_bytes, engine->plan.classes[i].pages, err))
+            return false;
+    return true;
+}
+
+static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
+{
+    struct device device;
+    if (!device_open_cpu(&device, err)
+        || !model_describe(&engine->model, engine->checkpoint, err)
+        || !plan_make(&engine->plan, &engine->model, &device, &options->plan, err)
+        || !open_workspace(engine, err)
+        || !open_pools(engine, err)
+        || !program_bind(engine, err))
+        return false;
+    engine->team = team_open(options->threads ? options->threads : device.cores, err);
+    if (!engine->team)
+        return false;
+    weights_read(&engine->model, engine->plan.weight_bytes, options->progress, options->progress_context);
+    return true;
+}
+
+bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
+                 struct error *err)
+{
+    *engine = (struct engine){ .checkpoint = checkpoint };
+    if (open_all(engine, options, err))
+        return true;
+    engine_close(engine);
+    return false;
+}
+
+void engine_close(struct engine *engine)
+{
+    team_close(engine->team);
+    for (int i = 0; i < KV_CLASSES_MAX; i++)
+        kv_pool_close(&engine->pools[i]);
+    memory_map_free(engine->workspace, engine->plan.workspace_bytes);
+    plan_free(&engine->plan);
+    model_free(&engine->model);
+    arena_free(&engine->arena);
+    *engine = (struct engine){ 0 };
+}
+
+static void walk_program(void *context, int part, int parts)
+{
+    struct engine *engine = context;
+    bool few = engine->batch.tokens <= FEW_TOKENS_MAX;
+    for (int i = 0; i < engine->model.op_count; i++) {
+        const struct program_step *step = &engine->program[i];
+        (few ? step->few : step->many)->run(step->args, part, parts);
+        team_barrier(engine->team);
+    }
+}
+
+void engine_step(struct engine *engine)
+{
+    team_run(engine->team, walk_program, engine);
+}

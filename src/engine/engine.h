@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/engine.h: a plan made real. Opening goes the way the data goes: checkpoint -> model -> plan -> weights ->
+// pools -> program. After that a step allocates nothing: it fills the batch and walks the program.
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "device/team.h"
+#include "kv/pool.h"
+#include "plan/plan.h"
+
+struct engine {
+    const struct checkpoint *checkpoint; // borrowed
+    struct model model;
+    struct plan plan;
+    struct kv_pool pools[KV_CLASSES_MAX];
+    float *buffers[BUFFER_COUNT];        // (rows, width) each, carved from one mapping
+    void *workspace;
+    struct team *team;
+
+    struct batch batch;                  // what the next step reads; arrays below
+    int32_t *ids, *positions, *output_rows;
+    struct batch_sequence *batch_sequences;
+
+    struct program_step {
+        const struct kernel *few, *many;
+        const void *args;
+    } *program;                          // one per op of the model
+    struct arena arena;
+};
+
+struct engine_options {
+    struct plan_options plan;
+    int threads; // 0: every core
+    void (*progress)(void *context, double done);
+    void *progress_context;
+};
+
+bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
+                 struct error *err);
+void engine_close(struct engine *engine);
+
+// Runs the batch. Logits of its output rows are in buffers[BUFFER_LOGITS] afterwards: (outputs, vocabulary).
+void engine_step(struct engine *engine);
+
+#endif

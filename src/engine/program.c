@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/program.h"
+
+#include "engine/weights.h"
+
+union op_args {
+    struct embed_args embed;
+    struct norm_args norm;
+    struct linear_args linear;
+    struct rope_args rope;
+    struct kv_write_args kv_write;
+    struct attention_args attention;
+    struct act_mul_args act_mul;
+    struct add_args add;
+    struct pick_args pick;
+    struct softcap_args softcap;
+};
+
+static const int *rows_of(const struct engine *engine, const struct op *op)
+{
+    return op->on_outputs ? &engine->batch.outputs : &engine->batch.tokens;
+}
+
+static struct kv_place place_of(const struct engine *engine, int layer)
+{
+    const struct plan_layer *placed = &engine->plan.layer[layer];
+    return (struct kv_place){
+        .pool = engine->pools[placed->class_index].bytes,
+        .page_bytes = engine->plan.classes[placed->class_index].page_bytes,
+        .layer_offset = placed->offset,
+        .class_index = placed->class_index,
+        .layout = engine->plan.classes[placed->class_index].layout,
+        .k_scale = 1, .v_scale = 1,
+    };
+}
+
+static bool bind_embed(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    args->embed = (struct embed_args){ .batch = &engine->batch, .scale = (float)engine->model.config.embed_scale,
+                                       .out = engine->buffers[BUFFER_X] };
+    return weights_matrix(&op->matrix[0], &args->embed.table, err);
+}
+
+static bool bind_norm(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    const struct model_config *config = &engine->model.config;
+    args->norm = (struct norm_args){ .rows = rows_of(engine, op),
+                                     .x = engine->buffers[op->in],
+                                     .out = engine->buffers[op->out],
+                                     .groups = op->groups,
+                                     .width = op->width,
+                                     .epsilon = (float)config->norm_epsilon };
+    return weights_vector(&engine->arena, op->vector, (float)config->norm_offset, &args->norm.weight, err);
+}
+
+static bool bind_linear(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    args->linear = (struct linear_args){
+        .rows = rows_of(engine, op), .x = engine->buffers[op->in], .in = op->width, .outputs = op->matrices
+    };
+    for (int i = 0; i < op->matrices; i++) {
+        struct linear_output *output = &args->linear.output[i];
+        output->y = engine->buffers[op->matrix[i].out];
+        if (!weights_matrix(&op->matrix[i], &output->weight, err)
+            || !weights_vector(&engine->arena, op->matrix[i].bias, 0, &output->bias, err))
+            return false;
+    }
+    return true;
+}
+
+static bool bind_rope(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    const struct layer *layer = &engine->model.layer[op->layer];
+    (void)err;
+    args->rope = (struct rope_args){
+        .batch = &engine->batch,
+        .q = engine->buffers[op->in],
+        .k = engine->buffers[op->second],
+        .heads = layer->heads,
+        .kv_heads = layer->kv_heads,
+        .head_dim = layer->head_dim,
+        .rotated = engine->model.config.rotated,
+        .interleaved = engine->model.config.rope_interleaved,
+        .frequencies = layer->frequencies,
+        .magnitude = layer->rope_magnitude,
+    };
+    return true;
+}
+
+static bool bind_kv_write(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->kv_write = (struct kv_write_args){ .batch = &engine->batch,
+                                             .k = engine->buffers[op->in],
+                                             .v = engine->buffers[op->second],
+                                             .cache = place_of(engine, op->layer) };
+    return true;
+}
+
+static bool bind_attention(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    const struct model_config *config = &engine->model.config;
+    const struct layer *layer = &engine->model.layer[op->layer];
+    (void)err;
+    args->attention = (struct attention_args){
+        .batch = &engine->batch, .q = engine->buffers[op->in], .out = engine->buffers[op->out], .heads = layer->heads,
+        .scale = (float)config->attention_scale, .window = layer->window, .softcap = (float)config->attention_softcap,
+        .cache = place_of(engine, op->layer),
+    };
+    return true;
+}
+
+static bool bind_act_mul(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->act_mul = (struct act_mul_args){ .rows = rows_of(engine, op),
+                                           .gate = engine->buffers[op->in],
+                                           .up = engine->buffers[op->second],
+                                           .out = engine->buffers[op->out],
+                                           .width = op->width,
+                                           .act = engine->model.config.activation };
+    return true;
+}
+
+static bool bind_add(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->add = (struct add_args){
+        .rows = rows_of(engine, op), .x = engine->buffers[op->out], .y = engine->buffers[op->in], .width = op->width
+    };
+    return true;
+}
+
+static bool bind_pick(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->pick = (struct pick_args){
+        .batch = &engine->batch, .x = engine->buffers[op->in], .out = engine->buffers[op->out], .width = op->width
+    };
+    return true;
+}
+
+static bool bind_softcap(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->softcap = (struct softcap_args){ .rows = rows_of(engine, op),
+                                           .x = engine->buffers[op->in],
+                                           .width = op->width,
+                                           .cap = (float)engine->model.config.final_softcap };
+    return true;
+}
+
+static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union op_args *, struct error *) = {
+    [OP_EMBED] = bind_embed,       [OP_NORM] = bind_norm,           [OP_LINEAR] = bind_linear,   [OP_ROPE] = bind_rope,
+    [OP_KV_WRITE] = bind_kv_write, [OP_ATTENTION] = bind_attention, [OP_ACT_MUL] = bind_act_mul, [OP_ADD] = bind_add,
+    [OP_PICK] = bind_pick,         [OP_SOFTCAP] = bind_softcap,
+};
+
+bool program_bind(struct engine *engine, struct error *err)
+{
+    int count = engine->model.op_count;
+    engine->program = ARENA_NEW(&engine->arena, struct program_step, count);
+    union op_args *args = ARENA_NEW(&engine->arena, union op_args, count);
+    for (int i = 0; i < count; i++) {
+        const struct op *op = &engine->model.ops[i];
+        if (!binders[op->kind](engine, op, &args[i], err))
+            return false;
+        engine->program[i] = (struct program_step){ engine->plan.ops[i].few, engine->plan.ops[i].many, &args[i] };
+    }
+    return true;
+}

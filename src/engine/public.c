@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/public.c: nibble_plan_*, nibble_engine_*, nibble_sequence_* and nibble_sampling_*.
+#include <stdlib.h>
+
+#include "base/public.h"
+#include "engine/sampler.h"
+#include "engine/sequence.h"
+#include "format/json.h"
+#include "format/public.h"
+#include "plan/explain.h"
+
+struct nibble_plan {
+    struct model model; // empty in an engine's plan, which borrows the engine's
+    struct plan own;
+    const struct plan *plan;
+};
+
+struct nibble_engine {
+    struct engine engine;
+    struct nibble_plan plan;
+    struct sampler sampler;
+};
+
+struct nibble_sequence {
+    struct nibble_engine *engine;
+    struct sequence sequence;
+};
+
+const char *nibble_version(void)
+{
+    return NIBBLE_VERSION;
+}
+
+static bool report(bool ok, struct nibble_error *error, const struct error *err)
+{
+    if (!ok)
+        public_error(error, err);
+    return ok;
+}
+
+static struct plan_options plan_options_of(const struct nibble_options *options)
+{
+    return (struct plan_options){ .kv_cache_dtype = options->kv_cache_dtype, .max_model_len = options->max_model_len,
+                                  .max_num_seqs = options->max_num_seqs, .batch_tokens = options->batch_tokens };
+}
+
+struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                                     struct nibble_error *error)
+{
+    struct nibble_plan *plan = memory_new(1, sizeof *plan);
+    struct plan_options plan_options = plan_options_of(options);
+    struct device device;
+    struct error err;
+    bool ok = device_open_cpu(&device, &err) && model_describe(&plan->model, &checkpoint->checkpoint, &err)
+           && plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
+    plan->plan = &plan->own;
+    if (report(ok, error, &err))
+        return plan;
+    nibble_plan_close(plan);
+    return NULL;
+}
+
+void nibble_plan_close(struct nibble_plan *plan)
+{
+    if (!plan)
+        return;
+    plan_free(&plan->own);
+    model_free(&plan->model);
+    free(plan);
+}
+
+void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, struct nibble_text *out)
+{
+    static void (*const explain[])(const struct plan *, struct strbuf *) = {
+        [NIBBLE_PLAN_SHORT] = explain_short, [NIBBLE_PLAN_FULL] = explain_full, [NIBBLE_PLAN_JSON] = explain_json,
+    };
+    struct strbuf buf = public_text_borrow(out);
+    explain[form](plan->plan, &buf);
+    public_text_return(out, &buf);
+}
+
+struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
+                                         const struct nibble_options *options, struct nibble_error *error)
+{
+    struct nibble_engine *engine = memory_new(1, sizeof *engine);
+    struct engine_options engine_options = { .plan = plan_options_of(options),
+                                             .threads = options->threads,
+                                             .progress = options->progress,
+                                             .progress_context = options->progress_context };
+    struct error err;
+    if (!report(engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err), error, &err)) {
+        free(engine);
+        return NULL;
+    }
+    engine->plan.plan = &engine->engine.plan;
+    sampler_open(&engine->sampler, engine->engine.model.config.vocabulary);
+    return engine;
+}
+
+void nibble_engine_close(struct nibble_engine *engine)
+{
+    if (!engine)
+        return;
+    sampler_close(&engine->sampler);
+    engine_close(&engine->engine);
+    free(engine);
+}
+
+const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine)
+{
+    return &engine->plan;
+}
+
+int nibble_engine_vocabulary(const struct nibble_engine *engine)
+{
+    return engine->engine.model.config.vocabulary;
+}
+
+int nibble_engine_max_model_len(const struct nibble_engine *engine)
+{
+    return engine->engine.plan.max_model_len;
+}
+
+struct nibble_sequence *nibble_sequence_open(struct nibble_engine *engine)
+{
+    struct nibble_sequence *sequence = memory_new(1, sizeof *sequence);
+    sequence->engine = engine;
+    sequence_open(&sequence->sequence, &engine->engine);
+    return sequence;
+}
+
+void nibble_sequence_close(struct nibble_sequence *sequence)
+{
+    if (!sequence)
+        return;
+    sequence_close(&sequence->sequence);
+    free(sequence);
+}
+
+bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids, size_t count,
+                            struct nibble_error *error)
+{
+    struct error err;
+    return report(sequence_assign(&sequence->sequence, ids, count, &err), error, &err);
+}
+
+size_t nibble_sequence_length(const struct nibble_sequence *sequence)
+{
+    return (size_t)sequence->sequence.count;
+}
+
+size_t nibble_sequence_cached(const struct nibble_sequence *sequence)
+{
+    return (size_t)sequence->sequence.cached;
+}
+
+static bool draw_next(struct nibble_sequence *public, const struct sampling *sampling, int32_t *id, struct error *err)
+{
+    struct sequence *sequence = &public->sequence;
+    const float *logits;
+    if (!sequence->count)
+        return fail(err, "a sequence needs a token to continue from, and this one is empty");
+    if (!sampler_check(sampling, err) || !sequence_read(sequence, &logits, err))
+        return false;
+    *id = sampler_draw(&public->engine->sampler, logits, sampling, sequence->ids, sequence->count);
+    return sequence_append(sequence, id, 1, err);
+}
+
+bool nibble_sequence_next(struct nibble_sequence *sequence, const struct nibble_sampling *sampling, int32_t *id,
+                          struct nibble_error *error)
+{
+    struct sampling own = { .temperature = sampling->temperature,
+                            .top_p = sampling->top_p,
+                            .min_p = sampling->min_p,
+                            .top_k = sampling->top_k,
+                            .repetition_penalty = sampling->repetition_penalty,
+                            .seed = sampling->seed,
+                            .choice = sampling->choice };
+    struct error err;
+    return report(draw_next(sequence, &own, id, &err), error, &err);
+}
+
+bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
+                           struct nibble_error *error)
+{
+    struct error err;
+    const float *ignored;
+    struct sequence *own = &sequence->sequence;
+    bool ok = own->cached == own->count || sequence_read(own, &ignored, &err);
+    ok = ok && sequence_append(own, ids, count, &err) && sequence_score(own, logits, &err);
+    return report(ok, error, &err);
+}
+
+bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
+                              struct nibble_error *error)
+{
+    const json_t *config = checkpoint->checkpoint.generation_config;
+    struct error err;
+    int64_t top_k = 0;
+    *out = (struct nibble_sampling){ .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
+    bool ok = !config
+        || (json_get_real(config, "temperature", &out->temperature, &err)
+            && json_get_real(config, "top_p", &out->top_p, &err) && json_get_real(config, "min_p", &out->min_p, &err)
+            && json_get_int(config, "top_k", -1, INT32_MAX, &top_k, &err)
+            && json_get_real(config, "repetition_penalty", &out->repetition_penalty, &err))
+        || fail_within(&err, "generation_config.json");
+    out->top_k = top_k > 0 ? (int)top_k : 0;
+    return report(ok, error, &err);
+}

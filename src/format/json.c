@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "format/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/strbuf.h"
+
+enum { INTEGER_DIGITS_SAFE = 18, REAL_DIGITS_SAFE = 308 }; // so many always fit 64 bits, or a double
+
+// The text as jansson can take it: a copy that is begun at the first thing to rewrite, so most texts are never copied.
+struct rewrite {
+    struct bytes in;
+    size_t done; // bytes of `in` that are in `out`
+    struct strbuf out;
+};
+
+static void replace(struct rewrite *rewrite, size_t start, size_t end, const char *text)
+{
+    strbuf_add(&rewrite->out, rewrite->in.data + rewrite->done, start - rewrite->done);
+    strbuf_add_text(&rewrite->out, text);
+    rewrite->done = end;
+}
+
+static size_t skip_string(struct bytes in, size_t at)
+{
+    for (at++; at < in.len && in.data[at] != '"'; at++)
+        if (in.data[at] == '\\')
+            at++;
+    return at < in.len ? at + 1 : in.len;
+}
+
+static bool is_number_byte(char c)
+{
+    return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+// jansson refuses integers past 64 bits and reals past a double. Both become reals, at most 1e308.
+static void rewrite_number(struct rewrite *rewrite, size_t start, size_t end)
+{
+    struct strbuf number = { 0 };
+    strbuf_add(&number, rewrite->in.data + start, end - start);
+    char *real_end, *integer_end;
+    double real = strtod(number.data, &real_end);
+    errno = 0;
+    strtoll(number.data, &integer_end, 10);
+    if (!*real_end && isinf(real))
+        replace(rewrite, start, end, real > 0 ? "1e308" : "-1e308");
+    else if (!*integer_end && errno == ERANGE)
+        replace(rewrite, end, end, ".0");
+    strbuf_free(&number);
+}
+
+static size_t scan_number(struct rewrite *rewrite, size_t start)
+{
+    struct bytes in = rewrite->in;
+    size_t end = start;
+    bool exponent = false, point = false;
+    for (; end < in.len && is_number_byte(in.data[end]); end++) {
+        exponent |= in.data[end] == 'e' || in.data[end] == 'E';
+        point |= in.data[end] == '.';
+    }
+    if (exponent || end - start > (point ? REAL_DIGITS_SAFE : INTEGER_DIGITS_SAFE))
+        rewrite_number(rewrite, start, end);
+    return end;
+}
+
+// The end of the constant if one that JSON does not have starts here, else `at`.
+static size_t scan_constant(struct rewrite *rewrite, size_t at)
+{
+    static const struct { const char *word, *instead; } constants[] = {
+        { "NaN", "null" }, { "Infinity", "1e308" }, { "-Infinity", "-1e308" },
+    };
+    struct bytes rest = { rewrite->in.data + at, rewrite->in.len - at };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        struct bytes word = bytes_of(constants[i].word);
+        if (bytes_start_with(rest, word)) {
+            replace(rewrite, at, at + word.len, constants[i].instead);
+            return at + word.len;
+        }
+    }
+    return at;
+}
+
+// One pass over what stands outside strings. Whether the text is JSON at all is left to jansson.
+static bool prepare(struct rewrite *rewrite, struct error *err)
+{
+    struct bytes in = rewrite->in;
+    size_t depth = 0, containers = 0;
+    for (size_t at = 0; at < in.len;) {
+        char c = in.data[at];
+        size_t next = at + 1;
+        if (c == '"') {
+            next = skip_string(in, at);
+        } else if (c == '[' || c == '{') {
+            if (++depth > JSON_DEPTH_MAX)
+                return fail(err, "JSON is nested more than %d levels deep", JSON_DEPTH_MAX);
+            if (++containers > JSON_CONTAINERS_MAX)
+                return fail(err, "JSON holds more than %d arrays and objects", JSON_CONTAINERS_MAX);
+        } else if (c == ']' || c == '}') {
+            depth -= depth > 0;
+        } else if (c == 'N' || c == 'I' || (c == '-' && next < in.len && in.data[next] == 'I')) {
+            size_t end = scan_constant(rewrite, at);
+            next = end > at ? end : next;
+        } else if (c == '-' || (c >= '0' && c <= '9')) {
+            next = scan_number(rewrite, at);
+        }
+        at = next;
+    }
+    if (rewrite->done)
+        replace(rewrite, in.len, in.len, "");
+    return true;
+}
+
+static bool explain(const json_error_t *trouble, struct error *err)
+{
+    // jansson says this of escapes alone; invalid bytes it calls by their value
+    if (bytes_start_with(bytes_of(trouble->text), bytes_of("invalid Unicode")))
+        return fail(err, "line %d, column %d: a \\u escape names half of a surrogate pair, which is no character; "
+                    "write both halves", trouble->line, trouble->column);
+    return fail(err, "line %d, column %d: not valid JSON: %s", trouble->line, trouble->column, trouble->text);
+}
+
+bool json_read(struct bytes in, json_t **out, struct error *err)
+{
+    *out = NULL;
+    if (bytes_start_with(in, bytes_of("\xEF\xBB\xBF")))
+        in = (struct bytes){ in.data + 3, in.len - 3 };
+    if (!in.len)
+        return fail(err, "empty where JSON was expected");
+
+    struct rewrite rewrite = { .in = in };
+    bool ok = prepare(&rewrite, err);
+    if (ok) {
+        struct bytes text = rewrite.done ? strbuf_bytes(&rewrite.out) : in;
+        json_error_t trouble;
+        *out = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &trouble);
+        ok = *out || explain(&trouble, err);
+    }
+    strbuf_free(&rewrite.out);
+    return ok;
+}
+
+bool json_read_file(const char *path, json_t **out, struct error *err)
+{
+    struct file file;
+    *out = NULL;
+    if (!file_open(&file, path, err))
+        return false;
+    bool ok = json_read(file.content, out, err) || fail_within(err, "%s", path);
+    file_close(&file);
+    return ok;
+}
+
+static const char *type_name(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:  return "an object";
+    case JSON_ARRAY:   return "an array";
+    case JSON_STRING:  return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL:    return "a real number";
+    case JSON_TRUE:
+    case JSON_FALSE:   return "a boolean";
+    case JSON_NULL:    return "null";
+    }
+    return "unknown";
+}
+
+// NULL when absent or null: the caller's default stands.
+static const json_t *find(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+bool json_get_int(const json_t *object, const char *key, int64_t low, int64_t high, int64_t *out, struct error *err)
+{
+    const json_t *value = find(object, key);
+    if (!value)
+        return true;
+    if (!json_is_number(value))
+        return fail(err, "\"%s\" is %s, expected an integer", key, type_name(value));
+    double real = json_number_value(value);
+    bool whole = json_is_integer(value) || (real == floor(real) && fabs(real) < 0x1p63); // 4096.0 is written, too
+    int64_t integer = json_is_integer(value) ? json_integer_value(value) : whole ? (int64_t)real : 0;
+    if (!whole || integer < low || integer > high)
+        return fail(err, "\"%s\" is %.17g, expected an integer from %lld to %lld", key, real, (long long)low,
+                    (long long)high);
+    *out = integer;
+    return true;
+}
+
+bool json_get_real(const json_t *object, const char *key, double *out, struct error *err)
+{
+    const json_t *value = find(object, key);
+    if (!value)
+        return true;
+    if (!json_is_number(value))
+        return fail(err, "\"%s\" is %s, expected a number", key, type_name(value));
+    *out = json_number_value(value);
+    return true;
+}
+
+bool json_get_bool(const json_t *object, const char *key, bool *out, struct error *err)
+{
+    const json_t *value = find(object, key);
+    if (!value)
+        return true;
+    if (!json_is_boolean(value))
+        return fail(err, "\"%s\" is %s, expected true or false", key, type_name(value));
+    *out = json_is_true(value);
+    return true;
+}
+
+bool json_get_text(const json_t *object, const char *key, const char **out, struct error *err)
+{
+    const json_t *value = find(object, key);
+    if (!value)
+        return true;
+    if (!json_is_string(value))
+        return fail(err, "\"%s\" is %s, expected a string", key, type_name(value));
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return fail(err, "\"%s\" holds a NUL character, which has no place there", key);
+    *out = json_string_value(value);
+    return true;
+}

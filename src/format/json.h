@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// format/json.h: JSON as it is published. jansson does the parsing; what it refuses and the world writes all the
+// same (NaN, Infinity, integers past 64 bits, a byte order mark) is rewritten first: NaN becomes null,
+// +-Infinity +-1e308, a huge integer a real. Key order is kept.
+#ifndef FORMAT_JSON_H
+#define FORMAT_JSON_H
+
+#include <jansson.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+// Far above what published files and honest requests hold; jansson recurses and allocates a few hundred bytes each.
+enum { JSON_DEPTH_MAX = 128, JSON_CONTAINERS_MAX = 4 << 20 };
+
+// A new reference in *out, released with json_decref. Any value may stand at the top, strings may hold NUL, and of
+// equal keys the last one counts. The error says line and column.
+bool json_read(struct bytes in, json_t **out, struct error *err);
+bool json_read_file(const char *path, json_t **out, struct error *err);
+
+// Typed look-ups in an object. Absent or null: true and *out untouched, so set the default first.
+// Present with another type or out of range: false and a sentence naming the key. A whole real is an integer.
+bool json_get_int(const json_t *object, const char *key, int64_t low, int64_t high, int64_t *out, struct error *err);
+bool json_get_real(const json_t *object, const char *key, double *out, struct error *err); // finite
+bool json_get_bool(const json_t *object, const char *key, bool *out, struct error *err);
+bool json_get_text(const json_t *object, const char *key, const char **out, struct error *err); // borrowed
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// format/public.c: nibble_checkpoint_*.
+#include "format/public.h"
+
+#include <stdlib.h>
+
+#include "base/public.h"
+
+struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct nibble_error *error)
+{
+    static const enum checkpoint_need needs[] = {
+        [NIBBLE_NEED_TEXT] = CHECKPOINT_TEXT,
+        [NIBBLE_NEED_HEADERS] = CHECKPOINT_HEADERS,
+        [NIBBLE_NEED_ALL] = CHECKPOINT_ALL,
+    };
+    struct error err;
+    struct nibble_checkpoint *checkpoint = memory_new(1, sizeof *checkpoint);
+    if (checkpoint_open(&checkpoint->checkpoint, model, needs[need], &err))
+        return checkpoint;
+    public_error(error, &err);
+    free(checkpoint);
+    return NULL;
+}
+
+void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    checkpoint_close(&checkpoint->checkpoint);
+    free(checkpoint);
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/kernel.h: a kernel is a row: what it computes, for which formats, on what hardware. Requirements are data;
+// a word that a row does not list is a word it does not support.
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include "kernel/op.h"
+
+// Which number of tokens a row is meant for. Every op is bound twice.
+enum kernel_load { KERNEL_FEW = 1, KERNEL_MANY = 2, KERNEL_ANY = 3 };
+
+struct kernel {
+    const char *name;
+    enum op_kind op;
+    int priority;             // higher is tried first; the reference has 0
+    enum kernel_load load;
+    uint32_t needs;           // CPU_* features
+    uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
+    uint64_t k, v;            // of kv_write and attention
+    int head_dim_multiple;    // of attention; 0: any
+    int head_dim_max;         // 0: any
+
+    // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
+    void (*run)(const void *args, int part, int parts);
+};
+
+// Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.
+const struct kernel *kernel_next(const struct kernel *kernel);
+
+// [*first, *end) is part's share of `count` things.
+static inline void kernel_share(int count, int part, int parts, int *first, int *end)
+{
+    *first = (int)((int64_t)count * part / parts);
+    *end = (int)((int64_t)count * (part + 1) / parts);
+}
+
+#endif

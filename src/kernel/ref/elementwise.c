@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/ref/elementwise.c: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap.
+// Work is shared by rows, or by values where rows do not matter.
+#include <math.h>
+#include <string.h>
+
+#include "kernel/ref/dot.h"
+#include "kernel/ref/table.h"
+#include "kernel/ref/weight.h"
+
+void embed_ref(const void *arguments, int part, int parts)
+{
+    const struct embed_args *args = arguments;
+    int first, end, width = args->table.cols;
+    size_t row_bytes = dtype_bytes(args->table.dtype, (size_t)width);
+    float scale = args->scale * args->table.scale;
+    kernel_share(args->batch->tokens, part, parts, &first, &end);
+    for (int row = first; row < end; row++) {
+        float *out = args->out + (size_t)row * (size_t)width;
+        weight_decode(args->table.dtype, (const char *)args->table.data + (size_t)args->batch->ids[row] * row_bytes,
+                      (size_t)width, out);
+        for (int i = 0; i < width; i++)
+            out[i] *= scale;
+    }
+}
+
+void norm_ref(const void *arguments, int part, int parts)
+{
+    const struct norm_args *args = arguments;
+    int first, end, width = args->width;
+    kernel_share(*args->rows * args->groups, part, parts, &first, &end);
+    for (int group = first; group < end; group++) {
+        const float *x = args->x + (size_t)group * (size_t)width;
+        float *out = args->out + (size_t)group * (size_t)width;
+        float factor = 1 / sqrtf(dot(x, x, width) / (float)width + args->epsilon);
+        for (int i = 0; i < width; i++)
+            out[i] = x[i] * factor * args->weight[i];
+    }
+}
+
+// Turns one head's vector by the angles of one position.
+static void rope_head(const struct rope_args *args, float *x, const float *cosine, const float *sine)
+{
+    int pairs = args->rotated / 2;
+    float turned[HEAD_DIM_MAX];
+    for (int i = 0; i < pairs; i++) {
+        float a = x[args->interleaved ? 2 * i : i];
+        float b = x[args->interleaved ? 2 * i + 1 : i + pairs];
+        turned[i] = a * cosine[i] - b * sine[i];
+        turned[i + pairs] = b * cosine[i] + a * sine[i];
+    }
+    memcpy(x, turned, (size_t)args->rotated * sizeof *x);
+}
+
+void rope_ref(const void *arguments, int part, int parts)
+{
+    const struct rope_args *args = arguments;
+    int first, end;
+    kernel_share(args->batch->tokens, part, parts, &first, &end);
+    for (int row = first; row < end; row++) {
+        float cosine[HEAD_DIM_MAX / 2], sine[HEAD_DIM_MAX / 2];
+        for (int i = 0; i < args->rotated / 2; i++) {
+            float angle = (float)args->batch->positions[row] * args->frequencies[i];
+            cosine[i] = cosf(angle) * args->magnitude;
+            sine[i] = sinf(angle) * args->magnitude;
+        }
+        for (int head = 0; head < args->heads; head++)
+            rope_head(args, args->q + ((size_t)row * (size_t)args->heads + (size_t)head) * (size_t)args->head_dim,
+                      cosine, sine);
+        for (int head = 0; head < args->kv_heads; head++)
+            rope_head(args, args->k + ((size_t)row * (size_t)args->kv_heads + (size_t)head) * (size_t)args->head_dim,
+                      cosine, sine);
+    }
+}
+
+static float activate(enum activation act, float x)
+{
+    switch (act) {
+    case ACT_SILU:
+        return x / (1 + expf(-x));
+    case ACT_GELU_TANH:
+        return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    }
+    return x;
+}
+
+void act_mul_ref(const void *arguments, int part, int parts)
+{
+    const struct act_mul_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    for (int i = first; i < end; i++)
+        args->out[i] = activate(args->act, args->gate[i]) * args->up[i];
+}
+
+void add_ref(const void *arguments, int part, int parts)
+{
+    const struct add_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    for (int i = first; i < end; i++)
+        args->x[i] += args->y[i];
+}
+
+void pick_ref(const void *arguments, int part, int parts)
+{
+    const struct pick_args *args = arguments;
+    int first, end;
+    size_t width = (size_t)args->width;
+    kernel_share(args->batch->outputs, part, parts, &first, &end);
+    for (int i = first; i < end; i++)
+        memcpy(args->out + (size_t)i * width, args->x + (size_t)args->batch->output_rows[i] * width,
+               width * sizeof(float));
+}
+
+void softcap_ref(const void *arguments, int part, int parts)
+{
+    const struct softcap_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    for (int i = first; i < end; i++)
+        args->x[i] = args->cap * tanhf(args->x[i] / args->cap);
+}

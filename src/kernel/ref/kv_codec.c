@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/ref/kv_codec.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "kernel/minifloat.h"
+
+enum { NVFP4_BLOCK = 16 };
+
+// Formats with a scale per vector take larger magnitudes as this one: scales, rotations and what they add up to stay
+// finite. Smaller scales than the least are not stored either: a vector of zeros has one, too.
+static const float vector_magnitude_max = 0x1p100f;
+static const float vector_scale_min = 1e-6f;
+
+static void store_f32(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    memcpy(data, x, (size_t)dim * sizeof *x);
+}
+
+static void load_f32(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
+{
+    (void)layer_scale, (void)scale;
+    memcpy(x, data, (size_t)dim * sizeof *x);
+}
+
+static void store_f16(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    for (int i = 0; i < dim; i++) {
+        uint16_t code = f32_to_f16(x[i]);
+        memcpy(data + i * 2, &code, sizeof code);
+    }
+}
+
+static void load_f16(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
+{
+    (void)layer_scale, (void)scale;
+    for (int i = 0; i < dim; i++) {
+        uint16_t code;
+        memcpy(&code, data + i * 2, sizeof code);
+        x[i] = f16_to_f32(code);
+    }
+}
+
+static void store_bf16(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    for (int i = 0; i < dim; i++) {
+        uint16_t code = f32_to_bf16(x[i]);
+        memcpy(data + i * 2, &code, sizeof code);
+    }
+}
+
+static void load_bf16(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
+{
+    (void)layer_scale, (void)scale;
+    for (int i = 0; i < dim; i++) {
+        uint16_t code;
+        memcpy(&code, data + i * 2, sizeof code);
+        x[i] = bf16_to_f32(code);
+    }
+}
+
+static void store_e4m3(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
+{
+    (void)scale;
+    for (int i = 0; i < dim; i++)
+        data[i] = f32_to_e4m3(x[i] / layer_scale);
+}
+
+static void load_e4m3(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
+{
+    (void)scale;
+    for (int i = 0; i < dim; i++)
+        x[i] = e4m3_to_f32(data[i]) * layer_scale;
+}
+
+static void store_e5m2(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
+{
+    (void)scale;
+    for (int i = 0; i < dim; i++)
+        data[i] = f32_to_e5m2(x[i] / layer_scale);
+}
+
+static void load_e5m2(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
+{
+    (void)scale;
+    for (int i = 0; i < dim; i++)
+        x[i] = e5m2_to_f32(data[i]) * layer_scale;
+}
+
+// The largest magnitude; NaN compares as false and is passed over.
+static float magnitude_max(const float *x, int count)
+{
+    float max = 0;
+    for (int i = 0; i < count; i++)
+        max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    return max;
+}
+
+// The scale that puts a vector's largest magnitude on the largest code.
+static float vector_scale(const float *x, int dim, float code_max)
+{
+    float max = magnitude_max(x, dim);
+    float scale = (max < vector_magnitude_max ? max : vector_magnitude_max) / code_max;
+    return scale > vector_scale_min ? scale : vector_scale_min;
+}
+
+static float read_f32(const uint8_t bytes[4])
+{
+    float value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+static void store_fp8_token(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
+{
+    (void)layer_scale;
+    float own_scale = vector_scale(x, dim, 448);
+    memcpy(scale, &own_scale, sizeof own_scale);
+    store_e4m3(x, dim, own_scale, data, NULL);
+}
+
+static void load_fp8_token(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x)
+{
+    (void)layer_scale;
+    load_e4m3(data, NULL, dim, read_f32(scale), x);
+}
+
+// To the nearest integer of [least, most], halves away from zero; NaN gives 0.
+static inline int round_within(float value, int least, int most)
+{
+    value = value >= (float)least ? value : isnan(value) ? 0 : (float)least;
+    value = value <= (float)most ? value : (float)most;
+    int whole = (int)value;
+    float rest = value - (float)whole; // exact, unlike value + 0.5
+    return whole + (rest >= 0.5f) - (rest <= -0.5f);
+}
+
+static void store_int8_token(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data,
+                             uint8_t *scale)
+{
+    (void)layer_scale;
+    float own_scale = vector_scale(x, dim, 127);
+    memcpy(scale, &own_scale, sizeof own_scale);
+    for (int i = 0; i < dim; i++)
+        data[i] = (uint8_t)round_within(x[i] / own_scale, -127, 127);
+}
+
+static void load_int8_token(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale,
+                            float *restrict x)
+{
+    (void)layer_scale;
+    float own_scale = read_f32(scale);
+    for (int i = 0; i < dim; i++)
+        x[i] = (float)(int8_t)data[i] * own_scale;
+}
+
+// int4_per_token_head stores y = H s x instead of x, which spreads outliers over all channels.
+//   s: a sign per channel: negative where bit channel % 64 of word channel / 64 is set, the words being what
+//      splitmix64 gives from the seed below
+//   H: the Hadamard matrix in natural order, H[i][j] = (-1)^popcount(i & j), not normalised: H H = dim
+static uint64_t sign_word(int word)
+{
+    uint64_t z = 0x9E3779B9u + (uint64_t)(word + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static void flip_signs(float *x, int dim)
+{
+    for (int start = 0; start < dim; start += 64) {
+        uint64_t signs = sign_word(start / 64);
+        for (int i = start; i < dim && i < start + 64; i++, signs >>= 1)
+            x[i] = f32_from_bits(f32_bits(x[i]) ^ (int32_t)((uint32_t)signs << 31));
+    }
+}
+
+// Each stage combines neighbours and puts sums in the first half and differences in the second; after log2(dim)
+// stages every index is back in its place.
+static void hadamard(float *restrict x, int dim)
+{
+    float before[KV_INT4_DIM_MAX];
+    for (int stage = 1; stage < dim; stage *= 2) {
+        memcpy(before, x, (size_t)dim * sizeof *x);
+        for (int i = 0; i < dim / 2; i++) {
+            x[i] = before[i * 2] + before[i * 2 + 1];
+            x[i + dim / 2] = before[i * 2] - before[i * 2 + 1];
+        }
+    }
+}
+
+// Rotation mixes all channels, so what is not finite is replaced before it.
+static float bounded(float value)
+{
+    value = value >= -vector_magnitude_max ? value : isnan(value) ? 0 : -vector_magnitude_max;
+    return value <= vector_magnitude_max ? value : vector_magnitude_max;
+}
+
+static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale;
+    assert(dim >= 2 && dim <= KV_INT4_DIM_MAX && (dim & (dim - 1)) == 0);
+    float y[KV_INT4_DIM_MAX];
+    for (int i = 0; i < dim; i++)
+        y[i] = bounded(x[i]);
+    flip_signs(y, dim);
+    hadamard(y, dim);
+
+    float least = 0, most = 0; // a zero point of 0..15 wants zero within the range, even if no value is that small
+    for (int i = 0; i < dim; i++) {
+        least = y[i] < least ? y[i] : least;
+        most = y[i] > most ? y[i] : most;
+    }
+    float wanted = (most - least) / 15;
+    int32_t bits = f32_bits(wanted > vector_scale_min ? wanted : vector_scale_min) & ~15;
+    float own_scale = f32_from_bits(bits);
+    int zero = round_within(-least / own_scale, 0, 15);
+    bits |= zero;
+    memcpy(scale, &bits, sizeof bits);
+    for (int i = 0; i < dim; i += 2) {
+        int low = round_within(y[i] / own_scale + (float)zero, 0, 15);
+        int high = round_within(y[i + 1] / own_scale + (float)zero, 0, 15);
+        data[i / 2] = (uint8_t)(low | high << 4);
+    }
+}
+
+static void load_int4_token(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale,
+                            float *restrict x)
+{
+    (void)layer_scale;
+    assert(dim >= 2 && dim <= KV_INT4_DIM_MAX && (dim & (dim - 1)) == 0);
+    int32_t bits = f32_bits(read_f32(scale));
+    float own_scale = f32_from_bits(bits & ~15) / (float)dim; // exact: dim is a power of two
+    int zero = bits & 15;
+    for (int i = 0; i < dim; i += 2) {
+        x[i] = (float)((data[i / 2] & 15) - zero) * own_scale;
+        x[i + 1] = (float)((data[i / 2] >> 4) - zero) * own_scale;
+    }
+    hadamard(x, dim);
+    flip_signs(x, dim);
+}
+
+// Sixteen values of x as E2M1 codes under one E4M3 scale.
+struct nvfp4_block {
+    uint8_t scale, codes[NVFP4_BLOCK];
+};
+
+// The block whose largest magnitude `max` comes to lie on `level`, as near as the scale can be written.
+static struct nvfp4_block nvfp4_fit(const float *x, float max, float level, float layer_scale)
+{
+    struct nvfp4_block block = { .scale = f32_to_e4m3(max / level / layer_scale) };
+    float step = e4m3_to_f32(block.scale) * layer_scale;
+    float inverse = step > 0 ? 1 / step : 0;
+    for (int i = 0; i < NVFP4_BLOCK; i++)
+        block.codes[i] = f32_to_e2m1(x[i] * inverse);
+    return block;
+}
+
+static float nvfp4_squared_error(const struct nvfp4_block *block, const float *x, float layer_scale)
+{
+    float scale = e4m3_to_f32(block->scale), sum = 0;
+    for (int i = 0; i < NVFP4_BLOCK; i++) {
+        float error = x[i] - e2m1_to_f32(block->codes[i]) * scale * layer_scale;
+        sum += error * error;
+    }
+    return sum;
+}
+
+static void nvfp4_put(const struct nvfp4_block *block, uint8_t *data, uint8_t *scale)
+{
+    *scale = block->scale;
+    for (int i = 0; i < NVFP4_BLOCK / 2; i++)
+        data[i] = (uint8_t)(block->codes[i * 2] | block->codes[i * 2 + 1] << 4);
+}
+
+static void store_nvfp4(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    assert(dim % NVFP4_BLOCK == 0);
+    for (int i = 0; i < dim; i += NVFP4_BLOCK) {
+        struct nvfp4_block block = nvfp4_fit(x + i, magnitude_max(x + i, NVFP4_BLOCK), 6, layer_scale);
+        nvfp4_put(&block, data + i / 2, scale + i / NVFP4_BLOCK);
+    }
+}
+
+// Above 4 the codes are coarse. Where it lowers the error, the largest magnitude is put on 4 and the 6 left unused.
+static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    assert(dim % NVFP4_BLOCK == 0);
+    for (int i = 0; i < dim; i += NVFP4_BLOCK) {
+        float max = magnitude_max(x + i, NVFP4_BLOCK);
+        struct nvfp4_block six = nvfp4_fit(x + i, max, 6, layer_scale);
+        struct nvfp4_block four = nvfp4_fit(x + i, max, 4, layer_scale);
+        float error_six = nvfp4_squared_error(&six, x + i, layer_scale);
+        float error_four = nvfp4_squared_error(&four, x + i, layer_scale);
+        nvfp4_put(error_four < error_six ? &four : &six, data + i / 2, scale + i / NVFP4_BLOCK);
+    }
+}
+
+static void load_nvfp4(const uint8_t *restrict data, const uint8_t *restrict scale, int dim, float layer_scale,
+                       float *restrict x)
+{
+    assert(dim % NVFP4_BLOCK == 0);
+    for (int block = 0; block < dim / NVFP4_BLOCK; block++, data += NVFP4_BLOCK / 2, x += NVFP4_BLOCK) {
+        float block_scale = e4m3_to_f32(scale[block]);
+        for (int i = 0; i < NVFP4_BLOCK / 2; i++) { // the first product is exact
+            x[i * 2] = e2m1_to_f32(data[i] & 15) * block_scale * layer_scale;
+            x[i * 2 + 1] = e2m1_to_f32(data[i] >> 4) * block_scale * layer_scale;
+        }
+    }
+}
+
+const struct kv_codec kv_codecs[DTYPE_COUNT] = {
+    [DTYPE_F32] = { store_f32, load_f32 },
+    [DTYPE_F16] = { store_f16, load_f16 },
+    [DTYPE_BF16] = { store_bf16, load_bf16 },
+    [DTYPE_FP8_E4M3] = { store_e4m3, load_e4m3 },
+    [DTYPE_FP8_E5M2] = { store_e5m2, load_e5m2 },
+    [DTYPE_INT8_TOKEN] = { store_int8_token, load_int8_token },
+    [DTYPE_FP8_TOKEN] = { store_fp8_token, load_fp8_token },
+    [DTYPE_INT4_TOKEN] = { store_int4_token, load_int4_token },
+    [DTYPE_NVFP4] = { store_nvfp4, load_nvfp4 },
+    [DTYPE_NVFP4_4OVER6] = { store_nvfp4_4over6, load_nvfp4 },
+};

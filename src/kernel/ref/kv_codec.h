@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/ref/kv_codec.h: what the bytes of a cached key or value mean. This is the definition that every faster
+// kernel is tested against. A codec is closed in itself: load gives back what store was given, up to rounding.
+//
+//   format                bytes in `data`   bytes in `scale`            a value is
+//   float32/16, bfloat16  dim * 4 or 2      none                        itself, rounded as IEEE 754 says
+//   fp8_e4m3, fp8_e5m2    dim               none                        code * layer_scale
+//   fp8_per_token_head    dim               4: f32                      E4M3 code * scale
+//   int8_per_token_head   dim               4: f32                      code * scale
+//   int4_per_token_head   dim / 2           4: f32, zero point in its   (code - zero point) * scale, then the inverse
+//                                              4 low mantissa bits      of the rotation (see kv_codec.c)
+//   nvfp4, nvfp4_4over6   dim / 2           dim / 16: E4M3              E2M1 code * E4M3 scale * layer_scale
+//
+//   (1) two codes in a byte: the even index is the low nibble
+//   (2) numbers are little-endian and may lie at any address
+//   (3) layer_scale is positive and finite; formats that do not name it ignore it
+//   (4) NaN is stored as NaN where the format has one (E4M3, E5M2 and the wider ones), elsewhere as 0, and has no
+//       part in any scale
+//   (5) infinity and whatever exceeds the range is stored as the largest finite value, which is 2^100 for formats with
+//       a scale per token; float32, float16 and bfloat16 keep infinity and round to it
+#ifndef KERNEL_REF_KV_CODEC_H
+#define KERNEL_REF_KV_CODEC_H
+
+#include "kv/layout.h"
+
+// Both handle one head vector of one token. dim is a multiple of the format's block, for int4 a power of two as well.
+struct kv_codec {
+    void (*store)(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale);
+    void (*load)(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x);
+};
+
+extern const struct kv_codec kv_codecs[DTYPE_COUNT]; // filled for every row whose use has KV
+
+#endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/ref/table.h"
+
+// Every weight format and every cache format of base/dtype.h: the reference reads them all.
+#define BIT_IF_W(id, word, use, ...) | (DTYPE_USE_##use & DTYPE_USE_W ? DTYPE_BIT(id) : 0)
+#define BIT_IF_KV(id, word, use, ...) | (DTYPE_USE_##use & DTYPE_USE_KV ? DTYPE_BIT(id) : 0)
+#define ALL_W (0 DTYPES(BIT_IF_W))
+#define ALL_KV (0 DTYPES(BIT_IF_KV))
+
+const struct kernel ref_kernels[] = {
+    { .name = "embed_ref", .op = OP_EMBED, .load = KERNEL_ANY, .weights = ALL_W, .run = embed_ref },
+    { .name = "norm_ref", .op = OP_NORM, .load = KERNEL_ANY, .run = norm_ref },
+    { .name = "linear_ref", .op = OP_LINEAR, .load = KERNEL_ANY, .weights = ALL_W, .run = linear_ref },
+    { .name = "rope_ref", .op = OP_ROPE, .load = KERNEL_ANY, .run = rope_ref },
+    { .name = "kv_write_ref", .op = OP_KV_WRITE, .load = KERNEL_ANY, .k = ALL_KV, .v = ALL_KV,
+      .head_dim_max = HEAD_DIM_MAX, .run = kv_write_ref },
+    { .name = "attention_ref", .op = OP_ATTENTION, .load = KERNEL_ANY, .k = ALL_KV, .v = ALL_KV,
+      .head_dim_max = HEAD_DIM_MAX, .run = attention_ref },
+    { .name = "act_mul_ref", .op = OP_ACT_MUL, .load = KERNEL_ANY, .run = act_mul_ref },
+    { .name = "add_ref", .op = OP_ADD, .load = KERNEL_ANY, .run = add_ref },
+    { .name = "pick_ref", .op = OP_PICK, .load = KERNEL_ANY, .run = pick_ref },
+    { .name = "softcap_ref", .op = OP_SOFTCAP, .load = KERNEL_ANY, .run = softcap_ref },
+};
+const int ref_kernel_count = sizeof ref_kernels / sizeof *ref_kernels;

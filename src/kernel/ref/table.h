@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/ref/table.h: the reference kernels. They define what each op means; every faster row is tested against them.
+#ifndef KERNEL_REF_TABLE_H
+#define KERNEL_REF_TABLE_H
+
+#include "kernel/kernel.h"
+
+extern const struct kernel ref_kernels[];
+extern const int ref_kernel_count;
+
+void embed_ref(const void *args, int part, int parts);
+void norm_ref(const void *args, int part, int parts);
+void linear_ref(const void *args, int part, int parts);
+void rope_ref(const void *args, int part, int parts);
+void kv_write_ref(const void *args, int part, int parts);
+void attention_ref(const void *args, int part, int parts);
+void act_mul_ref(const void *args, int part, int parts);
+void add_ref(const void *args, int part, int parts);
+void pick_ref(const void *args, int part, int parts);
+void softcap_ref(const void *args, int part, int parts);
+
+#endif

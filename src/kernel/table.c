@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/table.c: chains the tables of the instruction sets that this build has.
+#include "kernel/kernel.h"
+#include "kernel/ref/table.h"
+
+static const struct {
+    const struct kernel *rows;
+    const int *count;
+} tables[] = {
+    { ref_kernels, &ref_kernel_count },
+};
+
+enum { TABLES = sizeof tables / sizeof *tables };
+
+const struct kernel *kernel_next(const struct kernel *kernel)
+{
+    for (int i = 0; i < TABLES; i++) {
+        const struct kernel *end = tables[i].rows + *tables[i].count;
+        if (!kernel)
+            return tables[i].rows;
+        if (kernel < tables[i].rows || kernel >= end)
+            continue;
+        if (kernel + 1 < end)
+            return kernel + 1;
+        return i + 1 < TABLES ? tables[i + 1].rows : NULL;
+    }
+    return NULL;
+}
+
+const char *op_word(enum op_kind kind)
+{
+    static const char *const words[OP_COUNT] = {
+#define X(id, word) word,
+        OPS(X)
+#undef X
+    };
+    return words[kind];
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/layout.h"
+
+#include <assert.h>
+
+const char *kv_format_misfit(struct arena *arena, enum dtype dtype, int dim)
+{
+    int block = dtype_table[dtype].block;
+    if (dim % block)
+        return arena_format(arena, "%s needs a head size that is a multiple of %d, not %d", dtype_word(dtype), block,
+                            dim);
+    bool power_of_two = (dim & (dim - 1)) == 0;
+    if (dtype == DTYPE_INT4_TOKEN && (!power_of_two || dim > KV_INT4_DIM_MAX))
+        return arena_format(arena,
+                            "%s rotates each vector and needs a head size that is a power of two up to %d, not %d",
+                            dtype_word(dtype), KV_INT4_DIM_MAX, dim);
+    return NULL;
+}
+
+static size_t scale_bytes_of(enum dtype dtype, int dim)
+{
+    switch (dtype_table[dtype].scale) {
+    case DTYPE_SCALE_VECTOR:
+        return sizeof(float);
+    case DTYPE_SCALE_BLOCK:
+        return (size_t)(dim / dtype_table[dtype].block);
+    default:
+        return 0;
+    }
+}
+
+static size_t place_side(struct kv_side *side, enum dtype dtype, int heads, int dim, size_t offset)
+{
+    assert(dtype_table[dtype].use & DTYPE_USE_KV);
+    size_t vectors = (size_t)heads * KV_PAGE_TOKENS;
+    *side = (struct kv_side){
+        .dtype = dtype, .heads = heads, .dim = dim,
+        .data_bytes = (size_t)dim * (size_t)dtype_table[dtype].bits / 8,
+        .scale_bytes = scale_bytes_of(dtype, dim),
+        .data_offset = offset,
+    };
+    side->scale_offset = offset + vectors * side->data_bytes;
+    return side->scale_offset + vectors * side->scale_bytes;
+}
+
+struct kv_layout kv_layout_make(enum dtype k, enum dtype v, int heads, int k_dim, int v_dim)
+{
+    struct kv_layout layout;
+    size_t end_of_k = place_side(&layout.k, k, heads, k_dim, 0);
+    layout.layer_bytes = place_side(&layout.v, v, heads, v_dim, end_of_k);
+    return layout;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "format/json.h"
+#include "model/architecture.h"
+
+enum { LAYERS_MAX = 1024, WIDTH_MAX = LINEAR_IN_MAX, HEADS_MAX = 1024, CONTEXT_MAX = 1 << 28 };
+
+static const struct architecture *const architectures[] = {
+    &llama_architecture, &mistral_architecture, &qwen2_architecture,
+    &qwen3_architecture, &gemma2_architecture,  &gemma3_architecture,
+};
+enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+static bool answers_to(const struct architecture *architecture, struct bytes name, bool gguf)
+{
+    if (gguf)
+        return architecture->gguf && bytes_equal(name, bytes_of(architecture->gguf));
+    for (size_t i = 0;
+         i < sizeof architecture->model_types / sizeof *architecture->model_types && architecture->model_types[i]; i++)
+        if (bytes_equal(name, bytes_of(architecture->model_types[i])))
+            return true;
+    return false;
+}
+
+static const struct architecture *find_architecture(struct bytes name, bool gguf, struct error *err)
+{
+    struct strbuf known = { 0 };
+    for (int i = 0; i < ARCHITECTURES; i++) {
+        if (answers_to(architectures[i], name, gguf))
+            return strbuf_free(&known), architectures[i];
+        strbuf_add_format(&known, "%s%s", known.len ? ", " : "", architectures[i]->name);
+    }
+    fail(err, "the model's architecture is \"%.*s\", which nibble does not run; it runs %s", (int)name.len, name.data,
+         strbuf_text(&known));
+    strbuf_free(&known);
+    return NULL;
+}
+
+static const struct architecture *choose(struct source *source, const struct checkpoint *checkpoint, struct error *err)
+{
+    source->checkpoint = checkpoint;
+    struct bytes name = { 0 };
+    if (checkpoint->gguf) {
+        if (!gguf_get_string(checkpoint->gguf, "general.architecture", &name, err))
+            return NULL;
+        if (!name.data)
+            return fail(err, "gguf: key general.architecture is missing; the file does not say what model it is"), NULL;
+    } else {
+        const json_t *text =
+            json_object_get(checkpoint->config, "text_config"); // models with more than text nest theirs
+        source->json = json_is_object(text) ? text : checkpoint->config;
+        const char *type = NULL;
+        if (!json_get_text(source->json, "model_type", &type, err))
+            return fail_within(err, "config.json"), NULL;
+        if (!type)
+            return fail(err, "config.json lacks model_type; the checkpoint does not say what model it is"), NULL;
+        name = bytes_of(type);
+    }
+    const struct architecture *found = find_architecture(name, checkpoint->gguf, err);
+    if (found)
+        source->prefix = found->gguf;
+    return found;
+}
+
+static bool read_kv_dtype(const struct source *source, enum dtype *out, struct error *err)
+{
+    const char *word = "bfloat16"; // GGUF and float32 checkpoints
+    *out = DTYPE_BF16;
+    if (source->json
+        && (!json_get_text(source->json, "torch_dtype", &word, err)
+            || !json_get_text(source->json, "dtype", &word, err)))
+        return fail_within(err, "config.json");
+    if (!strcmp(word, "float16"))
+        *out = DTYPE_F16;
+    return true;
+}
+
+// What every architecture has.
+static bool read_common(struct model_config *config, const struct source *source,
+                        const struct architecture_defaults *defaults, struct error *err)
+{
+    *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1 };
+    double rotary_share = 1;
+    if (!source_need_int(source, "num_hidden_layers", "block_count", 1, LAYERS_MAX, 0, &config->layers, err)
+        || !source_need_int(source, "hidden_size", "embedding_length", 1, WIDTH_MAX, 0, &config->hidden, err)
+        || !source_need_int(source, "num_attention_heads", "attention.head_count", 1, HEADS_MAX, defaults->heads,
+                            &config->heads, err)
+        || !source_need_int(source, "intermediate_size", "feed_forward_length", 1, WIDTH_MAX, 0, &config->feed_forward,
+                            err)
+        || !source_need_int(source, "max_position_embeddings", "context_length", 1, CONTEXT_MAX, defaults->context,
+                            &config->context, err)
+        || !source_real(source, "rms_norm_eps", "attention.layer_norm_rms_epsilon", &config->norm_epsilon, err))
+        return false;
+    config->kv_heads = source->json && defaults->kv_heads ? defaults->kv_heads : config->heads;
+    config->head_dim = source->json && defaults->head_dim ? defaults->head_dim : config->hidden / config->heads;
+    if (!source_int(source, "num_key_value_heads", "attention.head_count_kv", 1, HEADS_MAX, &config->kv_heads, err)
+        || !source_int(source, "head_dim", "attention.key_length", 2, HEAD_DIM_MAX, &config->head_dim, err))
+        return false;
+    config->rotated = config->head_dim;
+    int value_dim = config->head_dim;
+    if (!source_int(source, NULL, "rope.dimension_count", 2, HEAD_DIM_MAX, &config->rotated, err)
+        || !source_int(source, NULL, "attention.value_length", 2, HEAD_DIM_MAX, &value_dim, err)
+        || !source_real(source, "partial_rotary_factor", NULL, &rotary_share, err)
+        || !read_kv_dtype(source, &config->kv_dtype, err))
+        return false;
+    if (source->json)
+        config->rotated = (int)(config->head_dim * fmin(fmax(rotary_share, 0), 1)) & ~1;
+    if (config->heads % config->kv_heads)
+        return fail(err, "%d attention heads cannot share %d key/value heads evenly", config->heads, config->kv_heads);
+    if (config->head_dim < 2 || config->head_dim > HEAD_DIM_MAX || config->rotated > config->head_dim
+        || config->rotated % 2 || value_dim != config->head_dim)
+        return fail(err,
+                    "heads of %d channels, values of %d, %d of them turned by rope; even sizes up to %d, the same for "
+                    "keys and values, are supported",
+                    config->head_dim, value_dim, config->rotated, HEAD_DIM_MAX);
+    if (config->heads * config->head_dim > WIDTH_MAX || !(config->norm_epsilon > 0))
+        return fail(err, "%d heads of %d channels with norm epsilon %g make no model nibble can run", config->heads,
+                    config->head_dim, config->norm_epsilon);
+    config->attention_scale = 1 / sqrt(config->head_dim);
+    return true;
+}
+
+bool architecture_every_layer(const struct graph *graph, int layer)
+{
+    (void)graph, (void)layer;
+    return true;
+}
+
+static bool window_from_types(const json_t *types, int layer, bool *windowed, struct error *err)
+{
+    const char *word = json_string_value(json_array_get(types, (size_t)layer));
+    *windowed = word && !strcmp(word, "sliding_attention");
+    return *windowed || (word && !strcmp(word, "full_attention"))
+        || fail(err,
+                "config.json: layer_types says \"%s\" for layer %d; full_attention and sliding_attention are known",
+                word ? word : "nothing", layer);
+}
+
+bool architecture_set_windows(struct graph *graph, int window, bool (*windowed)(const struct graph *graph, int layer))
+{
+    struct model *model = graph->model;
+    const json_t *types = graph->source.json ? json_object_get(graph->source.json, "layer_types") : NULL;
+    for (int i = 0; i < model->config.layers; i++) {
+        bool has_window = false;
+        if (json_is_array(types)) {
+            if (!window_from_types(types, i, &has_window, graph->err))
+                return false;
+        } else if (window) {
+            has_window = windowed(graph, i);
+        }
+        if (has_window && !window)
+            return fail(graph->err, "config.json: layer %d has sliding_attention but sliding_window gives no size", i);
+        model->layer[i].window = has_window ? window : 0;
+    }
+    return true;
+}
+
+bool architecture_set_rope(struct graph *graph)
+{
+    struct model *model = graph->model;
+    struct rope rope = { .theta = graph->source.json ? graph->architecture->defaults.rope_theta : 0 };
+    if (!rope_read(&rope, &graph->source, "full_attention", model->config.context, model->config.rotated, graph->err))
+        return false;
+    const float *frequencies = rope_frequencies(&rope, model->config.rotated, &model->arena);
+    for (int i = 0; i < model->config.layers; i++) {
+        model->layer[i].frequencies = frequencies;
+        model->layer[i].rope_magnitude = (float)rope.magnitude;
+    }
+    return true;
+}
+
+bool architecture_check_activation(struct graph *graph, const char *json_key, const char *word)
+{
+    const char *found = word;
+    if (graph->source.json && !json_get_text(graph->source.json, json_key, &found, graph->err))
+        return fail_within(graph->err, "config.json");
+    return !strcmp(found, word)
+        || fail(graph->err, "config.json: %s is \"%s\"; a %s model has \"%s\"", json_key, found,
+                graph->model->config.architecture, word);
+}
+
+bool model_describe(struct model *model, const struct checkpoint *checkpoint, struct error *err)
+{
+    *model = (struct model){ 0 };
+    struct graph graph = { .model = model, .layer = -1, .err = err };
+    const struct architecture *architecture = graph.architecture = choose(&graph.source, checkpoint, err);
+    if (!architecture || !read_common(&model->config, &graph.source, &architecture->defaults, err))
+        return false;
+    model->config.architecture = architecture->name;
+    model->layer = ARENA_NEW(&model->arena, struct layer, model->config.layers);
+    for (int i = 0; i < model->config.layers; i++)
+        model->layer[i] = (struct layer){ .heads = model->config.heads,
+                                          .kv_heads = model->config.kv_heads,
+                                          .head_dim = model->config.head_dim };
+    if (architecture->describe(&graph))
+        return true;
+    model_free(model);
+    return false;
+}
+
+void model_free(struct model *model)
+{
+    arena_free(&model->arena);
+    *model = (struct model){ 0 };
+}

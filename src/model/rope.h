@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// model/rope.h: how fast each pair of channels turns with position, under the scalings that stretch a model's context.
+#ifndef MODEL_ROPE_H
+#define MODEL_ROPE_H
+
+#include "base/memory.h"
+#include "model/source.h"
+
+enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+
+struct rope {
+    double theta;
+    enum rope_scaling scaling;
+    double factor;                        // linear, llama3, yarn
+    double original_context;              // llama3, yarn
+    double low_frequency, high_frequency; // llama3
+    double beta_fast, beta_slow;          // yarn
+    bool truncate;                        // yarn: corrections at whole channels
+    double magnitude;                     // of q and k after turning
+    const float *divisors;                // (rotated / 2) per-pair divisors from a GGUF (rope_freqs.weight), or NULL
+};
+
+// Reads a rope (with the default base already in theta, 0: 10000): rope_parameters (or its entry `kind`), the older
+// rope_theta / rope_scaling, or GGUF keys. `context` is the model's longest text, `rotated` the channels that turn.
+// Unknown scalings are refused by name.
+bool rope_read(struct rope *rope, const struct source *source, const char *kind, int context, int rotated,
+               struct error *err);
+
+// Radians per position for each of rotated / 2 pairs.
+const float *rope_frequencies(const struct rope *rope, int rotated, struct arena *arena);
+
+#endif

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/fit.h: does a kernel fit an op? A refusal is a value: the sentence that the user will read.
+#ifndef PLAN_FIT_H
+#define PLAN_FIT_H
+
+#include "device/device.h"
+#include "kernel/kernel.h"
+
+// What an op asks of a kernel.
+struct fit_request {
+    enum op_kind op;
+    enum kernel_load load;
+    uint64_t weights;      // formats of its matrices; 0: it has none
+    bool has_cache;
+    enum dtype k, v;
+    int head_dim;
+};
+
+// NULL when the kernel fits, else why it does not. The kernel's op is the request's op.
+const char *fit_reason(const struct kernel *kernel, const struct fit_request *request, const struct device *device,
+                       struct arena *arena);
+
+#endif

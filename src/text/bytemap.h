@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/bytemap.h: the byte alphabet of GPT-2 and everything after it. Vocabularies are written in printable letters:
+// the bytes that are printable in Latin-1 stand for themselves, the 68 others for U+0100 and up, in order.
+#ifndef TEXT_BYTEMAP_H
+#define TEXT_BYTEMAP_H
+
+#include "base/bytes.h"
+#include "base/strbuf.h"
+
+uint32_t bytemap_letter(unsigned char byte);
+int bytemap_byte(uint32_t letter); // -1: not of the alphabet
+
+void bytemap_encode(struct bytes text, struct strbuf *out);
+bool bytemap_decode(struct bytes letters, struct strbuf *out); // false, and nothing added, when one is not of the alphabet
+
+int bytemap_hex(struct bytes piece); // the byte that <0x0A> and its like stand for, -1: it is not of this form
+
+#endif

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/chat.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "format/json.h"
+#include "text/template.h"
+
+struct chat {
+    struct template *plain;
+    struct template *with_tools;  // NULL: the plain one serves both
+    json_t *specials;             // bos_token, eos_token ...
+};
+
+// ---- special tokens -----------------------------------------------------------------------------------------------
+
+static const struct {
+    const char *variable, *gguf;
+} special_tokens[] = {
+    { "bos_token", "tokenizer.ggml.bos_token_id" },
+    { "eos_token", "tokenizer.ggml.eos_token_id" },
+    { "unk_token", "tokenizer.ggml.unknown_token_id" },
+    { "pad_token", "tokenizer.ggml.padding_token_id" },
+};
+
+static json_t *special_from_gguf(const struct gguf *gguf, const char *key)
+{
+    const struct gguf_value *id = gguf_find(gguf, key), *vocabulary = gguf_find(gguf, "tokenizer.ggml.tokens");
+    if (!id || id->type == GGUF_STRING || id->type == GGUF_ARRAY || !vocabulary || !vocabulary->strings
+        || id->integer < 0 || (size_t)id->integer >= vocabulary->count)
+        return NULL;
+    struct bytes piece = vocabulary->strings[id->integer];
+    return json_stringn(piece.data, piece.len);
+}
+
+// tokenizer_config.json has either the text or an object around it.
+static json_t *special_from_config(const json_t *config, const char *key)
+{
+    json_t *value = json_object_get(config, key);
+    json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+    return json_is_string(text) ? json_incref(text) : NULL;
+}
+
+static json_t *collect_specials(const struct checkpoint *checkpoint)
+{
+    json_t *specials = json_object();
+    for (size_t i = 0; checkpoint && i < sizeof special_tokens / sizeof *special_tokens; i++) {
+        json_t *text = checkpoint->gguf ? special_from_gguf(checkpoint->gguf, special_tokens[i].gguf)
+                                        : special_from_config(checkpoint->tokenizer_config, special_tokens[i].variable);
+        if (text)
+            json_object_set_new(specials, special_tokens[i].variable, text);
+    }
+    return specials;
+}
+
+// ---- which template -----------------------------------------------------------------------------------------------
+
+// Sources of the plain and the tool template; .data is NULL where there is none.
+struct sources {
+    struct bytes plain, with_tools;
+};
+
+static bool sources_from_gguf(const struct gguf *gguf, struct sources *out, struct error *err)
+{
+    return gguf_get_string(gguf, "tokenizer.chat_template", &out->plain, err)
+        && gguf_get_string(gguf, "tokenizer.chat_template.tool_use", &out->with_tools, err);
+}
+
+static struct bytes bytes_of_json(const json_t *text)
+{
+    return (struct bytes){ json_string_value(text), json_string_length(text) };
+}
+
+// tokenizer_config.json: a string, or a list of {name, template}.
+static void sources_from_config(const json_t *config, struct sources *out)
+{
+    const json_t *value = json_object_get(config, "chat_template");
+    if (json_is_string(value))
+        out->plain = bytes_of_json(value);
+    size_t index;
+    const json_t *entry;
+    json_array_foreach(value, index, entry) {
+        struct bytes name = bytes_of_json(json_object_get(entry, "name"));
+        const json_t *source = json_object_get(entry, "template");
+        if (name.data && bytes_equal(name, bytes_of("default")))
+            out->plain = bytes_of_json(source);
+        if (name.data && bytes_equal(name, bytes_of("tool_use")))
+            out->with_tools = bytes_of_json(source);
+    }
+}
+
+static bool find_sources(const struct checkpoint *checkpoint, struct sources *out, struct error *err)
+{
+    if (checkpoint->gguf)
+        return sources_from_gguf(checkpoint->gguf, out, err);
+    if (checkpoint->chat_template.data)
+        out->plain = checkpoint->chat_template;
+    else
+        sources_from_config(checkpoint->tokenizer_config, out);
+    return true;
+}
+
+static bool parse_sources(struct chat *chat, const struct sources *sources, struct error *err)
+{
+    struct bytes plain = sources->plain.data ? sources->plain : sources->with_tools;
+    if (!plain.data)
+        return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
+    chat->plain = template_parse(plain, err);
+    if (chat->plain && sources->with_tools.data)
+        chat->with_tools = template_parse(sources->with_tools, err);
+    return chat->plain && (chat->with_tools || !sources->with_tools.data);
+}
+
+static bool open_templates(struct chat *chat, const struct checkpoint *checkpoint, const char *template_file,
+                           struct error *err)
+{
+    struct sources sources = { 0 };
+    if (!template_file)
+        return find_sources(checkpoint, &sources, err) && parse_sources(chat, &sources, err);
+    struct file file;
+    if (!file_open(&file, template_file, err))
+        return false;
+    sources.plain = file.content.data ? file.content : bytes_of("");
+    bool ok = parse_sources(chat, &sources, err) || fail_within(err, "%s", template_file);
+    file_close(&file);
+    return ok;
+}
+
+struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file, struct error *err)
+{
+    struct chat *chat = memory_new(1, sizeof *chat);
+    chat->specials = collect_specials(checkpoint);
+    if (open_templates(chat, checkpoint, template_file, err))
+        return chat;
+    chat_close(chat);
+    return NULL;
+}
+
+void chat_close(struct chat *chat)
+{
+    if (!chat)
+        return;
+    template_free(chat->plain);
+    template_free(chat->with_tools);
+    json_decref(chat->specials);
+    free(chat);
+}
+
+// ---- rendering ----------------------------------------------------------------------------------------------------
+
+// What a template sees: the request's own keys, then what it left out.
+static json_t *variables_of(const struct chat *chat, const json_t *request)
+{
+    json_t *variables = json_is_array(request) ? json_object() : json_copy((json_t *)request);
+    if (json_is_array(request))
+        json_object_set(variables, "messages", (json_t *)request);
+    static const char *const none_when_absent[] = { "messages", "tools", "documents" };
+    for (size_t i = 0; i < sizeof none_when_absent / sizeof *none_when_absent; i++)
+        if (!json_object_get(variables, none_when_absent[i]))
+            json_object_set_new(variables, none_when_absent[i], json_null());
+    if (!json_object_get(variables, "add_generation_prompt"))
+        json_object_set_new(variables, "add_generation_prompt", json_true());
+    json_object_update_missing(variables, chat->specials);
+    return variables;
+}
+
+bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err)
+{
+    if (!json_is_array(request) && !json_is_object(request))
+        return fail(err, "the chat is neither a list of messages nor an object with a list named messages");
+    const json_t *messages = json_is_array(request) ? request : json_object_get(request, "messages");
+    if (messages && !json_is_array(messages) && !json_is_null(messages))
+        return fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]");
+    json_t *variables = variables_of(chat, request);
+    bool tools = json_array_size(json_object_get(variables, "tools")) > 0;
+    bool ok =
+        template_render(tools && chat->with_tools ? chat->with_tools : chat->plain, variables, time(NULL), out, err);
+    json_decref(variables);
+    return ok;
+}

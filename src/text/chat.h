@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/chat.h: from a list of messages to the prompt that the model was trained on: which template, which variables.
+#ifndef TEXT_CHAT_H
+#define TEXT_CHAT_H
+
+#include "base/strbuf.h"
+#include "format/checkpoint.h"
+
+struct chat; // immutable once open
+
+// The template in template_file, else the checkpoint's own; special tokens come from the checkpoint. Either may be
+// NULL.
+struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file,
+                       struct error *err); // NULL on failure
+void chat_close(struct chat *chat);
+
+// `request`: a list of messages, or an object with messages, tools, add_generation_prompt and further variables.
+bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err);
+
+#endif

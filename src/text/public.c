@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/public.c: nibble_tokenizer_*, nibble_token*, nibble_decoder_* and nibble_chat_*.
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/public.h"
+#include "format/json.h"
+#include "format/public.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+// The public handles are our own objects under another name.
+static const struct tokenizer *own(const struct nibble_tokenizer *tokenizer)
+{
+    return (const struct tokenizer *)tokenizer;
+}
+
+struct nibble_tokenizer *nibble_tokenizer_open(const struct nibble_checkpoint *checkpoint, struct nibble_error *error)
+{
+    struct error err;
+    struct tokenizer *tokenizer = tokenizer_open(&checkpoint->checkpoint, &err);
+    if (!tokenizer)
+        public_error(error, &err);
+    return (struct nibble_tokenizer *)tokenizer;
+}
+
+void nibble_tokenizer_close(struct nibble_tokenizer *tokenizer)
+{
+    tokenizer_close((struct tokenizer *)tokenizer);
+}
+
+ptrdiff_t nibble_tokenize(const struct nibble_tokenizer *tokenizer, const char *text, size_t len, int flags,
+                          int32_t **ids, struct nibble_error *error)
+{
+    int own_flags = (flags & NIBBLE_ADD_SPECIAL ? TOKENIZE_ADD_SPECIAL : 0)
+        | (flags & NIBBLE_PARSE_SPECIAL ? TOKENIZE_PARSE_SPECIAL : 0);
+    struct tokens tokens = { 0 };
+    struct error err;
+    if (!tokenizer_encode(own(tokenizer), (struct bytes){ text, len }, own_flags, &tokens, &err)) {
+        public_error(error, &err);
+        tokens_free(&tokens);
+        return -1;
+    }
+    *ids = tokens.ids;
+    return (ptrdiff_t)tokens.count;
+}
+
+int nibble_vocabulary_size(const struct nibble_tokenizer *tokenizer)
+{
+    return tokenizer_size(own(tokenizer));
+}
+
+const char *nibble_token_piece(const struct nibble_tokenizer *tokenizer, int32_t id, size_t *len)
+{
+    if (id < 0 || id >= tokenizer_size(own(tokenizer)))
+        return NULL;
+    struct bytes piece = tokenizer_piece(own(tokenizer), id);
+    *len = piece.len;
+    return piece.data;
+}
+
+bool nibble_token_ends_text(const struct nibble_tokenizer *tokenizer, int32_t id)
+{
+    return tokenizer_is_end(own(tokenizer), id);
+}
+
+bool nibble_tokenizer_adds_bos(const struct nibble_tokenizer *tokenizer)
+{
+    return tokenizer_adds_bos(own(tokenizer));
+}
+
+int32_t nibble_token_bos(const struct nibble_tokenizer *tokenizer)
+{
+    return tokenizer_bos(own(tokenizer));
+}
+
+struct nibble_decoder *nibble_decoder_open(const struct nibble_tokenizer *tokenizer, bool skip_special)
+{
+    struct detokenizer *state = memory_new(1, sizeof *state);
+    *state = (struct detokenizer){ .tokenizer = own(tokenizer), .skip_special = skip_special };
+    return (struct nibble_decoder *)state;
+}
+
+void nibble_decoder_add(struct nibble_decoder *decoder, int32_t id, struct nibble_text *out)
+{
+    struct strbuf buf = public_text_borrow(out);
+    detokenizer_add((struct detokenizer *)decoder, id, &buf);
+    public_text_return(out, &buf);
+}
+
+void nibble_decoder_finish(struct nibble_decoder *decoder, struct nibble_text *out)
+{
+    struct detokenizer *state = (struct detokenizer *)decoder;
+    struct strbuf buf = public_text_borrow(out);
+    detokenizer_finish(state, &buf);
+    public_text_return(out, &buf);
+    *state = (struct detokenizer){ .tokenizer = state->tokenizer, .skip_special = state->skip_special };
+}
+
+void nibble_decoder_close(struct nibble_decoder *decoder)
+{
+    free(decoder);
+}
+
+struct nibble_chat *nibble_chat_open(const struct nibble_checkpoint *checkpoint, const char *template_file,
+                                     struct nibble_error *error)
+{
+    struct error err;
+    struct chat *chat = chat_open(checkpoint ? &checkpoint->checkpoint : NULL, template_file, &err);
+    if (!chat)
+        public_error(error, &err);
+    return (struct nibble_chat *)chat;
+}
+
+void nibble_chat_close(struct nibble_chat *chat)
+{
+    chat_close((struct chat *)chat);
+}
+
+bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
+                        struct nibble_error *error)
+{
+    struct error err;
+    json_t *request;
+    if (!json_read((struct bytes){ json, len }, &request, &err)) {
+        public_error(error, &err);
+        return false;
+    }
+    struct strbuf buf = public_text_borrow(out);
+    bool ok = chat_render((const struct chat *)chat, request, &buf, &err);
+    public_text_return(out, &buf);
+    json_decref(request);
+    if (!ok)
+        public_error(error, &err);
+    return ok;
+}

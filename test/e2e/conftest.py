@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things are: built by scripts/test, fetched into its cache. NIBBLE_BUILD names another build folder."""
+
+import os
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path(os.environ.get("NIBBLE_CACHE", pathlib.Path.home() / ".cache" / "nibble"))
+
+
+def existing(path):
+    path = pathlib.Path(path)
+    assert path.exists(), f"{path} is not there; scripts/test makes it"
+    return path
+
+
+@pytest.fixture(scope="session")
+def build():
+    return existing(os.environ.get("NIBBLE_BUILD", ROOT / "build"))
+
+
+@pytest.fixture(scope="session")
+def nibble(build):
+    return str(existing(build / "nibble"))
+
+
+@pytest.fixture(scope="session")
+def nibble_asan():
+    """The same program under ASan and UBSan, for input that is out to break it."""
+    return str(existing(ROOT / "build-asan" / "nibble"))
+
+
+@pytest.fixture(scope="session")
+def library(build):
+    return str(existing(build / "libnibble_internal.so"))
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    return str(existing(os.environ.get("NIBBLE_TEST_SMOLLM2", CACHE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf")))
+
+
+@pytest.fixture(scope="session")
+def gemma3():
+    return str(existing(os.environ.get("NIBBLE_TEST_GEMMA3", CACHE / "models" / "gemma-3-270m-q4_k_m.gguf")))
+
+
+@pytest.fixture(scope="session")
+def llama_source():
+    """models/ of llama.cpp's source: vocabularies with expected ids, chat templates."""
+    return existing(os.environ.get("NIBBLE_TEST_LLAMA_SOURCE", CACHE / "llama-cpp-python-0.3.36"))
+
+
+@pytest.fixture(scope="session")
+def cache():
+    folder = CACHE / "generated"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command as people and scripts use it: help, exit status, output, and text from real models."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+COMMANDS = ["run", "plan", "eval", "tokenize", "render", "env"]
+
+
+@pytest.fixture
+def run(nibble):
+    def run(*arguments, stdin="", **environment):
+        return subprocess.run([nibble, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=300,
+                              env={**os.environ, **environment})
+    return run
+
+
+# ---- help and usage -------------------------------------------------------------------------------------------------
+
+def test_version_and_help(run):
+    assert re.fullmatch(r"nibble \d+\.\d+\.\d+\n", run("--version").stdout)
+    result = run("--help")
+    assert result.returncode == 0 and all(command in result.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_has_an_example(run, command):
+    result = run(command, "--help")
+    assert result.returncode == 0 and result.stderr == ""
+    assert result.stdout.startswith(f"usage: nibble {command}") and "example: " in result.stdout
+    assert result.stdout.count("\n") <= 24 and max(map(len, result.stdout.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("arguments, word", [
+    ([], "usage"), (["rum"], "did you mean run"), (["run"], "missing"), (["plan", "a", "b"], "too many"),
+    (["run", "m", "--temprature", "1"], "did you mean --temperature"), (["run", "m", "--temperature"], "needs a value"),
+    (["run", "m", "--temperature", "warm"], "a number"), (["run", "m", "--max-tokens", "-3"], "whole number"),
+    (["run", "m", "--top-p", "nan"], "a number"), (["run", "m", "--raw=yes"], "takes no value"),
+    (["eval", "m"], "--text"), (["render", "messages.json"], "--chat-template"),
+])
+def test_usage_errors(run, arguments, word):
+    result = run(*arguments)
+    assert result.returncode == 2 and result.stdout == "" and word in result.stderr
+
+
+@pytest.mark.parametrize("flag, status, words", [
+    ("nvfp5", 2, ["nvfp5", "did you mean nvfp4"]), ("NVFP4", 2, ["NVFP4"]), ("", 2, []),
+    ("fp8_inc", 1, ["fp8_inc", "Gaudi"]), ("turboquant_4bit_nc", 1, ["turboquant"]), ("fp8_ds_mla", 1, ["MLA"]),
+    ("0-3:bfloat16", 2, ["4-29"]), ("0-40:fp8", 2, ["29"]), ("0-9:fp8,5-:nvfp4", 2, ["5", "twice"]),
+    ("3-1:fp8,0-:fp8", 2, ["empty"]), ("a-b:fp8", 2, ["range"]), ("fp8,nvfp4", 2, ["RANGE"]), ("fp8/", 2, []),
+])
+def test_cache_format_errors(run, smollm2, flag, status, words):
+    result = run("plan", smollm2, "--kv-cache-dtype", flag)
+    assert result.returncode == status and result.stdout == "", result.stderr
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+# ---- plan and env ---------------------------------------------------------------------------------------------------
+
+def test_plan_text(run, gemma3):
+    text = run("plan", gemma3, "--kv-cache-dtype", "0-4:fp8/nvfp4,5-:bfloat16").stdout
+    assert "window 512" in text and "fp8_e4m3" in text and "nvfp4" in text and "attention_ref" in text
+
+
+def test_plan_json(run, gemma3):
+    plan = json.loads(run("plan", gemma3, "--kv-cache-dtype", "nvfp4", "--max-model-len", "4096", "--json").stdout)
+    assert plan["accepted"] and len(plan["layers"]) == 18
+    for index, layer in enumerate(plan["layers"]):
+        full = (index + 1) % 6 == 0
+        assert layer["index"] == index and layer["attention"] == ("full" if full else "window")
+        assert layer["window"] == (None if full else 512)
+        assert layer["k"] == layer["v"] == "nvfp4" and layer["bytes_per_token"] == 256 * 9 // 16 * 2
+    full, window = sorted(plan["memory"]["pools"], key=lambda pool: -pool["pages"])
+    assert full["pages"] == 4096 // 16 and window["pages"] < 100 and plan["memory"]["tokens"] == 4096
+
+
+def test_plan_error_is_json_too(run, tmp_path):
+    result = run("plan", tmp_path / "missing.gguf", "--json")
+    assert result.returncode == 1 and "missing.gguf" in json.loads(result.stdout)["error"]
+
+
+def test_plan_is_quick(run, gemma3):
+    start = time.monotonic()
+    run("plan", gemma3)
+    assert time.monotonic() - start < 0.5
+
+
+def test_context_past_the_models(run, smollm2, tmp_path):
+    (tmp_path / "text").write_text("word " * 100000)
+    for arguments in (["plan", smollm2, "--max-model-len", "9000"], ["eval", smollm2, "--text", tmp_path / "text", "--context", "9000"]):
+        result = run(*arguments)
+        assert result.returncode == 1 and "8192" in result.stderr, result.stderr
+
+
+def test_env(run):
+    report = json.loads(run("env", "--json").stdout)
+    assert report["cpu"]["cores"] >= 1 and report["build"]["version"] and report["libraries"]["pcre2"]
+    masked = json.loads(run("env", "--json", NIBBLE_FEATURES="none").stdout)
+    assert masked["cpu"]["features"] == "none"
+    odd = run("env", NIBBLE_FEATURES="warp-drive")
+    assert odd.returncode == 0 and "warp-drive" in odd.stdout
+
+
+# ---- run ------------------------------------------------------------------------------------------------------------
+
+def test_smollm2_answers(run, smollm2):
+    result = run("run", smollm2, "What is the capital of France?", "--temperature", "0", "--max-tokens", "24")
+    assert result.returncode == 0 and "Paris" in result.stdout
+    assert result.stderr.startswith("plan: llama on cpu; cache bfloat16") and " t/s" in result.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float32", "fp8", "fp8_e5m2", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head",
+                                   "nvfp4", "nvfp4_4over6", "fp8/nvfp4", "0-9:float16,10-:nvfp4"])
+def test_every_cache_format_answers(run, smollm2, dtype):
+    result = run("run", smollm2, "What is the capital of France?", "--temperature", "0", "--max-tokens", "16", "--kv-cache-dtype", dtype)
+    assert result.returncode == 0 and "Paris" in result.stdout, result.stdout
+
+
+def test_gemma3_continues(run, gemma3):
+    result = run("run", gemma3, "The capital of France is", "--raw", "--temperature", "0", "--max-tokens", "8")
+    assert result.returncode == 0 and "Paris" in result.stdout
+
+
+def test_seed_repeats_and_threads_do_not_matter(run, smollm2):
+    arguments = ["run", smollm2, "Once upon a time", "--raw", "--max-tokens", "12", "--top-p", "0.9"]
+    first, again, other = (run(*arguments, "--seed", seed, "--threads", threads).stdout for seed, threads in ((7, 2), (7, 1), (8, 2)))
+    assert first == again != other
+
+
+def test_prompt_from_standard_input_and_system(run, smollm2):
+    result = run("run", smollm2, "-", "--system", "You are a pirate.", "--temperature", "0", "--max-tokens", "4", stdin="Who are you?")
+    assert result.returncode == 0 and result.stdout.strip()
+
+
+def test_chat_from_a_pipe_remembers(run, smollm2):
+    result = run("run", smollm2, "--temperature", "0", "--max-tokens", "24", stdin="My name is Zebulon.\nWhat is my name?\n")
+    assert result.returncode == 0 and "Zebulon" in result.stdout.splitlines()[-1]
+
+
+def read_until(terminal, text, seconds=60):
+    seen = b""
+    end = time.monotonic() + seconds
+    while text not in seen and time.monotonic() < end:
+        if select.select([terminal], [], [], 0.1)[0]:
+            seen += os.read(terminal, 65536)
+    assert text in seen, seen
+    return seen
+
+
+def test_chat_in_a_terminal(nibble, smollm2, tmp_path):
+    master, slave = pty.openpty()
+    process = subprocess.Popen([nibble, "run", smollm2, "--temperature", "0"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                               env={**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(tmp_path)},
+                               preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0))
+    os.close(slave)
+    read_until(master, b"> ")
+    os.write(master, b"Count from one to one thousand.\n")
+    read_until(master, b"1")
+    time.sleep(1)
+    os.kill(process.pid, signal.SIGINT)
+    assert b"stopped" in read_until(master, b"t/s; stopped")
+    read_until(master, b"> ", 10)
+    os.write(master, b"\x04")
+    assert process.wait(20) == 0
+    os.close(master)
+    assert "thousand" in (tmp_path / "nibble" / "history").read_text()
+
+
+# ---- models in other places -----------------------------------------------------------------------------------------
+
+def test_model_in_the_hugging_face_cache(run, tmp_path, smollm2):
+    snapshot = tmp_path / "hub" / "models--some--model" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("abc")
+    (snapshot / "model.gguf").symlink_to(smollm2)
+    assert run("tokenize", "some/model", "Hello world", HF_HOME=str(tmp_path)).stdout == run("tokenize", smollm2, "Hello world").stdout != ""
+
+
+def test_tokenize_pieces_and_back(run, smollm2):
+    lines = run("tokenize", smollm2, "Hello world", "--pieces").stdout.splitlines()
+    ids = [line.split("\t")[0] for line in lines]
+    assert run("tokenize", smollm2, "Hello world").stdout.split() == ids
+    assert run("tokenize", smollm2, "--decode", *ids).stdout == "Hello world"
+
+
+def test_closed_output_is_no_crash(nibble, smollm2):
+    process = subprocess.Popen(f"'{nibble}' plan '{smollm2}' | true", shell=True, stderr=subprocess.PIPE, executable="/bin/bash")
+    assert b"Sanitizer" not in process.communicate(timeout=60)[1]

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the golden files: python make.py [NAME...]; needs torch and transformers, the tests need neither.
+
+Each variant is a config and the number format of its weights. transformers saves a model of that config, which gives
+config.json and the tensors' names and shapes; tiny.py draws the weights; transformers reads the folder back in float32
+and computes the logits. Before a file is written, two things are proven: the older spelling of the config means the
+same, bit for bit, and every field in `bites`, changed as given there, changes the logits by far more than the tests allow.
+"""
+
+import argparse
+import base64
+import copy
+import json
+import pathlib
+import tempfile
+
+import numpy as np
+import safetensors
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, Gemma3Config, Gemma3ForConditionalGeneration, SiglipVisionConfig
+
+import tiny
+
+TEXT_TOKENS = 130
+POSITIONS = [0, 1, 2, 3, 7, 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 63, 64, 65, 80, 96, 112, 127, 128, 129]
+IDS_END = 300  # ids above are drawn by nobody; a multimodal vocabulary has its image tokens there
+BITE_MIN = 0.03  # least change of the logits, relative to the largest
+
+FULL = {"rope_theta": 10000.0, "rope_type": "default"}
+LEGACY_QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16"]
+K_QUANTS = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
+
+
+def llama(hidden, heads, kv_heads, head_dim, **more):
+    base = dict(model_type="llama", hidden_size=hidden, num_attention_heads=heads, num_key_value_heads=kv_heads,
+                head_dim=head_dim, num_hidden_layers=3, intermediate_size=160, vocab_size=320,
+                max_position_embeddings=512, tie_word_embeddings=False, rms_norm_eps=1e-5)
+    return {**base, **more}
+
+
+def qwen2(**more):
+    config = llama(128, 2, 1, 64, model_type="qwen2", sliding_window=24, max_window_layers=1, **more)
+    del config["head_dim"]
+    return config
+
+
+def gemma(model_type, **more):
+    return {**llama(64, 2, 1, 64, model_type=model_type, tie_word_embeddings=True, rms_norm_eps=1e-6), **more}
+
+
+def gemma3_rope(full):
+    return {"full_attention": {"rope_theta": 1000000.0, **full}, "sliding_attention": dict(FULL)}
+
+
+# name: config, weights (one type, or several that take turns), containers, bites
+VARIANTS = {
+    "llama": dict(
+        config=llama(128, 2, 2, 64), types=["F32"], bites=[{"rms_norm_eps": 0.1}, {"rope_parameters.rope_theta": 500.0}]),
+    "llama_llama3": dict(
+        config=llama(128, 4, 2, 64, tie_word_embeddings=True, rope_parameters={
+            "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}),
+        types=["BF16"], bites=[{"rope_parameters.rope_type": "default"}, {"rope_parameters.low_freq_factor": 2.0}]),
+    "llama_linear": dict(
+        config=llama(96, 2, 1, 128, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
+        types=["F16"], bites=[{"rope_parameters.factor": 1.0}]),
+    "llama_yarn": dict(
+        config=llama(128, 4, 1, 32, max_position_embeddings=256, rope_parameters={
+            "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 32,
+            "beta_fast": 4.0, "beta_slow": 0.5}),
+        types=["BF16"], bites=[{"rope_parameters.rope_type": "linear"}, {"rope_parameters.attention_factor": 1.0},
+                               {"rope_parameters.beta_fast": 32.0, "rope_parameters.beta_slow": 1.0}]),
+    "llama_legacy_quants": dict(
+        config=llama(256, 4, 2, 64, intermediate_size=320), types=LEGACY_QUANTS, containers=["gguf"], bites=[]),
+    "llama_k_quants": dict(
+        config=llama(256, 4, 2, 64, intermediate_size=512), types=K_QUANTS, containers=["gguf"], bites=[]),
+    "llama_fp4": dict(
+        config=llama(256, 4, 2, 64, intermediate_size=512), types=["MXFP4", "NVFP4"], containers=["gguf"], bites=[]),
+    "mistral": dict(
+        config=llama(128, 2, 1, 128, model_type="mistral", sliding_window=None), types=["BF16"], bites=[]),
+    "mistral_window": dict(
+        config=llama(128, 4, 2, 64, model_type="mistral", sliding_window=32), types=["BF16"], containers=["safetensors"],
+        bites=[{"sliding_window": None}, {"sliding_window": 31}]),
+    "qwen2": dict(
+        config=qwen2(tie_word_embeddings=True), types=["BF16"],
+        bites=[{"use_sliding_window": True, "sliding_window": 24, "layer_types": None}]),
+    "qwen2_window": dict(
+        config=qwen2(use_sliding_window=True), types=["F32"], containers=["safetensors"],
+        bites=[{"layer_types": ["full_attention"] * 3}, {"layer_types": ["sliding_attention"] * 3}]),
+    "qwen3": dict(
+        config=llama(64, 2, 1, 128, model_type="qwen3", tie_word_embeddings=True), types=["BF16"], bites=[]),
+    "gemma2": dict(
+        config=gemma("gemma2", num_hidden_layers=4, query_pre_attn_scalar=64, sliding_window=24, attn_logit_softcapping=3.0,
+                     final_logit_softcapping=4.0),
+        types=["BF16"], bites=[{"attn_logit_softcapping": None}, {"final_logit_softcapping": None}, {"sliding_window": 25},
+                               {"layer_types": ["full_attention"] * 4}, {"layer_types": ["sliding_attention"] * 4}]),
+    "gemma2_scale": dict(
+        config=gemma("gemma2", query_pre_attn_scalar=24, sliding_window=16), types=["F32"], containers=["safetensors"],
+        bites=[{"query_pre_attn_scalar": 64}]),
+    "gemma3": dict(
+        config=gemma("gemma3_text", num_hidden_layers=7, query_pre_attn_scalar=64, sliding_window=24,
+                     rope_parameters=gemma3_rope({"rope_type": "default"})),
+        types=["BF16"], bites=[{"sliding_window": 25}, {"layer_types": ["sliding_attention"] * 7},
+                               {"rope_parameters.full_attention.rope_theta": 10000.0},
+                               {"rope_parameters.sliding_attention.rope_theta": 1000000.0}]),
+    "gemma3_linear": dict(
+        config=gemma("gemma3_text", head_dim=128, num_hidden_layers=5, query_pre_attn_scalar=168, sliding_window=16,
+                     sliding_window_pattern=3, rope_parameters=gemma3_rope({"rope_type": "linear", "factor": 8.0})),
+        types=["F32"], containers=["safetensors"],
+        bites=[{"rope_parameters.full_attention.factor": 1.0}, {"query_pre_attn_scalar": 128}]),
+    "gemma3_multimodal": dict(
+        config=gemma("gemma3_text", head_dim=256, num_hidden_layers=7, query_pre_attn_scalar=256, sliding_window=16,
+                     rope_parameters=gemma3_rope({"rope_type": "linear", "factor": 8.0})),
+        types=["BF16"], multimodal=True, bites=[{"text_config.rope_parameters.full_attention.factor": 1.0}]),
+}
+
+
+def model_of(config, multimodal):
+    config = copy.deepcopy(config)
+    text = AutoConfig.for_model(config.pop("model_type"), **config)
+    if not multimodal:
+        return AutoModelForCausalLM.from_config(text)
+    vision = SiglipVisionConfig(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+                                image_size=16, patch_size=8)
+    return Gemma3ForConditionalGeneration(Gemma3Config(
+        text_config=text, vision_config=vision, mm_tokens_per_image=1, boi_token_index=317, eoi_token_index=318,
+        image_token_index=319))
+
+
+def saved(model, types):
+    """config.json and the tensors as save_pretrained writes them; matrices take turns at the types, the embedding has the first."""
+    dtype = {"F16": torch.float16, "BF16": torch.bfloat16}.get(types[0] if len(types) == 1 else "F32", torch.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        model.to(dtype).save_pretrained(folder)
+        config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        with safetensors.safe_open(f"{folder}/model.safetensors", "np") as file:
+            shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
+    tensors, matrices = [], 0
+    for name, shape in shapes.items():
+        takes_turn = len(shape) > 1 and "embed_tokens" not in name
+        is_plain = len(shape) == 1 and len(types) > 1
+        tensors.append({"name": name, "shape": shape, "type": "F32" if is_plain else types[matrices * takes_turn % len(types)]})
+        matrices += takes_turn
+    return config, tensors
+
+
+def old_spelling(config):
+    """The config as it was written before rope_parameters, dtype and layer_types."""
+    old = copy.deepcopy(config)
+    if "text_config" in old:
+        defaults = AutoConfig.for_model(old["text_config"]["model_type"]).to_dict()
+        text = old_spelling(old["text_config"])
+        defaults.update(rope_theta=1000000.0, rope_local_base_freq=10000.0, sliding_window_pattern=6)
+        keep = {"model_type", "rope_scaling"}
+        old["text_config"] = {key: value for key, value in text.items() if key in keep or defaults.get(key) != value}
+    old["torch_dtype"] = old.pop("dtype", None)
+    old.pop("layer_types", None)
+    if old.get("use_sliding_window") is False:
+        old["sliding_window"] = 24  # published configs name a window that is not used
+    if "_sliding_window_pattern" in old:
+        old["sliding_window_pattern"] = old.pop("_sliding_window_pattern")
+    if old.get("head_dim", 0) * old.get("num_attention_heads", 0) == old.get("hidden_size") and old["model_type"] == "llama":
+        del old["head_dim"]
+    rope = old.pop("rope_parameters", None)
+    if rope and "full_attention" in rope:
+        old["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    if rope:
+        old["rope_theta"] = rope.pop("rope_theta")
+        if rope["rope_type"] == "yarn":
+            rope["type"] = rope.pop("rope_type")
+        old["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
+    return old
+
+
+def changed(config, change):
+    config = copy.deepcopy(config)
+    for path, value in change.items():
+        *parents, key = path.split(".")
+        place = config
+        for parent in parents:
+            place = place[parent]
+        place[key] = value
+    return config
+
+
+def run(golden, config_key="config"):
+    """Logits of every position, computed by transformers from the folder that tiny.py writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        tiny.write_safetensors(golden, folder, config=config_key)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not info[key], (golden["name"], key, info[key])
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([golden["ids"]])).logits[0].numpy()
+
+
+def largest_change(a, b):
+    return np.abs(a - b).max() / np.abs(b).max()
+
+
+def make(name, variant):
+    config, tensors = saved(model_of(variant["config"], variant.get("multimodal")), variant["types"])
+    golden = {
+        "name": name,
+        "made_with": {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]},
+        "containers": variant.get("containers", ["safetensors", "gguf"]),
+        "config": config,
+        "config_old": old_spelling(config),
+        "tensors": tensors,
+        "ids": tiny.generator({"name": name}, "ids").randint(0, IDS_END, TEXT_TOKENS).tolist(),
+        "positions": POSITIONS,
+    }
+    logits = run(golden)
+    assert np.array_equal(logits, run(golden, "config_old")), f"{name}: the old spelling means something else"
+    for change in variant["bites"]:
+        by = largest_change(run({**golden, "config": changed(config, change)}), logits)
+        print(f"  {change} changes logits by {by:.3f}")
+        assert by > BITE_MIN, f"{name}: {change} hardly matters"
+    golden["logits"] = base64.b64encode(logits[POSITIONS].astype("<f4").tobytes()).decode()
+    path = tiny.HERE / f"{name}.json"
+    path.write_text(dump(golden))
+    print(f"{name}: logits {logits.std():.2f} +- , largest {np.abs(logits).max():.2f}; {path.stat().st_size / 1000:.0f} kB")
+
+
+def dump(golden):
+    """Configs spread out to be read; ids and tensors one to a line at most."""
+    lines = [f' "{key}": {json.dumps(value, indent=2 if key.startswith("config") else None)}'
+             for key, value in golden.items() if key != "tensors"]
+    tensors = ",\n".join(f"  {json.dumps(tensor)}" for tensor in golden["tensors"])
+    return "{\n" + ",\n".join([*lines, f' "tensors": [\n{tensors}\n ]']) + "\n}\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="variants to make; default: all")
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    for name in parser.parse_args().names or VARIANTS:
+        make(name, VARIANTS[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny random checkpoints whose logits are known.
+
+A golden file NAME.json holds a config, the tensors' names and shapes, token ids and the logits that transformers
+computed for them. The weights are in no file: they are drawn from (checkpoint, tensor) with uniform numbers of
+numpy's legacy generator, whose stream is frozen, and nothing but exact IEEE operations after it, so that every
+machine draws the same bits. make.py, which writes the golden files, and the tests, which write the checkpoints to
+disk in the two containers, draw from here.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import pathlib
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from safetensors import TensorSpec, serialize_file
+
+HERE = pathlib.Path(__file__).parent
+SAFETENSORS_DTYPE = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+# Block formats are drawn as random bytes with the scales put in afterwards. For each: the root mean square of a
+# random block at scale 1, where its float16 scale lies, and where its float16 offset lies, as a multiple of the scale
+# that keeps the mean near zero. The two FP4 formats have byte scales: where, how many, and the range they are drawn from.
+BLOCK_SCALES = {
+    "Q4_0": (4.64, 0, None), "Q5_0": (9.25, 0, None), "Q8_0": (73.9, 0, None),
+    "Q4_1": (4.61, 0, (2, -7.5)), "Q5_1": (9.23, 0, (2, -15.5)),
+    "Q2_K": (14.5, 80, (82, 1.5)), "Q3_K": (42.3, 108, None), "Q6_K": (1366.0, 208, None),
+    "Q4_K": (252.0, 0, (2, 7.5)), "Q5_K": (504.0, 0, (2, 15.5)),
+    "IQ4_NL": (68.4, 0, None), "IQ4_XS": (1265.0, 0, None),
+}
+BYTE_SCALES = {"MXFP4": (0, 1, 120, 123), "NVFP4": (0, 4, 0x20, 0x60)}
+NVFP4_GLOBAL_SCALE = 1.0 / 256  # a tensor of its own in GGUF, multiplied after the product
+
+
+def names():
+    return sorted(path.stem for path in HERE.glob("*.json") if path.stem != "perplexity")
+
+
+def load(name):
+    return json.loads((HERE / f"{name}.json").read_text())
+
+
+def logits(golden):
+    """The known logits: (positions, vocabulary)."""
+    numbers = np.frombuffer(base64.b64decode(golden["logits"]), dtype="<f4")
+    return numbers.reshape(len(golden["positions"]), -1)
+
+
+def text_config(golden):
+    return golden["config"].get("text_config", golden["config"])
+
+
+def spread(golden, name, shape):
+    """Centre and standard deviation of a tensor's values: logits near 2, attention far from uniform, norms far from 1."""
+    kind = name.rsplit(".", 2)[-2]
+    if name.endswith(".bias"):
+        return 0.0, 0.5
+    if kind in ("q_norm", "k_norm"):
+        return (0.4 if is_gemma(golden) else 1.4), 0.3
+    if len(shape) == 1:
+        return (0.0 if is_gemma(golden) else 1.0), 0.3
+    gain = {"embed_tokens": 2.0, "lm_head": 2.0, "q_proj": 1.4, "k_proj": 1.4}.get(kind, 1.0)
+    return 0.0, gain / math.sqrt(shape[-1])
+
+
+def is_gemma(golden):
+    return text_config(golden)["model_type"].startswith("gemma")
+
+
+def generator(golden, name):
+    digest = hashlib.sha256(f"{golden['name']}:{name}".encode()).digest()
+    return np.random.RandomState(int.from_bytes(digest[:4], "little"))
+
+
+def draw(golden, tensor):
+    """A tensor's stored bytes, one row of them per row of the tensor."""
+    random = generator(golden, tensor["name"])
+    centre, deviation = spread(golden, tensor["name"], tensor["shape"])
+    if tensor["type"] in SAFETENSORS_DTYPE:
+        uniform = 2.0 * random.random_sample(tensor["shape"]) - 1.0
+        numbers = (centre + deviation * math.sqrt(3.0) * uniform).astype(np.float32)
+        return gguf.quants.quantize(numbers, Type[tensor["type"]]).view(np.uint8)
+    return draw_blocks(random, tensor["type"], tensor["shape"], deviation)
+
+
+def draw_blocks(random, type_name, shape, deviation):
+    block, block_bytes = gguf.GGML_QUANT_SIZES[Type[type_name]]
+    count = math.prod(shape) // block
+    blocks = np.frombuffer(random.bytes(count * block_bytes), np.uint8).reshape(count, block_bytes).copy()
+    if type_name in BYTE_SCALES:
+        at, scales, low, high = BYTE_SCALES[type_name]
+        blocks[:, at:at + scales] = random.randint(low, high, size=(count, scales))
+    else:
+        rms, at, offset = BLOCK_SCALES[type_name]
+        scale = (0.5 + random.random_sample((count, 1))) * (deviation / rms)
+        blocks[:, at:at + 2] = scale.astype("<f2").view(np.uint8)
+        if offset:
+            blocks[:, offset[0]:offset[0] + 2] = (offset[1] * scale).astype("<f2").view(np.uint8)
+    return blocks.reshape(shape[0], -1)
+
+
+def values(golden, tensor):
+    """A tensor's numbers in float32, exactly what its stored bytes mean."""
+    numbers = gguf.quants.dequantize(draw(golden, tensor), Type[tensor["type"]]).reshape(tensor["shape"])
+    return numbers * np.float32(NVFP4_GLOBAL_SCALE) if tensor["type"] == "NVFP4" else numbers
+
+
+# ---- safetensors ----------------------------------------------------------------------------------------------------
+
+
+def write_safetensors(golden, folder, shards=1, config="config"):
+    """A folder as save_pretrained leaves it; block formats, which safetensors does not know, become float32."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(golden[config], indent=2))
+    files = ["model.safetensors"] if shards == 1 else [
+        f"model-{i + 1:05}-of-{shards:05}.safetensors" for i in range(shards)]
+    weight_map = {}
+    for i, file in enumerate(files):
+        part = golden["tensors"][i::shards]
+        write_shard(golden, part, folder / file)
+        weight_map.update((tensor["name"], file) for tensor in part)
+    if shards > 1:
+        index = {"metadata": {"total_size": sum((folder / file).stat().st_size for file in files)}, "weight_map": weight_map}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+    return folder
+
+
+def write_shard(golden, tensors, path):
+    data, specs = [], {}
+    for tensor in tensors:
+        dtype = SAFETENSORS_DTYPE.get(tensor["type"])
+        data.append(np.ascontiguousarray(draw(golden, tensor) if dtype else values(golden, tensor)))
+        specs[tensor["name"]] = TensorSpec(dtype=dtype or "float32", shape=tensor["shape"],
+                                           data_ptr=data[-1].ctypes.data, data_len=data[-1].nbytes)
+    serialize_file(specs, str(path), {"format": "pt"})
+
+
+# ---- GGUF, as llama.cpp's converter writes it -----------------------------------------------------------------------
+
+GGUF_ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_text": "gemma3"}
+
+
+def write_gguf(golden, path):
+    config = text_config(golden)
+    arch = GGUF_ARCH[config["model_type"]]
+    writer = gguf.GGUFWriter(str(path), arch)
+    add_metadata(writer, arch, config)
+    add_vocabulary(writer, config["vocab_size"])
+    rope = rope_parameters(config)
+    if rope["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_divisors(rope, head_dim(config)))
+    for tensor in golden["tensors"]:
+        add_tensor(writer, golden, arch, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def head_dim(config):
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def rope_parameters(config):
+    """Those of the layers with full attention; the base of windowed ones is a constant that GGUF does not carry."""
+    rope = config["rope_parameters"]
+    return rope.get("full_attention", rope)
+
+
+def add_metadata(writer, arch, config):
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if "head_dim" in config:
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+    if arch == "llama":
+        writer.add_vocab_size(config["vocab_size"])
+        writer.add_rope_dimension_count(head_dim(config))
+    if arch != "gemma2":
+        add_rope(writer, rope_parameters(config))
+    if arch in ("gemma2", "gemma3"):
+        writer.add_sliding_window(config["sliding_window"])
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+
+
+def add_rope(writer, rope):
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+
+
+def llama3_divisors(rope, dim):
+    """What each frequency is divided by: 1 for short wavelengths, the factor for long ones, a blend between."""
+    original = rope["original_max_position_embeddings"]
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    turns = original / (2 * np.pi) * rope["rope_theta"] ** (-np.arange(0, dim, 2) / dim)
+    blend = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return (1 / ((1 - blend) / rope["factor"] + blend)).astype(np.float32)
+
+
+def add_vocabulary(writer, size):
+    """A byte-level BPE vocabulary: the 256 bytes, then pairs of neighbours, each with its merge."""
+    shown = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b]
+    letters = [chr(b) for b in shown] + [chr(256 + i) for i in range(256 - len(shown))]
+    pairs = [(letters[i], letters[i + 1]) for i in range(size - 256)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe")
+    writer.add_token_list(letters + [a + b for a, b in pairs])
+    writer.add_token_types([gguf.TokenType.NORMAL] * size)
+    writer.add_token_merges([f"{a} {b}" for a, b in pairs])
+    writer.add_add_bos_token(False)
+
+
+def add_tensor(writer, golden, arch, tensor):
+    config = text_config(golden)
+    name = tensor["name"].removeprefix("language_model.")
+    arch_id = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
+    gguf_name = gguf.get_tensor_name_map(arch_id, config["num_hidden_layers"]).get_name(name, (".weight", ".bias"))
+    if gguf_name is None:
+        return  # the vision tower
+    if len(tensor["shape"]) == 1:
+        numbers = values(golden, tensor)
+        if is_gemma(golden) and name.endswith("norm.weight"):
+            numbers = numbers + np.float32(1)
+        writer.add_tensor(gguf_name, numbers)
+        return
+    rows = draw(golden, tensor)
+    if arch == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+        rows = interleave_halves(rows, head_dim(config))
+    writer.add_tensor(gguf_name, rows, raw_dtype=Type[tensor["type"]])
+    if tensor["type"] == "NVFP4":
+        writer.add_tensor(gguf_name.replace(".weight", ".scale"), np.array([NVFP4_GLOBAL_SCALE], np.float32))
+
+
+def interleave_halves(rows, dim):
+    """Rope pairs of a head stand side by side in this architecture's files: 0, d/2, 1, d/2 + 1 ..."""
+    heads = rows.reshape(-1, 2, dim // 2, rows.shape[-1])
+    return np.ascontiguousarray(heads.swapaxes(1, 2)).reshape(rows.shape)

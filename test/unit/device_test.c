@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// The team of threads, the processor's features under NIBBLE_FEATURES, and the probe for GPUs.
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "container.h"
+#include "device/device.h"
+#include "device/team.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+enum { PARTS_MAX = 8 };
+
+static const int sizes[] = { 1, 2, 3, PARTS_MAX }; // more threads than the machine has cores, too
+
+static struct team *open_team(int threads)
+{
+    struct error err;
+    struct team *team = team_open(threads, &err);
+    if (!team)
+        fail_msg("%s", err.text);
+    assert_int_equal(team_size(team), threads);
+    return team;
+}
+
+// ---- team ----
+
+struct tally {
+    int parts, runs[PARTS_MAX];
+    _Atomic int wrong;
+};
+
+static void count_run(void *context, int part, int parts)
+{
+    struct tally *tally = context;
+    if (part < 0 || part >= parts || parts != tally->parts)
+        tally->wrong++;
+    else
+        tally->runs[part]++;
+}
+
+static void test_every_part_runs_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct team *team = open_team(sizes[i]);
+        struct tally tally = { .parts = sizes[i] };
+        for (int run = 1; run <= 300; run++) {
+            team_run(team, count_run, &tally);
+            for (int part = 0; part < sizes[i]; part++)
+                assert_int_equal(tally.runs[part], run); // all have finished, none ran twice
+        }
+        assert_int_equal(tally.wrong, 0);
+        team_close(team);
+    }
+}
+
+// Each member writes its mark, meets the others and looks at theirs. Two sets of marks take turns, so that one barrier
+// a phase suffices: nobody writes a set again before everybody has looked at it.
+struct phases {
+    struct team *team;
+    int count, marks[2][PARTS_MAX];
+    _Atomic int wrong;
+    int late_part, late_every; // this one dawdles now and then, so that the others go to sleep
+};
+
+static void walk_phases(void *context, int part, int parts)
+{
+    struct phases *phases = context;
+    for (int phase = 1; phase <= phases->count; phase++) {
+        int *marks = phases->marks[phase % 2];
+        if (part == phases->late_part && phases->late_every && phase % phases->late_every == 0)
+            usleep(2000);
+        marks[part] = phase;
+        team_barrier(phases->team);
+        for (int i = 0; i < parts; i++)
+            phases->wrong += marks[i] != phase;
+    }
+}
+
+static void test_barriers_separate_phases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct team *team = open_team(sizes[i]);
+        struct phases phases = { .team = team, .count = 8000 / sizes[i], .late_part = -1 };
+        team_run(team, walk_phases, &phases);
+        assert_int_equal(phases.wrong, 0);
+        team_close(team);
+    }
+}
+
+static void test_late_members_are_waited_for(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct team *team = open_team(sizes[i]);
+        for (int late = 0; late < sizes[i]; late++) {
+            struct phases phases = { .team = team, .count = 50, .late_part = late, .late_every = 10 };
+            team_run(team, walk_phases, &phases);
+            assert_int_equal(phases.wrong, 0);
+        }
+        team_close(team);
+    }
+}
+
+static void test_a_team_wakes_up_after_a_rest(void **state)
+{
+    (void)state;
+    struct team *team = open_team(3);
+    struct tally tally = { .parts = 3 };
+    for (int run = 1; run <= 5; run++) {
+        usleep(10000);
+        team_run(team, count_run, &tally);
+        assert_int_equal(tally.runs[0] + tally.runs[1] + tally.runs[2], 3 * run);
+    }
+    team_close(team);
+}
+
+static void test_teams_come_and_go(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        int threads = i % 4 + 1;
+        struct team *team = open_team(threads);
+        struct tally tally = { .parts = threads };
+        if (i % 3)
+            team_run(team, count_run, &tally);
+        assert_int_equal(tally.runs[threads - 1], i % 3 != 0);
+        team_close(team);
+    }
+    team_close(open_team(TEAM_THREADS_MAX));
+    team_close(NULL);
+}
+
+static void test_impossible_sizes_are_refused(void **state)
+{
+    (void)state;
+    static const int wrong[] = { 0, -1, INT_MIN, TEAM_THREADS_MAX + 1, INT_MAX };
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        struct error err;
+        char number[32];
+        assert_null(team_open(wrong[i], &err));
+        snprintf(number, sizeof number, "%d threads", wrong[i]);
+        assert_says(err, number);
+        assert_says(err, "256");
+    }
+}
+
+// In a process of its own, which may have no more memory than a few stacks take.
+static int open_without_memory(void)
+{
+    struct error err = { .text = "" };
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = 96 << 20;
+    setrlimit(RLIMIT_AS, &limit);
+    struct team *team = team_open(200, &err);
+    if (team || !strstr(err.text, "no thread number") || !strstr(err.text, "try --threads "))
+        return 1;
+    int possible = atoi(strstr(err.text, "--threads ") + strlen("--threads "));
+    team = team_open(possible, &err);
+    team_close(team);
+    return team ? 0 : 2;
+}
+
+static void test_a_system_without_threads(void **state)
+{
+    (void)state;
+#ifdef SANITIZED
+    skip(); // sanitizers need more address space than the limit leaves
+#endif
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(open_without_memory());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+// ---- processor ----
+
+static const char *const words[CPU_FEATURE_COUNT] = {
+#define X(id, word, ...) word,
+    CPU_FEATURES(X)
+#undef X
+};
+
+static uint32_t features_with(const char *mask)
+{
+    struct device device;
+    struct error err;
+    if (mask)
+        setenv("NIBBLE_FEATURES", mask, 1);
+    else
+        unsetenv("NIBBLE_FEATURES");
+    bool ok = device_open_cpu(&device, &err);
+    unsetenv("NIBBLE_FEATURES");
+    if (!ok)
+        fail_msg("NIBBLE_FEATURES=%s: %s", mask, err.text);
+    return device.features;
+}
+
+static void test_the_machine(void **state)
+{
+    (void)state;
+    struct device device;
+    struct error err;
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_true(device_open_cpu(&device, &err));
+    assert_string_equal(device.word, "cpu");
+    assert_true(device.name[0] > ' ' && strlen(device.name) < sizeof device.name);
+    assert_int_equal(device.cores, CPU_COUNT(&before));
+    assert_true(device.memory_bytes > 1 << 20 && device.memory_free_bytes > 0);
+    assert_true(device.memory_free_bytes <= device.memory_bytes);
+
+    CPU_ZERO(&one);
+    for (int cpu = 0; !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_true(device_open_cpu(&device, &err));
+    assert_int_equal(device.cores, 1);
+    sched_setaffinity(0, sizeof before, &before);
+}
+
+static void test_features_are_masked(void **state)
+{
+    (void)state;
+    uint32_t all = features_with(NULL);
+    assert_int_equal(features_with(""), all);
+    assert_int_equal(features_with("none"), 0);
+    for (int i = 0; i < CPU_FEATURE_COUNT; i++)
+        assert_int_equal(features_with(words[i]), all & ((2u << i) - 1));
+    assert_int_equal(features_with("avx2,sse4.1"), features_with("avx2"));
+    assert_int_equal(features_with(" , fma avx2,, "), features_with("avx2"));
+    assert_int_equal(features_with("none,fma"), features_with("fma"));
+}
+
+static void test_unknown_features_are_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = { "avx3", "AVX2", "avx22", "av", "avx2,sse9", "avx2;fma", "nonesuch" };
+    static const char *const named[] = { "\"avx3\"", "\"AVX2\"", "\"avx22\"", "\"av\"", "\"sse9\"", "\"avx2;fma\"",
+                                         "\"nonesuch\"" };
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        struct device device;
+        struct error err;
+        setenv("NIBBLE_FEATURES", wrong[i], 1);
+        assert_false(device_open_cpu(&device, &err));
+        assert_says(err, "NIBBLE_FEATURES");
+        assert_says(err, named[i]);
+    }
+    unsetenv("NIBBLE_FEATURES");
+}
+
+static void test_features_in_words(void **state)
+{
+    (void)state;
+    struct arena arena = { 0 };
+    uint32_t all = features_with(NULL);
+    assert_string_equal(device_feature_words(&arena, 0), "none");
+    assert_string_equal(device_feature_words(&arena, CPU_AVX2), "avx2");
+    assert_string_equal(device_feature_words(&arena, CPU_SSE41 | CPU_FMA | CPU_AMXINT8), "sse4.1 fma amx-int8");
+    assert_int_equal(features_with(device_feature_words(&arena, all)), all); // what is printed can be typed
+    arena_free(&arena);
+}
+
+// ---- GPUs ----
+
+static void test_the_probe_always_answers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct cuda_report report;
+        device_probe_cuda(&report);
+        assert_in_range(report.count, 0, CUDA_DEVICES_MAX);
+        assert_int_equal(report.note[0] == '\0', report.count > 0); // devices, or the reason why there are none
+        for (int j = 0; j < report.count; j++)
+            assert_true(report.devices[j].name[0] && report.devices[j].major > 0 && report.devices[j].memory_bytes > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_part_runs_once),
+        cmocka_unit_test(test_barriers_separate_phases),
+        cmocka_unit_test(test_late_members_are_waited_for),
+        cmocka_unit_test(test_a_team_wakes_up_after_a_rest),
+        cmocka_unit_test(test_teams_come_and_go),
+        cmocka_unit_test(test_impossible_sizes_are_refused),
+        cmocka_unit_test(test_a_system_without_threads),
+        cmocka_unit_test(test_the_machine),
+        cmocka_unit_test(test_features_are_masked),
+        cmocka_unit_test(test_unknown_features_are_refused),
+        cmocka_unit_test(test_features_in_words),
+        cmocka_unit_test(test_the_probe_always_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
