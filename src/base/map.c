@@ -11,9 +11,9 @@ struct map_slot {
     int64_t value;
 };
 
-static uint64_t hash_of(struct bytes key)
+static uint64_t hash_of(const struct map *map, struct bytes key)
 {
-    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a, then mixed so that the low bits depend on every byte
+    uint64_t hash = map->seed; // FNV-1a, then mixed so that the low bits depend on every byte
     for (size_t i = 0; i < key.len; i++)
         hash = (hash ^ (unsigned char)key.data[i]) * 0x100000001b3u;
     hash ^= hash >> 32;
@@ -34,6 +34,8 @@ static void grow(struct map *map)
     struct map old = *map;
     map->capacity = old.capacity ? old.capacity * 2 : 64;
     map->slots = memory_new(map->capacity, sizeof *map->slots);
+    if (!map->seed) // an address is as unforeseeable as the system makes it
+        map->seed = 0xcbf29ce484222325u ^ (uint64_t)(uintptr_t)map->slots * 0x9E3779B97F4A7C15u;
     for (size_t i = 0; i < old.capacity; i++)
         if (old.slots[i].key.data)
             *slot_of(map, old.slots[i].key, old.slots[i].hash) = old.slots[i];
@@ -46,7 +48,7 @@ void map_put(struct map *map, struct bytes key, int64_t value)
         grow(map);
     if (!key.data)
         key = bytes_of("");
-    uint64_t hash = hash_of(key);
+    uint64_t hash = hash_of(map, key);
     struct map_slot *slot = slot_of(map, key, hash);
     map->count += !slot->key.data;
     *slot = (struct map_slot){ key, hash, value };
@@ -56,7 +58,7 @@ bool map_get(const struct map *map, struct bytes key, int64_t *value)
 {
     if (!map->capacity)
         return false;
-    struct map_slot *slot = slot_of(map, key, hash_of(key));
+    struct map_slot *slot = slot_of(map, key, hash_of(map, key));
     if (!slot->key.data)
         return false;
     *value = slot->value;

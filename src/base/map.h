@@ -8,6 +8,7 @@
 struct map {
     struct map_slot *slots; // open addressing, a power of two of them
     size_t count, capacity;
+    uint64_t seed; // differs from map to map, so that no file can be made of keys that all collide
 };
 
 void map_put(struct map *map, struct bytes key, int64_t value);              // a later value replaces an earlier one

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/strbuf.h"
 #include "device/device.h"
@@ -22,7 +23,7 @@ enum { EAX, EBX, ECX, EDX };
 static bool cpuid_bit(uint32_t leaf, uint32_t subleaf, int reg, int bit)
 {
     uint32_t out[4];
-    if (__get_cpuid_max(0, NULL) < leaf)
+    if ((uint32_t)__get_cpuid_max(0, NULL) < leaf) // clang has it as int
         return false;
     __cpuid_count(leaf, subleaf, out[EAX], out[EBX], out[ECX], out[EDX]);
     return out[reg] >> bit & 1;
@@ -64,7 +65,7 @@ static uint32_t detect_features(void)
 static void processor_name(char *out, size_t size)
 {
     uint32_t brand[12] = { 0 };
-    if (__get_cpuid_max(0x80000000, NULL) >= 0x80000004)
+    if ((uint32_t)__get_cpuid_max(0x80000000, NULL) >= 0x80000004)
         for (uint32_t i = 0; i < 3; i++)
             __cpuid(0x80000002 + i, brand[4 * i], brand[4 * i + 1], brand[4 * i + 2], brand[4 * i + 3]);
     char text[sizeof brand + 1] = { 0 };
@@ -139,6 +140,8 @@ bool device_open_cpu(struct device *device, struct error *err)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
         device->cores = CPU_COUNT(&allowed);
+    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) // more CPUs than a cpu_set_t holds
+        device->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     find_memory(device);
     return mask_features(&device->features, err);
 }

@@ -10,33 +10,32 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-// CPU features that kernels may ask for, in ascending order. The last column: cpuid leaf 7 or 1, subleaf, register,
-// bit.
+// CPU features that kernels may ask for, in ascending order, and where cpuid says whether they are there.
 //    id               word            leaf sub reg bit
-#define CPU_FEATURES(X)                                                                                                \
-    X(SSE41, "sse4.1", 1, 0, ECX, 19)                                                                                  \
-    X(FMA, "fma", 1, 0, ECX, 12)                                                                                       \
-    X(F16C, "f16c", 1, 0, ECX, 29)                                                                                     \
-    X(AVX, "avx", 1, 0, ECX, 28)                                                                                       \
-    X(AVX2, "avx2", 7, 0, EBX, 5)                                                                                      \
-    X(BMI2, "bmi2", 7, 0, EBX, 8)                                                                                      \
-    X(AVX512F, "avx512f", 7, 0, EBX, 16)                                                                               \
-    X(AVX512DQ, "avx512dq", 7, 0, EBX, 17)                                                                             \
-    X(AVX512BW, "avx512bw", 7, 0, EBX, 30)                                                                             \
-    X(AVX512VL, "avx512vl", 7, 0, EBX, 31)                                                                             \
-    X(AVX512VBMI, "avx512vbmi", 7, 0, ECX, 1)                                                                          \
-    X(AVX512VNNI, "avx512vnni", 7, 0, ECX, 11)                                                                         \
-    X(AVX512BF16, "avx512bf16", 7, 1, EAX, 5)                                                                          \
-    X(AVXVNNI, "avxvnni", 7, 1, EAX, 4)                                                                                \
-    X(AMXBF16, "amx-bf16", 7, 0, EDX, 22)                                                                              \
-    X(AMXTILE, "amx-tile", 7, 0, EDX, 24)                                                                              \
-    X(AMXINT8, "amx-int8", 7, 0, EDX, 25)
+#define CPU_FEATURES(X)                                  \
+    X(SSE41,           "sse4.1",          1, 0, ECX, 19) \
+    X(FMA,             "fma",             1, 0, ECX, 12) \
+    X(F16C,            "f16c",            1, 0, ECX, 29) \
+    X(AVX,             "avx",             1, 0, ECX, 28) \
+    X(BMI2,            "bmi2",            7, 0, EBX,  8) \
+    X(AVX2,            "avx2",            7, 0, EBX,  5) \
+    X(AVX512F,         "avx512f",         7, 0, EBX, 16) \
+    X(AVX512DQ,        "avx512dq",        7, 0, EBX, 17) \
+    X(AVX512BW,        "avx512bw",        7, 0, EBX, 30) \
+    X(AVX512VL,        "avx512vl",        7, 0, EBX, 31) \
+    X(AVX512VBMI,      "avx512vbmi",      7, 0, ECX,  1) \
+    X(AVX512VNNI,      "avx512vnni",      7, 0, ECX, 11) \
+    X(AVX512BF16,      "avx512bf16",      7, 1, EAX,  5) \
+    X(AVXVNNI,         "avxvnni",         7, 1, EAX,  4) \
+    X(AMXBF16,         "amx-bf16",        7, 0, EDX, 22) \
+    X(AMXTILE,         "amx-tile",        7, 0, EDX, 24) \
+    X(AMXINT8,         "amx-int8",        7, 0, EDX, 25)
 
 enum cpu_feature_index {
 #define X(id, ...) CPU_INDEX_##id,
     CPU_FEATURES(X)
 #undef X
-        CPU_FEATURE_COUNT
+    CPU_FEATURE_COUNT
 };
 
 enum {

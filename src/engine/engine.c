@@ -51,7 +51,8 @@ static bool open_all(struct engine *engine, const struct engine_options *options
         || !open_pools(engine, err)
         || !program_bind(engine, err))
         return false;
-    engine->team = team_open(options->threads ? options->threads : device.cores, err);
+    int cores = device.cores < TEAM_THREADS_MAX ? device.cores : TEAM_THREADS_MAX;
+    engine->team = team_open(options->threads ? options->threads : cores, err);
     if (!engine->team)
         return false;
     weights_read(&engine->model, engine->plan.weight_bytes, options->progress, options->progress_context);

@@ -149,6 +149,8 @@ int32_t sampler_draw(struct sampler *sampler, const float *logits, const struct 
         return most_likely(sampler->logits, sampler->vocabulary);
 
     int all = list_candidates(sampler, sampling), kept = all;
+    if (!all) // an extreme penalty has made logits infinite
+        return most_likely(sampler->logits, sampler->vocabulary);
     if (sampling->top_k || sampling->top_p < 1)
         kept = keep_top(sampler->candidates, all, sampling);
     const struct candidate *first = sampler->candidates + (all - kept);

@@ -36,19 +36,24 @@ static void truncate_cache(struct sequence *sequence, int length)
     sequence->cached = usable ? length : 0;
 }
 
-bool sequence_append(struct sequence *sequence, const int32_t *ids, size_t count, struct error *err)
+// Could these ids follow the first `kept` tokens?
+static bool check_ids(const struct sequence *sequence, int kept, const int32_t *ids, size_t count, struct error *err)
 {
-    int room = sequence->engine->plan.max_model_len - sequence->count;
-    int vocabulary = sequence->engine->model.config.vocabulary;
-    if (count > (size_t)room)
-        return fail(err, "%d tokens and %zu more are longer than the context of %d tokens; shorten the text%s",
-                    sequence->count, count, sequence->engine->plan.max_model_len,
-                    sequence->engine->plan.max_model_len < sequence->engine->model.config.context
-                        ? " or raise --max-model-len"
-                        : "");
+    const struct engine *engine = sequence->engine;
+    int longest = engine->plan.max_model_len, vocabulary = engine->model.config.vocabulary;
+    if (count > (size_t)(longest - kept))
+        return fail(err, "%d tokens and %zu more are longer than the context of %d tokens; shorten the text%s", kept, count,
+                    longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
     for (size_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocabulary)
             return fail(err, "token id %d is outside the model's vocabulary, which is 0 to %d", ids[i], vocabulary - 1);
+    return true;
+}
+
+bool sequence_append(struct sequence *sequence, const int32_t *ids, size_t count, struct error *err)
+{
+    if (!check_ids(sequence, sequence->count, ids, count, err))
+        return false;
     if (count)
         memcpy(sequence->ids + sequence->count, ids, count * sizeof *ids);
     sequence->count += (int)count;
@@ -60,6 +65,8 @@ bool sequence_assign(struct sequence *sequence, const int32_t *ids, size_t count
     int common = 0;
     while (common < sequence->count && (size_t)common < count && sequence->ids[common] == ids[common])
         common++;
+    if (!check_ids(sequence, common, ids + common, count - (size_t)common, err))
+        return false;
     truncate_cache(sequence, common);
     sequence->count = common;
     return sequence_append(sequence, ids + common, count - (size_t)common, err);
@@ -98,10 +105,11 @@ static bool read_chunk(struct sequence *sequence, int count, int outputs, struct
     engine_step(engine);
     sequence->cached += count;
     const float *logits = engine->buffers[BUFFER_LOGITS];
-    for (int i = 0; i < outputs; i++)
-        if (!isfinite(logits[(size_t)i * (size_t)engine->model.config.vocabulary]))
+    size_t vocabulary = (size_t)engine->model.config.vocabulary;
+    for (size_t i = 0; i < (size_t)outputs * vocabulary; i++)
+        if (!isfinite(logits[i]))
             return fail(err, "the model's logits are not finite after token %d; its weights are damaged",
-                        sequence->cached - outputs + i);
+                        sequence->cached - outputs + (int)(i / vocabulary));
     return true;
 }
 

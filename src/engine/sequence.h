@@ -17,7 +17,7 @@ struct sequence {
 void sequence_open(struct sequence *sequence, struct engine *engine);
 void sequence_close(struct sequence *sequence);
 
-// Becomes exactly these tokens; the common beginning stays cached.
+// Becomes exactly these tokens; the common beginning stays cached. Refused ids leave it as it was.
 bool sequence_assign(struct sequence *sequence, const int32_t *ids, size_t count, struct error *err);
 bool sequence_append(struct sequence *sequence, const int32_t *ids, size_t count, struct error *err);
 

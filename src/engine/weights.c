@@ -51,6 +51,8 @@ void weights_read(const struct model *model, size_t total_bytes, void (*progress
     for (int i = 0; i < model->op_count; i++) {
         for (int j = 0; j < model->ops[i].matrices; j++) {
             const struct tensor *tensor = model->ops[i].matrix[j].tensor;
+            if (i && tensor == model->ops[0].matrix[0].tensor)
+                continue; // the embedding table again, as the head
             for (size_t at = 0; at < tensor->bytes; at += PAGE_BYTES) {
                 (void)*(const volatile char *)(tensor->data + at);
                 if (progress && at % READ_CHUNK_BYTES == 0)

@@ -145,7 +145,8 @@ static bool open_shards(struct checkpoint *checkpoint, json_t *weight_map, struc
         if (map_get(shards, name, &known))
             continue;
         if (!name.len || name.data[0] == '.' || memchr(name.data, '/', name.len) || memchr(name.data, '\0', name.len))
-            return fail(err, "tensor '%.255s' is said to be in a file that is not named as one in this folder", tensor);
+            return fail(err, "tensor '%.255s' is said to be in '%.100s', which cannot be a file of this folder", tensor,
+                        name.len ? name.data : "");
         const char *path = path_in(checkpoint, name.data);
         if (!file_exists(path))
             return fail(err, "names %.255s, which is not in the folder; download that file", name.data);

@@ -6,7 +6,8 @@
 
 #include "kernel/op.h"
 
-// Which number of tokens a row is meant for. Every op is bound twice.
+// Which number of tokens a row is meant for. Every op is bound twice; both rows must give a token the same bits, or the
+// size of a chunk would change answers.
 enum kernel_load { KERNEL_FEW = 1, KERNEL_MANY = 2, KERNEL_ANY = 3 };
 
 struct kernel {

@@ -11,23 +11,23 @@
 #include "kv/layout.h"
 
 //    id          word
-#define OPS(X)                                                                                                         \
-    X(EMBED, "embed")                                                                                                  \
-    X(NORM, "norm")                                                                                                    \
-    X(LINEAR, "linear")                                                                                                \
-    X(ROPE, "rope")                                                                                                    \
-    X(KV_WRITE, "kv_write")                                                                                            \
-    X(ATTENTION, "attention")                                                                                          \
-    X(ACT_MUL, "act_mul")                                                                                              \
-    X(ADD, "add")                                                                                                      \
-    X(PICK, "pick")                                                                                                    \
-    X(SOFTCAP, "softcap")
+#define OPS(X)                 \
+    X(EMBED,     "embed")      \
+    X(NORM,      "norm")       \
+    X(LINEAR,    "linear")     \
+    X(ROPE,      "rope")       \
+    X(KV_WRITE,  "kv_write")   \
+    X(ATTENTION, "attention")  \
+    X(ACT_MUL,   "act_mul")    \
+    X(ADD,       "add")        \
+    X(PICK,      "pick")       \
+    X(SOFTCAP,   "softcap")
 
 enum op_kind {
 #define X(id, word) OP_##id,
     OPS(X)
 #undef X
-        OP_COUNT
+    OP_COUNT
 };
 
 const char *op_word(enum op_kind kind);

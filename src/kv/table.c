@@ -65,8 +65,6 @@ bool kv_table_truncate(struct kv_table *table, int end)
     }
     if (table->first > table->count)
         table->first = table->count;
-    if (!end)
-        table->first = 0;
     return first_visible(table->window, end) / KV_PAGE_TOKENS >= table->first;
 }
 

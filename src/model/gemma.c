@@ -101,9 +101,12 @@ static bool set_local_rope(struct graph *graph)
     if (!(local.theta > 0))
         return fail(graph->err, "the rope base of windowed layers is %g; a positive number was expected", local.theta);
     const float *frequencies = rope_frequencies(&local, model->config.rotated, &model->arena);
-    for (int i = 0; i < model->config.layers; i++)
-        if (model->layer[i].window)
-            model->layer[i].frequencies = frequencies;
+    for (int i = 0; i < model->config.layers; i++) {
+        if (!model->layer[i].window)
+            continue;
+        model->layer[i].frequencies = frequencies;
+        model->layer[i].rope_magnitude = (float)local.magnitude;
+    }
     return true;
 }
 

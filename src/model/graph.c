@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { OPS_PER_LAYER_MAX = 24, OPS_OUTSIDE_MAX = 8, NAME_BYTES_MAX = 160 };
+enum { OPS_PER_LAYER_MAX = 24, OPS_OUTSIDE_MAX = 8, NAME_BYTES_MAX = 160, VOCABULARY_MAX = 1 << 23 };
 
 static const struct {
     const char *json, *gguf;
@@ -97,7 +97,8 @@ static struct op_matrix find_matrix(struct graph *graph, enum weight_name name, 
                                     enum buffer out)
 {
     struct op_matrix matrix = { .out = out, .tensor = find_weight(graph, name, rows, cols) };
-    if (find_optional(graph, name, "bias"))
+    bool required = graph->qkv_bias && (name == W_Q || name == W_K || name == W_V);
+    if (required || find_optional(graph, name, "bias"))
         matrix.bias = find_vector(graph, name, "bias", rows);
     if (graph->source.checkpoint->gguf
         && find_optional(graph, name, "scale")) // NVFP4's overall scale travels beside it
@@ -109,8 +110,11 @@ void graph_embed(struct graph *graph)
 {
     struct model_config *config = &graph->model->config;
     struct op_matrix table = find_matrix(graph, W_EMBED, 0, config->hidden, BUFFER_X);
-    if (!graph->failed)
-        config->vocabulary = (int)table.tensor->shape[0];
+    int64_t rows = graph->failed ? 1 : table.tensor->shape[0];
+    if (rows < 1 || rows > VOCABULARY_MAX)
+        graph->failed = !fail(graph->err, "tensor %s has %lld rows; a vocabulary of 1 to %d tokens was expected",
+                              table.tensor->name, (long long)rows, VOCABULARY_MAX);
+    config->vocabulary = (int)rows;
     append(graph, (struct op){ .kind = OP_EMBED, .width = config->hidden, .matrices = 1, .matrix = { table } });
 }
 
@@ -163,6 +167,12 @@ void graph_add(struct graph *graph, enum buffer out, enum buffer in)
     append(graph, (struct op){ .kind = OP_ADD, .in = in, .out = out, .width = graph->model->config.hidden });
 }
 
+// A config that says the head is no copy of the embedding table means a head that is missing, where there is none.
+static bool may_be_tied(const struct graph *graph)
+{
+    return !graph->source.json || !json_is_false(json_object_get(graph->source.json, "tie_word_embeddings"));
+}
+
 void graph_logits(struct graph *graph)
 {
     struct model_config *config = &graph->model->config;
@@ -170,7 +180,7 @@ void graph_logits(struct graph *graph)
            (struct op){
                .kind = OP_PICK, .in = BUFFER_X, .out = BUFFER_LAST, .width = config->hidden, .on_outputs = true });
     graph_norm(graph, BUFFER_LAST, BUFFER_LAST, W_FINAL_NORM);
-    bool tied = !find_optional(graph, W_HEAD, "weight"); // then the embedding table is the head
+    bool tied = !find_optional(graph, W_HEAD, "weight") && may_be_tied(graph); // then the embedding table is the head
     graph_linear(graph, BUFFER_LAST,
                  &(struct graph_output){ BUFFER_LOGITS, tied ? W_EMBED : W_HEAD, config->vocabulary }, 1);
     if (config->final_softcap > 0)

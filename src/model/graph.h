@@ -16,6 +16,7 @@ struct graph {
     const struct architecture *architecture;
     struct source source;
     const char *prefix;   // of safetensors names: "model." or what stands for it
+    bool qkv_bias;        // q, k and v must have biases; elsewhere those that are there are used
     int layer;            // the layer being written, -1 outside
     int capacity;
     bool failed;

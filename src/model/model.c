@@ -67,16 +67,32 @@ static const struct architecture *choose(struct source *source, const struct che
     return found;
 }
 
+// Multimodal configs keep the type at the top, beside the text's own part.
 static bool read_kv_dtype(const struct source *source, enum dtype *out, struct error *err)
 {
     const char *word = "bfloat16"; // GGUF and float32 checkpoints
-    *out = DTYPE_BF16;
-    if (source->json
-        && (!json_get_text(source->json, "torch_dtype", &word, err)
-            || !json_get_text(source->json, "dtype", &word, err)))
+    const json_t *places[] = { source->checkpoint->config, source->json };
+    for (int i = 0; i < 2 && source->json; i++)
+        if (!json_get_text(places[i], "torch_dtype", &word, err) || !json_get_text(places[i], "dtype", &word, err))
+            return fail_within(err, "config.json");
+    *out = strcmp(word, "float16") ? DTYPE_BF16 : DTYPE_F16;
+    return true;
+}
+
+// The channels of a head that turn.
+static bool read_rotated(const struct source *source, int head_dim, int *out, struct error *err)
+{
+    double share = 1;
+    *out = head_dim;
+    if (!source->json)
+        return source_int(source, NULL, "rope.dimension_count", 2, HEAD_DIM_MAX, out, err);
+    const json_t *parameters = json_object_get(source->json, "rope_parameters");
+    if (!json_get_real(source->json, "partial_rotary_factor", &share, err)
+        || !json_get_real(parameters, "partial_rotary_factor", &share, err))
         return fail_within(err, "config.json");
-    if (!strcmp(word, "float16"))
-        *out = DTYPE_F16;
+    if (!(share > 0 && share <= 1))
+        return fail(err, "config.json: partial_rotary_factor is %g; more than 0 and at most 1 was expected", share);
+    *out = (int)(head_dim * share) & ~1;
     return true;
 }
 
@@ -85,7 +101,6 @@ static bool read_common(struct model_config *config, const struct source *source
                         const struct architecture_defaults *defaults, struct error *err)
 {
     *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1 };
-    double rotary_share = 1;
     if (!source_need_int(source, "num_hidden_layers", "block_count", 1, LAYERS_MAX, 0, &config->layers, err)
         || !source_need_int(source, "hidden_size", "embedding_length", 1, WIDTH_MAX, 0, &config->hidden, err)
         || !source_need_int(source, "num_attention_heads", "attention.head_count", 1, HEADS_MAX, defaults->heads,
@@ -101,19 +116,15 @@ static bool read_common(struct model_config *config, const struct source *source
     if (!source_int(source, "num_key_value_heads", "attention.head_count_kv", 1, HEADS_MAX, &config->kv_heads, err)
         || !source_int(source, "head_dim", "attention.key_length", 2, HEAD_DIM_MAX, &config->head_dim, err))
         return false;
-    config->rotated = config->head_dim;
     int value_dim = config->head_dim;
-    if (!source_int(source, NULL, "rope.dimension_count", 2, HEAD_DIM_MAX, &config->rotated, err)
+    if (!read_rotated(source, config->head_dim, &config->rotated, err)
         || !source_int(source, NULL, "attention.value_length", 2, HEAD_DIM_MAX, &value_dim, err)
-        || !source_real(source, "partial_rotary_factor", NULL, &rotary_share, err)
         || !read_kv_dtype(source, &config->kv_dtype, err))
         return false;
-    if (source->json)
-        config->rotated = (int)(config->head_dim * fmin(fmax(rotary_share, 0), 1)) & ~1;
     if (config->heads % config->kv_heads)
         return fail(err, "%d attention heads cannot share %d key/value heads evenly", config->heads, config->kv_heads);
-    if (config->head_dim < 2 || config->head_dim > HEAD_DIM_MAX || config->rotated > config->head_dim
-        || config->rotated % 2 || value_dim != config->head_dim)
+    if (config->head_dim < 2 || config->head_dim > HEAD_DIM_MAX || config->head_dim % 2
+        || config->rotated > config->head_dim || config->rotated % 2 || value_dim != config->head_dim)
         return fail(err,
                     "heads of %d channels, values of %d, %d of them turned by rope; even sizes up to %d, the same for "
                     "keys and values, are supported",
@@ -145,6 +156,8 @@ bool architecture_set_windows(struct graph *graph, int window, bool (*windowed)(
 {
     struct model *model = graph->model;
     const json_t *types = graph->source.json ? json_object_get(graph->source.json, "layer_types") : NULL;
+    if (types && !json_is_array(types) && !json_is_null(types))
+        return fail(graph->err, "config.json: layer_types is no list; one word per layer was expected");
     for (int i = 0; i < model->config.layers; i++) {
         bool has_window = false;
         if (json_is_array(types)) {

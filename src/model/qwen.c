@@ -52,8 +52,16 @@ static bool describe_qwen(struct graph *graph, void (*write_layer)(struct graph 
         && graph_write(graph, write_layer);
 }
 
-static bool describe_qwen2(struct graph *graph) { return describe_qwen(graph, write_qwen2_layer); }
-static bool describe_qwen3(struct graph *graph) { return describe_qwen(graph, write_qwen3_layer); }
+static bool describe_qwen2(struct graph *graph)
+{
+    graph->qkv_bias = true;
+    return describe_qwen(graph, write_qwen2_layer);
+}
+
+static bool describe_qwen3(struct graph *graph)
+{
+    return describe_qwen(graph, write_qwen3_layer);
+}
 
 const struct architecture qwen2_architecture = {
     .name = "qwen2", .model_types = { "qwen2" }, .gguf = "qwen2", .describe = describe_qwen2

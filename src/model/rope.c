@@ -106,7 +106,6 @@ bool rope_read(struct rope *rope, const struct source *source, const char *kind,
 {
     double attention_factor = -1;
     *rope = (struct rope){ .theta = rope->theta ? rope->theta : 10000,
-                           .factor = 1,
                            .original_context = context,
                            .low_frequency = 1,
                            .high_frequency = 4,
@@ -119,7 +118,8 @@ bool rope_read(struct rope *rope, const struct source *source, const char *kind,
         : read_gguf(rope, source, &attention_factor, err) && read_divisors(rope, source->checkpoint, rotated, err);
     if (!ok)
         return false;
-    if (!(rope->theta > 0) || !(rope->factor > 0) || !(rope->original_context > 0) || !(rope->beta_fast > 0)
+    bool scaled = rope->scaling != ROPE_PLAIN;
+    if (!(rope->theta > 0) || (scaled && !(rope->factor > 0)) || !(rope->original_context > 0) || !(rope->beta_fast > 0)
         || !(rope->beta_slow > 0) || (rope->scaling == ROPE_LLAMA3 && !(rope->high_frequency > rope->low_frequency)))
         return fail(err,
                     "the rope numbers make no sense (theta %g, factor %g, original context %g): they must be positive",

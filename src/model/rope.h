@@ -11,7 +11,7 @@ enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 struct rope {
     double theta;
     enum rope_scaling scaling;
-    double factor;                        // linear, llama3, yarn
+    double factor;                        // linear, llama3, yarn; 0: not given
     double original_context;              // llama3, yarn
     double low_frequency, high_frequency; // llama3
     double beta_fast, beta_slow;          // yarn

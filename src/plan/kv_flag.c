@@ -54,7 +54,7 @@ static bool parse_index(struct bytes *text, int *out)
 {
     size_t digits = 0;
     int value = 0;
-    while (digits < text->len && digits < 6 && text->data[digits] >= '0' && text->data[digits] <= '9')
+    while (digits < text->len && digits < 9 && text->data[digits] >= '0' && text->data[digits] <= '9')
         value = value * 10 + (text->data[digits++] - '0');
     *text = (struct bytes){ text->data + digits, text->len - digits };
     *out = value;

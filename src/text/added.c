@@ -29,7 +29,7 @@ static int by_length_downwards(const void *left, const void *right)
     return (a < b) - (a > b);
 }
 
-void added_finish(struct added *added)
+bool added_finish(struct added *added, struct error *err)
 {
     size_t *lengths = memory_new(added->count, sizeof *lengths), distinct = 0;
     for (size_t i = 0; i < added->count; i++)
@@ -38,6 +38,12 @@ void added_finish(struct added *added)
     for (size_t i = 0; i < added->count; i++)
         if (i == 0 || lengths[i] != lengths[i - 1])
             lengths[distinct++] = lengths[i];
+    if (distinct > ADDED_LENGTHS_MAX || (distinct && lengths[0] > ADDED_BYTES_MAX)) {
+        size_t longest = lengths[0];
+        free(lengths);
+        return fail(err, "the added tokens have %zu different lengths and up to %zu bytes; %d and %d are the limits", distinct,
+                    longest, ADDED_LENGTHS_MAX, ADDED_BYTES_MAX);
+    }
     added->lengths = memory_new(distinct, sizeof *added->lengths);
     added->length_count = distinct;
     for (size_t i = 0; i < distinct; i++)
@@ -49,6 +55,7 @@ void added_finish(struct added *added)
         added->starts[(unsigned char)content.data[0]] = true;
     }
     free(lengths);
+    return true;
 }
 
 void added_free(struct added *added)
@@ -110,16 +117,18 @@ static bool is_word_of_its_own(struct bytes text, size_t begin, size_t end)
            (end == text.len || !normalize_is_word(character_behind(text, end, &edge)));
 }
 
-static struct added_match widen(const struct added_token *token, struct bytes text, size_t at, size_t begin_min)
+// With the white space it takes, as far as that is not taken up to `taken` already. A token that is white space itself
+// may be left with nothing.
+static struct added_match widen(const struct added_token *token, struct bytes text, size_t at, size_t taken)
 {
     struct added_match match = { at, at + token->content.len, token->id };
     size_t edge;
-    while (token->lstrip && match.begin > begin_min && normalize_is_space(character_before(text, match.begin, &edge)))
+    while (token->lstrip && match.begin > taken && normalize_is_space(character_before(text, match.begin, &edge)))
         match.begin = edge;
+    if (token->lstrip && match.begin < taken)
+        match.begin = taken;
     while (token->rstrip && match.end < text.len && normalize_is_space(character_behind(text, match.end, &edge)))
         match.end = edge;
-    if (match.begin < begin_min)
-        match.begin = begin_min;
     return match;
 }
 
@@ -142,8 +151,9 @@ static void find_leftmost_first(const struct added *added, const struct vocab *v
         bool wanted = (special || !(vocab->flags[token->id] & VOCAB_SPECIAL)) &&
                       (!token->single_word || is_word_of_its_own(text, at, end));
         if (wanted) {
-            struct added_match match = widen(token, text, at, done < at ? done : at);
-            add_match(out, match);
+            struct added_match match = widen(token, text, at, done);
+            if (match.begin < match.end)
+                add_match(out, match);
             done = match.end;
         }
         at = end;

@@ -7,6 +7,9 @@
 #include "base/map.h"
 #include "text/vocab.h"
 
+// At every place where one could start, each length is tried: these keep a hostile file from making that slow.
+enum { ADDED_BYTES_MAX = 1024, ADDED_LENGTHS_MAX = 256 };
+
 struct added_token {
     struct bytes content; // borrowed
     int32_t id;
@@ -28,7 +31,7 @@ struct added {
 };
 
 void added_add(struct added *added, struct added_token token);
-void added_finish(struct added *added); // once, after the last added_add
+bool added_finish(struct added *added, struct error *err); // once, after the last added_add
 void added_free(struct added *added);
 
 struct added_match {

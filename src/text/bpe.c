@@ -30,6 +30,7 @@ struct bpe_candidate {
 };
 
 static const char separator[] = "\xE2\x96\x81"; // U+2581, SentencePiece's space
+enum { SEPARATOR_BYTES = sizeof separator - 1 };
 
 void bpe_open(struct bpe *bpe, const struct vocab *vocab)
 {
@@ -78,7 +79,7 @@ bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struc
     struct bytes pieces[] = { left, right, { joined, left.len + right.len } };
     int32_t ids[3];
     for (int i = 0; i < 3; i++) {
-        ids[i] = vocab_find(bpe->vocab, pieces[i]);
+        ids[i] = vocab_find_inside(bpe->vocab, pieces[i]);
         if (ids[i] < 0)
             return fail(err, "merge %zu names \"%.*s\", which is not in the vocabulary", bpe->merge_count,
                         pieces[i].len < 64 ? (int)pieces[i].len : 64, pieces[i].data);
@@ -91,30 +92,63 @@ bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struc
     return true;
 }
 
-// Whether a separator ever stands behind another character. Where it never does, texts that come whole (SentencePiece
-// knows no pre-tokenizer) fall into words of their own, which is the same result in far less time.
-static bool has_inner_separator(struct bytes piece)
+// ---- words ----
+// SentencePiece vocabularies have no pre-tokenizer, so a whole text comes as one piece. Hardly any token has a separator
+// behind another character: where none has it behind this one, no merge reaches across, and the piece falls into words
+// with the same result in far less time.
+
+static bool is_separator(struct bytes text, size_t at)
 {
-    enum { LENGTH = sizeof separator - 1 };
-    bool leading = true;
-    for (size_t i = 0; i + LENGTH <= piece.len; i++) {
-        bool here = memcmp(piece.data + i, separator, LENGTH) == 0;
-        if (here && !leading)
-            return true;
-        leading = leading && here;
-        i += here ? LENGTH - 1 : 0;
+    return text.len - at >= SEPARATOR_BYTES && memcmp(text.data + at, separator, SEPARATOR_BYTES) == 0;
+}
+
+static void note_glued(struct bpe *bpe, struct bytes piece)
+{
+    bool behind = false; // behind something that is no separator
+    for (size_t at = 0; at < piece.len;) {
+        bool here = is_separator(piece, at);
+        if (here && behind)
+            bpe->glued[(unsigned char)piece.data[at - 1]] = true;
+        behind = !here;
+        at += here ? SEPARATOR_BYTES : 1;
     }
-    return false;
+}
+
+// Where the separator itself, or whatever stands between it and a glued character, may be left out or fused with its
+// neighbours, merges reach further than the text shows.
+static bool loses_characters(const struct bpe *bpe)
+{
+    bool all_bytes = true, any_glued = false;
+    for (int i = 0; i < 256; i++) {
+        all_bytes &= bpe->bytes[i] >= 0;
+        any_glued |= bpe->glued[i];
+    }
+    bool leaves_out = !bpe->scores && bpe->unknown < 0 && !all_bytes;
+    return (leaves_out && any_glued) || vocab_find_inside(bpe->vocab, (struct bytes){ separator, SEPARATOR_BYTES }) < 0;
 }
 
 void bpe_finish(struct bpe *bpe)
 {
-    bpe->words = true;
-    for (size_t id = 0; bpe->scores && bpe->words && id < bpe->vocab->count; id++)
-        bpe->words = !has_inner_separator(bpe->vocab->pieces[id]);
-    for (size_t i = 0; bpe->words && i < bpe->merge_capacity; i++)
+    for (size_t id = 0; bpe->scores && id < bpe->vocab->count; id++)
+        note_glued(bpe, bpe->vocab->pieces[id]);
+    for (size_t i = 0; i < bpe->merge_capacity; i++)
         if (bpe->merges[i].left >= 0)
-            bpe->words = !has_inner_separator(bpe->vocab->pieces[bpe->merges[i].id]);
+            note_glued(bpe, bpe->vocab->pieces[bpe->merges[i].id]);
+    if (loses_characters(bpe))
+        memset(bpe->glued, true, sizeof bpe->glued);
+}
+
+static size_t word_end(const struct bpe *bpe, struct bytes text, size_t at)
+{
+    bool behind = false;
+    while (at < text.len) {
+        bool here = is_separator(text, at);
+        if (here && behind && !bpe->glued[(unsigned char)text.data[at - 1]])
+            return at;
+        behind = !here;
+        at += here ? SEPARATOR_BYTES : 1;
+    }
+    return at;
 }
 
 // ---- the heap ----
@@ -167,7 +201,7 @@ static void consider(const struct bpe *bpe, struct bytes text, struct bpe_work *
     const struct bpe_symbol *a = &work->symbols[left], *b = &work->symbols[right];
     struct bpe_candidate candidate = { .left = left, .right = right, .bytes = a->bytes + b->bytes };
     if (bpe->scores) {
-        candidate.id = vocab_find(bpe->vocab, (struct bytes){ text.data + a->begin, candidate.bytes });
+        candidate.id = vocab_find_inside(bpe->vocab, (struct bytes){ text.data + a->begin, candidate.bytes });
         if (candidate.id < 0)
             return;
         candidate.cost = -bpe->scores[candidate.id];
@@ -246,7 +280,7 @@ static int32_t take_characters(const struct bpe *bpe, struct bytes text, struct 
     for (size_t at = 0; at < text.len; at += length) {
         length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
         assert(length);
-        int32_t id = vocab_find(bpe->vocab, (struct bytes){ text.data + at, length });
+        int32_t id = vocab_find_inside(bpe->vocab, (struct bytes){ text.data + at, length });
         if (id >= 0 || bpe->scores)
             count = add_symbol(work, count, id, at, length);
         else
@@ -289,31 +323,17 @@ static bool is_newlines(struct bytes piece)
     return true;
 }
 
-// Where the next word starts: at a separator that follows something else.
-static size_t word_end(struct bytes text, size_t at)
-{
-    enum { LENGTH = sizeof separator - 1 };
-    for (bool leading = true; at < text.len; ) {
-        bool here = text.len - at >= LENGTH && memcmp(text.data + at, separator, LENGTH) == 0;
-        if (here && !leading)
-            return at;
-        leading = here;
-        at += here ? LENGTH : 1;
-    }
-    return at;
-}
-
 void bpe_encode(const struct bpe *bpe, struct bytes piece, struct bpe_work *work, struct tokens *out)
 {
     if (bpe->whole_first || (bpe->whole_newlines && is_newlines(piece))) {
-        int32_t id = vocab_find(bpe->vocab, piece);
+        int32_t id = vocab_find_inside(bpe->vocab, piece);
         if (id >= 0) {
             tokens_add(out, id);
             return;
         }
     }
     for (size_t at = 0; at < piece.len;) {
-        size_t end = bpe->words ? word_end(piece, at) : piece.len;
+        size_t end = word_end(bpe, piece, at);
         encode_word(bpe, (struct bytes){ piece.data + at, end - at }, work, out);
         at = end;
     }

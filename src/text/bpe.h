@@ -21,7 +21,7 @@ struct bpe {
     bool fuse_unknown;         // one for a run of them
     bool whole_first;          // a piece that is a token is taken whole, without merging
     bool whole_newlines;       // the same, for pieces of nothing but newlines
-    bool words;                // no token has a word separator behind another character, see bpe_finish
+    bool glued[256];           // bytes that may have a word separator right behind them in one token, see bpe_finish
 };
 
 void bpe_open(struct bpe *bpe, const struct vocab *vocab); // no merges, no bytes, no unknown

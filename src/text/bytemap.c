@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bytemap.h"
 
+#include <stdio.h>
+
 #include "base/utf8.h"
 
 // The three runs of bytes without a letter of their own, and the letter each run starts with.
@@ -49,6 +51,11 @@ bool bytemap_decode(struct bytes letters, struct strbuf *out)
     return true;
 }
 
+void bytemap_hex_name(unsigned char byte, char out[BYTEMAP_HEX_BYTES + 1])
+{
+    snprintf(out, BYTEMAP_HEX_BYTES + 1, "<0x%02X>", byte);
+}
+
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -56,7 +63,7 @@ static int hex_digit(char c)
 
 int bytemap_hex(struct bytes piece)
 {
-    if (piece.len != 6 || !bytes_start_with(piece, bytes_of("<0x")) || piece.data[5] != '>')
+    if (piece.len != BYTEMAP_HEX_BYTES || !bytes_start_with(piece, bytes_of("<0x")) || piece.data[5] != '>')
         return -1;
     int high = hex_digit(piece.data[3]), low = hex_digit(piece.data[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;

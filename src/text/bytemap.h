@@ -13,6 +13,9 @@ int bytemap_byte(uint32_t letter); // -1: not of the alphabet
 void bytemap_encode(struct bytes text, struct strbuf *out);
 bool bytemap_decode(struct bytes letters, struct strbuf *out); // false, and nothing added, when one is not of the alphabet
 
-int bytemap_hex(struct bytes piece); // the byte that <0x0A> and its like stand for, -1: it is not of this form
+// Vocabularies of plain text have tokens named <0x00> to <0xFF> for what they have no letter for.
+enum { BYTEMAP_HEX_BYTES = 6 };
+void bytemap_hex_name(unsigned char byte, char out[BYTEMAP_HEX_BYTES + 1]);
+int bytemap_hex(struct bytes piece); // -1: the name is not of this form
 
 #endif

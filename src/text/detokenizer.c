@@ -70,9 +70,18 @@ static bool decode_step(const struct decode_step *step, struct bytes piece, bool
     return false;
 }
 
+static struct bytes spelling(const struct tokenizer *tokenizer, int32_t id)
+{
+    const struct added *added = &tokenizer->normalized;
+    for (size_t i = 0; tokenizer->vocab.flags[id] & VOCAB_RESPELT && i < added->count; i++)
+        if (added->tokens[i].id == id)
+            return added->tokens[i].content;
+    return tokenizer->vocab.pieces[id];
+}
+
 static void decode_piece(const struct tokenizer *tokenizer, int32_t id, bool first, struct strbuf *out)
 {
-    struct bytes piece = tokenizer->vocab.pieces[id];
+    struct bytes piece = spelling(tokenizer, id);
     uint8_t flags = tokenizer->vocab.flags[id];
     int byte = flags & VOCAB_BYTE ? bytemap_hex(piece) : -1;
     if (byte >= 0) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
+#include "text/unicode16.h"
 
 // Unicode's White_Space, which is stable; PCRE2's own \s also has U+180E.
 #define SPACE                                                                                                             \
@@ -27,8 +28,6 @@ static const struct escape {
 } escapes[] = {
     { 's', "[" SPACE "]", SPACE },
     { 'S', "[" NOT_SPACE "]", NOT_SPACE },
-    { 'd', "\\p{Nd}", "\\p{Nd}" },
-    { 'D', "\\P{Nd}", "\\P{Nd}" },
     { 'w', WORD, WORD_IN_CLASS },
     { 'W', NOT_WORD, NULL },
     { 'h', "[" HEX "]", HEX },
@@ -144,23 +143,45 @@ static bool is_script(struct bytes name)
     return compiled != NULL;
 }
 
-// \p{...}, behind its letter.
-static bool take_property(struct translation *t, char letter, struct strbuf *out)
+// \p{...}, \P{...}, \d or \D, behind the backslash.
+static bool take_property(struct translation *t, struct bytes *name, bool *negated)
 {
     enum { NAME_BYTES_MAX = 40 };
+    char letter = t->in.data[t->at++];
+    *negated = letter == 'P' || letter == 'D';
+    *name = bytes_of("Nd");
+    if (letter == 'd' || letter == 'D')
+        return true;
     if (!accept(t, "{"))
         return fail(t->err, "\\%c without braces is not supported", letter);
-    bool negated = accept(t, "^") ^ (letter == 'P');
-    struct bytes name = { t->in.data + t->at, 0 };
+    *negated ^= accept(t, "^");
+    *name = (struct bytes){ t->in.data + t->at, 0 };
     while (!ended(t) && t->in.data[t->at] != '}')
-        name.len++, t->at++;
-    if (!accept(t, "}") || !name.len || name.len > NAME_BYTES_MAX)
+        name->len++, t->at++;
+    if (!accept(t, "}") || !name->len || name->len > NAME_BYTES_MAX)
         return fail(t->err, "\\%c{ is not followed by a property's name", letter);
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
-        if (bytes_equal(name, bytes_of(categories[i].name)))
-            name = bytes_of(categories[i].category);
-    const char *kind = name.len > 2 && is_script(name) ? "sc:" : "";
-    strbuf_add_format(out, "\\%c{%s%.*s}", negated ? 'P' : 'p', kind, (int)name.len, name.data);
+        if (bytes_equal(*name, bytes_of(categories[i].name)))
+            *name = bytes_of(categories[i].category);
+    return true;
+}
+
+// What a property stands for, as items of a class.
+static void add_property(struct bytes name, struct strbuf *items)
+{
+    strbuf_add_format(items, "\\p{%s%.*s}", name.len > 2 && is_script(name) ? "sc:" : "", (int)name.len, name.data);
+    unicode16_add_category(name, items);
+}
+
+static bool translate_property(struct translation *t, struct strbuf *out)
+{
+    struct bytes name;
+    bool negated;
+    if (!take_property(t, &name, &negated))
+        return false;
+    strbuf_add_text(out, negated ? "[^" : "[");
+    add_property(name, out);
+    strbuf_add_text(out, "]");
     return true;
 }
 
@@ -183,8 +204,8 @@ static bool translate_escape(struct translation *t, struct strbuf *out)
     const struct escape *escape = take_escape(t);
     if (escape)
         return strbuf_add_text(out, escape->outside), true;
-    if (looking_at(t, "p") || looking_at(t, "P"))
-        return t->at++, take_property(t, t->in.data[t->at - 1], out);
+    if (looking_at_one_of(t, "dDpP"))
+        return translate_property(t, out);
     uint32_t codepoint;
     bool taken;
     if (!take_escaped_character(t, &codepoint, &taken))
@@ -242,12 +263,24 @@ static void add_class(struct class *class, bool negated, struct strbuf *out)
     strbuf_add_text(out, negated ? ")\\p{Any})" : ")");
 }
 
+static bool translate_class_property(struct translation *t, struct class *class)
+{
+    struct bytes name;
+    bool negated;
+    if (!take_property(t, &name, &negated))
+        return false;
+    strbuf_add_text(&class->alternatives, negated ? "|[^" : "");
+    add_property(name, negated ? &class->alternatives : &class->items);
+    strbuf_add_text(&class->alternatives, negated ? "]" : "");
+    return true;
+}
+
 // A set of characters in a class, written with an escape. *taken is false when the escape is a single character.
 static bool translate_class_set(struct translation *t, struct class *class, bool *taken)
 {
     *taken = true;
-    if (looking_at(t, "p{") || looking_at(t, "P{"))
-        return t->at++, take_property(t, t->in.data[t->at - 1], &class->items);
+    if (looking_at_one_of(t, "dDpP"))
+        return translate_class_property(t, class);
     size_t start = t->at;
     const struct escape *escape = take_escape(t);
     if (!escape)

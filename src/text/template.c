@@ -82,14 +82,16 @@ static void look_outside(struct render *render, const json_t *variables)
     }
 }
 
-bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out, struct error *err)
+bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out,
+    struct error *err)
 {
-    struct render render = { .template = template, .line = 1, .err = err, .out = out, .out_start = out->len, .now = now };
+    struct render render = { .template = template, .line = 1, .err = err, .out = out, .now = now };
+    render.out_start = out->len;
     look_outside(&render, variables);
     render.frame = activation_new(&render, NULL, template->slot_count);
     if (!render.failed) {
         scope_enter(&render, &template->scope);
-        run(&render, template->body);
+        run_statements(&render, template->body);
     }
     if (render.failed)
         text_drop(&render, render.out_start);

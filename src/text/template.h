@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template.h: chat templates. Jinja as jinja2 3.1 behaves under Hugging Face's settings: trim_blocks, lstrip_blocks,
-// loop controls, the `generation` tag, a tojson that keeps key order and escapes nothing, raise_exception, strftime_now.
-// Templates come out of downloaded files: parsing and running them is bounded in depth, steps and output.
+// text/template.h: chat templates. Jinja as jinja2 3.1 behaves under Hugging Face's settings: trim_blocks,
+// lstrip_blocks, loop controls, the `generation` tag, a tojson that keeps key order and escapes nothing,
+// raise_exception, strftime_now. Templates come out of downloaded files: parsing and running them is bounded in depth,
+// steps, memory and output (the limits are in template_tree.h, template_lex.h and template_value.h).
 #ifndef TEXT_TEMPLATE_H
 #define TEXT_TEMPLATE_H
 
@@ -19,6 +20,7 @@ void template_free(struct template *template);
 
 // Appends the text to *out. `variables` is an object; `now` is what strftime_now formats, in local time.
 // raise_exception(message) fails with exactly that message.
-bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out, struct error *err);
+bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out,
+    struct error *err);
 
 #endif

@@ -16,7 +16,7 @@ static struct value method(struct render *render, struct value of, struct bytes 
 {
     const struct builtin *builtin = method_find(of.type, name);
     if (!builtin)
-        return (struct value){ .type = VALUE_MISSING };
+        return value_missing();
     if (!builtin->run)
         return undefined_in(of, UNDEFINED_FORBIDDEN, name);
     struct value *self = render_new(render, sizeof *self);
@@ -24,31 +24,53 @@ static struct value method(struct render *render, struct value of, struct bytes 
     return (struct value){ .type = VALUE_METHOD, .method = { builtin, self } };
 }
 
-enum loop_word { INDEX, INDEX0, REVINDEX, REVINDEX0, FIRST, LAST, LENGTH, DEPTH, DEPTH0, PREVITEM, NEXTITEM, LOOP_WORDS };
+//    id         word
+#define LOOP_WORDS(X)          \
+    X(INDEX,     "index")      \
+    X(INDEX0,    "index0")     \
+    X(REVINDEX,  "revindex")   \
+    X(REVINDEX0, "revindex0")  \
+    X(FIRST,     "first")      \
+    X(LAST,      "last")       \
+    X(LENGTH,    "length")     \
+    X(DEPTH,     "depth")      \
+    X(DEPTH0,    "depth0")     \
+    X(PREVITEM,  "previtem")   \
+    X(NEXTITEM,  "nextitem")
+
+enum loop_word {
+#define X(id, word) LOOP_##id,
+    LOOP_WORDS(X)
+#undef X
+    LOOP_WORD_COUNT
+};
 
 static struct value loop_attribute(struct render *render, struct loop *loop, struct bytes name)
 {
-    static const char *const words[LOOP_WORDS] = { "index", "index0", "revindex", "revindex0", "first", "last", "length",
-        "depth", "depth0", "previtem", "nextitem" };
+    static const char *const words[LOOP_WORD_COUNT] = {
+#define X(id, word) [LOOP_##id] = word,
+        LOOP_WORDS(X)
+#undef X
+    };
     int word = 0;
-    while (word < LOOP_WORDS && !bytes_equal(name, bytes_of(words[word])))
+    while (word < LOOP_WORD_COUNT && !bytes_equal(name, bytes_of(words[word])))
         word++;
     int64_t index = (int64_t)loop->index;
     switch ((enum loop_word)word) {
-    case INDEX: return value_int(index);
-    case INDEX0: return value_int(index - 1);
-    case REVINDEX: return value_int((int64_t)loop_length(render, loop) - index + 1);
-    case REVINDEX0: return value_int((int64_t)loop_length(render, loop) - index);
-    case FIRST: return value_bool(index == 1);
-    case LAST: return value_bool(!loop_peek(render, loop));
-    case LENGTH: return value_int((int64_t)loop_length(render, loop));
-    case DEPTH: return value_int((int64_t)loop->depth);
-    case DEPTH0: return value_int((int64_t)loop->depth - 1);
-    case PREVITEM: return index > 1 ? loop->before : value_undefined(UNDEFINED_NO_ITEM, name);
-    case NEXTITEM: return loop_peek(render, loop) ? loop->after : value_undefined(UNDEFINED_NO_ITEM, name);
-    case LOOP_WORDS: break;
+    case LOOP_INDEX: return value_int(index);
+    case LOOP_INDEX0: return value_int(index - 1);
+    case LOOP_REVINDEX: return value_int((int64_t)loop_length(render, loop) - index + 1);
+    case LOOP_REVINDEX0: return value_int((int64_t)loop_length(render, loop) - index);
+    case LOOP_FIRST: return value_bool(index == 1);
+    case LOOP_LAST: return value_bool(!loop_peek(render, loop));
+    case LOOP_LENGTH: return value_int((int64_t)loop_length(render, loop));
+    case LOOP_DEPTH: return value_int((int64_t)loop->depth);
+    case LOOP_DEPTH0: return value_int((int64_t)loop->depth - 1);
+    case LOOP_PREVITEM: return index > 1 ? loop->before : value_undefined(UNDEFINED_NO_ITEM, name);
+    case LOOP_NEXTITEM: return loop_peek(render, loop) ? loop->after : value_undefined(UNDEFINED_NO_ITEM, name);
+    case LOOP_WORD_COUNT: break;
     }
-    return (struct value){ .type = VALUE_MISSING };
+    return value_missing();
 }
 
 static struct value macro_attribute(struct render *render, const struct macro *macro, struct bytes name)
@@ -63,7 +85,7 @@ static struct value macro_attribute(struct render *render, const struct macro *m
     if (bytes_equal(name, bytes_of("catch_varargs")))
         return value_bool(function->varargs_slot >= 0);
     if (!bytes_equal(name, bytes_of("arguments")))
-        return (struct value){ .type = VALUE_MISSING };
+        return value_missing();
     struct list *names = list_new(render, 0);
     for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
         list_add(render, names, value_string(parameter->name));
@@ -78,7 +100,7 @@ static struct value cycler_attribute(const struct cycler *cycler, struct bytes n
         return value_tuple(cycler->items);
     if (bytes_equal(name, bytes_of("pos")))
         return value_int((int64_t)cycler->at);
-    return (struct value){ .type = VALUE_MISSING };
+    return value_missing();
 }
 
 static struct value range_attribute(const struct range *range, struct bytes name)
@@ -89,7 +111,7 @@ static struct value range_attribute(const struct range *range, struct bytes name
         return value_int(range->stop);
     if (bytes_equal(name, bytes_of("step")))
         return value_int(range->step);
-    return (struct value){ .type = VALUE_MISSING };
+    return value_missing();
 }
 
 static struct value group_attribute(const struct list *pair, struct bytes name)
@@ -98,13 +120,13 @@ static struct value group_attribute(const struct list *pair, struct bytes name)
         return pair->items[0];
     if (bytes_equal(name, bytes_of("list")))
         return pair->items[1];
-    return (struct value){ .type = VALUE_MISSING };
+    return value_missing();
 }
 
 // What Python's getattr finds; missing when there is nothing.
 static struct value own_attribute(struct render *render, struct value of, struct bytes name)
 {
-    struct value value = { .type = VALUE_MISSING };
+    struct value value = value_missing();
     switch (of.type) {
     case VALUE_UNDEFINED: return trouble_undefined(render, of);
     case VALUE_NAMESPACE: {
@@ -124,38 +146,57 @@ static struct value own_attribute(struct render *render, struct value of, struct
     return value_given(value) ? value : method(render, of, name);
 }
 
-// What Python's [] finds; missing when there is nothing.
-static struct value own_item(struct render *render, struct value of, struct value key)
+// The first and the last characters of a long string are found without counting the others.
+static struct value character_at(struct render *render, struct value of, int64_t index)
 {
-    struct value missing = { .type = VALUE_MISSING };
-    if (of.type == VALUE_DICT) {
-        struct value *found = value_is_hashable(render, key) ? dict_find(render, of.dict, key) : NULL;
-        return found ? *found : missing;
+    struct bytes text = of.string;
+    size_t length = 0;
+    if (index >= 0)
+        text = rest_of(text, unicode_offset(text, (size_t)index));
+    for (; index < -1 && text.len && render_step(render, 1); index++) {
+        unicode_last(text, &length);
+        text.len -= length;
     }
-    size_t length;
-    if (!value_is_integral(key) || of.type == VALUE_LOOP || of.type == VALUE_VIEW || !value_length(render, of, &length))
-        return missing;
-    int64_t index = value_integer(key);
-    index += index < 0 ? (int64_t)length : 0;
-    if (index < 0 || (uint64_t)index >= length)
-        return missing;
-    if (of.type == VALUE_RANGE)
-        return range_at(of.range, (size_t)index);
-    if (of.type != VALUE_STRING)
-        return of.list->items[index];
-    size_t offset = unicode_offset(of.string, (size_t)index), bytes;
-    unicode_first((struct bytes){ of.string.data + offset, of.string.len - offset }, &bytes);
-    struct value character = value_string((struct bytes){ of.string.data + offset, bytes });
+    if (!text.len)
+        return value_missing();
+    if (index < 0) {
+        unicode_last(text, &length);
+        text = rest_of(text, text.len - length);
+    }
+    unicode_first(text, &text.len);
+    render_step_bytes(render, (size_t)(text.data - of.string.data));
+    struct value character = value_string(text);
     character.safe = of.safe;
     return character;
 }
 
-bool has_attribute(struct render *render, struct value of, struct bytes name)
+// What Python's [] finds; missing when there is nothing.
+static struct value own_item(struct render *render, struct value of, struct value key)
+{
+    if (of.type == VALUE_DICT) {
+        struct value *found = value_is_hashable(render, key) ? dict_find(render, of.dict, key) : NULL;
+        return found ? *found : value_missing();
+    }
+    size_t length;
+    if (!value_is_integral(key) || of.type == VALUE_LOOP || of.type == VALUE_VIEW)
+        return value_missing();
+    if (of.type == VALUE_STRING)
+        return character_at(render, of, value_integer(key));
+    if (!value_length(render, of, &length))
+        return value_missing();
+    int64_t index = value_integer(key);
+    index += index < 0 ? (int64_t)length : 0;
+    if (index < 0 || (uint64_t)index >= length)
+        return value_missing();
+    return of.type == VALUE_RANGE ? range_at(of.range, (size_t)index) : of.list->items[index];
+}
+
+bool attribute_exists(struct render *render, struct value of, struct bytes name)
 {
     return value_given(own_attribute(render, of, name));
 }
 
-struct value get_attribute(struct render *render, struct value of, struct bytes name)
+struct value attribute_get(struct render *render, struct value of, struct bytes name)
 {
     struct value value = own_attribute(render, of, name);
     if (!value_given(value))
@@ -163,7 +204,7 @@ struct value get_attribute(struct render *render, struct value of, struct bytes 
     return value_given(value) ? value : undefined_in(of, UNDEFINED_ATTRIBUTE, name);
 }
 
-struct value get_item(struct render *render, struct value of, struct value key)
+struct value attribute_item(struct render *render, struct value of, struct value key)
 {
     if (of.type == VALUE_UNDEFINED)
         return trouble_undefined(render, of);
@@ -177,7 +218,8 @@ struct value get_item(struct render *render, struct value of, struct value key)
 }
 
 // A bound of a slice, counted from the end when negative, kept within [low, high].
-static int64_t slice_bound(struct render *render, struct value bound, int64_t length, int64_t low, int64_t high, int64_t otherwise)
+static int64_t slice_bound(struct render *render, struct value bound, int64_t length, int64_t low, int64_t high,
+    int64_t otherwise)
 {
     if (bound.type == VALUE_NONE)
         return otherwise;
@@ -217,7 +259,8 @@ static struct value slice_list(struct render *render, struct value of, int64_t s
     return of.type == VALUE_LIST ? value_list(part) : value_tuple(part);
 }
 
-static struct value slice_range(struct render *render, const struct range *of, int64_t start, int64_t step, int64_t count, int64_t stop)
+static struct value slice_range(struct render *render, const struct range *of, int64_t start, int64_t step,
+    int64_t count, int64_t stop)
 {
     uint64_t base = (uint64_t)of->start, pace = (uint64_t)of->step; // what is past the last item may wrap around
     struct range *part = render_new(render, sizeof *part);
@@ -230,12 +273,13 @@ static struct value slice_range(struct render *render, const struct range *of, i
     return (struct value){ .type = VALUE_RANGE, .range = part };
 }
 
-struct value get_slice(struct render *render, struct value of, struct value start, struct value stop, struct value step)
+struct value attribute_slice(struct render *render, struct value of, struct value start, struct value stop,
+    struct value step)
 {
     size_t length;
     if (of.type == VALUE_UNDEFINED)
         return trouble_undefined(render, of);
-    if (of.type != VALUE_LIST && of.type != VALUE_TUPLE && of.type != VALUE_STRING && of.type != VALUE_RANGE)
+    if (!value_is_list(of) && of.type != VALUE_STRING && of.type != VALUE_RANGE)
         return trouble(render, "%s cannot be sliced", value_kind(of));
     value_length(render, of, &length);
     int64_t end = (int64_t)length, stride = 1;
@@ -260,10 +304,11 @@ struct value get_slice(struct render *render, struct value of, struct value star
 
 static bool all_digits(struct bytes text)
 {
-    for (size_t i = 0; i < text.len; i++)
+    enum { DIGITS_MAX = 18 }; // more would not fit 64 bits, nor any list
+    for (size_t i = 0; i < text.len && i < DIGITS_MAX; i++)
         if (text.data[i] < '0' || text.data[i] > '9')
             return false;
-    return text.len && text.len < 18;
+    return text.len && text.len <= DIGITS_MAX;
 }
 
 static struct value path_part(struct bytes part)
@@ -282,10 +327,11 @@ struct value attribute_path(struct render *render, struct value item, struct val
         return item;
     bool has_default = value_given(otherwise) && otherwise.type != VALUE_NONE;
     struct bytes rest = path.type == VALUE_STRING ? path.string : bytes_of("");
+    render_step_bytes(render, rest.len);
     for (bool more = true; more && !render->failed;) {
         const char *dot = rest.len ? memchr(rest.data, '.', rest.len) : NULL;
         struct bytes part = { rest.data, dot ? (size_t)(dot - rest.data) : rest.len };
-        item = get_item(render, item, path.type == VALUE_STRING ? path_part(part) : path);
+        item = attribute_item(render, item, path.type == VALUE_STRING ? path_part(part) : path);
         if (has_default && item.type == VALUE_UNDEFINED)
             item = otherwise;
         more = dot;

@@ -2,6 +2,7 @@
 #include "text/template_call.h"
 
 #include "text/template_eval.h"
+#include "text/template_unicode.h"
 
 const struct builtin *builtin_find(const struct builtin *table, size_t count, struct bytes name)
 {
@@ -48,7 +49,7 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
         int index = parameter_index(builtin->parameters, keyword.name);
         if (index < 0 || value_given(call->arg[index])) {
             trouble(call->render, "%s %s argument '%.*s'", builtin->name, index < 0 ? "has no" : "was given twice the",
-                keyword.name.len < 100 ? (int)keyword.name.len : 100, keyword.name.data);
+                shown_length(keyword.name), keyword.name.data);
             return false;
         }
         call->arg[index] = keyword.value;
@@ -61,7 +62,8 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
     return true;
 }
 
-struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self, const struct arguments *arguments)
+struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
+    const struct arguments *arguments)
 {
     struct call call = { .render = render, .self = self, .all = arguments };
     if (!render_step(render, 1) || (*builtin->parameters != '*' && !bind_arguments(&call, builtin)))
@@ -73,13 +75,14 @@ struct value builtin_call(struct render *render, const struct builtin *builtin, 
 static struct value keep_safe(struct value result)
 {
     result.safe = result.type == VALUE_STRING;
-    if (result.type == VALUE_LIST || result.type == VALUE_TUPLE)
+    if (value_is_list(result))
         for (size_t i = 0; i < result.list->count; i++)
             result.list->items[i].safe = result.list->items[i].type == VALUE_STRING;
     return result;
 }
 
-struct value method_call(struct render *render, const struct builtin *method, struct value self, const struct arguments *arguments)
+struct value method_call(struct render *render, const struct builtin *method, struct value self,
+    const struct arguments *arguments)
 {
     struct value result = builtin_call(render, method, self, arguments);
     return self.type == VALUE_STRING && self.safe ? keep_safe(result) : result;
@@ -140,8 +143,7 @@ static void bind_rest(struct render *render, const struct node_function *functio
         else if (function->kwargs_slot >= 0)
             dict_put(render, kwargs, value_string(keyword.name), keyword.value);
         else
-            trouble(render, "the macro has no parameter '%.*s'", keyword.name.len < 100 ? (int)keyword.name.len : 100,
-                keyword.name.data);
+            trouble(render, "the macro has no parameter '%.*s'", shown_length(keyword.name), keyword.name.data);
     }
     if (function->caller_slot >= 0 && !value_given(frame->slots[function->caller_slot]))
         frame->slots[function->caller_slot] = value_undefined(UNDEFINED_PARAMETER, bytes_of("caller"));
@@ -160,7 +162,7 @@ static void bind_parameters(const struct node_function *function, const struct a
     struct activation *frame)
 {
     size_t index = 0;
-    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next, index++) {
+    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next) {
         struct value *slot = &frame->slots[parameter->slot];
         if (index < given->count)
             *slot = given->values[index];
@@ -169,6 +171,7 @@ static void bind_parameters(const struct node_function *function, const struct a
                 *slot = given->keywords[i].value;
                 used[i] = true;
             }
+        index++;
     }
 }
 
@@ -179,7 +182,7 @@ static void fill_defaults(struct render *render, const struct node_function *fun
         if (!value_given(render->frame->slots[parameter->slot])) {
             struct value value = value_undefined(UNDEFINED_PARAMETER, parameter->name);
             if (parameter->otherwise)
-                value = eval(render, parameter->otherwise);
+                value = eval_expression(render, parameter->otherwise);
             render->frame->slots[parameter->slot] = value;
         }
 }
@@ -197,7 +200,7 @@ static struct value call_macro(struct render *render, const struct macro *macro,
     render->frame = frame;
     scope_enter(render, &function->scope);
     fill_defaults(render, function);
-    run(render, function->body);
+    run_statements(render, function->body);
     render->frame = outer;
     return text_take(render, mark);
 }

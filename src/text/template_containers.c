@@ -39,14 +39,9 @@ static struct value dict_get(struct call *call)
     return value ? *value : value_given(call->arg[1]) ? call->arg[1] : value_none();
 }
 
-static struct value view(struct call *call, enum view_kind kind)
-{
-    return (struct value){ .type = VALUE_VIEW, .view = kind, .dict = call->self.dict };
-}
-
-static struct value dict_keys(struct call *call) { return view(call, VIEW_KEYS); }
-static struct value dict_values(struct call *call) { return view(call, VIEW_VALUES); }
-static struct value dict_items(struct call *call) { return view(call, VIEW_ITEMS); }
+static struct value dict_keys(struct call *call) { return value_view(call->self.dict, VIEW_KEYS); }
+static struct value dict_values(struct call *call) { return value_view(call->self.dict, VIEW_VALUES); }
+static struct value dict_items(struct call *call) { return value_view(call->self.dict, VIEW_ITEMS); }
 
 static struct value dict_copy(struct call *call)
 {
@@ -59,7 +54,7 @@ static struct value dict_copy(struct call *call)
 
 static struct value range_find(struct call *call, bool *found)
 {
-    struct iterator *iterator = iterate(call->render, call->self);
+    struct iterator *iterator = iterator_of(call->render, call->self);
     struct value item;
     for (int64_t i = 0; iterator_next(call->render, iterator, &item); i++)
         if (value_equal(call->render, item, call->arg[0]))

@@ -5,7 +5,8 @@
 
 static struct node *parse_unary(struct parser *parser, bool with_filters);
 
-static struct node *binary(struct parser *parser, enum node_type type, struct token op, struct node *left, struct node *right)
+static struct node *binary(struct parser *parser, enum node_type type, struct token op, struct node *left,
+    struct node *right)
 {
     struct node *node = node_new(parser, type, op.line);
     node->binary.op = op.type;
@@ -101,16 +102,15 @@ static struct node *parse_dict(struct parser *parser)
     return node;
 }
 
-// Items up to where a tuple may end, which is also before `end_word`; one item without a comma is itself.
-static struct node *parse_items(struct parser *parser, struct node *(*parse)(struct parser *), const char *end_word,
-    bool may_be_empty)
+// Items up to where a tuple may end; one item without a comma is itself.
+static struct node *parse_items(struct parser *parser, struct node *(*parse)(struct parser *), bool may_be_empty)
 {
     struct node *tuple = node_new(parser, NODE_TUPLE, parser->token->line);
     struct node_list items = { 0 };
     bool commas = false;
     while (!parser->failed) {
-        if (token_is(parser, TOKEN_VARIABLE_END) || token_is(parser, TOKEN_BLOCK_END) || token_is(parser, TOKEN_PAREN_CLOSE)
-            || (end_word && token_is_name(parser, end_word)))
+        enum token_type type = parser->token->type;
+        if (type == TOKEN_PAREN_CLOSE || type == TOKEN_VARIABLE_END || type == TOKEN_BLOCK_END)
             break;
         node_list_add(parser, tuple, &items, parse(parser));
         if (!token_skip(parser, TOKEN_COMMA))
@@ -137,7 +137,7 @@ static struct node *parse_primary_or_namespace(struct parser *parser, bool names
     case TOKEN_BRACE_OPEN: return parse_dict(parser);
     case TOKEN_PAREN_OPEN: {
         token_next(parser);
-        struct node *node = parse_items(parser, parse_expression, NULL, true);
+        struct node *node = parse_items(parser, parse_expression, true);
         token_expect(parser, TOKEN_PAREN_CLOSE);
         return node;
     }
@@ -164,8 +164,9 @@ static struct node *parse_index(struct parser *parser)
     struct node *part[3] = { 0 };
     size_t colons = 0;
     for (;;) {
-        bool left_out = token_is(parser, TOKEN_COLON) || token_is(parser, TOKEN_BRACKET_CLOSE) || token_is(parser, TOKEN_COMMA);
-        part[colons] = left_out && (colons || token_is(parser, TOKEN_COLON)) ? NULL : parse_expression(parser);
+        bool left_out = token_is(parser, TOKEN_COLON)
+                     || (colons && (token_is(parser, TOKEN_BRACKET_CLOSE) || token_is(parser, TOKEN_COMMA)));
+        part[colons] = left_out ? NULL : parse_expression(parser);
         if (colons == 2 || !token_skip(parser, TOKEN_COLON))
             break;
         colons++;
@@ -296,7 +297,8 @@ struct node *parse_filters(struct parser *parser, struct node *of, bool bare)
 static bool starts_test_argument(const struct parser *parser)
 {
     switch (parser->token->type) {
-    case TOKEN_NAME: return !token_is_name(parser, "else") && !token_is_name(parser, "or") && !token_is_name(parser, "and");
+    case TOKEN_NAME:
+        return !token_is_name(parser, "else") && !token_is_name(parser, "or") && !token_is_name(parser, "and");
     case TOKEN_STRING:
     case TOKEN_INTEGER:
     case TOKEN_FLOAT:
@@ -478,7 +480,7 @@ static struct node *parse_and(struct parser *parser)
     return left;
 }
 
-struct node *parse_without_condition(struct parser *parser)
+static struct node *parse_without_condition(struct parser *parser)
 {
     struct node *left = parse_and(parser);
     while (token_is_name(parser, "or")) {
@@ -507,12 +509,12 @@ struct node *parse_expression(struct parser *parser)
 
 struct node *parse_tuple(struct parser *parser)
 {
-    return parse_items(parser, parse_expression, NULL, false);
+    return parse_items(parser, parse_expression, false);
 }
 
-struct node *parse_tuple_without_condition(struct parser *parser, const char *end_word)
+struct node *parse_tuple_without_condition(struct parser *parser)
 {
-    return parse_items(parser, parse_without_condition, end_word, false);
+    return parse_items(parser, parse_without_condition, false);
 }
 
 static void check_target(struct parser *parser, const struct node *target)
@@ -521,15 +523,15 @@ static void check_target(struct parser *parser, const struct node *target)
         for (const struct node *item = target->items; item; item = item->next)
             check_target(parser, item);
     } else if (target->type != NODE_NAME && target->type != NODE_NAMESPACE_ATTRIBUTE) {
-        parser_fail(parser, target->line, "only names, tuples of names and attributes of namespaces can be assigned to");
+        parser_fail(parser, target->line, "only names, tuples of them and attributes of namespaces can be assigned to");
     } else if (target->type == NODE_NAME && parser->for_depth && bytes_equal(target->name.name, bytes_of("loop"))) {
         parser_fail(parser, target->line, "inside a for loop, 'loop' cannot be assigned to");
     }
 }
 
-struct node *parse_target(struct parser *parser, const char *end_word, bool namespaces)
+struct node *parse_target(struct parser *parser, bool namespaces)
 {
-    struct node *target = parse_items(parser, namespaces ? parse_primary_or_attribute : parse_primary, end_word, false);
+    struct node *target = parse_items(parser, namespaces ? parse_primary_or_attribute : parse_primary, false);
     check_target(parser, target);
     return target;
 }

@@ -16,14 +16,14 @@ static struct value filter_abs(struct call *call)
     if (!value_is_integral(value))
         return value.type == VALUE_UNDEFINED ? trouble_undefined(call->render, value)
                                              : trouble(call->render, "abs takes a number, not %s", value_kind(value));
-    return negate(call->render, value, value_integer(value) < 0);
+    return operator_sign(call->render, value, value_integer(value) < 0);
 }
 
 static struct value filter_attr(struct call *call)
 {
     struct bytes name = call_string(call, 0, "");
-    if (has_attribute(call->render, call->self, name))
-        return get_attribute(call->render, call->self, name);
+    if (attribute_exists(call->render, call->self, name))
+        return attribute_get(call->render, call->self, name);
     struct value undefined = value_undefined(UNDEFINED_ATTRIBUTE, name);
     undefined.owner = call->self.type;
     return undefined;
@@ -31,8 +31,10 @@ static struct value filter_attr(struct call *call)
 
 static struct value filter_default(struct call *call)
 {
-    bool use = call->self.type == VALUE_UNDEFINED || (call_truth(call, 1, false) && !value_truth(call->render, call->self));
-    return !use ? call->self : value_given(call->arg[0]) ? call->arg[0] : value_text("");
+    bool empty_too = call_truth(call, 1, false);
+    if (call->self.type != VALUE_UNDEFINED && (!empty_too || value_truth(call->render, call->self)))
+        return call->self;
+    return value_given(call->arg[0]) ? call->arg[0] : value_text("");
 }
 
 static struct value filter_length(struct call *call)
@@ -66,10 +68,11 @@ static struct value filter_int(struct call *call)
         return trouble_undefined(call->render, self);
     if (self.type != VALUE_STRING)
         return otherwise;
+    render_step_characters(call->render, self.string.len);
     bool base_fits = base == 0 || (base >= 2 && base <= 36);
-    if (base_fits && parse_int(self.string, (int)base, &integer, &too_big))
+    if (base_fits && string_to_int(self.string, (int)base, &integer, &too_big))
         return too_big ? trouble(call->render, "an integer outgrows 64 bits") : value_int(integer);
-    return parse_float(self.string, &number) ? int_of_float(call, number, otherwise, true) : otherwise;
+    return string_to_float(self.string, &number) ? int_of_float(call, number, otherwise, true) : otherwise;
 }
 
 static struct value filter_float(struct call *call)
@@ -80,14 +83,17 @@ static struct value filter_float(struct call *call)
         return value_float(value_number(self));
     if (self.type == VALUE_UNDEFINED)
         return trouble_undefined(call->render, self);
-    return self.type == VALUE_STRING && parse_float(self.string, &number) ? value_float(number) : otherwise;
+    if (self.type != VALUE_STRING)
+        return otherwise;
+    render_step_characters(call->render, self.string.len);
+    return string_to_float(self.string, &number) ? value_float(number) : otherwise;
 }
 
-// To a multiple of 10^digits, halves to the even one.
+// To a multiple of 10^-digits, halves to the even one.
 static struct value round_int(struct render *render, int64_t number, int64_t digits)
 {
     int64_t unit = 1;
-    for (int64_t i = 0; i < digits; i++)
+    for (int64_t i = 0; i > digits; i--)
         if (__builtin_mul_overflow(unit, 10, &unit))
             return value_int(0);
     int64_t rest = number % unit, down = number - rest, half = unit / 2;
@@ -119,6 +125,7 @@ static struct value filter_round(struct call *call)
     struct render *render = call->render;
     struct value self = call->self;
     int64_t digits = call_int(call, 0, 0);
+    render_step(render, RENDER_STEPS_PER_NUMBER);
     struct bytes method = call_string(call, 1, "common");
     bool ceil_it = bytes_equal(method, bytes_of("ceil")), floor_it = bytes_equal(method, bytes_of("floor"));
     if (!ceil_it && !floor_it && !bytes_equal(method, bytes_of("common")))
@@ -130,7 +137,7 @@ static struct value filter_round(struct call *call)
     if (!ceil_it && !floor_it) {
         if (self.type == VALUE_FLOAT)
             return value_float(round_float(self.number, digits));
-        return digits >= 0 ? value_int(value_integer(self)) : round_int(render, value_integer(self), digits < -18 ? 19 : -digits);
+        return round_int(render, value_integer(self), digits);
     }
     double unit = pow(10, (double)digits), scaled = value_number(self) * unit;
     if (!isfinite(scaled) || unit == 0)
@@ -148,7 +155,7 @@ static struct value filter_filesizeformat(struct call *call)
     double bytes, base = binary ? 1024 : 1000;
     if (value_is_number(call->self))
         bytes = value_number(call->self);
-    else if (call->self.type != VALUE_STRING || !parse_float(call->self.string, &bytes))
+    else if (call->self.type != VALUE_STRING || !string_to_float(call->self.string, &bytes))
         return trouble(render, "filesizeformat takes a number, not %s", value_kind(call->self));
     if (!isfinite(bytes))
         return trouble(render, "filesizeformat takes a finite number");
@@ -169,7 +176,7 @@ static struct value filter_filesizeformat(struct call *call)
 static void json_separators(struct call *call, struct json_style *style)
 {
     struct value pair = call->arg[2];
-    bool two = (pair.type == VALUE_LIST || pair.type == VALUE_TUPLE) && pair.list->count == 2;
+    bool two = value_is_list(pair) && pair.list->count == 2;
     if (!two || pair.list->items[0].type != VALUE_STRING || pair.list->items[1].type != VALUE_STRING) {
         trouble(call->render, "tojson takes two strings as separators");
         return;
@@ -181,9 +188,13 @@ static void json_separators(struct call *call, struct json_style *style)
 static struct value filter_tojson(struct call *call)
 {
     struct render *render = call->render;
-    struct json_style style = { .ascii = call_truth(call, 0, false), .sorted = call_truth(call, 3, false), .key_end = bytes_of(": ") };
-    style.indented = call_has(call, 1);
-    style.item_end = bytes_of(style.indented ? "," : ", ");
+    struct json_style style = {
+        .ascii = call_truth(call, 0, false),
+        .sorted = call_truth(call, 3, false),
+        .indented = call_has(call, 1),
+        .item_end = bytes_of(call_has(call, 1) ? "," : ", "),
+        .key_end = bytes_of(": "),
+    };
     size_t mark = text_mark(render);
     if (style.indented && call->arg[1].type == VALUE_STRING) {
         style.indent = call->arg[1].string;

@@ -21,14 +21,14 @@ static struct value filter_list(struct call *call)
 static struct value filter_first(struct call *call)
 {
     struct value item;
-    struct iterator *iterator = iterate(call->render, call->self);
+    struct iterator *iterator = iterator_of(call->render, call->self);
     return iterator_next(call->render, iterator, &item) ? item : value_undefined(UNDEFINED_EMPTY, bytes_of(""));
 }
 
 static struct value filter_last(struct call *call)
 {
     struct value item;
-    struct iterator *iterator = iterate_back(call->render, call->self);
+    struct iterator *iterator = iterator_back(call->render, call->self);
     if (!iterator)
         return trouble(call->render, "%s has no last item", value_kind(call->self));
     return iterator_next(call->render, iterator, &item) ? item : value_undefined(UNDEFINED_EMPTY, bytes_of(""));
@@ -38,8 +38,8 @@ static struct value filter_reverse(struct call *call)
 {
     struct render *render = call->render;
     if (call->self.type == VALUE_STRING)
-        return get_slice(render, call->self, value_none(), value_none(), value_int(-1));
-    struct iterator *back = iterate_back(render, call->self);
+        return attribute_slice(render, call->self, value_none(), value_none(), value_int(-1));
+    struct iterator *back = iterator_back(render, call->self);
     if (back)
         return value_iterator(back);
     struct list *list = list_from(render, call->self), *reversed = list_new(render, list->count);
@@ -52,7 +52,7 @@ static struct value filter_join(struct call *call)
 {
     struct render *render = call->render;
     struct value separator = value_given(call->arg[0]) ? string_of(render, call->arg[0]) : value_text(""), item;
-    struct iterator *iterator = iterate(render, call->self);
+    struct iterator *iterator = iterator_of(render, call->self);
     size_t mark = text_mark(render);
     for (size_t i = 0; iterator_next(render, iterator, &item); i++) {
         if (call_has(call, 1))
@@ -69,11 +69,11 @@ static struct value filter_sum(struct call *call)
     struct value total = value_given(call->arg[1]) ? call->arg[1] : value_int(0), item;
     if (total.type == VALUE_STRING)
         return trouble(render, "sum does not add strings, join does");
-    struct iterator *iterator = iterate(render, call->self);
+    struct iterator *iterator = iterator_of(render, call->self);
     while (iterator_next(render, iterator, &item)) {
         if (call_has(call, 0))
             item = attribute_path(render, item, call->arg[0], value_none());
-        total = operate(render, TOKEN_ADD, total, item);
+        total = operator_apply(render, TOKEN_ADD, total, item);
     }
     return total;
 }
@@ -83,7 +83,7 @@ static struct value extreme(struct call *call, enum order wanted)
     struct render *render = call->render;
     bool case_sensitive = call_truth(call, 0, false);
     struct value path = value_given(call->arg[1]) ? call->arg[1] : value_none(), item, best, best_key;
-    struct iterator *iterator = iterate(render, call->self);
+    struct iterator *iterator = iterator_of(render, call->self);
     if (!iterator_next(render, iterator, &best))
         return value_undefined(UNDEFINED_EMPTY, bytes_of(""));
     best_key = sort_key(render, attribute_path(render, best, path, value_none()), case_sensitive);
@@ -163,8 +163,10 @@ static struct value filter_groupby(struct call *call)
     bool case_sensitive = call_truth(call, 2, false);
     struct list *items = list_from(render, call->self), *keys = list_new(render, items->count);
     struct list *groups = list_new(render, 0), *group = NULL;
-    for (size_t i = 0; i < items->count && !render->failed; i++)
-        list_add(render, keys, sort_key(render, attribute_path(render, items->items[i], path, otherwise), case_sensitive));
+    for (size_t i = 0; i < items->count && !render->failed; i++) {
+        struct value attribute = attribute_path(render, items->items[i], path, otherwise);
+        list_add(render, keys, sort_key(render, attribute, case_sensitive));
+    }
     list_sort(render, items, keys, false);
     struct value last = value_none();
     for (size_t i = 0; i < items->count && !render->failed; i++) {

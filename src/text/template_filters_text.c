@@ -65,8 +65,10 @@ static struct value filter_format(struct call *call)
         return trouble(call->render, "format takes arguments with or without names, not both");
     if (call->all->keyword_count) {
         values = value_dict(dict_new(call->render, 0));
-        for (size_t i = 0; i < call->all->keyword_count; i++)
-            dict_put(call->render, values.dict, value_string(call->all->keywords[i].name), call->all->keywords[i].value);
+        for (size_t i = 0; i < call->all->keyword_count; i++) {
+            struct keyword keyword = call->all->keywords[i];
+            dict_put(call->render, values.dict, value_string(keyword.name), keyword.value);
+        }
     } else {
         values = value_tuple(list_new(call->render, 0));
         for (size_t i = 0; i < call->all->count; i++)
@@ -117,13 +119,15 @@ static struct value filter_indent(struct call *call)
 static struct value filter_truncate(struct call *call)
 {
     struct render *render = call->render;
-    struct bytes text = text_only(call, "truncate"), end = call_string(call, 2, "...");
+    struct bytes end = call_string(call, 2, "...");
     int64_t length = call_int(call, 0, 255), leeway = call_has(call, 3) ? call_int(call, 3, 5) : 5;
     int64_t end_length = (int64_t)unicode_count(end);
     if (length < end_length || leeway < 0 || length > INT32_MAX || leeway > INT32_MAX)
         return trouble(render, "truncate takes a length that has room for its end, and a leeway that is not negative");
-    if ((int64_t)unicode_count(text) <= length + leeway)
+    size_t given;
+    if (value_length(render, call->self, &given) && (int64_t)given <= length + leeway)
         return call->self;
+    struct bytes text = text_only(call, "truncate");
     text.len = unicode_offset(text, (size_t)(length - end_length));
     const char *space = !call_truth(call, 1, false) && text.len ? memrchr(text.data, ' ', text.len) : NULL;
     if (space)
@@ -146,14 +150,15 @@ static struct value filter_title(struct call *call)
     struct value text = string_of(render, call->self);
     struct bytes rest = text.string;
     size_t mark = text_mark(render);
+    render_step_characters(render, rest.len * 2);
     while (rest.len && render_step(render, 1)) {
         size_t first, end = 0, length;
         bool between = begins_word(unicode_first(rest, &first));
-        while (end < rest.len && begins_word(unicode_first((struct bytes){ rest.data + end, rest.len - end }, &length)) == between)
+        while (end < rest.len && begins_word(unicode_first(rest_of(rest, end), &length)) == between)
             end += length;
         unicode_upper(render->out, (struct bytes){ rest.data, first });
         unicode_lower(render->out, (struct bytes){ rest.data + first, end - first });
-        rest = (struct bytes){ rest.data + end, rest.len - end };
+        rest = rest_of(rest, end);
     }
     return text_take(render, mark);
 }
@@ -164,11 +169,11 @@ static struct value filter_wordcount(struct call *call)
     int64_t words = 0;
     bool inside = false;
     for (size_t at = 0, length; at < text.len; at += length) {
-        bool word = unicode_is_word(unicode_first((struct bytes){ text.data + at, text.len - at }, &length));
+        bool word = unicode_is_word(unicode_first(rest_of(text, at), &length));
         words += word && !inside;
         inside = word;
     }
-    render_step_bytes(call->render, text.len * 4);
+    render_step_characters(call->render, text.len);
     return value_int(words);
 }
 
@@ -188,6 +193,7 @@ static struct value filter_wordwrap(struct call *call)
 
 static void put_quoted(struct render *render, struct bytes text, bool query)
 {
+    render_step_characters(render, text.len * 3);
     for (size_t i = 0; i < text.len && !render->failed; i++) {
         unsigned char c = (unsigned char)text.data[i];
         bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z', digit = c >= '0' && c <= '9';
@@ -211,8 +217,8 @@ static struct value filter_urlencode(struct call *call)
         return text_take(render, mark);
     }
     if (self.type == VALUE_DICT)
-        self = (struct value){ .type = VALUE_VIEW, .view = VIEW_ITEMS, .dict = self.dict };
-    struct iterator *iterator = iterate(render, self);
+        self = value_view(self.dict, VIEW_ITEMS);
+    struct iterator *iterator = iterator_of(render, self);
     for (size_t i = 0; iterator_next(render, iterator, &item); i++) {
         struct list *pair = list_from(render, item);
         if (pair->count != 2)

@@ -34,7 +34,7 @@ static char skip_one_of(struct reader *reader, const char *set)
 
 static struct bytes rest(const struct reader *reader)
 {
-    return (struct bytes){ reader->text.data + reader->at, reader->text.len - reader->at };
+    return rest_of(reader->text, reader->at);
 }
 
 // Digits, up to a limit above which it does not matter how many; -1: there are none.
@@ -55,22 +55,17 @@ static bool within_limits(struct render *render, const struct format_spec *spec,
     return true;
 }
 
-// What a safe format string makes of a value that is not safe.
-static struct value guarded(struct render *render, struct value value, bool safe)
-{
-    return safe ? escape_html(render, value) : value;
-}
-
-static void format_as_text(struct render *render, struct value value, char how, bool safe, const struct format_spec *spec)
+// What the conversions s, r and a make of a value.
+static struct value converted(struct render *render, struct value value, char conversion)
 {
     size_t mark = text_mark(render);
-    if (how == 'r' || how == 'a')
-        print_repr(render, value);
-    else
+    if (conversion == 's')
         print_value(render, value);
-    struct value text = guarded(render, text_take(render, mark), safe && !value.safe);
-    if (within_limits(render, spec, false))
-        format_text(render, text.string, spec);
+    else
+        print_repr(render, value);
+    struct value text = text_take(render, mark);
+    text.safe = value.safe;
+    return text;
 }
 
 struct percent { // "%s" % values in the making
@@ -107,7 +102,7 @@ static struct value named_value(struct percent *percent)
     percent->mapping = true;
     struct bytes name = { reader->text.data + start, reader->at - 1 - start };
     struct value *value = dict_find_name(percent->render, percent->values.dict, name);
-    return value ? *value : trouble(percent->render, "the dict has no '%.*s'", name.len < 100 ? (int)name.len : 100, name.data);
+    return value ? *value : trouble(percent->render, "the dict has no '%.*s'", shown_length(name), name.data);
 }
 
 static int64_t read_width(struct percent *percent, bool *negative)
@@ -126,20 +121,18 @@ static int64_t read_width(struct percent *percent, bool *negative)
 
 static void percent_character(struct percent *percent, struct value value, struct format_spec *spec)
 {
-    char bytes[4];
-    struct strbuf text = { 0 };
+    struct render *render = percent->render;
+    size_t mark = text_mark(render);
     if (value.type == VALUE_STRING && unicode_count(value.string) == 1)
-        strbuf_add(&text, value.string.data, value.string.len);
+        text_put(render, value.string);
     else if (value_is_integral(value) && value_integer(value) >= 0 && value_integer(value) <= 0x10FFFF)
-        strbuf_add_codepoint(&text, (uint32_t)value_integer(value));
+        text_put_codepoint(render, (uint32_t)value_integer(value));
     else
-        trouble(percent->render, "%%c takes one character or its number");
-    size_t length = text.len < sizeof bytes ? text.len : sizeof bytes;
-    memcpy(bytes, strbuf_text(&text), length);
-    strbuf_free(&text);
+        trouble(render, "%%c takes one character or its number");
+    struct value text = text_take(render, mark);
     spec->precision = -1;
-    if (within_limits(percent->render, spec, false))
-        format_text(percent->render, (struct bytes){ bytes, length }, spec);
+    if (within_limits(render, spec, false))
+        format_text(render, text.string, spec);
 }
 
 static void percent_number(struct percent *percent, struct value value, struct format_spec *spec)
@@ -211,7 +204,11 @@ static void percent_one(struct percent *percent)
     if (percent->render->failed)
         return;
     if (strchr("rsa", spec.type)) {
-        format_as_text(percent->render, value, spec.type, percent->safe, &spec);
+        struct value text = converted(percent->render, value, spec.type);
+        if (percent->safe)
+            text = escape_html(percent->render, text);
+        if (within_limits(percent->render, &spec, false))
+            format_text(percent->render, text.string, &spec);
     } else if (spec.type == 'c') {
         percent_character(percent, value, &spec);
     } else {
@@ -224,7 +221,7 @@ static void percent_one(struct percent *percent)
 
 struct value format_percent(struct render *render, struct value format, struct value values)
 {
-    struct percent percent = { .render = render, .reader = { format.string, 0 }, .values = values, .safe = format.safe };
+    struct percent percent = { .render = render, .reader.text = format.string, .values = values, .safe = format.safe };
     size_t mark = text_mark(render);
     while (percent.reader.at < format.string.len && !render->failed) {
         struct bytes here = rest(&percent.reader);
@@ -236,7 +233,8 @@ struct value format_percent(struct render *render, struct value format, struct v
             percent_one(&percent);
     }
     size_t given = values.type == VALUE_TUPLE ? values.list->count : 1;
-    bool may_be_left = values.type == VALUE_DICT || values.type == VALUE_LIST;
+    bool may_be_left = values.type == VALUE_DICT || values.type == VALUE_LIST || values.type == VALUE_RANGE
+                    || values.type == VALUE_UNDEFINED; // what has items may be meant for names
     if (!percent.mapping && !may_be_left && percent.used < given)
         trouble(render, "there are more values than the format asks for");
     struct value text = text_take(render, mark);
@@ -271,6 +269,19 @@ static bool read_spec(struct bytes text, struct format_spec *spec)
     return reader.at == text.len;
 }
 
+// Whether a value of this type can be written that way.
+static bool spec_fits(const struct format_spec *spec, struct value value)
+{
+    bool as_float = spec->type && strchr("eEfFgG%", spec->type);
+    if (value.type == VALUE_STRING)
+        return (!spec->type || spec->type == 's') && !spec->sign && !spec->grouping && spec->align != '=';
+    if (value.type == VALUE_FLOAT)
+        return !spec->type || spec->type == 'n' || as_float;
+    if (value_is_integral(value))
+        return spec->type != 's' && spec->type != 'c' && (spec->precision < 0 || as_float);
+    return false;
+}
+
 static void format_with(struct render *render, struct value value, struct bytes text)
 {
     struct format_spec spec;
@@ -279,15 +290,11 @@ static void format_with(struct render *render, struct value value, struct bytes 
         return;
     }
     if (!read_spec(text, &spec)) {
-        trouble(render, "'%.*s' is no format", text.len < 100 ? (int)text.len : 100, text.data);
+        trouble(render, "'%.*s' is no format", shown_length(text), text.data);
         return;
     }
-    bool fits = value.type == VALUE_STRING ? (!spec.type || spec.type == 's') && !spec.sign && !spec.grouping && spec.align != '='
-        : value.type == VALUE_FLOAT       ? !spec.type || strchr("eEfFgGn%", spec.type)
-        : value_is_integral(value)        ? spec.type != 's' && spec.type != 'c' && (spec.precision < 0 || (spec.type && strchr("eEfFgG%", spec.type)))
-                                          : false;
-    if (!fits)
-        trouble(render, "the format '%.*s' does not go with %s", text.len < 100 ? (int)text.len : 100, text.data, value_kind(value));
+    if (!spec_fits(&spec, value))
+        trouble(render, "the format '%.*s' does not go with %s", shown_length(text), text.data, value_kind(value));
     else if (!within_limits(render, &spec, value.type != VALUE_STRING))
         return;
     else if (value.type == VALUE_STRING)
@@ -318,10 +325,10 @@ static struct value braces_base(struct braces *braces, struct bytes name)
             return trouble(render, "there are fewer values than the format asks for");
         return braces->arguments->values[at];
     }
-    for (size_t i = 0; i < braces->arguments->keyword_count; i++)
+    for (size_t i = 0; i < braces->arguments->keyword_count && render_step(render, 1); i++)
         if (bytes_equal(braces->arguments->keywords[i].name, name))
             return braces->arguments->keywords[i].value;
-    return trouble(render, "the format has no value for '%.*s'", name.len < 100 ? (int)name.len : 100, name.data);
+    return trouble(render, "the format has no value for '%.*s'", shown_length(name), name.data);
 }
 
 // A field such as "0.name[key]".
@@ -344,7 +351,10 @@ static struct value braces_field(struct braces *braces, struct bytes field)
         struct reader reader = { name, 0 };
         int64_t index = read_number(&reader);
         bool number = item && reader.at == name.len;
-        value = item ? get_item(render, value, number ? value_int(index) : value_string(name)) : get_attribute(render, value, name);
+        if (item)
+            value = attribute_item(render, value, number ? value_int(index) : value_string(name));
+        else
+            value = attribute_get(render, value, name);
     }
     return value;
 }
@@ -370,20 +380,27 @@ static void braces_one(struct braces *braces, struct bytes inside, int level)
     }
     struct bytes spec = bytes_of("");
     if (colon + 1 < inside.len)
-        spec = braces_text(braces, (struct bytes){ inside.data + colon + 1, inside.len - colon - 1 }, level + 1).string;
+        spec = braces_text(braces, rest_of(inside, colon + 1), level + 1).string;
     if (render->failed)
         return;
     size_t mark = text_mark(render);
-    if (conversion) {
-        if (conversion == 's')
-            print_value(render, value);
-        else
-            print_repr(render, value);
-        value = text_take(render, mark);
-    }
+    if (conversion)
+        value = converted(render, value, conversion);
     format_with(render, value, spec);
     if (braces->safe && !value.safe)
         print_value(render, escape_html(render, text_take(render, mark)));
+}
+
+// Bytes of a field with its braces at the start of `text`; 0 when it is not one that is closed.
+static size_t field_length(struct bytes text)
+{
+    int depth = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        depth += (text.data[i] == '{') - (text.data[i] == '}');
+        if (depth <= 0)
+            return depth < 0 ? 0 : i + 1;
+    }
+    return 0;
 }
 
 static struct value braces_text(struct braces *braces, struct bytes format, int level)
@@ -404,13 +421,11 @@ static struct value braces_text(struct braces *braces, struct bytes format, int 
             text_put_byte(render, c);
             at += 2;
         } else {
-            size_t end = at + 1, depth = c == '{';
-            for (; end < format.len && depth; end++)
-                depth += format.data[end] == '{' ? 1 : format.data[end] == '}' ? (size_t)-1 : 0;
-            if (c == '}' || depth)
+            size_t length = field_length(rest_of(format, at));
+            if (!length)
                 return text_drop(render, mark), trouble(render, "a format has a single '%c'", c);
-            braces_one(braces, (struct bytes){ format.data + at + 1, end - at - 2 }, level);
-            at = end;
+            braces_one(braces, (struct bytes){ format.data + at + 1, length - 2 }, level);
+            at += length;
         }
     }
     return text_take(render, mark);

@@ -45,9 +45,11 @@ static struct dict *dict_from(struct call *call)
         trouble(render, "at most one argument without a name is taken, not %zu", call->all->count);
     if (call->all->count == 1) {
         struct value from = call->all->values[0], item;
+        if (from.type == VALUE_UNDEFINED)
+            trouble_undefined(render, from);
         if (from.type == VALUE_DICT)
-            from = (struct value){ .type = VALUE_VIEW, .view = VIEW_ITEMS, .dict = from.dict };
-        struct iterator *iterator = iterate(render, from);
+            from = value_view(from.dict, VIEW_ITEMS);
+        struct iterator *iterator = iterator_of(render, from);
         while (iterator_next(render, iterator, &item))
             put_pair(render, dict, item);
     }
@@ -94,9 +96,9 @@ static struct value global_joiner(struct call *call)
 static struct value global_raise_exception(struct call *call)
 {
     struct render *render = call->render;
-    struct value message = string_of(render, call->arg[0]);
+    struct bytes message = string_of(render, call->arg[0]).string;
     if (!render->failed) {
-        fail(render->err, "%.*s", message.string.len < ERROR_TEXT_MAX ? (int)message.string.len : ERROR_TEXT_MAX, message.string.data);
+        fail(render->err, "%.*s", message.len < ERROR_TEXT_MAX ? (int)message.len : ERROR_TEXT_MAX, message.data);
         render->failed = true;
     }
     return value_none();
@@ -116,6 +118,7 @@ static struct value global_strftime_now(struct call *call)
     struct bytes format = call_string(call, 0, "");
     char plain[STRFTIME_BYTES_MAX], text[STRFTIME_BYTES_MAX];
     size_t used = 0;
+    render_step(render, RENDER_STEPS_PER_NUMBER);
     plain[used++] = '.'; // so that an empty result is not taken for one that does not fit
     for (size_t i = 0; i < format.len && format.data[i]; i++) {
         const char *own = format.data[i] == '%' && i + 1 < format.len ? strftime_own(format.data[i + 1]) : NULL;

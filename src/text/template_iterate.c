@@ -82,7 +82,7 @@ bool value_is_iterable(struct value value)
     return value.type == VALUE_ITERATOR || walkers[value.type];
 }
 
-struct iterator *iterate(struct render *render, struct value value)
+struct iterator *iterator_of(struct render *render, struct value value)
 {
     if (value.type == VALUE_ITERATOR)
         return value.iterator;
@@ -132,7 +132,7 @@ static bool next_character_backward(struct render *render, struct iterator *iter
     return true;
 }
 
-struct iterator *iterate_back(struct render *render, struct value value)
+struct iterator *iterator_back(struct render *render, struct value value)
 {
     struct iterator back = { .next = next_backward, .source = value };
     switch (value.type) {
@@ -176,7 +176,7 @@ size_t loop_length(struct render *render, struct loop *loop)
     if (!loop->length_known && !value_length(render, loop->iterable, &loop->length)) {
         struct list *rest = list_from(render, value_iterator(loop->iterator));
         loop->length = rest->count + loop->index + loop->ahead;
-        loop->iterator = iterate(render, value_list(rest));
+        loop->iterator = iterator_of(render, value_list(rest));
     }
     loop->length_known = true;
     return loop->length;

@@ -23,6 +23,7 @@ static void json_escape(struct render *render, uint32_t c)
 static void json_string(struct render *render, struct bytes text, bool ascii)
 {
     size_t plain = 0; // bytes in front of `at` that need no escape and are not put yet
+    render_step_characters(render, text.len / 2);
     text_put_byte(render, '"');
     for (size_t at = 0, length; at < text.len && !render->failed; at += length) {
         unsigned char byte = (unsigned char)text.data[at];
@@ -34,7 +35,7 @@ static void json_string(struct render *render, struct bytes text, bool ascii)
         }
         text_put(render, (struct bytes){ text.data + at - plain, plain });
         plain = 0;
-        json_escape(render, unicode_first((struct bytes){ text.data + at, text.len - at }, &length));
+        json_escape(render, unicode_first(rest_of(text, at), &length));
     }
     text_put(render, (struct bytes){ text.data + text.len - plain, plain });
     text_put_byte(render, '"');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/template_lazy.h"
 
-#include "text/template_eval.h"
+#include "text/template_unicode.h"
 
 struct lazy { // what a lazy filter remembers
     struct arguments arguments; // of the filter or test that it applies
@@ -15,7 +15,8 @@ struct lazy { // what a lazy filter remembers
     struct value carried; // batch: an item that was read, but belongs to the next one
 };
 
-static struct value lazy_new(struct call *call, bool (*next)(struct render *, struct iterator *, struct value *), struct lazy **out)
+static struct value lazy_new(struct call *call, bool (*next)(struct render *, struct iterator *, struct value *),
+    struct lazy **out)
 {
     struct lazy *lazy = render_new(call->render, sizeof *lazy);
     struct iterator *iterator = render_new(call->render, sizeof *iterator);
@@ -29,7 +30,7 @@ static struct value lazy_new(struct call *call, bool (*next)(struct render *, st
 static bool draw(struct render *render, struct iterator *iterator, struct value *item)
 {
     if (!iterator->from)
-        iterator->from = iterate(render, iterator->source);
+        iterator->from = iterator_of(render, iterator->source);
     return iterator_next(render, iterator->from, item);
 }
 
@@ -37,16 +38,17 @@ static bool draw(struct render *render, struct iterator *iterator, struct value 
 static struct value shift(struct arguments *arguments)
 {
     if (!arguments->count)
-        return (struct value){ .type = VALUE_MISSING };
+        return value_missing();
     arguments->count--;
     return *arguments->values++;
 }
 
-static const struct builtin *find_named(struct render *render, struct value name, const struct builtin *(*find)(struct bytes), const char *kind)
+static const struct builtin *find_named(struct render *render, struct value name,
+    const struct builtin *(*find)(struct bytes), const char *kind)
 {
     const struct builtin *builtin = name.type == VALUE_STRING ? find(name.string) : NULL;
     if (!builtin && name.type == VALUE_STRING)
-        trouble(render, "there is no %s called '%.*s'", kind, name.string.len < 100 ? (int)name.string.len : 100, name.string.data);
+        trouble(render, "there is no %s called '%.*s'", kind, shown_length(name.string), name.string.data);
     else if (!builtin)
         trouble(render, "the name of a %s is a string, not %s", kind, value_kind(name));
     return builtin;
@@ -164,7 +166,7 @@ static bool next_item(struct render *render, struct iterator *iterator, struct v
 {
     struct value source = iterator->source;
     if (!iterator->from && source.type == VALUE_DICT)
-        iterator->source = (struct value){ .type = VALUE_VIEW, .view = VIEW_ITEMS, .dict = source.dict };
+        iterator->source = value_view(source.dict, VIEW_ITEMS);
     else if (!iterator->from && source.type != VALUE_UNDEFINED)
         trouble(render, "items takes a dict, not %s", value_kind(source));
     return draw(render, iterator, item);

@@ -48,7 +48,7 @@ const char *token_name(enum token_type type)
 
 static struct bytes rest(const struct lexer *lexer)
 {
-    return (struct bytes){ lexer->in.data + lexer->at, lexer->in.len - lexer->at };
+    return rest_of(lexer->in, lexer->at);
 }
 
 static bool at_text(const struct lexer *lexer, const char *text)
@@ -88,7 +88,7 @@ static bool pass_end(struct lexer *lexer, const char *end)
     struct bytes here = rest(lexer);
     bool variable = end[0] == '}';
     size_t sign = here.len && (here.data[0] == '-' || (here.data[0] == '+' && !variable));
-    if (!bytes_start_with((struct bytes){ here.data + sign, here.len - sign }, bytes_of(end)))
+    if (!bytes_start_with(rest_of(here, sign), bytes_of(end)))
         return false;
     advance(lexer, sign + 2);
     if (sign && here.data[0] == '-')
@@ -130,7 +130,7 @@ static size_t digits_length(struct bytes text, const char *digits)
 
 static struct bytes tail(struct bytes text, size_t from)
 {
-    return from < text.len ? (struct bytes){ text.data + from, text.len - from } : (struct bytes){ 0 };
+    return from < text.len ? rest_of(text, from) : (struct bytes){ 0 };
 }
 
 // Length of a float at the start of `text`, 0: it is none.
@@ -195,14 +195,15 @@ static bool lex_number(struct lexer *lexer)
         token->integer = strtoll(plain, NULL, base);
     if (!is_float && errno)
         return fail(lexer->err, "chat template, line %d: %.*s does not fit 64 bits", lexer->line,
-            length < 100 ? (int)length : 100, here.data);
+            shown_length(token->text), token->text.data);
     advance(lexer, length);
     return true;
 }
 
 static bool is_name_character(uint32_t c)
 {
-    return c == '_' || (c < 0x80 ? (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') : unicode_is_word(c));
+    bool digit = c >= '0' && c <= '9', letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+    return c < 0x80 ? digit || letter || c == '_' : unicode_is_word(c);
 }
 
 static size_t name_length(struct bytes text)
@@ -219,7 +220,8 @@ static bool balance(struct lexer *lexer, char bracket)
     const char *pair = strchr(opening, bracket);
     if (pair) {
         if (lexer->open_count == TEMPLATE_BRACKETS_MAX)
-            return fail(lexer->err, "chat template, line %d: more than %d brackets are open", lexer->line, TEMPLATE_BRACKETS_MAX);
+            return fail(lexer->err, "chat template, line %d: more than %d brackets are open", lexer->line,
+                TEMPLATE_BRACKETS_MAX);
         lexer->open[lexer->open_count++] = closing[pair - opening];
     } else if (strchr(closing, bracket)) {
         if (!lexer->open_count)
@@ -284,7 +286,7 @@ static bool lex_code(struct lexer *lexer, const char *end, enum token_type end_t
     return true; // the parser finds the end of the template where it expects more
 }
 
-// Length of `{%- raw -%}` and the like at the start of `text`, without what a minus at its end takes along; 0: it is none.
+// Length of `{%- raw -%}` and the like at the start of `text`, up to the sign before its end; 0: it is none.
 static size_t raw_tag_length(struct bytes text, const char *word, bool plus_allowed)
 {
     size_t at = 2;
@@ -321,10 +323,12 @@ static bool lex_raw(struct lexer *lexer, size_t tag)
     int line = lexer->line;
     advance(lexer, tag);
     bool minus = at_text(lexer, "-");
-    advance(lexer, minus + 2u);
+    advance(lexer, minus ? 3 : 2);
     if (minus)
         advance(lexer, space_length(rest(lexer)));
     struct bytes here = rest(lexer);
+    if (!here.len) // jinja2 lets a template end here
+        return true;
     for (size_t at = 0; at + 1 < here.len; at++) {
         const char *brace = memchr(here.data + at, '{', here.len - at - 1);
         if (!brace)
@@ -351,7 +355,10 @@ static bool lex_comment(struct lexer *lexer)
             advance(lexer, at - sign);
             return pass_end(lexer, "#}");
         }
-    return fail(lexer->err, "chat template, line %d: a comment is not closed by #}", line);
+    if (start < here.len) // jinja2 lets a template end right behind {#
+        return fail(lexer->err, "chat template, line %d: a comment is not closed by #}", line);
+    advance(lexer, here.len);
+    return true;
 }
 
 static bool lex_tag(struct lexer *lexer)
@@ -424,7 +431,8 @@ struct token *template_lex(struct bytes source, struct arena *arena, struct erro
         fail(err, "chat template: it is not valid UTF-8");
         return NULL;
     }
-    struct lexer lexer = { .in = normalise(source, arena), .line = 1, .line_starting = true, .arena = arena, .err = err };
+    struct lexer lexer = { .line = 1, .line_starting = true, .arena = arena, .err = err };
+    lexer.in = normalise(source, arena);
     if (!lex_all(&lexer)) {
         free(lexer.tokens);
         return NULL;

@@ -6,12 +6,10 @@
 #include "text/template_split.h"
 #include "text/template_unicode.h"
 
-enum { CASE_BYTES_PER_STEP = 8 }; // looking up each character takes longer than copying
-
 static struct value convert(struct call *call, void (*change)(struct strbuf *, struct bytes))
 {
     size_t mark = text_mark(call->render);
-    if (render_step(call->render, call->self.string.len / CASE_BYTES_PER_STEP))
+    if (render_step_characters(call->render, call->self.string.len * 2)) // each is looked up and written
         change(call->render->out, call->self.string);
     return text_take(call->render, mark);
 }
@@ -27,11 +25,11 @@ static struct value string_upper(struct call *call) { return convert(call, unico
 static struct value all_are(struct call *call, bool (*is)(uint32_t), bool when_empty)
 {
     struct bytes text = call->self.string;
-    render_step(call->render, text.len / CASE_BYTES_PER_STEP);
+    render_step_characters(call->render, text.len);
     if (!text.len)
         return value_bool(when_empty);
     for (size_t at = 0, length; at < text.len; at += length)
-        if (!is(unicode_first((struct bytes){ text.data + at, text.len - at }, &length)))
+        if (!is(unicode_first(rest_of(text, at), &length)))
             return value_bool(false);
     return value_bool(true);
 }
@@ -60,9 +58,9 @@ static struct value one_case(struct call *call, bool (*forbidden)(uint32_t))
 {
     struct bytes text = call->self.string;
     bool cased = false;
-    render_step(call->render, text.len / CASE_BYTES_PER_STEP);
+    render_step_characters(call->render, text.len);
     for (size_t at = 0, length; at < text.len; at += length) {
-        uint32_t c = unicode_first((struct bytes){ text.data + at, text.len - at }, &length);
+        uint32_t c = unicode_first(rest_of(text, at), &length);
         if (forbidden(c) || unicode_is_title(c))
             return value_bool(false);
         cased |= unicode_is_cased(c);
@@ -77,9 +75,9 @@ static struct value string_istitle(struct call *call)
 {
     struct bytes text = call->self.string;
     bool any = false, inside = false;
-    render_step(call->render, text.len / CASE_BYTES_PER_STEP);
+    render_step_characters(call->render, text.len);
     for (size_t at = 0, length; at < text.len; at += length) {
-        uint32_t c = unicode_first((struct bytes){ text.data + at, text.len - at }, &length);
+        uint32_t c = unicode_first(rest_of(text, at), &length);
         bool capital = unicode_is_upper(c) || unicode_is_title(c), small = !capital && unicode_is_lower(c);
         if ((capital && inside) || (small && !inside))
             return value_bool(false);
@@ -94,7 +92,11 @@ static struct value string_istitle(struct call *call)
 static bool window(struct call *call, struct bytes *part, int64_t *start)
 {
     struct bytes text = call->self.string;
-    render_step_bytes(call->render, text.len);
+    *part = text;
+    *start = 0;
+    if (!call_has(call, 1) && !call_has(call, 2))
+        return true;
+    render_step_bytes(call->render, text.len * 2);
     int64_t length = (int64_t)unicode_count(text), bound[2] = { 0, length };
     for (int i = 0; i < 2; i++) {
         if (call_has(call, i + 1))
@@ -106,7 +108,7 @@ static bool window(struct call *call, struct bytes *part, int64_t *start)
     if (bound[0] > bound[1])
         return false;
     size_t from = unicode_offset(text, (size_t)bound[0]);
-    *part = (struct bytes){ text.data + from, text.len - from };
+    *part = rest_of(text, from);
     part->len = unicode_offset(*part, (size_t)(bound[1] - bound[0]));
     *start = bound[0];
     return true;
@@ -116,7 +118,7 @@ static int64_t find(struct call *call, bool last)
 {
     struct bytes text, part = call_string(call, 0, "");
     int64_t start;
-    if (!window(call, &text, &start) || call->render->failed)
+    if (!window(call, &text, &start) || !render_step_bytes(call->render, text.len * 2))
         return -1;
     if (!part.len)
         return last ? start + (int64_t)unicode_count(text) : start;
@@ -139,12 +141,13 @@ static struct value string_count(struct call *call)
 {
     struct bytes text, part = call_string(call, 0, "");
     int64_t start, count = 0;
-    if (!window(call, &text, &start))
+    if (!window(call, &text, &start) || !render_step_bytes(call->render, text.len))
         return value_int(0);
     if (!part.len)
         return value_int((int64_t)unicode_count(text) + 1);
-    for (const char *at; (at = memmem(text.data, text.len, part.data, part.len)); count++)
-        text = (struct bytes){ at + part.len, text.len - (size_t)(at - text.data) - part.len };
+    const char *at;
+    for (; render_step(call->render, 1) && (at = memmem(text.data, text.len, part.data, part.len)); count++)
+        text = rest_of(text, (size_t)(at - text.data) + part.len);
     return value_int(count);
 }
 
@@ -161,15 +164,16 @@ static struct value matches(struct call *call, bool end)
     int64_t start;
     struct value wanted = call->arg[0];
     if (wanted.type != VALUE_STRING && wanted.type != VALUE_TUPLE)
-        return trouble(call->render, "startswith and endswith take a string or a tuple of strings, not %s", value_kind(wanted));
+        return trouble(call->render, "startswith and endswith take strings, not %s", value_kind(wanted));
     if (!window(call, &text, &start))
         return value_bool(false);
-    if (wanted.type == VALUE_STRING)
-        return value_bool(matches_at(text, wanted.string, end));
-    for (size_t i = 0; i < wanted.list->count; i++) {
-        if (wanted.list->items[i].type != VALUE_STRING)
-            return trouble(call->render, "startswith and endswith take a tuple of strings only");
-        if (matches_at(text, wanted.list->items[i].string, end))
+    const struct list *choices = wanted.type == VALUE_TUPLE ? wanted.list : &(struct list){ &wanted, 1, 1 };
+    for (size_t i = 0; i < choices->count && render_step(call->render, 1); i++) {
+        struct value choice = choices->items[i];
+        if (choice.type != VALUE_STRING)
+            return trouble(call->render, "startswith and endswith take tuples of strings only");
+        render_step_bytes(call->render, choice.string.len);
+        if (matches_at(text, choice.string, end))
             return value_bool(true);
     }
     return value_bool(false);
@@ -181,19 +185,21 @@ static struct value string_endswith(struct call *call) { return matches(call, tr
 static struct value string_removeprefix(struct call *call)
 {
     struct bytes text = call->self.string, part = call_string(call, 0, "");
-    return value_string(matches_at(text, part, false) ? (struct bytes){ text.data + part.len, text.len - part.len } : text);
+    render_step_bytes(call->render, part.len);
+    return value_string(matches_at(text, part, false) ? rest_of(text, part.len) : text);
 }
 
 static struct value string_removesuffix(struct call *call)
 {
     struct bytes text = call->self.string, part = call_string(call, 0, "");
+    render_step_bytes(call->render, part.len);
     return value_string(matches_at(text, part, true) ? (struct bytes){ text.data, text.len - part.len } : text);
 }
 
 static bool is_one_of(uint32_t c, struct bytes set)
 {
     for (size_t at = 0, length; at < set.len; at += length)
-        if (unicode_first((struct bytes){ set.data + at, set.len - at }, &length) == c)
+        if (unicode_first(rest_of(set, at), &length) == c)
             return true;
     return false;
 }
@@ -208,7 +214,7 @@ static struct value strip(struct call *call, bool left, bool right)
         uint32_t c = unicode_first(text, &length);
         if (spaces ? !unicode_is_space(c) : !is_one_of(c, set))
             break;
-        text = (struct bytes){ text.data + length, text.len - length };
+        text = rest_of(text, length);
     }
     while (right && text.len && render_step(call->render, cost)) {
         uint32_t c = unicode_last(text, &length);
@@ -240,7 +246,7 @@ static struct value string_replace(struct call *call)
             break;
         text_put(render, (struct bytes){ text.data, (size_t)(at - text.data) });
         text_put(render, new.string);
-        text = (struct bytes){ at + old.len, text.len - (size_t)(at - text.data) - old.len };
+        text = rest_of(text, (size_t)(at - text.data) + old.len);
         count -= count > 0;
         if (old.len)
             continue;
@@ -249,7 +255,7 @@ static struct value string_replace(struct call *call)
             break;
         unicode_first(text, &length);
         text_put(render, (struct bytes){ text.data, length });
-        text = (struct bytes){ text.data + length, text.len - length };
+        text = rest_of(text, length);
     }
     text_put(render, text);
     return text_take(render, mark);
@@ -258,7 +264,7 @@ static struct value string_replace(struct call *call)
 static struct value string_join(struct call *call)
 {
     struct render *render = call->render;
-    struct iterator *iterator = iterate(render, call->arg[0]);
+    struct iterator *iterator = iterator_of(render, call->arg[0]);
     size_t mark = text_mark(render);
     struct value item;
     for (size_t i = 0; iterator_next(render, iterator, &item); i++) {
@@ -301,7 +307,7 @@ static struct value string_zfill(struct call *call)
     size_t sign = text.len && (text.data[0] == '+' || text.data[0] == '-');
     text_put(render, (struct bytes){ text.data, sign });
     text_put_fill(render, bytes_of("0"), width > 0 && (uint64_t)width > length ? (size_t)width - length : 0);
-    text_put(render, (struct bytes){ text.data + sign, text.len - sign });
+    text_put(render, rest_of(text, sign));
     return text_take(render, mark);
 }
 
@@ -311,8 +317,9 @@ static struct value string_expandtabs(struct call *call)
     int64_t size = call_int(call, 0, 8);
     size_t mark = text_mark(render), column = 0;
     struct bytes text = call->self.string;
+    render_step_characters(render, text.len * 2);
     for (size_t at = 0, length; at < text.len && !render->failed; at += length) {
-        uint32_t c = unicode_first((struct bytes){ text.data + at, text.len - at }, &length);
+        uint32_t c = unicode_first(rest_of(text, at), &length);
         size_t fill = c == '\t' && size > 0 ? (size_t)size - column % (size_t)size : 0;
         text_put_fill(render, bytes_of(" "), fill);
         if (c != '\t')

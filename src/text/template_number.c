@@ -11,7 +11,8 @@
 enum { NUMBER_BYTES_MAX = 1024 }; // 309 digits before the point, FORMAT_PRECISION_MAX behind it, and room
 
 // `head` (sign and prefix) and `body` filled up to the width.
-static void put_field(struct render *render, struct bytes head, struct bytes body, const struct format_spec *spec, char align)
+static void put_field(struct render *render, struct bytes head, struct bytes body, const struct format_spec *spec,
+    char align)
 {
     size_t length = unicode_count(head) + unicode_count(body), width = (size_t)spec->width;
     size_t gap = width > length ? width - length : 0;
@@ -42,7 +43,8 @@ static size_t int_digits(uint64_t magnitude, unsigned base, bool upper, char out
     return count;
 }
 
-static size_t float_digits(struct render *render, double magnitude, const struct format_spec *spec, char out[NUMBER_BYTES_MAX])
+static size_t float_digits(struct render *render, double magnitude, const struct format_spec *spec,
+    char out[NUMBER_BYTES_MAX])
 {
     char type = spec->type == 'n' ? 'g' : spec->type;
     int precision = spec->precision < 0 ? 6 : (int)spec->precision;
@@ -72,7 +74,7 @@ static size_t group_digits(char *digits, size_t length, char separator, size_t s
 {
     char grouped[NUMBER_BYTES_MAX];
     size_t whole = 0, used = 0;
-    while (whole < length && ((digits[whole] >= '0' && digits[whole] <= '9') || (size == 4 && digits[whole] >= 'A' && digits[whole] != '.')))
+    while (whole < length && strchr(size == 3 ? "0123456789" : "0123456789abcdefABCDEF", digits[whole]))
         whole++;
     for (size_t i = 0; i < length && used + 2 < sizeof grouped; i++) {
         if (i && i < whole && (whole - i) % size == 0)
@@ -94,6 +96,7 @@ void format_number(struct render *render, struct value value, const struct forma
     size_t length, head_length = 0;
     bool negative, as_float = value.type == VALUE_FLOAT || (spec->type && strchr("eEfFgG%", spec->type));
     unsigned base = base_of(spec->type);
+    render_step(render, RENDER_STEPS_PER_NUMBER);
     if (as_float) {
         double number = value_number(value);
         negative = signbit(number);

@@ -140,7 +140,7 @@ static bool is_list(struct value value)
     return value.type == VALUE_LIST || value.type == VALUE_TUPLE;
 }
 
-struct value operate(struct render *render, enum token_type op, struct value left, struct value right)
+struct value operator_apply(struct render *render, enum token_type op, struct value left, struct value right)
 {
     if (render->failed)
         return value_none();
@@ -168,7 +168,7 @@ struct value operate(struct render *render, enum token_type op, struct value lef
     return trouble(render, "'%s' does not work between %s and %s", token_name(op), value_kind(left), value_kind(right));
 }
 
-struct value negate(struct render *render, struct value value, bool negative)
+struct value operator_sign(struct render *render, struct value value, bool negative)
 {
     int64_t result;
     if (value_is_integral(value)) {
@@ -183,7 +183,7 @@ struct value negate(struct render *render, struct value value, bool negative)
     return trouble(render, "a sign does not go with %s", value_kind(value));
 }
 
-bool compare(struct render *render, enum token_type op, struct value left, struct value right)
+bool operator_compare(struct render *render, enum token_type op, struct value left, struct value right)
 {
     if (op == TOKEN_EQUAL || op == TOKEN_NOT_EQUAL)
         return value_equal(render, left, right) == (op == TOKEN_EQUAL);
@@ -215,13 +215,13 @@ static bool dict_contains(struct render *render, struct dict *dict, struct value
     return dict_find(render, dict, key);
 }
 
-bool contains(struct render *render, struct value container, struct value item)
+bool operator_contains(struct render *render, struct value container, struct value item)
 {
     if (container.type == VALUE_STRING)
         return string_contains(render, container.string, item);
     if (container.type == VALUE_DICT || (container.type == VALUE_VIEW && container.view == VIEW_KEYS))
         return dict_contains(render, container.dict, item);
-    struct iterator *iterator = iterate(render, container);
+    struct iterator *iterator = iterator_of(render, container);
     struct value other;
     while (iterator_next(render, iterator, &other))
         if (value_equal(render, other, item))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "text/template_parser.h"
+#include "text/template_unicode.h"
 
 void parser_fail(struct parser *parser, int line, const char *format, ...)
 {
@@ -22,7 +23,7 @@ void parser_fail(struct parser *parser, int line, const char *format, ...)
 bool parser_enter(struct parser *parser)
 {
     if (parser->nesting == TEMPLATE_NESTING_MAX) {
-        parser_fail(parser, parser->token->line, "it nests deeper than %d levels, which is the limit", TEMPLATE_NESTING_MAX);
+        parser_fail(parser, parser->token->line, "it nests deeper than %d levels", TEMPLATE_NESTING_MAX);
         return false;
     }
     parser->nesting++;
@@ -73,7 +74,7 @@ static struct bytes described(const struct parser *parser)
 {
     const struct token *token = parser->token;
     struct bytes text = token->type == TOKEN_NAME ? token->text : bytes_of(token_name(token->type));
-    return (struct bytes){ text.data, text.len < 100 ? text.len : 100 };
+    return (struct bytes){ text.data, (size_t)shown_length(text) };
 }
 
 void token_unexpected(struct parser *parser)
@@ -86,7 +87,8 @@ struct token token_expect(struct parser *parser, enum token_type type)
 {
     if (!token_is(parser, type)) {
         struct bytes found = described(parser);
-        parser_fail(parser, parser->token->line, "expected '%s', found '%.*s'", token_name(type), (int)found.len, found.data);
+        parser_fail(parser, parser->token->line, "expected '%s', found '%.*s'", token_name(type), (int)found.len,
+            found.data);
     }
     return token_next(parser);
 }
@@ -104,7 +106,7 @@ struct node *node_adopt(struct parser *parser, struct node *parent, struct node 
     if (child && child->height >= parent->height) {
         parent->height = child->height + 1;
         if (parent->height > TEMPLATE_HEIGHT_MAX)
-            parser_fail(parser, parent->line, "it chains or nests more than %d operations, which is the limit", TEMPLATE_HEIGHT_MAX);
+            parser_fail(parser, parent->line, "it chains or nests more than %d operations", TEMPLATE_HEIGHT_MAX);
     }
     return child;
 }
@@ -172,7 +174,7 @@ static struct node *parse_if(struct parser *parser, int line)
     size_t end;
     do {
         struct node *branch = node_new(parser, NODE_BRANCH, parser->token->line);
-        branch->branch.test = node_adopt(parser, branch, parse_tuple_without_condition(parser, NULL));
+        branch->branch.test = node_adopt(parser, branch, parse_tuple_without_condition(parser));
         end = parse_body(parser, branch, ends, &branch->branch.body);
         node_list_add(parser, node, &branches, branch);
     } while (end == 1 && !parser->failed);
@@ -202,10 +204,10 @@ static struct node *parse_for(struct parser *parser, int line)
     struct node *node = node_new(parser, NODE_FOR, line);
     struct node_for *loop = node->loop = ARENA_NEW(parser->arena, struct node_for, 1);
     parser->for_depth++;
-    loop->target = node_adopt(parser, node, parse_target(parser, "in", false));
+    loop->target = node_adopt(parser, node, parse_target(parser, false));
     if (!token_skip_name(parser, "in"))
         token_unexpected(parser);
-    loop->iterable = node_adopt(parser, node, parse_tuple_without_condition(parser, "recursive"));
+    loop->iterable = node_adopt(parser, node, parse_tuple_without_condition(parser));
     if (token_skip_name(parser, "if")) {
         loop->test = node_adopt(parser, node, parse_expression(parser));
         loop->test_target = copy_target(parser, loop->target);
@@ -222,7 +224,7 @@ static struct node *parse_for(struct parser *parser, int line)
 
 static struct node *parse_set(struct parser *parser, int line)
 {
-    struct node *target = parse_target(parser, NULL, true);
+    struct node *target = parse_target(parser, true);
     bool block = !token_skip(parser, TOKEN_ASSIGN);
     struct node *node = node_new(parser, block ? NODE_SET_BLOCK : NODE_SET, line);
     node->set.target = node_adopt(parser, node, target);
@@ -244,7 +246,7 @@ static struct node *parse_with(struct parser *parser, int line)
         if (targets.first)
             token_expect(parser, TOKEN_COMMA);
         parser->for_depth = 0; // a variable of its own may well be called loop
-        node_list_add(parser, node, &targets, copy_target(parser, parse_target(parser, NULL, false)));
+        node_list_add(parser, node, &targets, copy_target(parser, parse_target(parser, false)));
         parser->for_depth = for_depth;
         token_expect(parser, TOKEN_ASSIGN);
         node_list_add(parser, node, &values, parse_expression(parser));
@@ -295,7 +297,8 @@ static int special_slot(const struct parser *parser, const struct node_function 
 }
 
 // The body of a function; which of the special names it speaks of becomes part of the function.
-static void parse_function_body(struct parser *parser, struct node *parent, struct node_function *function, const char *end)
+static void parse_function_body(struct parser *parser, struct node *parent, struct node_function *function,
+    const char *end)
 {
     int loops = parser->loops, speaks_of = parser->speaks_of;
     parser->loops = parser->speaks_of = 0;
@@ -394,18 +397,30 @@ static struct node *parse_tag(struct parser *parser)
         const char *name;
         struct node *(*parse)(struct parser *, int line);
     } tags[] = {
-        { "if", parse_if }, { "for", parse_for }, { "set", parse_set }, { "macro", parse_macro }, { "with", parse_with },
-        { "call", parse_call_block }, { "filter", parse_filter_block }, { "generation", parse_generation },
-        { "break", parse_break }, { "continue", parse_continue }, { "print", parse_print }, { "block", parse_refused },
-        { "extends", parse_refused }, { "include", parse_refused }, { "import", parse_refused },
-        { "from", parse_refused }, { "autoescape", parse_refused },
+        { "if", parse_if },
+        { "for", parse_for },
+        { "set", parse_set },
+        { "macro", parse_macro },
+        { "with", parse_with },
+        { "call", parse_call_block },
+        { "filter", parse_filter_block },
+        { "generation", parse_generation },
+        { "break", parse_break },
+        { "continue", parse_continue },
+        { "print", parse_print },
+        { "block", parse_refused },
+        { "extends", parse_refused },
+        { "include", parse_refused },
+        { "import", parse_refused },
+        { "from", parse_refused },
+        { "autoescape", parse_refused },
     };
     struct token name = token_expect(parser, TOKEN_NAME);
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
         if (bytes_equal(name.text, bytes_of(tags[i].name)))
             return tags[i].parse(parser, name.line);
     parser_fail(parser, name.line, "unknown tag '%.*s', or one that belongs to no open block",
-        name.text.len < 100 ? (int)name.text.len : 100, name.text.data);
+        shown_length(name.text), name.text.data);
     return node_new(parser, NODE_DATA, name.line);
 }
 

@@ -47,10 +47,9 @@ void node_list_add(struct parser *parser, struct node *parent, struct node_list 
 
 // Expressions.
 struct node *parse_expression(struct parser *parser);
-struct node *parse_without_condition(struct parser *parser); // an inline if ends it
-struct node *parse_tuple(struct parser *parser);             // commas make a tuple
-struct node *parse_tuple_without_condition(struct parser *parser, const char *end_word); // which may be NULL
-struct node *parse_target(struct parser *parser, const char *end_word, bool namespaces); // what can be assigned to
+struct node *parse_tuple(struct parser *parser);                   // commas make a tuple
+struct node *parse_tuple_without_condition(struct parser *parser); // an inline if ends it
+struct node *parse_target(struct parser *parser, bool namespaces); // what can be assigned to
 struct node *parse_filters(struct parser *parser, struct node *of, bool bare); // `bare`: the first has no |
 
 #endif

@@ -17,7 +17,7 @@ static void pretty(struct render *render, struct value value, struct place place
 // A copy whose dicts are in the order of their keys, where the keys have one.
 static struct value sorted_copy(struct render *render, struct value value)
 {
-    bool list = value.type == VALUE_LIST || value.type == VALUE_TUPLE;
+    bool list = value_is_list(value);
     if ((!list && value.type != VALUE_DICT) || !render_enter(render))
         return value;
     struct list *items = list_new(render, 0), *keys = list_new(render, 0);
@@ -31,7 +31,7 @@ static struct value sorted_copy(struct render *render, struct value value)
             struct entry entry = value.dict->entries[i];
             list_add(render, items, value_pair(render, entry.key, sorted_copy(render, entry.value)));
             list_add(render, keys, entry.key);
-            alike &= entry.key.type == VALUE_STRING && keys->items[0].type == VALUE_STRING;
+            alike &= entry.key.type == VALUE_STRING;
         }
         if (alike)
             list_sort(render, items, keys, false);
@@ -87,7 +87,8 @@ static void pretty_list(struct render *render, struct value value, struct place 
     text_put_byte(render, tuple ? '(' : '[');
     for (size_t i = 0; i < value.list->count && render_step(render, 1); i++) {
         bool last = i + 1 == value.list->count;
-        pretty(render, value.list->items[i], (struct place){ place.indent + 1, last ? place.allowance + close.len : 1, place.level });
+        size_t allowance = last ? place.allowance + close.len : 1;
+        pretty(render, value.list->items[i], (struct place){ place.indent + 1, allowance, place.level });
         if (!last) {
             text_put_byte(render, ',');
             new_line(render, place.indent + 1);
@@ -101,7 +102,7 @@ static size_t word_length(struct bytes text)
 {
     size_t at = 0, length = 0;
     for (int space = 0; space < 2; space++)
-        while (at < text.len && unicode_is_space(unicode_first((struct bytes){ text.data + at, text.len - at }, &length)) == (space == 1))
+        while (at < text.len && unicode_is_space(unicode_first(rest_of(text, at), &length)) == space)
             at += length;
     return at;
 }
@@ -111,7 +112,7 @@ static void add_chunks(struct render *render, struct list *chunks, struct bytes 
 {
     size_t start = 0, end = 0;
     while (end < line.len && render_step(render, 1)) {
-        size_t next = end + word_length((struct bytes){ line.data + end, line.len - end });
+        size_t next = end + word_length(rest_of(line, end));
         size_t limit = next == line.len ? last_width : width;
         if (end > start && repr_width(render, (struct bytes){ line.data + start, next - start }) > limit) {
             list_add(render, chunks, value_string((struct bytes){ line.data + start, end - start }));
@@ -120,7 +121,7 @@ static void add_chunks(struct render *render, struct list *chunks, struct bytes 
         end = next;
     }
     if (start < line.len)
-        list_add(render, chunks, value_string((struct bytes){ line.data + start, line.len - start }));
+        list_add(render, chunks, value_string(rest_of(line, start)));
 }
 
 static void pretty_string(struct render *render, struct value value, struct place place)
@@ -129,7 +130,8 @@ static void pretty_string(struct render *render, struct value value, struct plac
     struct list *chunks = list_new(render, 0);
     bool outermost = place.level == 1;
     size_t indent = place.indent + outermost, allowance = place.allowance + outermost;
-    size_t width = indent < PRETTY_WIDTH ? PRETTY_WIDTH - indent : 0, last_width = allowance < width ? width - allowance : 0;
+    size_t width = indent < PRETTY_WIDTH ? PRETTY_WIDTH - indent : 0;
+    size_t last_width = allowance < width ? width - allowance : 0;
     for (size_t i = 0; i < lines->count && render_step(render, 1); i++) {
         struct bytes line = lines->items[i].string;
         size_t limit = i + 1 == lines->count ? last_width : width;
@@ -158,7 +160,7 @@ static void pretty(struct render *render, struct value value, struct place place
         text_put(render, text.string);
     else if (value.type == VALUE_DICT)
         pretty_dict(render, value.dict, place);
-    else if (value.type == VALUE_LIST || value.type == VALUE_TUPLE)
+    else if (value_is_list(value))
         pretty_list(render, value, place);
     else if (value.type == VALUE_STRING && value.string.len && !value.safe)
         pretty_string(render, value, place);

@@ -40,6 +40,7 @@ void print_float(struct render *render, double number)
 {
     enum { EXPONENT_FROM = 16, EXPONENT_BELOW = -4 };
     char digits[32];
+    render_step(render, RENDER_STEPS_PER_NUMBER);
     if (!isfinite(number)) {
         put(render, isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
         return;
@@ -48,7 +49,7 @@ void print_float(struct render *render, double number)
         text_put_byte(render, '-');
     int exponent = shortest_digits(fabs(number), digits), count = (int)strlen(digits);
     if (exponent < EXPONENT_BELOW || exponent >= EXPONENT_FROM) {
-        text_put_format(render, "%c%s%se%c%02d", digits[0], count > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+', abs(exponent));
+        text_put_format(render, "%c%s%se%+03d", digits[0], count > 1 ? "." : "", digits + 1, exponent);
     } else if (exponent < 0) {
         text_put_format(render, "0.%.*s%s", -exponent - 1, "0000", digits);
     } else {
@@ -71,9 +72,10 @@ static void put_escaped(struct render *render, uint32_t c)
 static void repr_string(struct render *render, struct bytes text)
 {
     char quote = text.len && memchr(text.data, '\'', text.len) && !memchr(text.data, '"', text.len) ? '"' : '\'';
+    render_step_characters(render, text.len * 2);
     text_put_byte(render, quote);
     for (size_t at = 0, length; at < text.len && !render->failed; at += length) {
-        uint32_t c = unicode_first((struct bytes){ text.data + at, text.len - at }, &length);
+        uint32_t c = unicode_first(rest_of(text, at), &length);
         if (c == (uint32_t)quote || c == '\\')
             text_put_format(render, "\\%c", (char)c);
         else if (c == '\n' || c == '\r' || c == '\t')
@@ -88,7 +90,7 @@ static void repr_string(struct render *render, struct bytes text)
 
 static void repr_items(struct render *render, struct value value, const char *open, const char *close)
 {
-    struct iterator *iterator = iterate(render, value);
+    struct iterator *iterator = iterator_of(render, value);
     struct value item;
     const char *between = open;
     if (!iterator)
@@ -132,8 +134,12 @@ static void repr_string_value(struct render *render, struct value value)
 
 static void repr_view(struct render *render, struct value view)
 {
-    static const char *const open[] = { [VIEW_KEYS] = "dict_keys([", [VIEW_VALUES] = "dict_values([", [VIEW_ITEMS] = "dict_items([" };
-    repr_items(render, view, open[view.view], "])");
+    static const char *const openings[] = {
+        [VIEW_KEYS] = "dict_keys([",
+        [VIEW_VALUES] = "dict_values([",
+        [VIEW_ITEMS] = "dict_items([",
+    };
+    repr_items(render, view, openings[view.view], "])");
 }
 
 static void repr_macro(struct render *render, const struct macro *macro)

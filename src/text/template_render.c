@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
+#include "text/template_unicode.h"
 #include "text/template_value.h"
 
 struct value trouble(struct render *render, const char *format, ...)
@@ -23,16 +24,14 @@ struct value trouble(struct render *render, const char *format, ...)
 
 struct value trouble_undefined(struct render *render, struct value value)
 {
-    int length = value.string.len < 200 ? (int)value.string.len : 200;
+    const char *owner = value_kind((struct value){ .type = value.owner });
+    int length = shown_length(value.string);
     const char *name = length ? value.string.data : "";
     switch ((enum undefined_reason)value.reason) {
     case UNDEFINED_VARIABLE: return trouble(render, "'%.*s' is undefined", length, name);
-    case UNDEFINED_ATTRIBUTE:
-        return trouble(render, "%s has no attribute '%.*s'", value_kind((struct value){ .type = value.owner }), length, name);
-    case UNDEFINED_ELEMENT: return trouble(render, "%s has no such element", value_kind((struct value){ .type = value.owner }));
-    case UNDEFINED_FORBIDDEN:
-        return trouble(render, "'%.*s' of %s is not allowed in a template", length, name,
-            value_kind((struct value){ .type = value.owner }));
+    case UNDEFINED_ATTRIBUTE: return trouble(render, "%s has no attribute '%.*s'", owner, length, name);
+    case UNDEFINED_ELEMENT: return trouble(render, "%s has no such element", owner);
+    case UNDEFINED_FORBIDDEN: return trouble(render, "'%.*s' of %s is not allowed in a template", length, name, owner);
     case UNDEFINED_PARAMETER: return trouble(render, "parameter '%.*s' was not given", length, name);
     case UNDEFINED_NO_ELSE: return trouble(render, "the condition of an inline if is false and it has no else");
     case UNDEFINED_NO_ITEM: return trouble(render, "the loop has no such item");
@@ -52,6 +51,11 @@ bool render_step(struct render *render, size_t cost)
 bool render_step_bytes(struct render *render, size_t bytes)
 {
     return render_step(render, bytes / RENDER_BYTES_PER_STEP);
+}
+
+bool render_step_characters(struct render *render, size_t bytes)
+{
+    return render_step(render, bytes / RENDER_CHARACTERS_PER_STEP);
 }
 
 bool render_enter(struct render *render)
@@ -74,7 +78,7 @@ void render_leave(struct render *render)
 static bool account(struct render *render, size_t bytes)
 {
     if (bytes > RENDER_MEMORY_BYTES_MAX - render->memory_used) {
-        trouble(render, "the template needs more than %d MB of memory, which is the limit", RENDER_MEMORY_BYTES_MAX >> 20);
+        trouble(render, "the template needs more than %d MB of memory", RENDER_MEMORY_BYTES_MAX >> 20);
         return false;
     }
     render->memory_used += bytes;
@@ -120,6 +124,7 @@ void text_put_codepoint(struct render *render, uint32_t codepoint)
 void text_put_format(struct render *render, const char *format, ...)
 {
     char text[512]; // the longest are doubles written out in full
+    render_step(render, 1);
     va_list args;
     va_start(args, format);
     int length = vsnprintf(text, sizeof text, format, args);

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "text/template_builtin.h"
 #include "text/template_tree.h"
+#include "text/template_unicode.h"
 
 struct function { // in the making
     int level;
@@ -99,8 +100,10 @@ static struct reference outside_name(struct resolver *resolver, struct bytes nam
 static void declare_load(struct resolver *resolver, struct bytes name)
 {
     int hops;
-    if (!find(resolver->names, name, &hops))
-        add_symbol(resolver->names, name, (struct symbol){ .is_outside = true, .load.from = outside_name(resolver, name) });
+    if (find(resolver->names, name, &hops))
+        return;
+    struct reference outside = outside_name(resolver, name);
+    add_symbol(resolver->names, name, (struct symbol){ .is_outside = true, .load.from = outside });
 }
 
 static void declare_parameter(struct resolver *resolver, struct bytes name)
@@ -201,9 +204,8 @@ static void visit_apply(struct resolver *resolver, struct node *node)
     struct bytes name = node->apply.name;
     node->apply.builtin = filter ? filter_find(name) : test_find(name);
     if (!node->apply.builtin && !resolver->conditional && !resolver->declaring && !resolver->failed) {
-        int length = name.len < 100 ? (int)name.len : 100;
-        fail(resolver->err, "chat template, line %d: there is no %s called '%.*s'", node->line, filter ? "filter" : "test",
-            length, name.data);
+        fail(resolver->err, "chat template, line %d: there is no %s called '%.*s'", node->line,
+            filter ? "filter" : "test", shown_length(name), name.data);
         resolver->failed = true;
     }
     visit(resolver, node->apply.of);

@@ -37,12 +37,13 @@ static struct value reversed(struct list *list)
 static struct list *split_spaces(struct render *render, struct bytes text, int64_t limit)
 {
     struct list *words = list_new(render, 0);
+    render_step_characters(render, text.len);
     for (text = unicode_strip_left(text); text.len && render_step(render, 1); text = unicode_strip_left(text)) {
         size_t end = limit ? 0 : text.len, length;
-        while (end < text.len && !unicode_is_space(unicode_first((struct bytes){ text.data + end, text.len - end }, &length)))
+        while (end < text.len && !unicode_is_space(unicode_first(rest_of(text, end), &length)))
             end += length;
         add(render, words, text.data, text.data + end);
-        text = (struct bytes){ text.data + end, text.len - end };
+        text = rest_of(text, end);
         limit -= limit > 0;
     }
     return words;
@@ -51,6 +52,7 @@ static struct list *split_spaces(struct render *render, struct bytes text, int64
 static struct list *rsplit_spaces(struct render *render, struct bytes text, int64_t limit)
 {
     struct list *words = list_new(render, 0);
+    render_step_characters(render, text.len);
     for (text = unicode_strip_right(text); text.len && render_step(render, 1); text = unicode_strip_right(text)) {
         size_t start = limit ? text.len : 0, length;
         while (start && !unicode_is_space(unicode_last((struct bytes){ text.data, start }, &length)))
@@ -69,7 +71,7 @@ static struct list *split_at(struct render *render, struct bytes text, struct by
     render_step_bytes(render, text.len);
     while (limit != 0 && render_step(render, 1) && (at = memmem(text.data, text.len, separator.data, separator.len))) {
         add(render, parts, text.data, at);
-        text = (struct bytes){ at + separator.len, text.len - (size_t)(at - text.data) - separator.len };
+        text = rest_of(text, (size_t)(at - text.data) + separator.len);
         limit -= limit > 0;
     }
     add(render, parts, text.data, text.data + text.len);
@@ -123,7 +125,7 @@ struct list *split_lines(struct render *render, struct bytes text, bool keep_end
     struct list *lines = list_new(render, 0);
     size_t start = 0, length;
     for (size_t at = 0; at < text.len; at += length) {
-        uint32_t c = unicode_first((struct bytes){ text.data + at, text.len - at }, &length);
+        uint32_t c = unicode_first(rest_of(text, at), &length);
         if (!unicode_is_line_end(c))
             continue;
         if (!render_step(render, 1))
@@ -132,7 +134,7 @@ struct list *split_lines(struct render *render, struct bytes text, bool keep_end
         add(render, lines, text.data + start, text.data + at + (keep_ends ? length : 0));
         start = at + length;
     }
-    render_step_bytes(render, text.len);
+    render_step_characters(render, text.len);
     if (start < text.len)
         add(render, lines, text.data + start, text.data + text.len);
     return lines;
@@ -149,8 +151,11 @@ static struct value partition(struct call *call, bool last)
     struct bytes text = call->self.string, separator = call_string(call, 0, " ");
     if (!separator.len)
         return trouble(render, "a string cannot be split at an empty one");
+    render_step_bytes(render, text.len);
     const char *end = text.data + text.len;
-    const char *at = last ? search_last(render, text, separator) : memmem(text.data, text.len, separator.data, separator.len);
+    const char *at = memmem(text.data, text.len, separator.data, separator.len);
+    if (at && last)
+        at = search_last(render, text, separator);
     const char *cut = at ? at : last ? text.data : end, *after = at ? at + separator.len : cut;
     struct list *parts = list_new(render, 3);
     add(render, parts, text.data, cut);

@@ -25,6 +25,7 @@ struct value escape_html(struct render *render, struct value value)
     if (text.safe)
         return text;
     size_t mark = text_mark(render);
+    render_step_characters(render, text.string.len);
     for (size_t i = 0, start = 0; i <= text.string.len && !render->failed; i++) {
         size_t k = 0;
         while (k < 5 && i < text.string.len && text.string.data[i] != entities[k].character)
@@ -103,12 +104,12 @@ static size_t base_prefix(struct bytes text, int *base)
     return 0;
 }
 
-bool parse_int(struct bytes text, int base, int64_t *out, bool *too_big)
+bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big)
 {
     text = stripped(text);
     size_t at = text.len && (text.data[0] == '-' || text.data[0] == '+');
     bool negative = at && text.data[0] == '-';
-    at += base_prefix((struct bytes){ text.data + at, text.len - at }, &base);
+    at += base_prefix(rest_of(text, at), &base);
     *out = 0;
     *too_big = false;
     bool after_digit = at > 1;
@@ -122,21 +123,22 @@ bool parse_int(struct bytes text, int base, int64_t *out, bool *too_big)
         int digit = digit_value(text.data[at]);
         if (digit >= base)
             return false;
-        *too_big |= __builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, negative ? -digit : digit, out);
+        digit = negative ? -digit : digit;
+        *too_big |= __builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, digit, out);
         after_digit = true;
     }
     return after_digit;
 }
 
-bool parse_float(struct bytes text, double *out)
+bool string_to_float(struct bytes text, double *out)
 {
     char plain[512]; // nobody writes longer ones
     size_t used = 0;
     text = stripped(text);
     for (size_t i = 0; i < text.len; i++) {
         char c = text.data[i];
-        bool digits_around = i && i + 1 < text.len && digit_value(text.data[i - 1]) < 10 && digit_value(text.data[i + 1]) < 10;
-        if (c == '_' && digits_around)
+        bool between = i && i + 1 < text.len;
+        if (c == '_' && between && digit_value(text.data[i - 1]) < 10 && digit_value(text.data[i + 1]) < 10)
             continue;
         if (!c || c == '_' || (c | 0x20) == 'x' || c == '(' || used + 1 == sizeof plain)
             return false;

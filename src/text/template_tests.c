@@ -5,7 +5,7 @@
 
 static bool remainder_is(struct call *call, struct value divisor, int64_t wanted)
 {
-    struct value rest = operate(call->render, TOKEN_MODULO, call->self, divisor);
+    struct value rest = operator_apply(call->render, TOKEN_MODULO, call->self, divisor);
     return value_equal(call->render, rest, value_int(wanted));
 }
 
@@ -16,8 +16,8 @@ static struct value test_defined(struct call *call) { return value_bool(call->se
 static struct value test_undefined(struct call *call) { return value_bool(call->self.type == VALUE_UNDEFINED); }
 static struct value test_none(struct call *call) { return value_bool(call->self.type == VALUE_NONE); }
 static struct value test_boolean(struct call *call) { return value_bool(call->self.type == VALUE_BOOL); }
-static struct value test_true(struct call *call) { return value_bool(call->self.type == VALUE_BOOL && call->self.truth); }
-static struct value test_false(struct call *call) { return value_bool(call->self.type == VALUE_BOOL && !call->self.truth); }
+static struct value test_true(struct call *call) { return value_bool(value_same(call->self, value_bool(true))); }
+static struct value test_false(struct call *call) { return value_bool(value_same(call->self, value_bool(false))); }
 static struct value test_integer(struct call *call) { return value_bool(call->self.type == VALUE_INT); }
 static struct value test_float(struct call *call) { return value_bool(call->self.type == VALUE_FLOAT); }
 static struct value test_number(struct call *call) { return value_bool(value_is_number(call->self)); }
@@ -26,8 +26,12 @@ static struct value test_mapping(struct call *call) { return value_bool(call->se
 static struct value test_iterable(struct call *call) { return value_bool(value_is_iterable(call->self)); }
 static struct value test_callable(struct call *call) { return value_bool(value_is_callable(call->self)); }
 static struct value test_sameas(struct call *call) { return value_bool(value_same(call->self, call->arg[0])); }
-static struct value test_escaped(struct call *call) { return value_bool(call->self.type == VALUE_STRING && call->self.safe); }
-static struct value test_in(struct call *call) { return value_bool(contains(call->render, call->arg[0], call->self)); }
+static struct value test_escaped(struct call *call) { return value_bool(call->self.safe); }
+
+static struct value test_in(struct call *call)
+{
+    return value_bool(operator_contains(call->render, call->arg[0], call->self));
+}
 
 static struct value test_sequence(struct call *call)
 {
@@ -56,7 +60,7 @@ static struct value test_upper(struct call *call) { return ask_string(call, "isu
 
 static struct value comparison(struct call *call, enum token_type op)
 {
-    return value_bool(compare(call->render, op, call->self, call->arg[0]));
+    return value_bool(operator_compare(call->render, op, call->self, call->arg[0]));
 }
 
 static struct value test_eq(struct call *call) { return comparison(call, TOKEN_EQUAL); }

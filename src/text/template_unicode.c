@@ -8,6 +8,16 @@
 
 enum { CASE_EXPANSION_MAX = 4 }; // code points that one may fold into
 
+enum { // letters with rules of their own
+    CAPITAL_I_DOT = 0x130,
+    COMBINING_DOT = 0x307,
+    COMBINING_IOTA = 0x345,
+    CAPITAL_SIGMA = 0x3A3,
+    SMALL_IOTA = 0x3B9,
+    FINAL_SIGMA = 0x3C2,
+    SMALL_SIGMA = 0x3C3,
+};
+
 struct range {
     uint32_t first, last;
 };
@@ -49,7 +59,7 @@ uint32_t unicode_last(struct bytes text, size_t *length)
     size_t start = text.len - 1;
     while (start > 0 && ((unsigned char)text.data[start] & 0xC0) == 0x80)
         start--;
-    return unicode_first((struct bytes){ text.data + start, text.len - start }, length);
+    return unicode_first(rest_of(text, start), length);
 }
 
 bool unicode_is_valid(struct bytes text)
@@ -59,9 +69,17 @@ bool unicode_is_valid(struct bytes text)
         size_t length = utf8_decode(text, &c);
         if (!length)
             return false;
-        text = (struct bytes){ text.data + length, text.len - length };
+        text = rest_of(text, length);
     }
     return true;
+}
+
+int shown_length(struct bytes text)
+{
+    size_t length = text.len < 100 ? text.len : 100;
+    while (length && length < text.len && ((unsigned char)text.data[length] & 0xC0) == 0x80)
+        length--;
+    return (int)length;
 }
 
 bool unicode_is_space(uint32_t c)
@@ -136,7 +154,7 @@ bool unicode_is_lower(uint32_t c)
         { 0x2E0, 0x2E4 }, { 0x345, 0x345 }, { 0x37A, 0x37A }, { 0x1D2C, 0x1D6A }, { 0x1D78, 0x1D78 },
         { 0x1D9B, 0x1DBF }, { 0x2071, 0x2071 }, { 0x207F, 0x207F }, { 0x2090, 0x209C }, { 0x2170, 0x217F },
         { 0x24D0, 0x24E9 }, { 0x2C7C, 0x2C7D }, { 0xA69C, 0xA69D }, { 0xA770, 0xA770 }, { 0xA7F8, 0xA7F9 },
-        { 0xAB5C, 0xAB5F } };
+        { 0xAB5C, 0xAB5F }, { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA } };
     return (category_bit(c) & CATEGORY(LL)) || in_ranges(others, sizeof others / sizeof *others, c);
 }
 
@@ -148,7 +166,8 @@ bool unicode_is_title(uint32_t c)
 static size_t fold(uint32_t c, utf8proc_int32_t out[CASE_EXPANSION_MAX])
 {
     int boundary = UTF8PROC_BOUNDCLASS_START;
-    utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)c, out, CASE_EXPANSION_MAX, UTF8PROC_CASEFOLD, &boundary);
+    utf8proc_int32_t codepoint = (utf8proc_int32_t)c;
+    utf8proc_ssize_t count = utf8proc_decompose_char(codepoint, out, CASE_EXPANSION_MAX, UTF8PROC_CASEFOLD, &boundary);
     assert(count > 0 && count <= CASE_EXPANSION_MAX);
     return (size_t)count;
 }
@@ -157,7 +176,7 @@ static size_t fold(uint32_t c, utf8proc_int32_t out[CASE_EXPANSION_MAX])
 static void add_upper(struct strbuf *out, uint32_t c)
 {
     utf8proc_int32_t small[CASE_EXPANSION_MAX];
-    size_t count = unicode_is_upper(c) ? 1 : fold(c, small);
+    size_t count = c < 0x80 || unicode_is_upper(c) ? 1 : fold(c, small);
     if (count == 1)
         strbuf_add_codepoint(out, (uint32_t)utf8proc_toupper((utf8proc_int32_t)c));
     else
@@ -174,9 +193,12 @@ static void add_title(struct strbuf *out, uint32_t c)
         strbuf_add_codepoint(out, (uint32_t)simple);
         return;
     }
-    strbuf_add_codepoint(out, (uint32_t)utf8proc_toupper(small[0]));
-    for (size_t i = 1; i < count; i++)
-        strbuf_add_codepoint(out, (uint32_t)small[i]);
+    utf8proc_int32_t first = utf8proc_toupper(small[0]);
+    strbuf_add_codepoint(out, (uint32_t)first);
+    for (size_t i = 1; i < count; i++) { // an iota stays below the letter; a capital follows what has none
+        utf8proc_int32_t rest = first == small[0] ? utf8proc_toupper(small[i]) : small[i];
+        strbuf_add_codepoint(out, rest == SMALL_IOTA ? COMBINING_IOTA : (uint32_t)rest);
+    }
 }
 
 // Skipped when looking for the letters around a sigma.
@@ -200,15 +222,13 @@ static bool ends_cased(struct bytes text)
 static bool starts_cased(struct bytes text)
 {
     size_t length;
-    for (; text.len; text = (struct bytes){ text.data + length, text.len - length }) {
+    for (; text.len; text = rest_of(text, length)) {
         uint32_t c = unicode_first(text, &length);
         if (!is_case_ignorable(c))
             return unicode_is_cased(c);
     }
     return false;
 }
-
-enum { CAPITAL_I_DOT = 0x130, COMBINING_DOT = 0x307, CAPITAL_SIGMA = 0x3A3, FINAL_SIGMA = 0x3C2, SMALL_SIGMA = 0x3C3 };
 
 // The code point at `at` in lower case: a sigma looks at its neighbours.
 static void add_lower(struct strbuf *out, struct bytes text, size_t at, uint32_t c)
@@ -292,7 +312,7 @@ struct bytes unicode_strip_left(struct bytes text)
 {
     size_t length;
     while (text.len && unicode_is_space(unicode_first(text, &length)))
-        text = (struct bytes){ text.data + length, text.len - length };
+        text = rest_of(text, length);
     return text;
 }
 

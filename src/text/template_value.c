@@ -174,9 +174,11 @@ static bool equal_within(struct render *render, struct value a, struct value b)
 
 bool value_equal(struct render *render, struct value a, struct value b)
 {
+    if (!render_step(render, 1))
+        return false;
     if (value_is_number(a) && value_is_number(b))
         return order_numbers(a, b) == ORDER_EQUAL;
-    if (a.type != b.type || !render_step(render, 1) || !render_enter(render))
+    if (a.type != b.type || !render_enter(render))
         return false;
     bool equal = equal_within(render, a, b);
     render_leave(render);
@@ -203,14 +205,16 @@ static enum order order_lists(struct render *render, const struct list *a, const
 
 enum order value_order(struct render *render, struct value a, struct value b)
 {
+    if (!render_step(render, 1))
+        return ORDER_NONE;
     if (value_is_number(a) && value_is_number(b))
         return order_numbers(a, b);
-    if (!render_step(render, 1) || !render_enter(render))
+    if (!render_enter(render))
         return ORDER_NONE;
     enum order order = ORDER_NONE;
     if (a.type == VALUE_STRING && b.type == VALUE_STRING)
         order = order_strings(render, a.string, b.string);
-    else if (a.type == b.type && (a.type == VALUE_LIST || a.type == VALUE_TUPLE))
+    else if (a.type == b.type && value_is_list(a))
         order = order_lists(render, a.list, b.list);
     else if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED)
         trouble_undefined(render, a.type == VALUE_UNDEFINED ? a : b);
@@ -249,7 +253,7 @@ struct list *list_from(struct render *render, struct value iterable)
     if (iterable.type != VALUE_STRING && iterable.type != VALUE_LOOP)
         value_length(render, iterable, &expected);
     struct list *list = list_new(render, expected);
-    struct iterator *iterator = iterate(render, iterable);
+    struct iterator *iterator = iterator_of(render, iterable);
     struct value item;
     while (iterator_next(render, iterator, &item))
         list_add(render, list, item);
@@ -273,7 +277,7 @@ static void merge(struct render *render, const struct list *keys, uint32_t *orde
         bool take_right = left == middle;
         if (left < middle && right < to) {
             struct value a = keys->items[order[left]], b = keys->items[order[right]];
-            take_right = reverse ? value_order(render, a, b) == ORDER_LESS : value_order(render, b, a) == ORDER_LESS;
+            take_right = value_order(render, reverse ? a : b, reverse ? b : a) == ORDER_LESS;
         }
         spare[i] = take_right ? order[right++] : order[left++];
     }

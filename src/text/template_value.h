@@ -23,7 +23,9 @@ enum {
     RENDER_OUTPUT_BYTES_MAX = 64 * 1024 * 1024,
     RENDER_RANGE_MAX = 100000,                     // numbers in a range(), as jinja2's sandbox has it
     RENDER_SMALL_BYTES = 4096,                     // an allocation up to this size is always served
-    RENDER_BYTES_PER_STEP = 64,                    // of text copied or compared
+    RENDER_BYTES_PER_STEP = 64,                    // of text copied or compared,
+    RENDER_CHARACTERS_PER_STEP = 8,                // and of text looked at character by character
+    RENDER_STEPS_PER_NUMBER = 16,                  // of floats and dates written out
 };
 
 enum value_type {
@@ -156,9 +158,10 @@ struct render {
 
 // The sentence, with the line; returns an undefined value.
 struct value trouble(struct render *render, const char *format, ...) __attribute__((format(printf, 2, 3)));
-struct value trouble_undefined(struct render *render, struct value value); // a use that an undefined value does not allow
+struct value trouble_undefined(struct render *render, struct value value); // a use that an undefined value forbids
 bool render_step(struct render *render, size_t cost);                     // false: stop
-bool render_step_bytes(struct render *render, size_t bytes);              // the same for work on so much text
+bool render_step_bytes(struct render *render, size_t bytes);              // the same for copying so much text,
+bool render_step_characters(struct render *render, size_t bytes);         // and for looking at each of its characters
 bool render_enter(struct render *render);                                 // one level deeper; false: too deep
 void render_leave(struct render *render);
 void *render_new(struct render *render, size_t size);                  // small and zeroed; never NULL
@@ -175,19 +178,23 @@ struct value text_take(struct render *render, size_t mark);
 void text_drop(struct render *render, size_t mark);
 
 static inline struct value value_none(void) { return (struct value){ .type = VALUE_NONE }; }
-static inline struct value value_bool(bool truth) { return (struct value){ .type = VALUE_BOOL, .truth = truth }; }
-static inline struct value value_int(int64_t integer) { return (struct value){ .type = VALUE_INT, .integer = integer }; }
-static inline struct value value_float(double number) { return (struct value){ .type = VALUE_FLOAT, .number = number }; }
-static inline struct value value_string(struct bytes text) { return (struct value){ .type = VALUE_STRING, .string = text }; }
-static inline struct value value_text(const char *text) { return value_string(bytes_of(text)); }
-static inline struct value value_list(struct list *list) { return (struct value){ .type = VALUE_LIST, .list = list }; }
-static inline struct value value_tuple(struct list *list) { return (struct value){ .type = VALUE_TUPLE, .list = list }; }
-static inline struct value value_dict(struct dict *dict) { return (struct value){ .type = VALUE_DICT, .dict = dict }; }
-
-static inline struct value value_iterator(struct iterator *iterator)
+static inline struct value value_bool(bool x) { return (struct value){ .type = VALUE_BOOL, .truth = x }; }
+static inline struct value value_int(int64_t x) { return (struct value){ .type = VALUE_INT, .integer = x }; }
+static inline struct value value_float(double x) { return (struct value){ .type = VALUE_FLOAT, .number = x }; }
+static inline struct value value_string(struct bytes x) { return (struct value){ .type = VALUE_STRING, .string = x }; }
+static inline struct value value_text(const char *x) { return value_string(bytes_of(x)); }
+static inline struct value value_list(struct list *x) { return (struct value){ .type = VALUE_LIST, .list = x }; }
+static inline struct value value_tuple(struct list *x) { return (struct value){ .type = VALUE_TUPLE, .list = x }; }
+static inline struct value value_dict(struct dict *x) { return (struct value){ .type = VALUE_DICT, .dict = x }; }
+static inline struct value value_view(struct dict *x, enum view_kind kind)
 {
-    return (struct value){ .type = VALUE_ITERATOR, .iterator = iterator };
+    return (struct value){ .type = VALUE_VIEW, .view = kind, .dict = x };
 }
+static inline struct value value_iterator(struct iterator *x)
+{
+    return (struct value){ .type = VALUE_ITERATOR, .iterator = x };
+}
+static inline struct value value_missing(void) { return (struct value){ .type = VALUE_MISSING }; }
 
 static inline struct value value_undefined(enum undefined_reason reason, struct bytes name)
 {
@@ -195,8 +202,9 @@ static inline struct value value_undefined(enum undefined_reason reason, struct 
 }
 
 static inline bool value_given(struct value value) { return value.type != VALUE_MISSING; }
-static inline bool value_is_integral(struct value value) { return value.type == VALUE_INT || value.type == VALUE_BOOL; }
-static inline bool value_is_number(struct value value) { return value_is_integral(value) || value.type == VALUE_FLOAT; }
+static inline bool value_is_integral(struct value x) { return x.type == VALUE_INT || x.type == VALUE_BOOL; }
+static inline bool value_is_number(struct value x) { return value_is_integral(x) || x.type == VALUE_FLOAT; }
+static inline bool value_is_list(struct value x) { return x.type == VALUE_LIST || x.type == VALUE_TUPLE; }
 static inline int64_t value_integer(struct value value) // of an integral one
 {
     return value.type == VALUE_BOOL ? value.truth : value.integer;
@@ -224,10 +232,10 @@ void list_sort(struct render *render, struct list *items, const struct list *key
 struct value value_pair(struct render *render, struct value first, struct value second); // a tuple
 
 struct dict *dict_new(struct render *render, size_t capacity);
-struct value *dict_find(struct render *render, struct dict *dict, struct value key); // NULL: absent. Hashable keys only
+struct value *dict_find(struct render *render, struct dict *dict, struct value key); // NULL: absent; key is hashable
 struct value *dict_find_name(struct render *render, struct dict *dict, struct bytes name);
-void dict_put(struct render *render, struct dict *dict, struct value key, struct value value); // trouble on unhashable keys
-void dict_append(struct render *render, struct dict *dict, struct value key, struct value value); // a key known to be new
+void dict_put(struct render *render, struct dict *dict, struct value key, struct value value); // trouble if unhashable
+void dict_append(struct render *render, struct dict *dict, struct value key, struct value value); // a key that is new
 struct value range_at(const struct range *range, size_t index);
 
 #endif

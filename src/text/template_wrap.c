@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/template_wrap.h"
 
-#include <stdlib.h>
-
 #include "text/template_split.h"
 #include "text/template_unicode.h"
 
@@ -34,12 +32,15 @@ static bool character_is(const struct characters *line, size_t at, bool (*is)(ui
     return at < line->count && is(line->c[at]);
 }
 
-static size_t dashes(const struct characters *line, size_t at)
+// Length of a dash at `at` (two hyphens or more) between two words; 0 when there is none.
+static size_t dash_length(const struct characters *line, size_t at)
 {
+    if (!at || line->c[at] != '-' || !is_word_punctuation(line->c[at - 1]))
+        return 0;
     size_t end = at;
     while (end < line->count && line->c[end] == '-')
         end++;
-    return end - at;
+    return end - at >= 2 && character_is(line, end, unicode_is_word) ? end - at : 0;
 }
 
 // True when a word may end before `at`, which is behind a hyphen between letters.
@@ -47,9 +48,9 @@ static bool hyphen_break(const struct characters *line, size_t start, size_t at)
 {
     if (line->c[at - 1] != '-' || at < start + 2)
         return false;
-    bool two_before = at >= 3 && is_letter(line->c[at - 2]) && is_letter(line->c[at - 3]);
-    bool hyphenated_before = at >= 4 && is_letter(line->c[at - 2]) && line->c[at - 3] == '-' && is_letter(line->c[at - 4]);
-    if (!two_before && !hyphenated_before)
+    bool letter = is_letter(line->c[at - 2]), two_letters = letter && at >= 3 && is_letter(line->c[at - 3]);
+    bool hyphenated = letter && at >= 4 && line->c[at - 3] == '-' && is_letter(line->c[at - 4]);
+    if (!two_letters && !hyphenated)
         return false;
     size_t second = at + 1 + (at + 1 < line->count && line->c[at + 1] == '-');
     return character_is(line, at, is_letter) && character_is(line, second, is_letter);
@@ -64,17 +65,13 @@ static size_t chunk_end(const struct characters *line, size_t start, bool hyphen
             end++;
         return end;
     }
-    size_t dash = dashes(line, start);
-    if (hyphens && start && dash >= 2 && is_word_punctuation(line->c[start - 1]) && character_is(line, start + dash, unicode_is_word))
+    size_t dash = hyphens ? dash_length(line, start) : 0;
+    if (dash)
         return start + dash;
-    for (; end < line->count && !is_blank(line->c[end]); end++) {
-        if (!hyphens)
-            continue;
-        dash = dashes(line, end);
-        if (hyphen_break(line, start, end))
-            return end;
-        if (dash >= 2 && is_word_punctuation(line->c[end - 1]) && character_is(line, end + dash, unicode_is_word))
-            return end;
+    while (end < line->count && !is_blank(line->c[end])) {
+        if (hyphens && (hyphen_break(line, start, end) || dash_length(line, end)))
+            break;
+        end++;
     }
     return end;
 }
@@ -84,56 +81,78 @@ static void put_characters(struct render *render, const struct characters *line,
     text_put(render, (struct bytes){ line->text + line->offset[from], line->offset[to] - line->offset[from] });
 }
 
-static size_t trim_blanks(const struct characters *line, size_t from, size_t to)
-{
-    while (to > from && is_blank(line->c[to - 1]))
-        to--;
-    return to;
-}
-
-// Where a word that is longer than a whole line is cut, at a hyphen if there is one.
+// Where a word that is longer than a whole line is cut, `room` columns being left: at a hyphen if there is one.
 static size_t cut_long_word(const struct characters *line, size_t start, size_t room, const struct wrapping *wrapping)
 {
-    size_t end = start + (room ? room : 1);
-    if (!wrapping->break_on_hyphens)
-        return end;
-    for (size_t at = end; at > start + 1; at--)
+    for (size_t at = start + room; wrapping->break_on_hyphens && at > start + 1; at--)
         if (line->c[at - 1] == '-') {
             for (size_t i = start; i < at - 1; i++)
                 if (line->c[i] != '-')
                     return at;
             break;
         }
-    return end;
+    return start + room;
+}
+
+struct wrap { // of one line, in the making
+    const struct wrapping *wrapping;
+    const struct characters *line;
+    size_t *ends; // ends[i] is where chunk i ends
+    size_t chunk; // the one at hand
+    size_t at;    // what has been dealt with; within the chunk where a long one was cut
+    bool begun;   // something has been put
+};
+
+static void next_chunk(struct wrap *wrap)
+{
+    wrap->at = wrap->ends[wrap->chunk++];
+}
+
+static bool all_blank(const struct characters *line, size_t from, size_t to)
+{
+    while (from < to && is_blank(line->c[from]))
+        from++;
+    return from == to;
+}
+
+// One line of the result. White space is left out where a line begins, but for the first, and where it ends.
+static void wrap_one(struct render *render, struct wrap *wrap)
+{
+    const struct characters *line = wrap->line;
+    size_t width = (size_t)wrap->wrapping->width;
+    if (wrap->begun && is_blank(line->c[wrap->at]))
+        next_chunk(wrap);
+    size_t start = wrap->at, last = start; // `last` is where the last chunk of this line begins
+    while (wrap->at < line->count && wrap->ends[wrap->chunk] - start <= width) {
+        last = wrap->at;
+        next_chunk(wrap);
+    }
+    if (wrap->at < line->count && wrap->ends[wrap->chunk] - wrap->at > width) {
+        if (wrap->wrapping->break_long_words) {
+            last = wrap->at;
+            wrap->at = cut_long_word(line, wrap->at, width - (wrap->at - start), wrap->wrapping);
+        } else if (wrap->at == start) {
+            next_chunk(wrap);
+        }
+    }
+    size_t end = all_blank(line, last, wrap->at) ? last : wrap->at;
+    if (end == start)
+        return;
+    text_put(render, wrap->begun ? wrap->wrapping->line_end : bytes_of(""));
+    put_characters(render, line, start, end);
+    wrap->begun = true;
 }
 
 static void wrap_line(struct render *render, const struct characters *line, const struct wrapping *wrapping)
 {
-    size_t width = (size_t)wrapping->width, at = 0;
-    for (bool first = true; at < line->count && render_step(render, 1); first = false) {
-        size_t from = at;
-        if (!first && is_blank(line->c[at]))
-            from = at = chunk_end(line, at, wrapping->break_on_hyphens); // no line but the first begins with white space
-        size_t end = at;
-        while (end < line->count) {
-            size_t next = chunk_end(line, end, wrapping->break_on_hyphens);
-            if (next - from > width)
-                break;
-            end = next;
-        }
-        if (end < line->count && chunk_end(line, end, wrapping->break_on_hyphens) - end > width) {
-            if (wrapping->break_long_words)
-                end = cut_long_word(line, end, width - (end - from), wrapping);
-            else if (end == from)
-                end = chunk_end(line, end, wrapping->break_on_hyphens);
-        }
-        size_t shown = trim_blanks(line, from, end);
-        if (shown > from) {
-            text_put(render, first ? bytes_of("") : wrapping->line_end);
-            put_characters(render, line, from, shown);
-        }
-        at = end;
-    }
+    struct wrap wrap = { .wrapping = wrapping, .line = line };
+    wrap.ends = render_room(render, line->count + 1, sizeof *wrap.ends);
+    if (!wrap.ends)
+        return;
+    for (size_t at = 0, count = 0; at < line->count; at = wrap.ends[count++])
+        wrap.ends[count] = chunk_end(line, at, wrapping->break_on_hyphens);
+    while (wrap.at < line->count && render_step(render, 1))
+        wrap_one(render, &wrap);
 }
 
 static bool characters_of(struct render *render, struct bytes text, struct characters *line)
@@ -146,7 +165,7 @@ static bool characters_of(struct render *render, struct bytes text, struct chara
         return false;
     size_t at = 0, length;
     for (size_t i = 0; i < line->count; i++, at += length) {
-        line->c[i] = unicode_first((struct bytes){ text.data + at, text.len - at }, &length);
+        line->c[i] = unicode_first(rest_of(text, at), &length);
         line->offset[i] = at;
     }
     line->offset[line->count] = text.len;
@@ -170,9 +189,9 @@ struct value wrap_text(struct render *render, struct bytes text, const struct wr
 static size_t tag_length(struct bytes text)
 {
     bool comment = bytes_start_with(text, bytes_of("<!--"));
-    size_t start = comment ? 4 : 1;
-    const char *end = comment ? memmem(text.data + start, text.len - start, "-->", 3) : memchr(text.data, '>', text.len);
-    return end ? (size_t)(end - text.data) + (comment ? 3 : 1) : 0;
+    struct bytes close = bytes_of(comment ? "-->" : ">"), inside = rest_of(text, comment ? 4 : 1);
+    const char *end = memmem(inside.data, inside.len, close.data, close.len);
+    return end ? (size_t)(end - text.data) + close.len : 0;
 }
 
 // Puts what an entity such as &amp; or &#39; stands for; returns its bytes, 0 when it is none.
@@ -181,7 +200,8 @@ static size_t put_entity(struct render *render, struct bytes text)
     static const struct {
         const char *name;
         uint32_t c;
-    } entities[] = { { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&apos;", '\'' }, { "&nbsp;", 0xA0 } };
+    } entities[] = { { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&apos;", '\'' },
+        { "&nbsp;", 0xA0 } };
     for (size_t i = 0; i < sizeof entities / sizeof *entities; i++)
         if (bytes_start_with(text, bytes_of(entities[i].name))) {
             text_put_codepoint(render, entities[i].c);
@@ -194,7 +214,7 @@ static size_t put_entity(struct render *render, struct bytes text)
     struct bytes digits = { text.data + 2 + hex, (size_t)(end - text.data) - 2 - hex };
     int64_t number;
     bool too_big;
-    if (!parse_int(digits, hex ? 16 : 10, &number, &too_big) || number <= 0)
+    if (!string_to_int(digits, hex ? 16 : 10, &number, &too_big) || number <= 0)
         return 0;
     text_put_codepoint(render, number > 0x10FFFF ? 0xFFFD : (uint32_t)number);
     return (size_t)(end - text.data) + 1;
@@ -205,13 +225,14 @@ struct value filter_striptags(struct call *call)
     struct render *render = call->render;
     struct bytes rest = string_of(render, call->self).string;
     size_t mark = text_mark(render);
+    render_step_characters(render, rest.len);
     while (rest.len && render_step(render, 1)) {
         const char *open = memchr(rest.data, '<', rest.len);
         size_t plain = open ? (size_t)(open - rest.data) : rest.len;
         size_t tag = open ? tag_length((struct bytes){ open, rest.len - plain }) : 0;
         plain = open && !tag ? rest.len : plain;
         text_put(render, (struct bytes){ rest.data, plain });
-        rest = (struct bytes){ rest.data + plain + tag, rest.len - plain - tag };
+        rest = rest_of(rest, plain + tag);
     }
     const struct list *words = split_words(render, text_take(render, mark).string);
     for (size_t i = 0; i < words->count && !render->failed; i++) {

@@ -26,7 +26,7 @@ void tokens_free(struct tokens *tokens)
 const char *const tokenizer_end_names[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
     "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
-    "<eos>", "<turn|>", "<|tool_response>", "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[e~[",
+    "<eos>", "<turn|>", "<|tool_response>", TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence"), "[e~[",
 };
 
 const size_t tokenizer_end_name_count = sizeof tokenizer_end_names / sizeof *tokenizer_end_names;
@@ -53,12 +53,10 @@ struct tokenizer *tokenizer_open(const struct checkpoint *checkpoint, struct err
     tokenizer->bos = tokenizer->eos = -1;
     bool ok = checkpoint->gguf ? tokenizer_read_gguf(tokenizer, checkpoint->gguf, err)
                                : tokenizer_read_json(tokenizer, checkpoint, err);
-    if (!ok) {
+    if (!ok || !added_finish(&tokenizer->raw, err) || !added_finish(&tokenizer->normalized, err)) {
         tokenizer_close(tokenizer);
         return NULL;
     }
-    added_finish(&tokenizer->raw);
-    added_finish(&tokenizer->normalized);
     bpe_finish(&tokenizer->bpe);
     find_bytes(tokenizer);
     return tokenizer;

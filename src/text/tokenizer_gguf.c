@@ -140,8 +140,8 @@ static bool read_merges(struct tokenizer *tokenizer, const struct gguf *gguf, st
 static void find_byte_tokens(struct tokenizer *tokenizer)
 {
     for (int byte = 0; byte < 256; byte++) {
-        char name[8] = { '<', '0', 'x', "0123456789ABCDEF"[byte >> 4], "0123456789ABCDEF"[byte & 15], '>' };
-        char itself = (char)byte;
+        char name[BYTEMAP_HEX_BYTES + 1], itself = (char)byte;
+        bytemap_hex_name((unsigned char)byte, name);
         int32_t id = vocab_find(&tokenizer->vocab, bytes_of(name));
         tokenizer->bpe.bytes[byte] = id >= 0 ? id : vocab_find(&tokenizer->vocab, (struct bytes){ &itself, 1 });
     }
@@ -166,11 +166,11 @@ static bool read_id(const struct tokenizer *tokenizer, const struct gguf *gguf, 
 
 // Tokens that are special by their names, whatever type the file gives them.
 static const char *const special_names[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\xEF\xBD\x9C" "fim\xE2\x96\x81" "begin\xEF\xBD\x9C>", "<PRE>",
-    "\xE2\x96\x81<PRE>", "<|code_prefix|>", "<|prefix|>", "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
-    "<\xEF\xBD\x9C" "fim\xE2\x96\x81hole\xEF\xBD\x9C>", "<SUF>", "\xE2\x96\x81<SUF>", "<|code_suffix|>", "<|suffix|>",
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\xEF\xBD\x9C" "fim\xE2\x96\x81" "end\xEF\xBD\x9C>", "<MID>",
-    "\xE2\x96\x81<MID>", "<|code_middle|>", "<|middle|>",
+    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", (TOKENIZER_SIGN "<PRE>"), "<|code_prefix|>", "<|prefix|>",
+    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", (TOKENIZER_SIGN "<SUF>"), "<|code_suffix|>", "<|suffix|>",
+    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", (TOKENIZER_SIGN "<MID>"), "<|code_middle|>", "<|middle|>",
+    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin"), TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "hole"),
+    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end"),
 };
 
 // Those that end an answer about code: another file would follow.
@@ -297,7 +297,7 @@ static bool collect_added(struct tokenizer *tokenizer, const struct gguf *gguf, 
 
 static bool add_spaces(struct tokenizer *tokenizer, bool prefix, struct error *err)
 {
-    static const struct bytes separator = { "\xE2\x96\x81", 3 }, space = { " ", 1 };
+    static const struct bytes separator = { TOKENIZER_SIGN, 3 }, space = { " ", 1 };
     struct regex *in = regex_new_literal(space, err), *out = regex_new_literal(separator, err);
     if (prefix) {
         normalizer_add(&tokenizer->normalizer, (struct normalize_step){ .kind = NORMALIZE_PREPEND, .content = space });

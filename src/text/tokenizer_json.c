@@ -83,11 +83,13 @@ static bool read_vocab(struct tokenizer *tokenizer, const json_t *vocab, const j
     size_t index;
     json_array_foreach(added, index, value) {
         struct bytes content;
-        int32_t id;
+        int32_t id = 0;
         check_added(value, index, &content, &id, err);
-        bool known = vocab_find(&tokenizer->vocab, content) == id;
-        if (content.len && !known && !vocab_set(&tokenizer->vocab, id, content, err))
+        if (!content.len || vocab_find(&tokenizer->vocab, content) == id)
+            continue;
+        if (!vocab_set(&tokenizer->vocab, id, content, err))
             return fail_within(err, "added_tokens");
+        tokenizer->vocab.flags[id] |= VOCAB_OUTSIDE;
     }
     return true;
 }
@@ -129,10 +131,10 @@ static bool read_merges(struct tokenizer *tokenizer, const json_t *merges, struc
 
 static void find_byte_tokens(struct tokenizer *tokenizer)
 {
-    for (size_t id = 0; id < tokenizer->vocab.count; id++) {
-        int byte = bytemap_hex(tokenizer->vocab.pieces[id]);
-        if (byte >= 0 && tokenizer->vocab.pieces[id].data[3] < 'a' && tokenizer->vocab.pieces[id].data[4] < 'a')
-            tokenizer->bpe.bytes[byte] = (int32_t)id;
+    for (int byte = 0; byte < 256; byte++) {
+        char name[BYTEMAP_HEX_BYTES + 1];
+        bytemap_hex_name((unsigned char)byte, name);
+        tokenizer->bpe.bytes[byte] = vocab_find_inside(&tokenizer->vocab, bytes_of(name));
     }
 }
 
@@ -152,7 +154,7 @@ static bool read_model_settings(struct tokenizer *tokenizer, const json_t *model
         return fail(err, "\"%s\" is set, which is not supported",
                     *prefix ? "continuing_subword_prefix" : *suffix ? "end_of_word_suffix" : "dropout");
     if (unknown) {
-        bpe->unknown = vocab_find(&tokenizer->vocab, bytes_of(unknown));
+        bpe->unknown = vocab_find_inside(&tokenizer->vocab, bytes_of(unknown));
         if (bpe->unknown < 0)
             return fail(err, "\"unk_token\" is \"%s\", which is not in the vocabulary", unknown);
     }
@@ -164,14 +166,19 @@ static bool read_model_settings(struct tokenizer *tokenizer, const json_t *model
 static bool read_model(struct tokenizer *tokenizer, const json_t *json, struct error *err)
 {
     const json_t *model = json_object_get(json, "model"), *vocab = json_object_get(model, "vocab");
+    const json_t *added = json_object_get(json, "added_tokens");
     const char *type = json_object_get(model, "merges") ? "BPE" : "";
+    if (!json_is_object(model))
+        return fail(err, "\"model\" is absent or not an object");
+    if (added && !json_is_array(added) && !json_is_null(added))
+        return fail(err, "\"added_tokens\" is not an array");
     if (!json_get_text(model, "type", &type, err))
         return false;
     if (strcmp(type, "BPE") != 0)
         return fail(err, "the model is of the type \"%s\"; nibble reads BPE", type);
     if (!json_is_object(vocab))
         return fail(err, "\"vocab\" is absent or not an object");
-    if (!read_vocab(tokenizer, vocab, json_object_get(json, "added_tokens"), err))
+    if (!read_vocab(tokenizer, vocab, added, err))
         return false;
     bpe_open(&tokenizer->bpe, &tokenizer->vocab);
     return read_model_settings(tokenizer, model, err) && read_merges(tokenizer, json_object_get(model, "merges"), err);
@@ -200,7 +207,10 @@ static bool read_added_token(struct tokenizer *tokenizer, const json_t *json, st
     }
     struct strbuf content = { 0 };
     bool ok = normalizer_apply(&tokenizer->normalizer, token.content, false, &content, err);
-    token.content = (struct bytes){ arena_text(&tokenizer->arena, content.data, content.len), content.len };
+    if (ok && !bytes_equal(token.content, strbuf_bytes(&content))) {
+        token.content = (struct bytes){ arena_text(&tokenizer->arena, content.data, content.len), content.len };
+        tokenizer->vocab.flags[token.id] |= VOCAB_RESPELT;
+    }
     strbuf_free(&content);
     if (ok)
         added_add(&tokenizer->normalized, token);

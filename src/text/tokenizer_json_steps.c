@@ -219,7 +219,7 @@ static bool read_whitespace_split(struct reading *reading, const json_t *json)
 
 static bool read_punctuation(struct reading *reading, const json_t *json)
 {
-    enum split_behavior behavior;
+    enum split_behavior behavior = 0;
     return read_behavior(reading, json, &behavior) && add_split(reading, "[\\p{P}!-/:-@\\[-`{-~]", behavior, false);
 }
 

@@ -17,6 +17,9 @@ enum {
     TOKENIZER_STEPS_MAX = 64, // normalizers, pre-tokenizers and decoders of one tokenizer.json
 };
 
+#define TOKENIZER_SIGN "\xE2\x96\x81"                                // U+2581, SentencePiece's space
+#define TOKENIZER_DEEPSEEK(name) ("<\xEF\xBD\x9C" name "\xEF\xBD\x9C>") // in full-width bars
+
 // What is done to the piece of one token, in order, to make text of it.
 enum decode_kind {
     DECODE_BYTE_LEVEL,    // letters of the byte alphabet to bytes

@@ -38,3 +38,9 @@ int32_t vocab_find(const struct vocab *vocab, struct bytes piece)
     map_get(&vocab->ids, piece, &id);
     return (int32_t)id;
 }
+
+int32_t vocab_find_inside(const struct vocab *vocab, struct bytes piece)
+{
+    int32_t id = vocab_find(vocab, piece);
+    return id >= 0 && vocab->flags[id] & VOCAB_OUTSIDE ? -1 : id;
+}

@@ -16,6 +16,8 @@ enum vocab_flags {
     VOCAB_VERBATIM = 4, // stands for the very bytes of its piece, whatever the decoder does to others
     VOCAB_BYTE = 8,     // stands for one byte, named in hexadecimal
     VOCAB_END = 16,     // generation stops here
+    VOCAB_OUTSIDE = 32, // no merge makes it: only ever found as an added token
+    VOCAB_RESPELT = 64, // is decoded as the normalizer writes it
 };
 
 struct vocab {
@@ -32,6 +34,7 @@ void vocab_close(struct vocab *vocab);
 // Gives an id its piece. Fails when the id or the piece is taken.
 bool vocab_set(struct vocab *vocab, int32_t id, struct bytes piece, struct error *err);
 
-int32_t vocab_find(const struct vocab *vocab, struct bytes piece); // -1: none
+int32_t vocab_find(const struct vocab *vocab, struct bytes piece);       // -1: none
+int32_t vocab_find_inside(const struct vocab *vocab, struct bytes piece); // -1: none, or VOCAB_OUTSIDE
 
 #endif

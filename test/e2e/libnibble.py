@@ -5,7 +5,8 @@ Whatever the library refuses is raised as Refused with the library's own sentenc
 """
 
 import ctypes
-from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_ssize_t, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_ssize_t
+from ctypes import c_uint64, c_void_p
 
 import numpy as np
 
@@ -27,8 +28,8 @@ class Text(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("kv_cache_dtype", c_char_p), ("max_model_len", c_int), ("max_num_seqs", c_int), ("batch_tokens", c_int),
-                ("threads", c_int), ("progress", c_void_p), ("progress_context", c_void_p)]
+    _fields_ = [("kv_cache_dtype", c_char_p), ("max_model_len", c_int), ("max_num_seqs", c_int),
+                ("batch_tokens", c_int), ("threads", c_int), ("progress", c_void_p), ("progress_context", c_void_p)]
 
 
 class Sampling(ctypes.Structure):

@@ -281,8 +281,8 @@ def test_token_ids_that_do_not_exist(run, smollm2):
     check_refused(run("tokenize", smollm2, "--decode", "1 x"), "x")
 
 
-def test_random_bytes_are_tokenised_and_come_back(run, smollm2):
-    data = np.random.RandomState(1).bytes(20000).replace(b"<|", b"")
-    ids = run("tokenize", smollm2, "-", stdin=data)
+def test_random_bytes_are_tokenised_and_come_back(run, gemma3):
+    data = np.random.RandomState(1).bytes(20000)
+    ids = run("tokenize", gemma3, "--no-special", "-", stdin=data)
     assert ids.returncode == 0
-    assert run("tokenize", smollm2, "--decode", "-", stdin=ids.stdout).stdout == data
+    assert run("tokenize", gemma3, "--decode", "-", stdin=ids.stdout).stdout == data

@@ -4,7 +4,7 @@
 Each variant is a config and the number format of its weights. transformers saves a model of that config, which gives
 config.json and the tensors' names and shapes; tiny.py draws the weights; transformers reads the folder back in float32
 and computes the logits. Before a file is written, two things are proven: the older spelling of the config means the
-same, bit for bit, and every field in `bites`, changed as given there, changes the logits by far more than the tests allow.
+same, bit for bit, and each change in `bites` moves the logits by far more than the tests allow.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import numpy as np
 import safetensors
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, Gemma3Config, Gemma3ForConditionalGeneration, SiglipVisionConfig
+from transformers import AutoConfig, AutoModelForCausalLM, SiglipVisionConfig
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 import tiny
 
@@ -27,7 +28,7 @@ POSITIONS = [0, 1, 2, 3, 7, 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 63, 64, 65, 
 IDS_END = 300  # ids above are drawn by nobody; a multimodal vocabulary has its image tokens there
 BITE_MIN = 0.03  # least change of the logits, relative to the largest
 
-FULL = {"rope_theta": 10000.0, "rope_type": "default"}
+LOCAL_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 LEGACY_QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16"]
 K_QUANTS = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
 
@@ -50,17 +51,18 @@ def gemma(model_type, **more):
 
 
 def gemma3_rope(full):
-    return {"full_attention": {"rope_theta": 1000000.0, **full}, "sliding_attention": dict(FULL)}
+    return {"full_attention": {"rope_theta": 1000000.0, **full}, "sliding_attention": LOCAL_ROPE}
 
 
 # name: config, weights (one type, or several that take turns), containers, bites
 VARIANTS = {
     "llama": dict(
-        config=llama(128, 2, 2, 64), types=["F32"], bites=[{"rms_norm_eps": 0.1}, {"rope_parameters.rope_theta": 500.0}]),
+        config=llama(128, 2, 2, 64), types=["F32"],
+        bites=[{"rms_norm_eps": 0.1}, {"rope_parameters.rope_theta": 500.0}]),
     "llama_llama3": dict(
         config=llama(128, 4, 2, 64, tie_word_embeddings=True, rope_parameters={
-            "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 64}),
+            "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
         types=["BF16"], bites=[{"rope_parameters.rope_type": "default"}, {"rope_parameters.low_freq_factor": 2.0}]),
     "llama_linear": dict(
         config=llama(96, 2, 1, 128, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
@@ -72,16 +74,16 @@ VARIANTS = {
         types=["BF16"], bites=[{"rope_parameters.rope_type": "linear"}, {"rope_parameters.attention_factor": 1.0},
                                {"rope_parameters.beta_fast": 32.0, "rope_parameters.beta_slow": 1.0}]),
     "llama_legacy_quants": dict(
-        config=llama(256, 4, 2, 64, intermediate_size=320), types=LEGACY_QUANTS, containers=["gguf"], bites=[]),
+        config=llama(256, 4, 2, 64, intermediate_size=320), types=LEGACY_QUANTS, containers=["gguf"]),
     "llama_k_quants": dict(
-        config=llama(256, 4, 2, 64, intermediate_size=512), types=K_QUANTS, containers=["gguf"], bites=[]),
+        config=llama(256, 4, 2, 64, intermediate_size=512), types=K_QUANTS, containers=["gguf"]),
     "llama_fp4": dict(
-        config=llama(256, 4, 2, 64, intermediate_size=512), types=["MXFP4", "NVFP4"], containers=["gguf"], bites=[]),
+        config=llama(256, 4, 2, 64, intermediate_size=512), types=["MXFP4", "NVFP4"], containers=["gguf"]),
     "mistral": dict(
-        config=llama(128, 2, 1, 128, model_type="mistral", sliding_window=None), types=["BF16"], bites=[]),
+        config=llama(128, 2, 1, 128, model_type="mistral", sliding_window=None), types=["BF16"]),
     "mistral_window": dict(
-        config=llama(128, 4, 2, 64, model_type="mistral", sliding_window=32), types=["BF16"], containers=["safetensors"],
-        bites=[{"sliding_window": None}, {"sliding_window": 31}]),
+        config=llama(128, 4, 2, 64, model_type="mistral", sliding_window=32), types=["BF16"],
+        containers=["safetensors"], bites=[{"sliding_window": None}, {"sliding_window": 31}]),
     "qwen2": dict(
         config=qwen2(tie_word_embeddings=True), types=["BF16"],
         bites=[{"use_sliding_window": True, "sliding_window": 24, "layer_types": None}]),
@@ -89,12 +91,13 @@ VARIANTS = {
         config=qwen2(use_sliding_window=True), types=["F32"], containers=["safetensors"],
         bites=[{"layer_types": ["full_attention"] * 3}, {"layer_types": ["sliding_attention"] * 3}]),
     "qwen3": dict(
-        config=llama(64, 2, 1, 128, model_type="qwen3", tie_word_embeddings=True), types=["BF16"], bites=[]),
+        config=llama(64, 2, 1, 128, model_type="qwen3", tie_word_embeddings=True), types=["BF16"]),
     "gemma2": dict(
-        config=gemma("gemma2", num_hidden_layers=4, query_pre_attn_scalar=64, sliding_window=24, attn_logit_softcapping=3.0,
-                     final_logit_softcapping=4.0),
-        types=["BF16"], bites=[{"attn_logit_softcapping": None}, {"final_logit_softcapping": None}, {"sliding_window": 25},
-                               {"layer_types": ["full_attention"] * 4}, {"layer_types": ["sliding_attention"] * 4}]),
+        config=gemma("gemma2", num_hidden_layers=4, query_pre_attn_scalar=64, sliding_window=24,
+                     attn_logit_softcapping=3.0, final_logit_softcapping=4.0),
+        types=["BF16"], bites=[{"attn_logit_softcapping": None}, {"final_logit_softcapping": None},
+                               {"sliding_window": 25}, {"layer_types": ["full_attention"] * 4},
+                               {"layer_types": ["sliding_attention"] * 4}]),
     "gemma2_scale": dict(
         config=gemma("gemma2", query_pre_attn_scalar=24, sliding_window=16), types=["F32"], containers=["safetensors"],
         bites=[{"query_pre_attn_scalar": 64}]),
@@ -129,7 +132,10 @@ def model_of(config, multimodal):
 
 
 def saved(model, types):
-    """config.json and the tensors as save_pretrained writes them; matrices take turns at the types, the embedding has the first."""
+    """config.json and the tensors as save_pretrained writes them.
+
+    Of several types the embedding has the first, the other matrices take turns, and the rest is F32.
+    """
     dtype = {"F16": torch.float16, "BF16": torch.bfloat16}.get(types[0] if len(types) == 1 else "F32", torch.float32)
     with tempfile.TemporaryDirectory() as folder:
         model.to(dtype).save_pretrained(folder)
@@ -139,8 +145,10 @@ def saved(model, types):
     tensors, matrices = [], 0
     for name, shape in shapes.items():
         takes_turn = len(shape) > 1 and "embed_tokens" not in name
-        is_plain = len(shape) == 1 and len(types) > 1
-        tensors.append({"name": name, "shape": shape, "type": "F32" if is_plain else types[matrices * takes_turn % len(types)]})
+        type_name = types[matrices % len(types) if takes_turn else 0]
+        if len(types) > 1 and len(shape) == 1:
+            type_name = "F32"
+        tensors.append({"name": name, "shape": shape, "type": type_name})
         matrices += takes_turn
     return config, tensors
 
@@ -160,7 +168,7 @@ def old_spelling(config):
         old["sliding_window"] = 24  # published configs name a window that is not used
     if "_sliding_window_pattern" in old:
         old["sliding_window_pattern"] = old.pop("_sliding_window_pattern")
-    if old.get("head_dim", 0) * old.get("num_attention_heads", 0) == old.get("hidden_size") and old["model_type"] == "llama":
+    if old["model_type"] == "llama" and old["head_dim"] * old["num_attention_heads"] == old["hidden_size"]:
         del old["head_dim"]
     rope = old.pop("rope_parameters", None)
     if rope and "full_attention" in rope:
@@ -215,14 +223,13 @@ def make(name, variant):
     }
     logits = run(golden)
     assert np.array_equal(logits, run(golden, "config_old")), f"{name}: the old spelling means something else"
-    for change in variant["bites"]:
+    for change in variant.get("bites", []):
         by = largest_change(run({**golden, "config": changed(config, change)}), logits)
         print(f"  {change} changes logits by {by:.3f}")
         assert by > BITE_MIN, f"{name}: {change} hardly matters"
     golden["logits"] = base64.b64encode(logits[POSITIONS].astype("<f4").tobytes()).decode()
-    path = tiny.HERE / f"{name}.json"
-    path.write_text(dump(golden))
-    print(f"{name}: logits {logits.std():.2f} +- , largest {np.abs(logits).max():.2f}; {path.stat().st_size / 1000:.0f} kB")
+    (tiny.HERE / f"{name}.json").write_text(dump(golden))
+    print(f"{name}: logits of deviation {logits.std():.2f}, {np.abs(logits).max():.2f} at most")
 
 
 def dump(golden):

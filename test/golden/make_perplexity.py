@@ -46,16 +46,19 @@ def config_of(file):
     config = dict(
         hidden_size=file.get("{arch}.embedding_length"), num_hidden_layers=file.get("{arch}.block_count"),
         intermediate_size=file.get("{arch}.feed_forward_length"), num_attention_heads=heads,
-        num_key_value_heads=file.get("{arch}.attention.head_count_kv"), vocab_size=len(file.get("tokenizer.ggml.tokens")),
+        num_key_value_heads=file.get("{arch}.attention.head_count_kv"),
+        vocab_size=len(file.get("tokenizer.ggml.tokens")),
         head_dim=file.get("{arch}.attention.key_length", file.get("{arch}.embedding_length") // heads),
         rms_norm_eps=file.get("{arch}.attention.layer_norm_rms_epsilon"),
         max_position_embeddings=file.get("{arch}.context_length"), tie_word_embeddings=True)
     full = {"rope_type": "default", "rope_theta": file.get("{arch}.rope.freq_base")}
     if file.arch == "llama":
         return AutoConfig.for_model("llama", rope_parameters=full, **config)
+    local = {"rope_type": "default", "rope_theta": 10000.0}
     return AutoConfig.for_model(
-        "gemma3_text", query_pre_attn_scalar=config["head_dim"], sliding_window=file.get("{arch}.attention.sliding_window"),
-        rope_parameters={"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}, **config)
+        "gemma3_text", query_pre_attn_scalar=config["head_dim"],
+        sliding_window=file.get("{arch}.attention.sliding_window"),
+        rope_parameters={"full_attention": full, "sliding_attention": local}, **config)
 
 
 def model_of(file):

@@ -22,9 +22,9 @@ from safetensors import TensorSpec, serialize_file
 HERE = pathlib.Path(__file__).parent
 SAFETENSORS_DTYPE = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
-# Block formats are drawn as random bytes with the scales put in afterwards. For each: the root mean square of a
-# random block at scale 1, where its float16 scale lies, and where its float16 offset lies, as a multiple of the scale
-# that keeps the mean near zero. The two FP4 formats have byte scales: where, how many, and the range they are drawn from.
+# Block formats are drawn as random bytes with the scales put in afterwards. For each: the root mean square of a random
+# block at scale 1, where its float16 scale lies, and where its float16 offset lies with the multiple of the scale that
+# keeps the mean near zero. The two FP4 formats have byte scales: where, how many, and the range they are drawn from.
 BLOCK_SCALES = {
     "Q4_0": (4.64, 0, None), "Q5_0": (9.25, 0, None), "Q8_0": (73.9, 0, None),
     "Q4_1": (4.61, 0, (2, -7.5)), "Q5_1": (9.23, 0, (2, -15.5)),
@@ -55,7 +55,7 @@ def text_config(golden):
 
 
 def spread(golden, name, shape):
-    """Centre and standard deviation of a tensor's values: logits near 2, attention far from uniform, norms far from 1."""
+    """Centre and standard deviation of a tensor: logits near 2, attention far from uniform, norms far from 1."""
     kind = name.rsplit(".", 2)[-2]
     if name.endswith(".bias"):
         return 0.0, 0.5
@@ -125,7 +125,8 @@ def write_safetensors(golden, folder, shards=1, config="config"):
         write_shard(golden, part, folder / file)
         weight_map.update((tensor["name"], file) for tensor in part)
     if shards > 1:
-        index = {"metadata": {"total_size": sum((folder / file).stat().st_size for file in files)}, "weight_map": weight_map}
+        size = sum((folder / file).stat().st_size for file in files)
+        index = {"metadata": {"total_size": size}, "weight_map": weight_map}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
     return folder
 
@@ -142,7 +143,8 @@ def write_shard(golden, tensors, path):
 
 # ---- GGUF, as llama.cpp's converter writes it -----------------------------------------------------------------------
 
-GGUF_ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_text": "gemma3"}
+GGUF_ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
+             "gemma2": "gemma2", "gemma3_text": "gemma3"}
 
 
 def write_gguf(golden, path):

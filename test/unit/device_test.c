@@ -11,14 +11,7 @@
 #include "container.h"
 #include "device/device.h"
 #include "device/team.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "sanitized.h"
 
 enum { PARTS_MAX = 8 };
 

@@ -16,11 +16,13 @@ void kv_write_ref(const void *arguments, int part, int parts)
     const struct kv_write_args *args = arguments;
     const struct kv_place *cache = &args->cache;
     const struct kv_side *k = &cache->layout.k, *v = &cache->layout.v;
+    int first, end;
+    kernel_share(args->batch->tokens, part, parts, &first, &end);
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
-        int first, end;
-        kernel_share(sequence->count, part, parts, &first, &end);
-        for (int row = sequence->first + first; row < sequence->first + end; row++) {
+        int from = sequence->first > first ? sequence->first : first;
+        int to = sequence->first + sequence->count < end ? sequence->first + sequence->count : end;
+        for (int row = from; row < to; row++) {
             int position = args->batch->positions[row];
             int32_t page = sequence->pages[cache->class_index][position / KV_PAGE_TOKENS];
             uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
