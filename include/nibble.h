@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 struct nibble_error {
-    char text[1024];
+    char text[4096];
     bool usage; // an option's value is wrong in itself, whatever the machine and the model's files
 };
 
@@ -92,7 +92,9 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
 // ---- plan and engine ----------------------------------------------------------------------------------------------
 
 struct nibble_options {
-    const char *kv_cache_dtype; // as the flag of the same name; NULL: auto
+    // As the flags of the same names; NULL: auto, none, the best, this machine's CPU.
+    const char *kv_cache_dtype, *kv_cache_dtype_skip_layers, *attention_kernel, *device;
+    size_t memory_bytes;        // bounds weights, workspace and cache; 0: what the device has
     int max_model_len;          // longest sequence in tokens; 0: the model's own
     int max_num_seqs;           // sequences open at once; 0: one
     int batch_tokens;           // tokens read in one pass; 0: 512
@@ -103,12 +105,16 @@ struct nibble_options {
 
 struct nibble_plan;
 
+// NULL when the model or the options cannot be understood. A refusal is a plan, too: *error has its sentence with what
+// would run instead, and it can be printed as JSON.
 struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
                                      struct nibble_error *error);
+bool nibble_plan_accepted(const struct nibble_plan *plan);
 void nibble_plan_close(struct nibble_plan *plan);
 
 enum nibble_plan_form { NIBBLE_PLAN_SHORT, NIBBLE_PLAN_FULL, NIBBLE_PLAN_JSON };
-void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, struct nibble_text *out);
+enum nibble_plan_style { NIBBLE_PLAN_COLOUR = 1, NIBBLE_PLAN_VERBOSE = 2 }; // of NIBBLE_PLAN_FULL
+void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, int style, struct nibble_text *out);
 
 struct nibble_engine;
 

@@ -29,12 +29,19 @@ need_packages() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# build_in FOLDER [meson options]: configures once, then builds what changed.
+# build_in FOLDER [meson options]: configures once, then builds what changed; quiet unless it fails.
 build_in() {
     local folder=$root/$1
     shift
-    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$root" "$@" >/dev/null
-    ninja -C "$folder" --quiet
+    local log
+    log=$(mktemp)
+    if { [ -f "$folder/build.ninja" ] || meson setup "$folder" "$root" "$@"; } >"$log" 2>&1 && ninja -C "$folder" >>"$log" 2>&1; then
+        rm -f "$log"
+        return 0
+    fi
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
 }
 
 # A virtual environment with what the requirements file names.

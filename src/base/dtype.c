@@ -36,17 +36,34 @@ bool dtype_from_kv_word(struct bytes word, enum dtype *out)
     return false;
 }
 
+static const struct refused_word {
+    const char *word;
+    int bits;
+    const char *reason;
+} refused_words[] = {
+#define X(word, bits, reason) { word, bits, reason },
+    KV_WORDS_REFUSED(X)
+#undef X
+};
+
+static const struct refused_word *find_refused(struct bytes word)
+{
+    for (size_t i = 0; i < sizeof refused_words / sizeof *refused_words; i++)
+        if (bytes_equal(word, bytes_of(refused_words[i].word)))
+            return &refused_words[i];
+    return NULL;
+}
+
 const char *dtype_kv_word_refusal(struct bytes word)
 {
-    static const struct { const char *word, *reason; } refused[] = {
-#define X(word, reason) { word, reason },
-        KV_WORDS_REFUSED(X)
-#undef X
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (bytes_equal(word, bytes_of(refused[i].word)))
-            return refused[i].reason;
-    return NULL;
+    const struct refused_word *found = find_refused(word);
+    return found ? found->reason : NULL;
+}
+
+int dtype_kv_word_refused_bits(struct bytes word)
+{
+    const struct refused_word *found = find_refused(word);
+    return found ? found->bits : 0;
 }
 
 size_t dtype_bytes(enum dtype dtype, size_t values)

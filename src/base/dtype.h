@@ -67,14 +67,14 @@ enum dtype_scale {
     X(FP8_E8M0,    "fp8_e8m0",            NONE,  8,   1,   1, NONE,     -1, "F8_E8M0") \
     X(BOOL,        "bool",                NONE,  8,   1,   1, NONE,     -1, "BOOL")
 
-// Words that users of other engines know and nibble refuses, each with its reason.
-#define KV_WORDS_REFUSED(X)                                                                             \
-    X("fp8_inc",            "it is the cache format of Gaudi accelerators, which nibble does not run on") \
-    X("fp8_ds_mla",         "it holds MLA latents, and this model has none")                            \
-    X("turboquant_k8v4",    "nibble has no kernel for turboquant formats")                              \
-    X("turboquant_4bit_nc", "nibble has no kernel for turboquant formats")                              \
-    X("turboquant_k3v4_nc", "nibble has no kernel for turboquant formats")                              \
-    X("turboquant_3bit_nc", "nibble has no kernel for turboquant formats")
+// Words that users of other engines know and nibble refuses: their bits per value, and the reason.
+#define KV_WORDS_REFUSED(X)                                                                                  \
+    X("fp8_inc",            8, "it is the cache format of Gaudi accelerators, which nibble does not run on") \
+    X("fp8_ds_mla",         8, "it holds MLA latents, and this model has none")                              \
+    X("turboquant_k8v4",    6, "nibble has no kernel for turboquant formats")                                \
+    X("turboquant_4bit_nc", 4, "nibble has no kernel for turboquant formats")                                \
+    X("turboquant_k3v4_nc", 4, "nibble has no kernel for turboquant formats")                                \
+    X("turboquant_3bit_nc", 3, "nibble has no kernel for turboquant formats")
 
 enum dtype {
 #define X(id, ...) DTYPE_##id,
@@ -105,6 +105,7 @@ bool dtype_from_gguf(uint32_t type, enum dtype *out);
 bool dtype_from_safetensors(struct bytes name, enum dtype *out);
 bool dtype_from_kv_word(struct bytes word, enum dtype *out); // exact, lower case; knows the alias fp8; not `auto`
 const char *dtype_kv_word_refusal(struct bytes word);        // the reason for a known but refused word, else NULL
+int dtype_kv_word_refused_bits(struct bytes word);           // its bits per value, else 0
 
 // Bytes of `values` consecutive values in a weight tensor; values must be whole blocks.
 size_t dtype_bytes(enum dtype dtype, size_t values);

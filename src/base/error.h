@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { ERROR_TEXT_MAX = 1024 };
+enum { ERROR_TEXT_MAX = 4096 };
 
 struct error {
     char text[ERROR_TEXT_MAX];

@@ -2,11 +2,12 @@
 #include "cli/options.h"
 
 #include <errno.h>
-#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
 
@@ -72,13 +73,41 @@ static bool set_number(const struct command_line *line, const struct option_row 
     return true;
 }
 
-// Options that take a value.
+// "64G", "512M", "100K" or plain bytes.
+static bool set_size(const struct command_line *line, const struct option_row *row, const char *value)
+{
+    static const char units[] = "KMG";
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (end == value || *value == '-' || errno || (*end && (!unit || end[1])) || number > (SIZE_MAX >> shift) || !number)
+        return wrong(line, "option", row->name, strlen(row->name), " takes a size such as 512M or 24G");
+    *(size_t *)row->target = (size_t)number << shift;
+    return true;
+}
+
 static bool set_option(const struct command_line *line, const struct option_row *row, const char *value)
 {
-    if (row->kind != OPTION_TEXT)
+    switch (row->kind) {
+    case OPTION_TEXT:
+        *(const char **)row->target = value;
+        return true;
+    case OPTION_LIST:
+        strbuf_add_format(row->target, "%s ", value);
+        return true;
+    case OPTION_SIZE:
+        return set_size(line, row, value);
+    default:
         return set_number(line, row, value);
-    *(const char **)row->target = value;
-    return true;
+    }
+}
+
+// A list goes on with words that can only be its own: layers, ranges and what windowed layers are called.
+static bool continues_list(const char *word)
+{
+    return (*word >= '0' && *word <= '9' && strspn(word, "0123456789-,") == strlen(word)) || !strncmp(word, "sliding", 7);
 }
 
 // The option at argv[*at], which moves past its value.
@@ -95,7 +124,10 @@ static bool take_option(const struct command_line *line, int argc, char **argv, 
     }
     if (!equals && *at + 1 >= argc)
         return wrong(line, "option", row->name, strlen(row->name), " needs a value");
-    return set_option(line, row, equals ? equals + 1 : argv[++*at]);
+    bool ok = set_option(line, row, equals ? equals + 1 : argv[++*at]);
+    while (ok && row->kind == OPTION_LIST && !equals && *at + 1 < argc && continues_list(argv[*at + 1]))
+        ok = set_option(line, row, argv[++*at]);
+    return ok;
 }
 
 int options_parse(const struct command_line *line, int argc, char **argv, int *count)

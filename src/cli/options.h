@@ -6,12 +6,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_REAL, OPTION_TEXT };
+enum option_kind {
+    OPTION_FLAG, // bool
+    OPTION_INT,  // long long
+    OPTION_REAL, // double
+    OPTION_TEXT, // const char *
+    OPTION_SIZE, // size_t, in bytes or with K, M or G
+    OPTION_LIST, // struct strbuf: layers, ranges and words, gathered with spaces between; the option may repeat
+};
 
 struct option_row {
     const char *name;       // "--max-tokens"
     enum option_kind kind;
-    void *target;           // bool, long long, double or const char *; keeps its value when the option is not given
+    void *target;           // keeps its value when the option is not given
     const char *argument;   // "N", for the help
     const char *help;
     double low, high;       // of OPTION_INT and OPTION_REAL, inclusive

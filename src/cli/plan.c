@@ -1,21 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "cli/cache_options.h"
 #include "cli/cli.h"
-#include "cli/options.h"
 
-static int print_plan(const char *model, const struct nibble_options *options, bool json)
+struct request {
+    bool json, verbose;
+    struct nibble_options options;
+};
+
+static bool wants_colour(void)
+{
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && term && !(no_colour && *no_colour);
+}
+
+static int print_plan(const char *model, const struct request *request)
 {
     struct nibble_error error;
+    struct nibble_text text = { 0 };
     struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_HEADERS, &error);
-    struct nibble_plan *plan = checkpoint ? nibble_plan_make(checkpoint, options, &error) : NULL;
-    int status = plan ? EXIT_DONE : cli_fail(&error, json);
-    if (plan) {
-        struct nibble_text text = { 0 };
-        nibble_plan_print(plan, json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, &text);
-        status = cli_write(text.data, text.len) ? EXIT_DONE : EXIT_FAILED;
-        free(text.data);
-    }
+    struct nibble_plan *plan = checkpoint ? nibble_plan_make(checkpoint, &request->options, &error) : NULL;
+    bool accepted = plan && nibble_plan_accepted(plan);
+    int status = accepted ? EXIT_DONE : cli_fail(&error, request->json && !plan);
+    int style = (wants_colour() ? NIBBLE_PLAN_COLOUR : 0) | (request->verbose ? NIBBLE_PLAN_VERBOSE : 0);
+    if (plan && (accepted || request->json))
+        nibble_plan_print(plan, request->json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, style, &text);
+    if (!cli_write(text.data, text.len))
+        status = EXIT_FAILED;
+    free(text.data);
     nibble_plan_close(plan);
     nibble_checkpoint_close(checkpoint);
     return status;
@@ -23,30 +37,33 @@ static int print_plan(const char *model, const struct nibble_options *options, b
 
 int command_plan(int argc, char **argv)
 {
-    struct nibble_options plan_options = { 0 };
-    long long length = 0, sequences = 0;
-    bool json = false;
+    struct request request = { 0 };
+    struct cache_options cache = { 0 };
+    long long sequences = 0;
     const struct option_row options[] = {
-        { "--kv-cache-dtype", OPTION_TEXT, &plan_options.kv_cache_dtype, "FORMAT",
-          "cache format; K/V and ranges too: 0-3:bfloat16,4-:fp8/nvfp4" },
-        { "--max-model-len", OPTION_INT, &length, "N", "longest sequence in tokens (the model's own)", 1, 1 << 28 },
+        CACHE_OPTION_ROWS(cache),
         { "--max-num-seqs", OPTION_INT, &sequences, "N", "sequences at once (1)", 1, 4096 },
-        { "--json", OPTION_FLAG, &json, NULL, "as JSON" },
+        { "--device", OPTION_TEXT, &request.options.device, "D", "cpu, cpu:avx2, cpu:amx, sm_80 ... sm_121, cuda, none (cpu)" },
+        { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES", "what weights and cache may take (what is free)" },
+        { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
+        { "--verbose", OPTION_FLAG, &request.verbose, NULL, "every kernel that was passed over, and why" },
         { 0 },
     };
     const struct command_line line = {
         .usage = "nibble plan MODEL [options]",
         .about = "Says what would run: formats, kernels and memory of every layer, from headers alone. Loads nothing.",
-        .example = "nibble plan model.gguf --kv-cache-dtype nvfp4",
+        .example = "nibble plan model.gguf --kv-cache-dtype nvfp4 --device cpu:avx2",
         .options = options,
         .positional_min = 1,
         .positional_max = 1,
     };
     int count;
     int parsed = options_parse(&line, argc, argv, &count);
-    if (parsed >= 0)
-        return parsed;
-    plan_options.max_model_len = (int)length;
-    plan_options.max_num_seqs = (int)sequences;
-    return print_plan(argv[0], &plan_options, json);
+    if (parsed < 0) {
+        cache_options_apply(&cache, &request.options);
+        request.options.max_num_seqs = (int)sequences;
+        parsed = print_plan(argv[0], &request);
+    }
+    strbuf_free(&cache.skip_layers);
+    return parsed;
 }

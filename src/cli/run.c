@@ -10,13 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/cache_options.h"
 #include "cli/cli.h"
-#include "cli/options.h"
 #include "cli/terminal.h"
 
 struct request {
-    const char *system, *dtype, *template_file;
-    long long max_tokens, max_model_len, threads, seed, top_k;
+    const char *system, *template_file;
+    struct cache_options cache;
+    long long max_tokens, threads, seed, top_k;
     double temperature, top_p, min_p, repetition_penalty; // below 0: the model's own default
     bool raw;
 };
@@ -72,17 +73,15 @@ static bool choose_sampling(struct session *session, const struct request *reque
 static bool open_engine(struct session *session, const struct request *request, struct nibble_error *error)
 {
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
-    struct nibble_options options = { .kv_cache_dtype = request->dtype,
-                                      .max_model_len = (int)request->max_model_len,
-                                      .threads = (int)request->threads,
-                                      .progress = cli_progress_show,
+    struct nibble_options options = { .threads = (int)request->threads, .progress = cli_progress_show,
                                       .progress_context = &progress };
+    cache_options_apply(&request->cache, &options);
     session->engine = nibble_engine_open(session->checkpoint, &options, error);
     if (!session->engine)
         return false;
     session->sequence = nibble_sequence_open(session->engine);
     struct nibble_text plan = { 0 };
-    nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, &plan);
+    nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, 0, &plan);
     fprintf(stderr, "%s", plan.data);
     free(plan.data);
     return true;
@@ -261,10 +260,7 @@ int command_run(int argc, char **argv)
         { "--system", OPTION_TEXT, &request.system, "TEXT", "a system message before the chat" },
         { "--chat-template", OPTION_TEXT, &request.template_file, "FILE", "a Jinja template instead of the model's" },
         { "--raw", OPTION_FLAG, &request.raw, NULL, "no chat template: continue the text as it is" },
-        { "--kv-cache-dtype", OPTION_TEXT, &request.dtype, "FORMAT",
-          "cache format; K/V and ranges too: 0-3:bfloat16,4-:fp8/nvfp4" },
-        { "--max-model-len", OPTION_INT, &request.max_model_len, "N", "longest chat in tokens (the model's own)", 1,
-          1 << 28 },
+        CACHE_OPTION_ROWS(request.cache),
         { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
         { 0 },
     };
@@ -280,7 +276,8 @@ int command_run(int argc, char **argv)
     };
     int count;
     int parsed = options_parse(&line, argc, argv, &count);
-    if (parsed >= 0)
-        return parsed;
-    return run(argv[0], count == 2 ? argv[1] : NULL, &request);
+    if (parsed < 0)
+        parsed = run(argv[0], count == 2 ? argv[1] : NULL, &request);
+    strbuf_free(&request.cache.skip_layers);
+    return parsed;
 }

@@ -44,14 +44,27 @@ enum {
 #undef X
 };
 
+enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_NONE };
+
+// The hardware a plan is made for: found here, or imagined from a word.
 struct device {
-    const char *word;      // as users name it: "cpu"
-    char name[64];         // the processor's own
-    uint32_t features;     // CPU_* bits, after NIBBLE_FEATURES
+    enum device_kind kind;
+    char word[16];         // as users name it: "cpu", "cpu:avx2", "sm_90"
+    char name[96];         // its maker's; "" for an imagined one
+    bool imagined;
+    uint32_t features;     // CPU: CPU_* bits, after NIBBLE_FEATURES
+    int sm;                // CUDA: 90 for compute capability 9.0
     int cores;             // that this process may run on
-    size_t memory_bytes;   // installed, or the control group's limit where that is lower
+    size_t memory_bytes;   // installed, or the control group's limit where that is lower; 0: no limit (imagined)
     size_t memory_free_bytes;
 };
+
+// Any device word: cpu, cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_NN, cuda, cuda:N, none. The local CPU and
+// GPUs are as found, the others imagined. An unknown word is a usage error; a GPU that is not there an ordinary one.
+bool device_parse(struct device *device, const char *word, struct error *err);
+
+// The words that name a kind of CPU or GPU, for suggestions and for planning elsewhere; ends in NULL.
+extern const char *const device_words[];
 
 // The CPU this process runs on. NIBBLE_FEATURES=avx2 (or =none) masks a bigger machine down to a smaller one;
 // a word in it that is no feature is an error.

@@ -4,8 +4,6 @@
 #include "engine/program.h"
 #include "engine/weights.h"
 
-enum { FEW_TOKENS_MAX = 8 }; // up to here a step's kernels are those for few tokens
-
 static size_t buffer_rows(const struct plan *plan, enum buffer buffer)
 {
     return (size_t)(buffer == BUFFER_LAST || buffer == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens);
@@ -84,10 +82,10 @@ void engine_close(struct engine *engine)
 static void walk_program(void *context, int part, int parts)
 {
     struct engine *engine = context;
-    bool few = engine->batch.tokens <= FEW_TOKENS_MAX;
+    bool few = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX;
     for (int i = 0; i < engine->model.op_count; i++) {
-        const struct program_step *step = &engine->program[i];
-        (few ? step->few : step->many)->run(step->args, part, parts);
+        const struct kernel_call *call = few ? &engine->program[i].few : &engine->program[i].many;
+        call->run(call->args, part, parts);
         team_barrier(engine->team);
     }
 }

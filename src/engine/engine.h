@@ -22,8 +22,7 @@ struct engine {
     struct batch_sequence *batch_sequences;
 
     struct program_step {
-        const struct kernel *few, *many;
-        const void *args;
+        struct kernel_call few, many;
     } *program;                          // one per op of the model
     struct arena arena;
 };

@@ -2,19 +2,7 @@
 #include "engine/program.h"
 
 #include "engine/weights.h"
-
-union op_args {
-    struct embed_args embed;
-    struct norm_args norm;
-    struct linear_args linear;
-    struct rope_args rope;
-    struct kv_write_args kv_write;
-    struct attention_args attention;
-    struct act_mul_args act_mul;
-    struct add_args add;
-    struct pick_args pick;
-    struct softcap_args softcap;
-};
+#include "kernel/fault.h"
 
 static const int *rows_of(const struct engine *engine, const struct op *op)
 {
@@ -165,7 +153,10 @@ bool program_bind(struct engine *engine, struct error *err)
         const struct op *op = &engine->model.ops[i];
         if (!binders[op->kind](engine, op, &args[i], err))
             return false;
-        engine->program[i] = (struct program_step){ engine->plan.ops[i].few, engine->plan.ops[i].many, &args[i] };
+        engine->program[i] = (struct program_step){
+            .few = fault_bind(engine->plan.ops[i].few, &args[i], &engine->arena),
+            .many = fault_bind(engine->plan.ops[i].many, &args[i], &engine->arena),
+        };
     }
     return true;
 }

@@ -40,8 +40,15 @@ static bool report(bool ok, struct nibble_error *error, const struct error *err)
 
 static struct plan_options plan_options_of(const struct nibble_options *options)
 {
-    return (struct plan_options){ .kv_cache_dtype = options->kv_cache_dtype, .max_model_len = options->max_model_len,
-                                  .max_num_seqs = options->max_num_seqs, .batch_tokens = options->batch_tokens };
+    return (struct plan_options){
+        .kv_cache_dtype = options->kv_cache_dtype,
+        .kv_skip_layers = options->kv_cache_dtype_skip_layers,
+        .attention_kernel = options->attention_kernel,
+        .max_model_len = options->max_model_len,
+        .max_num_seqs = options->max_num_seqs,
+        .batch_tokens = options->batch_tokens,
+        .memory_bytes = options->memory_bytes,
+    };
 }
 
 struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
@@ -51,13 +58,19 @@ struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint,
     struct plan_options plan_options = plan_options_of(options);
     struct device device;
     struct error err;
-    bool ok = device_open_cpu(&device, &err) && model_describe(&plan->model, &checkpoint->checkpoint, &err)
-           && plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
+    bool ok = device_parse(&device, options->device ? options->device : "cpu", &err)
+        && model_describe(&plan->model, &checkpoint->checkpoint, &err)
+        && plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
     plan->plan = &plan->own;
-    if (report(ok, error, &err))
+    if (report(ok, error, &err) || plan->own.refusal.flag)
         return plan;
     nibble_plan_close(plan);
     return NULL;
+}
+
+bool nibble_plan_accepted(const struct nibble_plan *plan)
+{
+    return !plan->plan->refusal.flag;
 }
 
 void nibble_plan_close(struct nibble_plan *plan)
@@ -69,13 +82,16 @@ void nibble_plan_close(struct nibble_plan *plan)
     free(plan);
 }
 
-void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, struct nibble_text *out)
+void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, int style, struct nibble_text *out)
 {
-    static void (*const explain[])(const struct plan *, struct strbuf *) = {
-        [NIBBLE_PLAN_SHORT] = explain_short, [NIBBLE_PLAN_FULL] = explain_full, [NIBBLE_PLAN_JSON] = explain_json,
-    };
+    struct explain_style own = { .colour = style & NIBBLE_PLAN_COLOUR, .verbose = style & NIBBLE_PLAN_VERBOSE };
     struct strbuf buf = public_text_borrow(out);
-    explain[form](plan->plan, &buf);
+    if (form == NIBBLE_PLAN_JSON)
+        explain_json(plan->plan, &buf);
+    else if (form == NIBBLE_PLAN_SHORT)
+        explain_short(plan->plan, &buf);
+    else
+        explain_full(plan->plan, own, &buf);
     public_text_return(out, &buf);
 }
 

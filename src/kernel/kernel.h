@@ -4,14 +4,17 @@
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
+#include "device/device.h"
 #include "kernel/op.h"
 
 // Which number of tokens a row is meant for. Every op is bound twice; both rows must give a token the same bits, or the
 // size of a chunk would change answers.
 enum kernel_load { KERNEL_FEW = 1, KERNEL_MANY = 2, KERNEL_ANY = 3 };
+enum { KERNEL_FEW_TOKENS_MAX = 8 };
 
 struct kernel {
     const char *name;
+    enum device_kind device;
     enum op_kind op;
     int priority;             // higher is tried first; the reference has 0
     enum kernel_load load;
@@ -20,6 +23,7 @@ struct kernel {
     uint64_t k, v;            // of kv_write and attention
     int head_dim_multiple;    // of attention; 0: any
     int head_dim_max;         // 0: any
+    float tolerance;          // how far it may be from the reference (kernel/check.h); 0: as its op says
 
     // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
     void (*run)(const void *args, int part, int parts);
@@ -27,6 +31,15 @@ struct kernel {
 
 // Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.
 const struct kernel *kernel_next(const struct kernel *kernel);
+
+// The row that defines an op.
+const struct kernel *kernel_reference(enum op_kind op);
+
+// A kernel with the arguments it is to run on.
+struct kernel_call {
+    void (*run)(const void *args, int part, int parts);
+    const void *args;
+};
 
 // [*first, *end) is part's share of `count` things.
 static inline void kernel_share(int count, int part, int parts, int *first, int *end)

@@ -163,4 +163,17 @@ struct softcap_args {
     float cap;
 };
 
+union op_args {
+    struct embed_args embed;
+    struct norm_args norm;
+    struct linear_args linear;
+    struct rope_args rope;
+    struct kv_write_args kv_write;
+    struct attention_args attention;
+    struct act_mul_args act_mul;
+    struct add_args add;
+    struct pick_args pick;
+    struct softcap_args softcap;
+};
+
 #endif

@@ -15,6 +15,7 @@ struct architecture {
     const char *name;
     const char *model_types[4]; // config.json's model_type
     const char *gguf;           // general.architecture
+    bool ties_head;             // the default of tie_word_embeddings
     struct architecture_defaults defaults;
     // Fills config and layers from the source beyond what all have in common, then writes the graph.
     bool (*describe)(struct graph *graph);

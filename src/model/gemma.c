@@ -121,12 +121,19 @@ static bool describe_gemma3(struct graph *graph)
         && graph_write(graph, write_gemma3_layer);
 }
 
-const struct architecture gemma2_architecture = { .name = "gemma2", .model_types = { "gemma2" }, .gguf = "gemma2",
-    .defaults = { .heads = 8, .kv_heads = 4, .head_dim = 256, .context = 8192 }, .describe = describe_gemma2 };
+const struct architecture gemma2_architecture = {
+    .name = "gemma2",
+    .model_types = { "gemma2" },
+    .gguf = "gemma2",
+    .ties_head = true,
+    .defaults = { .heads = 8, .kv_heads = 4, .head_dim = 256, .context = 8192 },
+    .describe = describe_gemma2,
+};
 const struct architecture gemma3_architecture = {
     .name = "gemma3",
     .model_types = { "gemma3_text", "gemma3" },
     .gguf = "gemma3",
+    .ties_head = true,
     .defaults = { .heads = 8, .kv_heads = 4, .head_dim = 256, .context = 131072, .rope_theta = 1e6 },
-    .describe = describe_gemma3
+    .describe = describe_gemma3,
 };

@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "format/json.h"
 #include "model/architecture.h"
+#include "model/kv_declared.h"
 
 enum { LAYERS_MAX = 1024, WIDTH_MAX = LINEAR_IN_MAX, HEADS_MAX = 1024, CONTEXT_MAX = 1 << 28 };
 
@@ -210,6 +211,7 @@ bool model_describe(struct model *model, const struct checkpoint *checkpoint, st
         model->layer[i] = (struct layer){ .heads = model->config.heads,
                                           .kv_heads = model->config.kv_heads,
                                           .head_dim = model->config.head_dim };
+    kv_declared_read(model, checkpoint);
     if (architecture->describe(&graph))
         return true;
     model_free(model);

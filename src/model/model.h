@@ -55,6 +55,7 @@ struct op {
 struct layer {
     int heads, kv_heads, head_dim;
     int window;                    // 0: full attention
+    enum dtype kv_dtype;           // what `auto` means for its cache: as the checkpoint declares, else 16 bit
     const float *frequencies;      // (rotated / 2)
     float rope_magnitude;
 };
@@ -65,6 +66,8 @@ struct model {
     struct op *ops;
     int op_count;
     int buffer_width[BUFFER_COUNT];
+    bool imagined;                 // no weights were there: it can be planned, not run
+    const char *kv_declared_unknown; // why `auto` cannot follow the checkpoint's declaration, or NULL
     struct arena arena;
 };
 

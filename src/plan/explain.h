@@ -6,8 +6,13 @@
 #include "base/strbuf.h"
 #include "plan/plan.h"
 
-void explain_short(const struct plan *plan, struct strbuf *out); // a line or two, for the start of run
-void explain_full(const struct plan *plan, struct strbuf *out);
-void explain_json(const struct plan *plan, struct strbuf *out);
+struct explain_style {
+    bool colour;  // for a terminal
+    bool verbose; // every kernel that was passed over, and why
+};
+
+void explain_short(const struct plan *plan, struct strbuf *out); // one line, for the start of run
+void explain_full(const struct plan *plan, struct explain_style style, struct strbuf *out);
+void explain_json(const struct plan *plan, struct strbuf *out);  // a refusal, too
 
 #endif

@@ -32,19 +32,31 @@ static const char *wrong_head_dim(const struct kernel *kernel, int head_dim, str
     return NULL;
 }
 
-const char *fit_reason(const struct kernel *kernel, const struct fit_request *request, const struct device *device,
-                       struct arena *arena)
+static const char *wrong_device(const struct kernel *kernel, const struct device *device)
 {
-    const char *reason = missing_load(kernel, request);
-    if (!reason)
-        reason = missing_features(kernel, device, arena);
-    if (!reason)
-        reason = missing_format(kernel->weights, request->weights, "weights", arena);
-    if (!reason && request->has_cache)
-        reason = missing_format(kernel->k, (uint64_t)1 << request->k, "keys", arena);
-    if (!reason && request->has_cache)
-        reason = missing_format(kernel->v, (uint64_t)1 << request->v, "values", arena);
-    if (!reason && request->has_cache)
-        reason = wrong_head_dim(kernel, request->head_dim, arena);
-    return reason;
+    static const char *const reasons[] = {
+        [DEVICE_CPU] = "runs on CPUs", [DEVICE_CUDA] = "runs on NVIDIA GPUs", [DEVICE_NONE] = "runs nowhere",
+    };
+    return kernel->device == device->kind ? NULL : reasons[kernel->device];
+}
+
+const char *fit_reasons(const struct kernel *kernel, const struct fit_request *request, const struct device *device,
+                        struct arena *arena)
+{
+    const char *wrong = wrong_device(kernel, device);
+    const uint64_t k = (uint64_t)1 << request->k, v = (uint64_t)1 << request->v;
+    const char *const reasons[] = {
+        wrong,
+        missing_load(kernel, request),
+        wrong ? NULL : missing_features(kernel, device, arena),
+        missing_format(kernel->weights, request->weights, "weights", arena),
+        request->has_cache ? missing_format(kernel->k, k, "keys", arena) : NULL,
+        request->has_cache ? missing_format(kernel->v, v, "values", arena) : NULL,
+        request->has_cache ? wrong_head_dim(kernel, request->head_dim, arena) : NULL,
+    };
+    const char *all = NULL;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i])
+            all = all ? arena_format(arena, "%s; %s", all, reasons[i]) : reasons[i];
+    return all;
 }

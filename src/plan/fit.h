@@ -16,8 +16,8 @@ struct fit_request {
     int head_dim;
 };
 
-// NULL when the kernel fits, else why it does not. The kernel's op is the request's op.
-const char *fit_reason(const struct kernel *kernel, const struct fit_request *request, const struct device *device,
-                       struct arena *arena);
+// NULL when the kernel fits, else every reason why it does not, joined by "; ". The kernel's op is the request's op.
+const char *fit_reasons(const struct kernel *kernel, const struct fit_request *request, const struct device *device,
+                        struct arena *arena);
 
 #endif

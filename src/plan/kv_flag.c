@@ -7,7 +7,9 @@
 #include "base/strbuf.h"
 #include "base/suggest.h"
 
-static const char flag_name[] = "--kv-cache-dtype";
+static const char flag_name[] = "--kv-cache-dtype", skip_name[] = "--kv-cache-dtype-skip-layers";
+
+enum { FORMAT_AUTO = DTYPE_COUNT }; // until the layer is known
 
 // The words a user may type.
 static const char *const words[] = {
@@ -21,10 +23,10 @@ static const char *const words[] = {
 #undef X
 };
 
-static bool parse_word(struct bytes word, enum dtype automatic, enum dtype *out, struct error *err)
+static bool parse_word(struct bytes word, enum dtype *out, struct error *err)
 {
     if (bytes_equal(word, bytes_of("auto")))
-        return *out = automatic, true;
+        return *out = (enum dtype)FORMAT_AUTO, true;
     if (dtype_from_kv_word(word, out))
         return true;
     const char *reason = dtype_kv_word_refusal(word);
@@ -40,13 +42,13 @@ static bool parse_word(struct bytes word, enum dtype automatic, enum dtype *out,
     return false;
 }
 
-static bool parse_formats(struct bytes text, enum dtype automatic, struct kv_formats *out, struct error *err)
+static bool parse_formats(struct bytes text, struct kv_formats *out, struct error *err)
 {
     const char *slash = memchr(text.data, '/', text.len);
     size_t k_len = slash ? (size_t)(slash - text.data) : text.len;
     struct bytes k = { text.data, k_len };
     struct bytes v = slash ? (struct bytes){ slash + 1, text.len - k_len - 1 } : k;
-    return parse_word(k, automatic, &out->k, err) && parse_word(v, automatic, &out->v, err);
+    return parse_word(k, &out->k, err) && parse_word(v, &out->v, err);
 }
 
 // A layer's index at the start of *text, which moves past it.
@@ -61,7 +63,7 @@ static bool parse_index(struct bytes *text, int *out)
     return digits > 0;
 }
 
-static bool parse_range(struct bytes range, int layers, int *first, int *last, struct error *err)
+static bool parse_range(const char *name, struct bytes range, int layers, int *first, int *last, struct error *err)
 {
     struct bytes rest = range;
     bool ok = parse_index(&rest, first);
@@ -73,19 +75,19 @@ static bool parse_range(struct bytes range, int layers, int *first, int *last, s
             ok = parse_index(&rest, last);
     }
     if (!ok || rest.len)
-        return fail_usage(err, "%s: \"%.*s\" is not a range of layers; write 7, 4-9 or 4-", flag_name, (int)range.len,
+        return fail_usage(err, "%s: \"%.*s\" is not a range of layers; write 7, 4-9 or 4-", name, (int)range.len,
                           range.data);
     if (*first >= layers || *last >= layers)
-        return fail_usage(err, "%s: \"%.*s\" goes past the model's layers, which are 0 to %d", flag_name,
+        return fail_usage(err, "%s: \"%.*s\" goes past the model's layers, which are 0 to %d", name,
                           (int)range.len, range.data, layers - 1);
     if (*first > *last)
-        return fail_usage(err, "%s: \"%.*s\" is empty; the lower layer comes first", flag_name, (int)range.len,
+        return fail_usage(err, "%s: \"%.*s\" is empty; the lower layer comes first", name, (int)range.len,
                           range.data);
     return true;
 }
 
 // One RANGE:FORMAT item. `named` remembers which layers an item has named.
-static bool parse_item(struct bytes item, int layers, enum dtype automatic, struct kv_formats *out, bool *named,
+static bool parse_item(struct bytes item, int layers, struct kv_formats *out, bool *named,
                        struct error *err)
 {
     const char *colon = memchr(item.data, ':', item.len);
@@ -96,8 +98,8 @@ static bool parse_item(struct bytes item, int layers, enum dtype automatic, stru
     size_t range_len = (size_t)(colon - item.data);
     int first, last;
     struct kv_formats formats;
-    if (!parse_range((struct bytes){ item.data, range_len }, layers, &first, &last, err)
-        || !parse_formats((struct bytes){ colon + 1, item.len - range_len - 1 }, automatic, &formats, err))
+    if (!parse_range(flag_name, (struct bytes){ item.data, range_len }, layers, &first, &last, err)
+        || !parse_formats((struct bytes){ colon + 1, item.len - range_len - 1 }, &formats, err))
         return false;
     for (int layer = first; layer <= last; layer++) {
         if (named[layer])
@@ -125,24 +127,66 @@ static bool check_all_named(const bool *named, int layers, struct error *err)
     return ok;
 }
 
-bool kv_flag_parse(const char *flag, int layers, enum dtype automatic, struct kv_formats *out, struct error *err)
+static bool parse_items(struct bytes rest, int layers, struct kv_formats *out, struct error *err)
 {
-    struct bytes rest = bytes_of(flag);
-    if (!strpbrk(flag, ":,")) {
-        if (!parse_formats(rest, automatic, &out[0], err))
-            return false;
-        for (int layer = 1; layer < layers; layer++)
-            out[layer] = out[0];
-        return true;
-    }
     bool *named = memory_new((size_t)layers, sizeof *named), ok = true;
     while (ok && rest.data) {
         const char *comma = memchr(rest.data, ',', rest.len);
         struct bytes item = { rest.data, comma ? (size_t)(comma - rest.data) : rest.len };
-        ok = parse_item(item, layers, automatic, out, named, err);
+        ok = parse_item(item, layers, out, named, err);
         rest = comma ? (struct bytes){ comma + 1, rest.len - item.len - 1 } : (struct bytes){ 0 };
     }
     ok = ok && check_all_named(named, layers, err);
     free(named);
     return ok;
+}
+
+bool kv_flag_parse(const char *flag, int layers, const enum dtype *automatic, struct kv_formats *out, struct error *err)
+{
+    if (strpbrk(flag, ":,")) {
+        if (!parse_items(bytes_of(flag), layers, out, err))
+            return false;
+    } else {
+        if (!parse_formats(bytes_of(flag), &out[0], err))
+            return false;
+        for (int layer = 1; layer < layers; layer++)
+            out[layer] = out[0];
+    }
+    for (int layer = 0; layer < layers; layer++) {
+        out[layer].k = out[layer].k == (enum dtype)FORMAT_AUTO ? automatic[layer] : out[layer].k;
+        out[layer].v = out[layer].v == (enum dtype)FORMAT_AUTO ? automatic[layer] : out[layer].v;
+    }
+    return true;
+}
+
+static bool skip_windows(int layers, const bool *windowed, bool *skipped, struct error *err)
+{
+    bool any = false;
+    for (int layer = 0; layer < layers; layer++) {
+        skipped[layer] |= windowed[layer];
+        any |= windowed[layer];
+    }
+    return any || fail_usage(err, "%s sliding_window: no layer of this model has a window", skip_name);
+}
+
+bool kv_skip_parse(const char *list, int layers, const bool *windowed, bool *skipped, struct error *err)
+{
+    for (const char *at = list ? list + strspn(list, " ,") : ""; *at; at += strspn(at, " ,")) {
+        struct bytes word = { at, strcspn(at, " ,") };
+        int first, last;
+        at += word.len;
+        if (bytes_equal(word, bytes_of("sliding_window"))) {
+            if (!skip_windows(layers, windowed, skipped, err))
+                return false;
+            continue;
+        }
+        if (word.data[0] < '0' || word.data[0] > '9')
+            return fail_usage(err, "%s: \"%.*s\" is neither a layer, a range of layers nor sliding_window", skip_name,
+                              (int)word.len, word.data);
+        if (!parse_range(skip_name, word, layers, &first, &last, err))
+            return false;
+        for (int layer = first; layer <= last; layer++)
+            skipped[layer] = true;
+    }
+    return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan/plan.h: for every op of every layer the kernel, the number formats and the bytes, decided from headers before
-// anything is loaded; and for every kernel that was passed over, the reason. The engine runs what is written here.
+// anything is loaded; for every kernel that was passed over, the reason. The engine runs what is written here.
+// What cannot run is refused, and the refusal is a value too: what was asked, why not, and what would run instead.
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -9,10 +10,14 @@
 #include "model/model.h"
 
 struct plan_options {
-    const char *kv_cache_dtype; // NULL: auto
-    int max_model_len;          // 0: the model's own, or as much of it as the memory holds
-    int max_num_seqs;           // 0: 1
-    int batch_tokens;           // 0: PLAN_BATCH_TOKENS
+    const char *kv_cache_dtype;    // NULL: auto
+    const char *kv_skip_layers;    // "0 1 28-29 sliding_window", commas or spaces; NULL: none
+    const char *attention_kernel;  // a row to use for the op and load it belongs to; NULL: the best
+    int max_model_len;             // 0: the model's own, or as much of it as the memory holds
+    int max_num_seqs;              // 0: 1
+    int batch_tokens;              // 0: PLAN_BATCH_TOKENS
+    size_t memory_bytes;           // bounds weights + workspace + pools; 0: what the device has
+    const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
 };
 
 enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096, PLAN_OUTPUTS_MAX = 128 };
@@ -31,11 +36,29 @@ struct plan_layer {
     size_t offset;       // of the layer within a page
 };
 
-// A kernel that does not fit an op of these layers, and why.
+// Kernels that do not fit an op of these layers, and why.
 struct plan_reason {
     const struct kernel *kernel;
     int first_layer, last_layer; // -1: outside the layers
-    const char *text;
+    const char *text;            // several are joined by "; "
+};
+
+// Words to type in place of (or beside) the flag of that name, and what they cost.
+struct plan_alternative {
+    const char *flag, *value;
+    size_t token_bytes;
+};
+
+enum { PLAN_ALTERNATIVES_MAX = 24 };
+
+struct plan_refusal {
+    const char *flag, *value;    // what was asked for; NULL: nothing was refused
+    const char *reason;
+    const char *layers;          // "0-3, 7", or "" when it is not about layers
+    int candidate_count;         // rows of the op, each with its reasons
+    struct plan_reason *candidates;
+    int alternative_count;       // nearest in bytes first
+    struct plan_alternative alternatives[PLAN_ALTERNATIVES_MAX];
 };
 
 struct plan {
@@ -43,6 +66,7 @@ struct plan {
     struct device device;
     int max_model_len, max_num_seqs, batch_tokens, outputs;
     const char *length_note;    // why max_model_len is not the model's own, or NULL
+    size_t memory_bytes;        // what weights, workspace and pools may take; 0: no limit
 
     struct plan_layer *layer;   // (model layers)
     int class_count;
@@ -55,15 +79,19 @@ struct plan {
     struct plan_reason *reasons;
 
     size_t weight_bytes, workspace_bytes, pool_bytes;
+    double concurrency;         // sequences of max_model_len that the pools hold at once
+    struct plan_refusal refusal;
     struct arena arena;
 };
 
+// True: the plan can run. False: the sentence is in *err, with the alternatives on lines of their own; plan->refusal says
+// the same as values, unless the options themselves were wrong (err->usage). Either way the plan is to be freed.
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err);
 void plan_free(struct plan *plan);
 
-// Bytes one more token of context takes in a layer.
-size_t plan_layer_token_bytes(const struct plan *plan, int layer);
+size_t plan_layer_token_bytes(const struct plan *plan, int layer); // that one more token of context takes in a layer
+size_t plan_token_bytes(const struct plan *plan);                  // and in all of them
 
 // The weights that ops refer to, each tensor once, summed by format into bytes (DTYPE_COUNT entries).
 void plan_weights_by_format(const struct model *model, size_t *bytes);

@@ -16,7 +16,7 @@ struct bpe_merge {
 };
 
 struct bpe_symbol {
-    int32_t id;         // -1: a character without a token, which takes part in nothing
+    int32_t id;         // -1: a character without a token
     uint32_t begin;     // in the piece
     uint32_t bytes;     // 0: merged into the one before
     int32_t prev, next; // -1: none

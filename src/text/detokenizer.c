@@ -41,7 +41,7 @@ static void decode_strip(const struct decode_step *step, struct bytes text, stru
     strbuf_add(out, text.data, text.len);
 }
 
-// One step, from `piece` to *out. False: the piece stays as it is, or (with *final) what is in *out is already bytes.
+// One step; true: *out is what the piece becomes. *final: that is bytes, and no further step is for bytes.
 static bool decode_step(const struct decode_step *step, struct bytes piece, bool added, bool first, bool *final,
                         struct strbuf *out)
 {

@@ -16,17 +16,21 @@ void pretokenizer_add(struct pretokenizer *pretokenizer, struct pretokenize_step
 bool pretokenizer_add_split(struct pretokenizer *pretokenizer, struct bytes pattern, enum split_behavior behavior,
                             bool invert, struct error *err)
 {
-    // Digits in threes from the right: as published these look ahead to the last digit from every group, which takes
-    // minutes on a megabyte of digits. Finding the run once and cutting it up is the same.
-    static const struct { const char *published, *run; } threes[] = {
-        { "\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++(?!\\w)" },
-        { "(?=(\\d{3})+(?!\\d))", "\\d++" },
-        { "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++" },
+    // As published these go through the rest of their run again from every place in it: minutes for a megabyte. What
+    // finds the run once, and cuts it up from its end where digits go in threes, is the same.
+    static const struct { const char *published, *same; size_t group; } slow[] = {
+        { "\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++(?!\\w)", 3 },
+        { "(?=(\\d{3})+(?!\\d))", "\\d++", 3 },
+        { "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++", 3 },
+        { "\\s+$", "(?<!\\s)\\s+$", 0 },
     };
     struct pretokenize_step step = { .kind = PRETOKENIZE_SPLIT, .behavior = behavior, .invert = invert };
-    for (size_t i = 0; i < sizeof threes / sizeof *threes; i++)
-        if (bytes_equal(pattern, bytes_of(threes[i].published)))
-            pattern = bytes_of(threes[i].run), step.group = 3;
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++) {
+        if (bytes_equal(pattern, bytes_of(slow[i].published))) {
+            pattern = bytes_of(slow[i].same);
+            step.group = slow[i].group;
+        }
+    }
     step.regex = regex_new(pattern, err);
     if (step.regex)
         pretokenizer_add(pretokenizer, step);
@@ -165,17 +169,16 @@ static bool split_piece(const struct pretokenize_step *step, struct regex_scan *
 
 // ---- changing the text of pieces ----
 
-static bool change_piece(const struct pretokenize_step *step, struct regex_scan *scan, struct bytes piece, bool first,
-                         int where, struct strbuf *out, struct error *err)
+// `where` is that of this piece.
+static bool change_piece(const struct pretokenize_step *step, struct regex_scan *scan, struct bytes piece, int where,
+                         struct strbuf *out, struct error *err)
 {
-    bool prefix = !(where & PRETOKENIZE_CONTINUES) || !first;
+    bool prefix = step->first_only ? where & PRETOKENIZE_AT_START : !(where & PRETOKENIZE_CONTINUES);
     switch (step->kind) {
     case PRETOKENIZE_REPLACE:
         return regex_replace(scan, piece, step->content,
                              out->len + piece.len * NORMALIZE_GROWTH_MAX + NORMALIZE_GROWTH_FREE_BYTES, out, err);
     case PRETOKENIZE_PREFIX:
-        if (step->first_only)
-            prefix = first && (where & PRETOKENIZE_AT_START);
         if (prefix && !bytes_start_with(piece, step->content))
             strbuf_add(out, step->content.data, step->content.len);
         strbuf_add(out, piece.data, piece.len);
@@ -196,15 +199,18 @@ static bool apply(const struct pretokenize_step *step, int where, const struct p
     bool ok = true;
     if (step->kind == PRETOKENIZE_SPLIT)
         strbuf_add(&out->text, in->text.data, in->text.len);
-    for (size_t i = 0; ok && i < in->count; i++) {
+    if (in->beheaded)
+        where &= ~PRETOKENIZE_AT_START;
+    for (size_t i = 0; ok && i < in->count; i++, where = 0) {
         size_t begin = out->text.len;
         if (step->kind == PRETOKENIZE_SPLIT) {
             ok = split_piece(step, scan, in, i, out, err);
         } else {
-            ok = change_piece(step, scan, piece_text(in, i), i == 0, where, &out->text, err);
+            ok = change_piece(step, scan, piece_text(in, i), where, &out->text, err);
             add_piece(out, begin, out->text.len);
         }
     }
+    out->beheaded = in->beheaded || !out->count || out->items[0].begin > 0;
     regex_scan_close(scan);
     return ok;
 }
@@ -214,7 +220,7 @@ bool pretokenizer_apply(const struct pretokenizer *pretokenizer, struct bytes te
 {
     struct pieces to = { 0 };
     bool ok = true;
-    out->text.len = out->count = 0;
+    out->text.len = out->count = out->beheaded = 0;
     strbuf_add(&out->text, text.data, text.len);
     add_piece(out, 0, text.len);
     for (size_t i = 0; ok && i < pretokenizer->count; i++) {

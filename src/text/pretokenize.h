@@ -52,6 +52,7 @@ struct pieces {
     struct strbuf text;
     struct piece *items;
     size_t count, capacity;
+    bool beheaded; // what the text began with has been removed
 };
 
 void pieces_free(struct pieces *pieces);

@@ -2,6 +2,7 @@
 #include "text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <assert.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <time.h>
@@ -29,7 +30,8 @@ static struct regex *compile(struct bytes pattern, uint32_t options, struct erro
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     int code;
     PCRE2_SIZE offset;
-    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)pattern.data, pattern.len, PCRE2_UTF | options, &code, &offset, context);
+    pcre2_code *compiled =
+        pcre2_compile((PCRE2_SPTR)pattern.data, pattern.len, PCRE2_UTF | options, &code, &offset, context);
     pcre2_compile_context_free(context);
     if (!compiled) {
         char message[128];
@@ -47,6 +49,7 @@ struct regex *regex_new(struct bytes pattern, struct error *err)
 {
     struct strbuf translated = { 0 };
     struct regex *regex = NULL;
+    strbuf_add_text(&translated, "");
     if (regex_dialect_translate(pattern, &translated, err))
         regex = compile(strbuf_bytes(&translated), PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_AUTO_CAPTURE, err);
     strbuf_free(&translated);
@@ -92,6 +95,7 @@ struct regex_scan *regex_scan_open(const struct regex *regex)
     scan->regex = regex;
     scan->data = pcre2_match_data_create(1, NULL);
     scan->context = pcre2_match_context_create(NULL);
+    assert(scan->data && scan->context); // a few hundred bytes
     pcre2_set_match_limit(scan->context, MATCH_STEPS_MAX);
     pcre2_set_heap_limit(scan->context, HEAP_KIB_MAX);
     scan->seconds_at_open = thread_seconds();

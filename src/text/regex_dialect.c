@@ -23,13 +23,13 @@
 
 static const struct escape {
     char letter;
-    const char *outside; // NULL: no such thing there
-    const char *inside;  // among the items of a class
+    const char *outside; // of a class
+    const char *inside;  // items, or a class to go beside them; NULL: it has no meaning there
 } escapes[] = {
     { 's', "[" SPACE "]", SPACE },
     { 'S', "[" NOT_SPACE "]", NOT_SPACE },
     { 'w', WORD, WORD_IN_CLASS },
-    { 'W', NOT_WORD, NULL },
+    { 'W', NOT_WORD, "[^" WORD_IN_CLASS "]" },
     { 'h', "[" HEX "]", HEX },
     { 'H', "[" NOT_HEX "]", NOT_HEX },
     { 'b', "(?:(?<=" WORD ")(?!" WORD ")|(?<!" WORD ")(?=" WORD "))", NULL },
@@ -112,10 +112,14 @@ static bool take_hex(struct translation *t, size_t digits_max, uint32_t *out)
     return digits || fail(t->err, "a hexadecimal escape has no digits");
 }
 
-// An escape that stands for one character, behind its backslash. False without a sentence: it is none of these.
-static bool take_escaped_character(struct translation *t, uint32_t *out, bool *taken)
+static bool refuse_escape(struct translation *t)
 {
-    *taken = true;
+    return fail(t->err, "the escape \\%.1s is not supported here", ended(t) ? "" : t->in.data + t->at);
+}
+
+// An escape that stands for one character, behind its backslash.
+static bool take_escaped_character(struct translation *t, uint32_t *out)
+{
     char letter = ended(t) ? '\0' : t->in.data[t->at];
     for (size_t i = 0; i < sizeof controls / sizeof *controls; i++)
         if (controls[i].letter == letter)
@@ -127,7 +131,7 @@ static bool take_escaped_character(struct translation *t, uint32_t *out, bool *t
     if (accept(t, "u"))
         return take_hex(t, 4, out);
     if ((letter >= '0' && letter <= '9') || (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z'))
-        return *taken = false, true;
+        return refuse_escape(t);
     return take_codepoint(t, out);
 }
 
@@ -193,11 +197,6 @@ static const struct escape *take_escape(struct translation *t)
     return NULL;
 }
 
-static bool refuse_escape(struct translation *t)
-{
-    return fail(t->err, "the escape \\%.1s is not supported here", ended(t) ? "" : t->in.data + t->at);
-}
-
 // One escape outside of a class, behind its backslash.
 static bool translate_escape(struct translation *t, struct strbuf *out)
 {
@@ -207,11 +206,8 @@ static bool translate_escape(struct translation *t, struct strbuf *out)
     if (looking_at_one_of(t, "dDpP"))
         return translate_property(t, out);
     uint32_t codepoint;
-    bool taken;
-    if (!take_escaped_character(t, &codepoint, &taken))
+    if (!take_escaped_character(t, &codepoint))
         return false;
-    if (!taken)
-        return refuse_escape(t);
     add_codepoint(out, codepoint);
     return true;
 }
@@ -275,31 +271,32 @@ static bool translate_class_property(struct translation *t, struct class *class)
     return true;
 }
 
-// A set of characters in a class, written with an escape. *taken is false when the escape is a single character.
+// A set of characters in a class, written with an escape; *taken when there was one.
 static bool translate_class_set(struct translation *t, struct class *class, bool *taken)
 {
+    size_t start = t->at;
+    if (!accept(t, "\\"))
+        return true;
     *taken = true;
     if (looking_at_one_of(t, "dDpP"))
         return translate_class_property(t, class);
-    size_t start = t->at;
     const struct escape *escape = take_escape(t);
-    if (!escape)
+    if (!escape) {
+        t->at = start; // a single character
         return *taken = false, true;
-    if (escape->inside)
-        strbuf_add_text(&class->items, escape->inside);
-    else if (escape->letter == 'W')
-        add_alternative(class, bytes_of("[^" WORD_IN_CLASS "]"));
+    }
+    if (!escape->inside)
+        return t->at--, refuse_escape(t);
+    if (escape->inside[0] == '[')
+        add_alternative(class, bytes_of(escape->inside));
     else
-        return t->at = start, refuse_escape(t);
+        strbuf_add_text(&class->items, escape->inside);
     return true;
 }
 
 static bool take_class_character(struct translation *t, uint32_t *out)
 {
-    if (!accept(t, "\\"))
-        return take_codepoint(t, out);
-    bool taken;
-    return take_escaped_character(t, out, &taken) && (taken || refuse_escape(t));
+    return accept(t, "\\") ? take_escaped_character(t, out) : take_codepoint(t, out);
 }
 
 // A character or a range of them.
@@ -336,16 +333,10 @@ static bool translate_class_item(struct translation *t, struct class *class)
             return fail(t->err, "&& has nothing in front of it");
         return add_intersection(class), true;
     }
-    if (looking_at(t, "\\")) {
-        t->at++;
-        bool taken;
-        if (!translate_class_set(t, class, &taken))
-            return false;
-        if (taken)
-            return true;
-        t->at--;
-    }
-    return translate_class_range(t, class);
+    bool taken = false;
+    if (!translate_class_set(t, class, &taken))
+        return false;
+    return taken || translate_class_range(t, class);
 }
 
 static bool translate_class(struct translation *t, struct strbuf *out)

@@ -15,27 +15,38 @@ struct value string_of(struct render *render, struct value value)
     return text_take(render, mark);
 }
 
+static const char *entity_of(char c)
+{
+    switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '\'': return "&#39;";
+    case '"': return "&#34;";
+    default: return NULL;
+    }
+}
+
 struct value escape_html(struct render *render, struct value value)
 {
-    static const struct {
-        char character;
-        const char *entity;
-    } entities[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '\'', "&#39;" }, { '"', "&#34;" } };
     struct value text = string_of(render, value);
     if (text.safe)
         return text;
-    size_t mark = text_mark(render);
-    render_step_characters(render, text.string.len);
-    for (size_t i = 0, start = 0; i <= text.string.len && !render->failed; i++) {
-        size_t k = 0;
-        while (k < 5 && i < text.string.len && text.string.data[i] != entities[k].character)
-            k++;
-        if (k == 5)
+    struct bytes rest = text.string;
+    size_t mark = text_mark(render), plain = 0;
+    render_step_characters(render, rest.len);
+    while (plain < rest.len && !render->failed) {
+        const char *entity = entity_of(rest.data[plain]);
+        if (!entity) {
+            plain++;
             continue;
-        text_put(render, (struct bytes){ text.string.data + start, i - start });
-        text_put(render, i < text.string.len ? bytes_of(entities[k].entity) : bytes_of(""));
-        start = i + 1;
+        }
+        text_put(render, (struct bytes){ rest.data, plain });
+        text_put(render, bytes_of(entity));
+        rest = rest_of(rest, plain + 1);
+        plain = 0;
     }
+    text_put(render, rest);
     text = text_take(render, mark);
     text.safe = true;
     return text;

@@ -12,7 +12,7 @@
 
 enum {
     TEMPLATE_HEIGHT_MAX = 300,
-    TEMPLATE_NESTING_MAX = 120,
+    TEMPLATE_NESTING_MAX = 200,
     TEMPLATE_KEYWORDS_MAX = 1000, // of one call
     TEMPLATE_PARAMETERS_MAX = 255, // of one macro
 };

@@ -28,15 +28,18 @@ enum {
     TOKENIZE_PARSE_SPECIAL = 2, // recognise special tokens written out in the text (other added tokens always are)
 };
 
-// Appends to *out. Fails only on text past the limit; invalid UTF-8 is tokenised byte by byte where the vocabulary can.
-bool tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, int flags, struct tokens *out, struct error *err);
+// Appends to *out. Fails only on text past the limit, or that the tokenizer's own regexes need absurdly long for.
+// Invalid UTF-8 is tokenised byte by byte where the vocabulary can.
+bool tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, int flags, struct tokens *out,
+                      struct error *err);
 
-int tokenizer_size(const struct tokenizer *tokenizer);                       // ids are 0 .. size-1
-struct bytes tokenizer_piece(const struct tokenizer *tokenizer, int32_t id); // as the vocabulary writes it; empty for ids without a token
-bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);    // control tokens: BOS, EOS, <|im_end|> ...
-bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);        // generation stops here (EOS, EOT, EOM ...)
-int32_t tokenizer_bos(const struct tokenizer *tokenizer);                    // -1: none
-int32_t tokenizer_eos(const struct tokenizer *tokenizer);                    // -1: none
+int tokenizer_size(const struct tokenizer *tokenizer); // ids are 0 .. size-1
+// As the vocabulary writes it; empty for ids without a token.
+struct bytes tokenizer_piece(const struct tokenizer *tokenizer, int32_t id);
+bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id); // control tokens: BOS, EOS, <|im_end|> ...
+bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);     // generation stops here (EOS, EOT, EOM ...)
+int32_t tokenizer_bos(const struct tokenizer *tokenizer);                 // -1: none
+int32_t tokenizer_eos(const struct tokenizer *tokenizer);                 // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, struct bytes piece); // id of a vocabulary entry, -1: none
 

@@ -4,32 +4,23 @@
 #include <math.h>
 
 #include "format/gguf.h"
-#include "text/gguf_pre.h"
 #include "text/bytemap.h"
+#include "text/gguf_pre.h"
 #include "text/tokenizer_parts.h"
 
 #define KEY(name) "tokenizer.ggml." name
 
 enum token_type { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_BYTE = 6 };
 
-enum model_kind { MODEL_RANKS, MODEL_SCORES, MODEL_REFUSED };
-
 static const struct model {
     const char *name;
-    enum model_kind kind;
-    const char *pre;       // its pre-tokenizer whatever the file says; NULL: as the file says
-    int bos, eos, unknown; // when the file is silent; -1: none
-    bool add_bos, add_space_prefix;
+    bool scored;     // scores decide what is merged, else ranks
+    const char *pre; // its pre-tokenizer whatever the file says; NULL: as the file says
+    int bos, eos;    // when the file is silent; -1: none
 } models[] = {
-    { "gpt2",       MODEL_RANKS,  NULL,      11, 11, -1, false, false },
-    { "gemma4",     MODEL_RANKS,  "gemma4",  -1, -1, -1, false, false },
-    { "llama",      MODEL_SCORES, NULL,       1,  2,  0, true,  true },
-    { "t5",         MODEL_REFUSED }, // unigram
-    { "bert",       MODEL_REFUSED }, // WordPiece
-    { "rwkv",       MODEL_REFUSED },
-    { "plamo2",     MODEL_REFUSED },
-    { "hybriddna",  MODEL_REFUSED },
-    { "whitespace", MODEL_REFUSED },
+    { "gpt2",   false, NULL,     11, 11 },
+    { "gemma4", false, "gemma4", -1, -1 },
+    { "llama",  true,  NULL,      1,  2 },
 };
 
 static const struct model *find_model(const struct gguf *gguf, struct error *err)
@@ -39,15 +30,12 @@ static const struct model *find_model(const struct gguf *gguf, struct error *err
         return NULL;
     if (!name.data || bytes_equal(name, bytes_of("none")) || bytes_equal(name, bytes_of("no_vocab")))
         return fail(err, "the file carries no tokenizer"), NULL;
-    int shown = name.len < 64 ? (int)name.len : 64;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        if (!bytes_equal(name, bytes_of(models[i].name)))
-            continue;
-        if (models[i].kind != MODEL_REFUSED)
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (bytes_equal(name, bytes_of(models[i].name)))
             return &models[i];
-        return fail(err, "the tokenizer is of the type \"%.*s\"; nibble reads gpt2, llama and gemma4", shown, name.data), NULL;
-    }
-    return fail(err, "the tokenizer type \"%.*s\" is unknown; nibble reads gpt2, llama and gemma4", shown, name.data), NULL;
+    fail(err, "the tokenizer is of the type \"%.*s\"; nibble reads gpt2, llama and gemma4",
+         name.len < 64 ? (int)name.len : 64, name.data);
+    return NULL;
 }
 
 static const struct gguf_pre *find_pre(const struct gguf *gguf, const struct model *model, struct error *err)
@@ -227,13 +215,9 @@ static bool read_special(struct tokenizer *tokenizer, const struct gguf *gguf, c
 {
     tokenizer->bos = pre_flags & GGUF_PRE_NO_BOS ? -1 : model->bos;
     tokenizer->eos = model->eos;
-    tokenizer->bpe.unknown = model->unknown;
     if (!read_id(tokenizer, gguf, KEY("bos_token_id"), &tokenizer->bos, err) ||
-        !read_id(tokenizer, gguf, KEY("eos_token_id"), &tokenizer->eos, err) ||
-        !read_id(tokenizer, gguf, KEY("unknown_token_id"), &tokenizer->bpe.unknown, err))
+        !read_id(tokenizer, gguf, KEY("eos_token_id"), &tokenizer->eos, err))
         return false;
-    if (model->kind == MODEL_RANKS)
-        tokenizer->bpe.unknown = -1; // a character that is no token is left out
     flag_by_name(tokenizer);
     static const char *const end_keys[] = {
         KEY("eot_token_id"), KEY("eom_token_id"), KEY("fim_pad_token_id"), KEY("fim_rep_token_id"), KEY("fim_sep_token_id"),
@@ -319,11 +303,13 @@ static bool add_splits(struct tokenizer *tokenizer, const struct gguf_pre *pre, 
 
 static bool read_scored(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model, struct error *err)
 {
-    bool prefix = model->add_space_prefix;
+    bool prefix = true, add_bos = true;
+    tokenizer->bpe.unknown = 0;
     find_byte_tokens(tokenizer);
     return read_scores(tokenizer, gguf, err) && gguf_get_bool(gguf, KEY("add_space_prefix"), &prefix, err) &&
            add_spaces(tokenizer, prefix, err) && read_special(tokenizer, gguf, model, 0, err) &&
-           read_bos_rule(tokenizer, gguf, model->add_bos, false, err);
+           read_id(tokenizer, gguf, KEY("unknown_token_id"), &tokenizer->bpe.unknown, err) &&
+           read_bos_rule(tokenizer, gguf, add_bos, false, err);
 }
 
 static bool read_ranked(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model, struct error *err)
@@ -351,7 +337,6 @@ bool tokenizer_read_gguf(struct tokenizer *tokenizer, const struct gguf *gguf, s
     if (!model || !read_vocab(tokenizer, gguf, err))
         return false;
     bpe_open(&tokenizer->bpe, &tokenizer->vocab);
-    bool ok = model->kind == MODEL_SCORES ? read_scored(tokenizer, gguf, model, err)
-                                          : read_ranked(tokenizer, gguf, model, err);
+    bool ok = model->scored ? read_scored(tokenizer, gguf, model, err) : read_ranked(tokenizer, gguf, model, err);
     return ok && collect_added(tokenizer, gguf, err);
 }

@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("text", c_char * 1024), ("usage", c_bool)]
+    _fields_ = [("text", c_char * 4096), ("usage", c_bool)]
 
 
 class Text(ctypes.Structure):
@@ -28,7 +28,8 @@ class Text(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("kv_cache_dtype", c_char_p), ("max_model_len", c_int), ("max_num_seqs", c_int),
+    _fields_ = [("kv_cache_dtype", c_char_p), ("kv_cache_dtype_skip_layers", c_char_p), ("attention_kernel", c_char_p), ("device", c_char_p),
+                ("memory_bytes", c_size_t), ("max_model_len", c_int), ("max_num_seqs", c_int),
                 ("batch_tokens", c_int), ("threads", c_int), ("progress", c_void_p), ("progress_context", c_void_p)]
 
 
@@ -49,7 +50,7 @@ PROTOTYPES = {  # result, arguments
     "nibble_engine_plan": (c_void_p, [c_void_p]),
     "nibble_engine_vocabulary": (c_int, [c_void_p]),
     "nibble_engine_max_model_len": (c_int, [c_void_p]),
-    "nibble_plan_print": (None, [c_void_p, c_int, POINTER(Text)]),
+    "nibble_plan_print": (None, [c_void_p, c_int, c_int, POINTER(Text)]),
     "nibble_sequence_open": (c_void_p, [c_void_p]),
     "nibble_sequence_close": (None, [c_void_p]),
     "nibble_sequence_assign": (c_bool, [c_void_p, POINTER(c_int32), c_size_t, ERROR]),
@@ -144,7 +145,7 @@ class Model(Handle):
 
     def plan(self, form=PLAN_JSON):
         text = Text()
-        self.library.call("plan_print", self.library.call("engine_plan", self.pointer), form, byref(text))
+        self.library.call("plan_print", self.library.call("engine_plan", self.pointer), form, 0, byref(text))
         result = ctypes.string_at(text.data, text.len).decode()
         self.library.free(text.data)
         return result

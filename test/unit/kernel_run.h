@@ -6,9 +6,9 @@
 
 #include <math.h>
 
+#include "base/random.h"
 #include "container.h"
 #include "kernel/kernel.h"
-#include "random.h"
 
 enum { GUARD_BYTES = 256, GUARD = 0xA5, OUTS_MAX = 3 };
 

@@ -5,11 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/random.h"
 #include "container.h"
 #include "kv/layout.h"
 #include "kv/pool.h"
 #include "kv/table.h"
-#include "random.h"
 
 // ---- layout ----
 

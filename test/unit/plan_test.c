@@ -12,12 +12,21 @@ enum { LAYERS_MAX = 64 };
 // ---- the flag ----
 
 // Formats of all layers as text: "fp8_e4m3 bfloat16/nvfp4 ...".
+static bool parse_flag(const char *flag, int layers, enum dtype automatic, struct kv_formats *out, struct error *err)
+{
+    enum dtype each[64];
+    assert_in_range(layers, 1, COUNT_OF(each));
+    for (int i = 0; i < layers; i++)
+        each[i] = automatic;
+    return kv_flag_parse(flag, layers, each, out, err);
+}
+
 static void check_flag(const char *flag, int layers, const char *expected)
 {
     struct kv_formats formats[LAYERS_MAX];
     struct error err;
     struct strbuf text = { 0 };
-    if (!kv_flag_parse(flag, layers, DTYPE_F16, formats, &err))
+    if (!parse_flag(flag, layers, DTYPE_F16, formats, &err))
         fail_msg("\"%s\": %s", flag, err.text);
     for (int i = 0; i < layers; i++) {
         strbuf_add_format(&text, "%s%s", i ? " " : "", dtype_word(formats[i].k));
@@ -119,7 +128,7 @@ static void test_wrong_flags_are_explained(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct kv_formats formats[10];
         struct error err;
-        if (kv_flag_parse(cases[i].flag, 10, DTYPE_BF16, formats, &err))
+        if (parse_flag(cases[i].flag, 10, DTYPE_BF16, formats, &err))
             fail_msg("\"%s\" was accepted", cases[i].flag);
         assert_says(err, cases[i].says);
         assert_says(err, "--kv-cache-dtype");
@@ -136,13 +145,13 @@ static void test_a_very_long_flag_is_refused(void **state)
     char flag[5000];
     memset(flag, 'x', sizeof flag);
     flag[sizeof flag - 1] = '\0';
-    assert_false(kv_flag_parse(flag, 4, DTYPE_BF16, formats, &err));
+    assert_false(parse_flag(flag, 4, DTYPE_BF16, formats, &err));
     flag[2500] = ':';
-    assert_false(kv_flag_parse(flag, 4, DTYPE_BF16, formats, &err));
+    assert_false(parse_flag(flag, 4, DTYPE_BF16, formats, &err));
     for (size_t i = 0; i + 1 < sizeof flag; i += 2)
         memcpy(flag + i, "0,", 2);
     flag[sizeof flag - 1] = '\0';
-    assert_false(kv_flag_parse(flag, 4, DTYPE_BF16, formats, &err));
+    assert_false(parse_flag(flag, 4, DTYPE_BF16, formats, &err));
     assert_true(err.usage);
 }
 
@@ -164,7 +173,7 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
     const struct fit_request weights = { .op = OP_LINEAR, .load = KERNEL_MANY, .weights = DTYPE_BIT(Q8_0) };
     struct kernel kernel = attention;
     struct fit_request request = keys;
-#define REASON fit_reason(&kernel, &request, &device, &arena)
+#define REASON fit_reasons(&kernel, &request, &device, &arena)
     assert_null(REASON);
     request.v = DTYPE_F16; // listed for keys, not for values
     assert_string_equal(REASON, "does not read values in float16");
@@ -211,7 +220,7 @@ static int set_up(void **state)
     struct planned *planned = calloc(1, sizeof *planned);
     struct error err;
     tiny_model(&planned->tiny, "llama", &sizes, "{}");
-    planned->device = (struct device){ .word = "cpu", .cores = 1, .memory_bytes = (size_t)1 << 40 };
+    planned->device = (struct device){ .word = "cpu", .cores = 1, .memory_free_bytes = (size_t)1 << 40 };
     *state = planned;
     return model_describe(&planned->model, &planned->tiny.checkpoint, &err) ? 0 : -1;
 }
@@ -227,7 +236,10 @@ static int tear_down(void **state)
 
 static bool make_plan(struct planned *planned, struct plan_options options, struct plan *plan, struct error *err)
 {
-    return plan_make(plan, &planned->model, &planned->device, &options, err);
+    if (plan_make(plan, &planned->model, &planned->device, &options, err))
+        return true;
+    plan_free(plan);
+    return false;
 }
 
 static void need_plan(struct planned *planned, struct plan_options options, struct plan *plan)
@@ -283,7 +295,7 @@ static void test_layers_fall_into_classes(void **state)
             strbuf_add_format(&flag, "%s%d:%s/%s", i ? "," : "", i, words[random_between(&seed, 0, 2)],
                               words[random_between(&seed, 0, 1)]);
         }
-        assert_true(kv_flag_parse(flag.data, sizes.layers, DTYPE_BF16, formats, &err));
+        assert_true(parse_flag(flag.data, sizes.layers, DTYPE_BF16, formats, &err));
         need_plan(planned, (struct plan_options){ .kv_cache_dtype = flag.data }, &plan);
         check_classes(&plan, formats);
         plan_free(&plan);
@@ -366,7 +378,7 @@ static void test_impossible_wishes_are_refused(void **state)
     for (int i = 0; i < sizes.layers; i++)
         planned->model.layer[i].head_dim = i == 4 ? 24 : 32;
     assert_false(make_plan(planned, (struct plan_options){ .kv_cache_dtype = "nvfp4" }, &plan, &err));
-    assert_says(err, "layer 4: nvfp4 needs a head size that is a multiple of 16, not 24");
+    assert_says(err, "layers 4: nvfp4 needs a head size that is a multiple of 16, not 24");
 }
 
 static void test_too_many_classes(void **state)
@@ -374,7 +386,7 @@ static void test_too_many_classes(void **state)
     (void)state;
     struct tiny tiny = { 0 };
     struct tiny_sizes many = sizes;
-    struct planned planned = { .device.memory_bytes = (size_t)1 << 40 };
+    struct planned planned = { .device.memory_free_bytes = (size_t)1 << 40 };
     struct plan plan;
     struct error err;
     many.layers = KV_CLASSES_MAX + 1;
@@ -411,7 +423,7 @@ static bool length_fits(struct planned *planned, struct plan_options options, in
     if (!make_plan(planned, options, &plan, &err))
         return false;
     assert_int_equal(plan.max_model_len, length);
-    assert_true(total_bytes(&plan) <= planned->device.memory_bytes);
+    assert_true(total_bytes(&plan) <= planned->device.memory_free_bytes);
     plan_free(&plan);
     return true;
 }
@@ -419,14 +431,14 @@ static bool length_fits(struct planned *planned, struct plan_options options, in
 // The length that a refusal offers is accepted, and no whole page more is.
 static void check_offer(struct planned *planned, struct plan_options options, const struct error *err)
 {
-    const char *offer = strstr(err->text, "--max-model-len ");
+    const char *offer = strstr(err->text, "\n  --max-model-len ");
     int context = planned->model.config.context;
     assert_false(err->usage);
     if (!offer) {
         assert_false(length_fits(planned, options, 1));
         return;
     }
-    int length = atoi(offer + strlen("--max-model-len "));
+    int length = atoi(offer + strlen("\n  --max-model-len "));
     assert_in_range(length, 1, context);
     assert_true(length_fits(planned, options, length));
     int longer = length + KV_PAGE_TOKENS < context ? length + KV_PAGE_TOKENS : context;
@@ -446,13 +458,13 @@ static void test_refusals_name_the_length_that_fits(void **state)
         planned->model.config.context = random_between(&seed, 1, 3000);
         for (int i = 0; i < sizes.layers; i++)
             planned->model.layer[i].window = random_between(&seed, 0, 1) ? random_between(&seed, 1, 300) : 0;
-        planned->device.memory_bytes = (size_t)1 << 40;
+        planned->device.memory_free_bytes = (size_t)1 << 40;
         need_plan(planned, options, &plan);
         size_t fixed = plan.weight_bytes + plan.workspace_bytes, pools = plan.pool_bytes;
         plan_free(&plan);
-        planned->device.memory_bytes = fixed + random_next(&seed) % (pools + pools / 8);
+        planned->device.memory_free_bytes = fixed + random_next(&seed) % (pools + pools / 8);
         if (round % 8 == 0)
-            planned->device.memory_bytes = fixed * 7 / 8 + random_next(&seed) % (fixed / 4);
+            planned->device.memory_free_bytes = fixed * 7 / 8 + random_next(&seed) % (fixed / 4);
 
         // What is asked for runs or is refused; what is not asked for is made to fit.
         options.max_model_len = random_between(&seed, 1, planned->model.config.context);
@@ -461,7 +473,7 @@ static void test_refusals_name_the_length_that_fits(void **state)
             refused++;
         } else {
             assert_int_equal(plan.max_model_len, options.max_model_len);
-            assert_true(total_bytes(&plan) <= planned->device.memory_bytes);
+            assert_true(total_bytes(&plan) <= planned->device.memory_free_bytes);
             plan_free(&plan);
         }
         options.max_model_len = 0;
@@ -471,7 +483,7 @@ static void test_refusals_name_the_length_that_fits(void **state)
             continue;
         }
         int length = plan.max_model_len, context = planned->model.config.context;
-        assert_true(total_bytes(&plan) <= planned->device.memory_bytes);
+        assert_true(total_bytes(&plan) <= planned->device.memory_free_bytes);
         assert_int_equal(plan.length_note != NULL, length < context);
         assert_true(length == context || !length_fits(planned, options, context));
         *(length < context ? &shortened : &whole) += 1;
@@ -486,7 +498,7 @@ static void test_absurd_sizes_do_not_overflow(void **state)
     struct plan plan;
     struct error err;
     planned->model.config.context = 1 << 28;
-    planned->device.memory_bytes = (size_t)1 << 35;
+    planned->device.memory_free_bytes = (size_t)1 << 35;
     struct plan_options options = { .max_num_seqs = PLAN_SEQUENCES_MAX, .max_model_len = 1 << 28 };
     assert_false(make_plan(planned, options, &plan, &err));
     check_offer(planned, options, &err);
@@ -494,10 +506,10 @@ static void test_absurd_sizes_do_not_overflow(void **state)
         planned->model.layer[i].window = INT32_MAX;
     assert_false(make_plan(planned, options, &plan, &err));
     check_offer(planned, options, &err);
-    planned->device.memory_bytes = SIZE_MAX / 2;
+    planned->device.memory_free_bytes = SIZE_MAX / 2;
     options.max_model_len = 0;
     need_plan(planned, options, &plan);
-    assert_true(total_bytes(&plan) <= planned->device.memory_bytes && plan.max_model_len < 1 << 28);
+    assert_true(total_bytes(&plan) <= planned->device.memory_free_bytes && plan.max_model_len <= 1 << 28);
     plan_free(&plan);
 }
 
@@ -513,7 +525,7 @@ static void test_a_plan_is_told(void **state)
     explain_short(&plan, &text);
     assert_non_null(strstr(text.data, "cache 0-1:bfloat16, 2-5:fp8_e4m3/nvfp4, 912 bytes a token, 2000 tokens;"));
     text.len = 0;
-    explain_full(&plan, &text);
+    explain_full(&plan, (struct explain_style){ 0 }, &text);
     assert_non_null(strstr(text.data, "\n2-4       full         fp8_e4m3             nvfp4"));
     assert_non_null(strstr(text.data, "\n5         window 100   fp8_e4m3             nvfp4"));
 

@@ -4,9 +4,9 @@
 #include <limits.h>
 #include <math.h>
 
+#include "base/random.h"
 #include "container.h"
 #include "engine/sampler.h"
-#include "random.h"
 
 enum { VOCABULARY_MAX = 12, DRAWS = 3000, TEXT = 20 };
 

@@ -15,8 +15,9 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
-                                   "\"content\": null}], \"bos_token\": \"<s>\", \"list\": [3, 1, 2], \"word\": \"h\\u00e9\\u0000!\"}";
+static const char conversation[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": null}],"
+    "\"bos_token\": \"<s>\", \"list\": [3, 1, 2], \"word\": \"h\\u00e9\\u0000!\"}";
 
 // The text, or the sentence; the caller frees *out.
 static bool render(struct bytes source, struct strbuf *out, struct error *err)
@@ -61,8 +62,10 @@ static void test_renders(void **state)
     (void)state;
     static const struct { const char *source, *text; } cases[] = {
         { "", "" },
-        { "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content or '-' }}{% endfor %}", "<s><user>Hi<assistant>-" },
-        { "{{ list | sort | join(',') }} {{ messages | length }} {{ messages[0] | tojson }}", "1,2,3 2 {\"role\": \"user\", \"content\": \"Hi\"}" },
+        { "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content or '-' }}{% endfor %}",
+          "<s><user>Hi<assistant>-" },
+        { "{{ list | sort | join(',') }} {{ messages | length }} {{ messages[0] | tojson }}",
+          "1,2,3 2 {\"role\": \"user\", \"content\": \"Hi\"}" },
         { "{{ word | length }} {{ word[1] }} {{ word[2:] | tojson }}", "4 \xC3\xA9 \"\\u0000!\"" },
         { "{{ missing }}[{{ messages[0].missing }}]{{ missing is defined }}", "[]False" },
         { "{{ {'a': [1, 2.0, none, true, 'x']} }}", "{'a': [1, 2.0, None, True, 'x']}" },
@@ -99,9 +102,12 @@ static void test_scopes(void **state)
         { "{% set x = 1 %}{% for i in list %}{% set x = i %}{% endfor %}{{ x }}", "1" },
         { "{% set n = namespace(x=0) %}{% for i in list %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}", "6" },
         { "{% if true %}{% set x = 1 %}{% endif %}{{ x }}", "1" },
-        { "{% macro m(a, b=a) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{% set c = 9 %}{{ m(1) }}{{ m(1, b=2) }}", "119129" },
-        { "{% for i in list %}{% for j in list %}{{ loop.index }}{% endfor %}{{ loop.last }} {% endfor %}", "123False 123False 123True " },
-        { "{% for i in [[1], [2, [3]]] recursive %}{{ loop.depth }}{{ i if i is number else loop(i) }}{% endfor %}", "121122233" },
+        { "{% macro m(a, b=a) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{% set c = 9 %}{{ m(1) }}{{ m(1, b=2) }}",
+          "119129" },
+        { "{% for i in list %}{% for j in list %}{{ loop.index }}{% endfor %}{{ loop.last }} {% endfor %}",
+          "123False 123False 123True " },
+        { "{% for i in [[1], [2, [3]]] recursive %}{{ loop.depth }}{{ i if i is number else loop(i) }}{% endfor %}",
+          "121122233" },
         { "{% macro m() %}({{ caller(2) }}){% endmacro %}{% call(x) m() %}{{ x }}{% endcall %}", "(2)" },
         { "{% with x = 1 %}{{ x }}{% endwith %}{{ x is defined }}", "1False" },
         { "{% set x %}a{% set y = 1 %}{{ y }}{% endset %}{{ x }}{{ y is defined }}", "a1False" },
@@ -119,7 +125,8 @@ static void test_sentences(void **state)
         { "\n\n{{ missing.x }}", "chat template, line 3: 'missing' is undefined" },
         { "{{ messages[0].missing.x }}", "line 1: a dict has no attribute 'missing'" },
         { "{{ list[9].x }}", "a list has no such element" },
-        { "a\n{% for m in messages %}\n{{ m.content + 'x' }}\n{% endfor %}", "line 3: '+' does not work between none and a string" },
+        { "a\n{% for m in messages %}\n{{ m.content + 'x' }}\n{% endfor %}",
+          "line 3: '+' does not work between none and a string" },
         { "{{ 1 / 0 }}", "division by zero" },
         { "{{ 9223372036854775807 + 1 }}", "outgrows 64 bits" },
         { "{{ list.append(4) }}", "'append' of a list is not allowed in a template" },
@@ -192,7 +199,8 @@ static void test_no_templates(void **state)
 }
 
 // `before`, then `middle` many times, then `after`.
-static void check_repeated(const char *before, const char *middle, size_t times, const char *after, const char *sentence)
+static void check_repeated(const char *before, const char *middle, size_t times, const char *after,
+    const char *sentence)
 {
     struct strbuf source = { 0 };
     strbuf_add_text(&source, before);
@@ -224,8 +232,10 @@ static void test_limits_of_a_run(void **state)
     (void)state;
     static const struct { const char *source, *sentence; } cases[] = {
         { "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps" },
-        { "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}", "MB of memory" },
-        { "{% set n = namespace(s=[1]) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}", "MB of memory" },
+        { "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
+          "MB of memory" },
+        { "{% set n = namespace(s=[1]) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
+          "MB of memory" },
         { "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "the limit" },
         { "{{ 'x' * 1000000000000 }}", "the text grows past" },
         { "{{ [0] * 1000000000000 }}", "MB of memory" },
@@ -234,11 +244,18 @@ static void test_limits_of_a_run(void **state)
         { "{{ 'x'.center(1000000000000) }}", "the text grows past" },
         { "{% for a in range(99999) %}{{ 'x' * 9999 }}{% endfor %}", "the text grows past" },
         { "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels" },
-        { "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", "levels" },
-        { "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l | tojson }}", "levels" },
-        { "{% set n = namespace(l=()) %}{% for i in range(9999) %}{% set n.l = (n.l,) %}{% endfor %}{{ {n.l: 1} }}", "levels" },
-        { "{% set n = namespace(l=()) %}{% for i in range(99) %}{% set n.l = (n.l, n.l) %}{% endfor %}{{ n.l == n.l[0] }}{{ {n.l: 1} }}", "steps" },
-        { "{% set n = namespace(g=list) %}{% for i in range(9999) %}{% set n.g = n.g | map('string') %}{% endfor %}{{ n.g | list }}", "levels" },
+        { "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
+          "levels" },
+        { "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l | tojson }}",
+          "levels" },
+        { "{% set n = namespace(l=()) %}{% for i in range(9999) %}{% set n.l = (n.l,) %}{% endfor %}{{ {n.l: 1} }}",
+          "levels" },
+        { "{% set n = namespace(l=()) %}{% for i in range(99) %}{% set n.l = (n.l, n.l) %}"
+          "{% endfor %}{{ n.l == n.l[0] }}{{ {n.l: 1} }}",
+          "steps" },
+        { "{% set n = namespace(g=list) %}{% for i in range(9999) %}{% set n.g = n.g | map('string') %}"
+          "{% endfor %}{{ n.g | list }}",
+          "levels" },
         { "{% for x in [list] recursive %}{{ loop([x]) }}{% endfor %}", "levels" },
         { "{% set n = namespace() %}{% set n.n = n %}{{ n }}", "levels" },
     };
@@ -255,10 +272,10 @@ static void test_limits_of_a_run(void **state)
 static void test_growing_text(void **state)
 {
     (void)state;
-    check_text("{% set n = namespace(s='') %}{% for i in range(90000) %}{% set n.s = n.s + 'twenty bytes of text' %}{% endfor %}"
-               "{{ n.s | length }}", "1800000");
-    check_text("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{% set d = b + '3' %}{{ a }} {{ b }} {{ c }} {{ d }}",
-               "xy xy1 xy2 xy13");
+    check_text("{% set n = namespace(s='') %}{% for i in range(90000) %}{% set n.s = n.s + 'twenty bytes of text' %}"
+               "{% endfor %}{{ n.s | length }}", "1800000");
+    check_text("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{% set d = b + '3' %}"
+               "{{ a }} {{ b }} {{ c }} {{ d }}", "xy xy1 xy2 xy13");
 }
 
 int main(void)

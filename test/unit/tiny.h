@@ -5,10 +5,10 @@
 
 #include <stdio.h>
 
+#include "base/random.h"
 #include "container.h"
 #include "format/checkpoint.h"
 #include "format/json.h"
-#include "random.h"
 
 struct tiny {
     struct checkpoint checkpoint; // checkpoint_close gives everything back

@@ -726,7 +726,7 @@ static void broken_ggufs_end_in_a_sentence(void **state)
         { { "bert", NULL, pieces, NULL, NULL, -1, -1 }, "of the type \"bert\"" },
         { { "t5", NULL, pieces, NULL, NULL, -1, -1 }, "of the type \"t5\"" },
         { { "rwkv", NULL, pieces, NULL, NULL, -1, -1 }, "of the type \"rwkv\"" },
-        { { "new", NULL, pieces, NULL, NULL, -1, -1 }, "\"new\" is unknown" },
+        { { "new", NULL, pieces, NULL, NULL, -1, -1 }, "of the type \"new\"" },
         { { "gpt2", "new", pieces, NULL, merges, -1, -1 }, "the pre-tokenizer \"new\" is unknown" },
         { { "gpt2", "gpt-2", pieces, NULL, NULL, -1, -1 }, "merges is absent" },
         { { "gpt2", "gpt-2", pieces, NULL, unknown, -1, -1 }, "names \"c\", which is not in the vocabulary" },

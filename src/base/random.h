@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// test/unit/random.h: numbers that look random and are the same in every run.
-#ifndef TEST_RANDOM_H
-#define TEST_RANDOM_H
+// base/random.h: numbers that look random and are the same in every run: input for tests, checks and measurements.
+#ifndef BASE_RANDOM_H
+#define BASE_RANDOM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 static inline uint32_t random_next(uint64_t *state)

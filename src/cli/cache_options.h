@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/cache_options.h: the options of every command that has a cache.
+#ifndef CLI_CACHE_OPTIONS_H
+#define CLI_CACHE_OPTIONS_H
+
+#include "base/strbuf.h"
+#include "cli/options.h"
+#include "nibble.h"
+
+struct cache_options {
+    const char *dtype, *attention_kernel;
+    struct strbuf skip_layers; // to be freed
+    long long max_model_len;
+};
+
+// Rows for an option table; `cache` is a struct cache_options.
+#define CACHE_OPTION_ROWS(cache)                                                                                  \
+    { "--kv-cache-dtype", OPTION_TEXT, &(cache).dtype, "FORMAT",                                                  \
+      "cache format; K/V and ranges: 0-3:bfloat16,4-:fp8/nvfp4" },                                                \
+    { "--kv-cache-dtype-skip-layers", OPTION_LIST, &(cache).skip_layers, "L",                                     \
+      "layers kept in 16 bit: 0 1 28-29 sliding_window" },                                                        \
+    { "--attention-kernel", OPTION_TEXT, &(cache).attention_kernel, "NAME", "use this kernel or refuse" },        \
+    { "--max-model-len", OPTION_INT, &(cache).max_model_len, "N", "longest sequence in tokens (the model's own)", \
+      1, 1 << 28 }
+
+static inline void cache_options_apply(const struct cache_options *cache, struct nibble_options *out)
+{
+    out->kv_cache_dtype = cache->dtype;
+    out->kv_cache_dtype_skip_layers = cache->skip_layers.data;
+    out->attention_kernel = cache->attention_kernel;
+    out->max_model_len = (int)cache->max_model_len;
+}
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/words.c: from a word a user typed to a device, found here or imagined.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "device/device.h"
+
+const char *const device_words[] = {
+    "cpu",   "cpu:ref", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu:neon", "sm_80", "sm_86",
+    "sm_89", "sm_90",   "sm_100",   "sm_103",     "sm_120",  "sm_121",   "cuda",  "none", NULL,
+};
+
+// An imagined CPU has a feature and everything below it in the list of device.h.
+static const struct {
+    const char *word;
+    uint32_t features;
+} cpus[] = {
+    { "cpu:ref", 0 },
+    { "cpu:neon", 0 },
+    { "cpu:avx2", 2 * CPU_AVX2 - 1 },
+    { "cpu:avx512", 2 * CPU_AVX512BF16 - 1 },
+    { "cpu:amx", 2 * CPU_AMXINT8 - 1 },
+};
+
+static bool unknown_word(const char *word, struct error *err)
+{
+    size_t count = 0;
+    while (device_words[count])
+        count++;
+    const char *near = suggest(bytes_of(word), device_words, count);
+    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, "
+                      "cpu:neon, sm_80 to sm_121, cuda, cuda:N and none", word, near ? ", did you mean " : "",
+                      near ? near : "", near ? "?" : "");
+}
+
+static bool open_cuda(struct device *device, int ordinal, struct error *err)
+{
+    struct cuda_report report;
+    device_probe_cuda(&report);
+    if (report.note[0])
+        return fail(err, "--device cuda: %s; try --device cpu", report.note);
+    if (ordinal >= report.count)
+        return fail(err, "--device cuda:%d: this machine's GPUs are 0 to %d", ordinal, report.count - 1);
+    const struct cuda_device *found = &report.devices[ordinal];
+    *device = (struct device){ .kind = DEVICE_CUDA, .sm = found->major * 10 + found->minor, .cores = 1,
+                               .memory_bytes = found->memory_bytes, .memory_free_bytes = found->memory_bytes };
+    snprintf(device->word, sizeof device->word, "sm_%d", device->sm);
+    snprintf(device->name, sizeof device->name, "%s", found->name);
+    return true;
+}
+
+// "sm_90" and the like: two or three digits.
+static bool parse_sm(const char *word, int *sm)
+{
+    if (strncmp(word, "sm_", 3))
+        return false;
+    size_t digits = strspn(word + 3, "0123456789");
+    *sm = atoi(word + 3);
+    return (digits == 2 || digits == 3) && !word[3 + digits];
+}
+
+bool device_parse(struct device *device, const char *word, struct error *err)
+{
+    *device = (struct device){ .imagined = true, .cores = 1 };
+    snprintf(device->word, sizeof device->word, "%s", word);
+    if (!strcmp(word, "cpu"))
+        return device_open_cpu(device, err);
+    for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++)
+        if (!strcmp(word, cpus[i].word))
+            return device->features = cpus[i].features, true;
+    if (!strcmp(word, "none"))
+        return device->kind = DEVICE_NONE, true;
+    if (parse_sm(word, &device->sm))
+        return device->kind = DEVICE_CUDA, true;
+    if (!strcmp(word, "cuda"))
+        return open_cuda(device, 0, err);
+    if (!strncmp(word, "cuda:", 5) && word[5] >= '0' && word[5] <= '9' && strlen(word) <= 7)
+        return open_cuda(device, atoi(word + 5), err);
+    return unknown_word(word, err);
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/sample_draw.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel/ref/weight.h"
+
+enum { GUARD_BYTES = 64, GUARD = 0xA5, NOTHING = 0xFF, MISALIGNED_MAX = 3 };
+enum { DISTINCT_VALUES = 1 << 14, PALETTE_BLOCKS = 32, PALETTE_VALUES = 128, BLOCK_VALUES_MAX = 256 };
+
+// ---- sizes ----
+
+int draw_size(struct draw *draw, int low, int high, int large)
+{
+    return draw->wanted->large ? large : random_between(&draw->seed, low, high);
+}
+
+bool draw_coin(struct draw *draw)
+{
+    return draw_size(draw, 0, 1, 0);
+}
+
+int draw_tokens(struct draw *draw, int large_many)
+{
+    if (draw->wanted->load == KERNEL_FEW)
+        return draw_size(draw, 1, KERNEL_FEW_TOKENS_MAX, 1);
+    return draw_size(draw, KERNEL_FEW_TOKENS_MAX + 2, 5 * KERNEL_FEW_TOKENS_MAX, large_many);
+}
+
+// The head sizes of published models, and some that no model has.
+static const int head_dims[] = { 128, 64, 80, 96, 256, 32, 16, 112, 160, 192, 512, 2, 10, 40, 65 };
+enum { HEAD_DIMS = sizeof head_dims / sizeof *head_dims };
+
+static bool head_dim_fits(const struct kernel *kernel, const struct sample_case *wanted, int dim)
+{
+    struct arena arena = { 0 };
+    bool fits = (!kernel->head_dim_multiple || dim % kernel->head_dim_multiple == 0)
+             && (!kernel->head_dim_max || dim <= kernel->head_dim_max)
+             && (!kernel->k || !kv_format_misfit(&arena, wanted->k, dim))
+             && (!kernel->v || !kv_format_misfit(&arena, wanted->v, dim));
+    arena_free(&arena);
+    return fits;
+}
+
+bool sample_is_possible(const struct kernel *kernel, const struct sample_case *wanted)
+{
+    if (wanted->head_dim)
+        return head_dim_fits(kernel, wanted, wanted->head_dim);
+    for (int i = 0; i < HEAD_DIMS; i++)
+        if (head_dim_fits(kernel, wanted, head_dims[i]))
+            return true;
+    return false;
+}
+
+int draw_head_dim(struct draw *draw)
+{
+    if (draw->wanted->head_dim)
+        return draw->wanted->head_dim;
+    int start = draw_size(draw, 0, HEAD_DIMS - 1, 0), i = start;
+    while (!head_dim_fits(draw->kernel, draw->wanted, head_dims[i % HEAD_DIMS]) && i < start + HEAD_DIMS)
+        i++;
+    return head_dims[i % HEAD_DIMS];
+}
+
+// ---- input ----
+
+// The first `filled` bytes again and again, up to `bytes`.
+static void repeat(uint8_t *data, size_t filled, size_t bytes)
+{
+    for (size_t at = filled; at < bytes; at += filled)
+        memcpy(data + at, data, bytes - at < filled ? bytes - at : filled);
+}
+
+static void fill_values(struct draw *draw, float *x, size_t count)
+{
+    size_t distinct = count < DISTINCT_VALUES ? count : DISTINCT_VALUES;
+    for (size_t i = 0; i < distinct; i++) {
+        x[i] = random_real(&draw->seed) + random_real(&draw->seed) + random_real(&draw->seed);
+        if (random_between(&draw->seed, 0, 127) == 0)
+            x[i] *= 6;
+    }
+    if (count)
+        repeat((uint8_t *)x, distinct * sizeof *x, count * sizeof *x);
+}
+
+static size_t draw_offset(struct draw *draw)
+{
+    return (size_t)draw_size(draw, 0, MISALIGNED_MAX, 0);
+}
+
+float *draw_values(struct draw *draw, size_t count)
+{
+    float *x = ARENA_NEW(&draw->sample->arena, float, count + MISALIGNED_MAX) + draw_offset(draw);
+    fill_values(draw, x, count);
+    return x;
+}
+
+float *draw_frequencies(struct draw *draw, int count)
+{
+    float *x = ARENA_NEW(&draw->sample->arena, float, count);
+    for (int i = 0; i < count; i++)
+        x[i] = powf(1e4f, -(float)i / (float)count);
+    return x;
+}
+
+// A block of random bytes whose values are of ordinary size.
+static void draw_block(struct draw *draw, enum dtype dtype, uint8_t *block)
+{
+    const struct dtype_info *info = &dtype_table[dtype];
+    float values[BLOCK_VALUES_MAX], largest;
+    do {
+        for (int i = 0; i < info->block_bytes; i++)
+            block[i] = (uint8_t)random_next(&draw->seed);
+        weight_decode(dtype, block, (size_t)info->block, values);
+        largest = 0;
+        for (int i = 0; i < info->block; i++) // NaN stays
+            largest = fabsf(values[i]) <= largest ? largest : fabsf(values[i]);
+    } while (!(largest >= 1.0f / 64 && largest <= 4));
+}
+
+struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int cols)
+{
+    size_t block_bytes = (size_t)dtype_table[dtype].block_bytes;
+    size_t bytes = dtype_bytes(dtype, (size_t)rows * (size_t)cols), blocks = bytes / block_bytes;
+    int palette_blocks = PALETTE_VALUES / dtype_table[dtype].block;
+    if (palette_blocks < PALETTE_BLOCKS)
+        palette_blocks = PALETTE_BLOCKS;
+    uint8_t *palette = arena_new(&draw->sample->arena, (size_t)palette_blocks, block_bytes);
+    for (int i = 0; i < palette_blocks; i++)
+        draw_block(draw, dtype, palette + (size_t)i * block_bytes);
+
+    uint8_t *data = (uint8_t *)arena_new(&draw->sample->arena, bytes + MISALIGNED_MAX, 1) + draw_offset(draw);
+    size_t distinct = blocks < DISTINCT_VALUES ? blocks : DISTINCT_VALUES;
+    for (size_t i = 0; i < distinct; i++)
+        memcpy(data + i * block_bytes,
+               palette + (size_t)random_between(&draw->seed, 0, palette_blocks - 1) * block_bytes, block_bytes);
+    repeat(data, distinct * block_bytes, bytes);
+    return (struct weight){ .dtype = dtype, .rows = rows, .cols = cols, .data = data,
+                            .scale = draw_coin(draw) ? 0.75f : 1 };
+}
+
+void draw_batch(struct draw *draw, int vocabulary)
+{
+    struct batch *batch = &draw->sample->batch;
+    int tokens = batch->tokens;
+    int32_t *ids = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
+    int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
+    int32_t *output_rows = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
+    int first = draw_size(draw, 0, 5000, 0);
+    for (int i = 0; i < tokens; i++) {
+        ids[i] = random_between(&draw->seed, 0, vocabulary - 1);
+        positions[i] = first + i;
+        output_rows[i] = random_between(&draw->seed, 0, tokens - 1);
+    }
+    draw->sample->sequence[0] = (struct batch_sequence){ .count = tokens };
+    *batch = (struct batch){ .tokens = tokens, .ids = ids, .positions = positions, .sequences = 1,
+                             .sequence = draw->sample->sequence, .outputs = draw_size(draw, 1, tokens, tokens),
+                             .output_rows = output_rows };
+}
+
+// ---- output ----
+
+uint8_t *draw_output_pool(struct draw *draw, size_t bytes, int row_values)
+{
+    struct sample *sample = draw->sample;
+    size_t guards = 2 * GUARD_BYTES, offset = draw_offset(draw) * sizeof(float);
+    uint8_t *room = arena_new(&sample->arena, bytes + guards + MISALIGNED_MAX * sizeof(float), 1);
+    uint8_t *data = room + GUARD_BYTES + offset;
+    memset(room + offset, GUARD, bytes + guards);
+    memset(data, NOTHING, bytes);
+    sample->output[sample->outputs++] = (struct sample_output){ data, bytes, row_values };
+    return data;
+}
+
+float *draw_output(struct draw *draw, int rows, int row_values)
+{
+    return (float *)(void *)draw_output_pool(draw, (size_t)rows * (size_t)row_values * sizeof(float), row_values);
+}
+
+float *draw_output_in_place(struct draw *draw, int rows, int row_values)
+{
+    float *values = draw_output(draw, rows, row_values);
+    fill_values(draw, values, (size_t)rows * (size_t)row_values);
+    return values;
+}
+
+bool sample_guards_intact(const struct sample *sample)
+{
+    for (int i = 0; i < sample->outputs; i++) {
+        const struct sample_output *output = &sample->output[i];
+        for (size_t j = 0; j < GUARD_BYTES; j++)
+            if (output->data[output->bytes + j] != GUARD || output->data[-(ptrdiff_t)j - 1] != GUARD)
+                return false;
+    }
+    return true;
+}

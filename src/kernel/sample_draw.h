@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/sample_draw.h: how samples are drawn; for the files kernel/sample*.c alone.
+#ifndef KERNEL_SAMPLE_DRAW_H
+#define KERNEL_SAMPLE_DRAW_H
+
+#include "base/random.h"
+#include "kernel/sample.h"
+
+struct draw {
+    struct sample *sample;
+    const struct kernel *kernel;
+    const struct sample_case *wanted;
+    uint64_t seed;
+};
+
+int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included, or what large ones have
+bool draw_coin(struct draw *draw);                              // always false in large ones
+int draw_head_dim(struct draw *draw);
+
+float *draw_values(struct draw *draw, size_t count);            // of an input: around 1, some far out
+float *draw_frequencies(struct draw *draw, int count);
+struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int cols);
+
+// Room for results: (rows, row_values), or a pool of `bytes` for the cache.
+float *draw_output(struct draw *draw, int rows, int row_values);
+float *draw_output_in_place(struct draw *draw, int rows, int row_values); // holds input at first
+uint8_t *draw_output_pool(struct draw *draw, size_t bytes, int row_values);
+
+// A batch of sequences with positions, ids and output rows, and no pages.
+void draw_batch(struct draw *draw, int vocabulary);
+int draw_tokens(struct draw *draw, int large_many);             // few or many, by the load
+
+// sample_cache.c
+void draw_kv_write(struct draw *draw);
+void draw_attention(struct draw *draw);
+void read_kv_write(const struct sample *sample, float *values);
+void undo_kv_write(struct sample *sample, const uint8_t *before);
+
+#endif

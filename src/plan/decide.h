@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/decide.h: the parts of a decision, in the order they are taken. Each fails with a sentence; a failure that is a
+// refusal (not a mistake in the options themselves) fills plan->refusal as well.
+#ifndef PLAN_DECIDE_H
+#define PLAN_DECIDE_H
+
+#include "plan/plan.h"
+
+// formats.c: each layer's K and V format, and the classes that follow.
+bool decide_formats(struct plan *plan, const struct plan_options *options, struct error *err);
+
+// kernels.c: a kernel for each op, few and many tokens.
+bool decide_kernels(struct plan *plan, const struct plan_options *options, struct error *err);
+
+// memory.c: how long and how many sequences.
+bool decide_memory(struct plan *plan, const struct plan_options *options, struct error *err);
+
+// All of them, without looking for alternatives.
+bool decide_all(struct plan *plan, const struct model *model, const struct device *device,
+                const struct plan_options *options, struct error *err);
+
+// refuse.c: writes down a refusal; always returns false. The reason becomes the sentence.
+bool refuse(struct plan *plan, struct error *err, const char *flag, const char *value, const char *reason);
+
+// What would run instead, found by planning it, is added to plan->refusal and to *err.
+void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err);
+
+// "0-3, 7" of the layers that are marked.
+const char *decide_layer_list(struct plan *plan, const bool *marked);
+
+#endif

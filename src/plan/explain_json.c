@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/explain_json.c: a plan, or its refusal, for programs.
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/explain.h"
+#include "plan/explain_parts.h"
+
+static json_t *json_of_layer(const struct plan *plan, int index)
+{
+    const struct plan_class *class = explain_class_of(plan, index);
+    const struct plan_op *attention = explain_binding_of(plan, index, OP_ATTENTION),
+                         *write = explain_binding_of(plan, index, OP_KV_WRITE);
+    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index, "attention",
+                     class->window ? "window" : "full", "window",
+                     class->window ? json_integer(class->window) : json_null(), "k", dtype_word(class->layout.k.dtype),
+                     "v", dtype_word(class->layout.v.dtype), "transform", "none", "bytes_per_token",
+                     (json_int_t)plan_layer_token_bytes(plan, index), "kernels", "attention_few", attention->few->name,
+                     "attention_many", attention->many->name, "kv_write", write->few->name, "linear",
+                     explain_binding_of(plan, index, OP_LINEAR)->few->name);
+}
+
+static json_t *json_of_memory(const struct plan *plan)
+{
+    json_t *pools = json_array();
+    for (int i = 0; i < plan->class_count; i++) {
+        const struct plan_class *class = &plan->classes[i];
+        struct strbuf name = { 0 };
+        strbuf_add_format(&name, class->window ? "window %d " : "full ", class->window);
+        explain_add_formats(&name, &class->layout);
+        json_array_append_new(pools,
+                              json_pack("{s:s, s:I, s:i}", "class", name.data, "page_bytes",
+                                        (json_int_t) class->page_bytes, "pages", class->pages));
+        strbuf_free(&name);
+    }
+    return json_pack("{s:I, s:I, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
+                     (json_int_t)plan->workspace_bytes, "pools", pools, "tokens",
+                     (json_int_t)(plan->max_model_len * plan->concurrency), "max_concurrency",
+                     plan->concurrency);
+}
+
+// "a; b" as a list.
+static json_t *json_of_reason_text(const char *text)
+{
+    json_t *list = json_array();
+    for (const char *end; *text; text = *end ? end + 2 : end) {
+        end = strstr(text, "; ");
+        end = end ? end : text + strlen(text);
+        json_array_append_new(list, json_stringn(text, (size_t)(end - text)));
+    }
+    return list;
+}
+
+static json_t *json_of_reasons(const struct plan_reason *reasons, int count)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) {
+        struct strbuf layers = { 0 };
+        if (reasons[i].first_layer >= 0)
+            explain_add_range(&layers, reasons[i].first_layer, reasons[i].last_layer);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o}", "layers", strbuf_text(&layers), "op",
+                                              op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "reasons",
+                                              json_of_reason_text(reasons[i].text)));
+        strbuf_free(&layers);
+    }
+    return list;
+}
+
+// "0-2, 5" as [0, 1, 2, 5]
+static json_t *json_of_layer_list(const char *text)
+{
+    json_t *list = json_array();
+    while (*text) {
+        char *end;
+        long first = strtol(text, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (; first <= last; first++)
+            json_array_append_new(list, json_integer(first));
+        text = end + strspn(end, ", ");
+    }
+    return list;
+}
+
+static json_t *json_of_refusal(const struct plan *plan)
+{
+    const struct plan_refusal *refusal = &plan->refusal;
+    json_t *alternatives = json_array();
+    for (int i = 0; i < refusal->alternative_count; i++) {
+        const struct plan_alternative *found = &refusal->alternatives[i];
+        json_array_append_new(alternatives, json_pack("{s:[s, s], s:I}", "flags", found->flag, found->value,
+                                                      "bytes_per_token", (json_int_t)found->token_bytes));
+    }
+    return json_pack("{s:b, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "accepted", false, "flag", refusal->flag, "value",
+                     refusal->value, "device", plan->device.word, "reason", refusal->reason, "layers",
+                     json_of_layer_list(refusal->layers), "candidates",
+                     json_of_reasons(refusal->candidates, refusal->candidate_count), "alternatives", alternatives);
+}
+
+static json_t *json_of_acceptance(const struct plan *plan)
+{
+    size_t by_format[DTYPE_COUNT];
+    plan_weights_by_format(plan->model, by_format);
+    json_t *layers = json_array(), *formats = json_object();
+    for (int i = 0; i < plan->model->config.layers; i++)
+        json_array_append_new(layers, json_of_layer(plan, i));
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (by_format[i])
+            json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
+    return json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o}, s:o, s:o}", "accepted", true, "device", plan->device.word,
+                     "architecture", plan->model->config.architecture, "servable", !plan->model->imagined, "layers",
+                     layers, "weights", "bytes", (json_int_t)plan->weight_bytes, "by_format", formats, "memory",
+                     json_of_memory(plan), "passed_over", json_of_reasons(plan->reasons, plan->reason_count));
+}
+
+void explain_json(const struct plan *plan, struct strbuf *out)
+{
+    json_t *root = plan->refusal.flag ? json_of_refusal(plan) : json_of_acceptance(plan);
+    char *text = json_dumps(root, JSON_INDENT(2));
+    strbuf_add_format(out, "%s\n", text);
+    free(text);
+    json_decref(root);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/kernels.c: a kernel for each op: the fitting row of the highest priority; every other row leaves its reason.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "base/suggest.h"
+#include "plan/decide.h"
+#include "plan/fit.h"
+
+enum { ROWS_MAX = 4096 };
+
+static struct fit_request request_of(const struct plan *plan, const struct op *op, enum kernel_load load)
+{
+    struct fit_request request = { .op = op->kind, .load = load };
+    for (int i = 0; i < op->matrices; i++)
+        request.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
+    if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
+        const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
+        request.has_cache = true;
+        request.k = layout->k.dtype;
+        request.v = layout->v.dtype;
+        request.head_dim = layout->k.dim;
+    }
+    return request;
+}
+
+// Runs of layers with the same reason are kept as one entry.
+static void keep_reason(struct plan *plan, const struct kernel *kernel, int layer, const char *text)
+{
+    for (int i = plan->reason_count - 1; i >= 0; i--) {
+        struct plan_reason *known = &plan->reasons[i];
+        bool adjacent = known->last_layer == layer || (layer > 0 && known->last_layer == layer - 1);
+        if (known->kernel == kernel && adjacent && !strcmp(known->text, text)) {
+            known->last_layer = layer;
+            return;
+        }
+    }
+    if (plan->reason_count == plan->reason_capacity) {
+        plan->reason_capacity = plan->reason_capacity ? plan->reason_capacity * 2 : 16;
+        plan->reasons = memory_grow(plan->reasons, (size_t)plan->reason_capacity, sizeof *plan->reasons);
+    }
+    plan->reasons[plan->reason_count++] = (struct plan_reason){ kernel, layer, layer, text };
+}
+
+static bool has_failed(const struct plan_options *options, const struct kernel *kernel)
+{
+    for (int i = 0; options->failed && options->failed[i]; i++)
+        if (options->failed[i] == kernel)
+            return true;
+    return false;
+}
+
+// Why this row is not to be used for the request, or NULL.
+static const char *reason_against(struct plan *plan, const struct plan_options *options, const struct kernel *pinned,
+                                  const struct kernel *kernel, const struct fit_request *request)
+{
+    const char *reason = fit_reasons(kernel, request, &plan->device, &plan->arena);
+    if (!reason && has_failed(options, kernel))
+        reason = "failed its self-test on this machine";
+    bool other_pinned = pinned && pinned != kernel && pinned->op == kernel->op && pinned->load & request->load;
+    if (!reason && other_pinned)
+        reason = arena_format(&plan->arena, "--attention-kernel %s was asked for", pinned->name);
+    return reason;
+}
+
+static const struct kernel *choose_kernel(struct plan *plan, const struct plan_options *options,
+                                          const struct kernel *pinned, const struct op *op, enum kernel_load load)
+{
+    struct fit_request request = request_of(plan, op, load);
+    const struct kernel *best = NULL;
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
+        if (kernel->op != op->kind)
+            continue;
+        const char *reason = reason_against(plan, options, pinned, kernel, &request);
+        if (reason)
+            keep_reason(plan, kernel, op->layer, reason);
+        else if (!best || kernel->priority > best->priority)
+            best = kernel;
+    }
+    for (const struct kernel *kernel = kernel_next(NULL); kernel && best; kernel = kernel_next(kernel))
+        if (kernel->op == op->kind && kernel->priority < best->priority
+            && !reason_against(plan, options, pinned, kernel, &request))
+            keep_reason(plan, kernel, op->layer, arena_format(&plan->arena, "%s has priority", best->name));
+    return best;
+}
+
+// ---- a pinned kernel ----
+
+static bool unknown_kernel(const char *name, struct error *err)
+{
+    const char *names[ROWS_MAX];
+    size_t count = 0;
+    struct strbuf list = { 0 };
+    for (const struct kernel *kernel = kernel_next(NULL); kernel && count < ROWS_MAX; kernel = kernel_next(kernel)) {
+        if (kernel->op != OP_ATTENTION)
+            continue;
+        names[count++] = kernel->name;
+        strbuf_add_format(&list, " %s", kernel->name);
+    }
+    const char *near = suggest(bytes_of(name), names, count);
+    fail_usage(err, "--attention-kernel: there is no \"%.60s\"%s%s%s; there are%s", name, near ? ", did you mean " : "",
+               near ? near : "", near ? "?" : "", strbuf_text(&list));
+    strbuf_free(&list);
+    return false;
+}
+
+static bool find_pinned(const char *name, const struct kernel **out, struct error *err)
+{
+    *out = NULL;
+    if (!name)
+        return true;
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
+        if (kernel->op == OP_ATTENTION && !strcmp(kernel->name, name))
+            *out = kernel;
+    return *out || unknown_kernel(name, err);
+}
+
+// ---- no kernel ----
+
+static bool device_has_kernels(const struct device *device)
+{
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
+        if (kernel->device == device->kind)
+            return true;
+    return false;
+}
+
+// Every row of the op that failed first, with its reasons, and the layers it failed for.
+static void name_candidates(struct plan *plan, enum op_kind kind)
+{
+    struct plan_refusal *refusal = &plan->refusal;
+    refusal->candidates = ARENA_NEW(&plan->arena, struct plan_reason, plan->reason_count);
+    for (int i = 0; i < plan->reason_count; i++)
+        if (plan->reasons[i].kernel->op == kind)
+            refusal->candidates[refusal->candidate_count++] = plan->reasons[i];
+    int layers = plan->model->config.layers;
+    bool *unbound = ARENA_NEW(&plan->arena, bool, layers);
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct op *op = &plan->model->ops[i];
+        if (op->kind == kind && op->layer >= 0)
+            unbound[op->layer] |= !plan->ops[i].few || !plan->ops[i].many;
+    }
+    refusal->layers = decide_layer_list(plan, unbound);
+}
+
+static bool refuse_no_kernel(struct plan *plan, const struct plan_options *options, const struct kernel *pinned,
+                             const struct op *op, struct error *err)
+{
+    name_candidates(plan, op->kind);
+    if (!device_has_kernels(&plan->device))
+        return refuse(plan, err, "--device", plan->device.word,
+                      plan->device.kind == DEVICE_NONE ? "there is no device to run on"
+                                                       : "this build has no kernel for it");
+    bool about_cache = op->kind == OP_ATTENTION || op->kind == OP_KV_WRITE;
+    const char *reason = arena_format(&plan->arena, "no %s kernel for layers %s on %s", op_word(op->kind),
+                                      plan->refusal.layers, plan->device.word);
+    if (pinned && op->kind == pinned->op)
+        return refuse(plan, err, "--attention-kernel", pinned->name, reason);
+    return refuse(plan, err, about_cache ? "--kv-cache-dtype" : "--device",
+                  about_cache ? options->kv_cache_dtype ? options->kv_cache_dtype : "auto" : plan->device.word, reason);
+}
+
+bool decide_kernels(struct plan *plan, const struct plan_options *options, struct error *err)
+{
+    const struct model *model = plan->model;
+    const struct kernel *pinned;
+    const struct op *unbound = NULL;
+    if (!find_pinned(options->attention_kernel, &pinned, err))
+        return false;
+    plan->ops = ARENA_NEW(&plan->arena, struct plan_op, model->op_count);
+    for (int i = 0; i < model->op_count; i++) {
+        const struct op *op = &model->ops[i];
+        plan->ops[i].few = choose_kernel(plan, options, pinned, op, KERNEL_FEW);
+        plan->ops[i].many = choose_kernel(plan, options, pinned, op, KERNEL_MANY);
+        bool bound = plan->ops[i].few && plan->ops[i].many;
+        bool first_of_cache = !unbound || (unbound->kind != OP_ATTENTION && op->kind == OP_ATTENTION);
+        if (!bound && first_of_cache) // a refusal about the cache says more than one about anything else
+            unbound = op;
+    }
+    return !unbound || refuse_no_kernel(plan, options, pinned, unbound, err);
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/refuse.c: a refusal says what would run instead. Alternatives are found by planning them, never by a fixed list.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "plan/decide.h"
+
+const char *decide_layer_list(struct plan *plan, const bool *marked)
+{
+    struct strbuf list = { 0 };
+    int layers = plan->model->config.layers;
+    for (int first = 0; first < layers; first++) {
+        if (!marked[first])
+            continue;
+        int last = first;
+        while (last + 1 < layers && marked[last + 1])
+            last++;
+        strbuf_add_format(&list, first == last ? "%s%d" : "%s%d-%d", list.len ? ", " : "", first, last);
+        first = last;
+    }
+    const char *text = arena_text(&plan->arena, strbuf_text(&list), list.len);
+    strbuf_free(&list);
+    return text;
+}
+
+bool refuse(struct plan *plan, struct error *err, const char *flag, const char *value, const char *reason)
+{
+    struct plan_refusal *refusal = &plan->refusal;
+    refusal->flag = flag;
+    refusal->value = value;
+    refusal->reason = reason;
+    refusal->layers = refusal->layers ? refusal->layers : "";
+    if (!strncmp(reason, flag, strlen(flag))) // the sentence names it already
+        return fail(err, "%s", reason);
+    return fail(err, "%s %s: %s", flag, value, reason);
+}
+
+// ---- alternatives ----
+
+struct search {
+    struct plan *plan;            // the refused one, which collects what is found
+    const struct plan_options *options;
+    size_t asked_bytes;           // per token, of what was refused; 0: unknown
+};
+
+// Plans with the changed options; what is accepted is an alternative.
+static void try_options(struct search *search, const struct plan_options *options, const struct device *device,
+                        const char *flag, const char *value)
+{
+    struct plan_refusal *refusal = &search->plan->refusal;
+    struct plan attempt;
+    struct error ignored;
+    if (refusal->alternative_count < PLAN_ALTERNATIVES_MAX
+        && decide_all(&attempt, search->plan->model, device, options, &ignored))
+        refusal->alternatives[refusal->alternative_count++] =
+            (struct plan_alternative){ flag, arena_text(&search->plan->arena, value, strlen(value)), plan_token_bytes(&attempt) };
+    plan_free(&attempt);
+}
+
+static void try_formats(struct search *search)
+{
+    struct plan_options options = *search->options;
+    options.attention_kernel = NULL;
+    bool memory = !strcmp(search->plan->refusal.flag, "--max-model-len");
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        options.kv_cache_dtype = dtype_word((enum dtype)i);
+        bool asked = search->options->kv_cache_dtype && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
+        if (!(dtype_table[i].use & DTYPE_USE_KV) || asked)
+            continue;
+        if (memory && dtype_table[i].bits >= 16) // more bytes would not help
+            continue;
+        try_options(search, &options, &search->plan->device, "--kv-cache-dtype", options.kv_cache_dtype);
+    }
+}
+
+// When only some layers are the trouble, leaving those in 16 bit may do.
+static void try_skipping(struct search *search)
+{
+    struct plan_options options = *search->options;
+    const char *layers = search->plan->refusal.layers;
+    struct strbuf list = { 0 };
+    if (options.kv_skip_layers)
+        strbuf_add_format(&list, "%s ", options.kv_skip_layers);
+    for (const char *c = layers; *c; c++)
+        if (*c != ',')
+            strbuf_add_byte(&list, *c);
+    options.kv_skip_layers = strbuf_text(&list);
+    if (*layers)
+        try_options(search, &options, &search->plan->device, "--kv-cache-dtype-skip-layers", options.kv_skip_layers);
+    strbuf_free(&list);
+}
+
+static void try_devices(struct search *search)
+{
+    for (int i = 0; device_words[i]; i++) {
+        struct device device;
+        struct error ignored;
+        if (strcmp(device_words[i], search->plan->device.word) && strcmp(device_words[i], "cuda")
+            && device_parse(&device, device_words[i], &ignored))
+            try_options(search, search->options, &device, "--device", device_words[i]);
+    }
+}
+
+static void try_lengths(struct search *search)
+{
+    struct plan_options options = *search->options;
+    struct plan attempt;
+    struct error ignored;
+    options.max_model_len = 0; // as long as the memory holds
+    if (decide_all(&attempt, search->plan->model, &search->plan->device, &options, &ignored)) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", options.max_model_len = attempt.max_model_len);
+        try_options(search, &options, &search->plan->device, "--max-model-len", text);
+    }
+    plan_free(&attempt);
+}
+
+static void try_kernels(struct search *search)
+{
+    struct plan_options options = *search->options;
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
+        options.attention_kernel = kernel->name;
+        if (kernel->op == OP_ATTENTION)
+            try_options(search, &options, &search->plan->device, "--attention-kernel", kernel->name);
+    }
+}
+
+static const struct {
+    const char *flag;
+    void (*tries[3])(struct search *search);
+} searches[] = {
+    { "--kv-cache-dtype", { try_skipping, try_formats } },
+    { "--attention-kernel", { try_kernels, try_formats } },
+    { "--max-model-len", { try_lengths, try_formats } },
+    { "--device", { try_devices } },
+};
+
+static size_t distance(size_t a, size_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+// Nearest in bytes first; equals keep the order they were found in.
+static void sort_alternatives(struct plan_refusal *refusal, size_t asked_bytes)
+{
+    for (int i = 1; i < refusal->alternative_count; i++)
+        for (int j = i; j > 0; j--) {
+            struct plan_alternative *a = &refusal->alternatives[j - 1], *b = &refusal->alternatives[j];
+            if (distance(a->token_bytes, asked_bytes) <= distance(b->token_bytes, asked_bytes))
+                break;
+            struct plan_alternative moved = *a;
+            *a = *b;
+            *b = moved;
+        }
+}
+
+// Bytes per token of a word that has no layout here: by its bits.
+static size_t bytes_of_refused_word(const struct plan *plan)
+{
+    const struct model_config *config = &plan->model->config;
+    int bits = dtype_kv_word_refused_bits(bytes_of(plan->refusal.value));
+    return (size_t)config->layers * (size_t)(2 * config->kv_heads * config->head_dim) * (size_t)bits / 8;
+}
+
+void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err)
+{
+    struct plan_refusal *refusal = &plan->refusal;
+    struct search search = { .plan = plan, .options = options };
+    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++)
+        for (int j = 0; j < 3 && searches[i].tries[j] && !strcmp(searches[i].flag, refusal->flag); j++)
+            searches[i].tries[j](&search);
+    sort_alternatives(refusal, plan->class_count ? plan_token_bytes(plan) : bytes_of_refused_word(plan));
+
+    struct strbuf text = { 0 };
+    strbuf_add_text(&text, err->text);
+    for (int i = 0; i < refusal->candidate_count && i < 8; i++)
+        strbuf_add_format(&text, "\n  %s %s", refusal->candidates[i].kernel->name, refusal->candidates[i].text);
+    strbuf_add_text(&text, refusal->alternative_count ? "\nwhat would run:" : "");
+    for (int i = 0; i < refusal->alternative_count; i++)
+        strbuf_add_format(&text, "\n  %s %s  (%zu bytes a token)", refusal->alternatives[i].flag, refusal->alternatives[i].value,
+                          refusal->alternatives[i].token_bytes);
+    fail(err, "%s", text.data);
+    strbuf_free(&text);
+}

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: what it prints for many models and devices, what it refuses, and that what it offers instead is accepted.
+
+Expected texts are in test/golden/plans; NIBBLE_UPDATE=1 writes them anew, and the difference is read by a person.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
+sys.path.insert(0, str(GOLDEN))
+import tiny  # noqa: E402
+
+DEVICES = ["cpu:ref", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu:neon", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120",
+           "sm_121", "none"]
+WORDS = ["float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head", "fp8_per_token_head",
+         "int4_per_token_head", "nvfp4", "nvfp4_4over6"]
+REFUSED_WORDS = ["fp8_inc", "fp8_ds_mla", "turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"]
+
+
+def llama(layers, hidden, heads, kv_heads, feed_forward, **more):
+    return {"model_type": "llama", "num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads, "intermediate_size": feed_forward, "max_position_embeddings": 131072, "vocab_size": 128256,
+            "rms_norm_eps": 1e-5, "dtype": "bfloat16", "tie_word_embeddings": False, **more}
+
+
+def hybrid(windows_in, **more):
+    types = ["full_attention" if i % windows_in == windows_in - 1 else "sliding_attention" for i in range(more["num_hidden_layers"])]
+    return {**llama(0, 0, 0, 0, 0), "model_type": "gemma3_text", "layer_types": types, "tie_word_embeddings": True, **more}
+
+
+# Big public shapes, as config.json alone.
+CONFIGS = {
+    "8b": llama(32, 4096, 32, 8, 14336),
+    "70b": llama(80, 8192, 64, 8, 28672),
+    "hybrid-27b": hybrid(6, num_hidden_layers=62, hidden_size=5376, num_attention_heads=32, num_key_value_heads=16, head_dim=128,
+                         intermediate_size=21504, sliding_window=1024, vocab_size=262208),
+    **{f"head-{dim}": llama(4, 16 * dim, 16, 4, 4096, head_dim=dim) for dim in (64, 80, 96, 128, 192, 256)},
+}
+
+
+@pytest.fixture
+def plan(nibble):
+    def plan(model, *flags, **environment):
+        return subprocess.run([nibble, "plan", str(model), *flags], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    return plan
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, smollm2, gemma3):
+    """Every model by name: real ones, tiny ones of each architecture, config.json alone."""
+    folder = tmp_path_factory.mktemp("models")
+    paths = {"smollm2": smollm2, "gemma3": gemma3}
+    for name in tiny.names():
+        golden = tiny.load(name)
+        (folder / f"tiny-{name}").mkdir()
+        writer = tiny.write_safetensors if "safetensors" in golden["containers"] else lambda g, f: tiny.write_gguf(g, f / "model.gguf")
+        paths[f"tiny-{name}"] = writer(golden, folder / f"tiny-{name}")
+    for name, config in CONFIGS.items():
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config))
+        paths[name] = folder / name
+    return paths
+
+
+# ---- expected texts -------------------------------------------------------------------------------------------------
+
+def scenes():
+    for model in ["smollm2", "gemma3", *CONFIGS]:
+        yield f"{model}-devices", [(model, ["--device", device]) for device in DEVICES]
+    for model in ["smollm2", "gemma3", "70b", "head-80", "head-192"]:
+        yield f"{model}-formats", [(model, ["--device", "cpu:avx2", "--kv-cache-dtype", word]) for word in WORDS + REFUSED_WORDS + ["fp8/nvfp4"]]
+    windows = ["--device", "cpu:ref", "--max-model-len", "8192"]
+    yield "gemma3-windows", [
+        ("gemma3", [*windows, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "sliding_window"]),
+        ("gemma3", [*windows, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "5", "11", "17"]),
+        ("gemma3", [*windows, "--kv-cache-dtype", "fp8/nvfp4"]),
+        ("gemma3", [*windows, "--kv-cache-dtype", "0-4:fp8/nvfp4,5-:bfloat16", "--verbose"]),
+    ]
+    yield "tiny", [(f"tiny-{name}", ["--device", "cpu:ref", "--kv-cache-dtype", "fp8"]) for name in tiny.names()]
+    yield "memory", [("8b", ["--device", "cpu:avx2", "--memory", size]) for size in ("12G", "16G", "20G", "80G")]
+    yield "memory-length", [("8b", ["--device", "cpu:avx2", "--memory", "20G", "--max-model-len", "131072", *flags])
+                            for flags in ([], ["--kv-cache-dtype", "nvfp4"], ["--max-num-seqs", "64", "--kv-cache-dtype", "fp8"])]
+
+
+@pytest.mark.parametrize("name, calls", list(scenes()), ids=lambda value: value if isinstance(value, str) else "")
+def test_expected_text(plan, models, name, calls):
+    text = ""
+    for model, flags in calls:
+        result = plan(models[model], *flags)
+        text += f"$ nibble plan {model} {' '.join(flags)}\n{result.stdout}{result.stderr}"
+        text += f"-> {result.returncode}\n\n"
+    path = GOLDEN / "plans" / f"{name}.txt"
+    if os.environ.get("NIBBLE_UPDATE"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("model", ["70b", "8b", "gemma3"])
+def test_planning_is_quick(plan, models, model):
+    times = []
+    for _ in range(5):
+        start = time.monotonic()
+        plan(models[model], "--device", "cpu:avx2")
+        times.append(time.monotonic() - start)
+    assert min(times) < 0.05
+
+
+# ---- refusals offer what runs ---------------------------------------------------------------------------------------
+
+def replaced(flags, flag, value):
+    """The flags with one in place of, or beside, those of the same name."""
+    kept, skip = [], False
+    for word in flags:
+        skip = word == flag if word.startswith("--") else skip
+        if not skip:
+            kept.append(word)
+    return [*kept, flag, *value.split()]
+
+
+@pytest.mark.parametrize("model, flags", [
+    ("smollm2", ["--device", "sm_120", "--kv-cache-dtype", "nvfp4"]), ("8b", ["--device", "none"]),
+    ("head-80", ["--device", "cpu:avx2", "--kv-cache-dtype", "int4_per_token_head"]),
+    ("head-192", ["--device", "cpu:ref", "--kv-cache-dtype", "int4_per_token_head/fp8"]),
+    ("8b", ["--device", "cpu:avx2", "--memory", "20G", "--max-model-len", "131072"]),
+    *[("gemma3", ["--device", "cpu:ref", "--kv-cache-dtype", word]) for word in REFUSED_WORDS],
+])
+def test_every_alternative_is_accepted(plan, models, model, flags):
+    result = plan(models[model], *flags, "--json")
+    refusal = json.loads(result.stdout)
+    if result.returncode == 0:
+        pytest.fail("this was meant to be refused")
+    assert refusal["accepted"] is False and refusal["flag"] in result.stderr and refusal["alternatives"], refusal
+    assert set(refusal) >= {"flag", "value", "device", "layers", "candidates", "alternatives"}
+    for alternative in refusal["alternatives"]:
+        flag, value = alternative["flags"]
+        assert f"  {flag} {value}  (" in result.stderr
+        accepted = json.loads(plan(models[model], *replaced(flags, flag, value), "--json").stdout)
+        assert accepted["accepted"], alternative
+        assert sum(layer["bytes_per_token"] for layer in accepted["layers"]) == alternative["bytes_per_token"]
+
+
+def test_nearest_in_bytes_comes_first(plan, models):
+    for word, first in (("fp8_inc", {"fp8_e4m3", "fp8_e5m2"}), ("turboquant_4bit_nc", {"nvfp4", "nvfp4_4over6", "int4_per_token_head"})):
+        refusal = json.loads(plan(models["8b"], "--device", "cpu:avx2", "--kv-cache-dtype", word, "--json").stdout)
+        assert refusal["alternatives"][0]["flags"][1] in first
+
+
+# ---- the situations this grew from ----------------------------------------------------------------------------------
+
+def test_format_without_a_kernel_on_the_device_is_refused_at_once(plan, models):
+    result = plan(models["smollm2"], "--device", "sm_120", "--kv-cache-dtype", "nvfp4")
+    assert result.returncode == 1 and result.stdout == ""
+    assert "sm_120" in result.stderr and "--device cpu" in result.stderr
+
+
+def test_likeness_admits_nothing(nibble, plan, models):
+    """Each row takes exactly the words it lists: one question per (row, word)."""
+    rows = json.loads(subprocess.run([nibble, "kernels", "--json"], capture_output=True, text=True).stdout)["kernels"]
+    attention = [row for row in rows if row["op"] == "attention"]
+    assert attention
+    for row in attention:
+        for word in [*WORDS, *REFUSED_WORDS]:
+            result = plan(models["smollm2"], "--kv-cache-dtype", word, "--attention-kernel", row["name"], "--json")
+            canonical = "fp8_e4m3" if word == "fp8" else word
+            listed = canonical in row["k"] and canonical in row["v"]
+            assert json.loads(result.stdout)["accepted"] == listed, (row["name"], word)
+
+
+def test_a_plan_binds_only_what_rows_list(nibble, plan, models):
+    rows = {row["name"]: row for row in json.loads(subprocess.run([nibble, "kernels", "--json"], capture_output=True, text=True).stdout)["kernels"]}
+    for model in ("smollm2", "gemma3", "70b", "head-80", "tiny-qwen3"):
+        for word in ("auto", "fp8/nvfp4", "int8_per_token_head", "nvfp4_4over6"):
+            for layer in json.loads(plan(models[model], "--device", "cpu:amx", "--kv-cache-dtype", word, "--json").stdout)["layers"]:
+                for op in ("attention_few", "attention_many", "kv_write"):
+                    row = rows[layer["kernels"][op]]
+                    assert layer["k"] in row["k"] and layer["v"] in row["v"]
+
+
+def test_pinned_kernel(plan, models):
+    assert plan(models["smollm2"], "--attention-kernel", "attention_ref").returncode == 0
+    result = plan(models["smollm2"], "--attention-kernel", "atention_ref")
+    assert result.returncode == 2 and "did you mean attention_ref?" in result.stderr
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--kv-cache-dtype-skip-layers", "30"], ["30", "0 to 29"]), (["--kv-cache-dtype-skip-layers", "sliding_window"], ["no layer", "window"]),
+    (["--kv-cache-dtype-skip-layers", "first"], ["first"]), (["--device", "sm90"], ["sm90", "did you mean sm_90"]),
+    (["--device", "cpu:avx3"], ["did you mean cpu:avx2"]), (["--memory", "lots"], ["--memory"]),
+])
+def test_flags_that_make_no_sense(plan, models, flags, words):
+    result = plan(models["smollm2"], *flags)
+    assert result.returncode == 2 and all(word in result.stderr for word in words), result.stderr
+
+
+def test_no_gpu_is_an_ordinary_refusal(plan, models):
+    result = plan(models["smollm2"], "--device", "cuda")
+    assert result.returncode == 1 and "--device c" in result.stderr
+
+
+def run(nibble, model, *flags):
+    command = [nibble, "run", model, "--raw", "The old lighthouse keeper", "--temperature", "0", "--max-tokens", "16", *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def test_skipped_layers_run_in_their_own_formats(nibble, gemma3):
+    windows = "0-4:bfloat16,5:nvfp4,6-10:bfloat16,11:nvfp4,12-16:bfloat16,17:nvfp4"
+    skipped = run(nibble, gemma3, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "sliding_window")
+    assert skipped == run(nibble, gemma3, "--kv-cache-dtype", windows)
+    everything = run(nibble, gemma3, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "0-17")
+    assert everything == run(nibble, gemma3, "--kv-cache-dtype", "bfloat16") and everything != skipped
+
+
+# ---- what the checkpoint declares -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("file, content, formats", [
+    ("config.json", {"quantization_config": {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}}, "fp8_e4m3"),
+    ("config.json", {"quantization_config": {"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 4, "type": "float"}}}, "nvfp4"),
+    ("config.json", {"quantization_config": {"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"}}, "nvfp4"),
+    ("hf_quant_config.json", {"quantization": {"kv_cache_quant_algo": "FP8"}}, "fp8_e4m3"),
+    ("hf_quant_config.json", {"quantization": {"kv_cache_quant_algo": None}}, "bfloat16"),
+])
+def test_auto_follows_the_declaration(plan, tmp_path, file, content, formats):
+    config = llama(4, 256, 4, 2, 512)
+    (tmp_path / "config.json").write_text(json.dumps({**config, **(content if file == "config.json" else {})}))
+    if file != "config.json":
+        (tmp_path / file).write_text(json.dumps(content))
+    layers = json.loads(plan(tmp_path, "--device", "cpu:ref", "--json").stdout)["layers"]
+    assert {layer["k"] for layer in layers} == {layer["v"] for layer in layers} == {formats}
+    skipped = json.loads(plan(tmp_path, "--device", "cpu:ref", "--kv-cache-dtype-skip-layers", "1", "--json").stdout)["layers"]
+    assert skipped[1]["k"] == "bfloat16" and skipped[0]["k"] == formats
+
+
+def test_auto_follows_each_layers_declaration(plan, tmp_path):
+    layers = {"model.layers.0.self_attn": "FP8", "model.layers.3.self_attn": {"quant_algo": "NVFP4"}}
+    config = llama(4, 256, 4, 2, 512, quantization_config={"quant_method": "modelopt", "kv_cache_quantized_layers": layers})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    planned = json.loads(plan(tmp_path, "--device", "cpu:ref", "--json").stdout)["layers"]
+    assert [layer["k"] for layer in planned] == ["fp8_e4m3", "bfloat16", "bfloat16", "nvfp4"]
+
+
+def test_unknown_declaration_refuses_auto_alone(plan, tmp_path):
+    config = llama(4, 256, 4, 2, 512, quantization_config={"quant_method": "x", "kv_cache_scheme": {"num_bits": 3, "type": "int"}})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = plan(tmp_path, "--device", "cpu:ref")
+    assert result.returncode == 1 and "num_bits" in result.stderr and "--kv-cache-dtype fp8" in result.stderr
+    assert plan(tmp_path, "--device", "cpu:ref", "--kv-cache-dtype", "fp8").returncode == 0
+
+
+def test_config_alone_is_planned_and_marked(plan, models, nibble):
+    planned = json.loads(plan(models["70b"], "--device", "cpu:avx2", "--json").stdout)
+    assert planned["accepted"] and planned["servable"] is False
+    assert abs(planned["weights"]["bytes"] / 2 / 70.55e9 - 1) < 0.01
+    assert subprocess.run([nibble, "run", str(models["70b"]), "hi"], capture_output=True).returncode == 1
