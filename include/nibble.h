@@ -99,6 +99,7 @@ struct nibble_options {
     int max_num_seqs;           // sequences open at once; 0: one
     int batch_tokens;           // tokens read in one pass; 0: 512
     int threads;                // 0: every core this process may use
+    bool no_self_test;          // kernels are not asked a known question before they run
     void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
     void *progress_context;
 };
@@ -162,6 +163,28 @@ bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids,
 
 // A report of CPU, memory, GPUs, drivers, build and libraries. Never fails.
 void nibble_environment(struct nibble_text *out, bool json);
+
+enum nibble_kernels_action {
+    NIBBLE_KERNELS_LIST,
+    NIBBLE_KERNELS_TEST,  // against the reference, on random input
+    NIBBLE_KERNELS_BENCH, // beside what the machine can do at best
+};
+enum nibble_form { NIBBLE_FORM_TEXT, NIBBLE_FORM_JSON, NIBBLE_FORM_MARKDOWN };
+
+struct nibble_kernels_options {
+    enum nibble_kernels_action action;
+    enum nibble_form form;
+    const char *name;     // of a kernel or an op; NULL: all
+    const char *device;   // as the flag of the same name; NULL: this machine's CPU
+    uint64_t seed;
+    int threads;          // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
+    void (*progress)(void *context, double done); // 0 .. 1; may be NULL
+    void *progress_context;
+};
+
+// A report of the kernels of this build, appended to *out. *failed: how many of them a test found wrong.
+bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_text *out, int *failed,
+                    struct nibble_error *error);
 
 #ifdef __cplusplus
 }

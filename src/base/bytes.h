@@ -28,4 +28,13 @@ static inline bool bytes_start_with(struct bytes text, struct bytes prefix)
     return text.len >= prefix.len && (prefix.len == 0 || memcmp(text.data, prefix.data, prefix.len) == 0);
 }
 
+// The value of a hexadecimal digit; -1: it is none.
+static inline int bytes_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 #endif

@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
     { "run", "answer a prompt, or chat in the terminal", command_run },
     { "plan", "what would run: every layer's format and kernel", command_plan },
+    { "kernels", "what this build can compute where; tests and timings", command_kernels },
     { "eval", "perplexity of a text, and what a cache format costs", command_eval },
     { "tokenize", "text to token ids and back", command_tokenize },
     { "render", "the prompt a chat becomes", command_render },

@@ -82,7 +82,8 @@ static bool set_size(const struct command_line *line, const struct option_row *r
     unsigned long long number = strtoull(value, &end, 10);
     const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    if (end == value || *value == '-' || errno || (*end && (!unit || end[1])) || number > (SIZE_MAX >> shift) || !number)
+    if (end == value || *value == '-' || errno || (*end && (!unit || end[1])) || number > (SIZE_MAX >> shift)
+        || !number)
         return wrong(line, "option", row->name, strlen(row->name), " takes a size such as 512M or 24G");
     *(size_t *)row->target = (size_t)number << shift;
     return true;
@@ -107,7 +108,8 @@ static bool set_option(const struct command_line *line, const struct option_row 
 // A list goes on with words that can only be its own: layers, ranges and what windowed layers are called.
 static bool continues_list(const char *word)
 {
-    return (*word >= '0' && *word <= '9' && strspn(word, "0123456789-,") == strlen(word)) || !strncmp(word, "sliding", 7);
+    return (*word >= '0' && *word <= '9' && strspn(word, "0123456789-,") == strlen(word))
+        || !strncmp(word, "sliding", 7);
 }
 
 // The option at argv[*at], which moves past its value.

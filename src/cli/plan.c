@@ -43,8 +43,10 @@ int command_plan(int argc, char **argv)
     const struct option_row options[] = {
         CACHE_OPTION_ROWS(cache),
         { "--max-num-seqs", OPTION_INT, &sequences, "N", "sequences at once (1)", 1, 4096 },
-        { "--device", OPTION_TEXT, &request.options.device, "D", "cpu, cpu:avx2, cpu:amx, sm_80 ... sm_121, cuda, none (cpu)" },
-        { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES", "what weights and cache may take (what is free)" },
+        { "--device", OPTION_TEXT, &request.options.device, "D",
+          "cpu, cpu:avx2, cpu:amx, sm_80 ... sm_121, cuda, none (cpu)" },
+        { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES",
+          "what weights and cache may take (what is free)" },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
         { "--verbose", OPTION_FLAG, &request.verbose, NULL, "every kernel that was passed over, and why" },
         { 0 },

@@ -19,7 +19,7 @@ struct request {
     struct cache_options cache;
     long long max_tokens, threads, seed, top_k;
     double temperature, top_p, min_p, repetition_penalty; // below 0: the model's own default
-    bool raw;
+    bool raw, no_self_test;
 };
 
 struct session {
@@ -73,7 +73,9 @@ static bool choose_sampling(struct session *session, const struct request *reque
 static bool open_engine(struct session *session, const struct request *request, struct nibble_error *error)
 {
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
-    struct nibble_options options = { .threads = (int)request->threads, .progress = cli_progress_show,
+    struct nibble_options options = { .threads = (int)request->threads,
+                                      .no_self_test = request->no_self_test,
+                                      .progress = cli_progress_show,
                                       .progress_context = &progress };
     cache_options_apply(&request->cache, &options);
     session->engine = nibble_engine_open(session->checkpoint, &options, error);
@@ -262,6 +264,7 @@ int command_run(int argc, char **argv)
         { "--raw", OPTION_FLAG, &request.raw, NULL, "no chat template: continue the text as it is" },
         CACHE_OPTION_ROWS(request.cache),
         { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
+        { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
         { 0 },
     };
     const struct command_line line = {

@@ -2,7 +2,10 @@
 #include "engine/engine.h"
 
 #include "engine/program.h"
+#include "engine/self_test.h"
 #include "engine/weights.h"
+
+enum { FAILED_KERNELS_MAX = 8 }; // with more rows failing, the machine is not to be trusted
 
 static size_t buffer_rows(const struct plan *plan, enum buffer buffer)
 {
@@ -39,12 +42,30 @@ static bool open_pools(struct engine *engine, struct error *err)
     return true;
 }
 
+// A plan whose every kernel has just given the right answer: one that does not is left out of the next try.
+static bool make_proven_plan(struct engine *engine, const struct device *device, const struct engine_options *options,
+                             struct error *err)
+{
+    const struct kernel *failed[FAILED_KERNELS_MAX + 1] = { 0 };
+    struct plan_options plan_options = options->plan;
+    plan_options.failed = failed;
+    struct error failure = { 0 };
+    for (int i = 0; i < FAILED_KERNELS_MAX; i++) {
+        if (!plan_make(&engine->plan, &engine->model, device, &plan_options, err))
+            return i ? fail_within(err, "%s; without it", failure.text) : false;
+        if (options->skip_self_test || !(failed[i] = self_test_failure(&engine->plan, &failure)))
+            return true;
+        plan_free(&engine->plan);
+    }
+    return fail(err, "%s, and so do %d others", failure.text, FAILED_KERNELS_MAX - 1);
+}
+
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
     if (!device_open_cpu(&device, err)
         || !model_describe(&engine->model, engine->checkpoint, err)
-        || !plan_make(&engine->plan, &engine->model, &device, &options->plan, err)
+        || !make_proven_plan(engine, &device, options, err)
         || !open_workspace(engine, err)
         || !open_pools(engine, err)
         || !program_bind(engine, err))

@@ -30,6 +30,7 @@ struct engine {
 struct engine_options {
     struct plan_options plan;
     int threads; // 0: every core
+    bool skip_self_test;
     void (*progress)(void *context, double done);
     void *progress_context;
 };

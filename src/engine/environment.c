@@ -67,7 +67,8 @@ static json_t *describe_libraries(void)
     char pcre2[64] = "unknown";
     if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof pcre2)
         pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
-    return json_pack("{s:s, s:s, s:s}", "jansson", jansson_version_str(), "pcre2", pcre2, "utf8proc", utf8proc_version());
+    return json_pack("{s:s, s:s, s:s}", "jansson", jansson_version_str(), "pcre2", pcre2, "utf8proc",
+                     utf8proc_version());
 }
 
 // "key.key: value" lines, one per leaf.

@@ -42,8 +42,8 @@ static bool check_ids(const struct sequence *sequence, int kept, const int32_t *
     const struct engine *engine = sequence->engine;
     int longest = engine->plan.max_model_len, vocabulary = engine->model.config.vocabulary;
     if (count > (size_t)(longest - kept))
-        return fail(err, "%d tokens and %zu more are longer than the context of %d tokens; shorten the text%s", kept, count,
-                    longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
+        return fail(err, "%d tokens and %zu more are longer than the context of %d tokens; shorten the text%s", kept,
+                    count, longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
     for (size_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocabulary)
             return fail(err, "token id %d is outside the model's vocabulary, which is 0 to %d", ids[i], vocabulary - 1);

@@ -8,7 +8,7 @@
 
 enum { CHECK_PARTS = 3 };
 
-// Sums may run in another order and exponentials be computed in another way; what only moves or stores numbers is exact.
+// Sums may run in another order and exponentials be computed in another way; what moves or stores numbers is exact.
 static const float tolerances[OP_COUNT] = {
     [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,   [OP_LINEAR] = 1e-5f, [OP_ROPE] = 1e-5f, [OP_KV_WRITE] = 0,
     [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,       [OP_PICK] = 0,     [OP_SOFTCAP] = 1e-5f,
@@ -130,22 +130,23 @@ void check_run(const struct kernel *kernel, const struct sample_case *wanted, st
     struct picture before = take_bytes(&sample);
     struct kernel_call reference = { kernel_reference(kernel->op)->run, &sample.args };
     struct kernel_call call = fault_bind(kernel, &sample.args, &sample.arena);
-    bool strayed = false, ignored = false;
-    struct picture expected = run_call(&sample, reference, 1, &before, &ignored);
+    bool strayed = false;
+    struct picture expected = run_call(&sample, reference, 1, &before, &(bool){ false });
     struct picture found = run_call(&sample, call, 1, &before, &strayed);
     struct picture in_parts = run_call(&sample, call, CHECK_PARTS, &before, &strayed);
 
     *out = (struct check_result){ .tolerance = kernel->tolerance > 0 ? kernel->tolerance : tolerances[kernel->op] };
     for (int i = 0; i < sample.outputs; i++)
         out->error = fmax(out->error, difference(found.output[i], expected.output[i], value_count(&sample, i)));
-    if (!same_bits(&sample, &found, &in_parts))
-        out->flaw = "its bits depend on the number of threads";
+    bool by_parts = !same_bits(&sample, &found, &in_parts);
     sample_cut(&sample, wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1);
     struct picture alone = run_call(&sample, call, 1, &before, &strayed);
-    if (!same_bits(&sample, &found, &alone))
-        out->flaw = "a token's bits depend on the tokens beside it";
-    if (strayed)
-        out->flaw = "it writes beside its result";
+    bool by_neighbours = !same_bits(&sample, &found, &alone);
+    out->flaw = strayed               ? "it writes beside its result"
+              : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
+              : by_parts              ? "its bits depend on the number of threads"
+              : by_neighbours         ? "a token's bits depend on the tokens beside it"
+                                      : NULL;
     out->ok = !out->flaw && out->error <= out->tolerance;
     sample_close(&sample);
 }

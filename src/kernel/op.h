@@ -97,8 +97,8 @@ struct linear_args {
 };
 
 // Turns pairs of channels by position * frequency, in place: q and k. The pairs of the result are always halves apart,
-// (i, i + rotated/2), whatever the order they came in: the cache then holds a model's keys in one order, and blocks that
-// share a scale hold the same channels, whichever file they came from.
+// (i, i + rotated/2), whatever the order they came in: the cache then holds a model's keys in one order, and blocks
+// that share a scale hold the same channels, whichever file they came from.
 struct rope_args {
     const struct batch *batch;
     float *q, *k;

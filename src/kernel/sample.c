@@ -140,8 +140,10 @@ static void draw_softcap(struct draw *draw)
 {
     struct sample *sample = draw->sample;
     int width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    sample->args.softcap = (struct softcap_args){ .rows = &sample->rows, .width = width, .cap = draw_coin(draw) ? 30 : 2,
-                                                  .x = draw_output_in_place(draw, sample->rows, width) };
+    sample->args.softcap = (struct softcap_args){
+        .rows = &sample->rows, .x = draw_output_in_place(draw, sample->rows, width), .width = width,
+        .cap = draw_coin(draw) ? 30 : 2,
+    };
     count_bytes(draw, 2, sample->rows, width);
 }
 

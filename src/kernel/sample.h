@@ -13,12 +13,18 @@
 
 enum { SAMPLE_OUTPUTS_MAX = 3, SAMPLE_SEQUENCES_MAX = 4 };
 
+enum sample_size {
+    SAMPLE_VARIED, // past every tile a kernel may have, and below
+    SAMPLE_SMALL,  // soon done
+    SAMPLE_LARGE,  // for measuring: operands well beyond the caches of a processor
+};
+
 struct sample_case {
     enum kernel_load load; // KERNEL_FEW or KERNEL_MANY
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
     int head_dim;          // 0: drawn, among those that fit
-    bool large;            // for measuring: operands well beyond the caches of a processor
+    enum sample_size size;
     uint64_t seed;
 };
 

@@ -13,12 +13,14 @@ enum { DISTINCT_VALUES = 1 << 14, PALETTE_BLOCKS = 32, PALETTE_VALUES = 128, BLO
 
 int draw_size(struct draw *draw, int low, int high, int large)
 {
-    return draw->wanted->large ? large : random_between(&draw->seed, low, high);
+    if (draw->wanted->size == SAMPLE_LARGE)
+        return large;
+    return random_between(&draw->seed, low, draw->wanted->size == SAMPLE_SMALL ? low + (high - low) / 2 : high);
 }
 
 bool draw_coin(struct draw *draw)
 {
-    return draw_size(draw, 0, 1, 0);
+    return draw->wanted->size != SAMPLE_LARGE && random_between(&draw->seed, 0, 1);
 }
 
 int draw_tokens(struct draw *draw, int large_many)

@@ -13,8 +13,8 @@ struct draw {
     uint64_t seed;
 };
 
-int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included, or what large ones have
-bool draw_coin(struct draw *draw);                              // always false in large ones
+int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included; `large` in large samples
+bool draw_coin(struct draw *draw);                              // in large samples always false
 int draw_head_dim(struct draw *draw);
 
 float *draw_values(struct draw *draw, size_t count);            // of an input: around 1, some far out

@@ -59,10 +59,11 @@ static const struct tensor *look_up(const struct graph *graph, enum weight_name 
 }
 
 // The first trouble stays.
-static const struct tensor *trouble(struct graph *graph, enum weight_name name, const char *suffix, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+static const struct tensor *trouble(struct graph *graph, enum weight_name name, const char *suffix, const char *format,
+                                    ...) __attribute__((format(printf, 4, 5)));
 
-static const struct tensor *trouble(struct graph *graph, enum weight_name name, const char *suffix, const char *format, ...)
+static const struct tensor *trouble(struct graph *graph, enum weight_name name, const char *suffix, const char *format,
+                                    ...)
 {
     char full[NAME_BYTES_MAX], reason[REASON_BYTES_MAX];
     va_list args;
@@ -76,8 +77,8 @@ static const struct tensor *trouble(struct graph *graph, enum weight_name name, 
     return NULL;
 }
 
-static const struct tensor *imagine(struct graph *graph, enum weight_name name, const char *suffix, int rank, int64_t rows,
-                                    int64_t cols)
+static const struct tensor *imagine(struct graph *graph, enum weight_name name, const char *suffix, int rank,
+                                    int64_t rows, int64_t cols)
 {
     struct arena *arena = &graph->model->arena;
     struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
@@ -108,8 +109,9 @@ static const struct tensor *find_weight(struct graph *graph, enum weight_name na
         return trouble(graph, name, "weight", "is stored as %s, which nibble does not read as a weight",
                        dtype_word(tensor->dtype));
     if (tensor->rank != 2 || (rows && tensor->shape[0] != rows) || tensor->shape[1] != cols)
-        return trouble(graph, name, "weight", "has shape (%lld, %lld) in %d dimensions; (%lld, %lld) was expected from the "
-                       "model's config", (long long)tensor->shape[0], (long long)tensor->shape[1], tensor->rank,
+        return trouble(graph, name, "weight",
+                       "has shape (%lld, %lld) in %d dimensions; (%lld, %lld) was expected from the model's config",
+                       (long long)tensor->shape[0], (long long)tensor->shape[1], tensor->rank,
                        (long long)(rows ? rows : tensor->shape[0]), (long long)cols);
     if (!rows && (tensor->shape[0] < 1 || tensor->shape[0] > VOCABULARY_MAX))
         return trouble(graph, name, "weight", "has %lld rows; a vocabulary of 1 to %d tokens was expected",
@@ -127,9 +129,9 @@ static const struct tensor *find_floats(struct graph *graph, enum weight_name na
         return trouble(graph, name, suffix, "is missing; the checkpoint is incomplete or not a %s model",
                        graph->model->config.architecture);
     if (!(plain >> tensor->dtype & 1) || tensor->rank != 1 || tensor->shape[0] != width)
-        return trouble(graph, name, suffix, "is %s of %lld values in %d dimensions; %lld plain 16- or 32-bit floats in one "
-                       "were expected", dtype_word(tensor->dtype), (long long)tensor_values(tensor), tensor->rank,
-                       (long long)width);
+        return trouble(graph, name, suffix,
+                       "is %s of %lld values in %d dimensions; %lld plain 16- or 32-bit floats in one were expected",
+                       dtype_word(tensor->dtype), (long long)tensor_values(tensor), tensor->rank, (long long)width);
     return tensor;
 }
 

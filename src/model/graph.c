@@ -120,6 +120,24 @@ void graph_feed_forward(struct graph *graph)
     graph_linear(graph, BUFFER_GATE, &(struct graph_output){ BUFFER_H, W_DOWN, config->hidden }, 1);
 }
 
+void graph_plain_layer(struct graph *graph, bool head_norms)
+{
+    const struct model_config *config = &graph->model->config;
+    graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
+    graph_qkv(graph);
+    if (head_norms) {
+        graph_head_norm(graph, BUFFER_Q, W_Q_NORM, config->heads);
+        graph_head_norm(graph, BUFFER_K, W_K_NORM, config->kv_heads);
+    }
+    graph_attention(graph);
+    graph_output(graph);
+    graph_add(graph, BUFFER_X, BUFFER_H);
+
+    graph_norm(graph, BUFFER_X, BUFFER_H, W_FFN_NORM);
+    graph_feed_forward(graph);
+    graph_add(graph, BUFFER_X, BUFFER_H);
+}
+
 static void set_buffer_widths(struct model *model)
 {
     const struct model_config *config = &model->config;

@@ -54,8 +54,9 @@ static bool dtype_of_scheme(const json_t *scheme, enum dtype *out)
 static void note_unknown(struct model *model, const char *key, const json_t *scheme)
 {
     char *text = json_dumps(scheme, JSON_ENCODE_ANY | JSON_COMPACT);
-    model->kv_declared_unknown = arena_format(&model->arena, "the checkpoint declares %s %.200s for its cache, which nibble does "
-                                              "not know; name a format", key, text ? text : "");
+    model->kv_declared_unknown =
+        arena_format(&model->arena, "the checkpoint declares %s %.200s for its cache, which nibble does not know; "
+                     "name a format", key, text ? text : "");
     free(text);
 }
 

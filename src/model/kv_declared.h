@@ -6,8 +6,8 @@
 #include "model/model.h"
 
 // Sets every layer's kv_dtype: the model's 16-bit type, or what the checkpoint declares (kv_cache_scheme,
-// kv_cache_quant_algo, kv_cache_quantized_layers, in config.json or hf_quant_config.json). A declaration that nibble does
-// not know leaves its sentence in model->kv_declared_unknown: `auto` is then refused, a format by name is not.
+// kv_cache_quant_algo, kv_cache_quantized_layers, in config.json or hf_quant_config.json). A declaration that nibble
+// does not know leaves its sentence in model->kv_declared_unknown: `auto` is then refused, a format by name is not.
 void kv_declared_read(struct model *model, const struct checkpoint *checkpoint);
 
 #endif

@@ -4,15 +4,7 @@
 
 static void write_layer(struct graph *graph)
 {
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
-    graph_qkv(graph);
-    graph_attention(graph);
-    graph_output(graph);
-    graph_add(graph, BUFFER_X, BUFFER_H);
-
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_FFN_NORM);
-    graph_feed_forward(graph);
-    graph_add(graph, BUFFER_X, BUFFER_H);
+    graph_plain_layer(graph, false);
 }
 
 static bool describe(struct graph *graph)

@@ -2,34 +2,14 @@
 // model/qwen.c: Qwen 2 (biases on q, k and v) and Qwen 3 (q and k normalised per head instead).
 #include "model/architecture.h"
 
-static void write_feed_forward(struct graph *graph)
-{
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_FFN_NORM);
-    graph_feed_forward(graph);
-    graph_add(graph, BUFFER_X, BUFFER_H);
-}
-
 static void write_qwen2_layer(struct graph *graph)
 {
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
-    graph_qkv(graph);
-    graph_attention(graph);
-    graph_output(graph);
-    graph_add(graph, BUFFER_X, BUFFER_H);
-    write_feed_forward(graph);
+    graph_plain_layer(graph, false);
 }
 
 static void write_qwen3_layer(struct graph *graph)
 {
-    const struct model_config *config = &graph->model->config;
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
-    graph_qkv(graph);
-    graph_head_norm(graph, BUFFER_Q, W_Q_NORM, config->heads);
-    graph_head_norm(graph, BUFFER_K, W_K_NORM, config->kv_heads);
-    graph_attention(graph);
-    graph_output(graph);
-    graph_add(graph, BUFFER_X, BUFFER_H);
-    write_feed_forward(graph);
+    graph_plain_layer(graph, true);
 }
 
 // Older configs: with use_sliding_window, layers from max_window_layers on have the window.

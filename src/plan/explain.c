@@ -98,6 +98,8 @@ void explain_short(const struct plan *plan, struct strbuf *out)
         strbuf_add_format(out, " (%s)", plan->length_note);
     strbuf_add_text(out, "; weights ");
     add_weights(plan, out);
+    if (plan->failed_note)
+        strbuf_add_format(out, "; left out after a failed self-test: %s", plan->failed_note);
     strbuf_add_byte(out, '\n');
 }
 
@@ -118,7 +120,8 @@ static const char *colour_of(enum dtype dtype)
 static void add_layer_lines(const struct plan *plan, struct explain_style style, struct strbuf *out)
 {
     static const struct { const char *title; int width; } columns[] = {
-        { "layers", 9 }, { "attention", 12 }, { "K", 20 }, { "V", 20 }, { "bytes/token", 12 }, { "few tokens", 20 }, { "many tokens", 0 },
+        { "layers", 9 },       { "attention", 12 },  { "K", 20 }, { "V", 20 },
+        { "bytes/token", 12 }, { "few tokens", 20 }, { "many tokens", 0 },
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         add_cell(out, style, "\033[1m", columns[i].width, columns[i].title);
@@ -196,7 +199,8 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     const struct model_config *config = &plan->model->config;
     strbuf_add_format(out, "model     %s: %d layers, %d heads on %d of %d channels, vocabulary %d, context %d%s\n",
                       config->architecture, config->layers, config->heads, config->kv_heads, config->head_dim,
-                      config->vocabulary, config->context, plan->model->imagined ? "; config alone, no weights to run" : "");
+                      config->vocabulary, config->context,
+                      plan->model->imagined ? "; config alone, no weights to run" : "");
     add_device(plan, out);
     add_layer_lines(plan, style, out);
     strbuf_add_text(out, "weights   ");

@@ -59,9 +59,10 @@ static json_t *json_of_reasons(const struct plan_reason *reasons, int count)
         struct strbuf layers = { 0 };
         if (reasons[i].first_layer >= 0)
             explain_add_range(&layers, reasons[i].first_layer, reasons[i].last_layer);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o}", "layers", strbuf_text(&layers), "op",
-                                              op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "reasons",
-                                              json_of_reason_text(reasons[i].text)));
+        json_t *entry = json_pack("{s:s, s:s, s:s, s:o}", "layers", strbuf_text(&layers), "op",
+                                  op_word(reasons[i].kernel->op), "kernel", reasons[i].kernel->name, "reasons",
+                                  json_of_reason_text(reasons[i].text));
+        json_array_append_new(list, entry);
         strbuf_free(&layers);
     }
     return list;

@@ -7,8 +7,9 @@
 #include "plan/plan.h"
 
 const struct plan_class *explain_class_of(const struct plan *plan, int layer);
-const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind); // the layer's first of its kind
-void explain_add_range(struct strbuf *out, int first, int last);                                 // "0-3" or "7"
-void explain_add_formats(struct strbuf *out, const struct kv_layout *layout);                    // "fp8_e4m3/nvfp4" or "nvfp4"
+// The layer's first op of that kind.
+const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind);
+void explain_add_range(struct strbuf *out, int first, int last);              // "0-3" or "7"
+void explain_add_formats(struct strbuf *out, const struct kv_layout *layout); // "fp8_e4m3/nvfp4" or "nvfp4"
 
 #endif

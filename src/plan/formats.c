@@ -64,7 +64,8 @@ static bool check_sizes(struct plan *plan, const struct kv_formats *formats, con
 }
 
 // What the flags say for each layer; a skipped one keeps the model's 16-bit type.
-static bool read_flags(struct plan *plan, const struct plan_options *options, struct kv_formats *formats, struct error *err)
+static bool read_flags(struct plan *plan, const struct plan_options *options, struct kv_formats *formats,
+                       struct error *err)
 {
     const struct model *model = plan->model;
     int layers = model->config.layers;
@@ -76,7 +77,8 @@ static bool read_flags(struct plan *plan, const struct plan_options *options, st
         windowed[i] = model->layer[i].window;
     }
     if (!kv_flag_parse(flag, layers, automatic, formats, err))
-        return err->usage ? false : refuse(plan, err, "--kv-cache-dtype", flag, arena_format(&plan->arena, "%s", err->text));
+        return err->usage ? false
+                          : refuse(plan, err, "--kv-cache-dtype", flag, arena_format(&plan->arena, "%s", err->text));
     if (model->kv_declared_unknown && strstr(flag, "auto"))
         return refuse(plan, err, "--kv-cache-dtype", flag, model->kv_declared_unknown);
     if (!kv_skip_parse(options->kv_skip_layers, layers, windowed, skipped, err))
@@ -96,7 +98,7 @@ bool decide_formats(struct plan *plan, const struct plan_options *options, struc
         return false;
     for (int i = 0; i < layers; i++)
         if (!place_layer(plan, i, &formats[i]))
-            return fail_usage(err, "--kv-cache-dtype: the layers fall into more than %d kinds of pages; use fewer formats",
+            return fail_usage(err, "--kv-cache-dtype: the layers fall into more than %d kinds of pages; use fewer",
                               KV_CLASSES_MAX);
     return true;
 }

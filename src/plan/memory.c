@@ -88,8 +88,9 @@ static bool refuse_memory(struct plan *plan, int length, int longest, struct err
     const char *fits = longest ? arena_format(&plan->arena, "the longest context that fits is %d", longest)
                                : "not even the shortest context fits";
     const char *reason = arena_format(
-        &plan->arena, "weights take %zu MiB, workspace %zu MiB and the cache %zu MiB, which is %zu MiB more than the %zu MiB "
-        "that %s; %s", plan->weight_bytes >> 20, plan->workspace_bytes >> 20, cache >> 20,
+        &plan->arena,
+        "weights take %zu MiB, workspace %zu MiB and the cache %zu MiB, %zu MiB more than the %zu MiB that %s; %s",
+        plan->weight_bytes >> 20, plan->workspace_bytes >> 20, cache >> 20,
         (fixed + cache - plan->memory_bytes) >> 20, plan->memory_bytes >> 20,
         plan->memory_bytes == plan->device.memory_free_bytes ? "are free here" : "there are", fits);
     return refuse(plan, err, "--max-model-len", arena_format(&plan->arena, "%d", length), reason);

@@ -14,7 +14,8 @@ static bool check_options(const struct plan *plan, const struct plan_options *op
 {
     int context = plan->model->config.context;
     if (options->max_model_len > context)
-        return fail(err, "a context of %d tokens was asked for; the model has %d at most", options->max_model_len, context);
+        return fail(err, "a context of %d tokens was asked for; the model has %d at most", options->max_model_len,
+                    context);
     return in_range("--max-model-len", options->max_model_len, context, err)
         && in_range("--max-num-seqs", options->max_num_seqs, PLAN_SEQUENCES_MAX, err)
         && in_range("--max-num-batched-tokens", options->batch_tokens, PLAN_BATCH_TOKENS_MAX, err);
@@ -31,10 +32,19 @@ bool decide_all(struct plan *plan, const struct model *model, const struct devic
         && decide_memory(plan, options, err);
 }
 
+static void note_failed(struct plan *plan, const struct kernel *const *failed)
+{
+    for (int i = 0; failed && failed[i]; i++)
+        plan->failed_note = arena_format(&plan->arena, "%s%s%s", plan->failed_note ? plan->failed_note : "",
+                                         i ? ", " : "", failed[i]->name);
+}
+
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err)
 {
-    if (decide_all(plan, model, device, options, err))
+    bool accepted = decide_all(plan, model, device, options, err);
+    note_failed(plan, options->failed);
+    if (accepted)
         return true;
     if (plan->refusal.flag)
         refuse_find_alternatives(plan, options, err);

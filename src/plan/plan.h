@@ -66,6 +66,7 @@ struct plan {
     struct device device;
     int max_model_len, max_num_seqs, batch_tokens, outputs;
     const char *length_note;    // why max_model_len is not the model's own, or NULL
+    const char *failed_note;    // kernels left out because they failed their self-test, or NULL
     size_t memory_bytes;        // what weights, workspace and pools may take; 0: no limit
 
     struct plan_layer *layer;   // (model layers)
@@ -84,8 +85,8 @@ struct plan {
     struct arena arena;
 };
 
-// True: the plan can run. False: the sentence is in *err, with the alternatives on lines of their own; plan->refusal says
-// the same as values, unless the options themselves were wrong (err->usage). Either way the plan is to be freed.
+// True: the plan can run. False: the sentence is in *err, with the alternatives on lines of their own; plan->refusal
+// says the same as values, unless the options themselves were wrong (err->usage). Either way the plan is to be freed.
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err);
 void plan_free(struct plan *plan);

@@ -55,7 +55,8 @@ static void try_options(struct search *search, const struct plan_options *option
     if (refusal->alternative_count < PLAN_ALTERNATIVES_MAX
         && decide_all(&attempt, search->plan->model, device, options, &ignored))
         refusal->alternatives[refusal->alternative_count++] =
-            (struct plan_alternative){ flag, arena_text(&search->plan->arena, value, strlen(value)), plan_token_bytes(&attempt) };
+            (struct plan_alternative){ flag, arena_text(&search->plan->arena, value, strlen(value)),
+                                       plan_token_bytes(&attempt) };
     plan_free(&attempt);
 }
 
@@ -66,7 +67,8 @@ static void try_formats(struct search *search)
     bool memory = !strcmp(search->plan->refusal.flag, "--max-model-len");
     for (int i = 0; i < DTYPE_COUNT; i++) {
         options.kv_cache_dtype = dtype_word((enum dtype)i);
-        bool asked = search->options->kv_cache_dtype && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
+        bool asked =
+            search->options->kv_cache_dtype && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
         if (!(dtype_table[i].use & DTYPE_USE_KV) || asked)
             continue;
         if (memory && dtype_table[i].bits >= 16) // more bytes would not help
@@ -179,8 +181,8 @@ void refuse_find_alternatives(struct plan *plan, const struct plan_options *opti
         strbuf_add_format(&text, "\n  %s %s", refusal->candidates[i].kernel->name, refusal->candidates[i].text);
     strbuf_add_text(&text, refusal->alternative_count ? "\nwhat would run:" : "");
     for (int i = 0; i < refusal->alternative_count; i++)
-        strbuf_add_format(&text, "\n  %s %s  (%zu bytes a token)", refusal->alternatives[i].flag, refusal->alternatives[i].value,
-                          refusal->alternatives[i].token_bytes);
+        strbuf_add_format(&text, "\n  %s %s  (%zu bytes a token)", refusal->alternatives[i].flag,
+                          refusal->alternatives[i].value, refusal->alternatives[i].token_bytes);
     fail(err, "%s", text.data);
     strbuf_free(&text);
 }

@@ -41,8 +41,8 @@ bool added_finish(struct added *added, struct error *err)
     if (distinct > ADDED_LENGTHS_MAX || (distinct && lengths[0] > ADDED_BYTES_MAX)) {
         size_t longest = lengths[0];
         free(lengths);
-        return fail(err, "the added tokens have %zu different lengths and up to %zu bytes; %d and %d are the limits", distinct,
-                    longest, ADDED_LENGTHS_MAX, ADDED_BYTES_MAX);
+        return fail(err, "the added tokens have %zu different lengths and up to %zu bytes; %d and %d are the limits",
+                    distinct, longest, ADDED_LENGTHS_MAX, ADDED_BYTES_MAX);
     }
     added->lengths = memory_new(distinct, sizeof *added->lengths);
     added->length_count = distinct;
@@ -82,13 +82,14 @@ static void add_match(struct added_matches *matches, struct added_match match)
 }
 
 // The token of this length at this place, NULL when there is none.
-static const struct added_token *token_at(const struct added *added, const struct added_length *length, struct bytes text,
-                                          size_t at)
+static const struct added_token *token_at(const struct added *added, const struct added_length *length,
+                                          struct bytes text, size_t at)
 {
     int64_t index;
-    if (length->bytes > text.len - at || !length->starts[(unsigned char)text.data[at]])
+    if (length->bytes > text.len - at || !length->starts[(unsigned char)text.data[at]] ||
+        !map_get(&added->index, (struct bytes){ text.data + at, length->bytes }, &index))
         return NULL;
-    return map_get(&added->index, (struct bytes){ text.data + at, length->bytes }, &index) ? &added->tokens[index] : NULL;
+    return &added->tokens[index];
 }
 
 // ---- what stands around a match ----

@@ -72,8 +72,8 @@ bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struc
     enum { JOINED_BYTES_MAX = 4096 };
     char joined[JOINED_BYTES_MAX];
     if (left.len + right.len > sizeof joined)
-        return fail(err, "merge %zu makes a token of %zu bytes; %d is the limit", bpe->merge_count, left.len + right.len,
-                    JOINED_BYTES_MAX);
+        return fail(err, "merge %zu makes a token of %zu bytes; %d is the limit", bpe->merge_count,
+                    left.len + right.len, JOINED_BYTES_MAX);
     memcpy(joined, left.data, left.len);
     memcpy(joined + left.len, right.data, right.len);
     struct bytes pieces[] = { left, right, { joined, left.len + right.len } };
@@ -93,9 +93,9 @@ bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struc
 }
 
 // ---- words ----
-// SentencePiece vocabularies have no pre-tokenizer, so a whole text comes as one piece. Hardly any token has a separator
-// behind another character: where none has it behind this one, no merge reaches across, and the piece falls into words
-// with the same result in far less time.
+// SentencePiece vocabularies have no pre-tokenizer, so a whole text comes as one piece. Hardly any token has a
+// separator behind another character: where none has it behind this one, no merge reaches across, and the piece falls
+// into words with the same result in far less time.
 
 static bool is_separator(struct bytes text, size_t at)
 {

@@ -56,15 +56,10 @@ void bytemap_hex_name(unsigned char byte, char out[BYTEMAP_HEX_BYTES + 1])
     snprintf(out, BYTEMAP_HEX_BYTES + 1, "<0x%02X>", byte);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int bytemap_hex(struct bytes piece)
 {
     if (piece.len != BYTEMAP_HEX_BYTES || !bytes_start_with(piece, bytes_of("<0x")) || piece.data[5] != '>')
         return -1;
-    int high = hex_digit(piece.data[3]), low = hex_digit(piece.data[4]);
+    int high = bytes_hex_digit(piece.data[3]), low = bytes_hex_digit(piece.data[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }

@@ -11,7 +11,7 @@ uint32_t bytemap_letter(unsigned char byte);
 int bytemap_byte(uint32_t letter); // -1: not of the alphabet
 
 void bytemap_encode(struct bytes text, struct strbuf *out);
-bool bytemap_decode(struct bytes letters, struct strbuf *out); // false, and nothing added, when one is not of the alphabet
+bool bytemap_decode(struct bytes letters, struct strbuf *out); // false: not all of the alphabet, and nothing added
 
 // Vocabularies of plain text have tokens named <0x00> to <0xFF> for what they have no letter for.
 enum { BYTEMAP_HEX_BYTES = 6 };

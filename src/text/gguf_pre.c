@@ -54,7 +54,8 @@ SPLITS(gpt2, PRETOKENIZE_GPT2);
 SPLITS(digits_gpt2, "\\p{N}", PRETOKENIZE_GPT2);
 SPLITS(llama3, CONTRACTIONS "|" WORDS "|\\p{N}{1,3}|" SYMBOLS "|" SPACES);
 SPLITS(qwen2, CONTRACTIONS "|" WORDS "|\\p{N}|" SYMBOLS "|" SPACES);
-SPLITS(qwen35, CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES);
+SPLITS(qwen35, CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+       "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES);
 SPLITS(minicpm5, "\\p{N}{1,3}", CONTRACTIONS "|" WORDS "|\\p{N}+|" SYMBOLS "|" SPACES);
 SPLITS(ufakzeka, WORDS "|\\p{N}|" SYMBOLS "|" SPACES);
 SPLITS(laguna, "[^\\n]+|[\\n]+", CONTRACTIONS "|" WORDS "|\\p{N}|" SYMBOLS "|" SPACES);
@@ -63,11 +64,13 @@ SPLITS(bailing, "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[
        "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+");
 SPLITS(exaone_moe, CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}"
        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+");
-SPLITS(jais2, CONTRACTIONS "|" WORDS "|\\p{N}{1,3}|" SYMBOLS "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)"
-       "|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}");
+SPLITS(jais2, CONTRACTIONS "|" WORDS "|\\p{N}{1,3}|" SYMBOLS "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)"
+       "|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)"
+       "|\\s{1}");
 SPLITS(tekken, CASED_WORDS("") "|\\p{N}|" CASED_SYMBOLS "|" SPACES);
 SPLITS(gpt4o, CASED_WORDS(CONTRACTIONS "?") "|\\p{N}{1,3}|" CASED_SYMBOLS "|" SPACES);
-SPLITS(tiny_aya, "\\d{1,3}(?=(?:\\d{3})*\\b)", CASED_WORDS(CONTRACTIONS "?") "|\\p{N}{1,3}|" CASED_SYMBOLS "|" SPACES);
+SPLITS(tiny_aya, "\\d{1,3}(?=(?:\\d{3})*\\b)",
+       CASED_WORDS(CONTRACTIONS "?") "|\\p{N}{1,3}|" CASED_SYMBOLS "|" SPACES);
 SPLITS(youtu, YOUTU_CJK, CASED_WORDS(CONTRACTIONS "?") "|\\p{N}|" CASED_SYMBOLS "|" SPACES);
 SPLITS(kimi_k2, "[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?"
        "|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "+" KIMI_LOWER "*" CONTRACTIONS "?|\\p{N}{1,3}|" SYMBOLS "|" SPACES);

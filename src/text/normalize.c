@@ -23,8 +23,8 @@ void normalizer_free(struct normalizer *normalizer)
 
 bool normalize_is_space(uint32_t c)
 {
-    return (c >= '\t' && c <= '\r') || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= '\t' && c <= '\r') || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 static bool is_mark(uint32_t c)
@@ -64,8 +64,8 @@ static void decompose(struct bytes text, int options, struct codepoints *out)
             out->capacity = out->capacity * 2 + text.len + EXPANSION_MAX;
             out->items = memory_grow(out->items, out->capacity, sizeof *out->items);
         }
-        utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)codepoint, out->items + out->count, EXPANSION_MAX,
-                                                         (utf8proc_option_t)options, NULL);
+        utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)codepoint, out->items + out->count,
+                                                         EXPANSION_MAX, (utf8proc_option_t)options, NULL);
         out->count += count > 0 && count <= EXPANSION_MAX ? (size_t)count : 0;
     }
 }
@@ -183,12 +183,13 @@ static bool apply_replace(const struct normalize_step *step, struct bytes text, 
     return ok;
 }
 
-struct room {
+// What a step has to know beyond its text.
+struct context {
     bool continues;
     size_t bytes_max;
 };
 
-static bool apply(const struct normalize_step *step, struct bytes text, struct room room, struct strbuf *out,
+static bool apply(const struct normalize_step *step, struct bytes text, struct context context, struct strbuf *out,
                   struct error *err)
 {
     switch (step->kind) {
@@ -202,12 +203,12 @@ static bool apply(const struct normalize_step *step, struct bytes text, struct r
         apply_strip(step, text, out);
         break;
     case NORMALIZE_PREPEND:
-        if (text.len && !room.continues)
+        if (text.len && !context.continues)
             strbuf_add(out, step->content.data, step->content.len);
         strbuf_add(out, text.data, text.len);
         break;
     case NORMALIZE_REPLACE:
-        return apply_replace(step, text, room.bytes_max, out, err);
+        return apply_replace(step, text, context.bytes_max, out, err);
     }
     return true;
 }
@@ -215,13 +216,13 @@ static bool apply(const struct normalize_step *step, struct bytes text, struct r
 bool normalizer_apply(const struct normalizer *normalizer, struct bytes text, bool continues, struct strbuf *out,
                       struct error *err)
 {
-    struct room room = { continues, text.len * NORMALIZE_GROWTH_MAX + NORMALIZE_GROWTH_FREE_BYTES };
+    struct context context = { continues, text.len * NORMALIZE_GROWTH_MAX + NORMALIZE_GROWTH_FREE_BYTES };
     struct strbuf from = { 0 }, to = { 0 };
     bool ok = true;
     strbuf_add(&from, text.data, text.len);
     for (size_t i = 0; ok && i < normalizer->count; i++) {
         to.len = 0;
-        ok = apply(&normalizer->steps[i], strbuf_bytes(&from), room, &to, err);
+        ok = apply(&normalizer->steps[i], strbuf_bytes(&from), context, &to, err);
         struct strbuf spare = from;
         from = to;
         to = spare;

@@ -20,7 +20,7 @@ bool pretokenizer_add_split(struct pretokenizer *pretokenizer, struct bytes patt
     // finds the run once, and cuts it up from its end where digits go in threes, is the same.
     static const struct { const char *published, *same; size_t group; } slow[] = {
         { "\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++(?!\\w)", 3 },
-        { "(?=(\\d{3})+(?!\\d))", "\\d++", 3 },
+        { "(?=(\\d{3})+(?!\\d))", "(?:\\d{3})++(?!\\d)", 3 },
         { "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++", 3 },
         { "\\s+$", "(?<!\\s)\\s+$", 0 },
     };
@@ -143,8 +143,8 @@ static void add_groups(struct split *split, const char *text, size_t begin, size
     add_stretch(split, start, end, match);
 }
 
-static bool split_piece(const struct pretokenize_step *step, struct regex_scan *scan, const struct pieces *in, size_t index,
-                        struct pieces *out, struct error *err)
+static bool split_piece(const struct pretokenize_step *step, struct regex_scan *scan, const struct pieces *in,
+                        size_t index, struct pieces *out, struct error *err)
 {
     struct bytes text = piece_text(in, index);
     size_t base = in->items[index].begin, done = 0, begin, end;

@@ -12,7 +12,7 @@
 // The regex of GPT-2, which the ByteLevel pre-tokenizer carries.
 #define PRETOKENIZE_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-// What becomes of a match: dropped, a piece of its own, one piece with its like-minded neighbours, or joined to one side.
+// What becomes of a match: dropped, a piece of its own, one piece with its equals beside it, or joined to one side.
 enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_CONTIGUOUS, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT };
 
 enum pretokenize_kind {
@@ -27,7 +27,7 @@ struct pretokenize_step {
     struct regex *regex;          // owned
     enum split_behavior behavior;
     bool invert;                  // what does not match counts as the match
-    size_t group;                 // SPLIT: a match falls into groups of so many characters, counted from its end; 0: whole
+    size_t group;                 // a match falls into groups of so many characters, counted from its end; 0: none
     bool first_only;              // PREFIX: only where the whole text begins
     struct bytes content;         // borrowed
 };

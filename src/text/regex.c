@@ -169,8 +169,8 @@ enum regex_step regex_scan_next(struct regex_scan *scan, size_t *begin, size_t *
     return REGEX_END;
 }
 
-bool regex_replace(struct regex_scan *scan, struct bytes text, struct bytes content, size_t bytes_max, struct strbuf *out,
-                   struct error *err)
+bool regex_replace(struct regex_scan *scan, struct bytes text, struct bytes content, size_t bytes_max,
+                   struct strbuf *out, struct error *err)
 {
     regex_scan_start(scan, text);
     text = scan->text;

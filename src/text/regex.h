@@ -26,7 +26,7 @@ enum regex_step { REGEX_MATCH, REGEX_END, REGEX_FAILED };
 enum regex_step regex_scan_next(struct regex_scan *scan, size_t *begin, size_t *end, struct error *err);
 
 // Appends `text` to *out with every match replaced by `content`; fails rather than make *out longer than `bytes_max`.
-bool regex_replace(struct regex_scan *scan, struct bytes text, struct bytes content, size_t bytes_max, struct strbuf *out,
-                   struct error *err);
+bool regex_replace(struct regex_scan *scan, struct bytes text, struct bytes content, size_t bytes_max,
+                   struct strbuf *out, struct error *err);
 
 #endif

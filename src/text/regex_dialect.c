@@ -9,10 +9,10 @@
 #include "text/unicode16.h"
 
 // Unicode's White_Space, which is stable; PCRE2's own \s also has U+180E.
-#define SPACE                                                                                                             \
+#define SPACE                                                                                                          \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define NOT_SPACE                                                                                                         \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"   \
+#define NOT_SPACE                                                                                                      \
+    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}" \
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 #define WORD_IN_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 // Outside of a class Oniguruma asks a Latin-1 table first, and that one has the superscripts and fractions.
@@ -98,17 +98,12 @@ static void add_codepoint(struct strbuf *out, uint32_t codepoint)
 
 // ---- escapes ----
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool take_hex(struct translation *t, size_t digits_max, uint32_t *out)
 {
     *out = 0;
     size_t digits = 0;
-    for (; digits < digits_max && !ended(t) && hex_digit(t->in.data[t->at]) >= 0; digits++, t->at++)
-        *out = *out << 4 | (uint32_t)hex_digit(t->in.data[t->at]);
+    for (; digits < digits_max && !ended(t) && bytes_hex_digit(t->in.data[t->at]) >= 0; digits++, t->at++)
+        *out = *out << 4 | (uint32_t)bytes_hex_digit(t->in.data[t->at]);
     return digits || fail(t->err, "a hexadecimal escape has no digits");
 }
 

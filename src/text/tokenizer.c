@@ -25,8 +25,9 @@ void tokens_free(struct tokens *tokens)
 
 const char *const tokenizer_end_names[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
-    "<eos>", "<turn|>", "<|tool_response>", TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence"), "[e~[",
+    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "[e~[", "<eos>",
+    "<end_of_utterance>", "<turn|>", "<|tool_response>",
+    TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence"),
 };
 
 const size_t tokenizer_end_name_count = sizeof tokenizer_end_names / sizeof *tokenizer_end_names;
@@ -42,7 +43,8 @@ static void find_bytes(struct tokenizer *tokenizer)
         int32_t id = tokenizer->bpe.bytes[byte];
         char letter[UTF8_BYTES_MAX];
         if (id < 0 && byte_level)
-            id = vocab_find(&tokenizer->vocab, (struct bytes){ letter, utf8_encode(bytemap_letter((unsigned char)byte), letter) });
+            id = vocab_find(&tokenizer->vocab,
+                            (struct bytes){ letter, utf8_encode(bytemap_letter((unsigned char)byte), letter) });
         tokenizer->bytes[byte] = id >= 0 ? id : tokenizer->bpe.unknown;
     }
 }
@@ -105,7 +107,8 @@ static bool encode_plain(struct encoding *encoding, struct bytes text, int where
     if (!pretokenizer_apply(&tokenizer->pretokenizer, text, where, pieces, encoding->err))
         return false;
     if (pieces->text.len > INT32_MAX)
-        return fail(encoding->err, "the text is %zu bytes long once it is normalised; cut it into parts", pieces->text.len);
+        return fail(encoding->err, "the text is %zu bytes long once it is normalised; cut it into parts",
+                    pieces->text.len);
     for (size_t i = 0; i < pieces->count; i++) {
         struct piece piece = pieces->items[i];
         bpe_encode(&tokenizer->bpe, (struct bytes){ pieces->text.data + piece.begin, piece.end - piece.begin },
@@ -119,7 +122,8 @@ static bool encode_valid(struct encoding *encoding, struct bytes text, int where
 {
     const struct tokenizer *tokenizer = encoding->tokenizer;
     encoding->normalized.len = 0;
-    if (!normalizer_apply(&tokenizer->normalizer, text, where & PRETOKENIZE_CONTINUES, &encoding->normalized, encoding->err))
+    if (!normalizer_apply(&tokenizer->normalizer, text, where & PRETOKENIZE_CONTINUES, &encoding->normalized,
+                          encoding->err))
         return false;
     struct bytes normalized = strbuf_bytes(&encoding->normalized);
     added_find(&tokenizer->normalized, &tokenizer->vocab, normalized, encoding->special, &encoding->in_normalized);
@@ -174,7 +178,8 @@ static bool encode_text(struct encoding *encoding, struct bytes text)
         tokens_add(encoding->out, match.id);
         done = match.end;
     }
-    return encode_between(encoding, (struct bytes){ text.data + done, text.len - done }, done ? 0 : PRETOKENIZE_AT_START);
+    return encode_between(encoding, (struct bytes){ text.data + done, text.len - done },
+                          done ? 0 : PRETOKENIZE_AT_START);
 }
 
 static void add_all(struct tokens *out, const struct tokens *tokens)
@@ -183,12 +188,14 @@ static void add_all(struct tokens *out, const struct tokens *tokens)
         tokens_add(out, tokens->ids[i]);
 }
 
-bool tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, int flags, struct tokens *out, struct error *err)
+bool tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, int flags, struct tokens *out,
+                      struct error *err)
 {
     if (text.len > TOKENIZER_TEXT_BYTES_MAX)
         return fail(err, "the text is %zu bytes long, and %d is the limit; cut it into parts", text.len,
                     TOKENIZER_TEXT_BYTES_MAX);
-    struct encoding encoding = { .tokenizer = tokenizer, .special = flags & TOKENIZE_PARSE_SPECIAL, .out = out, .err = err };
+    bool special = flags & TOKENIZE_PARSE_SPECIAL;
+    struct encoding encoding = { .tokenizer = tokenizer, .special = special, .out = out, .err = err };
     if (flags & TOKENIZE_ADD_SPECIAL)
         add_all(out, &tokenizer->prefix);
     bool ok = !text.len || encode_text(&encoding, text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the tokenizer.ggml.* keys of a GGUF. What the keys leave open is as llama.cpp has it, since the files are made for
-// it: default ids, default BOS, names that mean the end of an answer, longest added token first.
+// From the tokenizer.ggml.* keys of a GGUF. What the keys leave open is as llama.cpp has it, since the files are made
+// for it: default ids, default BOS, names that mean the end of an answer, longest added token first.
 #include <math.h>
 
 #include "format/gguf.h"
@@ -47,7 +47,7 @@ static const struct gguf_pre *find_pre(const struct gguf *gguf, const struct mod
         name = bytes_of(model->pre);
     const struct gguf_pre *pre = gguf_pre_find(name);
     if (!pre)
-        fail(err, "the pre-tokenizer \"%.*s\" is unknown, and another would split words wrongly; a newer nibble may know it",
+        fail(err, "the pre-tokenizer \"%.*s\" is unknown, and another would split words wrongly; try a newer nibble",
              name.len < 64 ? (int)name.len : 64, name.data);
     return pre;
 }
@@ -114,7 +114,8 @@ static bool read_merges(struct tokenizer *tokenizer, const struct gguf *gguf, st
     bpe_reserve(&tokenizer->bpe, merges->count);
     for (size_t i = 0; i < merges->count; i++) {
         struct bytes merge = merges->strings[i];
-        const char *space = merge.len > 1 ? memchr(merge.data + 1, ' ', merge.len - 1) : NULL; // the first may be a space
+        // the left piece may begin with a space
+        const char *space = merge.len > 1 ? memchr(merge.data + 1, ' ', merge.len - 1) : NULL;
         if (!space)
             return fail(err, "%s: entry %zu is not two pieces with a space between", KEY("merges"), i);
         size_t left = (size_t)(space - merge.data);
@@ -138,7 +139,8 @@ static void find_byte_tokens(struct tokenizer *tokenizer)
 // ---- special tokens ----
 
 // An id by its key; absent, or written as -1, leaves the default, which counts only if there is such a token.
-static bool read_id(const struct tokenizer *tokenizer, const struct gguf *gguf, const char *key, int32_t *id, struct error *err)
+static bool read_id(const struct tokenizer *tokenizer, const struct gguf *gguf, const char *key, int32_t *id,
+                    struct error *err)
 {
     int64_t none = UINT32_MAX, value = none, count = (int64_t)tokenizer->vocab.count;
     if (!gguf_get_int(gguf, key, -1, none, &value, err))
@@ -154,11 +156,11 @@ static bool read_id(const struct tokenizer *tokenizer, const struct gguf *gguf, 
 
 // Tokens that are special by their names, whatever type the file gives them.
 static const char *const special_names[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", (TOKENIZER_SIGN "<PRE>"), "<|code_prefix|>", "<|prefix|>",
-    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", (TOKENIZER_SIGN "<SUF>"), "<|code_suffix|>", "<|suffix|>",
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", (TOKENIZER_SIGN "<MID>"), "<|code_middle|>", "<|middle|>",
-    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin"), TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "hole"),
-    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end"),
+    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", (TOKENIZER_SIGN "<PRE>"), "<|code_prefix|>",
+    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", (TOKENIZER_SIGN "<SUF>"), "<|code_suffix|>",
+    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", (TOKENIZER_SIGN "<MID>"), "<|code_middle|>",
+    "<|prefix|>", "<|suffix|>", "<|middle|>", TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin"),
+    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "hole"), TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end"),
 };
 
 // Those that end an answer about code: another file would follow.
@@ -220,7 +222,8 @@ static bool read_special(struct tokenizer *tokenizer, const struct gguf *gguf, c
         return false;
     flag_by_name(tokenizer);
     static const char *const end_keys[] = {
-        KEY("eot_token_id"), KEY("eom_token_id"), KEY("fim_pad_token_id"), KEY("fim_rep_token_id"), KEY("fim_sep_token_id"),
+        KEY("eot_token_id"), KEY("eom_token_id"), KEY("fim_pad_token_id"), KEY("fim_rep_token_id"),
+        KEY("fim_sep_token_id"),
     };
     for (size_t i = 0; i < sizeof end_keys / sizeof *end_keys; i++) {
         int32_t id = -1;
@@ -233,7 +236,8 @@ static bool read_special(struct tokenizer *tokenizer, const struct gguf *gguf, c
     return true;
 }
 
-static bool read_bos_rule(struct tokenizer *tokenizer, const struct gguf *gguf, bool add_bos, bool always, struct error *err)
+static bool read_bos_rule(struct tokenizer *tokenizer, const struct gguf *gguf, bool add_bos, bool always,
+                          struct error *err)
 {
     bool add_eos = false;
     if (!gguf_get_bool(gguf, KEY("add_bos_token"), &add_bos, err) ||
@@ -301,7 +305,8 @@ static bool add_splits(struct tokenizer *tokenizer, const struct gguf_pre *pre, 
     return true;
 }
 
-static bool read_scored(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model, struct error *err)
+static bool read_scored(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model,
+                        struct error *err)
 {
     bool prefix = true, add_bos = true;
     tokenizer->bpe.unknown = 0;
@@ -312,7 +317,8 @@ static bool read_scored(struct tokenizer *tokenizer, const struct gguf *gguf, co
            read_bos_rule(tokenizer, gguf, add_bos, false, err);
 }
 
-static bool read_ranked(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model, struct error *err)
+static bool read_ranked(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model,
+                        struct error *err)
 {
     const struct gguf_pre *pre = find_pre(gguf, model, err);
     if (!pre || !read_merges(tokenizer, gguf, err) || !add_splits(tokenizer, pre, err))

@@ -19,8 +19,8 @@ static bool read_id(const json_t *value, struct bytes piece, int32_t *id, struct
 {
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 0 || number >= VOCAB_COUNT_MAX)
-        return fail(err, "the id of the token \"%.*s\" is not an integer from 0 to %d", piece.len < 64 ? (int)piece.len : 64,
-                    piece.data, VOCAB_COUNT_MAX - 1);
+        return fail(err, "the id of the token \"%.*s\" is not an integer from 0 to %d",
+                    piece.len < 64 ? (int)piece.len : 64, piece.data, VOCAB_COUNT_MAX - 1);
     *id = (int32_t)number;
     return true;
 }
@@ -100,7 +100,8 @@ static bool read_vocab(struct tokenizer *tokenizer, const json_t *vocab, const j
 static bool read_merge(struct tokenizer *tokenizer, const json_t *merge, size_t index, struct error *err)
 {
     struct bytes left, right;
-    if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0)) && json_is_string(json_array_get(merge, 1))) {
+    if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0)) &&
+        json_is_string(json_array_get(merge, 1))) {
         left = bytes_of_json(json_array_get(merge, 0));
         right = bytes_of_json(json_array_get(merge, 1));
     } else {
@@ -144,9 +145,11 @@ static bool read_model_settings(struct tokenizer *tokenizer, const json_t *model
     double dropout = 0;
     bool byte_fallback = false;
     struct bpe *bpe = &tokenizer->bpe;
-    if (!json_get_text(model, "unk_token", &unknown, err) || !json_get_bool(model, "fuse_unk", &bpe->fuse_unknown, err) ||
+    if (!json_get_text(model, "unk_token", &unknown, err) ||
+        !json_get_bool(model, "fuse_unk", &bpe->fuse_unknown, err) ||
         !json_get_bool(model, "byte_fallback", &byte_fallback, err) ||
-        !json_get_bool(model, "ignore_merges", &bpe->whole_first, err) || !json_get_real(model, "dropout", &dropout, err) ||
+        !json_get_bool(model, "ignore_merges", &bpe->whole_first, err) ||
+        !json_get_real(model, "dropout", &dropout, err) ||
         !json_get_text(model, "continuing_subword_prefix", &prefix, err) ||
         !json_get_text(model, "end_of_word_suffix", &suffix, err))
         return false;
@@ -190,8 +193,9 @@ static bool read_added_token(struct tokenizer *tokenizer, const json_t *json, st
 {
     struct added_token token = { .content = bytes_of_json(json_object_get(json, "content")) };
     bool special = false, normalized = false;
-    if (!json_get_bool(json, "single_word", &token.single_word, err) || !json_get_bool(json, "lstrip", &token.lstrip, err) ||
-        !json_get_bool(json, "rstrip", &token.rstrip, err) || !json_get_bool(json, "special", &special, err))
+    if (!json_get_bool(json, "single_word", &token.single_word, err) ||
+        !json_get_bool(json, "lstrip", &token.lstrip, err) || !json_get_bool(json, "rstrip", &token.rstrip, err) ||
+        !json_get_bool(json, "special", &special, err))
         return false;
     normalized = !special;
     if (!json_get_bool(json, "normalized", &normalized, err))
@@ -229,13 +233,15 @@ static bool read_added(struct tokenizer *tokenizer, const json_t *added, struct 
 
 // ---- what is put around a text ----
 
-static bool add_template_token(struct tokenizer *tokenizer, const json_t *template, const json_t *token, struct tokens *out,
-                               struct error *err)
+static bool add_template_token(struct tokenizer *tokenizer, const json_t *template, const json_t *token,
+                               struct tokens *out, struct error *err)
 {
     const char *name = json_string_value(json_object_get(token, "id"));
-    const json_t *ids = json_object_get(json_object_get(json_object_get(template, "special_tokens"), name ? name : ""), "ids");
+    const json_t *ids =
+        json_object_get(json_object_get(json_object_get(template, "special_tokens"), name ? name : ""), "ids");
     if (!name || !json_array_size(ids))
-        return fail(err, "TemplateProcessing names \"%s\", which is not among its \"special_tokens\"", name ? name : "");
+        return fail(err, "TemplateProcessing names \"%s\", which is not among its \"special_tokens\"",
+                    name ? name : "");
     size_t index;
     json_t *value;
     json_array_foreach(ids, index, value) {
@@ -306,7 +312,8 @@ static int32_t named_token(const struct tokenizer *tokenizer, const json_t *conf
 static bool read_bos_rule(struct tokenizer *tokenizer, const json_t *config, struct error *err)
 {
     bool add_bos = false, add_eos = false;
-    if (!json_get_bool(config, "add_bos_token", &add_bos, err) || !json_get_bool(config, "add_eos_token", &add_eos, err))
+    if (!json_get_bool(config, "add_bos_token", &add_bos, err) ||
+        !json_get_bool(config, "add_eos_token", &add_eos, err))
         return fail_within(err, "tokenizer_config.json");
     if (add_bos && tokenizer->bos >= 0)
         tokens_add(&tokenizer->prefix, tokenizer->bos);

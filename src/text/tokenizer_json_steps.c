@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The normalizer, pre_tokenizer and decoder of a tokenizer.json: each is an object with a type, and a table says what
 // each type turns into. What is not in the tables is refused by name: leaving a step out would tokenise wrongly.
+#include "base/utf8.h"
 #include "format/json.h"
 #include "text/tokenizer_parts.h"
 
@@ -16,7 +17,8 @@ struct type {
     bool (*read)(struct reading *reading, const json_t *json);
 };
 
-static bool read_step(struct reading *reading, const json_t *json, const char *what, const struct type *types, size_t count)
+static bool read_step(struct reading *reading, const json_t *json, const char *what, const struct type *types,
+                      size_t count)
 {
     const char *name = "";
     if (++reading->steps > TOKENIZER_STEPS_MAX)
@@ -42,6 +44,15 @@ static bool read_text(struct reading *reading, const json_t *json, const char *k
     return true;
 }
 
+static bool read_character(struct reading *reading, const json_t *json, const char *key, struct bytes *out)
+{
+    uint32_t codepoint;
+    if (!read_text(reading, json, key, out))
+        return false;
+    return (out->len && utf8_decode(*out, &codepoint) == out->len) ||
+           fail(reading->err, "\"%s\" is \"%.20s\", expected one character", key, out->data);
+}
+
 // {"String": ...} or {"Regex": ...}; NULL on failure.
 static const json_t *find_pattern(struct reading *reading, const json_t *json, bool *literal)
 {
@@ -64,7 +75,8 @@ static struct regex *read_pattern(struct reading *reading, const json_t *json)
     const json_t *pattern = find_pattern(reading, json, &literal);
     if (!pattern)
         return NULL;
-    return literal ? regex_new_literal(bytes_of_json(pattern), reading->err) : regex_new(bytes_of_json(pattern), reading->err);
+    return literal ? regex_new_literal(bytes_of_json(pattern), reading->err)
+                   : regex_new(bytes_of_json(pattern), reading->err);
 }
 
 // ---- normalizers ----
@@ -191,8 +203,8 @@ static bool read_split(struct reading *reading, const json_t *json)
         !json_get_bool(json, "invert", &step.invert, reading->err))
         return false;
     if (!literal)
-        return pretokenizer_add_split(&reading->tokenizer->pretokenizer, bytes_of_json(pattern), step.behavior, step.invert,
-                                      reading->err);
+        return pretokenizer_add_split(&reading->tokenizer->pretokenizer, bytes_of_json(pattern), step.behavior,
+                                      step.invert, reading->err);
     step.regex = regex_new_literal(bytes_of_json(pattern), reading->err);
     return step.regex && add_pretokenizer(reading, step);
 }
@@ -248,11 +260,12 @@ static bool read_metaspace(struct reading *reading, const json_t *json)
     struct bytes sign;
     enum scheme scheme;
     bool split = true;
-    if (!read_text(reading, json, "replacement", &sign) || !read_scheme(reading, json, &scheme) ||
+    if (!read_character(reading, json, "replacement", &sign) || !read_scheme(reading, json, &scheme) ||
         !json_get_bool(json, "split", &split, reading->err))
         return false;
     struct pretokenize_step replace = { .kind = PRETOKENIZE_REPLACE, .content = sign };
-    struct pretokenize_step prefix = { .kind = PRETOKENIZE_PREFIX, .content = sign, .first_only = scheme == SCHEME_FIRST };
+    struct pretokenize_step prefix = { .kind = PRETOKENIZE_PREFIX, .content = sign };
+    prefix.first_only = scheme == SCHEME_FIRST;
     struct pretokenize_step parts = { .kind = PRETOKENIZE_SPLIT, .behavior = SPLIT_WITH_NEXT };
     replace.regex = regex_new_literal(bytes_of(" "), reading->err);
     if (!replace.regex || !add_pretokenizer(reading, replace))
@@ -268,9 +281,9 @@ static bool read_metaspace(struct reading *reading, const json_t *json)
 static bool read_pretokenizers(struct reading *reading, const json_t *json);
 
 static const struct type pretokenizers[] = {
-    { "ByteLevel", read_byte_level }, { "Split", read_split }, { "Digits", read_digits }, { "Metaspace", read_metaspace },
-    { "Whitespace", read_whitespace }, { "WhitespaceSplit", read_whitespace_split }, { "Punctuation", read_punctuation },
-    { "Sequence", read_pretokenizers },
+    { "ByteLevel", read_byte_level }, { "Split", read_split }, { "Digits", read_digits },
+    { "Metaspace", read_metaspace }, { "Whitespace", read_whitespace }, { "WhitespaceSplit", read_whitespace_split },
+    { "Punctuation", read_punctuation }, { "Sequence", read_pretokenizers },
 };
 
 static bool read_pretokenizer(struct reading *reading, const json_t *json)
@@ -327,7 +340,7 @@ static bool read_decode_metaspace(struct reading *reading, const json_t *json)
     struct decode_step step = { .kind = DECODE_REPLACE, .content = bytes_of(" ") };
     struct bytes sign;
     enum scheme scheme;
-    if (!read_text(reading, json, "replacement", &sign) || !read_scheme(reading, json, &scheme))
+    if (!read_character(reading, json, "replacement", &sign) || !read_scheme(reading, json, &scheme))
         return false;
     step.drop_at_start = scheme != SCHEME_NEVER;
     step.regex = regex_new_literal(sign, reading->err);
@@ -338,7 +351,7 @@ static bool read_decode_strip(struct reading *reading, const json_t *json)
 {
     struct decode_step step = { .kind = DECODE_STRIP };
     int64_t start = 0, stop = 0;
-    if (!read_text(reading, json, "content", &step.content) ||
+    if (!read_character(reading, json, "content", &step.content) ||
         !json_get_int(json, "start", 0, INT32_MAX, &start, reading->err) ||
         !json_get_int(json, "stop", 0, INT32_MAX, &stop, reading->err))
         return false;
@@ -346,7 +359,8 @@ static bool read_decode_strip(struct reading *reading, const json_t *json)
     if (!reading->fused)
         return add_decoder(reading, step);
     if (start > 1 || stop)
-        return fail(reading->err, "it takes more off a joined text than one character at the start, which is not supported");
+        return fail(reading->err,
+                    "it takes more off a joined text than one character at the start, which is not supported");
     if (start)
         reading->tokenizer->decoder.strip = step.content;
     return true;
@@ -355,9 +369,9 @@ static bool read_decode_strip(struct reading *reading, const json_t *json)
 static bool read_decoders(struct reading *reading, const json_t *json);
 
 static const struct type decoders[] = {
-    { "ByteLevel", read_decode_byte_level }, { "ByteFallback", read_decode_byte_fallback }, { "Fuse", read_decode_fuse },
-    { "Replace", read_decode_replace }, { "Metaspace", read_decode_metaspace }, { "Strip", read_decode_strip },
-    { "Sequence", read_decoders },
+    { "ByteLevel", read_decode_byte_level }, { "ByteFallback", read_decode_byte_fallback },
+    { "Fuse", read_decode_fuse }, { "Replace", read_decode_replace }, { "Metaspace", read_decode_metaspace },
+    { "Strip", read_decode_strip }, { "Sequence", read_decoders },
 };
 
 static bool read_decoder(struct reading *reading, const json_t *json)

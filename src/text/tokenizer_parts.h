@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/tokenizer_parts.h: what a tokenizer is made of. The readers (tokenizer_gguf.c, tokenizer_json.c) fill it in,
 // tokenizer.c encodes with it and detokenizer.c decodes.
-//   text -> added tokens in the raw text -> normalizer -> added tokens in the normalised text -> pre-tokenizer -> merges
+//   text -> added tokens in it -> normalizer -> added tokens in normalised text -> pre-tokenizer -> merges -> ids
 #ifndef TEXT_TOKENIZER_PARTS_H
 #define TEXT_TOKENIZER_PARTS_H
 

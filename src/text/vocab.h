@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/vocab.h: the tokens: what each id is called and what it is. Pieces are copies; they live as long as the vocabulary.
+// text/vocab.h: the tokens: what each id is called and what it is. Pieces are copies, alive as long as the vocabulary.
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H
 

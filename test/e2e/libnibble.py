@@ -30,7 +30,7 @@ class Text(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [("kv_cache_dtype", c_char_p), ("kv_cache_dtype_skip_layers", c_char_p), ("attention_kernel", c_char_p), ("device", c_char_p),
                 ("memory_bytes", c_size_t), ("max_model_len", c_int), ("max_num_seqs", c_int),
-                ("batch_tokens", c_int), ("threads", c_int), ("progress", c_void_p), ("progress_context", c_void_p)]
+                ("batch_tokens", c_int), ("threads", c_int), ("no_self_test", c_bool), ("progress", c_void_p), ("progress_context", c_void_p)]
 
 
 class Sampling(ctypes.Structure):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real tokenizer.json files without a hub: vocabularies out of GGUF files, inside the structures their families publish.
+"""Real tokenizer.json files without a hub: vocabularies out of GGUF files, in the structures their families publish.
 
     python3 make_tokenizers.py LLAMA_SOURCE FOLDER [GGUF ...]
 
@@ -27,8 +27,9 @@ GPT4O = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?|[^\r\n\p{{L}}\
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
           r"|\s*[\r\n]|\s+(?!\S)|\s")
-KIMI = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
-        + CONTRACTIONS + r"?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+KIMI = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+" + CONTRACTIONS +
+        r"?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
         r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*" + CONTRACTIONS + r"?|\p{N}{1,3}" + TAIL)
 DEEPSEEK3 = ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
              "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
@@ -152,12 +153,14 @@ def write(folder, vocabulary, model, normalizer, pre_tokenizer, decoder, post_pr
                  "added_tokens": vocabulary.added() if added is None else added, "normalizer": normalizer,
                  "pre_tokenizer": pre_tokenizer, "post_processor": post_processor, "decoder": decoder, "model": model}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
-    config = {"bos_token": vocabulary.pieces[vocabulary.bos], "eos_token": {"content": vocabulary.pieces[vocabulary.eos]}}
+    bos, eos = vocabulary.pieces[vocabulary.bos], vocabulary.pieces[vocabulary.eos]
+    config = {"bos_token": bos, "eos_token": {"content": eos}}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps({"eos_token_id": vocabulary.eos}), encoding="utf-8")
 
 
-def byte_level_family(folder, vocabulary, pre_tokenizer, nfc=False, bos=False, as_text=False, normalized=False, **settings):
+def byte_level_family(folder, vocabulary, pre_tokenizer, nfc=False, bos=False, as_text=False, normalized=False,
+                      **settings):
     post = byte_level()
     if bos:
         post = sequence("processors", byte_level(), template(vocabulary.pieces[vocabulary.bos], vocabulary.bos))
@@ -186,8 +189,10 @@ def regex_then_bytes(*regexes):
 
 # name: (vocabulary, how it is made)
 FAMILIES = {
-    "llama-3": ("llama-bpe", lambda f, v: byte_level_family(f, v, regex_then_bytes(LLAMA3), bos=True, ignore_merges=True)),
-    "tekken": ("llama-bpe", lambda f, v: byte_level_family(f, v, regex_then_bytes(TEKKEN), bos=True, ignore_merges=True)),
+    "llama-3": ("llama-bpe", lambda f, v: byte_level_family(
+        f, v, regex_then_bytes(LLAMA3), bos=True, ignore_merges=True)),
+    "tekken": ("llama-bpe", lambda f, v: byte_level_family(
+        f, v, regex_then_bytes(TEKKEN), bos=True, ignore_merges=True)),
     "gpt-4o": ("llama-bpe", lambda f, v: byte_level_family(f, v, regex_then_bytes(GPT4O))),
     "cl100k": ("qwen2", lambda f, v: byte_level_family(f, v, regex_then_bytes(CL100K))),
     "kimi-k2": ("qwen2", lambda f, v: byte_level_family(f, v, regex_then_bytes(KIMI))),
@@ -204,7 +209,8 @@ FAMILIES = {
     "gpt-2": ("gpt-2", lambda f, v: byte_level_family(f, v, byte_level(), as_text=True)),
     "neox": ("mpt", lambda f, v: byte_level_family(f, v, byte_level(), nfc=True, as_text=True, normalized=True)),
     "starcoder": ("starcoder", lambda f, v: byte_level_family(f, v, pretokenizers(DIGITS, byte_level()))),
-    "command-r": ("command-r", lambda f, v: byte_level_family(f, v, pretokenizers(DIGITS, byte_level()), nfc=True, bos=True)),
+    "command-r": ("command-r", lambda f, v: byte_level_family(
+        f, v, pretokenizers(DIGITS, byte_level()), nfc=True, bos=True)),
     "falcon": ("falcon", lambda f, v: byte_level_family(f, v, FALCON, as_text=True)),
     "llama-2": ("llama-spm", lambda f, v: sentencepiece_family(f, v, SENTENCEPIECE, None, FUSE + [STRIP])),
     "mistral": ("llama-spm", lambda f, v: sentencepiece_family(f, v, None, METASPACE, FUSE + [STRIP])),

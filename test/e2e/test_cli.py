@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-COMMANDS = ["run", "plan", "eval", "tokenize", "render", "env"]
+COMMANDS = ["run", "plan", "kernels", "eval", "tokenize", "render", "env"]
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import make_tokenizers
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 PAGE = (GOLDEN / "tokenizer_page.txt").read_bytes().decode()
 SEPARATOR = b"\n__ggml_vocab_test__\n"
-SUITES = ("command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "llama-bpe", "llama-spm", "mpt", "phi-3",
-          "qwen2", "qwen35", "refact", "starcoder")
+SUITES = ("command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2", "llama-bpe", "llama-spm", "mpt",
+          "phi-3", "qwen2", "qwen35", "refact", "starcoder")
 SIGN = make_tokenizers.SIGN
 
 
@@ -31,7 +31,8 @@ class Tokenizer(libnibble.Tokenizer):
     def decode(self, ids, skip_special=False):
         text, functions = libnibble.Text(), self.library.functions
         functions.nibble_decoder_open.restype = ctypes.c_void_p
-        decoder = ctypes.c_void_p(functions.nibble_decoder_open(ctypes.c_void_p(self.pointer), ctypes.c_bool(skip_special)))
+        opened = functions.nibble_decoder_open(ctypes.c_void_p(self.pointer), ctypes.c_bool(skip_special))
+        decoder = ctypes.c_void_p(opened)
         for id in ids:
             functions.nibble_decoder_add(decoder, ctypes.c_int32(id), ctypes.byref(text))
         functions.nibble_decoder_finish(decoder, ctypes.byref(text))
@@ -149,8 +150,8 @@ def test_model_agrees_with_tokenizers(name, request, cache, open_tokenizer):
 
 # ---- odd settings, at random ----
 
-WORDS = ["the", "th", " the", "<a>", "<b>", "[X]", "ж", "\n", "  ", "   ", "The", "end", "1", "漢", "don't", "a b", SIGN + "x",
-         "page", "of", ".", "fox", "<a", "a>"]
+WORDS = ["the", "th", " the", "<a>", "<b>", "[X]", "ж", "\n", "  ", "   ", "The", "end", "1", "漢", "don't", "a b",
+         SIGN + "x", "page", "of", ".", "fox", "<a", "a>"]
 LITERALS = [" ", SIGN, "a", "th", "\n", "e", "..", ",", "1"]
 REGEXES = [r"\s+", r"\d", r"\p{L}+", r"[^\s\p{L}]+", r"\s", r"\w+", r"'(?i:s|t)", r"x*", r"\p{N}{1,3}", r"[aeiou]",
            r"^\s+|\s+$", r"(?=[A-Z])", r"\bthe\b", r".\n", r"[^\w\s]", r"[\p{L}&&[^a-m]]+", r"\p{N}{1,2}+"]
@@ -181,8 +182,8 @@ class Dice:
         return {"type": kind} | more.get(kind, {})
 
     def pre_tokenizer(self, depth=0):
-        kind = self.pick(["ByteLevel", "Split", "Split", "Digits", "Metaspace", "Whitespace", "WhitespaceSplit", "Punctuation"]
-                         + ["Sequence"] * (depth < 2))
+        kind = self.pick(["ByteLevel", "Split", "Split", "Digits", "Metaspace", "Whitespace", "WhitespaceSplit",
+                          "Punctuation"] + ["Sequence"] * (depth < 2))
         more = {"ByteLevel": {"add_prefix_space": self.chance(), "trim_offsets": True, "use_regex": self.chance()},
                 "Split": {"pattern": self.pattern(), "behavior": self.pick(BEHAVIORS), "invert": self.chance(0.3)},
                 "Digits": {"individual_digits": self.chance()},
@@ -194,7 +195,7 @@ class Dice:
 
     def decoder(self):
         fallback, fuse = {"type": "ByteFallback"}, {"type": "Fuse"}
-        metaspace = {"type": "Metaspace", "replacement": SIGN, "prepend_scheme": self.pick(["always", "never"]), "split": True}
+        metaspace = {"type": "Metaspace", "replacement": SIGN, "prepend_scheme": self.pick(["always", "never"])}
         strip = {"type": "Strip", "content": self.pick([SIGN, "e", " "]), "start": self.rng.randrange(3), "stop": 0}
         star = {"type": "Replace", "pattern": {"Regex": "[aeiou]"}, "content": "*"}
         return self.pick([None, make_tokenizers.byte_level(), metaspace, fuse] + [
@@ -211,15 +212,17 @@ class Dice:
                 continue
             seen.add(form)
             known = word in vocabulary
-            tokens.append({"id": vocabulary[word] if known else next_id, "content": word, "single_word": self.chance(0.2),
-                           "lstrip": self.chance(0.2), "rstrip": self.chance(0.2), "normalized": normalized,
-                           "special": self.chance(0.4) and form == word})
+            tokens.append({"id": vocabulary[word] if known else next_id, "content": word,
+                           "single_word": self.chance(0.2), "lstrip": self.chance(0.2), "rstrip": self.chance(0.2),
+                           "normalized": normalized, "special": self.chance(0.4) and form == word})
             next_id += not known
         return sorted(tokens, key=lambda token: token["id"])
 
     def texts(self):
-        some = ["".join(self.pick(WORDS + [" ", "x", "  ", "1"]) for _ in range(self.rng.randrange(1, 9))) for _ in range(15)]
-        return some + texts_of(PAGE, self.rng.random(), 15)[:3] + texts_of(PAGE, self.rng.random(), 15)[-15:]
+        made = ["".join(self.pick(WORDS + [" ", "x", "  ", "1"]) for _ in range(self.rng.randrange(1, 9)))
+                for _ in range(15)]
+        cut = texts_of(PAGE, self.rng.random(), 15)
+        return made + cut[:3] + cut[-15:]
 
 
 @pytest.fixture(scope="module")
@@ -227,16 +230,16 @@ def trained():
     """A small BPE for each way to treat what it has no token for."""
     page = PAGE.replace("\0", "")  # which jansson refuses in a key
     result = []
-    for byte_level, unknown, fallback, fuse in ((1, 0, 0, 0), (1, 1, 0, 0), (0, 1, 0, 0), (0, 1, 0, 1), (0, 1, 1, 1), (0, 0, 1, 0),
-                                                (0, 0, 0, 0)):
-        tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>" if unknown else None, byte_fallback=bool(fallback),
-                                                    fuse_unk=bool(fuse)))
+    for byte_level, unknown, fallback, fuse in ((1, 0, 0, 0), (1, 1, 0, 0), (0, 1, 0, 0), (0, 1, 0, 1), (0, 1, 1, 1),
+                                                (0, 0, 1, 0), (0, 0, 0, 0)):
+        model = models.BPE(unk_token="<unk>" if unknown else None, byte_fallback=bool(fallback), fuse_unk=bool(fuse))
+        tokenizer = tokenizers.Tokenizer(model)
         if byte_level:
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if byte_level else [SIGN]
         special = ["<unk>"] + ["<0x%02X>" % byte for byte in range(256)] * fallback
-        trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=special, initial_alphabet=alphabet, limit_alphabet=400,
-                                      show_progress=False)
+        trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=special, initial_alphabet=alphabet,
+                                      limit_alphabet=400, show_progress=False)
         tokenizer.train_from_iterator([page, page.replace(" ", SIGN)], trainer)
         result.append(json.loads(tokenizer.to_str()))
     return result

@@ -3,7 +3,8 @@
 #include "format/json.h"
 #include "text/tokenizer.h"
 
-static const char text[] = "Hello w\xC3\xB6rld's  12345\n\t<s>\xE2\x96\x81<|im_end|> \xE6\xBC\xA2\xE5\xAD\x97 e\xCC\x81 \xF0\x9F\x98\x80\xFF aaaaaaaa";
+static const char text[] = "Hello w\xC3\xB6rld's  12345\n\t<s>\xE2\x96\x81<|im_end|> \xE6\xBC\xA2\xE5\xAD\x97 "
+                           "e\xCC\x81 \xF0\x9F\x98\x80\xFF aaaaaaaa";
 
 static void use(const struct tokenizer *tokenizer, int flags)
 {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/ceiling.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "kernel/kernel.h"
+
+enum { REPEATS = 15, BUFFER_BYTES = 256 << 20, CHAINS = 10, ROUNDS = 4000000 };
+
+double ceiling_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// ---- arithmetic ----
+
+// Chains of multiply-adds that do not wait for each other; the result is returned so that nobody leaves them out.
+#define MULTIPLY_ADDS(vector, splat, multiply_add)                 \
+    vector sums[CHAINS], factor = splat(0.999f), term = splat(0.1f); \
+    for (int i = 0; i < CHAINS; i++)                               \
+        sums[i] = splat((float)i);                                 \
+    for (int round = 0; round < ROUNDS; round++)                   \
+        for (int i = 0; i < CHAINS; i++)                           \
+            sums[i] = multiply_add(sums[i], factor, term);         \
+    for (int i = 1; i < CHAINS; i++)                               \
+        sums[0] += sums[i];                                        \
+    return sums[0][0]
+
+typedef float four_floats __attribute__((vector_size(16)));
+
+#define SPLAT_FOUR(x) ((four_floats){ (x), (x), (x), (x) })
+#define MULTIPLY_ADD_FOUR(a, b, c) ((a) * (b) + (c))
+
+static float multiply_adds_plain(void)
+{
+    MULTIPLY_ADDS(four_floats, SPLAT_FOUR, MULTIPLY_ADD_FOUR);
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+__attribute__((target("avx2,fma"))) static float multiply_adds_avx2(void)
+{
+    MULTIPLY_ADDS(__m256, _mm256_set1_ps, _mm256_fmadd_ps);
+}
+
+__attribute__((target("avx512f"))) static float multiply_adds_avx512(void)
+{
+    MULTIPLY_ADDS(__m512, _mm512_set1_ps, _mm512_fmadd_ps);
+}
+#endif
+
+struct arithmetic {
+    uint32_t needs;
+    int lanes;
+    float (*run)(void);
+};
+
+// Best first.
+static const struct arithmetic arithmetics[] = {
+#if defined(__x86_64__)
+    { CPU_AVX512F, 16, multiply_adds_avx512 },
+    { CPU_AVX2 | CPU_FMA, 8, multiply_adds_avx2 },
+#endif
+    { 0, 4, multiply_adds_plain },
+};
+
+static void run_arithmetic(void *context, int part, int parts)
+{
+    const struct arithmetic *arithmetic = context;
+    (void)part, (void)parts;
+    volatile float result = arithmetic->run();
+    (void)result;
+}
+
+// ---- memory ----
+
+struct reading {
+    const uint64_t *words;
+    size_t count;
+};
+
+static void run_reading(void *context, int part, int parts)
+{
+    const struct reading *reading = context;
+    size_t first = reading->count * (size_t)part / (size_t)parts;
+    size_t end = reading->count * (size_t)(part + 1) / (size_t)parts;
+    uint64_t sum = 0;
+    for (size_t i = first; i < end; i++)
+        sum += reading->words[i];
+    volatile uint64_t result = sum;
+    (void)result;
+}
+
+// ---- both ----
+
+// The shortest time of several runs by the whole team.
+static double best_time(struct team *team, void (*work)(void *context, int part, int parts), void *context)
+{
+    double best = INFINITY;
+    for (int i = 0; i < REPEATS; i++) {
+        double start = ceiling_now();
+        team_run(team, work, context);
+        best = fmin(best, ceiling_now() - start);
+    }
+    return best;
+}
+
+bool ceiling_measure(struct ceiling *ceiling, struct team *team, const struct device *device, struct error *err)
+{
+    uint64_t *words = memory_map_new(BUFFER_BYTES);
+    if (!words)
+        return fail(err, "the system does not give the %d MiB that measuring takes", BUFFER_BYTES >> 20);
+    struct reading reading = { words, BUFFER_BYTES / sizeof *words };
+    for (size_t i = 0; i < reading.count; i++) // each page its own: unwritten ones would all be the same zeros
+        words[i] = i;
+    ceiling->bytes_per_s = BUFFER_BYTES / best_time(team, run_reading, &reading);
+    memory_map_free(words, BUFFER_BYTES);
+
+    const struct arithmetic *best = arithmetics;
+    while (best->needs & ~device->features)
+        best++;
+    struct arithmetic chosen = *best;
+    double flops = 2.0 * CHAINS * ROUNDS * chosen.lanes * team_size(team);
+    ceiling->flops_per_s = flops / best_time(team, run_arithmetic, &chosen);
+    return true;
+}

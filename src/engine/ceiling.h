@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/ceiling.h: what a machine can do at best, measured: a kernel's speed means little without it.
+#ifndef ENGINE_CEILING_H
+#define ENGINE_CEILING_H
+
+#include "device/device.h"
+#include "device/team.h"
+
+struct ceiling {
+    double bytes_per_s; // read from memory, far beyond the caches
+    double flops_per_s; // f32 multiply-adds, two each
+};
+
+bool ceiling_measure(struct ceiling *ceiling, struct team *team, const struct device *device, struct error *err);
+
+double ceiling_now(void); // seconds, from some moment on
+
+#endif

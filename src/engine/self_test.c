@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/self_test.h"
+
+#include <stdlib.h>
+
+#include "kernel/check.h"
+
+enum { SELF_TEST_SEED = 147 }; // its samples have grouped heads, windows, soft caps and several sequences
+
+// The questions so far, each asked once.
+struct questions {
+    struct question {
+        const struct kernel *kernel;
+        struct sample_case wanted;
+    } *list;
+    int count, capacity;
+};
+
+static bool is_known(const struct questions *questions, const struct kernel *kernel, const struct sample_case *wanted)
+{
+    for (int i = 0; i < questions->count; i++) {
+        const struct question *known = &questions->list[i];
+        if (known->kernel == kernel && known->wanted.load == wanted->load && known->wanted.weight == wanted->weight
+            && known->wanted.k == wanted->k && known->wanted.v == wanted->v
+            && known->wanted.head_dim == wanted->head_dim)
+            return true;
+    }
+    return false;
+}
+
+static void add_question(struct questions *questions, const struct kernel *kernel, const struct sample_case *wanted)
+{
+    if (is_known(questions, kernel, wanted))
+        return;
+    if (questions->count == questions->capacity) {
+        questions->capacity = questions->capacity ? 2 * questions->capacity : 32;
+        questions->list = memory_grow(questions->list, (size_t)questions->capacity, sizeof *questions->list);
+    }
+    questions->list[questions->count++] = (struct question){ kernel, *wanted };
+}
+
+// The kernels of one op, with the formats it has there.
+static void add_op(struct questions *questions, const struct plan *plan, int index)
+{
+    const struct op *op = &plan->model->ops[index];
+    struct sample_case wanted = { .size = SAMPLE_SMALL, .seed = SELF_TEST_SEED };
+    if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
+        const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
+        wanted.k = layout->k.dtype;
+        wanted.v = layout->v.dtype;
+        wanted.head_dim = layout->k.dim;
+    }
+    for (int i = 0; i == 0 || i < op->matrices; i++) {
+        if (op->matrices)
+            wanted.weight = op->matrix[i].tensor->dtype;
+        wanted.load = KERNEL_FEW;
+        add_question(questions, plan->ops[index].few, &wanted);
+        wanted.load = KERNEL_MANY;
+        add_question(questions, plan->ops[index].many, &wanted);
+    }
+}
+
+static bool answers_rightly(const struct question *question, struct error *err)
+{
+    const struct kernel *kernel = question->kernel;
+    struct check_result result;
+    check_run(kernel, &question->wanted, &result);
+    return result.ok
+        || fail(err,
+                "kernel %s fails its self-test on this machine: %s%sits error is %.2g where %s allows %.2g",
+                kernel->name, result.flaw ? result.flaw : "", result.flaw ? ", and " : "", result.error,
+                op_word(kernel->op), result.tolerance);
+}
+
+const struct kernel *self_test_failure(const struct plan *plan, struct error *err)
+{
+    struct questions questions = { 0 };
+    const struct kernel *failed = NULL;
+    for (int i = 0; i < plan->model->op_count; i++)
+        add_op(&questions, plan, i);
+    for (int i = 0; i < questions.count && !failed; i++)
+        if (!answers_rightly(&questions.list[i], err))
+            failed = questions.list[i].kernel;
+    free(questions.list);
+    return failed;
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/self_test.h: before a plan serves anybody, each kernel in it answers a question whose answer is known.
+#ifndef ENGINE_SELF_TEST_H
+#define ENGINE_SELF_TEST_H
+
+#include "plan/plan.h"
+
+// Runs every kernel of the plan once per set of formats and head size that the plan gives it, on the same small input
+// each time. Returns the first that is wrong, with the sentence in *err, or NULL. A few milliseconds.
+const struct kernel *self_test_failure(const struct plan *plan, struct error *err);
+
+#endif

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of kernels, their test against the reference, their timing, and a kernel that lies."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(nibble):
+    def run(*arguments, **environment):
+        return subprocess.run([nibble, *map(str, arguments)], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+    return run
+
+
+@pytest.fixture
+def table(run):
+    return json.loads(run("kernels", "--json").stdout)["kernels"]
+
+
+def test_names_come_first(run, table):
+    lines = run("kernels").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["name"] + [row["name"] for row in table]
+    assert len({row["name"] for row in table}) == len(table)
+
+
+def test_every_op_has_a_reference(table):
+    for op in ("embed", "norm", "linear", "rope", "kv_write", "attention", "act_mul", "add", "pick", "softcap"):
+        reference, = [row for row in table if row["op"] == op and row["priority"] == 0]
+        assert reference["runs"] and reference["missing"] is None and reference["needs"] == [] and reference["tokens"] == "any"
+
+
+def test_the_page_is_fresh(run):
+    assert (ROOT / "doc" / "kernels.md").read_text() == run("kernels", "--markdown").stdout
+    assert run("kernels", "--markdown", NIBBLE_FEATURES="none").stdout == run("kernels", "--markdown").stdout
+
+
+def test_some_of_them(run):
+    assert {row["op"] for row in json.loads(run("kernels", "attention", "--json").stdout)["kernels"]} == {"attention"}
+    assert [row["name"] for row in json.loads(run("kernels", "linear_ref", "--json").stdout)["kernels"]] == ["linear_ref"]
+
+
+def test_other_devices(run):
+    rows = json.loads(run("kernels", "--device", "none", "--json").stdout)["kernels"]
+    assert rows and not any(row["runs"] for row in rows) and all(row["missing"] for row in rows)
+    rows = json.loads(run("kernels", "--device", "cpu:ref", "--json").stdout)["kernels"]
+    assert all(row["runs"] == (row["needs"] == []) for row in rows)
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["attnetion"], "did you mean attention"), (["a", "b"], "too many"), (["--test", "--bench"], "--bench"), (["--seed", "-1"], "whole number"),
+    (["--markdown", "--test"], "--markdown"), (["--device", "cpu:avx3"], "cpu:avx2"), (["--bench", "--threads", "0"], "whole number"),
+])
+def test_usage_errors(run, arguments, word):
+    result = run("kernels", *arguments)
+    assert result.returncode == 2 and result.stdout == "" and word in result.stderr
+
+
+@pytest.mark.parametrize("features", [None, "none"])
+def test_all_are_right(run, table, features):
+    environment = {"NIBBLE_FEATURES": features} if features else {}
+    result = run("kernels", "--test", **environment)
+    assert result.returncode == 0, result.stdout
+    passed, failed, not_run = (int(part.split()[0]) for part in result.stdout.splitlines()[-1].split(","))
+    assert failed == 0 and passed + not_run == len(table) and (features is None or passed == sum(row["needs"] == [] for row in table))
+
+
+def test_report_of_a_test(run):
+    report = json.loads(run("kernels", "--test", "--json", "--seed", 7, "kv_write").stdout)
+    assert report["seed"] == 7 and report["passed"] == len(report["kernels"]) and report["failed"] == report["not_run"] == 0
+    for row in report["kernels"]:
+        assert row["result"] == "ok" and row["cases"] >= 4 and row["error"] <= row["tolerance"] and row["note"] is None
+
+
+def test_what_cannot_run_is_not_run(run, table):
+    result = run("kernels", "--test", "--device", "none")
+    assert result.returncode == 0 and result.stdout.splitlines()[-1] == f"0 passed, 0 failed, {len(table)} not run"
+
+
+def test_a_lie_is_named(run, table):
+    for name in (row["name"] for row in table if row["priority"] == 0):
+        result = run("kernels", "--test", name, NIBBLE_FAULT=name)
+        assert result.returncode == 1 and result.stdout.splitlines()[-1] == "0 passed, 1 failed, 0 not run"
+    result = run("kernels", "--test", NIBBLE_FAULT="attention_ref")
+    failed, = [line for line in result.stdout.splitlines() if "FAILED" in line]
+    assert result.returncode == 1 and failed.startswith("attention_ref ")
+
+
+def test_a_liar_answers_nobody(run, smollm2):
+    arguments = ["run", smollm2, "Once upon a time", "--raw", "--temperature", "0", "--max-tokens", "4"]
+    result = run(*arguments, NIBBLE_FAULT="norm_ref")
+    assert result.returncode == 1 and result.stdout == "" and "norm_ref" in result.stderr
+    honest, lying = run(*arguments), run(*arguments, "--no-self-test", NIBBLE_FAULT="norm_ref")
+    assert honest.returncode == lying.returncode == 0 and honest.stdout != lying.stdout
+
+
+def test_bench(run):
+    report = json.loads(run("kernels", "--bench", "norm_ref", "--threads", 1, "--json").stdout)
+    row, = report["kernels"]
+    assert report["threads"] == 1 and report["ceiling"]["gb_per_s"] > 0 and report["ceiling"]["gflop_per_s"] > 0
+    assert row["name"] == "norm_ref" and row["bound"] == "memory" and row["seconds"] > 0
+    assert row["share"] == pytest.approx(row["gb_per_s"] / report["ceiling"]["gb_per_s"])
+    lines = run("kernels", "--bench", "norm_ref").stdout.splitlines()
+    assert lines[0].startswith("ceiling with ") and lines[2].startswith("norm_ref ") and "GB/s" in lines[2] and lines[2].endswith(" %")
