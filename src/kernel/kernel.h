@@ -19,6 +19,7 @@ struct kernel {
     int priority;             // higher is tried first; the reference has 0
     enum kernel_load load;
     uint32_t needs;           // CPU_* features
+    const int *architectures; // CUDA: exactly those it is compiled for (90 for sm_90), ends in 0
     uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
     uint64_t k, v;            // of kv_write and attention
     int head_dim_multiple;    // of attention; 0: any

@@ -14,6 +14,20 @@ static const char *missing_features(const struct kernel *kernel, const struct de
     return missing ? arena_format(arena, "needs %s", device_feature_words(arena, missing)) : NULL;
 }
 
+// Likeness of families admits nothing: sm_120 is not sm_100.
+static const char *missing_architecture(const struct kernel *kernel, const struct device *device, struct arena *arena)
+{
+    const char *compiled = "";
+    if (kernel->device != DEVICE_CUDA)
+        return NULL;
+    for (const int *sm = kernel->architectures; sm && *sm; sm++) {
+        if (*sm == device->sm)
+            return NULL;
+        compiled = arena_format(arena, "%s sm_%d", compiled, *sm);
+    }
+    return arena_format(arena, "is compiled for%s, not sm_%d", *compiled ? compiled : " nothing", device->sm);
+}
+
 static const char *missing_format(uint64_t listed, uint64_t wanted, const char *what, struct arena *arena)
 {
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
@@ -49,6 +63,7 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
         wrong,
         missing_load(kernel, request),
         wrong ? NULL : missing_features(kernel, device, arena),
+        wrong ? NULL : missing_architecture(kernel, device, arena),
         missing_format(kernel->weights, request->weights, "weights", arena),
         request->has_cache ? missing_format(kernel->k, k, "keys", arena) : NULL,
         request->has_cache ? missing_format(kernel->v, v, "values", arena) : NULL,

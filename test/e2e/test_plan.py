@@ -259,3 +259,16 @@ def test_config_alone_is_planned_and_marked(plan, models, nibble):
     assert planned["accepted"] and planned["servable"] is False
     assert abs(planned["weights"]["bytes"] / 2 / 70.55e9 - 1) < 0.01
     assert subprocess.run([nibble, "run", str(models["70b"]), "hi"], capture_output=True).returncode == 1
+
+
+# ---- a kernel that lies ---------------------------------------------------------------------------------------------
+
+def test_a_corrupted_kernel_never_serves_a_token(nibble, smollm2):
+    rows = json.loads(subprocess.run([nibble, "kernels", "--json"], capture_output=True, text=True).stdout)["kernels"]
+    plan = json.loads(subprocess.run([nibble, "plan", smollm2, "--json"], capture_output=True, text=True).stdout)
+    used = {name for layer in plan["layers"] for name in layer["kernels"].values()} | {"embed_ref", "norm_ref", "rope_ref", "act_mul_ref"}
+    assert used <= {row["name"] for row in rows}
+    for name in sorted(used):
+        result = subprocess.run([nibble, "run", smollm2, "--raw", "Once", "--max-tokens", "2"], capture_output=True, text=True,
+                                env={**os.environ, "NIBBLE_FAULT": name})
+        assert result.returncode == 1 and result.stdout == "" and name in result.stderr and "self-test" in result.stderr

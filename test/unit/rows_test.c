@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans over a table with more rows than this build has: kernel_next is this file's own, so the planner sees the
+// reference and the rows below. They run the reference's code; what is tested is who is chosen, and why not.
+#include "base/error.h"
+#include "kernel/ref/table.h"
+#include "plan/plan.h"
+
+#include "engine/engine.h"
+#include "engine/sequence.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tiny.h"
+
+static const int family_100[] = { 100, 103, 0 }, only_120[] = { 120, 0 };
+static bool rows_lie; // the fast rows give wrong results
+
+static void attention_lying(const void *args, int part, int parts)
+{
+    attention_ref(args, part, parts);
+    if (rows_lie && part == parts - 1)
+        ((const struct attention_args *)args)->out[0] += 1000;
+}
+
+static const struct kernel extra[] = {
+    { .name = "attention_best", .op = OP_ATTENTION, .priority = 20, .load = KERNEL_ANY, .needs = CPU_AVX2,
+      .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .v = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .head_dim_multiple = 32,
+      .run = attention_lying },
+    { .name = "attention_good_few", .op = OP_ATTENTION, .priority = 10, .load = KERNEL_FEW, .needs = CPU_AVX2,
+      .k = DTYPE_BIT(FP8_E4M3), .v = DTYPE_BIT(FP8_E4M3) | DTYPE_BIT(NVFP4), .run = attention_ref },
+    { .name = "attention_sm100", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
+      .architectures = family_100, .k = DTYPE_BIT(NVFP4), .v = DTYPE_BIT(NVFP4), .run = attention_ref },
+    { .name = "attention_sm120", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
+      .architectures = only_120, .k = DTYPE_BIT(BF16), .v = DTYPE_BIT(BF16), .run = attention_ref },
+};
+enum { EXTRA = sizeof extra / sizeof *extra };
+
+const struct kernel *kernel_next(const struct kernel *kernel)
+{
+    if (!kernel)
+        return extra;
+    if (kernel >= extra && kernel < extra + EXTRA)
+        return kernel + 1 < extra + EXTRA ? kernel + 1 : ref_kernels;
+    return kernel + 1 < ref_kernels + ref_kernel_count ? kernel + 1 : NULL;
+}
+
+static const struct tiny_sizes sizes = { .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 32,
+                                         .feed_forward = 48, .vocabulary = 50, .context = 256 };
+
+struct scene {
+    struct tiny tiny;
+    struct model model;
+    struct plan plan;
+    struct error err;
+};
+
+static int set_up(void **state)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    *state = scene;
+    rows_lie = false;
+    tiny_model(&scene->tiny, "llama", &sizes, "{}");
+    return model_describe(&scene->model, &scene->tiny.checkpoint, &scene->err) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+    plan_free(&scene->plan);
+    model_free(&scene->model);
+    checkpoint_close(&scene->tiny.checkpoint);
+    free(scene);
+    return 0;
+}
+
+static bool make(struct scene *scene, const char *device, struct plan_options options)
+{
+    struct device parsed;
+    plan_free(&scene->plan);
+    assert_true(device_parse(&parsed, device, &scene->err));
+    return plan_make(&scene->plan, &scene->model, &parsed, &options, &scene->err);
+}
+
+static const struct plan_op *attention_of(const struct scene *scene, int layer)
+{
+    for (int i = 0; i < scene->model.op_count; i++)
+        if (scene->model.ops[i].kind == OP_ATTENTION && scene->model.ops[i].layer == layer)
+            return &scene->plan.ops[i];
+    return NULL;
+}
+
+static void check_chosen(struct scene *scene, const char *device, const char *formats, const char *few, const char *many)
+{
+    assert_true(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
+    assert_string_equal(attention_of(scene, 0)->few->name, few);
+    assert_string_equal(attention_of(scene, 0)->many->name, many);
+}
+
+static void test_a_word_goes_to_the_first_row_that_lists_it(void **state)
+{
+    check_chosen(*state, "cpu:avx2", "nvfp4", "attention_best", "attention_best");
+    check_chosen(*state, "cpu:avx2", "bfloat16/nvfp4", "attention_best", "attention_best");
+    check_chosen(*state, "cpu:avx2", "fp8", "attention_good_few", "attention_ref");
+    check_chosen(*state, "cpu:avx2", "fp8/nvfp4", "attention_good_few", "attention_ref");
+    check_chosen(*state, "cpu:avx2", "nvfp4/fp8", "attention_ref", "attention_ref"); // sides are listed apart
+    check_chosen(*state, "cpu:ref", "nvfp4", "attention_ref", "attention_ref");
+}
+
+static void test_siblings_are_not_let_in_by_likeness(void **state)
+{
+    static const char *const siblings[] = { "nvfp4_4over6", "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head",
+                                            "int4_per_token_head", "float16", "float32" };
+    for (size_t i = 0; i < sizeof siblings / sizeof *siblings; i++)
+        check_chosen(*state, "cpu:amx", siblings[i], "attention_ref", "attention_ref");
+}
+
+static void test_each_layer_is_decided_by_its_own_formats(void **state)
+{
+    struct scene *scene = *state;
+    struct plan_options options = { .kv_cache_dtype = "nvfp4", .kv_skip_layers = "1" };
+    scene->model.config.kv_dtype = DTYPE_F16; // what a skipped layer has
+    assert_true(make(scene, "cpu:avx2", options));
+    assert_string_equal(attention_of(scene, 0)->few->name, "attention_best");
+    assert_string_equal(attention_of(scene, 1)->few->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 2)->few->name, "attention_best");
+}
+
+static void check_refused(struct scene *scene, const char *device, const char *formats, const char *says)
+{
+    assert_false(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
+    assert_non_null(scene->plan.refusal.flag);
+    if (!strstr(scene->err.text, says))
+        fail_msg("\"%s\" is not in: %s", says, scene->err.text);
+}
+
+// Only attention has rows for GPUs here, so every plan is refused; the question is which reasons attention gives.
+static void test_a_neighbour_is_not_the_family(void **state)
+{
+    struct scene *scene = *state;
+    check_refused(scene, "sm_120", "nvfp4", "attention_sm100 is compiled for sm_100 sm_103, not sm_120");
+    check_refused(scene, "sm_120", "nvfp4", "attention_sm120 does not read keys in nvfp4; does not read values in nvfp4");
+    check_refused(scene, "sm_100", "bfloat16", "attention_sm100 does not read keys in bfloat16");
+    check_refused(scene, "sm_101", "nvfp4", "attention_sm100 is compiled for sm_100 sm_103, not sm_101");
+    check_refused(scene, "sm_90", "nvfp4", "attention_best runs on CPUs");
+}
+
+static void test_a_pinned_row_is_used_or_refused(void **state)
+{
+    struct scene *scene = *state;
+    struct plan_options options = { .kv_cache_dtype = "nvfp4", .attention_kernel = "attention_ref" };
+    assert_true(make(scene, "cpu:avx2", options));
+    assert_string_equal(attention_of(scene, 0)->few->name, "attention_ref");
+    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_few" };
+    assert_true(make(scene, "cpu:avx2", options)); // it is for few tokens; the other is chosen as usual
+    assert_string_equal(attention_of(scene, 0)->few->name, "attention_good_few");
+    assert_string_equal(attention_of(scene, 0)->many->name, "attention_ref");
+    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_best" };
+    assert_false(make(scene, "cpu:avx2", options));
+    assert_string_equal(scene->plan.refusal.flag, "--attention-kernel");
+    assert_non_null(strstr(scene->err.text, "does not read keys in fp8_e4m3"));
+    assert_non_null(strstr(scene->err.text, "--attention-kernel attention_ref"));
+}
+
+static void test_a_row_that_lies_is_left_out_and_named(void **state)
+{
+    struct scene *scene = *state;
+    struct engine engine;
+    struct engine_options options = { .plan.kv_cache_dtype = "nvfp4", .threads = 1 };
+    struct device device;
+    assert_true(device_open_cpu(&device, &scene->err));
+    if (!(device.features & CPU_AVX2))
+        skip();
+    assert_true(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
+    assert_null(engine.plan.failed_note);
+    engine_close(&engine);
+    rows_lie = true;
+    assert_true(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
+    assert_string_equal(engine.plan.failed_note, "attention_best");
+    for (int i = 0; i < engine.model.op_count; i++)
+        assert_ptr_not_equal(engine.plan.ops[i].few, &extra[0]);
+    engine_close(&engine);
+    options.plan.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
+    assert_false(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
+    assert_non_null(strstr(scene->err.text, "attention_best fails its self-test"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_word_goes_to_the_first_row_that_lists_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_siblings_are_not_let_in_by_likeness, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_each_layer_is_decided_by_its_own_formats, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_neighbour_is_not_the_family, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_pinned_row_is_used_or_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_row_that_lies_is_left_out_and_named, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
