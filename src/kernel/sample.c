@@ -13,18 +13,20 @@ static void count_bytes(struct draw *draw, double passes, int rows, int width)
     draw->sample->bytes_moved += (size_t)(passes * rows * width * (double)sizeof(float));
 }
 
+// Drawn one statement after the other: the order of a list's members would be the compiler's choice.
+
 static void draw_embed(struct draw *draw)
 {
     struct sample *sample = draw->sample;
+    struct embed_args *args = &sample->args.embed;
     enum dtype dtype = draw->wanted->weight;
     int block = dtype_table[dtype].block, vocabulary = draw_size(draw, 1, 50, LARGE_WIDTH);
     int width = block * draw_size(draw, 1, block > 1 ? 4 : 100, LARGE_WIDTH / block);
-    sample->batch.tokens = draw_tokens(draw, LARGE_ROWS);
-    draw_batch(draw, vocabulary);
-    sample->args.embed = (struct embed_args){
-        .batch = &sample->batch, .table = draw_weight(draw, dtype, vocabulary, width),
-        .scale = draw_coin(draw) ? sqrtf((float)width) : 1, .out = draw_output(draw, sample->batch.tokens, width),
-    };
+    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), vocabulary);
+    args->batch = &sample->batch;
+    args->table = draw_weight(draw, dtype, vocabulary, width);
+    args->scale = draw_coin(draw) ? sqrtf((float)width) : 1;
+    args->out = draw_output(draw, sample->batch.tokens, width);
     count_bytes(draw, 1, sample->batch.tokens, width);
     sample->bytes_moved += dtype_bytes(dtype, (size_t)sample->batch.tokens * (size_t)width);
 }
@@ -32,119 +34,125 @@ static void draw_embed(struct draw *draw)
 static void draw_norm(struct draw *draw)
 {
     struct sample *sample = draw->sample;
-    int groups = draw_size(draw, 1, 4, 1), width = draw_size(draw, 1, 300, LARGE_WIDTH), all = groups * width;
+    struct norm_args *args = &sample->args.norm;
     bool in_place = draw_coin(draw);
-    float *out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, all);
-    sample->args.norm = (struct norm_args){
-        .rows = &sample->rows, .x = in_place ? out : draw_values(draw, (size_t)sample->rows * (size_t)all),
-        .weight = draw_values(draw, (size_t)width), .out = out, .groups = groups, .width = width,
-        .epsilon = draw_coin(draw) ? 1e-5f : 1e-6f,
-    };
+    args->rows = &sample->rows;
+    args->groups = draw_size(draw, 1, 4, 1);
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    int all = args->groups * args->width;
+    args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, all);
+    args->x = in_place ? args->out : draw_values(draw, sample->rows, all);
+    args->weight = draw_values(draw, 1, args->width);
+    args->epsilon = draw_coin(draw) ? 1e-5f : 1e-6f;
     count_bytes(draw, 2, sample->rows, all);
 }
 
-// Some matrix of the row's formats whose blocks fit `in`; the first has the format asked for.
+// The first matrix has the format asked for; the others any of the row's whose blocks fit `in`.
 static enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
 {
-    enum dtype dtype = draw->wanted->weight;
-    for (int i = random_between(&draw->seed, 0, DTYPE_COUNT - 1), tries = 0; index && tries < DTYPE_COUNT; tries++) {
-        enum dtype other = (enum dtype)((i + tries) % DTYPE_COUNT);
+    int start = draw_size(draw, 0, DTYPE_COUNT - 1, 0);
+    for (int i = 0; index && i < DTYPE_COUNT; i++) {
+        enum dtype other = (enum dtype)((start + i) % DTYPE_COUNT);
         if (draw->kernel->weights >> other & 1 && in % dtype_table[other].block == 0)
             return other;
     }
-    return dtype;
+    return draw->wanted->weight;
+}
+
+static void draw_linear_output(struct draw *draw, int index, int in, int large_rows)
+{
+    struct sample *sample = draw->sample;
+    struct linear_output *output = &sample->args.linear.output[index];
+    int rows = draw_size(draw, 1, 40, large_rows);
+    output->weight = draw_weight(draw, draw_matrix_dtype(draw, index, in), rows, in);
+    output->bias = draw_coin(draw) ? draw_values(draw, 1, rows) : NULL;
+    output->y = draw_output(draw, sample->rows, rows);
+    count_bytes(draw, 1, sample->rows, rows);
+    sample->bytes_moved += dtype_bytes(output->weight.dtype, (size_t)rows * (size_t)in);
+    sample->flops += 2.0 * sample->rows * rows * in;
 }
 
 static void draw_linear(struct draw *draw)
 {
     struct sample *sample = draw->sample;
+    struct linear_args *args = &sample->args.linear;
     enum dtype dtype = draw->wanted->weight;
-    int block = dtype_table[dtype].block, outputs = draw_size(draw, 1, LINEAR_OUTPUTS_MAX, 1);
-    int in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_WIDTH / block);
+    int block = dtype_table[dtype].block;
     int large_rows = draw->wanted->load == KERNEL_FEW ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024;
     sample->rows = draw_tokens(draw, 64);
-    struct linear_args *args = &sample->args.linear;
-    *args = (struct linear_args){ .rows = &sample->rows, .x = draw_values(draw, (size_t)sample->rows * (size_t)in),
-                                  .in = in, .outputs = outputs };
-    count_bytes(draw, 1, sample->rows, in);
-    for (int i = 0; i < outputs; i++) {
-        int rows = draw_size(draw, 1, 40, large_rows);
-        struct linear_output *output = &args->output[i];
-        *output = (struct linear_output){
-            .weight = draw_weight(draw, draw_matrix_dtype(draw, i, in), rows, in),
-            .bias = draw_coin(draw) ? draw_values(draw, (size_t)rows) : NULL,
-            .y = draw_output(draw, sample->rows, rows),
-        };
-        count_bytes(draw, 1, sample->rows, rows);
-        sample->bytes_moved += dtype_bytes(output->weight.dtype, (size_t)rows * (size_t)in);
-        sample->flops += 2.0 * sample->rows * rows * in;
-    }
+    args->rows = &sample->rows;
+    args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_WIDTH / block);
+    args->x = draw_values(draw, sample->rows, args->in);
+    args->outputs = draw_size(draw, 1, LINEAR_OUTPUTS_MAX, 1);
+    count_bytes(draw, 1, sample->rows, args->in);
+    for (int i = 0; i < args->outputs; i++)
+        draw_linear_output(draw, i, args->in, large_rows);
 }
 
 static void draw_rope(struct draw *draw)
 {
     struct sample *sample = draw->sample;
-    int heads = draw_size(draw, 1, 6, 24), kv_heads = draw_size(draw, 1, 3, 8);
-    int dim = 2 * draw_size(draw, 1, 80, 64), rotated = 2 * draw_size(draw, 1, dim / 2, 64);
-    sample->batch.tokens = draw_tokens(draw, LARGE_ROWS);
-    draw_batch(draw, 1);
-    sample->args.rope = (struct rope_args){
-        .batch = &sample->batch, .heads = heads, .kv_heads = kv_heads, .head_dim = dim, .rotated = rotated,
-        .q = draw_output_in_place(draw, sample->batch.tokens, heads * dim),
-        .k = draw_output_in_place(draw, sample->batch.tokens, kv_heads * dim),
-        .interleaved = draw_coin(draw), .frequencies = draw_frequencies(draw, rotated / 2),
-        .magnitude = draw_coin(draw) ? 1.2f : 1,
-    };
-    count_bytes(draw, 2, sample->batch.tokens, (heads + kv_heads) * dim);
+    struct rope_args *args = &sample->args.rope;
+    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), 1);
+    args->batch = &sample->batch;
+    args->heads = draw_size(draw, 1, 6, 24);
+    args->kv_heads = draw_size(draw, 1, 3, 8);
+    args->head_dim = 2 * draw_size(draw, 1, 80, 64);
+    args->rotated = 2 * draw_size(draw, 1, args->head_dim / 2, 64);
+    args->q = draw_output_in_place(draw, sample->batch.tokens, args->heads * args->head_dim);
+    args->k = draw_output_in_place(draw, sample->batch.tokens, args->kv_heads * args->head_dim);
+    args->interleaved = draw_coin(draw);
+    args->frequencies = draw_frequencies(draw, args->rotated / 2);
+    args->magnitude = draw_coin(draw) ? 1.2f : 1;
+    count_bytes(draw, 2, sample->batch.tokens, (args->heads + args->kv_heads) * args->head_dim);
 }
 
 static void draw_act_mul(struct draw *draw)
 {
     struct sample *sample = draw->sample;
-    int width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    struct act_mul_args *args = &sample->args.act_mul;
     bool in_place = draw_coin(draw);
-    size_t count = (size_t)sample->rows * (size_t)width;
-    float *out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, width);
-    sample->args.act_mul = (struct act_mul_args){
-        .rows = &sample->rows, .gate = in_place ? out : draw_values(draw, count), .up = draw_values(draw, count),
-        .out = out, .width = width, .act = draw_coin(draw) ? ACT_GELU_TANH : ACT_SILU,
-    };
-    count_bytes(draw, 3, sample->rows, width);
+    args->rows = &sample->rows;
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, args->width);
+    args->gate = in_place ? args->out : draw_values(draw, sample->rows, args->width);
+    args->up = draw_values(draw, sample->rows, args->width);
+    args->act = draw_coin(draw) ? ACT_GELU_TANH : ACT_SILU;
+    count_bytes(draw, 3, sample->rows, args->width);
 }
 
 static void draw_add(struct draw *draw)
 {
     struct sample *sample = draw->sample;
-    int width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    sample->args.add = (struct add_args){
-        .rows = &sample->rows, .x = draw_output_in_place(draw, sample->rows, width),
-        .y = draw_values(draw, (size_t)sample->rows * (size_t)width), .width = width,
-    };
-    count_bytes(draw, 3, sample->rows, width);
+    struct add_args *args = &sample->args.add;
+    args->rows = &sample->rows;
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->x = draw_output_in_place(draw, sample->rows, args->width);
+    args->y = draw_values(draw, sample->rows, args->width);
+    count_bytes(draw, 3, sample->rows, args->width);
 }
 
 static void draw_pick(struct draw *draw)
 {
     struct sample *sample = draw->sample;
-    int width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    sample->batch.tokens = draw_tokens(draw, LARGE_ROWS);
-    draw_batch(draw, 1);
-    sample->args.pick = (struct pick_args){
-        .batch = &sample->batch, .x = draw_values(draw, (size_t)sample->batch.tokens * (size_t)width),
-        .out = draw_output(draw, sample->batch.outputs, width), .width = width,
-    };
-    count_bytes(draw, 2, sample->batch.outputs, width);
+    struct pick_args *args = &sample->args.pick;
+    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), 1);
+    args->batch = &sample->batch;
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->x = draw_values(draw, sample->batch.tokens, args->width);
+    args->out = draw_output(draw, sample->batch.outputs, args->width);
+    count_bytes(draw, 2, sample->batch.outputs, args->width);
 }
 
 static void draw_softcap(struct draw *draw)
 {
     struct sample *sample = draw->sample;
-    int width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    sample->args.softcap = (struct softcap_args){
-        .rows = &sample->rows, .x = draw_output_in_place(draw, sample->rows, width), .width = width,
-        .cap = draw_coin(draw) ? 30 : 2,
-    };
-    count_bytes(draw, 2, sample->rows, width);
+    struct softcap_args *args = &sample->args.softcap;
+    args->rows = &sample->rows;
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->x = draw_output_in_place(draw, sample->rows, args->width);
+    args->cap = draw_coin(draw) ? 30 : 2;
+    count_bytes(draw, 2, sample->rows, args->width);
 }
 
 static void (*const drawers[OP_COUNT])(struct draw *) = {

@@ -9,7 +9,7 @@
 #include "kernel/sample_draw.h"
 #include "kv/pool.h"
 
-enum { CLASS = 1, SPARE_PAGES = 3, DISTINCT_PAGES = 8, NOTHING = 0xFF };
+enum { CLASS = 1, SPARE_PAGES = 3, DISTINCT_PAGES = 8 };
 
 struct scene {
     struct kv_place cache;
@@ -82,8 +82,8 @@ static void draw_pages(struct draw *draw, struct scene *scene)
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
     int kv_heads = draw_size(draw, 1, 3, 8), layers = draw_size(draw, 1, 3, 1), dim = draw_head_dim(draw);
-    *scene = (struct scene){ .heads = kv_heads * draw_size(draw, 1, 4, 2),
-                             .window = draw_coin(draw) ? draw_size(draw, 1, 50, 0) : 0 };
+    *scene = (struct scene){ .heads = kv_heads * draw_size(draw, 1, 4, 2) };
+    scene->window = draw_coin(draw) ? draw_size(draw, 1, 50, 0) : 0;
     draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
     draw_pages(draw, scene);
     struct kv_layout layout = kv_layout_make(draw->wanted->k, draw->wanted->v, kv_heads, dim, dim);
@@ -99,14 +99,16 @@ void draw_kv_write(struct draw *draw)
     struct sample *sample = draw->sample;
     struct scene scene;
     draw_scene(draw, &scene, 4096, 0);
+    struct kv_write_args *args = &sample->args.kv_write;
     int row_values = scene.cache.layout.k.heads * scene.cache.layout.k.dim, tokens = sample->batch.tokens;
-    size_t count = (size_t)tokens * (size_t)row_values;
-    scene.cache.pool =
-        draw_output_pool(draw, (size_t)scene.pages * scene.cache.page_bytes, 2 * row_values) + scene.cache.page_bytes;
-    sample->args.kv_write = (struct kv_write_args){ .batch = &sample->batch, .k = draw_values(draw, count),
-                                                    .v = draw_values(draw, count), .cache = scene.cache };
+    size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
+    scene.cache.pool = draw_output_bytes(draw, bytes, 2 * row_values) + scene.cache.page_bytes;
+    args->batch = &sample->batch;
+    args->k = draw_values(draw, tokens, row_values);
+    args->v = draw_values(draw, tokens, row_values);
+    args->cache = scene.cache;
     sample->bytes_moved =
-        2 * count * sizeof(float) + (size_t)tokens * kv_layout_token_bytes(&scene.cache.layout);
+        (size_t)tokens * (2 * (size_t)row_values * sizeof(float) + kv_layout_token_bytes(&scene.cache.layout));
 }
 
 static uint8_t *page_at(const struct scene *scene, int sequence, int index)
@@ -121,7 +123,6 @@ static void fill_cache(struct draw *draw, const struct scene *scene, int sequenc
     int first = first_seen(scene, sequence) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
     int end = length_of(draw, scene, sequence), distinct = DISTINCT_PAGES * KV_PAGE_TOKENS;
     int count = end - first < distinct ? end - first : distinct;
-    size_t values = (size_t)count * (size_t)(side->heads * side->dim);
     int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, count);
     for (int i = 0; i < count; i++)
         positions[i] = first + i;
@@ -129,8 +130,9 @@ static void fill_cache(struct draw *draw, const struct scene *scene, int sequenc
     all.first = 0;
     all.count = count;
     struct batch batch = { .tokens = count, .positions = positions, .sequences = 1, .sequence = &all };
-    struct kv_write_args write = { .batch = &batch, .k = draw_values(draw, values), .v = draw_values(draw, values),
-                                   .cache = scene->cache };
+    struct kv_write_args write = { .batch = &batch, .cache = scene->cache };
+    write.k = draw_values(draw, count, side->heads * side->dim);
+    write.v = draw_values(draw, count, side->heads * side->dim);
     kv_write_ref(&write, 0, 1);
     int first_page = first / KV_PAGE_TOKENS;
     for (int i = first_page + DISTINCT_PAGES; i < pages_of(end); i++)
@@ -155,11 +157,12 @@ void draw_attention(struct draw *draw)
             sample->flops += 4.0 * seen * row_values;
         }
     }
-    sample->args.attention = (struct attention_args){
-        .batch = &sample->batch, .q = draw_values(draw, (size_t)tokens * (size_t)row_values),
-        .out = draw_output(draw, tokens, row_values), .heads = scene.heads, .scale = 1 / sqrtf((float)dim),
-        .window = scene.window, .softcap = draw_coin(draw) ? 5 : 0, .cache = scene.cache,
-    };
+    struct attention_args *args = &sample->args.attention;
+    *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .scale = 1 / sqrtf((float)dim),
+                                     .window = scene.window, .cache = scene.cache };
+    args->q = draw_values(draw, tokens, row_values);
+    args->out = draw_output(draw, tokens, row_values);
+    args->softcap = draw_coin(draw) ? 5 : 0;
     sample->bytes_moved += 2 * (size_t)tokens * (size_t)row_values * sizeof(float);
 }
 

@@ -6,7 +6,7 @@
 
 #include "kernel/ref/weight.h"
 
-enum { GUARD_BYTES = 64, GUARD = 0xA5, NOTHING = 0xFF, MISALIGNED_MAX = 3 };
+enum { GUARD_BYTES = 64, GUARD = 0xA5, MISALIGNED_MAX = 3 };
 enum { DISTINCT_VALUES = 1 << 14, PALETTE_BLOCKS = 32, PALETTE_VALUES = 128, BLOCK_VALUES_MAX = 256 };
 
 // ---- sizes ----
@@ -78,9 +78,10 @@ static void fill_values(struct draw *draw, float *x, size_t count)
 {
     size_t distinct = count < DISTINCT_VALUES ? count : DISTINCT_VALUES;
     for (size_t i = 0; i < distinct; i++) {
-        x[i] = random_real(&draw->seed) + random_real(&draw->seed) + random_real(&draw->seed);
-        if (random_between(&draw->seed, 0, 127) == 0)
-            x[i] *= 6;
+        x[i] = random_real(&draw->seed);
+        x[i] += random_real(&draw->seed);
+        x[i] += random_real(&draw->seed);
+        x[i] *= random_between(&draw->seed, 0, 127) ? 1 : 6;
     }
     if (count)
         repeat((uint8_t *)x, distinct * sizeof *x, count * sizeof *x);
@@ -91,8 +92,9 @@ static size_t draw_offset(struct draw *draw)
     return (size_t)draw_size(draw, 0, MISALIGNED_MAX, 0);
 }
 
-float *draw_values(struct draw *draw, size_t count)
+float *draw_values(struct draw *draw, int rows, int width)
 {
+    size_t count = (size_t)rows * (size_t)width;
     float *x = ARENA_NEW(&draw->sample->arena, float, count + MISALIGNED_MAX) + draw_offset(draw);
     fill_values(draw, x, count);
     return x;
@@ -142,10 +144,8 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
                             .scale = draw_coin(draw) ? 0.75f : 1 };
 }
 
-void draw_batch(struct draw *draw, int vocabulary)
+void draw_batch(struct draw *draw, int tokens, int vocabulary)
 {
-    struct batch *batch = &draw->sample->batch;
-    int tokens = batch->tokens;
     int32_t *ids = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
     int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
     int32_t *output_rows = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
@@ -156,14 +156,14 @@ void draw_batch(struct draw *draw, int vocabulary)
         output_rows[i] = random_between(&draw->seed, 0, tokens - 1);
     }
     draw->sample->sequence[0] = (struct batch_sequence){ .count = tokens };
-    *batch = (struct batch){ .tokens = tokens, .ids = ids, .positions = positions, .sequences = 1,
-                             .sequence = draw->sample->sequence, .outputs = draw_size(draw, 1, tokens, tokens),
-                             .output_rows = output_rows };
+    draw->sample->batch = (struct batch){ .tokens = tokens, .ids = ids, .positions = positions, .sequences = 1,
+                                          .sequence = draw->sample->sequence,
+                                          .outputs = draw_size(draw, 1, tokens, tokens), .output_rows = output_rows };
 }
 
 // ---- output ----
 
-uint8_t *draw_output_pool(struct draw *draw, size_t bytes, int row_values)
+uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values)
 {
     struct sample *sample = draw->sample;
     size_t guards = 2 * GUARD_BYTES, offset = draw_offset(draw) * sizeof(float);
@@ -177,7 +177,7 @@ uint8_t *draw_output_pool(struct draw *draw, size_t bytes, int row_values)
 
 float *draw_output(struct draw *draw, int rows, int row_values)
 {
-    return (float *)(void *)draw_output_pool(draw, (size_t)rows * (size_t)row_values * sizeof(float), row_values);
+    return (float *)(void *)draw_output_bytes(draw, (size_t)rows * (size_t)row_values * sizeof(float), row_values);
 }
 
 float *draw_output_in_place(struct draw *draw, int rows, int row_values)

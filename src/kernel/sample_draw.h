@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "kernel/sample.h"
 
+enum { NOTHING = 0xFF }; // bytes that are NaN in every format that can say so
+
 struct draw {
     struct sample *sample;
     const struct kernel *kernel;
@@ -17,18 +19,17 @@ int draw_size(struct draw *draw, int low, int high, int large); // low to high, 
 bool draw_coin(struct draw *draw);                              // in large samples always false
 int draw_head_dim(struct draw *draw);
 
-float *draw_values(struct draw *draw, size_t count);            // of an input: around 1, some far out
+float *draw_values(struct draw *draw, int rows, int width);     // of an input: around 1, some far out
 float *draw_frequencies(struct draw *draw, int count);
 struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int cols);
 
-// Room for results: (rows, row_values), or a pool of `bytes` for the cache.
+// Room for results, which are (rows, row_values) and NaN at first.
 float *draw_output(struct draw *draw, int rows, int row_values);
 float *draw_output_in_place(struct draw *draw, int rows, int row_values); // holds input at first
-uint8_t *draw_output_pool(struct draw *draw, size_t bytes, int row_values);
+uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values);
 
-// A batch of sequences with positions, ids and output rows, and no pages.
-void draw_batch(struct draw *draw, int vocabulary);
 int draw_tokens(struct draw *draw, int large_many);             // few or many, by the load
+void draw_batch(struct draw *draw, int tokens, int vocabulary); // one sequence, and no pages
 
 // sample_cache.c
 void draw_kv_write(struct draw *draw);

@@ -4,14 +4,6 @@
 #include "base/utf8.h"
 #include "text/template_unicode.h"
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // Exactly `digits` hexadecimal ones.
 static bool read_hex(struct bytes text, size_t digits, uint32_t *codepoint)
 {
@@ -19,7 +11,7 @@ static bool read_hex(struct bytes text, size_t digits, uint32_t *codepoint)
         return false;
     *codepoint = 0;
     for (size_t i = 0; i < digits; i++) {
-        int digit = hex_digit(text.data[i]);
+        int digit = bytes_hex_digit(text.data[i]);
         if (digit < 0)
             return false;
         *codepoint = *codepoint << 4 | (uint32_t)digit;
