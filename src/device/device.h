@@ -52,6 +52,7 @@ struct device {
     char word[16];         // as users name it: "cpu", "cpu:avx2", "sm_90"
     char name[96];         // its maker's; "" for an imagined one
     bool imagined;
+    char note[160];        // DEVICE_NONE: why what was asked for is not there; "" otherwise
     uint32_t features;     // CPU: CPU_* bits, after NIBBLE_FEATURES
     int sm;                // CUDA: 90 for compute capability 9.0
     int cores;             // that this process may run on
@@ -60,7 +61,8 @@ struct device {
 };
 
 // Any device word: cpu, cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_NN, cuda, cuda:N, none. The local CPU and
-// GPUs are as found, the others imagined. An unknown word is a usage error; a GPU that is not there an ordinary one.
+// GPUs are as found, the others imagined. An unknown word is a usage error; a GPU that is not there is no error here:
+// it is DEVICE_NONE with a note, and no plan fits it.
 bool device_parse(struct device *device, const char *word, struct error *err);
 
 // The words that name a kind of CPU or GPU, for suggestions and for planning elsewhere; ends in NULL.

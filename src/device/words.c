@@ -35,20 +35,26 @@ static bool unknown_word(const char *word, struct error *err)
                       near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-static bool open_cuda(struct device *device, int ordinal, struct error *err)
+// The GPU of this machine, or the reason why there is none.
+static void open_cuda(struct device *device, int ordinal)
 {
     struct cuda_report report;
     device_probe_cuda(&report);
-    if (report.note[0])
-        return fail(err, "--device cuda: %s; try --device cpu", report.note);
-    if (ordinal >= report.count)
-        return fail(err, "--device cuda:%d: this machine's GPUs are 0 to %d", ordinal, report.count - 1);
+    device->imagined = false;
+    if (report.note[0] || ordinal >= report.count) {
+        device->kind = DEVICE_NONE;
+        if (report.note[0])
+            snprintf(device->note, sizeof device->note, "%s", report.note);
+        else
+            snprintf(device->note, sizeof device->note, "this machine's GPUs are 0 to %d", report.count - 1);
+        return;
+    }
     const struct cuda_device *found = &report.devices[ordinal];
-    *device = (struct device){ .kind = DEVICE_CUDA, .sm = found->major * 10 + found->minor, .cores = 1,
-                               .memory_bytes = found->memory_bytes, .memory_free_bytes = found->memory_bytes };
+    device->kind = DEVICE_CUDA;
+    device->sm = found->major * 10 + found->minor;
+    device->memory_bytes = device->memory_free_bytes = found->memory_bytes;
     snprintf(device->word, sizeof device->word, "sm_%d", device->sm);
     snprintf(device->name, sizeof device->name, "%s", found->name);
-    return true;
 }
 
 // "sm_90" and the like: two or three digits.
@@ -75,8 +81,8 @@ bool device_parse(struct device *device, const char *word, struct error *err)
     if (parse_sm(word, &device->sm))
         return device->kind = DEVICE_CUDA, true;
     if (!strcmp(word, "cuda"))
-        return open_cuda(device, 0, err);
+        return open_cuda(device, 0), true;
     if (!strncmp(word, "cuda:", 5) && word[5] >= '0' && word[5] <= '9' && strlen(word) <= 7)
-        return open_cuda(device, atoi(word + 5), err);
+        return open_cuda(device, atoi(word + 5)), true;
     return unknown_word(word, err);
 }

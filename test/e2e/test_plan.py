@@ -201,8 +201,10 @@ def test_flags_that_make_no_sense(plan, models, flags, words):
 
 
 def test_no_gpu_is_an_ordinary_refusal(plan, models):
-    result = plan(models["smollm2"], "--device", "cuda")
-    assert result.returncode == 1 and "--device c" in result.stderr
+    result = plan(models["smollm2"], "--device", "cuda:15", "--json")
+    refusal = json.loads(result.stdout)
+    assert result.returncode == 1 and refusal["flag"] == "--device" and refusal["reason"]
+    assert ["--device", "cpu"] in [alternative["flags"] for alternative in refusal["alternatives"]]
 
 
 def run(nibble, model, *flags):
