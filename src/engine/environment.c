@@ -87,13 +87,13 @@ static void print_lines(const json_t *value, const char *prefix, struct strbuf *
         print_lines(member, path, out);
     }
     if (json_is_array(value) && !json_array_size(value))
-        strbuf_add_format(out, "%-24s none\n", prefix);
+        strbuf_add_format(out, "%-30s none\n", prefix);
     if (json_is_string(value))
-        strbuf_add_format(out, "%-24s %s\n", prefix, json_string_value(value));
+        strbuf_add_format(out, "%-30s %s\n", prefix, json_string_value(value));
     if (json_is_integer(value))
-        strbuf_add_format(out, "%-24s %lld\n", prefix, (long long)json_integer_value(value));
+        strbuf_add_format(out, "%-30s %lld\n", prefix, (long long)json_integer_value(value));
     if (json_is_boolean(value))
-        strbuf_add_format(out, "%-24s %s\n", prefix, json_is_true(value) ? "yes" : "no");
+        strbuf_add_format(out, "%-30s %s\n", prefix, json_is_true(value) ? "yes" : "no");
 }
 
 void nibble_environment(struct nibble_text *out, bool json)
