@@ -8,15 +8,7 @@
 
 static void write_block(struct graph *graph, bool head_norms)
 {
-    const struct model_config *config = &graph->model->config;
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
-    graph_qkv(graph);
-    if (head_norms) {
-        graph_head_norm(graph, BUFFER_Q, W_Q_NORM, config->heads);
-        graph_head_norm(graph, BUFFER_K, W_K_NORM, config->kv_heads);
-    }
-    graph_attention(graph);
-    graph_output(graph);
+    graph_attention_block(graph, head_norms);
     graph_norm(graph, BUFFER_H, BUFFER_H, W_GEMMA_ATTENTION_POST_NORM);
     graph_add(graph, BUFFER_X, BUFFER_H);
 

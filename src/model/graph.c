@@ -120,7 +120,7 @@ void graph_feed_forward(struct graph *graph)
     graph_linear(graph, BUFFER_GATE, &(struct graph_output){ BUFFER_H, W_DOWN, config->hidden }, 1);
 }
 
-void graph_plain_layer(struct graph *graph, bool head_norms)
+void graph_attention_block(struct graph *graph, bool head_norms)
 {
     const struct model_config *config = &graph->model->config;
     graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
@@ -131,8 +131,12 @@ void graph_plain_layer(struct graph *graph, bool head_norms)
     }
     graph_attention(graph);
     graph_output(graph);
-    graph_add(graph, BUFFER_X, BUFFER_H);
+}
 
+void graph_plain_layer(struct graph *graph, bool head_norms)
+{
+    graph_attention_block(graph, head_norms);
+    graph_add(graph, BUFFER_X, BUFFER_H);
     graph_norm(graph, BUFFER_X, BUFFER_H, W_FFN_NORM);
     graph_feed_forward(graph);
     graph_add(graph, BUFFER_X, BUFFER_H);

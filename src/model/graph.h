@@ -44,7 +44,10 @@ void graph_qkv(struct graph *graph);          // H -> Q, K, V
 void graph_output(struct graph *graph);       // A -> H
 void graph_feed_forward(struct graph *graph); // H -> H, gated
 
-// The whole of a plain layer: norm, attention, add; norm, feed forward, add. head_norms: q and k are normed per head.
+// X -> H: norm, q, k and v (normed per head with head_norms), attention, output.
+void graph_attention_block(struct graph *graph, bool head_norms);
+
+// The whole of a plain layer: attention block, add; norm, feed forward, add.
 void graph_plain_layer(struct graph *graph, bool head_norms);
 
 // Writes every layer with write_layer, between embed and logits. False when anything was missing or of the wrong shape.

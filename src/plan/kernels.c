@@ -150,8 +150,10 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
     name_candidates(plan, op->kind);
     const struct device *device = &plan->device;
     if (!device_has_kernels(device))
-        return refuse(plan, err, "--device", device->word, device->note[0] ? device->note
-                      : device->kind == DEVICE_NONE ? "there is no device to run on" : "this build has no kernel for it");
+        return refuse(plan, err, "--device", device->word,
+                      device->note[0]               ? device->note
+                      : device->kind == DEVICE_NONE ? "there is no device to run on"
+                                                    : "this build has no kernel for it");
     bool about_cache = op->kind == OP_ATTENTION || op->kind == OP_KV_WRITE;
     const char *reason = arena_format(&plan->arena, "no %s kernel for layers %s on %s", op_word(op->kind),
                                       plan->refusal.layers, plan->device.word);

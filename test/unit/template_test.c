@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "text/template.h"
-#include "text/template_lex.h"
+#include "text/template/lex.h"
 
 #include <cmocka.h> // last: it has a macro called fail
 

@@ -5,7 +5,7 @@
 
 #include "container.h"
 #include "format/json.h"
-#include "text/bytemap.h"
+#include "text/tokenizer/bytemap.h"
 #include "text/tokenizer.h"
 
 static json_t *read_quoted(const char *text)

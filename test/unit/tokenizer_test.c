@@ -6,9 +6,9 @@
 #include "tokenizer_open.h"
 #include "sanitized.h"
 #include "base/utf8.h"
-#include "text/bytemap.h"
-#include "text/normalize.h"
-#include "text/pretokenize.h"
+#include "text/tokenizer/bytemap.h"
+#include "text/tokenizer/normalize.h"
+#include "text/tokenizer/pretokenize.h"
 
 enum { BOTH = TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL };
 

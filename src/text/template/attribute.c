@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/attribute.c: a.b, a["b"] and a[1:2]. A dot looks for a method first and for a key then, brackets the
+// other way round. What is not there is undefined; looking into something undefined is trouble.
+#include "text/template/call.h"
+#include "text/template/eval.h"
+#include "text/template/unicode.h"
+
+static struct value undefined_in(struct value of, enum undefined_reason reason, struct bytes name)
+{
+    struct value value = value_undefined(reason, name);
+    value.owner = of.type;
+    return value;
+}
+
+static struct value method(struct render *render, struct value of, struct bytes name)
+{
+    const struct builtin *builtin = method_find(of.type, name);
+    if (!builtin)
+        return value_missing();
+    if (!builtin->run)
+        return undefined_in(of, UNDEFINED_FORBIDDEN, name);
+    struct value *self = render_new(render, sizeof *self);
+    *self = of;
+    return (struct value){ .type = VALUE_METHOD, .method = { builtin, self } };
+}
+
+//    id         word
+#define LOOP_WORDS(X)          \
+    X(INDEX,     "index")      \
+    X(INDEX0,    "index0")     \
+    X(REVINDEX,  "revindex")   \
+    X(REVINDEX0, "revindex0")  \
+    X(FIRST,     "first")      \
+    X(LAST,      "last")       \
+    X(LENGTH,    "length")     \
+    X(DEPTH,     "depth")      \
+    X(DEPTH0,    "depth0")     \
+    X(PREVITEM,  "previtem")   \
+    X(NEXTITEM,  "nextitem")
+
+enum loop_word {
+#define X(id, word) LOOP_##id,
+    LOOP_WORDS(X)
+#undef X
+    LOOP_WORD_COUNT
+};
+
+static struct value loop_attribute(struct render *render, struct loop *loop, struct bytes name)
+{
+    static const char *const words[LOOP_WORD_COUNT] = {
+#define X(id, word) [LOOP_##id] = word,
+        LOOP_WORDS(X)
+#undef X
+    };
+    int word = 0;
+    while (word < LOOP_WORD_COUNT && !bytes_equal(name, bytes_of(words[word])))
+        word++;
+    int64_t index = (int64_t)loop->index;
+    switch ((enum loop_word)word) {
+    case LOOP_INDEX: return value_int(index);
+    case LOOP_INDEX0: return value_int(index - 1);
+    case LOOP_REVINDEX: return value_int((int64_t)loop_length(render, loop) - index + 1);
+    case LOOP_REVINDEX0: return value_int((int64_t)loop_length(render, loop) - index);
+    case LOOP_FIRST: return value_bool(index == 1);
+    case LOOP_LAST: return value_bool(!loop_peek(render, loop));
+    case LOOP_LENGTH: return value_int((int64_t)loop_length(render, loop));
+    case LOOP_DEPTH: return value_int((int64_t)loop->depth);
+    case LOOP_DEPTH0: return value_int((int64_t)loop->depth - 1);
+    case LOOP_PREVITEM: return index > 1 ? loop->before : value_undefined(UNDEFINED_NO_ITEM, name);
+    case LOOP_NEXTITEM: return loop_peek(render, loop) ? loop->after : value_undefined(UNDEFINED_NO_ITEM, name);
+    case LOOP_WORD_COUNT: break;
+    }
+    return value_missing();
+}
+
+static struct value macro_attribute(struct render *render, const struct macro *macro, struct bytes name)
+{
+    const struct node_function *function = macro->function;
+    if (bytes_equal(name, bytes_of("name")))
+        return value_string(function->name);
+    if (bytes_equal(name, bytes_of("caller")))
+        return value_bool(function->caller_slot >= 0);
+    if (bytes_equal(name, bytes_of("catch_kwargs")))
+        return value_bool(function->kwargs_slot >= 0);
+    if (bytes_equal(name, bytes_of("catch_varargs")))
+        return value_bool(function->varargs_slot >= 0);
+    if (!bytes_equal(name, bytes_of("arguments")))
+        return value_missing();
+    struct list *names = list_new(render, 0);
+    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
+        list_add(render, names, value_string(parameter->name));
+    return value_tuple(names);
+}
+
+static struct value cycler_attribute(const struct cycler *cycler, struct bytes name)
+{
+    if (bytes_equal(name, bytes_of("current")))
+        return cycler->items->items[cycler->at];
+    if (bytes_equal(name, bytes_of("items")))
+        return value_tuple(cycler->items);
+    if (bytes_equal(name, bytes_of("pos")))
+        return value_int((int64_t)cycler->at);
+    return value_missing();
+}
+
+static struct value range_attribute(const struct range *range, struct bytes name)
+{
+    if (bytes_equal(name, bytes_of("start")))
+        return value_int(range->start);
+    if (bytes_equal(name, bytes_of("stop")))
+        return value_int(range->stop);
+    if (bytes_equal(name, bytes_of("step")))
+        return value_int(range->step);
+    return value_missing();
+}
+
+static struct value group_attribute(const struct list *pair, struct bytes name)
+{
+    if (bytes_equal(name, bytes_of("grouper")))
+        return pair->items[0];
+    if (bytes_equal(name, bytes_of("list")))
+        return pair->items[1];
+    return value_missing();
+}
+
+// What Python's getattr finds; missing when there is nothing.
+static struct value own_attribute(struct render *render, struct value of, struct bytes name)
+{
+    struct value value = value_missing();
+    switch (of.type) {
+    case VALUE_UNDEFINED: return trouble_undefined(render, of);
+    case VALUE_NAMESPACE: {
+        struct value *attribute = dict_find_name(render, of.dict, name);
+        return attribute ? *attribute : value;
+    }
+    case VALUE_LOOP: value = loop_attribute(render, of.loop, name); break;
+    case VALUE_MACRO: value = macro_attribute(render, of.macro, name); break;
+    case VALUE_CYCLER: value = cycler_attribute(of.cycler, name); break;
+    case VALUE_RANGE: value = range_attribute(of.range, name); break;
+    case VALUE_TUPLE:
+        if (of.group && of.list->count == 2)
+            value = group_attribute(of.list, name);
+        break;
+    default: break;
+    }
+    return value_given(value) ? value : method(render, of, name);
+}
+
+// The first and the last characters of a long string are found without counting the others.
+static struct value character_at(struct render *render, struct value of, int64_t index)
+{
+    struct bytes text = of.string;
+    size_t length = 0;
+    if (index >= 0)
+        text = rest_of(text, unicode_offset(text, (size_t)index));
+    for (; index < -1 && text.len && render_step(render, 1); index++) {
+        unicode_last(text, &length);
+        text.len -= length;
+    }
+    if (!text.len)
+        return value_missing();
+    if (index < 0) {
+        unicode_last(text, &length);
+        text = rest_of(text, text.len - length);
+    }
+    unicode_first(text, &text.len);
+    render_step_bytes(render, (size_t)(text.data - of.string.data));
+    struct value character = value_string(text);
+    character.safe = of.safe;
+    return character;
+}
+
+// What Python's [] finds; missing when there is nothing.
+static struct value own_item(struct render *render, struct value of, struct value key)
+{
+    if (of.type == VALUE_DICT) {
+        struct value *found = value_is_hashable(render, key) ? dict_find(render, of.dict, key) : NULL;
+        return found ? *found : value_missing();
+    }
+    size_t length;
+    if (!value_is_integral(key) || of.type == VALUE_LOOP || of.type == VALUE_VIEW)
+        return value_missing();
+    if (of.type == VALUE_STRING)
+        return character_at(render, of, value_integer(key));
+    if (!value_length(render, of, &length))
+        return value_missing();
+    int64_t index = value_integer(key);
+    index += index < 0 ? (int64_t)length : 0;
+    if (index < 0 || (uint64_t)index >= length)
+        return value_missing();
+    return of.type == VALUE_RANGE ? range_at(of.range, (size_t)index) : of.list->items[index];
+}
+
+bool attribute_exists(struct render *render, struct value of, struct bytes name)
+{
+    return value_given(own_attribute(render, of, name));
+}
+
+struct value attribute_get(struct render *render, struct value of, struct bytes name)
+{
+    struct value value = own_attribute(render, of, name);
+    if (!value_given(value))
+        value = own_item(render, of, value_string(name));
+    return value_given(value) ? value : undefined_in(of, UNDEFINED_ATTRIBUTE, name);
+}
+
+struct value attribute_item(struct render *render, struct value of, struct value key)
+{
+    if (of.type == VALUE_UNDEFINED)
+        return trouble_undefined(render, of);
+    struct value value = own_item(render, of, key);
+    if (value_given(value))
+        return value;
+    if (key.type != VALUE_STRING)
+        return undefined_in(of, UNDEFINED_ELEMENT, bytes_of(""));
+    value = own_attribute(render, of, key.string);
+    return value_given(value) ? value : undefined_in(of, UNDEFINED_ATTRIBUTE, key.string);
+}
+
+// A bound of a slice, counted from the end when negative, kept within [low, high].
+static int64_t slice_bound(struct render *render, struct value bound, int64_t length, int64_t low, int64_t high,
+    int64_t otherwise)
+{
+    if (bound.type == VALUE_NONE)
+        return otherwise;
+    if (!value_is_integral(bound)) {
+        trouble(render, "a slice goes by integers, not by %s", value_kind(bound));
+        return otherwise;
+    }
+    int64_t index = value_integer(bound);
+    index += index < 0 ? length : 0;
+    return index < low ? low : index > high ? high : index;
+}
+
+static struct value slice_string(struct render *render, struct value of, int64_t start, int64_t step, int64_t count)
+{
+    struct value part;
+    if (step == 1) {
+        size_t from = unicode_offset(of.string, (size_t)start);
+        struct bytes rest = { of.string.data + from, of.string.len - from };
+        rest.len = unicode_offset(rest, (size_t)count);
+        part = value_string(rest);
+    } else {
+        struct list *characters = list_from(render, of);
+        size_t mark = text_mark(render);
+        for (int64_t i = 0; i < count && !render->failed; i++)
+            text_put(render, characters->items[start + i * step].string);
+        part = text_take(render, mark);
+    }
+    part.safe = of.safe;
+    return part;
+}
+
+static struct value slice_list(struct render *render, struct value of, int64_t start, int64_t step, int64_t count)
+{
+    struct list *part = list_new(render, (size_t)count);
+    for (int64_t i = 0; i < count && !render->failed; i++)
+        list_add(render, part, of.list->items[start + i * step]);
+    return of.type == VALUE_LIST ? value_list(part) : value_tuple(part);
+}
+
+static struct value slice_range(struct render *render, const struct range *of, int64_t start, int64_t step,
+    int64_t count, int64_t stop)
+{
+    uint64_t base = (uint64_t)of->start, pace = (uint64_t)of->step; // what is past the last item may wrap around
+    struct range *part = render_new(render, sizeof *part);
+    *part = (struct range){
+        .start = (int64_t)(base + (uint64_t)start * pace),
+        .step = (int64_t)(pace * (uint64_t)step),
+        .count = (size_t)count,
+        .stop = (int64_t)(base + (uint64_t)stop * pace),
+    };
+    return (struct value){ .type = VALUE_RANGE, .range = part };
+}
+
+struct value attribute_slice(struct render *render, struct value of, struct value start, struct value stop,
+    struct value step)
+{
+    size_t length;
+    if (of.type == VALUE_UNDEFINED)
+        return trouble_undefined(render, of);
+    if (!value_is_list(of) && of.type != VALUE_STRING && of.type != VALUE_RANGE)
+        return trouble(render, "%s cannot be sliced", value_kind(of));
+    value_length(render, of, &length);
+    int64_t end = (int64_t)length, stride = 1;
+    if (step.type != VALUE_NONE)
+        stride = slice_bound(render, step, 0, -end - 1, end + 1, 1); // a longer stride takes no more items
+    if (stride == 0)
+        return trouble(render, "the step of a slice cannot be zero");
+    bool back = stride < 0;
+    int64_t low = back ? -1 : 0, high = back ? end - 1 : end;
+    int64_t from = slice_bound(render, start, end, low, high, back ? high : low);
+    int64_t to = slice_bound(render, stop, end, low, high, back ? low : high);
+    int64_t span = back ? from - to : to - from, pace = back ? -stride : stride;
+    int64_t count = span > 0 ? (span - 1) / pace + 1 : 0;
+    if (render->failed)
+        return value_none();
+    if (of.type == VALUE_STRING)
+        return slice_string(render, of, from, stride, count);
+    if (of.type == VALUE_RANGE)
+        return slice_range(render, of.range, from, stride, count, to);
+    return slice_list(render, of, from, stride, count);
+}
+
+static bool all_digits(struct bytes text)
+{
+    enum { DIGITS_MAX = 18 }; // more would not fit 64 bits, nor any list
+    for (size_t i = 0; i < text.len && i < DIGITS_MAX; i++)
+        if (text.data[i] < '0' || text.data[i] > '9')
+            return false;
+    return text.len && text.len <= DIGITS_MAX;
+}
+
+static struct value path_part(struct bytes part)
+{
+    int64_t index = 0;
+    if (!all_digits(part))
+        return value_string(part);
+    for (size_t i = 0; i < part.len; i++)
+        index = index * 10 + (part.data[i] - '0');
+    return value_int(index);
+}
+
+struct value attribute_path(struct render *render, struct value item, struct value path, struct value otherwise)
+{
+    if (path.type == VALUE_NONE)
+        return item;
+    bool has_default = value_given(otherwise) && otherwise.type != VALUE_NONE;
+    struct bytes rest = path.type == VALUE_STRING ? path.string : bytes_of("");
+    render_step_bytes(render, rest.len);
+    for (bool more = true; more && !render->failed;) {
+        const char *dot = rest.len ? memchr(rest.data, '.', rest.len) : NULL;
+        struct bytes part = { rest.data, dot ? (size_t)(dot - rest.data) : rest.len };
+        item = attribute_item(render, item, path.type == VALUE_STRING ? path_part(part) : path);
+        if (has_default && item.type == VALUE_UNDEFINED)
+            item = otherwise;
+        more = dot;
+        if (more)
+            rest = (struct bytes){ dot + 1, rest.len - part.len - 1 };
+    }
+    return item;
+}

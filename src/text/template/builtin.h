@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/builtin.h: filters, tests, methods and global functions are rows of tables, each with the names of its
+// parameters; a call binds its arguments to them before the function runs.
+#ifndef TEXT_TEMPLATE_BUILTIN_H
+#define TEXT_TEMPLATE_BUILTIN_H
+
+#include "text/template/iterate.h"
+#include "text/template/value.h"
+
+enum { BUILTIN_PARAMETERS_MAX = 6 };
+
+struct keyword {
+    struct bytes name;
+    struct value value;
+};
+
+struct arguments {
+    struct value *values;
+    size_t count;
+    struct keyword *keywords;
+    size_t keyword_count;
+};
+
+struct call {
+    struct render *render;
+    struct value self; // what the filter, test or method is applied to
+    struct value arg[BUILTIN_PARAMETERS_MAX];
+    const struct arguments *all; // as they were given
+};
+
+struct builtin {
+    const char *name;
+    struct value (*run)(struct call *call);
+    int required;           // parameters without a default, the first ones
+    const char *parameters; // separated by spaces; "/" in front: not to be named; "*": any, in call->all
+};
+
+const struct builtin *filter_find(struct bytes name); // NULL: there is none
+const struct builtin *test_find(struct bytes name);
+const struct builtin *global_find(struct bytes name);
+const struct builtin *method_find(enum value_type type, struct bytes name);
+const struct builtin *builtin_find(const struct builtin *table, size_t count, struct bytes name);
+
+// The tables, in the files of their purpose.
+struct builtin_table {
+    const struct builtin *rows;
+    size_t count;
+};
+extern const struct builtin_table text_filters, list_filters, string_methods;
+
+struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
+    const struct arguments *arguments);
+struct value method_call(struct render *render, const struct builtin *method, struct value self,
+    const struct arguments *arguments); // a builtin_call that knows of safe strings
+
+// Bound arguments as what they have to be; trouble when they are something else. `otherwise` when not given.
+int64_t call_int(struct call *call, int index, int64_t otherwise);
+bool call_truth(struct call *call, int index, bool otherwise);
+struct bytes call_string(struct call *call, int index, const char *otherwise);
+static inline bool call_has(const struct call *call, int index) // given, and not none
+{
+    return value_given(call->arg[index]) && call->arg[index].type != VALUE_NONE;
+}
+
+// Shared by several tables.
+struct value string_of(struct render *render, struct value value);        // as {{ }} prints it; a string stays as it is
+struct value string_concat(struct render *render, struct value a, struct value b); // of two strings
+struct value escape_html(struct render *render, struct value value);      // a safe string stays as it is
+bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big); // as Python's int() reads a string
+bool string_to_float(struct bytes text, double *out);                         // as Python's float() does
+// The item's attribute by a path such as "a.b.0", an index, or none for the item itself; `otherwise` may be missing.
+struct value attribute_path(struct render *render, struct value item, struct value path, struct value otherwise);
+
+#endif

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/template/call.h"
+
+#include "text/template/eval.h"
+#include "text/template/unicode.h"
+
+const struct builtin *builtin_find(const struct builtin *table, size_t count, struct bytes name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes_equal(bytes_of(table[i].name), name))
+            return &table[i];
+    return NULL;
+}
+
+// Number of the parameter, -1 when none has that name.
+static int parameter_index(const char *parameters, struct bytes name)
+{
+    if (*parameters == '/')
+        return -1;
+    for (int index = 0; *parameters; index++) {
+        size_t length = strcspn(parameters, " ");
+        if (bytes_equal((struct bytes){ parameters, length }, name))
+            return index;
+        parameters += length + (parameters[length] == ' ');
+    }
+    return -1;
+}
+
+static size_t parameter_count(const char *parameters)
+{
+    size_t count = *parameters != '\0';
+    for (; *parameters; parameters++)
+        count += *parameters == ' ';
+    return count;
+}
+
+static bool bind_arguments(struct call *call, const struct builtin *builtin)
+{
+    const struct arguments *all = call->all;
+    size_t count = parameter_count(builtin->parameters);
+    if (all->count > count) {
+        trouble(call->render, "%s takes at most %zu arguments, not %zu", builtin->name, count, all->count);
+        return false;
+    }
+    for (size_t i = 0; i < all->count; i++)
+        call->arg[i] = all->values[i];
+    for (size_t i = 0; i < all->keyword_count; i++) {
+        struct keyword keyword = all->keywords[i];
+        int index = parameter_index(builtin->parameters, keyword.name);
+        if (index < 0 || value_given(call->arg[index])) {
+            trouble(call->render, "%s %s argument '%.*s'", builtin->name, index < 0 ? "has no" : "was given twice the",
+                shown_length(keyword.name), keyword.name.data);
+            return false;
+        }
+        call->arg[index] = keyword.value;
+    }
+    for (int i = 0; i < builtin->required; i++)
+        if (!value_given(call->arg[i])) {
+            trouble(call->render, "%s needs %d arguments", builtin->name, builtin->required);
+            return false;
+        }
+    return true;
+}
+
+struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
+    const struct arguments *arguments)
+{
+    struct call call = { .render = render, .self = self, .all = arguments };
+    if (!render_step(render, 1) || (*builtin->parameters != '*' && !bind_arguments(&call, builtin)))
+        return value_none();
+    return builtin->run(&call);
+}
+
+// What a method of a safe string cuts out of it, or makes of it, is safe as well.
+static struct value keep_safe(struct value result)
+{
+    result.safe = result.type == VALUE_STRING;
+    if (value_is_list(result))
+        for (size_t i = 0; i < result.list->count; i++)
+            result.list->items[i].safe = result.list->items[i].type == VALUE_STRING;
+    return result;
+}
+
+struct value method_call(struct render *render, const struct builtin *method, struct value self,
+    const struct arguments *arguments)
+{
+    struct value result = builtin_call(render, method, self, arguments);
+    return self.type == VALUE_STRING && self.safe ? keep_safe(result) : result;
+}
+
+int64_t call_int(struct call *call, int index, int64_t otherwise)
+{
+    struct value value = call->arg[index];
+    if (!value_given(value))
+        return otherwise;
+    if (!value_is_integral(value)) {
+        trouble(call->render, "expected an integer as an argument, found %s", value_kind(value));
+        return otherwise;
+    }
+    return value_integer(value);
+}
+
+bool call_truth(struct call *call, int index, bool otherwise)
+{
+    return value_given(call->arg[index]) ? value_truth(call->render, call->arg[index]) : otherwise;
+}
+
+struct bytes call_string(struct call *call, int index, const char *otherwise)
+{
+    struct value value = call->arg[index];
+    if (!value_given(value))
+        return bytes_of(otherwise);
+    if (value.type != VALUE_STRING) {
+        trouble(call->render, "expected a string as an argument, found %s", value_kind(value));
+        return bytes_of(otherwise);
+    }
+    return value.string;
+}
+
+struct bytes macro_name(const struct macro *macro)
+{
+    return macro->function->name;
+}
+
+struct value macro_new(struct render *render, const struct node_function *function)
+{
+    struct macro *macro = render_new(render, sizeof *macro);
+    *macro = (struct macro){ function, render->frame };
+    return (struct value){ .type = VALUE_MACRO, .macro = macro };
+}
+
+// Arguments with names that are no parameters: the body may ask for them as kwargs, and for `caller`.
+static void bind_rest(struct render *render, const struct node_function *function, const struct arguments *given,
+    const bool *used, struct activation *frame)
+{
+    struct dict *kwargs = dict_new(render, 0);
+    for (size_t i = 0; i < given->keyword_count; i++) {
+        struct keyword keyword = given->keywords[i];
+        if (used[i])
+            continue;
+        if (function->caller_slot >= 0 && bytes_equal(keyword.name, bytes_of("caller")))
+            frame->slots[function->caller_slot] = keyword.value;
+        else if (function->kwargs_slot >= 0)
+            dict_put(render, kwargs, value_string(keyword.name), keyword.value);
+        else
+            trouble(render, "the macro has no parameter '%.*s'", shown_length(keyword.name), keyword.name.data);
+    }
+    if (function->caller_slot >= 0 && !value_given(frame->slots[function->caller_slot]))
+        frame->slots[function->caller_slot] = value_undefined(UNDEFINED_PARAMETER, bytes_of("caller"));
+    if (function->kwargs_slot >= 0)
+        frame->slots[function->kwargs_slot] = value_dict(kwargs);
+    struct list *varargs = list_new(render, 0);
+    for (size_t i = function->parameter_count; i < given->count; i++)
+        list_add(render, varargs, given->values[i]);
+    if (function->varargs_slot >= 0)
+        frame->slots[function->varargs_slot] = value_tuple(varargs);
+    else if (varargs->count)
+        trouble(render, "the macro takes at most %zu arguments, not %zu", function->parameter_count, given->count);
+}
+
+static void bind_parameters(const struct node_function *function, const struct arguments *given, bool *used,
+    struct activation *frame)
+{
+    size_t index = 0;
+    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next) {
+        struct value *slot = &frame->slots[parameter->slot];
+        if (index < given->count)
+            *slot = given->values[index];
+        for (size_t i = 0; i < given->keyword_count && index >= given->count; i++)
+            if (bytes_equal(given->keywords[i].name, parameter->name)) {
+                *slot = given->keywords[i].value;
+                used[i] = true;
+            }
+        index++;
+    }
+}
+
+// What was not given takes its default; defaults see the parameters and what is around the macro.
+static void fill_defaults(struct render *render, const struct node_function *function)
+{
+    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
+        if (!value_given(render->frame->slots[parameter->slot])) {
+            struct value value = value_undefined(UNDEFINED_PARAMETER, parameter->name);
+            if (parameter->otherwise)
+                value = eval_expression(render, parameter->otherwise);
+            render->frame->slots[parameter->slot] = value;
+        }
+}
+
+static struct value call_macro(struct render *render, const struct macro *macro, const struct arguments *arguments)
+{
+    const struct node_function *function = macro->function;
+    struct activation *frame = activation_new(render, macro->frame, function->slot_count), *outer = render->frame;
+    bool *used = render_room(render, arguments->keyword_count, sizeof *used);
+    if (!frame || !used)
+        return value_none();
+    bind_parameters(function, arguments, used, frame);
+    bind_rest(render, function, arguments, used, frame);
+    size_t mark = text_mark(render);
+    render->frame = frame;
+    scope_enter(render, &function->scope);
+    fill_defaults(render, function);
+    run_statements(render, function->body);
+    render->frame = outer;
+    return text_take(render, mark);
+}
+
+static struct value call_joiner(struct joiner *joiner)
+{
+    bool used = joiner->used;
+    joiner->used = true;
+    return used ? joiner->separator : value_text("");
+}
+
+static struct value call_loop(struct render *render, struct loop *loop, const struct arguments *arguments)
+{
+    if (!loop->node)
+        return trouble(render, "only a loop marked 'recursive' can be called");
+    if (arguments->count != 1 || arguments->keyword_count)
+        return trouble(render, "a recursive loop is called with one argument");
+    return loop_recurse(render, loop, arguments->values[0]);
+}
+
+bool value_is_callable(struct value value)
+{
+    switch (value.type) {
+    case VALUE_UNDEFINED:
+    case VALUE_MACRO:
+    case VALUE_LOOP:
+    case VALUE_FUNCTION:
+    case VALUE_METHOD:
+    case VALUE_JOINER: return true;
+    default: return false;
+    }
+}
+
+struct value call_value(struct render *render, struct value callee, const struct arguments *arguments)
+{
+    switch (callee.type) {
+    case VALUE_MACRO: return call_macro(render, callee.macro, arguments);
+    case VALUE_LOOP: return call_loop(render, callee.loop, arguments);
+    case VALUE_FUNCTION: return builtin_call(render, callee.method.builtin, value_none(), arguments);
+    case VALUE_METHOD: return method_call(render, callee.method.builtin, *callee.method.self, arguments);
+    case VALUE_JOINER:
+        if (arguments->count || arguments->keyword_count)
+            return trouble(render, "a joiner takes no arguments");
+        return call_joiner(callee.joiner);
+    case VALUE_UNDEFINED: return trouble_undefined(render, callee);
+    default: return trouble(render, "%s cannot be called", value_kind(callee));
+    }
+}

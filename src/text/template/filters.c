@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/filters.c: filters of single values: numbers, defaults, attributes, JSON.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "text/template/builtin.h"
+#include "text/template/eval.h"
+#include "text/template/print.h"
+
+static struct value filter_abs(struct call *call)
+{
+    struct value value = call->self;
+    if (value.type == VALUE_FLOAT)
+        return value_float(fabs(value.number));
+    if (!value_is_integral(value))
+        return value.type == VALUE_UNDEFINED ? trouble_undefined(call->render, value)
+                                             : trouble(call->render, "abs takes a number, not %s", value_kind(value));
+    return operator_sign(call->render, value, value_integer(value) < 0);
+}
+
+static struct value filter_attr(struct call *call)
+{
+    struct bytes name = call_string(call, 0, "");
+    if (attribute_exists(call->render, call->self, name))
+        return attribute_get(call->render, call->self, name);
+    struct value undefined = value_undefined(UNDEFINED_ATTRIBUTE, name);
+    undefined.owner = call->self.type;
+    return undefined;
+}
+
+static struct value filter_default(struct call *call)
+{
+    bool empty_too = call_truth(call, 1, false);
+    if (call->self.type != VALUE_UNDEFINED && (!empty_too || value_truth(call->render, call->self)))
+        return call->self;
+    return value_given(call->arg[0]) ? call->arg[0] : value_text("");
+}
+
+static struct value filter_length(struct call *call)
+{
+    size_t length;
+    if (!value_length(call->render, call->self, &length))
+        return trouble(call->render, "%s has no length", value_kind(call->self));
+    return value_int((int64_t)length);
+}
+
+static struct value int_of_float(struct call *call, double number, struct value otherwise, bool from_text)
+{
+    if (isnan(number) || (isinf(number) && from_text))
+        return otherwise;
+    if (!(number > -0x1p63 && number < 0x1p63))
+        return trouble(call->render, "an integer outgrows 64 bits");
+    return value_int((int64_t)number);
+}
+
+static struct value filter_int(struct call *call)
+{
+    struct value self = call->self, otherwise = value_given(call->arg[0]) ? call->arg[0] : value_int(0);
+    int64_t base = call_int(call, 1, 10), integer;
+    bool too_big;
+    double number;
+    if (value_is_integral(self))
+        return value_int(value_integer(self));
+    if (self.type == VALUE_FLOAT)
+        return int_of_float(call, self.number, otherwise, false);
+    if (self.type == VALUE_UNDEFINED)
+        return trouble_undefined(call->render, self);
+    if (self.type != VALUE_STRING)
+        return otherwise;
+    render_step_characters(call->render, self.string.len);
+    bool base_fits = base == 0 || (base >= 2 && base <= 36);
+    if (base_fits && string_to_int(self.string, (int)base, &integer, &too_big))
+        return too_big ? trouble(call->render, "an integer outgrows 64 bits") : value_int(integer);
+    return string_to_float(self.string, &number) ? int_of_float(call, number, otherwise, true) : otherwise;
+}
+
+static struct value filter_float(struct call *call)
+{
+    struct value self = call->self, otherwise = value_given(call->arg[0]) ? call->arg[0] : value_float(0);
+    double number;
+    if (value_is_number(self))
+        return value_float(value_number(self));
+    if (self.type == VALUE_UNDEFINED)
+        return trouble_undefined(call->render, self);
+    if (self.type != VALUE_STRING)
+        return otherwise;
+    render_step_characters(call->render, self.string.len);
+    return string_to_float(self.string, &number) ? value_float(number) : otherwise;
+}
+
+// To a multiple of 10^-digits, halves to the even one.
+static struct value round_int(struct render *render, int64_t number, int64_t digits)
+{
+    int64_t unit = 1;
+    for (int64_t i = 0; i > digits; i--)
+        if (__builtin_mul_overflow(unit, 10, &unit))
+            return value_int(0);
+    int64_t rest = number % unit, down = number - rest, half = unit / 2;
+    int64_t distance = rest < 0 ? -rest : rest;
+    bool up = distance > half || (distance == half && unit > 1 && (down / unit) % 2 != 0);
+    if (up && __builtin_add_overflow(down, rest < 0 ? -unit : unit, &down))
+        return trouble(render, "an integer outgrows 64 bits");
+    return value_int(down);
+}
+
+static double round_float(double number, int64_t digits)
+{
+    enum { DIGITS_MAX = 323, WHOLE_DIGITS_MAX = 308 };
+    char text[2 * DIGITS_MAX];
+    if (!isfinite(number) || digits > DIGITS_MAX)
+        return number;
+    if (digits < -WHOLE_DIGITS_MAX)
+        return copysign(0, number);
+    if (digits < 0) {
+        double unit = pow(10, (double)-digits);
+        return nearbyint(number / unit) * unit;
+    }
+    snprintf(text, sizeof text, "%.*f", (int)digits, number); // exact, halves to even, as Python rounds
+    return strtod(text, NULL);
+}
+
+static struct value filter_round(struct call *call)
+{
+    struct render *render = call->render;
+    struct value self = call->self;
+    int64_t digits = call_int(call, 0, 0);
+    render_step(render, RENDER_STEPS_PER_NUMBER);
+    struct bytes method = call_string(call, 1, "common");
+    bool ceil_it = bytes_equal(method, bytes_of("ceil")), floor_it = bytes_equal(method, bytes_of("floor"));
+    if (!ceil_it && !floor_it && !bytes_equal(method, bytes_of("common")))
+        return trouble(render, "round takes the method common, ceil or floor");
+    if (self.type == VALUE_UNDEFINED)
+        return trouble_undefined(render, self);
+    if (!value_is_number(self))
+        return trouble(render, "round takes a number, not %s", value_kind(self));
+    if (!ceil_it && !floor_it) {
+        if (self.type == VALUE_FLOAT)
+            return value_float(round_float(self.number, digits));
+        return round_int(render, value_integer(self), digits);
+    }
+    double unit = pow(10, (double)digits), scaled = value_number(self) * unit;
+    if (!isfinite(scaled) || unit == 0)
+        return trouble(render, "a float grows too large");
+    return value_float((ceil_it ? ceil(scaled) : floor(scaled)) / unit);
+}
+
+static struct value filter_filesizeformat(struct call *call)
+{
+    static const char *const prefixes[][2] = { { "kB", "KiB" }, { "MB", "MiB" }, { "GB", "GiB" }, { "TB", "TiB" },
+        { "PB", "PiB" }, { "EB", "EiB" }, { "ZB", "ZiB" }, { "YB", "YiB" } };
+    enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
+    struct render *render = call->render;
+    bool binary = call_truth(call, 0, false);
+    double bytes, base = binary ? 1024 : 1000;
+    if (value_is_number(call->self))
+        bytes = value_number(call->self);
+    else if (call->self.type != VALUE_STRING || !string_to_float(call->self.string, &bytes))
+        return trouble(render, "filesizeformat takes a number, not %s", value_kind(call->self));
+    if (!isfinite(bytes))
+        return trouble(render, "filesizeformat takes a finite number");
+    size_t mark = text_mark(render), prefix = 0;
+    double unit = base * base;
+    for (; prefix + 1 < PREFIXES && bytes >= unit; prefix++)
+        unit *= base;
+    if (bytes == 1)
+        text_put(render, bytes_of("1 Byte"));
+    else if (bytes < base)
+        text_put_format(render, "%.0f Bytes", trunc(bytes));
+    else
+        text_put_format(render, "%.1f %s", base * bytes / unit, prefixes[prefix][binary]);
+    return text_take(render, mark);
+}
+
+// The two strings of `separators`.
+static void json_separators(struct call *call, struct json_style *style)
+{
+    struct value pair = call->arg[2];
+    bool two = value_is_list(pair) && pair.list->count == 2;
+    if (!two || pair.list->items[0].type != VALUE_STRING || pair.list->items[1].type != VALUE_STRING) {
+        trouble(call->render, "tojson takes two strings as separators");
+        return;
+    }
+    style->item_end = pair.list->items[0].string;
+    style->key_end = pair.list->items[1].string;
+}
+
+static struct value filter_tojson(struct call *call)
+{
+    struct render *render = call->render;
+    struct json_style style = {
+        .ascii = call_truth(call, 0, false),
+        .sorted = call_truth(call, 3, false),
+        .indented = call_has(call, 1),
+        .item_end = bytes_of(call_has(call, 1) ? "," : ", "),
+        .key_end = bytes_of(": "),
+    };
+    size_t mark = text_mark(render);
+    if (style.indented && call->arg[1].type == VALUE_STRING) {
+        style.indent = call->arg[1].string;
+    } else if (style.indented) {
+        int64_t width = call_int(call, 1, 0);
+        text_put_fill(render, bytes_of(" "), width > 0 ? (size_t)width : 0);
+        style.indent = text_take(render, mark).string;
+    }
+    if (call_has(call, 2))
+        json_separators(call, &style);
+    print_json(render, call->self, &style);
+    return text_take(render, mark);
+}
+
+static struct value filter_pprint(struct call *call)
+{
+    size_t mark = text_mark(call->render);
+    print_pretty(call->render, call->self);
+    return text_take(call->render, mark);
+}
+
+static struct value filter_refused(struct call *call)
+{
+    return trouble(call->render, "the filters random and urlize are not supported");
+}
+
+const struct builtin *filter_find(struct bytes name)
+{
+    static const struct builtin rows[] = {
+        { "tojson", filter_tojson, 0, "ensure_ascii indent separators sort_keys" },
+        { "length", filter_length, 0, "" },
+        { "count", filter_length, 0, "" },
+        { "default", filter_default, 0, "default_value boolean" },
+        { "d", filter_default, 0, "default_value boolean" },
+        { "int", filter_int, 0, "default base" },
+        { "float", filter_float, 0, "default" },
+        { "abs", filter_abs, 0, "" },
+        { "round", filter_round, 0, "precision method" },
+        { "attr", filter_attr, 1, "name" },
+        { "filesizeformat", filter_filesizeformat, 0, "binary" },
+        { "pprint", filter_pprint, 0, "" },
+        { "random", filter_refused, 0, "*" },
+        { "urlize", filter_refused, 0, "*" },
+    };
+    const struct builtin *filter = builtin_find(rows, sizeof rows / sizeof *rows, name);
+    if (!filter)
+        filter = builtin_find(text_filters.rows, text_filters.count, name);
+    return filter ? filter : builtin_find(list_filters.rows, list_filters.count, name);
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/globals.c: the functions a template can call without any object.
+#include <assert.h>
+#include <stdio.h>
+
+#include "text/template/builtin.h"
+#include "text/template/iterate.h"
+
+static uint64_t distance(int64_t from, int64_t to)
+{
+    return (uint64_t)to - (uint64_t)from;
+}
+
+static struct value global_range(struct call *call)
+{
+    bool one = !value_given(call->arg[1]);
+    int64_t start = one ? 0 : call_int(call, 0, 0), stop = call_int(call, one ? 0 : 1, 0), step = call_int(call, 2, 1);
+    if (step == 0)
+        return trouble(call->render, "the step of a range cannot be zero");
+    uint64_t span = step > 0 ? (stop > start ? distance(start, stop) : 0) : (stop < start ? distance(stop, start) : 0);
+    uint64_t pace = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+    uint64_t count = span ? (span - 1) / pace + 1 : 0;
+    if (count > RENDER_RANGE_MAX)
+        return trouble(call->render, "a range has more than %d numbers, which is the limit", RENDER_RANGE_MAX);
+    struct range *range = render_new(call->render, sizeof *range);
+    *range = (struct range){ .start = start, .step = step, .count = count, .stop = stop };
+    return (struct value){ .type = VALUE_RANGE, .range = range };
+}
+
+static void put_pair(struct render *render, struct dict *dict, struct value pair)
+{
+    struct list *items = list_from(render, pair);
+    if (items->count == 2)
+        dict_put(render, dict, items->items[0], items->items[1]);
+    else
+        trouble(render, "a dict is made from pairs, and here are %zu values", items->count);
+}
+
+// dict() and namespace() take a dict or pairs, and names.
+static struct dict *dict_from(struct call *call)
+{
+    struct render *render = call->render;
+    struct dict *dict = dict_new(render, 0);
+    if (call->all->count > 1)
+        trouble(render, "at most one argument without a name is taken, not %zu", call->all->count);
+    if (call->all->count == 1) {
+        struct value from = call->all->values[0], item;
+        if (from.type == VALUE_UNDEFINED)
+            trouble_undefined(render, from);
+        if (from.type == VALUE_DICT)
+            from = value_view(from.dict, VIEW_ITEMS);
+        struct iterator *iterator = iterator_of(render, from);
+        while (iterator_next(render, iterator, &item))
+            put_pair(render, dict, item);
+    }
+    for (size_t i = 0; i < call->all->keyword_count; i++)
+        dict_put(render, dict, value_string(call->all->keywords[i].name), call->all->keywords[i].value);
+    return dict;
+}
+
+static struct value global_dict(struct call *call)
+{
+    return value_dict(dict_from(call));
+}
+
+static struct value global_namespace(struct call *call)
+{
+    struct dict *attributes = dict_from(call);
+    for (size_t i = 0; i < attributes->count; i++) {
+        struct value key = attributes->entries[i].key;
+        if (key.type == VALUE_STRING && key.string.len && key.string.data[0] == '_')
+            return trouble(call->render, "attributes of a namespace cannot start with an underscore");
+    }
+    return (struct value){ .type = VALUE_NAMESPACE, .dict = attributes };
+}
+
+static struct value global_cycler(struct call *call)
+{
+    if (!call->all->count || call->all->keyword_count)
+        return trouble(call->render, "cycler takes the values to go through");
+    struct cycler *cycler = render_new(call->render, sizeof *cycler);
+    cycler->items = list_new(call->render, call->all->count);
+    for (size_t i = 0; i < call->all->count; i++)
+        list_add(call->render, cycler->items, call->all->values[i]);
+    return (struct value){ .type = VALUE_CYCLER, .cycler = cycler };
+}
+
+static struct value global_joiner(struct call *call)
+{
+    struct joiner *joiner = render_new(call->render, sizeof *joiner);
+    joiner->separator = value_given(call->arg[0]) ? call->arg[0] : value_text(", ");
+    return (struct value){ .type = VALUE_JOINER, .joiner = joiner };
+}
+
+// Its message is passed on as it is: it is the template's author who speaks.
+static struct value global_raise_exception(struct call *call)
+{
+    struct render *render = call->render;
+    struct bytes message = string_of(render, call->arg[0]).string;
+    if (!render->failed) {
+        fail(render->err, "%.*s", message.len < ERROR_TEXT_MAX ? (int)message.len : ERROR_TEXT_MAX, message.data);
+        render->failed = true;
+    }
+    return value_none();
+}
+
+enum { STRFTIME_BYTES_MAX = 1024 };
+
+// What a time without a zone and microseconds makes of a directive that the C library would answer otherwise.
+static const char *strftime_own(char directive)
+{
+    return directive == 'f' ? "000000" : directive == 'z' || directive == 'Z' ? "" : NULL;
+}
+
+static struct value global_strftime_now(struct call *call)
+{
+    struct render *render = call->render;
+    struct bytes format = call_string(call, 0, "");
+    char plain[STRFTIME_BYTES_MAX], text[STRFTIME_BYTES_MAX];
+    size_t used = 0;
+    render_step(render, RENDER_STEPS_PER_NUMBER);
+    plain[used++] = '.'; // so that an empty result is not taken for one that does not fit
+    for (size_t i = 0; i < format.len && format.data[i]; i++) {
+        const char *own = format.data[i] == '%' && i + 1 < format.len ? strftime_own(format.data[i + 1]) : NULL;
+        size_t length = own ? strlen(own) : format.data[i] == '%' && i + 1 < format.len ? 2 : 1;
+        if (used + length >= sizeof plain)
+            return trouble(render, "the format of strftime_now is too long");
+        memcpy(plain + used, own ? own : format.data + i, length);
+        used += length;
+        i += own || length == 2;
+    }
+    plain[used] = '\0';
+    struct tm local;
+    if (!localtime_r(&render->now, &local))
+        return trouble(render, "the time cannot be told");
+    size_t length = strftime(text, sizeof text, plain, &local);
+    if (!length)
+        return trouble(render, "the result of strftime_now is too long");
+    size_t mark = text_mark(render);
+    text_put(render, (struct bytes){ text + 1, length - 1 });
+    return text_take(render, mark);
+}
+
+const struct builtin *global_find(struct bytes name)
+{
+    static const struct builtin rows[] = {
+        { "range", global_range, 1, "/first stop step" },
+        { "dict", global_dict, 0, "*" },
+        { "namespace", global_namespace, 0, "*" },
+        { "cycler", global_cycler, 0, "*" },
+        { "joiner", global_joiner, 0, "sep" },
+        { "raise_exception", global_raise_exception, 1, "message" },
+        { "strftime_now", global_strftime_now, 1, "format" },
+    };
+    return builtin_find(rows, sizeof rows / sizeof *rows, name);
+}

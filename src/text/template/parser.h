@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/parser.h: what the two halves of the parser share. Trouble is sticky: the first sentence stays and the
+// parser stands at the end of the template from then on, where nothing but the end is found.
+#ifndef TEXT_TEMPLATE_PARSER_H
+#define TEXT_TEMPLATE_PARSER_H
+
+#include "text/template/tree.h"
+
+enum { // special names a macro's body may speak of
+    SPEAKS_OF_CALLER = 1,
+    SPEAKS_OF_KWARGS = 2,
+    SPEAKS_OF_VARARGS = 4,
+};
+
+struct parser {
+    struct arena *arena;
+    const struct token *token;
+    const struct token *end;
+    int nesting;
+    int loops;     // around here in the same function, for break and continue
+    int for_depth; // around here at all: `loop` is theirs
+    int speaks_of; // names met since the innermost macro began
+    bool failed;
+    struct error *err;
+};
+
+struct node_list { // in the making
+    struct node *first, *last;
+    size_t count;
+};
+
+void parser_fail(struct parser *parser, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool parser_enter(struct parser *parser); // one level deeper; pair with parser_leave
+void parser_leave(struct parser *parser);
+
+bool token_is(const struct parser *parser, enum token_type type);
+bool token_is_name(const struct parser *parser, const char *name);
+struct token token_next(struct parser *parser);                           // passes it
+bool token_skip(struct parser *parser, enum token_type type);             // true when it was there
+bool token_skip_name(struct parser *parser, const char *name);
+struct token token_expect(struct parser *parser, enum token_type type);   // trouble when it is not there
+void token_unexpected(struct parser *parser);                             // trouble about the one at hand
+
+struct node *node_new(struct parser *parser, enum node_type type, int line);
+struct node *node_adopt(struct parser *parser, struct node *parent, struct node *child); // returns the child
+void node_list_add(struct parser *parser, struct node *parent, struct node_list *list, struct node *child);
+
+// Expressions.
+struct node *parse_expression(struct parser *parser);
+struct node *parse_tuple(struct parser *parser);                   // commas make a tuple
+struct node *parse_tuple_without_condition(struct parser *parser); // an inline if ends it
+struct node *parse_target(struct parser *parser, bool namespaces); // what can be assigned to
+struct node *parse_filters(struct parser *parser, struct node *of, bool bare); // `bare`: the first has no |
+
+#endif

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/run.c: statements.
+#include <assert.h>
+
+#include "text/template/call.h"
+#include "text/template/eval.h"
+#include "text/template/print.h"
+
+struct activation *activation_new(struct render *render, struct activation *parent, int slot_count)
+{
+    struct activation *frame = render_room(render, 1, sizeof *frame + (size_t)slot_count * sizeof *frame->slots);
+    if (frame)
+        frame->parent = parent;
+    return frame;
+}
+
+void scope_enter(struct render *render, const struct scope *scope)
+{
+    enum { LOADS_PER_STEP = 8 };
+    render_step(render, scope->count / LOADS_PER_STEP);
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct load *load = &scope->loads[i];
+        struct value *slot = &render->frame->slots[load->slot];
+        if (load->unset) {
+            *slot = value_missing();
+        } else if (load->from.hops == REFERENCE_OUTSIDE) {
+            *slot = render->outside[load->from.slot];
+        } else {
+            const struct activation *frame = render->frame;
+            for (int hops = 0; hops < load->from.hops; hops++)
+                frame = frame->parent;
+            *slot = frame->slots[load->from.slot];
+        }
+    }
+}
+
+static enum flow run_data(struct render *render, const struct node *node)
+{
+    text_put(render, node->data);
+    return FLOW_ON;
+}
+
+static enum flow run_output(struct render *render, const struct node *node)
+{
+    struct value value = eval_expression(render, node->inner);
+    render->line = node->line;
+    print_value(render, value);
+    return FLOW_ON;
+}
+
+static enum flow run_if(struct render *render, const struct node *node)
+{
+    for (const struct node *branch = node->branching.branches; branch; branch = branch->next)
+        if (value_truth(render, eval_expression(render, branch->branch.test)))
+            return run_statements(render, branch->branch.body);
+    return run_statements(render, node->branching.otherwise);
+}
+
+struct tested { // the items of a loop that pass its test
+    const struct node_for *loop;
+    struct activation *frame;
+};
+
+static bool next_tested(struct render *render, struct iterator *iterator, struct value *item)
+{
+    const struct tested *tested = iterator->state;
+    const struct node_for *loop = tested->loop;
+    if (!iterator->from)
+        iterator->from = iterator_of(render, iterator->source);
+    while (iterator_next(render, iterator->from, item)) {
+        struct activation *outer = render->frame;
+        render->frame = tested->frame;
+        scope_enter(render, &loop->test_scope);
+        eval_assign(render, loop->test_target, *item);
+        bool pass = value_truth(render, eval_expression(render, loop->test));
+        render->frame = outer;
+        if (pass)
+            return true;
+    }
+    return false;
+}
+
+static struct value filtered(struct render *render, const struct node_for *loop, struct activation *frame,
+    struct value iterable)
+{
+    struct tested *tested = render_new(render, sizeof *tested);
+    *tested = (struct tested){ loop, frame };
+    struct iterator *iterator = render_new(render, sizeof *iterator);
+    *iterator = (struct iterator){ .next = next_tested, .source = iterable, .state = tested };
+    return value_iterator(iterator);
+}
+
+// Runs the loop in the activation at hand; `frame` is the one around it.
+static enum flow run_loop(struct render *render, const struct node *node, struct activation *frame,
+    struct value iterable, size_t depth)
+{
+    const struct node_for *code = node->loop;
+    if (code->test)
+        iterable = filtered(render, code, frame, iterable);
+    struct loop *loop = render_new(render, sizeof *loop);
+    *loop = (struct loop){ .iterable = iterable, .iterator = iterator_of(render, iterable), .depth = depth,
+        .node = code->recursive ? node : NULL, .frame = frame };
+    struct value item;
+    bool completed = false; // a body that was jumped out of does not count, as in jinja2
+    enum flow flow = FLOW_ON;
+    while (flow != FLOW_BREAK && loop_next(render, loop, &item)) {
+        scope_enter(render, &code->scope);
+        render->frame->slots[code->loop_slot] = (struct value){ .type = VALUE_LOOP, .loop = loop };
+        eval_assign(render, code->target, item);
+        flow = run_statements(render, code->body);
+        completed |= flow == FLOW_ON;
+    }
+    if (completed || render->failed)
+        return FLOW_ON;
+    scope_enter(render, &code->otherwise_scope);
+    return run_statements(render, code->otherwise);
+}
+
+static struct value recursive_loop(struct render *render, const struct node *node, struct activation *frame,
+    struct value iterable, size_t depth)
+{
+    struct activation *outer = render->frame, *own = activation_new(render, frame, node->loop->slot_count);
+    if (!own || !render_enter(render))
+        return value_none();
+    size_t mark = text_mark(render);
+    render->frame = own;
+    run_loop(render, node, frame, iterable, depth);
+    render->frame = outer;
+    render_leave(render);
+    return text_take(render, mark);
+}
+
+struct value loop_recurse(struct render *render, struct loop *loop, struct value iterable)
+{
+    return recursive_loop(render, loop->node, loop->frame, iterable, loop->depth + 1);
+}
+
+static enum flow run_for(struct render *render, const struct node *node)
+{
+    struct value iterable = eval_expression(render, node->loop->iterable);
+    render->line = node->line;
+    if (!node->loop->recursive)
+        return run_loop(render, node, render->frame, iterable, 1);
+    print_value(render, recursive_loop(render, node, render->frame, iterable, 1));
+    return FLOW_ON;
+}
+
+static enum flow run_set(struct render *render, const struct node *node)
+{
+    struct value value = eval_expression(render, node->set.value);
+    render->line = node->line;
+    eval_assign(render, node->set.target, value);
+    return FLOW_ON;
+}
+
+// The text of a block. A jump out of it throws the text away.
+static enum flow capture(struct render *render, const struct scope *scope, const struct node *body, struct value *text)
+{
+    size_t mark = text_mark(render);
+    scope_enter(render, scope);
+    enum flow flow = run_statements(render, body);
+    *text = text_take(render, mark);
+    return flow;
+}
+
+static enum flow run_set_block(struct render *render, const struct node *node)
+{
+    struct value text;
+    enum flow flow = capture(render, &node->set.scope, node->set.body, &text);
+    if (flow == FLOW_ON)
+        eval_assign(render, node->set.target, eval_filter(render, node->set.filter, text));
+    return flow;
+}
+
+// The text of a block is a string whatever made it; only {{ }} turns other values into text.
+static void put_string(struct render *render, const struct node *node, struct value value)
+{
+    render->line = node->line;
+    if (value.type == VALUE_STRING)
+        text_put(render, value.string);
+    else
+        trouble(render, "a block gives %s instead of a string", value_kind(value));
+}
+
+static enum flow run_filter_block(struct render *render, const struct node *node)
+{
+    struct value text;
+    enum flow flow = capture(render, &node->block.scope, node->block.body, &text);
+    if (flow == FLOW_ON)
+        put_string(render, node, eval_filter(render, node->block.filter, text));
+    return flow;
+}
+
+static enum flow run_with(struct render *render, const struct node *node)
+{
+    scope_enter(render, &node->block.scope);
+    const struct node *value = node->block.values;
+    for (const struct node *target = node->block.targets; target && !render->failed; target = target->next) {
+        eval_assign(render, target, eval_expression(render, value));
+        value = value->next;
+    }
+    return run_statements(render, node->block.body);
+}
+
+static enum flow run_macro(struct render *render, const struct node *node)
+{
+    assert(node->define.at.hops == 0);
+    render->frame->slots[node->define.at.slot] = macro_new(render, node->define.function);
+    return FLOW_ON;
+}
+
+static enum flow run_call_block(struct render *render, const struct node *node)
+{
+    const struct node *call = node->define.call;
+    struct value callee = eval_expression(render, call->call.callee);
+    struct arguments arguments;
+    eval_arguments(render, &call->call.arguments, &arguments);
+    struct keyword *keywords = render_room(render, arguments.keyword_count + 1, sizeof *keywords);
+    if (!keywords)
+        return FLOW_ON;
+    for (size_t i = 0; i < arguments.keyword_count; i++)
+        keywords[i] = arguments.keywords[i];
+    struct value caller = macro_new(render, node->define.function);
+    keywords[arguments.keyword_count++] = (struct keyword){ bytes_of("caller"), caller };
+    arguments.keywords = keywords;
+    render->line = node->line;
+    put_string(render, node, call_value(render, callee, &arguments));
+    return FLOW_ON;
+}
+
+static enum flow run_generation(struct render *render, const struct node *node)
+{
+    print_value(render, call_value(render, macro_new(render, node->define.function), &(struct arguments){ 0 }));
+    return FLOW_ON;
+}
+
+static enum flow run_break(struct render *render, const struct node *node)
+{
+    (void)render, (void)node;
+    return FLOW_BREAK;
+}
+
+static enum flow run_continue(struct render *render, const struct node *node)
+{
+    (void)render, (void)node;
+    return FLOW_CONTINUE;
+}
+
+enum flow run_statements(struct render *render, const struct node *statements)
+{
+    static enum flow (*const runners[NODE_TYPE_COUNT])(struct render *, const struct node *) = {
+        [NODE_DATA] = run_data,
+        [NODE_OUTPUT] = run_output,
+        [NODE_IF] = run_if,
+        [NODE_FOR] = run_for,
+        [NODE_SET] = run_set,
+        [NODE_SET_BLOCK] = run_set_block,
+        [NODE_WITH] = run_with,
+        [NODE_MACRO] = run_macro,
+        [NODE_CALL_BLOCK] = run_call_block,
+        [NODE_GENERATION] = run_generation,
+        [NODE_FILTER_BLOCK] = run_filter_block,
+        [NODE_BREAK] = run_break,
+        [NODE_CONTINUE] = run_continue,
+    };
+    enum flow flow = FLOW_ON;
+    if (!render_enter(render))
+        return FLOW_ON;
+    for (; statements && flow == FLOW_ON && render_step(render, 1); statements = statements->next) {
+        render->line = statements->line;
+        flow = runners[statements->type](render, statements);
+    }
+    render_leave(render);
+    return flow;
+}

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/scope.c: decides where each name of a template lives, by jinja2's rules: a scope (loop body, macro,
+// with, captured block) is searched for all it loads and sets before anything inside it is resolved.
+//   - A name that some scope around here has is that variable.
+//   - Setting it in an inner scope makes a variable of that scope, which starts with the outer one's value.
+//   - A name that no scope has comes from outside; if the scope sets it, but perhaps only later or never because an if
+//     is around, it starts with the value from outside. If it is set for certain, it starts unset.
+// Names of filters and tests are looked up here, too: an unknown one fails at once, or, within an if, when it is used.
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "text/template/builtin.h"
+#include "text/template/tree.h"
+#include "text/template/unicode.h"
+
+struct function { // in the making
+    int level;
+    int slot_count;
+};
+
+struct symbol {
+    struct load load;
+    bool parameter;  // its value is put there by whoever enters the scope
+    bool is_outside; // never set here: no slot, load.from is the outside name
+};
+
+struct names { // of one scope, in the making
+    struct names *parent;
+    struct function *function;
+    struct map map; // to symbols
+    struct symbol *symbols;
+    size_t count, capacity;
+};
+
+struct resolver {
+    struct template *template;
+    struct map outside;
+    size_t outside_capacity;
+    struct names *names; // of the scope at hand
+    bool declaring;      // the first pass over a scope: collect its names. The second resolves and enters inner scopes
+    bool conditional;    // an if is around, in this scope
+    struct error *err;
+    bool failed;
+};
+
+static void visit(struct resolver *resolver, struct node *node);
+static void visit_each(struct resolver *resolver, struct node *node);
+
+static struct symbol *find_here(const struct names *names, struct bytes name)
+{
+    int64_t index;
+    return map_get(&names->map, name, &index) ? &names->symbols[index] : NULL;
+}
+
+// The symbol in this scope or around it, with the number of function borders in between.
+static struct symbol *find(const struct names *names, struct bytes name, int *hops)
+{
+    for (const struct names *at = names; at; at = at->parent) {
+        struct symbol *symbol = find_here(at, name);
+        *hops = names->function->level - at->function->level;
+        if (symbol)
+            return symbol;
+    }
+    return NULL;
+}
+
+static struct reference refer(const struct symbol *symbol, int hops)
+{
+    return symbol->is_outside ? symbol->load.from : (struct reference){ hops, symbol->load.slot };
+}
+
+static struct symbol *add_symbol(struct names *names, struct bytes name, struct symbol symbol)
+{
+    if (names->count == names->capacity) {
+        names->capacity = names->capacity ? names->capacity * 2 : 8;
+        names->symbols = memory_grow(names->symbols, names->capacity, sizeof *names->symbols);
+    }
+    map_put(&names->map, name, (int64_t)names->count);
+    names->symbols[names->count] = symbol;
+    return &names->symbols[names->count++];
+}
+
+static struct reference outside_name(struct resolver *resolver, struct bytes name)
+{
+    int64_t index;
+    struct template *template = resolver->template;
+    if (!map_get(&resolver->outside, name, &index)) {
+        if (template->outside_count == resolver->outside_capacity) {
+            resolver->outside_capacity = resolver->outside_capacity ? resolver->outside_capacity * 2 : 16;
+            template->outside = memory_grow(template->outside, resolver->outside_capacity, sizeof *template->outside);
+        }
+        index = (int64_t)template->outside_count++;
+        template->outside[index] = arena_text(&template->arena, name.data, name.len);
+        map_put(&resolver->outside, name, index);
+    }
+    return (struct reference){ REFERENCE_OUTSIDE, (int)index };
+}
+
+static void declare_load(struct resolver *resolver, struct bytes name)
+{
+    int hops;
+    if (find(resolver->names, name, &hops))
+        return;
+    struct reference outside = outside_name(resolver, name);
+    add_symbol(resolver->names, name, (struct symbol){ .is_outside = true, .load.from = outside });
+}
+
+static void declare_parameter(struct resolver *resolver, struct bytes name)
+{
+    struct names *names = resolver->names;
+    if (!find_here(names, name))
+        add_symbol(names, name, (struct symbol){ .parameter = true, .load.slot = names->function->slot_count++ });
+}
+
+static void declare_set(struct resolver *resolver, struct bytes name)
+{
+    struct names *names = resolver->names;
+    struct symbol *symbol = find_here(names, name);
+    if (symbol) {
+        if (symbol->is_outside) {
+            symbol->is_outside = false;
+            symbol->load.slot = names->function->slot_count++;
+        }
+        return;
+    }
+    int hops;
+    struct symbol *outer = names->parent ? find(names->parent, name, &hops) : NULL;
+    struct load load = { .slot = names->function->slot_count++ };
+    if (outer)
+        load.from = refer(outer, hops + names->function->level - names->parent->function->level);
+    else if (resolver->conditional)
+        load.from = outside_name(resolver, name);
+    else
+        load.unset = true;
+    add_symbol(names, name, (struct symbol){ .load = load });
+}
+
+static void bind(struct resolver *resolver, struct bytes name, struct reference *at)
+{
+    int hops;
+    const struct symbol *symbol = find(resolver->names, name, &hops);
+    assert(symbol); // the first pass has seen it
+    *at = refer(symbol, hops);
+}
+
+// A target of set, or, as parameters, of for and with.
+static void visit_target(struct resolver *resolver, struct node *target, bool parameters)
+{
+    if (target->type == NODE_TUPLE) {
+        for (struct node *item = target->items; item; item = item->next)
+            visit_target(resolver, item, parameters);
+        return;
+    }
+    if (!resolver->declaring)
+        bind(resolver, target->name.name, &target->name.at);
+    else if (target->type == NODE_NAMESPACE_ATTRIBUTE)
+        declare_load(resolver, target->name.name);
+    else if (parameters)
+        declare_parameter(resolver, target->name.name);
+    else
+        declare_set(resolver, target->name.name);
+}
+
+static void names_open(struct resolver *resolver, struct names *names, struct function *function)
+{
+    *names = (struct names){ .parent = resolver->names, .function = function };
+    resolver->names = names;
+    resolver->declaring = true;
+    resolver->conditional = false;
+}
+
+// Between the passes: what entering the scope loads is known.
+static void names_settle(struct resolver *resolver, struct scope *scope)
+{
+    const struct names *names = resolver->names;
+    scope->loads = ARENA_NEW(&resolver->template->arena, struct load, names->count);
+    for (size_t i = 0; i < names->count; i++)
+        if (!names->symbols[i].parameter && !names->symbols[i].is_outside)
+            scope->loads[scope->count++] = names->symbols[i].load;
+    resolver->declaring = false;
+    resolver->conditional = false;
+}
+
+static void names_close(struct resolver *resolver)
+{
+    struct names *names = resolver->names;
+    resolver->names = names->parent;
+    map_free(&names->map);
+    free(names->symbols);
+}
+
+static void visit_arguments(struct resolver *resolver, struct node_arguments *arguments)
+{
+    visit_each(resolver, arguments->positional);
+    visit_each(resolver, arguments->keywords);
+    visit(resolver, arguments->star);
+    visit(resolver, arguments->star_star);
+}
+
+static void visit_apply(struct resolver *resolver, struct node *node)
+{
+    bool filter = node->type == NODE_FILTER;
+    struct bytes name = node->apply.name;
+    node->apply.builtin = filter ? filter_find(name) : test_find(name);
+    if (!node->apply.builtin && !resolver->conditional && !resolver->declaring && !resolver->failed) {
+        fail(resolver->err, "chat template, line %d: there is no %s called '%.*s'", node->line,
+            filter ? "filter" : "test", shown_length(name), name.data);
+        resolver->failed = true;
+    }
+    visit(resolver, node->apply.of);
+    visit_arguments(resolver, &node->apply.arguments);
+}
+
+// A scope in the same activation, without variables of its own to begin with.
+static void visit_block(struct resolver *resolver, struct scope *scope, struct node *filter, struct node *body)
+{
+    struct names names;
+    names_open(resolver, &names, resolver->names->function);
+    visit(resolver, filter);
+    visit_each(resolver, body);
+    names_settle(resolver, scope);
+    visit(resolver, filter);
+    visit_each(resolver, body);
+    names_close(resolver);
+}
+
+static void visit_loop_test(struct resolver *resolver, struct node_for *loop)
+{
+    struct names names;
+    names_open(resolver, &names, resolver->names->function);
+    visit_target(resolver, loop->test_target, true);
+    visit(resolver, loop->test);
+    names_settle(resolver, &loop->test_scope);
+    visit_target(resolver, loop->test_target, true);
+    visit(resolver, loop->test);
+    names_close(resolver);
+}
+
+static void visit_loop_body(struct resolver *resolver, struct node_for *loop, struct function *function)
+{
+    struct names names;
+    names_open(resolver, &names, function);
+    loop->loop_slot = function->slot_count;
+    declare_parameter(resolver, bytes_of("loop"));
+    visit_target(resolver, loop->target, true);
+    visit_each(resolver, loop->body);
+    names_settle(resolver, &loop->scope);
+    visit_target(resolver, loop->target, true);
+    visit_each(resolver, loop->body);
+    names_close(resolver);
+}
+
+static void visit_for(struct resolver *resolver, struct node_for *loop)
+{
+    visit(resolver, loop->iterable);
+    if (resolver->declaring)
+        return;
+    bool conditional = resolver->conditional;
+    struct function own = { .level = resolver->names->function->level + 1 };
+    struct function *function = loop->recursive ? &own : resolver->names->function;
+    struct names border = { .parent = resolver->names, .function = function }; // where the loop's function begins
+    if (loop->test)
+        visit_loop_test(resolver, loop);
+    resolver->names = &border;
+    visit_loop_body(resolver, loop, function);
+    visit_block(resolver, &loop->otherwise_scope, NULL, loop->otherwise);
+    resolver->names = border.parent;
+    loop->slot_count = own.slot_count;
+    resolver->conditional = conditional;
+}
+
+static void visit_function_once(struct resolver *resolver, struct node_function *function)
+{
+    for (struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
+        visit(resolver, parameter->otherwise);
+    visit_each(resolver, function->body);
+}
+
+static int special_parameter(struct resolver *resolver, int slot, const char *name)
+{
+    if (slot < 0)
+        return -1;
+    int taken = resolver->names->function->slot_count;
+    declare_parameter(resolver, bytes_of(name));
+    return taken;
+}
+
+static void visit_function(struct resolver *resolver, struct node_function *function)
+{
+    bool conditional = resolver->conditional;
+    struct function own = { .level = resolver->names->function->level + 1 };
+    struct names names;
+    names_open(resolver, &names, &own);
+    for (struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next) {
+        parameter->slot = own.slot_count;
+        declare_parameter(resolver, parameter->name);
+    }
+    function->caller_slot = special_parameter(resolver, function->caller_slot, "caller");
+    function->kwargs_slot = special_parameter(resolver, function->kwargs_slot, "kwargs");
+    function->varargs_slot = special_parameter(resolver, function->varargs_slot, "varargs");
+    visit_function_once(resolver, function);
+    names_settle(resolver, &function->scope);
+    visit_function_once(resolver, function);
+    names_close(resolver);
+    function->slot_count = own.slot_count;
+    resolver->conditional = conditional;
+}
+
+static void visit_with(struct resolver *resolver, struct node *node)
+{
+    visit_each(resolver, node->block.values);
+    if (resolver->declaring)
+        return;
+    bool conditional = resolver->conditional;
+    struct names names;
+    names_open(resolver, &names, resolver->names->function);
+    for (struct node *target = node->block.targets; target; target = target->next)
+        visit_target(resolver, target, true);
+    visit_each(resolver, node->block.body);
+    names_settle(resolver, &node->block.scope);
+    for (struct node *target = node->block.targets; target; target = target->next)
+        visit_target(resolver, target, true);
+    visit_each(resolver, node->block.body);
+    names_close(resolver);
+    resolver->conditional = conditional;
+}
+
+static void visit_if(struct resolver *resolver, struct node *node)
+{
+    bool conditional = resolver->conditional;
+    resolver->conditional = true;
+    visit_each(resolver, node->branching.branches);
+    visit_each(resolver, node->branching.otherwise);
+    resolver->conditional = conditional;
+}
+
+static void visit_definition(struct resolver *resolver, struct node *node)
+{
+    visit(resolver, node->define.call);
+    if (node->type == NODE_MACRO && resolver->declaring)
+        declare_set(resolver, node->define.function->name);
+    if (resolver->declaring)
+        return;
+    if (node->type == NODE_MACRO)
+        bind(resolver, node->define.function->name, &node->define.at);
+    visit_function(resolver, node->define.function);
+}
+
+static void visit_capture(struct resolver *resolver, struct scope *scope, struct node *filter, struct node *body)
+{
+    if (resolver->declaring)
+        return;
+    bool conditional = resolver->conditional;
+    visit_block(resolver, scope, filter, body);
+    resolver->conditional = conditional;
+}
+
+static void visit_condition(struct resolver *resolver, struct node *node)
+{
+    bool conditional = resolver->conditional;
+    resolver->conditional = true;
+    visit(resolver, node->condition.test);
+    visit(resolver, node->condition.then);
+    visit(resolver, node->condition.otherwise);
+    resolver->conditional = conditional;
+}
+
+static void visit_each(struct resolver *resolver, struct node *node)
+{
+    for (; node; node = node->next)
+        visit(resolver, node);
+}
+
+static void visit_name(struct resolver *resolver, struct node *node)
+{
+    if (resolver->declaring)
+        declare_load(resolver, node->name.name);
+    else
+        bind(resolver, node->name.name, &node->name.at);
+}
+
+static void visit_expression(struct resolver *resolver, struct node *node)
+{
+    switch (node->type) {
+    case NODE_NAME: visit_name(resolver, node); break;
+    case NODE_TUPLE:
+    case NODE_LIST:
+    case NODE_DICT:
+    case NODE_CONCAT: visit_each(resolver, node->items); break;
+    case NODE_ATTRIBUTE: visit(resolver, node->attribute.of); break;
+    case NODE_ITEM:
+        visit(resolver, node->item.of);
+        visit(resolver, node->item.index);
+        break;
+    case NODE_SLICE:
+        visit(resolver, node->slice.start);
+        visit(resolver, node->slice.stop);
+        visit(resolver, node->slice.step);
+        break;
+    case NODE_CALL:
+        visit(resolver, node->call.callee);
+        visit_arguments(resolver, &node->call.arguments);
+        break;
+    case NODE_FILTER:
+    case NODE_TEST: visit_apply(resolver, node); break;
+    case NODE_NOT:
+    case NODE_NEGATE:
+    case NODE_POSITIVE: visit(resolver, node->inner); break;
+    case NODE_BINARY:
+    case NODE_AND:
+    case NODE_OR:
+        visit(resolver, node->binary.left);
+        visit(resolver, node->binary.right);
+        break;
+    case NODE_COMPARE:
+        visit(resolver, node->compare.first);
+        visit_each(resolver, node->compare.operands);
+        break;
+    case NODE_OPERAND: visit(resolver, node->operand.value); break;
+    case NODE_CONDITION: visit_condition(resolver, node); break;
+    case NODE_KEYWORD: visit(resolver, node->keyword.value); break;
+    default: break;
+    }
+}
+
+static void visit(struct resolver *resolver, struct node *node)
+{
+    if (!node)
+        return;
+    switch (node->type) {
+    case NODE_OUTPUT: visit(resolver, node->inner); break;
+    case NODE_IF: visit_if(resolver, node); break;
+    case NODE_BRANCH:
+        visit(resolver, node->branch.test);
+        visit_each(resolver, node->branch.body);
+        break;
+    case NODE_FOR: visit_for(resolver, node->loop); break;
+    case NODE_SET:
+        visit(resolver, node->set.value);
+        visit_target(resolver, node->set.target, false);
+        break;
+    case NODE_SET_BLOCK:
+        visit_target(resolver, node->set.target, false);
+        visit_capture(resolver, &node->set.scope, node->set.filter, node->set.body);
+        break;
+    case NODE_FILTER_BLOCK: visit_capture(resolver, &node->block.scope, node->block.filter, node->block.body); break;
+    case NODE_WITH: visit_with(resolver, node); break;
+    case NODE_MACRO:
+    case NODE_CALL_BLOCK:
+    case NODE_GENERATION: visit_definition(resolver, node); break;
+    default: visit_expression(resolver, node); break;
+    }
+}
+
+bool template_resolve(struct template *template, struct error *err)
+{
+    struct resolver resolver = { .template = template, .err = err };
+    struct function root = { 0 };
+    struct names names;
+    names_open(&resolver, &names, &root);
+    visit_each(&resolver, template->body);
+    names_settle(&resolver, &template->scope);
+    visit_each(&resolver, template->body);
+    names_close(&resolver);
+    template->slot_count = root.slot_count;
+    map_free(&resolver.outside);
+    return !resolver.failed;
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/template/tree.h: a parsed template. parse.c and expression.c make the tree, scope.c
+// decides where each name lives, after which nothing changes any more and any number of renderings may share it.
+//   (1) Lists of nodes are chained by `next`.
+//   (2) No tree is higher than TEMPLATE_HEIGHT_MAX, so walking it recursively is safe.
+//   (3) A name is a slot in the activation `hops` definitions further out, or a slot in the table of outside names.
+#ifndef TEXT_TEMPLATE_TREE_H
+#define TEXT_TEMPLATE_TREE_H
+
+#include "text/template/lex.h"
+#include "text/template/value.h"
+
+enum {
+    TEMPLATE_HEIGHT_MAX = 300,
+    TEMPLATE_NESTING_MAX = 200,
+    TEMPLATE_KEYWORDS_MAX = 1000, // of one call
+    TEMPLATE_PARAMETERS_MAX = 255, // of one macro
+};
+
+enum node_type {
+    NODE_CONSTANT,
+    NODE_NAME,
+    NODE_TUPLE,
+    NODE_LIST,
+    NODE_DICT,
+    NODE_ATTRIBUTE,
+    NODE_ITEM,
+    NODE_SLICE,
+    NODE_CALL,
+    NODE_FILTER,
+    NODE_TEST,
+    NODE_NOT,
+    NODE_NEGATE,
+    NODE_POSITIVE,
+    NODE_BINARY,
+    NODE_AND,
+    NODE_OR,
+    NODE_CONCAT,
+    NODE_COMPARE,
+    NODE_OPERAND, // of a comparison
+    NODE_CONDITION,
+    NODE_KEYWORD, // argument with a name
+    NODE_NAMESPACE_ATTRIBUTE, // only as a target of set
+
+    NODE_DATA, // statements from here on
+    NODE_OUTPUT,
+    NODE_IF,
+    NODE_BRANCH, // of an if
+    NODE_FOR,
+    NODE_SET,
+    NODE_SET_BLOCK,
+    NODE_WITH,
+    NODE_MACRO,
+    NODE_CALL_BLOCK,
+    NODE_GENERATION,
+    NODE_FILTER_BLOCK,
+    NODE_BREAK,
+    NODE_CONTINUE,
+    NODE_TYPE_COUNT
+};
+
+struct reference {
+    int hops; // REFERENCE_OUTSIDE: the slot is one of the outside names
+    int slot;
+};
+
+enum { REFERENCE_OUTSIDE = -1 };
+
+// What a variable holds when its scope is entered.
+struct load {
+    int slot;
+    bool unset;            // nothing, until it is set
+    struct reference from; // else what this holds
+};
+
+struct scope {
+    struct load *loads;
+    size_t count;
+};
+
+struct node_arguments {
+    struct node *positional;
+    struct node *keywords; // NODE_KEYWORD
+    struct node *star, *star_star;
+};
+
+struct node_parameter {
+    struct node_parameter *next;
+    struct bytes name;
+    int slot;
+    struct node *otherwise; // NULL: no default
+};
+
+// What runs in an activation of its own: a macro, or the body of a call block.
+struct node_function {
+    struct bytes name;
+    struct node_parameter *parameters;
+    size_t parameter_count;
+    int caller_slot, kwargs_slot, varargs_slot; // -1: the body does not speak of it
+    struct scope scope;
+    int slot_count;
+    struct node *body;
+};
+
+struct node_for {
+    struct node *target, *iterable, *body, *otherwise;
+    struct node *test, *test_target; // NULL: no test. The test has variables of its own
+    struct scope scope, test_scope, otherwise_scope;
+    int loop_slot;
+    bool recursive;
+    int slot_count; // of a recursive loop, which has an activation of its own
+};
+
+struct node {
+    enum node_type type;
+    int line;
+    int height;
+    struct node *next;
+    union {
+        struct bytes data;
+        struct value constant;
+        struct node *inner;  // not, negate, positive, output
+        struct node *items;  // tuple, list, concat; dict: keys and values in turn
+        struct node_for *loop;
+        struct {
+            struct bytes name;
+            struct reference at;
+            struct bytes attribute; // of a namespace
+        } name;
+        struct {
+            struct node *of;
+            struct bytes name;
+        } attribute;
+        struct {
+            struct node *of, *index;
+        } item;
+        struct {
+            struct node *start, *stop, *step; // NULL: left out
+        } slice;
+        struct {
+            struct node *callee;
+            struct node_arguments arguments;
+        } call;
+        struct { // filter, test
+            struct node *of; // NULL: the text of a block
+            struct bytes name;
+            const struct builtin *builtin;
+            struct node_arguments arguments;
+        } apply;
+        struct {
+            enum token_type op;
+            struct node *left, *right;
+        } binary;
+        struct { // compare
+            struct node *first, *operands;
+        } compare;
+        struct {
+            enum token_type op; // TOKEN_NAME: in
+            bool negated;
+            struct node *value;
+        } operand;
+        struct {
+            struct node *test, *then, *otherwise; // otherwise may be NULL
+        } condition;
+        struct {
+            struct bytes name;
+            struct node *value;
+        } keyword;
+        struct {
+            struct node *branches, *otherwise;
+        } branching;
+        struct {
+            struct node *test, *body;
+        } branch;
+        struct { // set, set block
+            struct node *target, *value;
+            struct node *filter; // NULL: none
+            struct node *body;
+            struct scope scope;
+        } set;
+        struct { // with: targets and values side by side; filter block
+            struct node *targets, *values;
+            struct node *filter;
+            struct node *body;
+            struct scope scope;
+        } block;
+        struct { // macro, call block, generation
+            struct node_function *function;
+            struct reference at;
+            struct node *call;
+        } define;
+    };
+};
+
+struct template {
+    struct arena arena;
+    struct node *body;
+    struct scope scope;
+    int slot_count;
+    const char **outside; // names that are looked up among the variables, then the global functions
+    size_t outside_count;
+};
+
+// Both return false with the sentence in *err.
+bool template_build(struct template *template, const struct token *tokens, struct error *err);
+bool template_resolve(struct template *template, struct error *err);
+
+#endif

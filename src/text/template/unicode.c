@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/template/unicode.h"
+
+#include <assert.h>
+#include <utf8proc.h>
+
+#include "base/utf8.h"
+
+enum { CASE_EXPANSION_MAX = 4 }; // code points that one may fold into
+
+enum { // letters with rules of their own
+    CAPITAL_I_DOT = 0x130,
+    COMBINING_DOT = 0x307,
+    COMBINING_IOTA = 0x345,
+    CAPITAL_SIGMA = 0x3A3,
+    SMALL_IOTA = 0x3B9,
+    FINAL_SIGMA = 0x3C2,
+    SMALL_SIGMA = 0x3C3,
+};
+
+struct range {
+    uint32_t first, last;
+};
+
+static bool in_ranges(const struct range *ranges, size_t count, uint32_t c)
+{
+    for (size_t i = 0; i < count && ranges[i].first <= c; i++)
+        if (c <= ranges[i].last)
+            return true;
+    return false;
+}
+
+size_t unicode_count(struct bytes text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    return count;
+}
+
+size_t unicode_offset(struct bytes text, size_t index)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (((unsigned char)text.data[i] & 0xC0) != 0x80 && index-- == 0)
+            return i;
+    return text.len;
+}
+
+uint32_t unicode_first(struct bytes text, size_t *length)
+{
+    uint32_t c = 0;
+    *length = utf8_decode(text, &c);
+    assert(*length);
+    return c;
+}
+
+uint32_t unicode_last(struct bytes text, size_t *length)
+{
+    size_t start = text.len - 1;
+    while (start > 0 && ((unsigned char)text.data[start] & 0xC0) == 0x80)
+        start--;
+    return unicode_first(rest_of(text, start), length);
+}
+
+bool unicode_is_valid(struct bytes text)
+{
+    uint32_t c;
+    while (text.len) {
+        size_t length = utf8_decode(text, &c);
+        if (!length)
+            return false;
+        text = rest_of(text, length);
+    }
+    return true;
+}
+
+int shown_length(struct bytes text)
+{
+    size_t length = text.len < 100 ? text.len : 100;
+    while (length && length < text.len && ((unsigned char)text.data[length] & 0xC0) == 0x80)
+        length--;
+    return (int)length;
+}
+
+bool unicode_is_space(uint32_t c)
+{
+    static const struct range spaces[] = { { 0x09, 0x0D }, { 0x1C, 0x20 }, { 0x85, 0x85 }, { 0xA0, 0xA0 },
+        { 0x1680, 0x1680 }, { 0x2000, 0x200A }, { 0x2028, 0x2029 }, { 0x202F, 0x202F }, { 0x205F, 0x205F },
+        { 0x3000, 0x3000 } };
+    return in_ranges(spaces, sizeof spaces / sizeof *spaces, c);
+}
+
+bool unicode_is_line_end(uint32_t c)
+{
+    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+static uint32_t category_bit(uint32_t c)
+{
+    return 1u << utf8proc_category((utf8proc_int32_t)c);
+}
+
+#define CATEGORY(name) (1u << UTF8PROC_CATEGORY_##name)
+
+bool unicode_is_alpha(uint32_t c)
+{
+    return category_bit(c) & (CATEGORY(LU) | CATEGORY(LL) | CATEGORY(LT) | CATEGORY(LM) | CATEGORY(LO));
+}
+
+bool unicode_is_decimal(uint32_t c)
+{
+    return category_bit(c) & CATEGORY(ND);
+}
+
+bool unicode_is_digit(uint32_t c)
+{
+    // Digits that are no decimals: superscripts, circled, parenthesised ...
+    static const struct range digits[] = { { 0xB2, 0xB3 }, { 0xB9, 0xB9 }, { 0x1369, 0x1371 }, { 0x19DA, 0x19DA },
+        { 0x2070, 0x2070 }, { 0x2074, 0x2079 }, { 0x2080, 0x2089 }, { 0x2460, 0x2468 }, { 0x2474, 0x247C },
+        { 0x2488, 0x2490 }, { 0x24EA, 0x24EA }, { 0x24F5, 0x24FD }, { 0x24FF, 0x24FF }, { 0x2776, 0x277E },
+        { 0x2780, 0x2788 }, { 0x278A, 0x2792 }, { 0x10A40, 0x10A43 }, { 0x10E60, 0x10E68 }, { 0x11052, 0x1105A },
+        { 0x1F100, 0x1F10A } };
+    return unicode_is_decimal(c) || in_ranges(digits, sizeof digits / sizeof *digits, c);
+}
+
+bool unicode_is_numeric(uint32_t c)
+{
+    return category_bit(c) & (CATEGORY(ND) | CATEGORY(NL) | CATEGORY(NO));
+}
+
+bool unicode_is_word(uint32_t c)
+{
+    return c == '_' || unicode_is_alnum(c);
+}
+
+bool unicode_is_printable(uint32_t c)
+{
+    uint32_t hidden = CATEGORY(CC) | CATEGORY(CF) | CATEGORY(CS) | CATEGORY(CO) | CATEGORY(CN) | CATEGORY(ZL)
+                    | CATEGORY(ZP) | CATEGORY(ZS);
+    return c == ' ' || !(category_bit(c) & hidden);
+}
+
+bool unicode_is_upper(uint32_t c)
+{
+    // Roman numerals and circled or squared letters are capitals without being letters.
+    static const struct range others[] = { { 0x2160, 0x216F }, { 0x24B6, 0x24CF }, { 0x1F130, 0x1F149 },
+        { 0x1F150, 0x1F169 }, { 0x1F170, 0x1F189 } };
+    return (category_bit(c) & CATEGORY(LU)) || in_ranges(others, sizeof others / sizeof *others, c);
+}
+
+bool unicode_is_lower(uint32_t c)
+{
+    static const struct range others[] = { { 0xAA, 0xAA }, { 0xBA, 0xBA }, { 0x2B0, 0x2B8 }, { 0x2C0, 0x2C1 },
+        { 0x2E0, 0x2E4 }, { 0x345, 0x345 }, { 0x37A, 0x37A }, { 0x1D2C, 0x1D6A }, { 0x1D78, 0x1D78 },
+        { 0x1D9B, 0x1DBF }, { 0x2071, 0x2071 }, { 0x207F, 0x207F }, { 0x2090, 0x209C }, { 0x2170, 0x217F },
+        { 0x24D0, 0x24E9 }, { 0x2C7C, 0x2C7D }, { 0xA69C, 0xA69D }, { 0xA770, 0xA770 }, { 0xA7F8, 0xA7F9 },
+        { 0xAB5C, 0xAB5F }, { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA } };
+    return (category_bit(c) & CATEGORY(LL)) || in_ranges(others, sizeof others / sizeof *others, c);
+}
+
+bool unicode_is_title(uint32_t c)
+{
+    return category_bit(c) & CATEGORY(LT);
+}
+
+static size_t fold(uint32_t c, utf8proc_int32_t out[CASE_EXPANSION_MAX])
+{
+    int boundary = UTF8PROC_BOUNDCLASS_START;
+    utf8proc_int32_t codepoint = (utf8proc_int32_t)c;
+    utf8proc_ssize_t count = utf8proc_decompose_char(codepoint, out, CASE_EXPANSION_MAX, UTF8PROC_CASEFOLD, &boundary);
+    assert(count > 0 && count <= CASE_EXPANSION_MAX);
+    return (size_t)count;
+}
+
+// A letter whose capital takes several code points folds into as many small ones; capitals of those are the answer.
+static void add_upper(struct strbuf *out, uint32_t c)
+{
+    utf8proc_int32_t small[CASE_EXPANSION_MAX];
+    size_t count = c < 0x80 || unicode_is_upper(c) ? 1 : fold(c, small);
+    if (count == 1)
+        strbuf_add_codepoint(out, (uint32_t)utf8proc_toupper((utf8proc_int32_t)c));
+    else
+        for (size_t i = 0; i < count; i++)
+            strbuf_add_codepoint(out, (uint32_t)utf8proc_toupper(small[i]));
+}
+
+static void add_title(struct strbuf *out, uint32_t c)
+{
+    utf8proc_int32_t small[CASE_EXPANSION_MAX];
+    utf8proc_int32_t simple = utf8proc_totitle((utf8proc_int32_t)c);
+    size_t count = unicode_is_upper(c) || unicode_is_title(c) ? 1 : fold(c, small);
+    if (count == 1 || ((uint32_t)simple != c && unicode_is_title((uint32_t)simple))) {
+        strbuf_add_codepoint(out, (uint32_t)simple);
+        return;
+    }
+    utf8proc_int32_t first = utf8proc_toupper(small[0]);
+    strbuf_add_codepoint(out, (uint32_t)first);
+    for (size_t i = 1; i < count; i++) { // an iota stays below the letter; a capital follows what has none
+        utf8proc_int32_t rest = first == small[0] ? utf8proc_toupper(small[i]) : small[i];
+        strbuf_add_codepoint(out, rest == SMALL_IOTA ? COMBINING_IOTA : (uint32_t)rest);
+    }
+}
+
+// Skipped when looking for the letters around a sigma.
+static bool is_case_ignorable(uint32_t c)
+{
+    uint32_t ignorable = CATEGORY(MN) | CATEGORY(ME) | CATEGORY(CF) | CATEGORY(LM) | CATEGORY(SK);
+    return (category_bit(c) & ignorable) || c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2019;
+}
+
+static bool ends_cased(struct bytes text)
+{
+    size_t length;
+    for (; text.len; text.len -= length) {
+        uint32_t c = unicode_last(text, &length);
+        if (!is_case_ignorable(c))
+            return unicode_is_cased(c);
+    }
+    return false;
+}
+
+static bool starts_cased(struct bytes text)
+{
+    size_t length;
+    for (; text.len; text = rest_of(text, length)) {
+        uint32_t c = unicode_first(text, &length);
+        if (!is_case_ignorable(c))
+            return unicode_is_cased(c);
+    }
+    return false;
+}
+
+// The code point at `at` in lower case: a sigma looks at its neighbours.
+static void add_lower(struct strbuf *out, struct bytes text, size_t at, uint32_t c)
+{
+    if (c == CAPITAL_SIGMA) {
+        struct bytes before = { text.data, at }, after = { text.data + at + 2, text.len - at - 2 };
+        strbuf_add_codepoint(out, ends_cased(before) && !starts_cased(after) ? FINAL_SIGMA : SMALL_SIGMA);
+        return;
+    }
+    strbuf_add_codepoint(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
+    if (c == CAPITAL_I_DOT)
+        strbuf_add_codepoint(out, COMBINING_DOT);
+}
+
+#define EACH_CODEPOINT(text, at, length, c)                                                                       \
+    for (size_t at = 0, length = 0;                                                                               \
+         at < (text).len && (c = unicode_first((struct bytes){ (text).data + at, (text).len - at }, &length), true); \
+         at += length)
+
+void unicode_upper(struct strbuf *out, struct bytes text)
+{
+    uint32_t c;
+    EACH_CODEPOINT(text, at, length, c)
+        add_upper(out, c);
+}
+
+void unicode_lower(struct strbuf *out, struct bytes text)
+{
+    uint32_t c;
+    EACH_CODEPOINT(text, at, length, c)
+        add_lower(out, text, at, c);
+}
+
+void unicode_casefold(struct strbuf *out, struct bytes text)
+{
+    uint32_t c;
+    utf8proc_int32_t small[CASE_EXPANSION_MAX];
+    EACH_CODEPOINT(text, at, length, c)
+        for (size_t i = 0, count = fold(c, small); i < count; i++)
+            strbuf_add_codepoint(out, (uint32_t)small[i]);
+}
+
+void unicode_swapcase(struct strbuf *out, struct bytes text)
+{
+    uint32_t c;
+    EACH_CODEPOINT(text, at, length, c) {
+        if (unicode_is_upper(c))
+            add_lower(out, text, at, c);
+        else if (unicode_is_lower(c))
+            add_upper(out, c);
+        else
+            strbuf_add_codepoint(out, c);
+    }
+}
+
+void unicode_title(struct strbuf *out, struct bytes text)
+{
+    uint32_t c;
+    bool inside = false;
+    EACH_CODEPOINT(text, at, length, c) {
+        if (inside)
+            add_lower(out, text, at, c);
+        else
+            add_title(out, c);
+        inside = unicode_is_cased(c);
+    }
+}
+
+void unicode_capitalize(struct strbuf *out, struct bytes text)
+{
+    uint32_t c;
+    EACH_CODEPOINT(text, at, length, c) {
+        if (at)
+            add_lower(out, text, at, c);
+        else
+            add_title(out, c);
+    }
+}
+
+struct bytes unicode_strip_left(struct bytes text)
+{
+    size_t length;
+    while (text.len && unicode_is_space(unicode_first(text, &length)))
+        text = rest_of(text, length);
+    return text;
+}
+
+struct bytes unicode_strip_right(struct bytes text)
+{
+    size_t length;
+    while (text.len && unicode_is_space(unicode_last(text, &length)))
+        text.len -= length;
+    return text;
+}
