@@ -18,8 +18,12 @@ int command_tokenize(int argc, char **argv);
 // Prints the sentence to stderr and, with json, {"error": sentence} to stdout; gives the exit status it calls for.
 int cli_fail(const struct nibble_error *error, bool json);
 
-// Writes all of it to stdout; false (with a sentence on stderr) when that does not work.
-bool cli_write(const char *data, size_t len);
+// A sentence about what a command was given, not about how it was called. Always returns false.
+bool cli_trouble(struct nibble_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Writes all of it to stdout.
+bool cli_write(const char *data, size_t len, struct nibble_error *error);
+int cli_output(const char *data, size_t len); // the same as a command's last deed: gives the exit status
 
 // A whole file, or standard input for "-", on the heap.
 bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *error);

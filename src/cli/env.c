@@ -23,7 +23,7 @@ int command_env(int argc, char **argv)
         return parsed;
     struct nibble_text report = { 0 };
     nibble_environment(&report, json);
-    bool written = cli_write(report.data, report.len);
+    int status = cli_output(report.data, report.len);
     free(report.data);
-    return written ? EXIT_DONE : EXIT_FAILED;
+    return status;
 }

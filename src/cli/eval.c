@@ -195,12 +195,11 @@ static bool read_tokens(const struct nibble_tokenizer *tokenizer, const struct r
     long long whole = count / request->context;
     *chunks = (int)(request->chunks && request->chunks < whole ? request->chunks : whole);
     if (!*chunks)
-        snprintf(error->text, sizeof error->text,
-                 "%s has %td tokens, less than one chunk of %lld; give a longer text or a smaller --context",
-                 request->text, count, request->context);
+        return cli_trouble(error, "%s has %td tokens, less than one chunk of %lld; give more or a smaller --context",
+                           request->text, count, request->context);
     for (int i = 0; i < *chunks && nibble_tokenizer_adds_bos(tokenizer) && nibble_token_bos(tokenizer) >= 0; i++)
         (*ids)[i * request->context] = nibble_token_bos(tokenizer);
-    return *chunks > 0;
+    return true;
 }
 
 static bool measure(struct side sides[2], const struct request *request, const int32_t *ids, int chunks,
@@ -219,8 +218,7 @@ static bool measure(struct side sides[2], const struct request *request, const i
         struct summary summary = summarise(&tally);
         struct strbuf out = { 0 };
         (request->json ? print_json : print_text)(request, &summary, tally.counted, chunks, &out);
-        ok = cli_write(out.data, out.len);
-        snprintf(error->text, sizeof error->text, "the result could not be written");
+        ok = cli_write(out.data, out.len, error);
         strbuf_free(&out);
     }
     free(tally.kld);

@@ -34,9 +34,9 @@ static int report(struct request *request)
     int failed;
     if (!nibble_kernels(options, &text, &failed, &error))
         return cli_fail(&error, request->json);
-    bool written = cli_write(text.data, text.len);
+    int status = cli_output(text.data, text.len);
     free(text.data);
-    return written && !failed ? EXIT_DONE : EXIT_FAILED;
+    return failed ? EXIT_FAILED : status;
 }
 
 int command_kernels(int argc, char **argv)

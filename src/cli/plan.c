@@ -27,7 +27,7 @@ static int print_plan(const char *model, const struct request *request)
     int style = (wants_colour() ? NIBBLE_PLAN_COLOUR : 0) | (request->verbose ? NIBBLE_PLAN_VERBOSE : 0);
     if (plan && (accepted || request->json))
         nibble_plan_print(plan, request->json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, style, &text);
-    if (!cli_write(text.data, text.len))
+    if (text.len && cli_output(text.data, text.len) != EXIT_DONE)
         status = EXIT_FAILED;
     free(text.data);
     nibble_plan_close(plan);

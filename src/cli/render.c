@@ -46,8 +46,8 @@ int command_render(int argc, char **argv)
     int status = enough && render(count == 2 ? argv[0] : NULL, template_file, argv[count - 1], &prompt, &error)
         ? EXIT_DONE
         : cli_fail(&error, false);
-    if (status == EXIT_DONE && !cli_write(prompt.data, prompt.len))
-        status = EXIT_FAILED;
+    if (status == EXIT_DONE)
+        status = cli_output(prompt.data, prompt.len);
     free(prompt.data);
     return status;
 }

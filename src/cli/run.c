@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -118,10 +119,8 @@ static bool feed(struct session *session, const char *prompt, size_t len, struct
     int flags = session->chat ? NIBBLE_PARSE_SPECIAL : NIBBLE_PARSE_SPECIAL | NIBBLE_ADD_SPECIAL;
     ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &ids, error);
     bool ok = count >= 0 && nibble_sequence_assign(session->sequence, ids, (size_t)count, error);
-    if (ok && !count) {
-        snprintf(error->text, sizeof error->text, "the prompt has no tokens; give it some text");
-        ok = false;
-    }
+    if (ok && !count)
+        ok = cli_trouble(error, "the prompt has no tokens; give it some text");
     free(ids);
     return ok;
 }
@@ -142,12 +141,12 @@ static bool stream(struct session *session, struct nibble_text *answer, struct n
         ended = ok && nibble_token_ends_text(session->tokenizer, id);
         if (ok && !ended)
             nibble_decoder_add(decoder, id, answer);
-        ok = ok && cli_write(answer->data + printed, answer->len - printed);
+        ok = ok && cli_write(answer->data + printed, answer->len - printed, error);
         printed = answer->len;
     }
     nibble_decoder_finish(decoder, answer);
     nibble_decoder_close(decoder);
-    ok = ok && cli_write(answer->data + printed, answer->len - printed) && cli_write("\n", 1);
+    ok = ok && cli_write(answer->data + printed, answer->len - printed, error) && cli_write("\n", 1, error);
     double end = now_seconds();
     if (ok)
         fprintf(stderr, "prompt %zu tokens, %.1f t/s; answer %lld tokens, %.1f t/s%s\n", prompt,
@@ -158,10 +157,27 @@ static bool stream(struct session *session, struct nibble_text *answer, struct n
 
 // ---- a conversation -----------------------------------------------------------------------------------------------
 
-static void add_message(json_t *messages, const char *role, const char *content, size_t len)
+// False when the text is not UTF-8, which a message has to be.
+static bool add_message(json_t *messages, const char *role, const char *content, size_t len, struct nibble_error *error)
 {
-    json_t *text = json_stringn(content ? content : "", len); // NULL when it is not UTF-8
-    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", text ? text : json_string("")));
+    json_t *text = json_stringn(content ? content : "", len);
+    if (!text)
+        return cli_trouble(error, "the %s's text is not UTF-8, and a chat is; use --raw for other bytes", role);
+    return json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", text)) == 0;
+}
+
+// The model's own words for the history. It may have said bytes that are no text; those become U+FFFD.
+static void add_reply(json_t *messages, const struct nibble_text *answer)
+{
+    struct strbuf text = { 0 };
+    struct nibble_error ignored;
+    uint32_t codepoint;
+    for (size_t at = 0, length; at < answer->len; at += length ? length : 1) {
+        length = utf8_decode((struct bytes){ answer->data + at, answer->len - at }, &codepoint);
+        strbuf_add_codepoint(&text, length ? codepoint : UTF8_REPLACEMENT);
+    }
+    add_message(messages, "assistant", text.data, text.len, &ignored);
+    strbuf_free(&text);
 }
 
 static bool answer_chat(struct session *session, json_t *messages, struct nibble_error *error)
@@ -171,7 +187,7 @@ static bool answer_chat(struct session *session, json_t *messages, struct nibble
     bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, error)
            && feed(session, prompt.data, prompt.len, error) && stream(session, &answer, error);
     if (ok)
-        add_message(messages, "assistant", answer.data, answer.len);
+        add_reply(messages, &answer);
     free(json);
     free(prompt.data);
     free(answer.data);
@@ -191,9 +207,9 @@ static bool answer(struct session *session, json_t *messages, const char *text, 
     interrupted = 0;
     if (!session->chat)
         return answer_raw(session, text, len, error);
-    add_message(messages, "user", text, len);
-    bool ok = answer_chat(session, messages, error);
-    if (!ok) // the turn never happened
+    size_t before = json_array_size(messages);
+    bool ok = add_message(messages, "user", text, len, error) && answer_chat(session, messages, error);
+    while (!ok && json_array_size(messages) > before) // the turn never happened
         json_array_remove(messages, json_array_size(messages) - 1);
     return ok;
 }
@@ -221,10 +237,11 @@ static int run(const char *model, const char *prompt, const struct request *requ
     struct nibble_error error = { 0 };
     struct nibble_text input = { 0 };
     json_t *messages = json_array();
-    if (request->system)
-        add_message(messages, "system", request->system, strlen(request->system));
-    if (prompt && !strcmp(prompt, "-") && !cli_read("-", &input, &error))
-        return json_decref(messages), cli_fail(&error, false);
+    bool standard = prompt && !strcmp(prompt, "-");
+    bool ready = (!request->system || add_message(messages, "system", request->system, strlen(request->system), &error))
+        && (!standard || cli_read("-", &input, &error));
+    if (!ready)
+        return json_decref(messages), free(input.data), cli_fail(&error, false);
     bool opened = session_open(&session, model, request, &error);
     sigaction(SIGINT, &(struct sigaction){ .sa_handler = on_interrupt }, NULL);
     int status;
@@ -232,8 +249,7 @@ static int run(const char *model, const char *prompt, const struct request *requ
         status = cli_fail(&error, false);
     else if (!prompt)
         status = converse(&session, messages);
-    else if (answer(&session, messages, input.data ? input.data : prompt, input.data ? input.len : strlen(prompt),
-                    &error))
+    else if (answer(&session, messages, standard ? input.data : prompt, standard ? input.len : strlen(prompt), &error))
         status = EXIT_DONE;
     else
         status = cli_fail(&error, false);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,26 @@ int cli_fail(const struct nibble_error *error, bool json)
     return error->usage ? EXIT_USAGE : EXIT_FAILED;
 }
 
-bool cli_write(const char *data, size_t len)
+bool cli_trouble(struct nibble_error *error, const char *format, ...)
 {
-    if ((!len || fwrite(data, 1, len, stdout) == len) && fflush(stdout) == 0)
-        return true;
-    fprintf(stderr, "nibble: the output cannot be written (%s)\n", strerror(errno));
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    error->usage = false;
     return false;
+}
+
+bool cli_write(const char *data, size_t len, struct nibble_error *error)
+{
+    return ((!len || fwrite(data, 1, len, stdout) == len) && fflush(stdout) == 0)
+        || cli_trouble(error, "the output cannot be written (%s)", strerror(errno));
+}
+
+int cli_output(const char *data, size_t len)
+{
+    struct nibble_error error;
+    return cli_write(data, len, &error) ? EXIT_DONE : cli_fail(&error, false);
 }
 
 bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *error)
@@ -43,12 +58,10 @@ bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *er
         if (got > 0)
             strbuf_add(&content, chunk, (size_t)got);
     if (got < 0)
-        snprintf(error->text, sizeof error->text, "%s: cannot be read (%s)", standard ? "standard input" : path,
-                 strerror(errno));
+        cli_trouble(error, "%s: cannot be read (%s)", standard ? "standard input" : path, strerror(errno));
     if (fd >= 0 && !standard)
         close(fd);
     *out = (struct nibble_text){ content.data, content.len, content.cap };
-    error->usage = false;
     return got == 0;
 }
 

@@ -60,8 +60,8 @@ static bool decode(const struct nibble_tokenizer *tokenizer, const struct reques
         if (ok)
             nibble_decoder_add(decoder, (int32_t)id, &text);
         else
-            snprintf(error->text, sizeof error->text, "\"%.20s\" is not a token id; ids are 0 to %d", at,
-                     nibble_vocabulary_size(tokenizer) - 1);
+            cli_trouble(error, "\"%.20s\" is not a token id; ids are 0 to %d", at,
+                        nibble_vocabulary_size(tokenizer) - 1);
         at = end;
     }
     nibble_decoder_finish(decoder, &text);
@@ -126,8 +126,8 @@ int command_tokenize(int argc, char **argv)
     struct strbuf out = { 0 };
     struct nibble_error error = { 0 };
     int status = tokenize(argv[0], &request, &out, &error) ? EXIT_DONE : cli_fail(&error, false);
-    if (status == EXIT_DONE && !cli_write(out.data, out.len))
-        status = EXIT_FAILED;
+    if (status == EXIT_DONE)
+        status = cli_output(out.data, out.len);
     strbuf_free(&out);
     return status;
 }

@@ -274,6 +274,17 @@ def check_refused_after_plan(result, *words):
 
 def test_empty_prompt(run, smollm2):
     check_refused_after_plan(run("run", smollm2, "--raw", ""), "no tokens")
+    check_refused_after_plan(run("run", smollm2, "--raw", "-"), "no tokens")
+
+
+def test_prompt_that_is_not_utf8(run, smollm2):
+    check_refused_after_plan(run("run", smollm2, "-", stdin=b"caf\xe9"), "UTF-8")
+
+
+def test_text_shorter_than_a_chunk(run, smollm2, tmp_path):
+    (tmp_path / "text").write_text("too short")
+    check_refused(run("eval", smollm2, "--text", tmp_path / "text"), "2048")
+    check_refused(run("eval", smollm2, "--text", tmp_path / "missing"), "missing")
 
 
 def test_token_ids_that_do_not_exist(run, smollm2):
