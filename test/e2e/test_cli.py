@@ -168,8 +168,8 @@ def test_chat_in_a_terminal(nibble, smollm2, tmp_path):
     time.sleep(1)
     os.kill(process.pid, signal.SIGINT)
     read_until(master, b" t/s; stopped\r\n> ")
-    for _ in range(30):  # typed before the line editor has taken over the terminal, a key can be lost
-        os.write(master, b"\x04")
+    for _ in range(30):  # a key typed before the line editor has taken over the terminal is text: clear the line first
+        os.write(master, b"\x15\x04")
         time.sleep(1)
         if process.poll() is not None:
             break
