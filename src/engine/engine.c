@@ -63,8 +63,11 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
-    if (!device_open_cpu(&device, err)
-        || !model_describe(&engine->model, engine->checkpoint, err)
+    if (!device_parse(&device, options->device ? options->device : "cpu", err))
+        return false;
+    if (device.imagined)
+        return fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device.word);
+    if (!model_describe(&engine->model, engine->checkpoint, err)
         || !make_proven_plan(engine, &device, options, err)
         || !open_workspace(engine, err)
         || !open_pools(engine, err)

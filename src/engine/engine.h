@@ -29,7 +29,8 @@ struct engine {
 
 struct engine_options {
     struct plan_options plan;
-    int threads; // 0: every core
+    const char *device; // a word of device/device.h; NULL: cpu
+    int threads;        // 0: every core
     bool skip_self_test;
     void (*progress)(void *context, double done);
     void *progress_context;

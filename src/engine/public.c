@@ -100,6 +100,7 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
 {
     struct nibble_engine *engine = memory_new(1, sizeof *engine);
     struct engine_options engine_options = { .plan = plan_options_of(options),
+                                             .device = options->device,
                                              .threads = options->threads,
                                              .skip_self_test = options->no_self_test,
                                              .progress = options->progress,

@@ -79,7 +79,7 @@ static const struct kernel *choose_kernel(struct plan *plan, const struct plan_o
             best = kernel;
     }
     for (const struct kernel *kernel = kernel_next(NULL); kernel && best; kernel = kernel_next(kernel))
-        if (kernel->op == op->kind && kernel->priority < best->priority
+        if (kernel->op == op->kind && kernel != best
             && !reason_against(plan, options, pinned, kernel, &request))
             keep_reason(plan, kernel, op->layer, arena_format(&plan->arena, "%s has priority", best->name));
     return best;
@@ -87,25 +87,36 @@ static const struct kernel *choose_kernel(struct plan *plan, const struct plan_o
 
 // ---- a pinned kernel ----
 
-static bool unknown_kernel(const char *name, struct error *err)
+// Does the row fit the model's first attention, at the number of tokens it is for?
+static bool fits_somewhere(struct plan *plan, const struct kernel *kernel)
+{
+    const struct op *op = plan->model->ops;
+    while (op->kind != OP_ATTENTION)
+        op++;
+    struct fit_request request = request_of(plan, op, kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY);
+    return !fit_reasons(kernel, &request, &plan->device, &plan->arena);
+}
+
+static bool unknown_kernel(struct plan *plan, const char *name, struct error *err)
 {
     const char *names[ROWS_MAX];
     size_t count = 0;
-    struct strbuf list = { 0 };
+    struct strbuf fitting = { 0 };
     for (const struct kernel *kernel = kernel_next(NULL); kernel && count < ROWS_MAX; kernel = kernel_next(kernel)) {
         if (kernel->op != OP_ATTENTION)
             continue;
         names[count++] = kernel->name;
-        strbuf_add_format(&list, " %s", kernel->name);
+        if (fits_somewhere(plan, kernel))
+            strbuf_add_format(&fitting, " %s", kernel->name);
     }
     const char *near = suggest(bytes_of(name), names, count);
-    fail_usage(err, "--attention-kernel: there is no \"%.60s\"%s%s%s; there are%s", name, near ? ", did you mean " : "",
-               near ? near : "", near ? "?" : "", strbuf_text(&list));
-    strbuf_free(&list);
+    fail_usage(err, "--attention-kernel: there is no \"%.60s\"%s%s%s; those that fit are%s", name,
+               near ? ", did you mean " : "", near ? near : "", near ? "?" : "", fitting.len ? fitting.data : " none");
+    strbuf_free(&fitting);
     return false;
 }
 
-static bool find_pinned(const char *name, const struct kernel **out, struct error *err)
+static bool find_pinned(struct plan *plan, const char *name, const struct kernel **out, struct error *err)
 {
     *out = NULL;
     if (!name)
@@ -113,7 +124,7 @@ static bool find_pinned(const char *name, const struct kernel **out, struct erro
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
         if (kernel->op == OP_ATTENTION && !strcmp(kernel->name, name))
             *out = kernel;
-    return *out || unknown_kernel(name, err);
+    return *out || unknown_kernel(plan, name, err);
 }
 
 // ---- no kernel ----
@@ -168,7 +179,7 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
     const struct model *model = plan->model;
     const struct kernel *pinned;
     const struct op *unbound = NULL;
-    if (!find_pinned(options->attention_kernel, &pinned, err))
+    if (!find_pinned(plan, options->attention_kernel, &pinned, err))
         return false;
     plan->ops = ARENA_NEW(&plan->arena, struct plan_op, model->op_count);
     for (int i = 0; i < model->op_count; i++) {

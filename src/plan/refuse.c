@@ -7,6 +7,8 @@
 #include "base/strbuf.h"
 #include "plan/decide.h"
 
+enum { CANDIDATES_SHOWN = 8 }; // in the sentence; JSON has them all
+
 const char *decide_layer_list(struct plan *plan, const bool *marked)
 {
     struct strbuf list = { 0 };
@@ -42,7 +44,6 @@ bool refuse(struct plan *plan, struct error *err, const char *flag, const char *
 struct search {
     struct plan *plan;            // the refused one, which collects what is found
     const struct plan_options *options;
-    size_t asked_bytes;           // per token, of what was refused; 0: unknown
 };
 
 // Plans with the changed options; what is accepted is an alternative.
@@ -52,11 +53,12 @@ static void try_options(struct search *search, const struct plan_options *option
     struct plan_refusal *refusal = &search->plan->refusal;
     struct plan attempt;
     struct error ignored;
-    if (refusal->alternative_count < PLAN_ALTERNATIVES_MAX
-        && decide_all(&attempt, search->plan->model, device, options, &ignored))
-        refusal->alternatives[refusal->alternative_count++] =
-            (struct plan_alternative){ flag, arena_text(&search->plan->arena, value, strlen(value)),
-                                       plan_token_bytes(&attempt) };
+    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX)
+        return;
+    if (decide_all(&attempt, search->plan->model, device, options, &ignored))
+        refusal->alternatives[refusal->alternative_count++] = (struct plan_alternative){
+            flag, arena_text(&search->plan->arena, value, strlen(value)), plan_token_bytes(&attempt)
+        };
     plan_free(&attempt);
 }
 
@@ -177,7 +179,7 @@ void refuse_find_alternatives(struct plan *plan, const struct plan_options *opti
 
     struct strbuf text = { 0 };
     strbuf_add_text(&text, err->text);
-    for (int i = 0; i < refusal->candidate_count && i < 8; i++)
+    for (int i = 0; i < refusal->candidate_count && i < CANDIDATES_SHOWN; i++)
         strbuf_add_format(&text, "\n  %s %s", refusal->candidates[i].kernel->name, refusal->candidates[i].text);
     strbuf_add_text(&text, refusal->alternative_count ? "\nwhat would run:" : "");
     for (int i = 0; i < refusal->alternative_count; i++)

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+from libnibble import Library, Model, Refused
+
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))
 import tiny  # noqa: E402
@@ -205,6 +207,12 @@ def test_no_gpu_is_an_ordinary_refusal(plan, models):
     refusal = json.loads(result.stdout)
     assert result.returncode == 1 and refusal["flag"] == "--device" and refusal["reason"]
     assert ["--device", "cpu"] in [alternative["flags"] for alternative in refusal["alternatives"]]
+
+
+@pytest.mark.parametrize("device, word", [("cpu:avx2", "imagined"), ("sm_120", "imagined"), ("cuda:15", "--device cuda:15")])
+def test_an_engine_runs_on_what_is_here_or_not_at_all(library, smollm2, device, word):
+    with pytest.raises(Refused, match=word):
+        Model(Library(library), smollm2, device=device.encode())
 
 
 def run(nibble, model, *flags):

@@ -160,6 +160,11 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     assert_true(make(scene, "cpu:avx2", options)); // it is for few tokens; the other is chosen as usual
     assert_string_equal(attention_of(scene, 0)->few->name, "attention_good_few");
     assert_string_equal(attention_of(scene, 0)->many->name, "attention_ref");
+    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_bets" };
+    assert_false(make(scene, "cpu:avx2", options));
+    assert_true(scene->err.usage);
+    assert_non_null(strstr(scene->err.text, "did you mean attention_best?"));
+    assert_non_null(strstr(scene->err.text, "those that fit are attention_good_few attention_ref"));
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_best" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_string_equal(scene->plan.refusal.flag, "--attention-kernel");
