@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,6 +41,16 @@ void file_close(struct file *file)
     if (file->content.len)
         munmap((void *)file->content.data, file->content.len);
     *file = (struct file){ 0 };
+}
+
+void file_release(const struct file *file, struct bytes part)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)part.data + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)part.data + part.len) / page * page;
+    assert(part.data >= file->content.data && part.len <= file->content.len);
+    if (first < end)
+        madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 bool file_exists(const char *path)

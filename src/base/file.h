@@ -12,6 +12,10 @@ struct file {
 
 bool file_open(struct file *file, const char *path, struct error *err);
 void file_close(struct file *file);
+
+// Gives back the memory of the whole pages within a part of the content, which is read again when it is needed again.
+void file_release(const struct file *file, struct bytes part);
+
 bool file_exists(const char *path); // a regular file, links followed
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ARENA_BLOCK_BYTES = 64 * 1024 };
+enum { ARENA_BLOCK_BYTES = 64 * 1024, HUGE_BYTES_MIN = 4 << 20 };
 
 static _Noreturn void out_of_memory(size_t count, size_t size)
 {
@@ -39,7 +39,11 @@ void *memory_grow(void *old, size_t count, size_t size)
 void *memory_map_new(size_t bytes)
 {
     void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_BYTES_MIN)
+        madvise(memory, bytes, MADV_HUGEPAGE); // fewer translations to look up, where the system has such pages
+    return memory;
 }
 
 void memory_map_free(void *memory, size_t bytes)

@@ -59,6 +59,15 @@ void strbuf_add_codepoint(struct strbuf *buf, uint32_t codepoint)
     strbuf_add(buf, text, utf8_encode(codepoint, text));
 }
 
+void strbuf_add_clean(struct strbuf *buf, struct bytes text)
+{
+    uint32_t codepoint;
+    for (size_t at = 0, length; at < text.len; at += length ? length : 1) {
+        length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+        strbuf_add_codepoint(buf, length ? codepoint : UTF8_REPLACEMENT);
+    }
+}
+
 const char *strbuf_text(const struct strbuf *buf)
 {
     return buf->data ? buf->data : "";

@@ -301,6 +301,15 @@ void checkpoint_close(struct checkpoint *checkpoint)
     *checkpoint = (struct checkpoint){ 0 };
 }
 
+void checkpoint_release(const struct checkpoint *checkpoint, const struct tensor *tensor)
+{
+    for (size_t i = 0; i < checkpoint->file_count; i++) {
+        struct bytes content = checkpoint->files[i].content;
+        if (tensor->data >= content.data && tensor->data < content.data + content.len)
+            file_release(&checkpoint->files[i], (struct bytes){ tensor->data, tensor->bytes });
+    }
+}
+
 const struct tensor *checkpoint_find(const struct checkpoint *checkpoint, const char *name)
 {
     int64_t index;

@@ -44,6 +44,9 @@ enum checkpoint_need {
 bool checkpoint_open(struct checkpoint *out, const char *model, enum checkpoint_need need, struct error *err);
 void checkpoint_close(struct checkpoint *checkpoint);
 
+// Gives back the memory behind a tensor that is not going to be read again soon.
+void checkpoint_release(const struct checkpoint *checkpoint, const struct tensor *tensor);
+
 const struct tensor *checkpoint_find(const struct checkpoint *checkpoint, const char *name); // NULL when absent
 
 #endif

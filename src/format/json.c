@@ -85,7 +85,7 @@ static size_t scan_constant(struct rewrite *rewrite, size_t at)
 }
 
 // One pass over what stands outside strings. Whether the text is JSON at all is left to jansson.
-static bool prepare(struct rewrite *rewrite, struct error *err)
+static bool prepare(struct rewrite *rewrite, bool constants, size_t containers_max, struct error *err)
 {
     struct bytes in = rewrite->in;
     size_t depth = 0, containers = 0;
@@ -97,11 +97,11 @@ static bool prepare(struct rewrite *rewrite, struct error *err)
         } else if (c == '[' || c == '{') {
             if (++depth > JSON_DEPTH_MAX)
                 return fail(err, "JSON is nested more than %d levels deep", JSON_DEPTH_MAX);
-            if (++containers > JSON_CONTAINERS_MAX)
-                return fail(err, "JSON holds more than %d arrays and objects", JSON_CONTAINERS_MAX);
+            if (++containers > containers_max)
+                return fail(err, "JSON holds more than %zu arrays and objects", containers_max);
         } else if (c == ']' || c == '}') {
             depth -= depth > 0;
-        } else if (c == 'N' || c == 'I' || (c == '-' && next < in.len && in.data[next] == 'I')) {
+        } else if (constants && (c == 'N' || c == 'I' || (c == '-' && next < in.len && in.data[next] == 'I'))) {
             size_t end = scan_constant(rewrite, at);
             next = end > at ? end : next;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
@@ -123,7 +123,7 @@ static bool explain(const json_error_t *trouble, struct error *err)
     return fail(err, "line %d, column %d: not valid JSON: %s", trouble->line, trouble->column, trouble->text);
 }
 
-bool json_read(struct bytes in, json_t **out, struct error *err)
+static bool read_text(struct bytes in, bool constants, size_t containers_max, json_t **out, struct error *err)
 {
     *out = NULL;
     if (bytes_start_with(in, bytes_of("\xEF\xBB\xBF")))
@@ -132,7 +132,7 @@ bool json_read(struct bytes in, json_t **out, struct error *err)
         return fail(err, "empty where JSON was expected");
 
     struct rewrite rewrite = { .in = in };
-    bool ok = prepare(&rewrite, err);
+    bool ok = prepare(&rewrite, constants, containers_max, err);
     if (ok) {
         struct bytes text = rewrite.done ? strbuf_bytes(&rewrite.out) : in;
         json_error_t trouble;
@@ -141,6 +141,16 @@ bool json_read(struct bytes in, json_t **out, struct error *err)
     }
     strbuf_free(&rewrite.out);
     return ok;
+}
+
+bool json_read(struct bytes in, json_t **out, struct error *err)
+{
+    return read_text(in, true, JSON_CONTAINERS_MAX, out, err);
+}
+
+bool json_read_strict(struct bytes in, size_t containers_max, json_t **out, struct error *err)
+{
+    return read_text(in, false, containers_max, out, err);
 }
 
 bool json_read_file(const char *path, json_t **out, struct error *err)
