@@ -6,12 +6,17 @@
 
 #include "base/file.h"
 #include "format/json.h"
+#include "text/messages.h"
 #include "text/template.h"
 
 struct chat {
     struct template *plain;
-    struct template *with_tools;  // NULL: the plain one serves both
-    json_t *specials;             // bos_token, eos_token ...
+    struct template *with_tools;   // NULL: the plain one serves both
+    json_t *specials;              // bos_token, eos_token ...
+    enum tool_form tool_form;
+    bool knows_tools;
+    bool takes_lists, needs_lists; // contents may, or must, be lists of parts
+    bool takes_system;
 };
 
 // ---- special tokens -----------------------------------------------------------------------------------------------
@@ -107,6 +112,7 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
     struct bytes plain = sources->plain.data ? sources->plain : sources->with_tools;
     if (!plain.data)
         return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
+    chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->knows_tools);
     chat->plain = template_parse(plain, err);
     if (chat->plain && sources->with_tools.data)
         chat->with_tools = template_parse(sources->with_tools, err);
@@ -126,26 +132,6 @@ static bool open_templates(struct chat *chat, const struct checkpoint *checkpoin
     bool ok = parse_sources(chat, &sources, err) || fail_within(err, "%s", template_file);
     file_close(&file);
     return ok;
-}
-
-struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file, struct error *err)
-{
-    struct chat *chat = memory_new(1, sizeof *chat);
-    chat->specials = collect_specials(checkpoint);
-    if (open_templates(chat, checkpoint, template_file, err))
-        return chat;
-    chat_close(chat);
-    return NULL;
-}
-
-void chat_close(struct chat *chat)
-{
-    if (!chat)
-        return;
-    template_free(chat->plain);
-    template_free(chat->with_tools);
-    json_decref(chat->specials);
-    free(chat);
 }
 
 // ---- rendering ----------------------------------------------------------------------------------------------------
@@ -179,4 +165,91 @@ bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *
         template_render(tools && chat->with_tools ? chat->with_tools : chat->plain, variables, time(NULL), out, err);
     json_decref(variables);
     return ok;
+}
+
+// ---- what the template makes of messages --------------------------------------------------------------------------
+
+#define PROBE "nibble-probe"
+
+// The prompt of one conversation; empty when the template refuses it.
+static struct strbuf probe(const struct chat *chat, const char *messages)
+{
+    json_t *request = json_loads(messages, 0, NULL);
+    struct strbuf prompt = { 0 };
+    struct error ignored;
+    if (!chat_render(chat, request, &prompt, &ignored))
+        strbuf_free(&prompt);
+    json_decref(request);
+    return prompt;
+}
+
+static bool shows_probe(const struct strbuf *prompt)
+{
+    return prompt->len && memmem(prompt->data, prompt->len, PROBE, strlen(PROBE));
+}
+
+// Asked of the template itself, by rendering: what its source says of lists and roles has too many spellings.
+static void learn_habits(struct chat *chat)
+{
+    struct strbuf text = probe(chat, "[{\"role\": \"user\", \"content\": \"" PROBE "\"}]");
+    struct strbuf list =
+        probe(chat, "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"" PROBE "\"}]}]");
+    chat->needs_lists = !shows_probe(&text) && shows_probe(&list);
+    chat->takes_lists = chat->needs_lists || (text.len && bytes_equal(strbuf_bytes(&text), strbuf_bytes(&list)));
+    struct strbuf with_system = { 0 };
+    if (shows_probe(&text))
+        with_system = probe(chat, "[{\"role\": \"system\", \"content\": \"" PROBE "\"},"
+                                  " {\"role\": \"user\", \"content\": \"\"}]");
+    chat->takes_system = !shows_probe(&text) || shows_probe(&with_system);
+    strbuf_free(&text);
+    strbuf_free(&list);
+    strbuf_free(&with_system);
+}
+
+// ---- a chat -------------------------------------------------------------------------------------------------------
+
+struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file, struct error *err)
+{
+    struct chat *chat = memory_new(1, sizeof *chat);
+    chat->specials = collect_specials(checkpoint);
+    if (!open_templates(chat, checkpoint, template_file, err)) {
+        chat_close(chat);
+        return NULL;
+    }
+    learn_habits(chat);
+    return chat;
+}
+
+void chat_close(struct chat *chat)
+{
+    if (!chat)
+        return;
+    template_free(chat->plain);
+    template_free(chat->with_tools);
+    json_decref(chat->specials);
+    free(chat);
+}
+
+enum tool_form chat_tool_form(const struct chat *chat, bool *knows_tools)
+{
+    *knows_tools = chat->knows_tools;
+    return chat->tool_form;
+}
+
+json_t *chat_normalise(const struct chat *chat, const json_t *messages, const json_t *tools, struct error *err)
+{
+    json_t *own = messages_normalise(messages, chat->knows_tools && chat->takes_lists, err);
+    if (!own)
+        return NULL;
+    if (!chat->knows_tools) {
+        bool system_before = message_has_role(json_array_get(own, 0), "system");
+        json_t *in_words = tools_as_text(chat->tool_form, own, tools);
+        json_decref(own);
+        own = in_words;
+        if (!chat->takes_system && !system_before && message_has_role(json_array_get(own, 0), "system"))
+            messages_fold_system(own);
+    }
+    if (chat->needs_lists)
+        messages_as_lists(own);
+    return own;
 }

@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "format/checkpoint.h"
+#include "text/tools.h"
 
 struct chat; // immutable once open
 
@@ -13,6 +14,13 @@ struct chat; // immutable once open
 struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file,
                        struct error *err); // NULL on failure
 void chat_close(struct chat *chat);
+
+// How the model writes calls. *knows_tools: its template puts them into the prompt.
+enum tool_form chat_tool_form(const struct chat *chat, bool *knows_tools);
+
+// The messages of a request as this template wants them (new reference): text/messages.h, and the tools in words where
+// the template has no place for them (text/tools.h). `tools`: NULL, or a checked list. NULL with a sentence.
+json_t *chat_normalise(const struct chat *chat, const json_t *messages, const json_t *tools, struct error *err);
 
 // `request`: a list of messages, or an object with messages, tools, add_generation_prompt and further variables.
 bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err);

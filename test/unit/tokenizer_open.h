@@ -123,7 +123,7 @@ static struct tokenizer *open_gguf(const struct gguf_vocabulary *vocabulary, str
     return tokenizer;
 }
 
-static struct tokenizer *must_open_gguf(const struct gguf_vocabulary *vocabulary)
+static inline struct tokenizer *must_open_gguf(const struct gguf_vocabulary *vocabulary)
 {
     struct error err = { "" };
     struct tokenizer *tokenizer = open_gguf(vocabulary, &err);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/grammar.h: answers that always parse. A JSON schema (or a form of tool calls) becomes a grammar over bytes; a
+// matcher follows one answer through it and says which tokens may come next. What a schema may cost is bounded
+// when it is compiled; after that a matcher cannot fail.
+#ifndef TEXT_GRAMMAR_H
+#define TEXT_GRAMMAR_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "text/tokenizer.h"
+
+// The tokens of a vocabulary as bytes, in an order that a matcher can walk. One per tokenizer; immutable.
+struct grammar_vocabulary;
+struct grammar_vocabulary *grammar_vocabulary_open(const struct tokenizer *tokenizer);
+void grammar_vocabulary_close(struct grammar_vocabulary *vocabulary);
+
+struct grammar; // immutable: any number of matchers, on any thread
+void grammar_free(struct grammar *grammar);
+
+// NULL with a sentence: a schema that is malformed, too large, cannot be met, or uses a keyword that masking cannot
+// hold (a promise that is not kept is worse than a 400).
+struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
+struct grammar *grammar_json_object(void); // any JSON object
+
+// Text that must come word for word, then a value of the schema, and so on: what tool calls are made of. Each
+// alternative is a list of parts; the answer is one of the alternatives, or with `repeat` one or more of them with
+// `separator` between.
+struct grammar_part {
+    const char *literal;  // or
+    const json_t *schema; // of a JSON value
+};
+struct grammar_alternative {
+    const struct grammar_part *parts;
+    int count;
+};
+struct grammar *grammar_from_parts(const struct grammar_alternative *alternatives, int count, bool repeat,
+                                   const char *separator, struct error *err);
+
+// The fewest tokens that an answer takes, its end token not counted; INT_MAX when the vocabulary lacks bytes that an
+// answer may need, or an end token. To be asked before a matcher is opened.
+int grammar_shortest(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary);
+
+struct matcher; // of one answer
+struct matcher *matcher_open(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary);
+void matcher_close(struct matcher *matcher);
+
+// Clears the bits of tokens that cannot come next; `mask` has tokenizer_size of them. End tokens (tokenizer_is_end) may
+// come where the answer may end.
+void matcher_restrict(struct matcher *matcher, uint32_t *mask);
+
+// The token to take where `drawn` would be: `drawn` itself, unless the answer could then no longer be finished within
+// tokens_left (this one included); then the first token of the shortest way to finish.
+int32_t matcher_choose(struct matcher *matcher, int tokens_left, int32_t drawn);
+
+void matcher_accept(struct matcher *matcher, int32_t id); // one that matcher_restrict left, or matcher_choose gave
+bool matcher_done(const struct matcher *matcher);         // the answer is whole and nothing but its end may follow
+
+#endif

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tokens may come next: the tries of the vocabulary are walked with the threads of the matcher, and what is below
+// a byte that nothing waits for is passed over.
+#include <stddef.h>
+
+#include "text/grammar/matcher.h"
+#include "text/grammar/string.h"
+
+// What a walk is about: tokens of a trie that have low .. high characters are allowed where they lead somewhere.
+struct walk {
+    struct matcher *matcher;
+    const struct trie *trie;
+    uint32_t low, high;
+};
+
+static void allow(const struct walk *walk, uint32_t begin, uint32_t end)
+{
+    const struct trie_token *tokens = walk->trie->tokens;
+    for (uint32_t i = begin; i < end; i++)
+        if (tokens[i].characters >= walk->low && tokens[i].characters <= walk->high)
+            mask_set(walk->matcher->allowed, tokens[i].id);
+}
+
+// How far a walk has come on one level of the trie, and what there was when it came there.
+struct level {
+    struct thread_set set;
+    uint32_t threads, stacks;
+};
+
+static struct level level_here(const struct match *match, struct thread_set set)
+{
+    return (struct level){ set, match->thread_count, match->stack_count };
+}
+
+static void return_to(struct match *match, const struct level *level)
+{
+    match->thread_count = level->threads;
+    match->stack_count = level->stacks;
+}
+
+static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, struct thread_set start);
+
+// ---- a thread that is alone ----
+
+enum stride { STRIDE_NONE, STRIDE_INSIDE, STRIDE_OUT };
+
+// Where a thread is in its string or machine.
+struct place {
+    uint32_t at, count;
+};
+
+// STRIDE_OUT: the byte ends the string, or may be the last one of the machine.
+static enum stride stride(const struct match *match, const struct node *node, struct place *place, uint8_t byte)
+{
+    if (node->kind == NODE_MACHINE) {
+        const struct machine_state *states = match->grammar->machines[node->table].states;
+        place->at = states[place->at].next[byte];
+        return !place->at ? STRIDE_NONE : states[place->at].accepts ? STRIDE_OUT : STRIDE_INSIDE;
+    }
+    enum string_state next = string_step(place->at, byte);
+    place->count += string_begins_character(place->at, next);
+    place->at = next;
+    if (next == STRING_DEAD || place->count > node->high)
+        return STRIDE_NONE;
+    return next == STRING_CLOSED ? STRIDE_OUT : STRIDE_INSIDE;
+}
+
+// As walk_from, without making sets of threads as long as the thread stays inside of its node: strings and patterns let
+// most of the vocabulary pass.
+static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
+{
+    struct match *match = &walk->matcher->match;
+    const struct node *node = &match->grammar->nodes[thread.node];
+    const struct trie_node *nodes = walk->trie->nodes;
+    struct place places[VOCABULARY_TOKEN_BYTES_MAX + 1];
+    struct level before = level_here(match, (struct thread_set){ 0 });
+    if (begin < end)
+        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.count };
+    for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
+        struct place place = places[nodes[i].depth - 1];
+        switch (stride(match, node, &place, nodes[i].byte)) {
+        case STRIDE_INSIDE:
+            places[nodes[i].depth] = place;
+            allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
+            i++;
+            continue;
+        case STRIDE_OUT: {
+            struct thread_set set = { .begin = match->thread_count };
+            place = places[nodes[i].depth - 1];
+            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, 0, place.count });
+            walk_from(walk, i, nodes[i].skip, set);
+            return_to(match, &before);
+            break;
+        }
+        case STRIDE_NONE:
+            break;
+        }
+        i = nodes[i].skip;
+    }
+}
+
+static bool is_alone(const struct match *match, const struct thread_set *set)
+{
+    return set->count == 1 && match->grammar->nodes[match->threads[set->begin].node].kind != NODE_WORDS;
+}
+
+// ---- any threads ----
+
+// The nodes from `begin` to `end`, which stand side by side or below each other; `start` is what came before them.
+static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, struct thread_set start)
+{
+    struct match *match = &walk->matcher->match;
+    const struct trie_node *nodes = walk->trie->nodes;
+    struct level levels[VOCABULARY_TOKEN_BYTES_MAX + 1];
+    uint32_t top = begin < end ? nodes[begin].depth - 1 : 0;
+    levels[top] = level_here(match, start);
+    for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX;) {
+        const struct level *above = &levels[nodes[i].depth - 1];
+        return_to(match, above);
+        struct thread_set set = match_byte(match, above->set, nodes[i].byte);
+        levels[nodes[i].depth] = level_here(match, set);
+        if (!match_is_dead(&set))
+            allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
+        bool alone = is_alone(match, &set);
+        if (alone)
+            walk_alone(walk, i + 1, nodes[i].skip, match->threads[set.begin]);
+        i = set.count && !alone ? i + 1 : nodes[i].skip;
+    }
+    return_to(match, &levels[top]);
+}
+
+// ---- inside strings ----
+
+// Tokens that stay inside and have no more than `room` characters.
+static void allow_plain(struct matcher *matcher, uint32_t room)
+{
+    const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
+    const struct plain_token *plains = vocabulary->plains;
+    uint32_t begin = 0, end = vocabulary->plain_count; // of those that fit
+    matcher->match.work += vocabulary->mask_words;
+    while (begin < end) {
+        uint32_t middle = begin + (end - begin) / 2;
+        if (plains[middle].characters > room)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    if (begin > vocabulary->plain_count / 2) {
+        for (uint32_t i = begin; i < vocabulary->plain_count; i++)
+            mask_set(matcher->allowed, plains[i].id);
+        return;
+    }
+    memcpy(matcher->spare, vocabulary->plain, vocabulary->mask_words * sizeof *matcher->spare);
+    for (uint32_t i = 0; i < begin; i++)
+        matcher->spare[plains[i].id / 32] &= ~((uint32_t)1 << plains[i].id % 32);
+    for (size_t i = 0; i < vocabulary->mask_words; i++)
+        matcher->allowed[i] |= matcher->spare[i];
+}
+
+// A thread between two characters of a string: the vocabulary knows which tokens stay inside and which end it.
+static void allow_in_string(struct matcher *matcher, const struct thread *thread)
+{
+    const struct node *node = &matcher->match.grammar->nodes[thread->node];
+    uint32_t missing = node->low > thread->count ? node->low - thread->count : 0;
+    uint32_t room = node->high == RULES_UNBOUNDED ? RULES_UNBOUNDED : node->high - thread->count;
+    struct level before = level_here(&matcher->match, matcher->now);
+    allow_plain(matcher, room);
+    struct walk closers = { matcher, &matcher->vocabulary->closers, missing, room };
+    struct thread_set behind = match_behind(&matcher->match, thread->stack);
+    allow(&closers, 0, closers.trie->nodes[0].tokens);
+    walk_from(&closers, 0, closers.trie->node_count, behind);
+    return_to(&matcher->match, &before);
+}
+
+// ---- masks ----
+
+// Everything that the mask depends on, as bytes.
+static void write_state(struct matcher *matcher)
+{
+    const struct match *match = &matcher->match;
+    struct strbuf *out = &matcher->state;
+    out->len = 0;
+    strbuf_add_byte(out, (char)(matcher->first | matcher->now.final << 1));
+    strbuf_add(out, (const char *)(match->threads + matcher->now.begin), matcher->now.count * sizeof *match->threads);
+    for (uint32_t i = 1; i < match->stack_count; i++)
+        strbuf_add(out, (const char *)&match->stacks[i], offsetof(struct stack_entry, depth));
+}
+
+static const uint32_t *find_kept(const struct matcher *matcher)
+{
+    for (size_t i = 0; i < MATCHER_MASKS_MAX; i++)
+        if (matcher->kept[i].mask && bytes_equal(strbuf_bytes(&matcher->kept[i].state), strbuf_bytes(&matcher->state)))
+            return matcher->kept[i].mask;
+    return NULL;
+}
+
+static void keep(struct matcher *matcher)
+{
+    struct kept_mask *kept = &matcher->kept[matcher->kept_next++ % MATCHER_MASKS_MAX];
+    size_t words = matcher->vocabulary->mask_words;
+    kept->state.len = 0;
+    strbuf_add(&kept->state, matcher->state.data, matcher->state.len);
+    if (!kept->mask)
+        kept->mask = memory_new(words + 1, sizeof *kept->mask);
+    memcpy(kept->mask, matcher->allowed, words * sizeof *kept->mask);
+}
+
+// Threads between the characters of a string are left to what the vocabulary knows; those elsewhere in strings and in
+// machines walk alone; words walk together.
+static void allow_by_threads(struct matcher *matcher)
+{
+    struct match *match = &matcher->match;
+    struct level before = level_here(match, matcher->now);
+    struct walk all = { matcher, vocabulary_trie(matcher->vocabulary, matcher->first), 0, 0 };
+    struct thread_set words = { .begin = match->thread_count };
+    for (uint32_t i = 0; i < matcher->now.count && match->work < MATCHER_WORK_MAX; i++) {
+        struct thread thread = match->threads[matcher->now.begin + i];
+        enum node_kind kind = match->grammar->nodes[thread.node].kind;
+        if (kind == NODE_WORDS)
+            match_add(match, &words, thread);
+        else if (kind == NODE_STRING && thread.at == STRING_BODY)
+            allow_in_string(matcher, &thread);
+        else
+            walk_alone(&all, 0, all.trie->node_count, thread);
+    }
+    allow(&all, 0, all.trie->nodes[0].tokens);
+    if (words.count)
+        walk_from(&all, 0, all.trie->node_count, words);
+    return_to(match, &before);
+}
+
+static const uint32_t *allowed_now(struct matcher *matcher)
+{
+    const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
+    write_state(matcher);
+    const uint32_t *kept = find_kept(matcher);
+    if (kept)
+        return kept;
+    memset(matcher->allowed, 0, vocabulary->mask_words * sizeof *matcher->allowed);
+    matcher->match.work = 0;
+    allow_by_threads(matcher);
+    for (size_t i = 0; i < vocabulary->mask_words && matcher->now.final; i++)
+        matcher->allowed[i] |= vocabulary->ends[i];
+    struct tokens rest = { 0 };
+    if (matcher->match.work >= MATCHER_WORK_MAX && matcher_write_rest(matcher, matcher->now, matcher->first, &rest)
+        && rest.count)
+        mask_set(matcher->allowed, rest.ids[0]); // one way at least is known
+    tokens_free(&rest);
+    if (matcher->match.work >= MATCHER_WORK_DEAR)
+        keep(matcher);
+    return matcher->allowed;
+}
+
+void matcher_restrict(struct matcher *matcher, uint32_t *mask)
+{
+    const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
+    const uint32_t *allowed = vocabulary->ends;
+    if (!matcher_done(matcher) && !matcher->forced) {
+        allowed = allowed_now(matcher);
+    } else if (!matcher_done(matcher)) {
+        memset(matcher->allowed, 0, vocabulary->mask_words * sizeof *matcher->allowed);
+        mask_set(matcher->allowed, matcher->rest.ids[matcher->rest_at]);
+        allowed = matcher->allowed;
+    }
+    for (size_t i = 0; i < vocabulary->mask_words; i++)
+        mask[i] &= allowed[i];
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/grammar/matcher.h: one answer on its way through a grammar.
+//   free     threads follow what is written
+//   forced   the tokens left were only just enough: the rest of the answer is known, token by token
+#ifndef TEXT_GRAMMAR_MATCHER_H
+#define TEXT_GRAMMAR_MATCHER_H
+
+#include "text/grammar/match.h"
+#include "text/grammar/vocabulary.h"
+
+enum {
+    MATCHER_WORK_MAX = 2 << 20,  // for one mask; what was not looked at by then is not allowed
+    MATCHER_WORK_DEAR = 1 << 15, // a mask that took more is kept for the next time
+    MATCHER_MASKS_MAX = 4,
+};
+
+struct kept_mask {
+    struct strbuf state; // of the threads, in full
+    uint32_t *mask;
+};
+
+struct matcher {
+    struct match match;
+    const struct grammar_vocabulary *vocabulary;
+    struct thread_set now;
+    bool first;           // nothing has been written yet
+    bool ended;           // by an end token
+    bool forced;
+    struct tokens rest;   // forced: the tokens to come, from rest_at on
+    size_t rest_at;
+    uint32_t *allowed;    // the mask being made
+    uint32_t *spare;      // another, for a part of it
+    struct strbuf state;  // of the threads now
+    struct kept_mask kept[MATCHER_MASKS_MAX];
+    unsigned kept_next;
+};
+
+// The shortest rest of an answer that is at `set`, in tokens.
+bool matcher_write_rest(const struct matcher *matcher, struct thread_set set, bool first, struct tokens *out);
+
+#endif

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bound becomes a pattern over digits, and a range the machine that accepts what both patterns and the shape of a
+// number do.
+#include "text/grammar/number.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "text/grammar/pattern.h"
+
+#define FRACTION "(?:\\.\\d+)?"
+
+// A number without its sign, as it is written.
+struct decimal {
+    char whole[NUMBER_DIGITS_MAX + 2];
+    char fraction[64];
+};
+
+// False: too long to be written out.
+static bool decimal_of(double value, struct decimal *out)
+{
+    char text[40], digits[24];
+    int precision = NUMBER_DIGITS_MAX;
+    value = fabs(value); // -0.0 has a sign, too
+    snprintf(text, sizeof text, "%.*e", precision - 1, value);
+    if (strtod(text, NULL) != value)
+        snprintf(text, sizeof text, "%.*e", (precision = 17) - 1, value);
+    int point = atoi(strchr(text, 'e') + 1) + 1; // digits before the decimal point
+    if (value == 0)
+        point = 1;
+    if (point > NUMBER_DIGITS_MAX || point < -NUMBER_PLACES_MAX)
+        return false;
+    snprintf(digits, sizeof digits, "%c%.*s", text[0], precision - 1, text + 2);
+    for (size_t len = strlen(digits); len > 1 && digits[len - 1] == '0'; len--)
+        digits[len - 1] = '\0';
+    int have = (int)strlen(digits), before = have < point ? have : point;
+    if (point <= 0) {
+        snprintf(out->whole, sizeof out->whole, "0");
+        snprintf(out->fraction, sizeof out->fraction, "%.*s%s", -point, "00000000000000000000", digits);
+        return true;
+    }
+    snprintf(out->whole, sizeof out->whole, "%.*s%.*s", before, digits, point - before, "000000000000000");
+    snprintf(out->fraction, sizeof out->fraction, "%s", digits + before);
+    return true;
+}
+
+static int length(const char *text)
+{
+    return (int)strlen(text);
+}
+
+// How a number that differs from the bound first at digit i goes on: "12[4-9]\d{2}".
+static void add_branch(struct strbuf *out, const char *digits, int i, char low, char high)
+{
+    if (low <= high)
+        strbuf_add_format(out, "%.*s[%c-%c]", i, digits, low, high);
+}
+
+static void add_whole_branches(struct strbuf *out, const char *whole, bool larger)
+{
+    int count = length(whole);
+    for (int i = 0; i < count; i++) {
+        char low = larger ? (char)(whole[i] + 1) : !i && count > 1 ? '1' : '0';
+        char high = larger ? '9' : (char)(whole[i] - 1);
+        if (low > high)
+            continue;
+        strbuf_add_byte(out, '|');
+        add_branch(out, whole, i, low, high);
+        strbuf_add_format(out, "\\d{%d}" FRACTION, count - 1 - i);
+    }
+}
+
+static void add_fraction_branches(struct strbuf *out, const struct decimal *bound, bool larger)
+{
+    for (int i = 0; i < length(bound->fraction); i++) {
+        char low = larger ? (char)(bound->fraction[i] + 1) : '0';
+        char high = larger ? '9' : (char)(bound->fraction[i] - 1);
+        if (low > high)
+            continue;
+        strbuf_add_format(out, "|%s\\.", bound->whole);
+        add_branch(out, bound->fraction, i, low, high);
+        strbuf_add_text(out, "\\d*");
+    }
+}
+
+static void at_least(struct strbuf *out, const struct decimal *bound, bool exclusive)
+{
+    const char *whole = bound->whole, *fraction = bound->fraction;
+    strbuf_add_format(out, "^(?:[1-9]\\d{%d}\\d*" FRACTION, length(whole));
+    add_whole_branches(out, whole, true);
+    add_fraction_branches(out, bound, true);
+    if (exclusive)
+        strbuf_add_format(out, "|%s\\.%s\\d*[1-9]\\d*", whole, fraction);
+    else if (*fraction)
+        strbuf_add_format(out, "|%s\\.%s\\d*", whole, fraction);
+    else
+        strbuf_add_format(out, "|%s" FRACTION, whole);
+    strbuf_add_text(out, ")$");
+}
+
+static void at_most(struct strbuf *out, const struct decimal *bound, bool exclusive)
+{
+    const char *whole = bound->whole, *fraction = bound->fraction;
+    strbuf_add_text(out, "^(?:");
+    if (length(whole) > 1)
+        strbuf_add_format(out, "0" FRACTION "|[1-9]\\d{0,%d}" FRACTION, length(whole) - 2);
+    add_whole_branches(out, whole, false);
+    add_fraction_branches(out, bound, false);
+    if (*fraction)
+        strbuf_add_format(out, "|%s", whole);
+    for (int i = 1; i < length(fraction); i++)
+        strbuf_add_format(out, "|%s\\.%.*s", whole, i, fraction);
+    if (!exclusive)
+        strbuf_add_format(out, *fraction ? "|%s\\.%s0*" : "|%s%s(?:\\.0+)?", whole, fraction);
+    strbuf_add_text(out, ")$");
+}
+
+// What all of the patterns accept.
+static uint32_t machine_rule(struct grammar *grammar, const struct strbuf *patterns, size_t count, struct error *err)
+{
+    struct machine machine = { 0 };
+    struct strbuf name = { 0 };
+    uint32_t node = RULES_NONE;
+    bool ok = true;
+    for (size_t i = 0; i < count; i++)
+        strbuf_add_format(&name, "%s ", strbuf_text(&patterns[i]));
+    if (!rules_known(grammar, name.data, &node)) {
+        for (size_t i = 0; ok && i < count; i++)
+            ok = pattern_compile(strbuf_bytes(&patterns[i]), PATTERN_BARE, i, &grammar->work, &machine, err);
+        node = ok ? rules_machine(grammar, &machine, err) : RULES_NONE;
+        if (node != RULES_NONE)
+            rules_remember(grammar, name.data, node);
+    }
+    strbuf_free(&name);
+    return node;
+}
+
+// The pattern of a bound, and at least as many digits as it has.
+static bool write_bound(struct strbuf *out, const struct number_bound *bound, bool least, int *digits,
+                        struct error *err)
+{
+    struct decimal decimal;
+    if (!decimal_of(bound->value, &decimal))
+        return fail(err, "a bound of %g cannot be enforced", bound->value);
+    *digits = length(decimal.whole) > *digits ? length(decimal.whole) : *digits;
+    if (least)
+        at_least(out, &decimal, bound->exclusive);
+    else
+        at_most(out, &decimal, bound->exclusive);
+    return true;
+}
+
+// The numbers without a sign between two bounds that are not negative.
+static uint32_t unsigned_rule(struct grammar *grammar, bool integer, struct number_bound low, struct number_bound high,
+                              struct error *err)
+{
+    enum { WHOLE_DIGITS = 9 };         // where nothing bounds them
+    static const double beyond = 1e15; // all that is written
+    struct strbuf patterns[3] = { 0 }; // the shape first
+    size_t count = 1;
+    bool bounded = high.present && high.value < beyond;
+    int digits = bounded ? 1 : high.present || integer ? NUMBER_DIGITS_MAX : WHOLE_DIGITS;
+    if (low.present && low.value >= beyond)
+        return rules_choice(grammar, NULL, 0, err);
+    bool ok = (!low.present || write_bound(&patterns[count++], &low, true, &digits, err))
+              && (!bounded || write_bound(&patterns[count++], &high, false, &digits, err));
+    strbuf_add_format(&patterns[0], "^(?:0|[1-9]\\d{0,%d})", digits - 1);
+    if (!integer && digits < NUMBER_DIGITS_MAX)
+        strbuf_add_format(&patterns[0], "(?:\\.\\d{1,%d})?", NUMBER_DIGITS_MAX - digits);
+    strbuf_add_text(&patterns[0], "$");
+    uint32_t node = ok ? machine_rule(grammar, patterns, count, err) : RULES_NONE;
+    for (size_t i = 0; i < count; i++)
+        strbuf_free(&patterns[i]);
+    return node;
+}
+
+static uint32_t any_number(struct grammar *grammar, bool integer, struct error *err)
+{
+    struct strbuf pattern = { 0 };
+    strbuf_add_text(&pattern, integer ? "^(?:0|-?[1-9]\\d{0,14})$"
+                                      : "^-?(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,17})?(?:[eE][+-]?\\d{1,2})?$");
+    uint32_t node = machine_rule(grammar, &pattern, 1, err);
+    strbuf_free(&pattern);
+    return node;
+}
+
+uint32_t number_rule(struct grammar *grammar, const struct number_range *range, struct error *err)
+{
+    struct number_bound low = range->low, high = range->high, none = { 0 };
+    uint32_t signs[2];
+    size_t count = 0;
+    if (!low.present && !high.present)
+        return any_number(grammar, range->integer, err);
+    if (!high.present || high.value >= 0) {
+        bool above_zero = low.present && (low.value > 0 || (low.value == 0 && low.exclusive));
+        signs[count++] = unsigned_rule(grammar, range->integer, above_zero ? low : none, high, err);
+    }
+    if (!low.present || low.value < 0) {
+        struct number_bound nearest = { true, high.exclusive, -high.value }, zero = { true, true, 0 };
+        struct number_bound farthest = { low.present, low.exclusive, -low.value };
+        nearest = high.present && high.value < 0 ? nearest : zero;
+        signs[count++] = rules_sequence(grammar, rules_literal(grammar, bytes_of("-"), err),
+                                        unsigned_rule(grammar, range->integer, nearest, farthest, err), err);
+    }
+    return rules_choice(grammar, signs, count, err);
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/grammar/schema.h"
+
+#include <stdio.h>
+
+#include "format/json.h"
+#include "text/grammar/number.h"
+
+enum keyword_role { UNDERSTOOD, REFUSED };
+
+// Keywords that constrain. Those that do not (title, default, examples ...) and unknown ones are passed over.
+static const struct keyword {
+    const char *name;
+    enum keyword_role role;
+    char harmless; // the value with which a refused one says nothing: false, true, or 0
+} keywords[] = {
+    { "$ref", UNDERSTOOD }, { "additionalItems", UNDERSTOOD }, { "additionalProperties", UNDERSTOOD },
+    { "allOf", UNDERSTOOD }, { "anyOf", UNDERSTOOD }, { "const", UNDERSTOOD }, { "enum", UNDERSTOOD },
+    { "exclusiveMaximum", UNDERSTOOD }, { "exclusiveMinimum", UNDERSTOOD }, { "format", UNDERSTOOD },
+    { "items", UNDERSTOOD }, { "maximum", UNDERSTOOD }, { "maxItems", UNDERSTOOD }, { "maxLength", UNDERSTOOD },
+    { "minimum", UNDERSTOOD }, { "minItems", UNDERSTOOD }, { "minLength", UNDERSTOOD }, { "nullable", UNDERSTOOD },
+    { "oneOf", UNDERSTOOD }, { "pattern", UNDERSTOOD }, { "prefixItems", UNDERSTOOD }, { "properties", UNDERSTOOD },
+    { "required", UNDERSTOOD }, { "type", UNDERSTOOD },
+    { "$dynamicRef", REFUSED }, { "$recursiveRef", REFUSED }, { "contains", REFUSED }, { "dependencies", REFUSED },
+    { "dependentRequired", REFUSED }, { "dependentSchemas", REFUSED }, { "disallow", REFUSED },
+    { "divisibleBy", REFUSED }, { "else", REFUSED }, { "extends", REFUSED }, { "if", REFUSED },
+    { "maxContains", REFUSED }, { "maxProperties", REFUSED }, { "minContains", REFUSED },
+    { "minProperties", REFUSED, '0' }, { "multipleOf", REFUSED }, { "not", REFUSED },
+    { "patternProperties", REFUSED }, { "propertyDependencies", REFUSED }, { "propertyNames", REFUSED },
+    { "then", REFUSED }, { "unevaluatedItems", REFUSED, 't' }, { "unevaluatedProperties", REFUSED, 't' },
+    { "uniqueItems", REFUSED, 'f' },
+};
+
+static const struct keyword *find_keyword(const char *name)
+{
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(keywords[i].name, name) == 0)
+            return &keywords[i];
+    return NULL;
+}
+
+bool schema_constrains(const char *name)
+{
+    return find_keyword(name) != NULL;
+}
+
+const char *schema_constraint_beside(const json_t *json, const char *const *known)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)json, name, value) {
+        bool listed = !schema_constrains(name);
+        for (size_t i = 0; known[i] && !listed; i++)
+            listed = strcmp(known[i], name) == 0;
+        if (!listed)
+            return name;
+    }
+    return NULL;
+}
+
+static bool is_harmless(const struct keyword *keyword, const json_t *value)
+{
+    return (keyword->harmless == 'f' && json_is_false(value)) || (keyword->harmless == 't' && json_is_true(value))
+           || (keyword->harmless == '0' && json_is_integer(value) && json_integer_value(value) == 0);
+}
+
+static bool check_keywords(struct schema *schema, const json_t *json)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)json, name, value) {
+        const struct keyword *keyword = find_keyword(name);
+        if (keyword && keyword->role == REFUSED && !is_harmless(keyword, value))
+            return fail(schema->err, "'%s' cannot be enforced; leave it out and check the answer", name);
+    }
+    return true;
+}
+
+// ---- small things that all kinds of values share ----
+
+size_t schema_enter(struct schema *schema, const char *keyword, const char *name)
+{
+    size_t mark = schema->path.len;
+    strbuf_add_format(&schema->path, "/%s", keyword);
+    if (name)
+        strbuf_add_format(&schema->path, "/%s", name);
+    return mark;
+}
+
+void schema_leave(struct schema *schema, size_t mark)
+{
+    schema->path.len = mark;
+    schema->path.data[mark] = '\0';
+}
+
+bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
+                   const char *high_name, uint32_t *high)
+{
+    int64_t least = 0, most = INT64_MAX;
+    if (!json_get_int(json, low_name, 0, INT64_MAX, &least, schema->err)
+        || !json_get_int(json, high_name, 0, INT64_MAX, &most, schema->err))
+        return false;
+    if (least > most)
+        return fail(schema->err, "it cannot be met: %s is greater than %s", low_name, high_name);
+    if (least > SCHEMA_COUNT_MAX)
+        return fail(schema->err, "'%s' is more than any answer has", low_name);
+    *low = (uint32_t)least;
+    *high = most > SCHEMA_COUNT_MAX ? RULES_UNBOUNDED : (uint32_t)most;
+    return true;
+}
+
+uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err)
+{
+    uint32_t node;
+    if (rules_known(grammar, text, &node))
+        return node;
+    node = rules_literal(grammar, bytes_of(text), err);
+    if (node != RULES_NONE)
+        rules_remember(grammar, text, node);
+    return node;
+}
+
+static uint32_t with_space(struct grammar *grammar, const char *text, const char *spaced, struct error *err)
+{
+    struct word words[] = { { bytes_of(text), 0, RULES_NONE }, { bytes_of(spaced), 1, RULES_NONE } };
+    uint32_t node;
+    if (rules_known(grammar, spaced, &node))
+        return node;
+    node = rules_words(grammar, words, 2, err);
+    if (node != RULES_NONE)
+        rules_remember(grammar, spaced, node);
+    return node;
+}
+
+uint32_t schema_comma(struct grammar *grammar, struct error *err)
+{
+    return with_space(grammar, ",", ", ", err);
+}
+
+uint32_t schema_never(struct schema *schema)
+{
+    return rules_choice(schema->grammar, NULL, 0, schema->err);
+}
+
+// ---- values without a schema ----
+
+uint32_t schema_any_object(struct grammar *grammar, uint32_t value, struct error *err)
+{
+    uint32_t member = rules_sequence(grammar, with_space(grammar, ":", ": ", err), value, err);
+    member = rules_sequence(grammar, rules_string(grammar, 0, RULES_UNBOUNDED, err), member, err);
+    uint32_t members = rules_repeat(grammar, member, schema_comma(grammar, err), 0, RULES_UNBOUNDED, err);
+    return rules_sequence(grammar, schema_token(grammar, "{", err),
+                          rules_sequence(grammar, members, schema_token(grammar, "}", err), err), err);
+}
+
+uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, uint32_t high, struct error *err)
+{
+    uint32_t items = rules_repeat(grammar, item, schema_comma(grammar, err), low, high, err);
+    return rules_sequence(grammar, schema_token(grammar, "[", err),
+                          rules_sequence(grammar, items, schema_token(grammar, "]", err), err), err);
+}
+
+uint32_t schema_any(struct grammar *grammar, struct error *err)
+{
+    static const char *const words[] = { "true", "false", "null" };
+    uint32_t node, kinds[7];
+    if (rules_known(grammar, "any value", &node))
+        return node;
+    node = rules_reserve(grammar, err);
+    for (int i = 0; i < 3; i++)
+        kinds[i] = schema_token(grammar, words[i], err);
+    kinds[3] = number_rule(grammar, &(struct number_range){ 0 }, err);
+    kinds[4] = rules_string(grammar, 0, RULES_UNBOUNDED, err);
+    kinds[5] = schema_any_object(grammar, node, err);
+    kinds[6] = schema_any_array(grammar, node, 0, RULES_UNBOUNDED, err);
+    uint32_t choice = rules_choice(grammar, kinds, 7, err);
+    if (node == RULES_NONE || choice == RULES_NONE)
+        return RULES_NONE;
+    rules_settle(grammar, node, choice);
+    rules_remember(grammar, "any value", node);
+    return node;
+}
+
+// ---- types ----
+
+static const struct type_word {
+    const char *name;
+    unsigned type;
+} type_words[] = {
+    { "null", SCHEMA_NULL }, { "boolean", SCHEMA_BOOLEAN }, { "integer", SCHEMA_INTEGER }, { "number", SCHEMA_NUMBER },
+    { "string", SCHEMA_STRING }, { "array", SCHEMA_ARRAY }, { "object", SCHEMA_OBJECT },
+};
+
+static bool read_type(struct schema *schema, const json_t *value, unsigned *types)
+{
+    const char *name = json_string_value(value);
+    for (size_t i = 0; name && i < sizeof type_words / sizeof *type_words; i++)
+        if (strcmp(type_words[i].name, name) == 0)
+            return *types |= type_words[i].type, true;
+    return fail(schema->err, "'type' is not one of null, boolean, integer, number, string, array and object, "
+                             "nor a list of them");
+}
+
+bool schema_types(struct schema *schema, const json_t *json, unsigned *out)
+{
+    const json_t *type = json_object_get(json, "type");
+    json_t *item;
+    size_t i;
+    *out = type ? 0 : SCHEMA_ALL;
+    if (json_is_array(type)) {
+        json_array_foreach(type, i, item)
+            if (!read_type(schema, item, out))
+                return false;
+    } else if (type && !read_type(schema, type, out)) {
+        return false;
+    }
+    if (json_is_true(json_object_get(json, "nullable")))
+        *out |= SCHEMA_NULL;
+    return true;
+}
+
+unsigned schema_type_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_NULL:
+        return SCHEMA_NULL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return SCHEMA_BOOLEAN;
+    case JSON_INTEGER:
+        return SCHEMA_INTEGER;
+    case JSON_REAL: {
+        double real = json_real_value(value);
+        return real == (double)(int64_t)(real > -1e18 && real < 1e18 ? real : 0.5) ? SCHEMA_INTEGER : SCHEMA_REAL;
+    }
+    case JSON_STRING:
+        return SCHEMA_STRING;
+    case JSON_ARRAY:
+        return SCHEMA_ARRAY;
+    case JSON_OBJECT:
+        return SCHEMA_OBJECT;
+    }
+    return 0;
+}
+
+unsigned schema_implied_types(const json_t *json)
+{
+    static const struct { const char *keyword; unsigned type; } signs[] = {
+        { "properties", SCHEMA_OBJECT }, { "required", SCHEMA_OBJECT }, { "additionalProperties", SCHEMA_OBJECT },
+        { "items", SCHEMA_ARRAY }, { "prefixItems", SCHEMA_ARRAY }, { "minItems", SCHEMA_ARRAY },
+        { "maxItems", SCHEMA_ARRAY }, { "pattern", SCHEMA_STRING }, { "format", SCHEMA_STRING },
+        { "minLength", SCHEMA_STRING }, { "maxLength", SCHEMA_STRING }, { "minimum", SCHEMA_NUMBER },
+        { "maximum", SCHEMA_NUMBER }, { "exclusiveMinimum", SCHEMA_NUMBER }, { "exclusiveMaximum", SCHEMA_NUMBER },
+    };
+    static const char *const composed[] = { "$ref", "allOf", "anyOf", "oneOf" };
+    for (size_t i = 0; i < sizeof composed / sizeof *composed; i++)
+        if (json_object_get(json, composed[i]))
+            return SCHEMA_ALL;
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (json_object_get(json, signs[i].keyword))
+            return signs[i].type;
+    return SCHEMA_ALL;
+}
+
+static uint32_t compile_types(struct schema *schema, const json_t *json)
+{
+    unsigned types;
+    uint32_t nodes[8];
+    size_t count = 0;
+    if (!schema_types(schema, json, &types))
+        return RULES_NONE;
+    if (types == SCHEMA_ALL && !json_object_get(json, "type"))
+        types = schema_implied_types(json);
+    if (types == SCHEMA_ALL)
+        return schema_any(schema->grammar, schema->err);
+    if (types & SCHEMA_OBJECT)
+        nodes[count++] = schema_object(schema, json);
+    if (types & SCHEMA_ARRAY)
+        nodes[count++] = schema_array(schema, json);
+    if (types & SCHEMA_STRING)
+        nodes[count++] = schema_string(schema, json);
+    if (types & SCHEMA_NUMBER)
+        nodes[count++] = schema_number(schema, json, !(types & SCHEMA_REAL));
+    if (types & SCHEMA_BOOLEAN) {
+        nodes[count++] = schema_token(schema->grammar, "true", schema->err);
+        nodes[count++] = schema_token(schema->grammar, "false", schema->err);
+    }
+    if (types & SCHEMA_NULL)
+        nodes[count++] = schema_token(schema->grammar, "null", schema->err);
+    return rules_choice(schema->grammar, nodes, count, schema->err);
+}
+
+// ---- schemas made of schemas ----
+
+static uint32_t compile_ref(struct schema *schema, const json_t *json)
+{
+    const json_t *value = json_object_get(json, "$ref");
+    const char *ref = json_string_value(value);
+    int64_t known;
+    if (!ref)
+        return fail(schema->err, "'$ref' is not a string"), RULES_NONE;
+    const json_t *target = schema_resolve(schema, ref);
+    if (!target)
+        return RULES_NONE;
+    if (schema_constraint_beside(json, (const char *const[]){ "$ref", NULL })) {
+        const json_t *both = schema_merge(schema, schema_without(schema, json, "$ref"), target);
+        return both ? schema_value(schema, both) : RULES_NONE;
+    }
+    struct bytes key = { ref, json_string_length(value) };
+    if (map_get(&schema->refs, key, &known))
+        return (uint32_t)known;
+    uint32_t reserved = rules_reserve(schema->grammar, schema->err);
+    if (reserved == RULES_NONE)
+        return RULES_NONE;
+    map_put(&schema->refs, key, reserved);
+    size_t mark = schema_enter(schema, "$ref", ref);
+    uint32_t node = schema_value(schema, target);
+    if (node == RULES_NONE)
+        return RULES_NONE;
+    schema_leave(schema, mark);
+    rules_settle(schema->grammar, reserved, node);
+    return reserved;
+}
+
+static uint32_t compile_all(struct schema *schema, const json_t *json)
+{
+    const json_t *parts = json_object_get(json, "allOf"), *merged = schema_without(schema, json, "allOf");
+    json_t *part;
+    size_t i;
+    if (!json_array_size(parts))
+        return fail(schema->err, "'allOf' is not a list of schemas"), RULES_NONE;
+    json_array_foreach(parts, i, part) {
+        merged = schema_merge(schema, merged, part);
+        if (!merged)
+            return RULES_NONE;
+    }
+    return schema_value(schema, merged);
+}
+
+// oneOf is anyOf where no value can be valid against two: then one is always exactly one.
+static bool check_exclusive(struct schema *schema, const json_t *parts)
+{
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        for (size_t j = 0; j < i; j++)
+            if (!schema_exclusive(schema, json_array_get(parts, i), json_array_get(parts, j), 0))
+                return fail(schema->err, "'oneOf' cannot be enforced where a value may be valid against two of its "
+                                         "alternatives (here %zu and %zu); use anyOf, or tell them apart by a "
+                                         "required constant", j, i);
+    return true;
+}
+
+static uint32_t compile_any(struct schema *schema, const json_t *json, const char *keyword)
+{
+    const json_t *parts = json_object_get(json, keyword);
+    const json_t *beside = NULL;
+    uint32_t nodes[RULES_CHOICES_MAX];
+    size_t i, count = json_array_size(parts);
+    char name[24];
+    json_t *part;
+    if (!count || count > RULES_CHOICES_MAX)
+        return fail(schema->err, "'%s' is not a list of 1 to %d schemas", keyword, RULES_CHOICES_MAX), RULES_NONE;
+    if (strcmp(keyword, "oneOf") == 0 && !check_exclusive(schema, parts))
+        return RULES_NONE;
+    if (schema_constraint_beside(json, (const char *const[]){ keyword, NULL }))
+        beside = schema_without(schema, json, keyword);
+    json_array_foreach(parts, i, part) {
+        snprintf(name, sizeof name, "%zu", i);
+        size_t mark = schema_enter(schema, keyword, name);
+        const json_t *alternative = beside ? schema_merge(schema, beside, part) : part;
+        nodes[i] = alternative ? schema_value(schema, alternative) : RULES_NONE;
+        if (nodes[i] == RULES_NONE)
+            return RULES_NONE;
+        schema_leave(schema, mark);
+    }
+    return rules_choice(schema->grammar, nodes, count, schema->err);
+}
+
+static uint32_t compile_value(struct schema *schema, const json_t *json)
+{
+    if (json_is_true(json))
+        return schema_any(schema->grammar, schema->err);
+    if (json_is_false(json))
+        return schema_never(schema);
+    if (!json_is_object(json))
+        return fail(schema->err, "a schema is an object, true or false"), RULES_NONE;
+    if (!check_keywords(schema, json))
+        return RULES_NONE;
+    if (json_object_get(json, "$ref"))
+        return compile_ref(schema, json);
+    if (json_object_get(json, "allOf"))
+        return compile_all(schema, json);
+    if (json_object_get(json, "anyOf"))
+        return compile_any(schema, json, "anyOf");
+    if (json_object_get(json, "oneOf"))
+        return compile_any(schema, json, "oneOf");
+    if (json_object_get(json, "enum") || json_object_get(json, "const"))
+        return schema_enum(schema, json);
+    return compile_types(schema, json);
+}
+
+uint32_t schema_value(struct schema *schema, const json_t *json)
+{
+    if (schema->depth >= SCHEMA_DEPTH_MAX)
+        return fail(schema->err, "the schema nests more than %d deep", SCHEMA_DEPTH_MAX), RULES_NONE;
+    schema->depth++;
+    uint32_t node = compile_value(schema, json);
+    schema->depth--;
+    return node;
+}
+
+// ---- the whole ----
+
+struct size {
+    size_t bytes, values;
+};
+
+static bool check_size(const json_t *json, int depth, struct size *size, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    size->values++;
+    size->bytes += json_string_length(json);
+    if (depth > SCHEMA_DEPTH_MAX)
+        return fail(err, "it nests more than %d deep", SCHEMA_DEPTH_MAX);
+    if (size->values > SCHEMA_VALUES_MAX || size->bytes > SCHEMA_BYTES_MAX)
+        return fail(err, "it is too large: at most %d values and %d bytes of text", SCHEMA_VALUES_MAX,
+                    SCHEMA_BYTES_MAX);
+    json_array_foreach(json, i, value)
+        if (!check_size(value, depth + 1, size, err))
+            return false;
+    json_object_foreach((json_t *)json, name, value) {
+        size->bytes += strlen(name);
+        if (!check_size(value, depth + 1, size, err))
+            return false;
+    }
+    return true;
+}
+
+uint32_t schema_compile(struct grammar *grammar, const json_t *json, struct error *err)
+{
+    struct schema schema = { .grammar = grammar, .root = json, .err = err };
+    struct size size = { 0 };
+    if (!check_size(json, 0, &size, err))
+        return fail_within(err, "schema"), RULES_NONE;
+    schema.made = json_array();
+    strbuf_add_text(&schema.path, "#");
+    uint32_t node = schema_value(&schema, json);
+    if (node == RULES_NONE)
+        fail_within(err, "schema at %s", schema.path.data);
+    json_decref(schema.made);
+    map_free(&schema.refs);
+    strbuf_free(&schema.path);
+    return node;
+}

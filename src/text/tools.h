@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// text/tools.h: tool calls. How a model is told of its tools, how it must write a call, and how calls are read back out
+// of the text while it streams. The form is the model's own, found in its chat template.
+#ifndef TEXT_TOOLS_H
+#define TEXT_TOOLS_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "text/grammar.h"
+
+enum {
+    TOOLS_MAX = 128,
+    TOOL_NAME_BYTES_MAX = 256,
+    TOOL_HELD_BYTES_MAX = 64 * 1024, // of text that may still become a call; longer, it is content
+};
+
+enum tool_form {
+    TOOLS_HERMES, // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number (Hermes, Qwen)
+    TOOLS_LLAMA3, // {"name": ..., "parameters": {...}} as the whole answer, <|python_tag|> before it or not (Llama 3)
+};
+
+// The form that a template's source asks for. *knows_tools: the template puts `tools` into the prompt itself.
+enum tool_form tools_form(struct bytes template_source, bool *knows_tools);
+
+// Is this what OpenAI calls tools: a list of {"type": "function", "function": {"name", "description", "parameters"}}?
+bool tools_check(const json_t *tools, struct error *err);
+
+// For a template that knows no tools: the messages (new reference; text/messages.h has normalised them) with the tools
+// and the form described in a system message, and earlier calls and results as text. No tools: NULL, or an empty list.
+json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t *tools);
+
+// What an answer must be when a call is required: of the tool `name`, or of any when it is NULL; several when
+// `parallel` and the form has a way to write them. The tools are checked ones.
+struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const char *name, bool parallel,
+                              struct error *err);
+
+// ---- reading ------------------------------------------------------------------------------------------------------
+
+// What an answer's text turns out to be, piece by piece. Names are checked against the tools that were given: what only
+// looks like a call stays content. Arguments are the model's own text; where it ended the call properly they are valid
+// JSON (control bytes in strings are escaped, an object inside a string is taken out of it, none at all are {}).
+struct tool_sink {
+    void *context;
+    void (*content)(void *context, struct bytes text);
+    void (*call)(void *context, int index, struct bytes name);           // a call begins
+    void (*arguments)(void *context, int index, struct bytes fragment);  // JSON text, in pieces, as the model wrote it
+};
+
+struct tool_reader;
+struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, const struct tool_sink *sink);
+void tool_reader_add(struct tool_reader *reader, struct bytes text);
+void tool_reader_finish(struct tool_reader *reader); // what is unfinished is told as what it most likely is
+int tool_reader_calls(const struct tool_reader *reader);
+void tool_reader_close(struct tool_reader *reader);
+
+#endif
