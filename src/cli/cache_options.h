@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/cache_options.h: the options of every command that has a cache.
+// cli/cache_options.h: the options of every command that has a cache, and of those that have room for many sequences.
 #ifndef CLI_CACHE_OPTIONS_H
 #define CLI_CACHE_OPTIONS_H
 
@@ -11,17 +11,29 @@ struct cache_options {
     const char *dtype, *attention_kernel;
     struct strbuf skip_layers; // to be freed
     long long max_model_len;
+    long long sequences, batch_tokens; // of the commands that serve many
+    size_t bytes;
 };
 
 // Rows for an option table; `cache` is a struct cache_options.
 #define CACHE_OPTION_ROWS(cache)                                                                                  \
     { "--kv-cache-dtype", OPTION_TEXT, &(cache).dtype, "FORMAT",                                                  \
       "cache format; K/V and ranges: 0-3:bfloat16,4-:fp8/nvfp4" },                                                \
+    CACHE_FURTHER_ROWS(cache)
+
+// All but the format, for a command that takes several of them.
+#define CACHE_FURTHER_ROWS(cache)                                                                                 \
     { "--kv-cache-dtype-skip-layers", OPTION_LIST, &(cache).skip_layers, "L",                                     \
       "layers kept in 16 bit: 0 1 28-29 sliding_window" },                                                        \
     { "--attention-kernel", OPTION_TEXT, &(cache).attention_kernel, "NAME", "use this kernel or refuse" },        \
     { "--max-model-len", OPTION_INT, &(cache).max_model_len, "N", "longest sequence in tokens (the model's own)", \
       1, 1 << 28 }
+
+// Further rows for commands that serve, or plan to.
+#define SERVING_OPTION_ROWS(cache)                                                                                     \
+    { "--kv-cache-memory-bytes", OPTION_SIZE, &(cache).bytes, "BYTES", "of the cache (what N sequences need)" },       \
+    { "--max-num-seqs", OPTION_INT, &(cache).sequences, "N", "sequences running at once", 1, 4096 },                   \
+    { "--max-num-batched-tokens", OPTION_INT, &(cache).batch_tokens, "N", "tokens read in one step (512)", 1, 4096 }
 
 static inline void cache_options_apply(const struct cache_options *cache, struct nibble_options *out)
 {
@@ -29,6 +41,9 @@ static inline void cache_options_apply(const struct cache_options *cache, struct
     out->kv_cache_dtype_skip_layers = cache->skip_layers.data;
     out->attention_kernel = cache->attention_kernel;
     out->max_model_len = (int)cache->max_model_len;
+    out->max_num_seqs = (int)cache->sequences;
+    out->batch_tokens = (int)cache->batch_tokens;
+    out->kv_cache_bytes = cache->bytes;
 }
 
 #endif

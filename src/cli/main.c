@@ -11,9 +11,11 @@ static const struct {
     const char *name, *about;
     int (*run)(int argc, char **argv);
 } commands[] = {
+    { "serve", "answer many at once over the OpenAI API, with a page to chat", command_serve },
     { "run", "answer a prompt, or chat in the terminal", command_run },
     { "plan", "what would run: every layer's format and kernel", command_plan },
     { "kernels", "what this build can compute where; tests and timings", command_kernels },
+    { "bench", "tokens per second, beside what the machine can do", command_bench },
     { "eval", "perplexity of a text, and what a cache format costs", command_eval },
     { "tokenize", "text to token ids and back", command_tokenize },
     { "render", "the prompt a chat becomes", command_render },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,19 +14,17 @@
 
 enum { OPTIONS_MAX = 64, HELP_COLUMN = 34 };
 
-static int option_count(const struct option_row *options)
-{
-    int count = 0;
-    while (options[count].name)
-        count++;
-    return count;
-}
-
 static void print_help(const struct command_line *line)
 {
     printf("usage: %s\n%s\n\n", line->usage, line->about);
     for (const struct option_row *row = line->options; row->name; row++) {
-        int width = printf("  %s%s%s", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+        if (row->kind == OPTION_HEADING) {
+            printf("%s:\n", row->name);
+            continue;
+        }
+        bool opposite = row->kind == OPTION_SWITCH;
+        int width = printf("  %s%s%s%s", opposite ? "--[no-]" : "", row->name + (opposite ? 2 : 0),
+                           row->argument ? " " : "", row->argument ? row->argument : "");
         printf("%*s%s\n", width < HELP_COLUMN ? HELP_COLUMN - width : 1, "", row->help);
     }
     printf("  %-*s%s\n\nexample: %s\n", HELP_COLUMN - 2, "--help", "show this", line->example);
@@ -38,20 +37,26 @@ static bool wrong(const struct command_line *line, const char *what, const char 
     return false;
 }
 
-static const struct option_row *find_option(const struct command_line *line, const char *name, size_t len)
+static bool is_opposite(const struct option_row *row, struct bytes name)
+{
+    struct bytes no = bytes_of("--no-");
+    return row->kind == OPTION_SWITCH && bytes_start_with(name, no)
+        && bytes_equal((struct bytes){ name.data + no.len, name.len - no.len }, bytes_of(row->name + 2));
+}
+
+const struct option_row *option_find(const struct option_row *options, struct bytes name, const char **near)
 {
     const char *names[OPTIONS_MAX];
-    int count = option_count(line->options);
-    for (int i = 0; i < count; i++) {
-        names[i] = line->options[i].name;
-        if (strlen(names[i]) == len && !memcmp(names[i], name, len))
-            return &line->options[i];
+    size_t count = 0;
+    for (const struct option_row *row = options; row->name; row++) {
+        if (row->kind == OPTION_HEADING)
+            continue;
+        if (bytes_equal(bytes_of(row->name), name) || is_opposite(row, name))
+            return row;
+        assert(count < OPTIONS_MAX);
+        names[count++] = row->name;
     }
-    char hint[128] = "";
-    const char *near = suggest((struct bytes){ name, len }, names, (size_t)count);
-    if (near)
-        snprintf(hint, sizeof hint, ", did you mean %s?", near);
-    wrong(line, "unknown option", name, len, hint);
+    *near = suggest(name, names, count);
     return NULL;
 }
 
@@ -89,12 +94,51 @@ static bool set_size(const struct command_line *line, const struct option_row *r
     return true;
 }
 
+static bool wrong_word(const struct command_line *line, const struct option_row *row, const char *value)
+{
+    struct strbuf hint = { 0 };
+    size_t count = 0;
+    strbuf_add_text(&hint, " takes ");
+    for (; row->words[count]; count++)
+        strbuf_add_format(&hint, "%s%s", !count ? "" : row->words[count + 1] ? ", " : " or ", row->words[count]);
+    const char *near = suggest(bytes_of(value), row->words, count);
+    strbuf_add_format(&hint, ", not \"%.40s\"", value);
+    if (near)
+        strbuf_add_format(&hint, ", did you mean %s?", near);
+    wrong(line, "option", row->name, strlen(row->name), hint.data);
+    strbuf_free(&hint);
+    return false;
+}
+
+static bool set_word(const struct command_line *line, const struct option_row *row, const char *value)
+{
+    for (int i = 0; row->words[i]; i++)
+        if (!strcmp(row->words[i], value)) {
+            *(int *)row->target = i;
+            return true;
+        }
+    return wrong_word(line, row, value);
+}
+
+static bool add_text(const struct command_line *line, const struct option_row *row, const char *value)
+{
+    struct option_texts *texts = row->target;
+    if (texts->count == OPTION_TEXTS_MAX)
+        return wrong(line, "too many of option", row->name, strlen(row->name), "");
+    texts->items[texts->count++] = value;
+    return true;
+}
+
 static bool set_option(const struct command_line *line, const struct option_row *row, const char *value)
 {
     switch (row->kind) {
     case OPTION_TEXT:
         *(const char **)row->target = value;
         return true;
+    case OPTION_TEXTS:
+        return add_text(line, row, value);
+    case OPTION_WORD:
+        return set_word(line, row, value);
     case OPTION_LIST:
         strbuf_add_format(row->target, "%s ", value);
         return true;
@@ -105,29 +149,42 @@ static bool set_option(const struct command_line *line, const struct option_row 
     }
 }
 
-// A list goes on with words that can only be its own: layers, ranges and what windowed layers are called.
-static bool continues_list(const char *word)
+// A list goes on with words that can only be its own: layers, ranges and what windowed layers are called; and a list of
+// texts with whatever is not an option, once every positional is there.
+static bool continues_list(const struct option_row *row, const char *word, bool positionals_full)
 {
-    return (*word >= '0' && *word <= '9' && strspn(word, "0123456789-,") == strlen(word))
-        || !strncmp(word, "sliding", 7);
+    if (row->kind == OPTION_TEXTS)
+        return positionals_full && *word != '-';
+    return row->kind == OPTION_LIST
+        && ((*word >= '0' && *word <= '9' && strspn(word, "0123456789-,") == strlen(word))
+            || !strncmp(word, "sliding", 7));
+}
+
+static bool unknown_option(const struct command_line *line, struct bytes name, const char *near)
+{
+    char hint[128] = "";
+    if (near)
+        snprintf(hint, sizeof hint, ", did you mean %s?", near);
+    return wrong(line, "unknown option", name.data, name.len, hint);
 }
 
 // The option at argv[*at], which moves past its value.
-static bool take_option(const struct command_line *line, int argc, char **argv, int *at)
+static bool take_option(const struct command_line *line, int argc, char **argv, int *at, bool positionals_full)
 {
     const char *word = argv[*at], *equals = strchr(word, '=');
-    size_t len = equals ? (size_t)(equals - word) : strlen(word);
-    const struct option_row *row = find_option(line, word, len);
+    struct bytes name = { word, equals ? (size_t)(equals - word) : strlen(word) };
+    const char *near;
+    const struct option_row *row = option_find(line->options, name, &near);
     if (!row)
-        return false;
-    if (row->kind == OPTION_FLAG) {
-        *(bool *)row->target = true;
+        return unknown_option(line, name, near);
+    if (row->kind == OPTION_FLAG || row->kind == OPTION_SWITCH) {
+        *(bool *)row->target = !is_opposite(row, name);
         return !equals || wrong(line, "option", row->name, strlen(row->name), " takes no value");
     }
     if (!equals && *at + 1 >= argc)
         return wrong(line, "option", row->name, strlen(row->name), " needs a value");
     bool ok = set_option(line, row, equals ? equals + 1 : argv[++*at]);
-    while (ok && row->kind == OPTION_LIST && !equals && *at + 1 < argc && continues_list(argv[*at + 1]))
+    while (ok && !equals && *at + 1 < argc && continues_list(row, argv[*at + 1], positionals_full))
         ok = set_option(line, row, argv[++*at]);
     return ok;
 }
@@ -145,7 +202,7 @@ int options_parse(const struct command_line *line, int argc, char **argv, int *c
         } else if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
             print_help(line);
             return EXIT_DONE;
-        } else if (!take_option(line, argc, argv, &at)) {
+        } else if (!take_option(line, argc, argv, &at, *count == line->positional_max)) {
             return EXIT_USAGE;
         }
     }

@@ -3,16 +3,26 @@
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/bytes.h"
 
 enum option_kind {
-    OPTION_FLAG, // bool
-    OPTION_INT,  // long long
-    OPTION_REAL, // double
-    OPTION_TEXT, // const char *
-    OPTION_SIZE, // size_t, in bytes or with K, M or G
-    OPTION_LIST, // struct strbuf: layers, ranges and words, gathered with spaces between; the option may repeat
+    OPTION_FLAG,    // bool
+    OPTION_SWITCH,  // bool; --no-NAME is its opposite
+    OPTION_INT,     // long long
+    OPTION_REAL,    // double
+    OPTION_TEXT,    // const char *
+    OPTION_TEXTS,   // struct option_texts; the option may repeat, and takes words that cannot be positionals any more
+    OPTION_WORD,    // int: which of the row's words
+    OPTION_SIZE,    // size_t, in bytes or with K, M or G
+    OPTION_LIST,    // struct strbuf: layers, ranges and words, gathered with spaces between; the option may repeat
+    OPTION_HEADING, // no option: a line of the help above a group
+};
+
+enum { OPTION_TEXTS_MAX = 64 };
+
+struct option_texts {
+    const char *items[OPTION_TEXTS_MAX];
+    int count;
 };
 
 struct option_row {
@@ -22,7 +32,12 @@ struct option_row {
     const char *argument;   // "N", for the help
     const char *help;
     double low, high;       // of OPTION_INT and OPTION_REAL, inclusive
+    const char *const *words; // of OPTION_WORD, up to a NULL
 };
+
+// The row that answers to a name, dashes included; a switch answers to --no-NAME, too. NULL: none, and *near is the
+// name that may have been meant, or NULL.
+const struct option_row *option_find(const struct option_row *options, struct bytes name, const char **near);
 
 struct command_line {
     const char *usage;                // "nibble run MODEL [PROMPT] [options]"

@@ -39,10 +39,9 @@ int command_plan(int argc, char **argv)
 {
     struct request request = { 0 };
     struct cache_options cache = { 0 };
-    long long sequences = 0;
     const struct option_row options[] = {
         CACHE_OPTION_ROWS(cache),
-        { "--max-num-seqs", OPTION_INT, &sequences, "N", "sequences at once (1)", 1, 4096 },
+        SERVING_OPTION_ROWS(cache),
         { "--device", OPTION_TEXT, &request.options.device, "D",
           "cpu, cpu:avx2, cpu:amx, sm_80 ... sm_121, cuda, none (cpu)" },
         { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES",
@@ -63,7 +62,6 @@ int command_plan(int argc, char **argv)
     int parsed = options_parse(&line, argc, argv, &count);
     if (parsed < 0) {
         cache_options_apply(&cache, &request.options);
-        request.options.max_num_seqs = (int)sequences;
         parsed = print_plan(argv[0], &request);
     }
     strbuf_free(&cache.skip_layers);

@@ -28,7 +28,7 @@ struct session {
     struct nibble_tokenizer *tokenizer;
     struct nibble_chat *chat;       // NULL with --raw
     struct nibble_engine *engine;
-    struct nibble_sequence *sequence;
+    struct nibble_scheduler *scheduler;
     struct nibble_sampling sampling;
     long long max_tokens;           // 0: as many as the context holds
 };
@@ -39,13 +39,6 @@ static void on_interrupt(int signal)
 {
     (void)signal;
     interrupted = 1;
-}
-
-static double now_seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 // ---- opening ------------------------------------------------------------------------------------------------------
@@ -82,7 +75,7 @@ static bool open_engine(struct session *session, const struct request *request, 
     session->engine = nibble_engine_open(session->checkpoint, &options, error);
     if (!session->engine)
         return false;
-    session->sequence = nibble_sequence_open(session->engine);
+    session->scheduler = nibble_scheduler_open(session->engine, &(struct nibble_scheduler_options){ 0 });
     struct nibble_text plan = { 0 };
     nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, 0, &plan);
     fprintf(stderr, "%s", plan.data);
@@ -103,7 +96,7 @@ static bool session_open(struct session *session, const char *model, const struc
 
 static void session_close(struct session *session)
 {
-    nibble_sequence_close(session->sequence);
+    nibble_scheduler_close(session->scheduler);
     nibble_engine_close(session->engine);
     nibble_chat_close(session->chat);
     nibble_tokenizer_close(session->tokenizer);
@@ -112,46 +105,92 @@ static void session_close(struct session *session)
 
 // ---- an answer ----------------------------------------------------------------------------------------------------
 
-// Puts a prompt's tokens into the sequence. A chat's template writes its own BOS.
-static bool feed(struct session *session, const char *prompt, size_t len, struct nibble_error *error)
+// What is heard of an answer while it comes.
+struct stream {
+    const struct nibble_tokenizer *tokenizer;
+    struct nibble_decoder *decoder;
+    struct nibble_text *answer;
+    size_t printed;
+    struct nibble_usage usage;
+    struct nibble_error *error;
+    bool ok;
+};
+
+static bool print_new(struct stream *stream)
+{
+    size_t from = stream->printed;
+    stream->printed = stream->answer->len;
+    return cli_write(stream->answer->data + from, stream->answer->len - from, stream->error);
+}
+
+static bool on_token(void *context, const struct nibble_token *token)
+{
+    struct stream *stream = context;
+    if (nibble_token_ends_text(stream->tokenizer, token->id))
+        return false;
+    nibble_decoder_add(stream->decoder, token->id, stream->answer);
+    stream->ok = print_new(stream);
+    return stream->ok;
+}
+
+static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
+{
+    struct stream *stream = context;
+    stream->usage = *usage;
+    if (reason == NIBBLE_FINISH_FAILED)
+        stream->ok = cli_trouble(stream->error, "%s", error);
+}
+
+static void print_speed(const struct nibble_usage *usage)
+{
+    int read = usage->prompt_tokens - usage->cached_tokens, rest = usage->answer_tokens - 1;
+    double answered = usage->answer_tokens ? usage->first_token : usage->finished;
+    fprintf(stderr, "prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
+            read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
+            rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0, interrupted ? "; stopped" : "");
+}
+
+// Streams until an end token, the limit, the end of the context or Ctrl-C. The text is gathered in *answer as well.
+static bool continue_ids(struct session *session, const int32_t *ids, size_t count, struct nibble_text *answer,
+                         struct nibble_error *error)
+{
+    struct stream stream = { .tokenizer = session->tokenizer, .answer = answer, .error = error, .ok = true };
+    long long room = (long long)nibble_engine_max_model_len(session->engine) - (long long)count;
+    long long most = session->max_tokens && session->max_tokens < room ? session->max_tokens : room;
+    struct nibble_request request = { .prompt = ids,
+                                      .prompt_count = count,
+                                      .max_tokens = most > 0 ? (int)most : 1,
+                                      .sampling = session->sampling,
+                                      .top_logprobs = -1,
+                                      .listener = { .context = &stream, .token = on_token, .finished = on_finished } };
+    uint64_t name = nibble_scheduler_add(session->scheduler, &request, error);
+    if (!name)
+        return false;
+    stream.decoder = nibble_decoder_open(session->tokenizer, true);
+    struct nibble_step step;
+    while (!interrupted && nibble_scheduler_step(session->scheduler, &step))
+        ;
+    nibble_scheduler_cancel(session->scheduler, name);
+    nibble_decoder_finish(stream.decoder, answer);
+    nibble_decoder_close(stream.decoder);
+    bool ok = stream.ok && print_new(&stream) && cli_write("\n", 1, error);
+    if (ok)
+        print_speed(&stream.usage);
+    return ok;
+}
+
+// Streams what follows a prompt. A chat's template writes its own BOS.
+static bool continue_text(struct session *session, const char *prompt, size_t len, struct nibble_text *answer,
+                          struct nibble_error *error)
 {
     int32_t *ids = NULL;
     int flags = session->chat ? NIBBLE_PARSE_SPECIAL : NIBBLE_PARSE_SPECIAL | NIBBLE_ADD_SPECIAL;
     ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &ids, error);
-    bool ok = count >= 0 && nibble_sequence_assign(session->sequence, ids, (size_t)count, error);
+    bool ok = count >= 0;
     if (ok && !count)
         ok = cli_trouble(error, "the prompt has no tokens; give it some text");
+    ok = ok && continue_ids(session, ids, (size_t)count, answer, error);
     free(ids);
-    return ok;
-}
-
-// Streams until an end token, the limit, the end of the context or Ctrl-C. The text is gathered in *answer as well.
-static bool stream(struct session *session, struct nibble_text *answer, struct nibble_error *error)
-{
-    struct nibble_decoder *decoder = nibble_decoder_open(session->tokenizer, true);
-    size_t prompt = nibble_sequence_length(session->sequence) - nibble_sequence_cached(session->sequence), printed = 0;
-    long long tokens = 0;
-    double start = now_seconds(), first = start;
-    bool ok = true, ended = false;
-    while (ok && !ended && !interrupted && (!session->max_tokens || tokens < session->max_tokens)
-           && nibble_sequence_length(session->sequence) < (size_t)nibble_engine_max_model_len(session->engine)) {
-        int32_t id;
-        ok = nibble_sequence_next(session->sequence, &session->sampling, &id, error);
-        first = tokens++ ? first : now_seconds();
-        ended = ok && nibble_token_ends_text(session->tokenizer, id);
-        if (ok && !ended)
-            nibble_decoder_add(decoder, id, answer);
-        ok = ok && cli_write(answer->data + printed, answer->len - printed, error);
-        printed = answer->len;
-    }
-    nibble_decoder_finish(decoder, answer);
-    nibble_decoder_close(decoder);
-    ok = ok && cli_write(answer->data + printed, answer->len - printed, error) && cli_write("\n", 1, error);
-    double end = now_seconds();
-    if (ok)
-        fprintf(stderr, "prompt %zu tokens, %.1f t/s; answer %lld tokens, %.1f t/s%s\n", prompt,
-                (double)prompt / (first - start + 1e-9), tokens,
-                tokens > 1 ? (double)(tokens - 1) / (end - first + 1e-9) : 0.0, interrupted ? "; stopped" : "");
     return ok;
 }
 
@@ -185,7 +224,7 @@ static bool answer_chat(struct session *session, json_t *messages, struct nibble
     struct nibble_text prompt = { 0 }, answer = { 0 };
     char *json = json_dumps(messages, 0);
     bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, error)
-           && feed(session, prompt.data, prompt.len, error) && stream(session, &answer, error);
+        && continue_text(session, prompt.data, prompt.len, &answer, error);
     if (ok)
         add_reply(messages, &answer);
     free(json);
@@ -197,7 +236,7 @@ static bool answer_chat(struct session *session, json_t *messages, struct nibble
 static bool answer_raw(struct session *session, const char *text, size_t len, struct nibble_error *error)
 {
     struct nibble_text answer = { 0 };
-    bool ok = feed(session, text, len, error) && stream(session, &answer, error);
+    bool ok = continue_text(session, text, len, &answer, error);
     free(answer.data);
     return ok;
 }

@@ -7,8 +7,9 @@
 #include "device/team.h"
 
 struct ceiling {
-    double bytes_per_s; // read from memory, far beyond the caches
-    double flops_per_s; // f32 multiply-adds, two each
+    double bytes_per_s;    // read from memory, far beyond the caches
+    double flops_per_s;    // f32 multiply-adds, two each
+    double int8_ops_per_s; // the same of 8-bit integers
 };
 
 bool ceiling_measure(struct ceiling *ceiling, struct team *team, const struct device *device, struct error *err);

@@ -23,6 +23,7 @@ static bool open_workspace(struct engine *engine, struct error *err)
         engine->buffers[i] = next;
         next += buffer_rows(plan, (enum buffer)i) * (size_t)engine->model.buffer_width[i];
     }
+    engine->scratch = (char *)engine->workspace + plan->workspace_bytes - plan->scratch_bytes;
     engine->ids = ARENA_NEW(&engine->arena, int32_t, plan->batch_tokens);
     engine->positions = ARENA_NEW(&engine->arena, int32_t, plan->batch_tokens);
     engine->output_rows = ARENA_NEW(&engine->arena, int32_t, plan->outputs);
@@ -36,10 +37,19 @@ static bool open_workspace(struct engine *engine, struct error *err)
 
 static bool open_pools(struct engine *engine, struct error *err)
 {
-    for (int i = 0; i < engine->plan.class_count; i++)
-        if (!kv_pool_open(&engine->pools[i], engine->plan.classes[i].page_bytes, engine->plan.classes[i].pages, err))
+    for (int i = 0; i < engine->plan.class_count; i++) {
+        const struct plan_class *class = &engine->plan.classes[i];
+        if (!kv_pool_open(&engine->pools[i], class->window, class->page_bytes, class->pages, err))
             return false;
+    }
     return true;
+}
+
+static bool open_weights(struct engine *engine, struct error *err)
+{
+    engine->packed = memory_map_new(engine->plan.packed_bytes);
+    return engine->packed
+        || fail(err, "the system does not give %zu MiB for the weights", engine->plan.packed_bytes >> 20);
 }
 
 // A plan whose every kernel has just given the right answer: one that does not is left out of the next try.
@@ -71,13 +81,15 @@ static bool open_all(struct engine *engine, const struct engine_options *options
         || !make_proven_plan(engine, &device, options, err)
         || !open_workspace(engine, err)
         || !open_pools(engine, err)
+        || !open_weights(engine, err)
         || !program_bind(engine, err))
         return false;
     int cores = device.cores < TEAM_THREADS_MAX ? device.cores : TEAM_THREADS_MAX;
     engine->team = team_open(options->threads ? options->threads : cores, err);
     if (!engine->team)
         return false;
-    weights_read(&engine->model, engine->plan.weight_bytes, options->progress, options->progress_context);
+    weights_load(engine->checkpoint, &engine->plan, engine->packed, engine->team, options->progress,
+                 options->progress_context);
     return true;
 }
 
@@ -97,10 +109,28 @@ void engine_close(struct engine *engine)
     for (int i = 0; i < KV_CLASSES_MAX; i++)
         kv_pool_close(&engine->pools[i]);
     memory_map_free(engine->workspace, engine->plan.workspace_bytes);
+    memory_map_free(engine->packed, engine->plan.packed_bytes);
     plan_free(&engine->plan);
     model_free(&engine->model);
     arena_free(&engine->arena);
     *engine = (struct engine){ 0 };
+}
+
+bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t count, struct error *err)
+{
+    int vocabulary = engine->model.config.vocabulary;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocabulary)
+            return fail(err, "token id %d is outside the model's vocabulary, which is 0 to %d", ids[i], vocabulary - 1);
+    return true;
+}
+
+bool engine_check_length(const struct engine *engine, int length, size_t count, struct error *err)
+{
+    int longest = engine->plan.max_model_len;
+    return (length <= longest && count <= (size_t)(longest - length))
+        || fail(err, "%d tokens and %zu more are longer than the context of %d tokens; shorten the text%s", length,
+                count, longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
 }
 
 static void walk_program(void *context, int part, int parts)
@@ -109,6 +139,10 @@ static void walk_program(void *context, int part, int parts)
     bool few = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX;
     for (int i = 0; i < engine->model.op_count; i++) {
         const struct kernel_call *call = few ? &engine->program[i].few : &engine->program[i].many;
+        if (call->prepare) {
+            call->prepare(call->args, part, parts);
+            team_barrier(engine->team);
+        }
         call->run(call->args, part, parts);
         team_barrier(engine->team);
     }

@@ -14,7 +14,8 @@ struct engine {
     struct plan plan;
     struct kv_pool pools[KV_CLASSES_MAX];
     float *buffers[BUFFER_COUNT];        // (rows, width) each, carved from one mapping
-    void *workspace;
+    void *workspace, *scratch;           // the second within the first
+    uint8_t *packed;                     // weights in the order that kernels read
     struct team *team;
 
     struct batch batch;                  // what the next step reads; arrays below
@@ -39,6 +40,10 @@ struct engine_options {
 bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
                  struct error *err);
 void engine_close(struct engine *engine);
+
+// Could these tokens be read? Could `count` more follow `length` tokens?
+bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t count, struct error *err);
+bool engine_check_length(const struct engine *engine, int length, size_t count, struct error *err);
 
 // Runs the batch. Logits of its output rows are in buffers[BUFFER_LOGITS] afterwards: (outputs, vocabulary).
 void engine_step(struct engine *engine);

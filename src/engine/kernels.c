@@ -86,9 +86,9 @@ static json_t *feature_list(uint32_t features, struct arena *arena)
 static json_t *describe(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     const char *missing = kernels_missing(kernel, device, arena);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name, "op",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name, "op",
                      op_word(kernel->op), "tokens", kernels_load_word(kernel->load), "weights",
-                     format_list(kernel->weights), "k", format_list(kernel->k), "v", format_list(kernel->v),
+                     format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k", format_list(kernel->k), "v", format_list(kernel->v),
                      "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
                      feature_list(kernel->needs, arena), "priority", kernel->priority, "runs", !missing, "missing",
                      missing);
@@ -107,6 +107,18 @@ static void cell_formats(const json_t *row, const char *key, struct strbuf *out)
     enum dtype_use use = !strcmp(key, "weights") ? DTYPE_USE_W : DTYPE_USE_KV;
     if (json_array_size(json_object_get(row, key)) == format_count(use))
         strbuf_add_text(out, "all");
+    else
+        grid_cell(row, key, out);
+}
+
+// The formats that are read with rounded activations: all whose values share scales, or some of them.
+static void cell_int8(const json_t *row, const char *key, struct strbuf *out)
+{
+    size_t with_blocks = 0, count = json_array_size(json_object_get(row, key));
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        with_blocks += dtype_table[i].use & DTYPE_USE_W && dtype_table[i].block > 1;
+    if (count == with_blocks)
+        strbuf_add_text(out, "all with blocks");
     else
         grid_cell(row, key, out);
 }
@@ -132,10 +144,11 @@ static void cell_runs(const json_t *row, const char *key, struct strbuf *out)
         strbuf_add_format(out, "no: needs %s", json_string_value(json_object_get(row, "missing")));
 }
 
-#define ROW_COLUMNS                                                                                             \
-    { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "weights", "weights", cell_formats },         \
-    { "K", "k", cell_formats }, { "V", "v", cell_formats }, { "head sizes", "head_dim_multiple", cell_head_sizes }, \
-    { "needs", "needs" }, { "priority", "priority" }
+#define ROW_COLUMNS                                                                                        \
+    { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "weights", "weights", cell_formats },    \
+    { "int8 activations", "int8_activations", cell_int8 }, { "K", "k", cell_formats },                     \
+    { "V", "v", cell_formats }, { "head sizes", "head_dim_multiple", cell_head_sizes }, { "needs", "needs" }, \
+    { "priority", "priority" }
 
 bool kernels_list(const struct kernels_query *query, struct kernels_report *report, struct error *err)
 {

@@ -22,10 +22,19 @@ static bool is_worth_timing(const struct kernel *kernel, const struct sample_cas
     return load && (wanted->k == wanted->v || !(kernel->k & kernel->v));
 }
 
+struct timed_call {
+    struct team *team;
+    struct kernel_call call;
+};
+
 static void run_call(void *context, int part, int parts)
 {
-    const struct kernel_call *call = context;
-    call->run(call->args, part, parts);
+    const struct timed_call *timed = context;
+    if (timed->call.prepare) {
+        timed->call.prepare(timed->call.args, part, parts);
+        team_barrier(timed->team);
+    }
+    timed->call.run(timed->call.args, part, parts);
 }
 
 static int compare(const void *a, const void *b)
@@ -37,12 +46,13 @@ static int compare(const void *a, const void *b)
 // The median of a few repeats.
 static double time_call(struct team *team, struct kernel_call call)
 {
+    struct timed_call timed = { team, call };
     double samples[REPEATS_MAX], total = 0;
     int count = 0;
-    team_run(team, run_call, &call);
+    team_run(team, run_call, &timed);
     while (count < REPEATS_MIN || (count < REPEATS_MAX && total < seconds_enough)) {
         double start = ceiling_now();
-        team_run(team, run_call, &call);
+        team_run(team, run_call, &timed);
         samples[count] = ceiling_now() - start;
         total += samples[count++];
     }
@@ -55,9 +65,12 @@ static json_t *bench_case(const struct kernel *kernel, const struct sample_case 
 {
     struct sample sample;
     sample_open(&sample, kernel, wanted);
-    double seconds = time_call(team, (struct kernel_call){ kernel->run, &sample.args });
+    struct kernel_call call = { kernel->run, sample_args_for(&sample, kernel), kernel->prepare };
+    double seconds = time_call(team, call);
     double bytes = (double)sample.bytes_moved;
-    double by_memory = bytes / ceiling->bytes_per_s, by_arithmetic = sample.flops / ceiling->flops_per_s;
+    bool int8 = kernel->int8 >> wanted->weight & 1;
+    double by_memory = bytes / ceiling->bytes_per_s;
+    double by_arithmetic = sample.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
     bool memory = by_memory >= by_arithmetic;
     json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op",
                             op_word(kernel->op), "tokens", kernels_load_word(wanted->load), "formats",

@@ -44,14 +44,18 @@ static bool bind_norm(struct engine *engine, const struct op *op, union op_args 
 static bool bind_linear(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     args->linear = (struct linear_args){
-        .rows = rows_of(engine, op), .x = engine->buffers[op->in], .in = op->width, .outputs = op->matrices
+        .rows = rows_of(engine, op), .x = engine->buffers[op->in], .in = op->width, .outputs = op->matrices,
+        .scratch = engine->scratch,
     };
+    const struct plan_op *bound = &engine->plan.ops[op - engine->model.ops];
     for (int i = 0; i < op->matrices; i++) {
         struct linear_output *output = &args->linear.output[i];
         output->y = engine->buffers[op->matrix[i].out];
         if (!weights_matrix(&op->matrix[i], &output->weight, err)
             || !weights_vector(&engine->arena, op->matrix[i].bias, 0, &output->bias, err))
             return false;
+        if (bound->few->packing)
+            output->weight.data = engine->packed + bound->packed_at[i];
     }
     return true;
 }

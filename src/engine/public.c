@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/public.c: nibble_plan_*, nibble_engine_*, nibble_sequence_* and nibble_sampling_*.
+// engine/public.c: nibble_plan_*, nibble_engine_*, nibble_sequence_*, nibble_sampling_* and nibble_scheduler_*.
 #include <stdlib.h>
 
 #include "base/public.h"
-#include "engine/sampler.h"
-#include "engine/sequence.h"
+#include "engine/ceiling.h"
+#include "engine/generate.h"
+#include "engine/reader.h"
 #include "format/json.h"
 #include "format/public.h"
+#include "plan/cost.h"
 #include "plan/explain.h"
 
 struct nibble_plan {
@@ -18,12 +20,14 @@ struct nibble_plan {
 struct nibble_engine {
     struct engine engine;
     struct nibble_plan plan;
-    struct sampler sampler;
 };
 
 struct nibble_sequence {
-    struct nibble_engine *engine;
-    struct sequence sequence;
+    struct reader reader;
+};
+
+struct nibble_scheduler {
+    struct generator generator;
 };
 
 const char *nibble_version(void)
@@ -48,8 +52,11 @@ static struct plan_options plan_options_of(const struct nibble_options *options)
         .max_num_seqs = options->max_num_seqs,
         .batch_tokens = options->batch_tokens,
         .memory_bytes = options->memory_bytes,
+        .kv_cache_bytes = options->kv_cache_bytes,
     };
 }
+
+// ---- plans and engines ----
 
 struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
                                      struct nibble_error *error)
@@ -95,6 +102,12 @@ void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form for
     public_text_return(out, &buf);
 }
 
+void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, int tokens, struct nibble_cost *out)
+{
+    struct plan_cost cost = plan_cost(plan->plan, sequences, depth, tokens);
+    *out = (struct nibble_cost){ cost.read_bytes, cost.flops, cost.int8_ops };
+}
+
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
                                          const struct nibble_options *options, struct nibble_error *error)
 {
@@ -111,7 +124,6 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
         return NULL;
     }
     engine->plan.plan = &engine->engine.plan;
-    sampler_open(&engine->sampler, engine->engine.model.config.vocabulary);
     return engine;
 }
 
@@ -119,7 +131,6 @@ void nibble_engine_close(struct nibble_engine *engine)
 {
     if (!engine)
         return;
-    sampler_close(&engine->sampler);
     engine_close(&engine->engine);
     free(engine);
 }
@@ -139,11 +150,26 @@ int nibble_engine_max_model_len(const struct nibble_engine *engine)
     return engine->engine.plan.max_model_len;
 }
 
+int nibble_engine_threads(const struct nibble_engine *engine)
+{
+    return team_size(engine->engine.team);
+}
+
+bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error)
+{
+    struct ceiling ceiling = { 0 };
+    struct error err;
+    bool ok = ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, &err);
+    *out = (struct nibble_ceiling){ ceiling.bytes_per_s, ceiling.flops_per_s, ceiling.int8_ops_per_s };
+    return report(ok, error, &err);
+}
+
+// ---- sequences ----
+
 struct nibble_sequence *nibble_sequence_open(struct nibble_engine *engine)
 {
     struct nibble_sequence *sequence = memory_new(1, sizeof *sequence);
-    sequence->engine = engine;
-    sequence_open(&sequence->sequence, &engine->engine);
+    reader_open(&sequence->reader, &engine->engine);
     return sequence;
 }
 
@@ -151,7 +177,7 @@ void nibble_sequence_close(struct nibble_sequence *sequence)
 {
     if (!sequence)
         return;
-    sequence_close(&sequence->sequence);
+    reader_close(&sequence->reader);
     free(sequence);
 }
 
@@ -159,43 +185,17 @@ bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids
                             struct nibble_error *error)
 {
     struct error err;
-    return report(sequence_assign(&sequence->sequence, ids, count, &err), error, &err);
+    return report(reader_assign(&sequence->reader, ids, count, &err), error, &err);
 }
 
 size_t nibble_sequence_length(const struct nibble_sequence *sequence)
 {
-    return (size_t)sequence->sequence.count;
+    return (size_t)sequence->reader.sequence.count;
 }
 
 size_t nibble_sequence_cached(const struct nibble_sequence *sequence)
 {
-    return (size_t)sequence->sequence.cached;
-}
-
-static bool draw_next(struct nibble_sequence *public, const struct sampling *sampling, int32_t *id, struct error *err)
-{
-    struct sequence *sequence = &public->sequence;
-    const float *logits;
-    if (!sequence->count)
-        return fail(err, "a sequence needs a token to continue from, and this one is empty");
-    if (!sampler_check(sampling, err) || !sequence_read(sequence, &logits, err))
-        return false;
-    *id = sampler_draw(&public->engine->sampler, logits, sampling, sequence->ids, sequence->count);
-    return sequence_append(sequence, id, 1, err);
-}
-
-bool nibble_sequence_next(struct nibble_sequence *sequence, const struct nibble_sampling *sampling, int32_t *id,
-                          struct nibble_error *error)
-{
-    struct sampling own = { .temperature = sampling->temperature,
-                            .top_p = sampling->top_p,
-                            .min_p = sampling->min_p,
-                            .top_k = sampling->top_k,
-                            .repetition_penalty = sampling->repetition_penalty,
-                            .seed = sampling->seed,
-                            .choice = sampling->choice };
-    struct error err;
-    return report(draw_next(sequence, &own, id, &err), error, &err);
+    return (size_t)sequence->reader.sequence.cached;
 }
 
 bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
@@ -203,11 +203,13 @@ bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids,
 {
     struct error err;
     const float *ignored;
-    struct sequence *own = &sequence->sequence;
-    bool ok = own->cached == own->count || sequence_read(own, &ignored, &err);
-    ok = ok && sequence_append(own, ids, count, &err) && sequence_score(own, logits, &err);
+    struct reader *reader = &sequence->reader;
+    bool ok = reader->sequence.cached == reader->sequence.count || reader_read(reader, &ignored, &err);
+    ok = ok && reader_append(reader, ids, count, &err) && reader_score(reader, logits, &err);
     return report(ok, error, &err);
 }
+
+// ---- sampling and scheduler ----
 
 bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
                               struct nibble_error *error)
@@ -224,4 +226,49 @@ bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct
         || fail_within(&err, "generation_config.json");
     out->top_k = top_k > 0 ? (int)top_k : 0;
     return report(ok, error, &err);
+}
+
+struct nibble_scheduler *nibble_scheduler_open(struct nibble_engine *engine,
+                                               const struct nibble_scheduler_options *options)
+{
+    struct nibble_scheduler *scheduler = memory_new(1, sizeof *scheduler);
+    generator_open(&scheduler->generator, &engine->engine, options);
+    return scheduler;
+}
+
+void nibble_scheduler_close(struct nibble_scheduler *scheduler)
+{
+    if (!scheduler)
+        return;
+    generator_close(&scheduler->generator);
+    free(scheduler);
+}
+
+uint64_t nibble_scheduler_add(struct nibble_scheduler *scheduler, const struct nibble_request *request,
+                              struct nibble_error *error)
+{
+    struct error err;
+    uint64_t name = generator_add(&scheduler->generator, request, &err);
+    report(name, error, &err);
+    return name;
+}
+
+void nibble_scheduler_cancel(struct nibble_scheduler *scheduler, uint64_t name)
+{
+    generator_cancel(&scheduler->generator, name);
+}
+
+bool nibble_scheduler_step(struct nibble_scheduler *scheduler, struct nibble_step *step)
+{
+    return generator_step(&scheduler->generator, step);
+}
+
+void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out)
+{
+    generator_stats(&scheduler->generator, out);
+}
+
+void nibble_scheduler_forget(struct nibble_scheduler *scheduler)
+{
+    generator_forget(&scheduler->generator);
 }

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/sampler.h: from logits to a token. In this order: repetition penalty, temperature, min_p, top_k, top_p, draw.
+// engine/sampler.h: from logits to a token. In this order: penalties, bias, what is not allowed, temperature, min_p,
+// top_k, top_p, draw.
 #ifndef ENGINE_SAMPLER_H
 #define ENGINE_SAMPLER_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/error.h"
-
-struct sampling {
-    double temperature;        // 0: greedy, ties to the lowest id
-    double top_p, min_p;       // 1 and 0: off
-    int top_k;                 // 0: off
-    double repetition_penalty; // 1: off
-    uint64_t seed;
-    int choice;
-};
+#include "engine/logits.h"
+#include "nibble.h"
 
 struct sampler {
-    float *logits;             // (vocabulary), a working copy
-    struct candidate {
-        float probability;
-        int32_t id;
-    } *candidates;             // (vocabulary)
-    uint8_t *seen;             // (vocabulary), all zero between calls
+    float *logits;                // (vocabulary), a working copy
+    struct candidate *candidates; // (vocabulary)
+    uint8_t *seen;                // (vocabulary), all zero between calls
     int vocabulary;
 };
 
 void sampler_open(struct sampler *sampler, int vocabulary);
 void sampler_close(struct sampler *sampler);
 
-bool sampler_check(const struct sampling *sampling, struct error *err); // values that make sense, else a usage error
+// Values that make sense, else a usage error.
+bool sampler_check(const struct nibble_sampling *sampling, struct error *err);
 
-// The token after the `count` tokens in ids. The draw depends on the logits and on (seed, choice, count), nothing else.
-int32_t sampler_draw(struct sampler *sampler, const float *logits, const struct sampling *sampling, const int32_t *ids,
-                     int count);
+// What a draw goes by.
+struct draw {
+    const struct nibble_sampling *sampling;
+    const int32_t *ids;             // the text so far
+    int prompt_count, count;        // the answer follows the prompt
+    const struct nibble_bias *bias;
+    size_t bias_count;
+    const uint32_t *mask;           // a bit per token that may come; NULL: all may
+    const int32_t *banned;          // these may not, unless nothing else may
+    size_t banned_count;            // at most the vocabulary
+};
+
+// The next token. It depends on the logits and on (seed, choice, count), and on nothing that was drawn before.
+int32_t sampler_draw(struct sampler *sampler, const float *logits, const struct draw *draw);
 
 #endif

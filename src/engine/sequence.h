@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/sequence.h: one text being read and continued: its tokens, and the pages that hold those it has read.
+// engine/sequence.h: one text: its tokens, and the pages that hold those it has read.
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
 
-#include "engine/engine.h"
+#include "kernel/op.h"
 #include "kv/table.h"
 
 struct sequence {
-    struct engine *engine;  // borrowed
-    int32_t *ids;           // (max_model_len)
-    int count;              // tokens it has
+    int32_t *ids;           // (capacity)
+    int count, capacity;    // tokens it has and may have
     int cached;             // of them, how many the cache holds
+    int classes;
     struct kv_table tables[KV_CLASSES_MAX];
 };
 
-void sequence_open(struct sequence *sequence, struct engine *engine);
+void sequence_open(struct sequence *sequence, struct kv_pool *pools, int classes, int capacity); // borrows the pools
 void sequence_close(struct sequence *sequence);
 
-// Becomes exactly these tokens; the common beginning stays cached. Refused ids leave it as it was.
-bool sequence_assign(struct sequence *sequence, const int32_t *ids, size_t count, struct error *err);
-bool sequence_append(struct sequence *sequence, const int32_t *ids, size_t count, struct error *err);
+void sequence_append(struct sequence *sequence, const int32_t *ids, int count);
 
-// Reads every token that is not cached and gives the logits after the last one: (vocabulary), the engine's until its
-// next step. At least one token must be there; if all are cached the last one is read again.
-bool sequence_read(struct sequence *sequence, const float **logits, struct error *err);
+// Pages for the next `count` tokens. False when a pool has none left; what was acquired stays.
+bool sequence_take_pages(struct sequence *sequence, int count);
 
-// Reads every token that is not cached and copies the logits after each of them: (uncached, vocabulary).
-bool sequence_score(struct sequence *sequence, float *logits, struct error *err);
+// Gives back the pages that have left their windows: no token that is not cached sees them.
+void sequence_evict(struct sequence *sequence);
+
+// Gives back the pages behind the first `length` tokens, or all when a window has let go of what the next token needs.
+void sequence_truncate(struct sequence *sequence, int length);
+void sequence_give_up_pages(struct sequence *sequence); // all of them
 
 #endif

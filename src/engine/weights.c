@@ -5,25 +5,27 @@
 
 #include "kernel/ref/weight.h"
 
-enum { READ_CHUNK_BYTES = 4 << 20, PAGE_BYTES = 4096 };
+enum { PAGE_BYTES = 4096 };
 
-bool weights_matrix(const struct op_matrix *matrix, struct weight *out, struct error *err)
+static struct weight matrix_of(const struct tensor *tensor)
 {
-    const struct tensor *tensor = matrix->tensor;
-    float scale = 1;
-    if (matrix->scale)
-        weight_decode(matrix->scale->dtype, matrix->scale->data, 1, &scale);
-    if (!(scale > 0 && isfinite(scale)))
-        return fail(err, "tensor %s is %g; an overall scale must be a positive number, so the file is damaged",
-                    matrix->scale->name, scale);
-    *out = (struct weight){
+    return (struct weight){
         .dtype = tensor->dtype,
         .rows = (int)tensor->shape[0],
         .cols = (int)tensor->shape[1],
         .data = tensor->data,
-        .scale = scale,
+        .scale = 1,
     };
-    return true;
+}
+
+bool weights_matrix(const struct op_matrix *matrix, struct weight *out, struct error *err)
+{
+    *out = matrix_of(matrix->tensor);
+    if (matrix->scale)
+        weight_decode(matrix->scale->dtype, matrix->scale->data, 1, &out->scale);
+    return (out->scale > 0 && isfinite(out->scale))
+        || fail(err, "tensor %s is %g; an overall scale must be a positive number, so the file is damaged",
+                matrix->scale->name, out->scale);
 }
 
 bool weights_vector(struct arena *arena, const struct tensor *tensor, float offset, const float **out,
@@ -44,23 +46,56 @@ bool weights_vector(struct arena *arena, const struct tensor *tensor, float offs
     return true;
 }
 
-void weights_read(const struct model *model, size_t total_bytes, void (*progress)(void *context, double done),
-                  void *context)
+// ---- loading ----
+
+struct packing_job {
+    const struct kernel_packing *packing;
+    struct weight weight;
+    uint8_t *out;
+};
+
+static void pack_part(void *context, int part, int parts)
 {
-    size_t done = 0;
-    for (int i = 0; i < model->op_count; i++) {
-        for (int j = 0; j < model->ops[i].matrices; j++) {
-            const struct tensor *tensor = model->ops[i].matrix[j].tensor;
-            if (i && tensor == model->ops[0].matrix[0].tensor)
-                continue; // the embedding table again, as the head
-            for (size_t at = 0; at < tensor->bytes; at += PAGE_BYTES) {
-                (void)*(const volatile char *)(tensor->data + at);
-                if (progress && at % READ_CHUNK_BYTES == 0)
-                    progress(context, (double)(done + at) / (double)total_bytes);
+    const struct packing_job *job = context;
+    job->packing->pack(&job->weight, part, parts, job->out);
+}
+
+// Packs the matrix, and gives back the pages of the file it was read from.
+static void pack_matrix(const struct checkpoint *checkpoint, const struct tensor *tensor,
+                        const struct kernel_packing *packing, uint8_t *out, struct team *team)
+{
+    struct packing_job job = { packing, matrix_of(tensor), out };
+    team_run(team, pack_part, &job);
+    checkpoint_release(checkpoint, tensor);
+}
+
+static void touch(const struct tensor *tensor)
+{
+    for (size_t at = 0; at < tensor->bytes; at += PAGE_BYTES)
+        (void)*(const volatile char *)(tensor->data + at);
+}
+
+void weights_load(const struct checkpoint *checkpoint, const struct plan *plan, uint8_t *packed, struct team *team,
+                  void (*progress)(void *context, double done), void *context)
+{
+    int done = 0, total = 0;
+    size_t packed_end = 0; // places are given in this same order: what lies before the end is there already
+    for (int i = 0; i < plan->model->op_count; i++)
+        total += plan->model->ops[i].matrices;
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct op *op = &plan->model->ops[i];
+        const struct kernel_packing *packing = plan->ops[i].few->packing;
+        for (int j = 0; j < op->matrices; j++) {
+            const struct tensor *tensor = op->matrix[j].tensor;
+            size_t at = plan->ops[i].packed_at[j];
+            if (packing && at >= packed_end) {
+                pack_matrix(checkpoint, tensor, packing, packed + at, team);
+                packed_end = at + 1;
+            } else if (!packing && op->kind != OP_EMBED) { // of that a few rows are read at a time
+                touch(tensor);
             }
-            done += tensor->bytes;
+            if (progress)
+                progress(context, ++done / (double)total);
         }
     }
-    if (progress)
-        progress(context, 1);
 }

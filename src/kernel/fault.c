@@ -40,6 +40,8 @@ static void run_spoilt(const void *arguments, int part, int parts)
     (void)parts;
     if (part != 0)
         return;
+    if (fault->kernel->prepare)
+        fault->kernel->prepare(fault->args, 0, 1);
     fault->kernel->run(fault->args, 0, 1);
     if (fault->kernel->op == OP_KV_WRITE)
         spoil_cache(fault->args);
@@ -51,8 +53,8 @@ struct kernel_call fault_bind(const struct kernel *kernel, const void *args, str
 {
     const char *name = getenv("NIBBLE_FAULT");
     if (!name || strcmp(name, kernel->name))
-        return (struct kernel_call){ kernel->run, args };
+        return (struct kernel_call){ kernel->run, args, kernel->prepare };
     struct fault *fault = ARENA_NEW(arena, struct fault, 1);
     *fault = (struct fault){ kernel, args };
-    return (struct kernel_call){ run_spoilt, fault };
+    return (struct kernel_call){ .run = run_spoilt, .args = fault };
 }

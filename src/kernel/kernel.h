@@ -12,6 +12,14 @@
 enum kernel_load { KERNEL_FEW = 1, KERNEL_MANY = 2, KERNEL_ANY = 3 };
 enum { KERNEL_FEW_TOKENS_MAX = 8 };
 
+// The order in which a row reads weights, where it is not the file's. Weights are packed once, when they are loaded.
+struct kernel_packing {
+    const char *name;
+    size_t (*bytes)(enum dtype dtype, int rows, int cols);
+    // Each of `parts` callers packs its share of a matrix as the file has it. `out` is 64-byte aligned.
+    void (*pack)(const struct weight *weight, int part, int parts, void *out);
+};
+
 struct kernel {
     const char *name;
     enum device_kind device;
@@ -21,6 +29,8 @@ struct kernel {
     uint32_t needs;           // CPU_* features
     const int *architectures; // CUDA: exactly those it is compiled for (90 for sm_90), ends in 0
     uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
+    uint64_t int8;            // those of `weights` for which activations are rounded to 8 bits (kernel/int8.h)
+    const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
     uint64_t k, v;            // of kv_write and attention
     int head_dim_multiple;    // of attention; 0: any
     int head_dim_max;         // 0: any
@@ -28,6 +38,11 @@ struct kernel {
 
     // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
     void (*run)(const void *args, int part, int parts);
+
+    // What all callers do before any of them runs; NULL: nothing. It may fill the scratch memory of the op's arguments,
+    // which has so many bytes for these formats of weights and an input of (rows, width); NULL: it needs none.
+    void (*prepare)(const void *args, int part, int parts);
+    size_t (*scratch_bytes)(uint64_t weights, int rows, int width);
 };
 
 // Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.
@@ -40,6 +55,7 @@ const struct kernel *kernel_reference(enum op_kind op);
 struct kernel_call {
     void (*run)(const void *args, int part, int parts);
     const void *args;
+    void (*prepare)(const void *args, int part, int parts); // on all parts before any runs; NULL: nothing
 };
 
 // [*first, *end) is part's share of `count` things.

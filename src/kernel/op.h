@@ -48,7 +48,7 @@ struct batch {
     const int32_t *output_rows;
 };
 
-// A weight matrix as it lies in the file: (rows, cols), a row is one output.
+// A weight matrix: (rows, cols), a row is one output. It lies as in the file, or as the packing of its kernel has it.
 struct weight {
     enum dtype dtype;
     int rows, cols;
@@ -88,6 +88,7 @@ struct linear_args {
     const int *rows;
     const float *x;
     int in;
+    void *scratch;            // as much as the kernel asks for; shared by all ops of a step
     int outputs;
     struct linear_output {
         struct weight weight;
@@ -116,7 +117,8 @@ struct kv_write_args {
     struct kv_place cache;
 };
 
-// out = softmax(cap(q K * scale)) V over what the cache holds, the token's own K and V included
+// out = softmax(cap(q K * scale)) V over what the cache holds, the token's own K and V included. A sink is a score that
+// takes part in the softmax and has no value.
 struct attention_args {
     const struct batch *batch;
     const float *q;
@@ -125,7 +127,9 @@ struct attention_args {
     float scale;
     int window;               // tokens a token sees, itself included; 0: all
     float softcap;            // 0: none
+    const float *sinks;       // (heads), NULL: none
     struct kv_place cache;
+    void *scratch;            // as much as the kernel asks for; shared by all ops of a step
 };
 
 enum activation { ACT_SILU, ACT_GELU_TANH };

@@ -6,6 +6,7 @@
 
 #include "kernel/sample_draw.h"
 
+enum { PACKED_ALIGNMENT = 64, PACKING_PARTS = 2 };
 enum { LARGE_BYTES = 64 << 20, LARGE_WIDTH = 4096, LARGE_ROWS = LARGE_BYTES / LARGE_WIDTH / 4 };
 
 static void count_bytes(struct draw *draw, double passes, int rows, int width)
@@ -172,6 +173,50 @@ void sample_open(struct sample *sample, const struct kernel *kernel, const struc
 void sample_close(struct sample *sample)
 {
     arena_free(&sample->arena);
+}
+
+static void *new_aligned(struct arena *arena, size_t bytes)
+{
+    uintptr_t memory = (uintptr_t)arena_new(arena, bytes + PACKED_ALIGNMENT, 1);
+    return (void *)((memory + PACKED_ALIGNMENT - 1) / PACKED_ALIGNMENT * PACKED_ALIGNMENT);
+}
+
+static void bind_linear(struct sample *sample, const struct kernel *kernel, struct linear_args *args)
+{
+    uint64_t formats = 0;
+    for (int i = 0; i < args->outputs; i++) {
+        struct weight *weight = &args->output[i].weight;
+        formats |= (uint64_t)1 << weight->dtype;
+        if (!kernel->packing)
+            continue;
+        void *packed = new_aligned(&sample->arena, kernel->packing->bytes(weight->dtype, weight->rows, weight->cols));
+        for (int part = 0; part < PACKING_PARTS; part++)
+            kernel->packing->pack(weight, part, PACKING_PARTS, packed);
+        weight->data = packed;
+    }
+    if (kernel->scratch_bytes) {
+        size_t bytes = kernel->scratch_bytes(formats, sample->rows, args->in);
+        args->scratch = memset(new_aligned(&sample->arena, bytes), NOTHING, bytes);
+    }
+}
+
+static void bind_attention(struct sample *sample, const struct kernel *kernel, struct attention_args *args)
+{
+    if (kernel->scratch_bytes) {
+        size_t bytes = kernel->scratch_bytes(0, sample->batch.tokens, args->heads * args->cache.layout.v.dim);
+        args->scratch = memset(new_aligned(&sample->arena, bytes), NOTHING, bytes);
+    }
+}
+
+const union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel)
+{
+    union op_args *args = ARENA_NEW(&sample->arena, union op_args, 1);
+    *args = sample->args;
+    if (sample->op == OP_LINEAR)
+        bind_linear(sample, kernel, &args->linear);
+    if (sample->op == OP_ATTENTION)
+        bind_attention(sample, kernel, &args->attention);
+    return args;
 }
 
 int sample_rows(const struct sample *sample)

@@ -4,7 +4,7 @@
 //   (1) what an op writes lies between guard bytes
 //   (2) what no kernel may use is NaN: results before they are written, cache slots behind a token, the pages that a
 //       window has given back, the layers beside its own
-//   (3) floats are aligned as floats and weights not at all, as in an engine
+//   (3) floats are aligned as floats and weights not at all, as in an engine; packed weights by 64 bytes
 #ifndef KERNEL_SAMPLE_H
 #define KERNEL_SAMPLE_H
 
@@ -50,6 +50,9 @@ bool sample_is_possible(const struct kernel *kernel, const struct sample_case *w
 
 void sample_open(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted);
 void sample_close(struct sample *sample);
+
+// The arguments as this kernel wants them: weights in its packing, and scratch memory. They live as long as the sample.
+const union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel);
 
 int sample_rows(const struct sample *sample); // of its results
 

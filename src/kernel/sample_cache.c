@@ -45,7 +45,8 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
     for (int s = 0; s < sequences; s++) {
         int first = tokens * s / sequences, end = tokens * (s + 1) / sequences;
-        int old = draw_size(draw, -20, 70, large_old); // one in five is new
+        bool is_long = draw_coin(draw) && draw_coin(draw);
+        int old = draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old); // of the short, one in five is new
         scene->old[s] = old > 0 ? old : 0;
         for (int row = first; row < end; row++)
             positions[row] = scene->old[s] + row - first;
@@ -83,7 +84,7 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
 {
     int kv_heads = draw_size(draw, 1, 3, 8), layers = draw_size(draw, 1, 3, 1), dim = draw_head_dim(draw);
     *scene = (struct scene){ .heads = kv_heads * draw_size(draw, 1, 4, 2) };
-    scene->window = draw_coin(draw) ? draw_size(draw, 1, 50, 0) : 0;
+    scene->window = draw_coin(draw) ? draw_size(draw, 1, draw_coin(draw) ? 50 : 500, 0) : 0;
     draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
     draw_pages(draw, scene);
     struct kv_layout layout = kv_layout_make(draw->wanted->k, draw->wanted->v, kv_heads, dim, dim);
@@ -163,6 +164,7 @@ void draw_attention(struct draw *draw)
     args->q = draw_values(draw, tokens, row_values);
     args->out = draw_output(draw, tokens, row_values);
     args->softcap = draw_coin(draw) ? 5 : 0;
+    args->sinks = draw_coin(draw) ? draw_values(draw, 1, scene.heads) : NULL;
     sample->bytes_moved += 2 * (size_t)tokens * (size_t)row_values * sizeof(float);
 }
 

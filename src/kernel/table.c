@@ -2,12 +2,18 @@
 // kernel/table.c: chains the tables of the instruction sets that this build has.
 #include "kernel/kernel.h"
 #include "kernel/ref/table.h"
+#if defined(__x86_64__)
+#include "kernel/x86/table.h"
+#endif
 
 static const struct {
     const struct kernel *rows;
     const int *count;
 } tables[] = {
     { ref_kernels, &ref_kernel_count },
+#if defined(__x86_64__)
+    { x86_kernels, &x86_kernel_count },
+#endif
 };
 
 enum { TABLES = sizeof tables / sizeof *tables };

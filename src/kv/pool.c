@@ -1,70 +1,182 @@
 // SPDX-License-Identifier: Apache-2.0
-// kv/pool.c: who owns which page.
+// kv/pool.c: who owns which page, and where it is found again.
 //   (1) a page is free, or its count is the number of tables that hold it
-//   (2) every free page is on the stack exactly once, and nothing else is
+//   (2) every free page is on the list exactly once, and nothing else is
+//   (3) on the list, pages without a key come before those with one: what cannot be found again goes out first
+//   (4) a page is in the bucket of its key, once, exactly when it has one; no two pages have the same key
 #include "kv/pool.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
-bool kv_pool_open(struct kv_pool *pool, size_t page_bytes, int page_count, struct error *err)
+bool kv_pool_open(struct kv_pool *pool, int window, size_t page_bytes, int page_count, struct error *err)
 {
-    *pool = (struct kv_pool){ .page_bytes = page_bytes, .page_count = page_count, .free_count = page_count };
+    *pool = (struct kv_pool){ .page_bytes = page_bytes, .window = window, .page_count = page_count };
     pool->bytes = memory_map_new(page_bytes * (size_t)page_count);
     if (!pool->bytes)
         return fail(err, "the system does not give %zu MiB for the KV cache; ask for less with --max-model-len",
                     page_bytes * (size_t)page_count >> 20);
-    pool->owners = memory_new((size_t)page_count, sizeof *pool->owners);
-    pool->free_pages = memory_new((size_t)page_count, sizeof *pool->free_pages);
-    for (int i = 0; i < page_count; i++)
-        pool->free_pages[i] = page_count - 1 - i; // low pages go out first
+    uint32_t buckets = 1;
+    while (buckets < (uint32_t)page_count)
+        buckets *= 2;
+    pool->bucket_mask = buckets - 1;
+    pool->buckets = memory_new(buckets, sizeof *pool->buckets);
+    for (uint32_t i = 0; i < buckets; i++)
+        pool->buckets[i] = KV_PAGE_NONE;
+    pool->pages = memory_new((size_t)page_count, sizeof *pool->pages);
+    for (int32_t i = 0; i < page_count; i++)
+        pool->pages[i] = (struct kv_page){ .older = i - 1, .newer = i + 1 < page_count ? i + 1 : KV_PAGE_NONE };
+    pool->oldest = page_count ? 0 : KV_PAGE_NONE;
+    pool->newest = page_count - 1;
+    pool->free_count = page_count;
     return true;
 }
 
 void kv_pool_close(struct kv_pool *pool)
 {
     memory_map_free(pool->bytes, pool->page_bytes * (size_t)pool->page_count);
-    free(pool->owners);
-    free(pool->free_pages);
+    free(pool->pages);
+    free(pool->buckets);
     *pool = (struct kv_pool){ 0 };
 }
 
+// ---- free pages ----
+
+// Puts a page between two neighbours, KV_PAGE_NONE where the list ends.
+static void list_insert(struct kv_pool *pool, int32_t page, int32_t older, int32_t newer)
+{
+    pool->pages[page].older = older;
+    pool->pages[page].newer = newer;
+    *(older == KV_PAGE_NONE ? &pool->oldest : &pool->pages[older].newer) = page;
+    *(newer == KV_PAGE_NONE ? &pool->newest : &pool->pages[newer].older) = page;
+    pool->free_count++;
+}
+
+static void list_remove(struct kv_pool *pool, int32_t page)
+{
+    int32_t older = pool->pages[page].older, newer = pool->pages[page].newer;
+    *(older == KV_PAGE_NONE ? &pool->oldest : &pool->pages[older].newer) = newer;
+    *(newer == KV_PAGE_NONE ? &pool->newest : &pool->pages[newer].older) = older;
+    pool->free_count--;
+}
+
+// ---- keys ----
+
+static int32_t *bucket_of(const struct kv_pool *pool, const struct kv_key *key)
+{
+    uint32_t hash;
+    memcpy(&hash, key->bytes, sizeof hash);
+    return &pool->buckets[hash & pool->bucket_mask];
+}
+
+static void forget_page(struct kv_pool *pool, int32_t page)
+{
+    int32_t *link = bucket_of(pool, &pool->pages[page].key);
+    while (*link != page)
+        link = &pool->pages[*link].next;
+    *link = pool->pages[page].next;
+    pool->pages[page].keyed = false;
+}
+
+int32_t kv_pool_find(const struct kv_pool *pool, const struct kv_key *key)
+{
+    int32_t page = *bucket_of(pool, key);
+    while (page != KV_PAGE_NONE && memcmp(pool->pages[page].key.bytes, key->bytes, KV_KEY_BYTES))
+        page = pool->pages[page].next;
+    return page;
+}
+
+void kv_pool_remember(struct kv_pool *pool, int32_t page, const struct kv_key *key)
+{
+    assert(page >= 0 && page < pool->page_count && pool->pages[page].owners > 0 && !pool->pages[page].keyed);
+    if (kv_pool_find(pool, key) != KV_PAGE_NONE)
+        return;
+    int32_t *bucket = bucket_of(pool, key);
+    pool->pages[page].key = *key;
+    pool->pages[page].keyed = true;
+    pool->pages[page].next = *bucket;
+    *bucket = page;
+}
+
+void kv_pool_forget(struct kv_pool *pool)
+{
+    for (int32_t i = 0; i < pool->page_count; i++)
+        if (pool->pages[i].keyed)
+            forget_page(pool, i);
+}
+
+// ---- owners ----
+
 int32_t kv_pool_acquire(struct kv_pool *pool)
 {
-    if (!pool->free_count)
+    int32_t page = pool->oldest;
+    if (page == KV_PAGE_NONE)
         return KV_PAGE_NONE;
-    int32_t page = pool->free_pages[--pool->free_count];
-    assert(pool->owners[page] == 0);
-    pool->owners[page] = 1;
+    assert(pool->pages[page].owners == 0);
+    list_remove(pool, page);
+    if (pool->pages[page].keyed)
+        forget_page(pool, page);
+    pool->pages[page].owners = 1;
     return page;
 }
 
 void kv_pool_share(struct kv_pool *pool, int32_t page)
 {
-    assert(page >= 0 && page < pool->page_count && pool->owners[page] > 0);
-    pool->owners[page]++;
+    assert(page >= 0 && page < pool->page_count && (pool->pages[page].owners > 0 || pool->pages[page].keyed));
+    if (pool->pages[page].owners++ == 0)
+        list_remove(pool, page);
 }
 
 void kv_pool_release(struct kv_pool *pool, int32_t page)
 {
-    assert(page >= 0 && page < pool->page_count && pool->owners[page] > 0);
-    if (--pool->owners[page] == 0)
-        pool->free_pages[pool->free_count++] = page;
+    assert(page >= 0 && page < pool->page_count && pool->pages[page].owners > 0);
+    if (--pool->pages[page].owners > 0)
+        return;
+    if (pool->pages[page].keyed)
+        list_insert(pool, page, pool->newest, KV_PAGE_NONE);
+    else
+        list_insert(pool, page, KV_PAGE_NONE, pool->oldest);
+}
+
+// ---- what always holds ----
+
+static void check_list(const struct kv_pool *pool)
+{
+    int listed = 0, owned = 0;
+    bool keyed = false;
+    int32_t older = KV_PAGE_NONE;
+    for (int32_t page = pool->oldest; page != KV_PAGE_NONE; page = pool->pages[page].newer) {
+        assert(page >= 0 && page < pool->page_count && listed < pool->page_count);
+        const struct kv_page *free_page = &pool->pages[page];
+        assert(free_page->owners == 0 && free_page->older == older);
+        assert(free_page->keyed || !keyed);
+        keyed = free_page->keyed;
+        older = page;
+        listed++;
+    }
+    assert(older == pool->newest && listed == pool->free_count);
+    for (int i = 0; i < pool->page_count; i++) {
+        assert(pool->pages[i].owners >= 0);
+        owned += pool->pages[i].owners > 0;
+    }
+    assert(owned + listed == pool->page_count);
 }
 
 void kv_pool_check(const struct kv_pool *pool)
 {
-    uint8_t *seen = memory_new((size_t)pool->page_count, 1);
-    for (int i = 0; i < pool->free_count; i++) {
-        int32_t page = pool->free_pages[i];
-        assert(page >= 0 && page < pool->page_count && pool->owners[page] == 0 && !seen[page]);
-        seen[page] = 1;
-    }
-    int owned = 0;
+    int chained = 0, keyed = 0;
+    check_list(pool);
+    for (uint32_t bucket = 0; bucket <= pool->bucket_mask; bucket++)
+        for (int32_t page = pool->buckets[bucket]; page != KV_PAGE_NONE; page = pool->pages[page].next) {
+            assert(page >= 0 && page < pool->page_count && chained < pool->page_count);
+            assert(pool->pages[page].keyed && bucket_of(pool, &pool->pages[page].key) == &pool->buckets[bucket]);
+            assert(kv_pool_find(pool, &pool->pages[page].key) == page);
+            chained++;
+        }
     for (int i = 0; i < pool->page_count; i++)
-        owned += pool->owners[i] > 0;
-    assert(owned + pool->free_count == pool->page_count);
-    free(seen);
+        keyed += pool->pages[i].keyed;
+    assert(chained == keyed);
 }

@@ -16,13 +16,28 @@ const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enu
     return NULL;
 }
 
+static bool same_pair(const struct plan_op *a, const struct plan_op *b)
+{
+    return a->few == b->few && a->many == b->many;
+}
+
+uint64_t explain_int8_weights(const struct plan *plan, const struct plan_op *pair)
+{
+    uint64_t formats = 0;
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct op *op = &plan->model->ops[i];
+        for (int j = 0; j < op->matrices && (!pair || same_pair(&plan->ops[i], pair)); j++)
+            formats |= plan->ops[i].few->int8 & (uint64_t)1 << op->matrix[j].tensor->dtype;
+    }
+    return formats;
+}
+
 // Layers that a line may describe together.
 static bool same_layers(const struct plan *plan, int a, int b)
 {
     const struct plan_op *attention_a = explain_binding_of(plan, a, OP_ATTENTION),
                          *attention_b = explain_binding_of(plan, b, OP_ATTENTION);
-    return plan->layer[a].class_index == plan->layer[b].class_index && attention_a->few == attention_b->few
-        && attention_a->many == attention_b->many;
+    return plan->layer[a].class_index == plan->layer[b].class_index && same_pair(attention_a, attention_b);
 }
 
 static int last_of_run(const struct plan *plan, int first)
@@ -147,6 +162,33 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
     }
 }
 
+static bool is_first_of_pair(const struct plan *plan, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (plan->model->ops[i].kind == OP_LINEAR && same_pair(&plan->ops[i], &plan->ops[index]))
+            return false;
+    return plan->model->ops[index].kind == OP_LINEAR;
+}
+
+// A line for each pair of kernels that multiplies by weights.
+static void add_linear(const struct plan *plan, struct strbuf *out)
+{
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct plan_op *pair = &plan->ops[i];
+        if (!is_first_of_pair(plan, i))
+            continue;
+        uint64_t int8 = explain_int8_weights(plan, pair);
+        strbuf_add_format(out, "linear    %s", pair->few->name);
+        if (pair->many != pair->few)
+            strbuf_add_format(out, ", %s", pair->many->name);
+        strbuf_add_text(out, int8 ? "; activations rounded to int8 for weights in" : "");
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+            if (int8 >> dtype & 1)
+                strbuf_add_format(out, " %s", dtype_word((enum dtype)dtype));
+        strbuf_add_byte(out, '\n');
+    }
+}
+
 static void add_memory(const struct plan *plan, struct strbuf *out)
 {
     strbuf_add_text(out, "memory    weights ");
@@ -203,6 +245,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
                       plan->model->imagined ? "; config alone, no weights to run" : "");
     add_device(plan, out);
     add_layer_lines(plan, style, out);
+    add_linear(plan, out);
     strbuf_add_text(out, "weights   ");
     add_weights(plan, out);
     strbuf_add_byte(out, '\n');

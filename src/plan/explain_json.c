@@ -7,15 +7,22 @@
 #include "plan/explain.h"
 #include "plan/explain_parts.h"
 
+// Bits of the cache per number, scales included.
+static double side_bits(const struct kv_side *side)
+{
+    return 8.0 * (double)(side->data_bytes + side->scale_bytes) / side->dim;
+}
+
 static json_t *json_of_layer(const struct plan *plan, int index)
 {
     const struct plan_class *class = explain_class_of(plan, index);
     const struct plan_op *attention = explain_binding_of(plan, index, OP_ATTENTION),
                          *write = explain_binding_of(plan, index, OP_KV_WRITE);
-    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index, "attention",
-                     class->window ? "window" : "full", "window",
+    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index,
+                     "attention", class->window ? "window" : "full", "window",
                      class->window ? json_integer(class->window) : json_null(), "k", dtype_word(class->layout.k.dtype),
-                     "v", dtype_word(class->layout.v.dtype), "transform", "none", "bytes_per_token",
+                     "v", dtype_word(class->layout.v.dtype), "k_bits", side_bits(&class->layout.k), "v_bits",
+                     side_bits(&class->layout.v), "transform", "none", "bytes_per_token",
                      (json_int_t)plan_layer_token_bytes(plan, index), "kernels", "attention_few", attention->few->name,
                      "attention_many", attention->many->name, "kv_write", write->few->name, "linear",
                      explain_binding_of(plan, index, OP_LINEAR)->few->name);
@@ -34,8 +41,8 @@ static json_t *json_of_memory(const struct plan *plan)
                                         (json_int_t) class->page_bytes, "pages", class->pages));
         strbuf_free(&name);
     }
-    return json_pack("{s:I, s:I, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
-                     (json_int_t)plan->workspace_bytes, "pools", pools, "tokens",
+    return json_pack("{s:I, s:I, s:i, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
+                     (json_int_t)plan->workspace_bytes, "page_tokens", KV_PAGE_TOKENS, "pools", pools, "tokens",
                      (json_int_t)(plan->max_model_len * plan->concurrency), "max_concurrency",
                      plan->concurrency);
 }
@@ -101,15 +108,18 @@ static json_t *json_of_acceptance(const struct plan *plan)
 {
     size_t by_format[DTYPE_COUNT];
     plan_weights_by_format(plan->model, by_format);
-    json_t *layers = json_array(), *formats = json_object();
+    json_t *layers = json_array(), *formats = json_object(), *int8 = json_array();
     for (int i = 0; i < plan->model->config.layers; i++)
         json_array_append_new(layers, json_of_layer(plan, i));
-    for (int i = 0; i < DTYPE_COUNT; i++)
+    for (int i = 0; i < DTYPE_COUNT; i++) {
         if (by_format[i])
             json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
-    return json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o}, s:o, s:o}", "accepted", true, "device", plan->device.word,
+        if (explain_int8_weights(plan, NULL) >> i & 1)
+            json_array_append_new(int8, json_string(dtype_word((enum dtype)i)));
+    }
+    return json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o}, s:o, s:o}", "accepted", true, "device", plan->device.word,
                      "architecture", plan->model->config.architecture, "servable", !plan->model->imagined, "layers",
-                     layers, "weights", "bytes", (json_int_t)plan->weight_bytes, "by_format", formats, "memory",
+                     layers, "weights", "bytes", (json_int_t)plan->weight_bytes, "by_format", formats, "int8_activations", int8, "memory",
                      json_of_memory(plan), "passed_over", json_of_reasons(plan->reasons, plan->reason_count));
 }
 

@@ -51,38 +51,61 @@ static bool has_failed(const struct plan_options *options, const struct kernel *
     return false;
 }
 
+// What a choice depends on besides the op.
+struct choice {
+    const struct plan_options *options;
+    const struct kernel *pinned;  // NULL: none
+    const struct kernel *partner; // the row for the op's other number of tokens, which reads the same weights, or NULL
+};
+
 // Why this row is not to be used for the request, or NULL.
-static const char *reason_against(struct plan *plan, const struct plan_options *options, const struct kernel *pinned,
-                                  const struct kernel *kernel, const struct fit_request *request)
+static const char *reason_against(struct plan *plan, const struct choice *choice, const struct kernel *kernel,
+                                  const struct fit_request *request)
 {
+    const struct kernel *pinned = choice->pinned, *partner = choice->partner;
     const char *reason = fit_reasons(kernel, request, &plan->device, &plan->arena);
-    if (!reason && has_failed(options, kernel))
+    if (!reason && has_failed(choice->options, kernel))
         reason = "failed its self-test on this machine";
     bool other_pinned = pinned && pinned != kernel && pinned->op == kernel->op && pinned->load & request->load;
     if (!reason && other_pinned)
         reason = arena_format(&plan->arena, "--attention-kernel %s was asked for", pinned->name);
+    if (!reason && partner && partner->packing != kernel->packing)
+        reason = arena_format(&plan->arena, "reads weights in another order than %s", partner->name);
     return reason;
 }
 
-static const struct kernel *choose_kernel(struct plan *plan, const struct plan_options *options,
-                                          const struct kernel *pinned, const struct op *op, enum kernel_load load)
+static const struct kernel *choose_kernel(struct plan *plan, const struct choice *choice, const struct op *op,
+                                          enum kernel_load load)
 {
     struct fit_request request = request_of(plan, op, load);
     const struct kernel *best = NULL;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
         if (kernel->op != op->kind)
             continue;
-        const char *reason = reason_against(plan, options, pinned, kernel, &request);
+        const char *reason = reason_against(plan, choice, kernel, &request);
         if (reason)
             keep_reason(plan, kernel, op->layer, reason);
         else if (!best || kernel->priority > best->priority)
             best = kernel;
     }
     for (const struct kernel *kernel = kernel_next(NULL); kernel && best; kernel = kernel_next(kernel))
-        if (kernel->op == op->kind && kernel != best
-            && !reason_against(plan, options, pinned, kernel, &request))
+        if (kernel->op == op->kind && kernel != best && !reason_against(plan, choice, kernel, &request))
             keep_reason(plan, kernel, op->layer, arena_format(&plan->arena, "%s has priority", best->name));
     return best;
+}
+
+// Both kernels of an op read its weights, so they want them in the same order. Where there is no such pair, the weights
+// stay as they lie in the file, which the reference reads.
+static struct plan_op choose_pair(struct plan *plan, struct choice choice, const struct op *op)
+{
+    struct plan_op pair = { .few = choose_kernel(plan, &choice, op, KERNEL_FEW) };
+    choice.partner = pair.few;
+    pair.many = choose_kernel(plan, &choice, op, KERNEL_MANY);
+    if (!pair.few || pair.many || !pair.few->packing)
+        return pair;
+    choice.partner = kernel_reference(op->kind);
+    return (struct plan_op){ .few = choose_kernel(plan, &choice, op, KERNEL_FEW),
+                             .many = choose_kernel(plan, &choice, op, KERNEL_MANY) };
 }
 
 // ---- a pinned kernel ----
@@ -184,8 +207,7 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
     plan->ops = ARENA_NEW(&plan->arena, struct plan_op, model->op_count);
     for (int i = 0; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
-        plan->ops[i].few = choose_kernel(plan, options, pinned, op, KERNEL_FEW);
-        plan->ops[i].many = choose_kernel(plan, options, pinned, op, KERNEL_MANY);
+        plan->ops[i] = choose_pair(plan, (struct choice){ .options = options, .pinned = pinned }, op);
         bool bound = plan->ops[i].few && plan->ops[i].many;
         bool first_of_cache = !unbound || (unbound->kind != OP_ATTENTION && op->kind == OP_ATTENTION);
         if (!bound && first_of_cache) // a refusal about the cache says more than one about anything else

@@ -1,37 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan/memory.c: weights, workspace and pools against what there is: how long and how many sequences fit.
-#include <stdio.h>
-#include <string.h>
 
-#include "base/map.h"
 #include "kv/table.h"
 #include "plan/decide.h"
 
-void plan_weights_by_format(const struct model *model, size_t *bytes)
-{
-    struct map seen = { 0 };
-    memset(bytes, 0, DTYPE_COUNT * sizeof *bytes);
-    for (int i = 0; i < model->op_count; i++) {
-        const struct op *op = &model->ops[i];
-        const struct tensor *used[2 * LINEAR_OUTPUTS_MAX + 1] = { op->vector };
-        for (int j = 0; j < op->matrices; j++) {
-            used[1 + 2 * j] = op->matrix[j].tensor;
-            used[2 + 2 * j] = op->matrix[j].bias;
-        }
-        for (size_t j = 0; j < sizeof used / sizeof *used; j++) {
-            int64_t ignored;
-            if (!used[j] || map_get(&seen, bytes_of(used[j]->name), &ignored))
-                continue;
-            map_put(&seen, bytes_of(used[j]->name), 1);
-            bytes[used[j]->dtype] += used[j]->bytes;
-        }
-    }
-    map_free(&seen);
-}
-
 static size_t workspace_bytes(const struct plan *plan)
 {
-    size_t bytes = 0;
+    size_t bytes = plan->scratch_bytes;
     for (int i = 0; i < BUFFER_COUNT; i++) {
         size_t rows = (size_t)(i == BUFFER_LAST || i == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens);
         bytes += rows * (size_t)plan->model->buffer_width[i] * sizeof(float);
@@ -39,27 +14,32 @@ static size_t workspace_bytes(const struct plan *plan)
     return bytes;
 }
 
-// Pages of each class for one sequence of `length` tokens; returns their bytes, SIZE_MAX for more than that.
-static size_t size_sequence(struct plan *plan, int length)
+// Bytes of so many pages of each class; SIZE_MAX for more than that.
+static size_t bytes_of_pages(const struct plan *plan, const int *pages)
 {
     size_t bytes = 0, of_class;
-    for (int i = 0; i < plan->class_count; i++) {
-        struct plan_class *class = &plan->classes[i];
-        class->pages = kv_table_pages_needed(class->window, length, plan->batch_tokens);
-        if (__builtin_mul_overflow((size_t)class->pages, class->page_bytes, &of_class)
+    for (int i = 0; i < plan->class_count; i++)
+        if (__builtin_mul_overflow((size_t)pages[i], plan->classes[i].page_bytes, &of_class)
             || __builtin_add_overflow(bytes, of_class, &bytes))
             return SIZE_MAX;
-    }
     return bytes;
 }
 
-// The longest sequence whose pages fit into `room`, 0 when not even one page of each class does.
-static int longest_fit(struct plan *plan, size_t room)
+// Pages of each class for one sequence of `length` tokens; returns their bytes.
+static size_t size_sequence(const struct plan *plan, int length, int *pages)
 {
-    int low = 0, high = plan->model->config.context;
+    for (int i = 0; i < plan->class_count; i++)
+        pages[i] = kv_table_pages_needed(plan->classes[i].window, length, plan->batch_tokens);
+    return bytes_of_pages(plan, pages);
+}
+
+// The longest sequence whose pages fit into `room`, 0 when not even one page of each class does.
+static int longest_fit(const struct plan *plan, size_t room)
+{
+    int low = 0, high = plan->model->config.context, pages[KV_CLASSES_MAX];
     while (low < high) {
         int middle = low + (high - low + 1) / 2;
-        if (size_sequence(plan, middle) <= room)
+        if (size_sequence(plan, middle, pages) <= room)
             low = middle;
         else
             high = middle - 1;
@@ -67,54 +47,111 @@ static int longest_fit(struct plan *plan, size_t room)
     return low < plan->model->config.context ? low / KV_PAGE_TOKENS * KV_PAGE_TOKENS : low; // whole pages
 }
 
-// As many sequences as were asked for and fit: the pages of one, times that.
-static void size_pools(struct plan *plan, size_t room)
+// ---- pools ----
+
+// Pages of one sequence: of the greatest length, and of one that many have.
+struct needs {
+    int longest[KV_CLASSES_MAX], typical[KV_CLASSES_MAX];
+    int most; // of `typical`
+};
+
+// Pools for sequences of typical length that have `units` pages in the class where they have most, and as many in
+// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. Returns the
+// bytes.
+static size_t size_pools(const struct plan *plan, const struct needs *needs, int64_t units, int *pages)
 {
-    size_t of_one = size_sequence(plan, plan->max_model_len);
-    double fit = (double)room / (double)of_one;
-    plan->concurrency = fit < plan->max_num_seqs ? fit : plan->max_num_seqs;
     for (int i = 0; i < plan->class_count; i++) {
-        struct plan_class *class = &plan->classes[i];
-        double pages = class->pages * plan->concurrency;
-        class->pages = pages < INT32_MAX ? (int)pages : INT32_MAX;
-        plan->pool_bytes += (size_t)class->pages * class->page_bytes;
+        int64_t wanted = (units * needs->typical[i] + needs->most - 1) / needs->most;
+        int64_t least = needs->longest[i], most = least * plan->max_num_seqs;
+        wanted = wanted < least ? least : wanted > most ? most : wanted;
+        pages[i] = wanted < INT32_MAX ? (int)wanted : INT32_MAX;
+    }
+    return bytes_of_pages(plan, pages);
+}
+
+// The largest pools of at most `room` bytes, or those of one sequence of the greatest length if they take more.
+static void decide_pools(struct plan *plan, size_t room)
+{
+    struct needs needs = { 0 };
+    int pages[KV_CLASSES_MAX];
+    int typical = plan->max_model_len < PLAN_TYPICAL_TOKENS ? plan->max_model_len : PLAN_TYPICAL_TOKENS;
+    size_sequence(plan, plan->max_model_len, needs.longest);
+    size_sequence(plan, typical, needs.typical);
+    for (int i = 0; i < plan->class_count; i++)
+        needs.most = needs.typical[i] > needs.most ? needs.typical[i] : needs.most;
+    int64_t low = 0, high = 0;
+    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more
+        int64_t enough = (int64_t)needs.longest[i] * plan->max_num_seqs * needs.most / needs.typical[i] + 1;
+        high = enough > high ? enough : high;
+    }
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (size_pools(plan, &needs, middle, pages) <= room)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    plan->pool_bytes = size_pools(plan, &needs, low, pages);
+    plan->concurrency = plan->max_num_seqs;
+    for (int i = 0; i < plan->class_count; i++) {
+        plan->classes[i].pages = pages[i];
+        double held = (double)pages[i] / needs.longest[i];
+        plan->concurrency = held < plan->concurrency ? held : plan->concurrency;
     }
 }
 
-static bool refuse_memory(struct plan *plan, int length, int longest, struct error *err)
+// ---- refusals ----
+
+static const char *what_fits(struct plan *plan)
 {
+    return plan->max_model_len
+        ? arena_format(&plan->arena, "the longest context that fits is %d", plan->max_model_len)
+        : "not even the shortest context fits";
+}
+
+static bool refuse_memory(struct plan *plan, int length, struct error *err)
+{
+    int pages[KV_CLASSES_MAX];
     size_t fixed = plan->weight_bytes + plan->workspace_bytes;
-    size_t cache = size_sequence(plan, length ? length : 1);
-    const char *fits = longest ? arena_format(&plan->arena, "the longest context that fits is %d", longest)
-                               : "not even the shortest context fits";
+    size_t cache = size_sequence(plan, length ? length : 1, pages);
     const char *reason = arena_format(
         &plan->arena,
         "weights take %zu MiB, workspace %zu MiB and the cache %zu MiB, %zu MiB more than the %zu MiB that %s; %s",
         plan->weight_bytes >> 20, plan->workspace_bytes >> 20, cache >> 20,
         (fixed + cache - plan->memory_bytes) >> 20, plan->memory_bytes >> 20,
-        plan->memory_bytes == plan->device.memory_free_bytes ? "are free here" : "there are", fits);
+        plan->memory_bytes == plan->device.memory_free_bytes ? "are free here" : "there are", what_fits(plan));
     return refuse(plan, err, "--max-model-len", arena_format(&plan->arena, "%d", length), reason);
+}
+
+static bool refuse_cache_bytes(struct plan *plan, size_t cache, size_t room, int length, struct error *err)
+{
+    int pages[KV_CLASSES_MAX];
+    const char *reason =
+        cache > room ? arena_format(&plan->arena, "only %zu bytes are free besides weights and workspace", room)
+                     : arena_format(&plan->arena, "one sequence of %d tokens takes %zu bytes; %s", length,
+                                    size_sequence(plan, length, pages), what_fits(plan));
+    return refuse(plan, err, "--kv-cache-memory-bytes", arena_format(&plan->arena, "%zu", cache), reason);
 }
 
 bool decide_memory(struct plan *plan, const struct plan_options *options, struct error *err)
 {
-    size_t by_format[DTYPE_COUNT];
-    plan_weights_by_format(plan->model, by_format);
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        plan->weight_bytes += by_format[i];
+    decide_weights(plan);
     plan->workspace_bytes = workspace_bytes(plan);
     plan->memory_bytes = options->memory_bytes ? options->memory_bytes : plan->device.memory_free_bytes;
 
-    size_t fixed = plan->weight_bytes + plan->workspace_bytes, room = SIZE_MAX;
+    size_t fixed = plan->weight_bytes + plan->workspace_bytes, room = SIZE_MAX, cache = options->kv_cache_bytes;
     if (plan->memory_bytes)
         room = plan->memory_bytes > fixed ? plan->memory_bytes - fixed : 0;
-    int context = plan->model->config.context, longest = longest_fit(plan, room);
-    int wanted = options->max_model_len ? options->max_model_len : longest;
+    int context = plan->model->config.context, longest = longest_fit(plan, cache && cache < room ? cache : room);
+    int wanted = options->max_model_len ? options->max_model_len : cache ? context : longest;
+    plan->max_model_len = longest;
+    if (cache && (cache > room || wanted > longest))
+        return refuse_cache_bytes(plan, cache, room, wanted, err);
     if (!longest || wanted > longest)
-        return refuse_memory(plan, options->max_model_len ? wanted : context, longest, err);
+        return refuse_memory(plan, options->max_model_len ? wanted : context, err);
     plan->max_model_len = wanted;
     if (!options->max_model_len && longest < context)
         plan->length_note = arena_format(&plan->arena, "the model's %d do not fit in memory", context);
-    size_pools(plan, room);
+    decide_pools(plan, cache ? cache : room / PLAN_CACHE_SHARE);
     return true;
 }

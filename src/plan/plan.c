@@ -21,13 +21,21 @@ static bool check_options(const struct plan *plan, const struct plan_options *op
         && in_range("--max-num-batched-tokens", options->batch_tokens, PLAN_BATCH_TOKENS_MAX, err);
 }
 
+// One for each sequence that runs, enough to score a text at a good pace, and no more than a step has tokens.
+static int output_rows(const struct plan *plan)
+{
+    int rows = plan->max_num_seqs < PLAN_OUTPUTS_MAX ? plan->max_num_seqs : PLAN_OUTPUTS_MAX;
+    rows = rows > PLAN_OUTPUTS_MIN ? rows : PLAN_OUTPUTS_MIN;
+    return rows < plan->batch_tokens ? rows : plan->batch_tokens;
+}
+
 bool decide_all(struct plan *plan, const struct model *model, const struct device *device,
                 const struct plan_options *options, struct error *err)
 {
     *plan = (struct plan){ .model = model, .device = *device };
     plan->max_num_seqs = options->max_num_seqs ? options->max_num_seqs : 1;
     plan->batch_tokens = options->batch_tokens ? options->batch_tokens : PLAN_BATCH_TOKENS;
-    plan->outputs = plan->batch_tokens < PLAN_OUTPUTS_MAX ? plan->batch_tokens : PLAN_OUTPUTS_MAX;
+    plan->outputs = output_rows(plan);
     return check_options(plan, options, err) && decide_formats(plan, options, err) && decide_kernels(plan, options, err)
         && decide_memory(plan, options, err);
 }

@@ -17,10 +17,14 @@ struct plan_options {
     int max_num_seqs;              // 0: 1
     int batch_tokens;              // 0: PLAN_BATCH_TOKENS
     size_t memory_bytes;           // bounds weights + workspace + pools; 0: what the device has
+    size_t kv_cache_bytes;         // of the pools; 0: what max_num_seqs need, at most a share of what is free
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
 };
 
-enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096, PLAN_OUTPUTS_MAX = 128 };
+enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096 };
+enum { PLAN_OUTPUTS_MIN = 128, PLAN_OUTPUTS_MAX = 512 }; // rows of logits: one per sequence, within these bounds
+enum { PLAN_TYPICAL_TOKENS = 2048 };                     // the length that pools are balanced for
+enum { PLAN_CACHE_SHARE = 4 };                           // a quarter of what is free, unless told otherwise
 
 // Layers that share attention kind, head geometry and formats: one pool of pages.
 struct plan_class {
@@ -64,7 +68,8 @@ struct plan_refusal {
 struct plan {
     const struct model *model;  // borrowed
     struct device device;
-    int max_model_len, max_num_seqs, batch_tokens, outputs;
+    int max_model_len;          // in a refusal: the longest that fits, or 0
+    int max_num_seqs, batch_tokens, outputs;
     const char *length_note;    // why max_model_len is not the model's own, or NULL
     const char *failed_note;    // kernels left out because they failed their self-test, or NULL
     size_t memory_bytes;        // what weights, workspace and pools may take; 0: no limit
@@ -74,12 +79,16 @@ struct plan {
     struct plan_class classes[KV_CLASSES_MAX];
 
     struct plan_op {
-        const struct kernel *few, *many;
+        const struct kernel *few, *many; // of the same packing
+        size_t packed_at[LINEAR_OUTPUTS_MAX]; // of its matrices among the packed weights, if they are packed
     } *ops;                     // beside model->ops
     int reason_count, reason_capacity;
     struct plan_reason *reasons;
 
-    size_t weight_bytes, workspace_bytes, pool_bytes;
+    size_t weight_bytes;        // packed weights, and those that stay in the file
+    size_t packed_bytes;        // of the former
+    size_t workspace_bytes, pool_bytes;
+    size_t scratch_bytes;       // the last of the workspace: memory for the kernel that runs
     double concurrency;         // sequences of max_model_len that the pools hold at once
     struct plan_refusal refusal;
     struct arena arena;

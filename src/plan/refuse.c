@@ -66,7 +66,8 @@ static void try_formats(struct search *search)
 {
     struct plan_options options = *search->options;
     options.attention_kernel = NULL;
-    bool memory = !strcmp(search->plan->refusal.flag, "--max-model-len");
+    const char *flag = search->plan->refusal.flag;
+    bool memory = !strcmp(flag, "--max-model-len") || !strcmp(flag, "--kv-cache-memory-bytes");
     for (int i = 0; i < DTYPE_COUNT; i++) {
         options.kv_cache_dtype = dtype_word((enum dtype)i);
         bool asked =
@@ -110,14 +111,28 @@ static void try_devices(struct search *search)
 static void try_lengths(struct search *search)
 {
     struct plan_options options = *search->options;
+    char text[16];
+    options.max_model_len = search->plan->max_model_len;
+    snprintf(text, sizeof text, "%d", options.max_model_len);
+    if (options.max_model_len)
+        try_options(search, &options, &search->plan->device, "--max-model-len", text);
+}
+
+// What one sequence of the asked length takes, or what there is.
+static void try_cache_bytes(struct search *search)
+{
+    struct plan_options options = *search->options;
     struct plan attempt;
     struct error ignored;
-    options.max_model_len = 0; // as long as the memory holds
-    if (decide_all(&attempt, search->plan->model, &search->plan->device, &options, &ignored)) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", options.max_model_len = attempt.max_model_len);
-        try_options(search, &options, &search->plan->device, "--max-model-len", text);
-    }
+    char text[32];
+    options.kv_cache_bytes = 0;
+    options.max_num_seqs = 1;
+    bool accepted = decide_all(&attempt, search->plan->model, &search->plan->device, &options, &ignored);
+    options = *search->options;
+    options.kv_cache_bytes = attempt.pool_bytes;
+    snprintf(text, sizeof text, "%zu", attempt.pool_bytes);
+    if (accepted)
+        try_options(search, &options, &search->plan->device, "--kv-cache-memory-bytes", text);
     plan_free(&attempt);
 }
 
@@ -138,6 +153,7 @@ static const struct {
     { "--kv-cache-dtype", { try_skipping, try_formats } },
     { "--attention-kernel", { try_kernels, try_formats } },
     { "--max-model-len", { try_lengths, try_formats } },
+    { "--kv-cache-memory-bytes", { try_cache_bytes, try_lengths, try_formats } },
     { "--device", { try_devices } },
 };
 

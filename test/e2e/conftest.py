@@ -6,6 +6,8 @@ import pathlib
 
 import pytest
 
+from serving import Server
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("NIBBLE_CACHE", pathlib.Path.home() / ".cache" / "nibble"))
 
@@ -58,3 +60,17 @@ def cache():
     folder = CACHE / "generated"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def server(nibble, smollm2):
+    """A server that many tests share; a test that changes what it serves starts its own."""
+    with Server(nibble, smollm2, "--max-model-len", 2048, "--max-num-seqs", 64, "--kv-cache-memory-bytes", "512M") as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def guarded_server(nibble, smollm2):
+    with Server(nibble, smollm2, "--max-model-len", 512, "--api-key", "first-key", "--api-key", "second-key") as guarded:
+        guarded.key = "first-key"
+        yield guarded

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public C API (include/nibble.h) for tests: a Model with its engine, a Sequence on it, a Tokenizer.
+"""The public C API (include/nibble.h) for tests: a Model with its engine, a Sequence or a Scheduler on it, a Tokenizer.
 
 Whatever the library refuses is raised as Refused with the library's own sentence.
 """
 
 import ctypes
-from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_ssize_t
-from ctypes import c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_ssize_t
+from ctypes import c_uint32, c_uint64, c_void_p
 
 import numpy as np
 
 NEED_TEXT, NEED_HEADERS, NEED_ALL = range(3)
 ADD_SPECIAL, PARSE_SPECIAL = 1, 2
 PLAN_SHORT, PLAN_FULL, PLAN_JSON = range(3)
+FINISH_REASONS = ["stop", "length", "cancelled", "failed"]
 
 
 class Refused(Exception):
@@ -29,13 +30,61 @@ class Text(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("kv_cache_dtype", c_char_p), ("kv_cache_dtype_skip_layers", c_char_p), ("attention_kernel", c_char_p), ("device", c_char_p),
-                ("memory_bytes", c_size_t), ("max_model_len", c_int), ("max_num_seqs", c_int),
+                ("memory_bytes", c_size_t), ("kv_cache_bytes", c_size_t), ("max_model_len", c_int), ("max_num_seqs", c_int),
                 ("batch_tokens", c_int), ("threads", c_int), ("no_self_test", c_bool), ("progress", c_void_p), ("progress_context", c_void_p)]
 
 
 class Sampling(ctypes.Structure):
-    _fields_ = [("temperature", c_double), ("top_p", c_double), ("min_p", c_double), ("top_k", c_int),
-                ("repetition_penalty", c_double), ("seed", c_uint64), ("choice", c_int)]
+    _fields_ = [("temperature", c_double), ("top_p", c_double), ("min_p", c_double), ("top_k", c_int), ("repetition_penalty", c_double),
+                ("presence_penalty", c_double), ("frequency_penalty", c_double), ("seed", c_uint64), ("choice", c_int)]
+
+
+class Candidate(ctypes.Structure):
+    _fields_ = [("id", c_int32), ("logprob", c_float)]
+
+
+class Token(ctypes.Structure):
+    _fields_ = [("id", c_int32), ("position", c_int), ("stop", c_bool), ("scored", c_bool), ("logprob", c_float), ("top_count", c_int),
+                ("top", POINTER(Candidate))]
+
+
+class Usage(ctypes.Structure):
+    _fields_ = [("prompt_tokens", c_int), ("cached_tokens", c_int), ("answer_tokens", c_int), ("preemptions", c_int),
+                ("arrived", c_double), ("admitted", c_double), ("first_token", c_double), ("finished", c_double)]
+
+
+class Listener(ctypes.Structure):
+    _fields_ = [("context", c_void_p),
+                ("restrict_tokens", CFUNCTYPE(None, c_void_p, c_int, POINTER(c_uint32))),
+                ("choose_token", CFUNCTYPE(c_int32, c_void_p, c_int, c_int32)),
+                ("prompt_token", CFUNCTYPE(None, c_void_p, POINTER(Token))),
+                ("token", CFUNCTYPE(c_bool, c_void_p, POINTER(Token))),
+                ("finished", CFUNCTYPE(None, c_void_p, c_int, POINTER(Usage), c_char_p))]
+
+
+class Bias(ctypes.Structure):
+    _fields_ = [("id", c_int32), ("bias", c_float)]
+
+
+class Request(ctypes.Structure):
+    _fields_ = [("prompt", POINTER(c_int32)), ("prompt_count", c_size_t), ("max_tokens", c_int), ("min_tokens", c_int), ("sampling", Sampling),
+                ("stop_ids", POINTER(c_int32)), ("stop_count", c_size_t), ("bias", POINTER(Bias)), ("bias_count", c_size_t),
+                ("top_logprobs", c_int), ("score_prompt", c_bool), ("priority", c_int), ("cache_salt", c_char_p), ("cache_salt_len", c_size_t),
+                ("after", c_uint64), ("listener", Listener)]
+
+
+class SchedulerOptions(ctypes.Structure):
+    _fields_ = [("no_prefix_cache", c_bool), ("by_priority", c_bool), ("clock", c_void_p), ("clock_context", c_void_p)]
+
+
+class Step(ctypes.Structure):
+    _fields_ = [("tokens", c_int), ("answers", c_int)]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [("running", c_int), ("waiting", c_int), ("cache_use", c_double), ("cache_tokens", c_size_t), ("steps", c_uint64),
+                ("preemptions", c_uint64), ("prompt_tokens", c_uint64), ("answer_tokens", c_uint64), ("prefix_queries", c_uint64),
+                ("prefix_hits", c_uint64)]
 
 
 ERROR = POINTER(Error)
@@ -56,8 +105,14 @@ PROTOTYPES = {  # result, arguments
     "nibble_sequence_assign": (c_bool, [c_void_p, POINTER(c_int32), c_size_t, ERROR]),
     "nibble_sequence_length": (c_size_t, [c_void_p]),
     "nibble_sequence_cached": (c_size_t, [c_void_p]),
-    "nibble_sequence_next": (c_bool, [c_void_p, POINTER(Sampling), POINTER(c_int32), ERROR]),
     "nibble_sequence_score": (c_bool, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_float), ERROR]),
+    "nibble_scheduler_open": (c_void_p, [c_void_p, POINTER(SchedulerOptions)]),
+    "nibble_scheduler_close": (None, [c_void_p]),
+    "nibble_scheduler_add": (c_uint64, [c_void_p, POINTER(Request), ERROR]),
+    "nibble_scheduler_cancel": (None, [c_void_p, c_uint64]),
+    "nibble_scheduler_step": (c_bool, [c_void_p, POINTER(Step)]),
+    "nibble_scheduler_stats": (None, [c_void_p, POINTER(Stats)]),
+    "nibble_scheduler_forget": (None, [c_void_p]),
 }
 
 
@@ -78,7 +133,7 @@ class Library:
         """A function whose last argument is the error."""
         error = Error()
         result = self.call(name, *arguments, byref(error))
-        if result is None or result is False or result < 0:
+        if result is None or result is False or result < 0 or (name == "scheduler_add" and result == 0):
             raise Refused(error.text.decode())
         return result
 
@@ -153,6 +208,16 @@ class Model(Handle):
     def sequence(self):
         return Sequence(self)
 
+    def scheduler(self, **options):
+        return Scheduler(self, **options)
+
+    def generate(self, prompts, *, scheduling=None, **settings):
+        """The answers to several prompts, each a list of token ids, asked for at once. Settings are those of Scheduler.add."""
+        with self.scheduler(**(scheduling or {})) as scheduler:
+            answers = [scheduler.add(prompt, **settings) for prompt in prompts]
+            scheduler.run()
+        return answers
+
 
 class Sequence(Handle):
     def __init__(self, model):
@@ -169,17 +234,77 @@ class Sequence(Handle):
     def assign(self, ids):
         self.library.ask("sequence_assign", self.pointer, int32s(ids), len(ids))
 
-    def next(self, **sampling):
-        """The next token; greedy unless told otherwise."""
-        id, settings = c_int32(), {"top_p": 1.0, "repetition_penalty": 1.0, **sampling}
-        self.library.ask("sequence_next", self.pointer, byref(Sampling(**settings)), byref(id))
-        return id.value
-
     def score(self, ids):
         """Appends the tokens; the logits after each of them: (tokens, vocabulary)."""
         logits = np.empty((len(ids), self.vocabulary), np.float32)
         self.library.ask("sequence_score", self.pointer, int32s(ids), len(ids), logits.ctypes.data_as(POINTER(c_float)))
         return logits
+
+
+class Answer:
+    """What a scheduler's listener hears of one request, as it comes."""
+
+    def __init__(self):
+        self.name = self.finish_reason = self.error = self.usage = None
+        self.tokens, self.logprobs, self.top = [], [], []            # of the answer
+        self.prompt_tokens, self.prompt_logprobs = [], []            # when the prompt is scored; None for its first token
+        types = dict(Listener._fields_)
+        self.listener = Listener(prompt_token=types["prompt_token"](self.on_prompt_token), token=types["token"](self.on_token),
+                                 finished=types["finished"](self.on_finished))
+
+    def on_prompt_token(self, context, token):
+        self.prompt_tokens.append(token[0].id)
+        self.prompt_logprobs.append(token[0].logprob if token[0].scored else None)
+
+    def on_token(self, context, token):
+        self.tokens.append(token[0].id)
+        self.logprobs.append(token[0].logprob if token[0].scored else None)
+        self.top.append([(token[0].top[i].id, token[0].top[i].logprob) for i in range(token[0].top_count)])
+        return True
+
+    def on_finished(self, context, reason, usage, error):
+        self.finish_reason, self.error = FINISH_REASONS[reason], error and error.decode()
+        self.usage = {name: getattr(usage[0], name) for name, _ in Usage._fields_}
+
+
+class Scheduler(Handle):
+    """Options are those of struct nibble_scheduler_options."""
+
+    def __init__(self, model, **options):
+        super().__init__(model.library, "scheduler", model.library.call("scheduler_open", model.pointer, byref(SchedulerOptions(**options))))
+
+    def add(self, prompt, *, max_tokens=16, stop_ids=(), bias=(), top_logprobs=-1, cache_salt=b"", after=None, min_tokens=0, score_prompt=False,
+            priority=0, **sampling):
+        """An Answer that fills while the scheduler runs; greedy unless told otherwise. `after` is another Answer."""
+        answer = Answer()
+        request = Request(prompt=int32s(prompt), prompt_count=len(prompt), max_tokens=max_tokens, min_tokens=min_tokens,
+                          sampling=Sampling(**{"top_p": 1.0, "repetition_penalty": 1.0, **sampling}),
+                          stop_ids=int32s(stop_ids), stop_count=len(stop_ids), bias=(Bias * len(bias))(*bias), bias_count=len(bias),
+                          top_logprobs=top_logprobs, score_prompt=score_prompt, priority=priority, cache_salt=cache_salt,
+                          cache_salt_len=len(cache_salt), after=after.name if after else 0, listener=answer.listener)
+        answer.name = self.library.ask("scheduler_add", self.pointer, byref(request))
+        return answer
+
+    def cancel(self, answer):
+        self.library.call("scheduler_cancel", self.pointer, answer.name)
+
+    def step(self):
+        """How many tokens were read, how many drawn; None when there is nothing to do."""
+        step = Step()
+        return (step.tokens, step.answers) if self.library.call("scheduler_step", self.pointer, byref(step)) else None
+
+    def run(self):
+        while self.step():
+            pass
+
+    def forget(self):
+        self.library.call("scheduler_forget", self.pointer)
+
+    @property
+    def stats(self):
+        stats = Stats()
+        self.library.call("scheduler_stats", self.pointer, byref(stats))
+        return stats
 
 
 def int32s(ids):

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences on tiny models: however a text comes to be in the cache, its logits have the same bits.
+// Texts on tiny models: however a text comes to be in the cache, its logits have the same bits.
 #include <math.h>
-#include <stdatomic.h>
 
 #include "container.h"
 #include "engine/sampler.h"
-#include "engine/sequence.h"
-#include "sanitized.h"
+#include "engine/reader.h"
 #include "tiny.h"
 
 enum { VOCABULARY = 40, CONTEXT = 200, WINDOW = 20 };
@@ -35,13 +33,23 @@ static struct engine_options options_of(const struct kind *kind)
     return (struct engine_options){ .plan = { .kv_cache_dtype = kind->cache, .max_num_seqs = 2 }, .threads = 1 };
 }
 
-static void world_open(struct world *world, const struct kind *kind, const struct engine_options *options)
+static void world_build(struct world *world, const struct kind *kind)
 {
-    struct error err;
     *world = (struct world){ .tiny.seed = 1 };
     tiny_model(&world->tiny, kind->type, &sizes, kind->more);
+}
+
+static void world_start(struct world *world, const struct engine_options *options)
+{
+    struct error err;
     if (!engine_open(&world->engine, &world->tiny.checkpoint, options, &err))
         fail_msg("%s", err.text);
+}
+
+static void world_open(struct world *world, const struct kind *kind, const struct engine_options *options)
+{
+    world_build(world, kind);
+    world_start(world, options);
 }
 
 // Every page must have come back.
@@ -61,34 +69,34 @@ static void random_text(uint64_t *seed, int32_t *ids, int count)
         ids[i] = random_between(seed, 0, VOCABULARY - 1);
 }
 
-static void assign(struct sequence *sequence, const int32_t *ids, int count)
+static void assign(struct reader *reader, const int32_t *ids, int count)
 {
     struct error err;
-    if (!sequence_assign(sequence, ids, (size_t)count, &err))
+    if (!reader_assign(reader, ids, (size_t)count, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(sequence->count, count);
+    assert_int_equal(reader->sequence.count, count);
 }
 
 // The logits after a sequence's last token, copied.
-static void read_logits(struct sequence *sequence, float *out)
+static void read_logits(struct reader *reader, float *out)
 {
     const float *logits;
     struct error err;
-    if (!sequence_read(sequence, &logits, &err))
+    if (!reader_read(reader, &logits, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(sequence->cached, sequence->count);
+    assert_int_equal(reader->sequence.cached, reader->sequence.count);
     memcpy(out, logits, VOCABULARY * sizeof *out);
 }
 
 // What a sequence that has never seen anything else says.
 static void check_as_fresh(struct engine *engine, const int32_t *ids, int count, const float *found)
 {
-    struct sequence fresh;
+    struct reader fresh;
     float expected[VOCABULARY];
-    sequence_open(&fresh, engine);
+    reader_open(&fresh, engine);
     assign(&fresh, ids, count);
     read_logits(&fresh, expected);
-    sequence_close(&fresh);
+    reader_close(&fresh);
     assert_memory_equal(found, expected, sizeof expected);
 }
 
@@ -108,28 +116,29 @@ static void test_the_common_beginning_stays(void **state)
     uint64_t seed = 2;
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
-        struct sequence sequence;
+        struct reader reader;
         struct engine_options options = options_of(&kinds[k]);
         int32_t ids[CONTEXT];
         int count = 30, kept = 0;
         options.plan.batch_tokens = 24;
         world_open(&world, &kinds[k], &options);
-        sequence_open(&sequence, &world.engine);
+        reader_open(&reader, &world.engine);
         random_text(&seed, ids, CONTEXT);
         for (int round = 0; round < 15; round++) {
             float logits[VOCABULARY];
-            int common = kept < sequence.cached ? kept : sequence.cached;
-            assign(&sequence, ids, count);
-            assert_true(sequence.cached == common || (sequence.cached == 0 && has_window(&world.engine.plan)));
-            read_logits(&sequence, logits);
+            int common = kept < reader.sequence.cached ? kept : reader.sequence.cached;
+            assign(&reader, ids, count);
+            int cached = reader.sequence.cached;
+            assert_true(cached == common || (cached == 0 && has_window(&world.engine.plan)));
+            read_logits(&reader, logits);
             check_as_fresh(&world.engine, ids, count, logits);
             kept = random_between(&seed, 0, count); // the next text begins alike
             random_text(&seed, ids + kept, CONTEXT - kept);
             count = random_between(&seed, kept > 1 ? kept : 1, CONTEXT);
-            if (kept < count && ids[kept] == sequence.ids[kept])
+            if (kept < count && ids[kept] == reader.sequence.ids[kept])
                 ids[kept] = (ids[kept] + 1) % VOCABULARY;
         }
-        sequence_close(&sequence);
+        reader_close(&reader);
         world_close(&world);
     }
 }
@@ -145,24 +154,24 @@ static void test_scores_do_not_depend_on_chunks(void **state)
     for (size_t k = 0; k < COUNT_OF(kinds); k++)
         for (size_t i = 0; i < COUNT_OF(batches); i++) {
             struct world world;
-            struct sequence sequence;
+            struct reader reader;
             struct error err;
             struct engine_options options = options_of(&kinds[k]);
             options.plan.batch_tokens = batches[i];
             options.threads = threads[i];
             world_open(&world, &kinds[k], &options);
-            sequence_open(&sequence, &world.engine);
+            reader_open(&reader, &world.engine);
             float *out = i ? found : expected;
             for (int at = 0, count; at < CONTEXT; at += count) { // appended in pieces, too
                 count = i ? random_between(&seed, 1, CONTEXT - at) : CONTEXT;
-                assert_true(sequence_append(&sequence, ids + at, (size_t)count, &err));
-                assert_true(sequence_score(&sequence, out + at * VOCABULARY, &err));
+                assert_true(reader_append(&reader, ids + at, (size_t)count, &err));
+                assert_true(reader_score(&reader, out + at * VOCABULARY, &err));
             }
             assert_memory_equal(out, expected, sizeof expected);
             float last[VOCABULARY]; // reading the last token again changes nothing
-            read_logits(&sequence, last);
+            read_logits(&reader, last);
             assert_memory_equal(last, expected + (CONTEXT - 1) * VOCABULARY, sizeof last);
-            sequence_close(&sequence);
+            reader_close(&reader);
             world_close(&world);
         }
 }
@@ -171,7 +180,7 @@ static void test_going_back_behind_the_window(void **state)
 {
     (void)state;
     struct world world;
-    struct sequence sequence;
+    struct reader reader;
     struct engine_options options = options_of(&kinds[2]);
     float logits[VOCABULARY];
     int32_t ids[CONTEXT];
@@ -179,21 +188,21 @@ static void test_going_back_behind_the_window(void **state)
     random_text(&seed, ids, CONTEXT);
     options.plan.batch_tokens = 16;
     world_open(&world, &kinds[2], &options);
-    sequence_open(&sequence, &world.engine);
-    assign(&sequence, ids, 180);
-    read_logits(&sequence, logits);
-    int32_t *pages = sequence.tables[0].pages;
+    reader_open(&reader, &world.engine);
+    assign(&reader, ids, 180);
+    read_logits(&reader, logits);
+    int32_t *pages = reader.sequence.tables[0].pages;
     assert_int_equal(pages[0], KV_PAGE_NONE); // left the window long ago
     assert_true(pages[11] != KV_PAGE_NONE);
-    assign(&sequence, ids, 178); // still within what is held
-    assert_int_equal(sequence.cached, 178);
-    read_logits(&sequence, logits);
+    assign(&reader, ids, 178); // still within what is held
+    assert_int_equal(reader.sequence.cached, 178);
+    read_logits(&reader, logits);
     check_as_fresh(&world.engine, ids, 178, logits);
-    assign(&sequence, ids, 60); // not any more
-    assert_int_equal(sequence.cached, 0);
-    read_logits(&sequence, logits);
+    assign(&reader, ids, 60); // not any more
+    assert_int_equal(reader.sequence.cached, 0);
+    read_logits(&reader, logits);
     check_as_fresh(&world.engine, ids, 60, logits);
-    sequence_close(&sequence);
+    reader_close(&reader);
     world_close(&world);
 }
 
@@ -203,7 +212,7 @@ static void test_two_sequences_do_not_meet(void **state)
     uint64_t seed = 5;
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
-        struct sequence sequences[2];
+        struct reader readers[2];
         struct engine_options options = options_of(&kinds[k]);
         static float logits[2][CONTEXT][VOCABULARY];
         int32_t ids[2][CONTEXT];
@@ -211,7 +220,7 @@ static void test_two_sequences_do_not_meet(void **state)
         world_open(&world, &kinds[k], &options);
         for (int s = 0; s < 2; s++) {
             random_text(&seed, ids[s], CONTEXT);
-            sequence_open(&sequences[s], &world.engine);
+            reader_open(&readers[s], &world.engine);
         }
         int counts[2] = { 0 };
         while (counts[0] < CONTEXT || counts[1] < CONTEXT) {
@@ -219,12 +228,12 @@ static void test_two_sequences_do_not_meet(void **state)
             more = more < CONTEXT - counts[s] ? more : CONTEXT - counts[s];
             if (!more)
                 continue;
-            assert_true(sequence_append(&sequences[s], ids[s] + counts[s], (size_t)more, &err));
+            assert_true(reader_append(&readers[s], ids[s] + counts[s], (size_t)more, &err));
             counts[s] += more;
-            read_logits(&sequences[s], logits[s][counts[s] - 1]);
+            read_logits(&readers[s], logits[s][counts[s] - 1]);
         }
         for (int s = 0; s < 2; s++)
-            sequence_close(&sequences[s]);
+            reader_close(&readers[s]);
         for (int s = 0; s < 2; s++)
             check_as_fresh(&world.engine, ids[s], CONTEXT, logits[s][CONTEXT - 1]);
         world_close(&world);
@@ -237,7 +246,7 @@ static void test_what_does_not_fit_is_refused(void **state)
 {
     (void)state;
     struct world world;
-    struct sequence sequence;
+    struct reader reader;
     struct error err;
     struct engine_options options = options_of(&kinds[0]);
     float logits[VOCABULARY];
@@ -245,46 +254,46 @@ static void test_what_does_not_fit_is_refused(void **state)
     uint64_t seed = 6;
     random_text(&seed, ids, CONTEXT + 1);
     world_open(&world, &kinds[0], &options);
-    sequence_open(&sequence, &world.engine);
-    assert_false(sequence_assign(&sequence, ids, CONTEXT + 1, &err));
+    reader_open(&reader, &world.engine);
+    assert_false(reader_assign(&reader, ids, CONTEXT + 1, &err));
     assert_says(err, "context of 200 tokens");
     assert_null(strstr(err.text, "--max-model-len")); // the model itself has no more
-    assert_false(sequence_assign(&sequence, ids, SIZE_MAX / 8, &err));
-    assign(&sequence, ids, CONTEXT);
-    assert_false(sequence_append(&sequence, ids, 1, &err));
+    assert_false(reader_assign(&reader, ids, SIZE_MAX / 8, &err));
+    assign(&reader, ids, CONTEXT);
+    assert_false(reader_append(&reader, ids, 1, &err));
     assert_says(err, "200 tokens and 1 more");
-    read_logits(&sequence, logits);
+    read_logits(&reader, logits);
 
     static const int32_t wrong[] = { -1, VOCABULARY, INT32_MAX, INT32_MIN };
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         int32_t text[] = { ids[0], ids[1], wrong[i] };
         char number[32];
         snprintf(number, sizeof number, "token id %d ", wrong[i]);
-        assert_false(sequence_assign(&sequence, text, 3, &err));
+        assert_false(reader_assign(&reader, text, 3, &err));
         assert_says(err, number);
         assert_says(err, "0 to 39");
     }
-    assign(&sequence, ids, 50); // and all is well
-    read_logits(&sequence, logits);
+    assign(&reader, ids, 50); // and all is well
+    read_logits(&reader, logits);
     check_as_fresh(&world.engine, ids, 50, logits);
-    sequence_close(&sequence);
+    reader_close(&reader);
     world_close(&world);
 
     options.plan.max_model_len = 64;
     world_open(&world, &kinds[0], &options);
-    sequence_open(&sequence, &world.engine);
-    assert_false(sequence_assign(&sequence, ids, 65, &err));
+    reader_open(&reader, &world.engine);
+    assert_false(reader_assign(&reader, ids, 65, &err));
     assert_says(err, "--max-model-len");
-    sequence_close(&sequence);
+    reader_close(&reader);
     world_close(&world);
 }
 
-static void test_one_sequence_too_many(void **state)
+static void test_one_reader_too_many(void **state)
 {
     (void)state;
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
-        struct sequence sequences[3];
+        struct reader readers[3];
         struct engine_options options = options_of(&kinds[k]);
         struct error err;
         float logits[VOCABULARY];
@@ -294,18 +303,18 @@ static void test_one_sequence_too_many(void **state)
         random_text(&seed, ids, CONTEXT);
         world_open(&world, &kinds[k], &options);
         for (int s = 0; s < 3; s++) {
-            sequence_open(&sequences[s], &world.engine);
-            assign(&sequences[s], ids, CONTEXT);
+            reader_open(&readers[s], &world.engine);
+            assign(&readers[s], ids, CONTEXT);
         }
-        read_logits(&sequences[0], logits);
-        read_logits(&sequences[1], logits);
-        assert_false(sequence_read(&sequences[2], &ignored, &err));
+        read_logits(&readers[0], logits);
+        read_logits(&readers[1], logits);
+        assert_false(reader_read(&readers[2], &ignored, &err));
         assert_says(err, "open fewer sequences");
-        sequence_close(&sequences[0]);
-        read_logits(&sequences[2], logits);
-        sequence_close(&sequences[2]);
+        reader_close(&readers[0]);
+        read_logits(&readers[2], logits);
+        reader_close(&readers[2]);
         check_as_fresh(&world.engine, ids, CONTEXT, logits);
-        sequence_close(&sequences[1]);
+        reader_close(&readers[1]);
         world_close(&world);
     }
 }
@@ -334,21 +343,22 @@ static void test_damaged_weights_are_noticed(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct world world;
-        struct sequence sequence;
+        struct reader reader;
         struct error err;
         struct engine_options options = options_of(&kinds[0]);
         const float *ignored;
         static float scores[4 * VOCABULARY];
-        world_open(&world, &kinds[0], &options);
+        world_build(&world, &kinds[0]);
         put_value(&world.tiny, cases[i].tensor, cases[i].index, cases[i].value);
-        sequence_open(&sequence, &world.engine);
-        assign(&sequence, (const int32_t[]){ 1, 2, 3, 4 }, 4);
-        assert_false(sequence_score(&sequence, scores, &err));
+        world_start(&world, &options);
+        reader_open(&reader, &world.engine);
+        assign(&reader, (const int32_t[]){ 1, 2, 3, 4 }, 4);
+        assert_false(reader_score(&reader, scores, &err));
         assert_says(err, "not finite");
-        assign(&sequence, (const int32_t[]){ 3 }, 1);
-        assert_false(sequence_read(&sequence, &ignored, &err));
+        assign(&reader, (const int32_t[]){ 3 }, 1);
+        assert_false(reader_read(&reader, &ignored, &err));
         assert_says(err, "not finite after token 0");
-        sequence_close(&sequence);
+        reader_close(&reader);
         world_close(&world);
     }
 }
@@ -381,7 +391,7 @@ static void test_engines_that_do_not_open(void **state)
     checkpoint_close(&tiny.checkpoint);
 }
 
-// ---- progress and memory ----
+// ---- progress ----
 
 static void keep_progress(void *context, double done)
 {
@@ -410,57 +420,6 @@ static void test_progress_goes_from_0_to_1(void **state)
     }
 }
 
-#ifndef SANITIZED
-// Every allocation of the process passes here.
-static _Atomic long allocations;
-
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *old, size_t bytes);
-extern void *__libc_memalign(size_t alignment, size_t bytes);
-
-void *malloc(size_t bytes) { allocations++; return __libc_malloc(bytes); }
-void *calloc(size_t count, size_t size) { allocations++; return __libc_calloc(count, size); }
-void *realloc(void *old, size_t bytes) { allocations++; return __libc_realloc(old, bytes); }
-void *aligned_alloc(size_t alignment, size_t bytes) { allocations++; return __libc_memalign(alignment, bytes); }
-#endif
-
-static void test_decoding_allocates_nothing(void **state)
-{
-    (void)state;
-#ifdef SANITIZED
-    skip(); // the sanitizer has an allocator of its own
-#else
-    for (size_t k = 0; k < COUNT_OF(kinds); k++) {
-        struct world world;
-        struct sequence sequence;
-        struct sampler sampler;
-        struct error err;
-        struct engine_options options = options_of(&kinds[k]);
-        struct sampling sampling = { .temperature = 0.8, .top_p = 0.9, .top_k = 20, .min_p = 0.01,
-                                     .repetition_penalty = 1.1, .seed = 1 };
-        options.threads = 2;
-        world_open(&world, &kinds[k], &options);
-        sequence_open(&sequence, &world.engine);
-        sampler_open(&sampler, VOCABULARY);
-        assign(&sequence, (const int32_t[]){ 1, 2, 3, 4, 5 }, 5);
-        long before = allocations;
-        assert_true(before > 0);
-        for (int step = 0; step < 50; step++) {
-            const float *logits;
-            bool ok = sequence_read(&sequence, &logits, &err);
-            int32_t id = ok ? sampler_draw(&sampler, logits, &sampling, sequence.ids, sequence.count) : 0;
-            if (!ok || !sequence_append(&sequence, &id, 1, &err))
-                fail_msg("%s", err.text);
-        }
-        assert_int_equal(allocations - before, 0);
-        sampler_close(&sampler);
-        sequence_close(&sequence);
-        world_close(&world);
-    }
-#endif
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,11 +428,10 @@ int main(void)
         cmocka_unit_test(test_going_back_behind_the_window),
         cmocka_unit_test(test_two_sequences_do_not_meet),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
-        cmocka_unit_test(test_one_sequence_too_many),
+        cmocka_unit_test(test_one_reader_too_many),
         cmocka_unit_test(test_damaged_weights_are_noticed),
         cmocka_unit_test(test_engines_that_do_not_open),
         cmocka_unit_test(test_progress_goes_from_0_to_1),
-        cmocka_unit_test(test_decoding_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages: what their bytes mean, who owns them, and which of them a sequence holds.
+// Pages: what their bytes mean, who owns them, which of them a sequence holds, and how they are found again.
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -9,6 +9,7 @@
 #include "container.h"
 #include "kv/layout.h"
 #include "kv/pool.h"
+#include "kv/prefix.h"
 #include "kv/table.h"
 
 // ---- layout ----
@@ -103,10 +104,10 @@ static void test_formats_say_what_they_cannot_hold(void **state)
 
 // ---- pool ----
 
-static void open_pool(struct kv_pool *pool, size_t page_bytes, int pages)
+static void open_pool(struct kv_pool *pool, int window, size_t page_bytes, int pages)
 {
     struct error err;
-    if (!kv_pool_open(pool, page_bytes, pages, &err))
+    if (!kv_pool_open(pool, window, page_bytes, pages, &err))
         fail_msg("%s", err.text);
     kv_pool_check(pool);
     assert_int_equal(pool->free_count, pages);
@@ -126,7 +127,7 @@ static void test_owners_are_counted(void **state)
     struct kv_pool pool;
     uint64_t seed = 2;
     int owners[PAGES] = { 0 }, in_use = 0;
-    open_pool(&pool, BYTES, PAGES);
+    open_pool(&pool, 0, BYTES, PAGES);
     for (int step = 0; step < 20000; step++) {
         bool filling = step / 1000 % 2 == 0;
         int32_t page = random_between(&seed, 0, PAGES - 1);
@@ -159,32 +160,145 @@ static void test_a_pool_that_the_system_does_not_give(void **state)
     (void)state;
     struct kv_pool pool;
     struct error err;
-    assert_false(kv_pool_open(&pool, (size_t)1 << 40, 1 << 20, &err));
+    assert_false(kv_pool_open(&pool, 0, (size_t)1 << 40, 1 << 20, &err));
     assert_says(err, "1099511627776 MiB");
     assert_says(err, "--max-model-len");
     kv_pool_close(&pool);
 }
 
-static void take_one_from_the_stack(struct kv_pool *pool) { pool->free_count--; }
-static void own_a_free_page(struct kv_pool *pool) { pool->owners[3] = 1; }
-static void free_a_page_twice(struct kv_pool *pool) { pool->free_pages[0] = pool->free_pages[1]; }
-static void list_no_page(struct kv_pool *pool) { pool->free_pages[0] = 99; }
+// A key of its own for every number.
+static struct kv_key key_of(int number)
+{
+    struct kv_key key = { { 0 } };
+    memcpy(key.bytes, &number, sizeof number);
+    return key;
+}
+
+static int32_t acquire_as(struct kv_pool *pool, int number)
+{
+    int32_t page = kv_pool_acquire(pool);
+    struct kv_key key = key_of(number);
+    kv_pool_remember(pool, page, &key);
+    return page;
+}
+
+static int32_t find(const struct kv_pool *pool, int number)
+{
+    struct kv_key key = key_of(number);
+    return kv_pool_find(pool, &key);
+}
+
+// Pages without a key go out first, the last released first; then the longest unused.
+static void test_the_longest_unused_page_goes_first(void **state)
+{
+    (void)state;
+    struct kv_pool pool;
+    int32_t pages[6];
+    open_pool(&pool, 0, 16, 6);
+    for (int i = 0; i < 6; i++)
+        pages[i] = i % 3 ? acquire_as(&pool, i) : kv_pool_acquire(&pool); // 0 and 3 have no key
+    static const int order[] = { 4, 0, 1, 5, 3, 2 };
+    for (int i = 0; i < 6; i++)
+        kv_pool_release(&pool, pages[order[i]]);
+    kv_pool_check(&pool);
+    kv_pool_share(&pool, find(&pool, 1)); // used again: it becomes the newest
+    kv_pool_release(&pool, find(&pool, 1));
+    static const int expected[] = { 3, 0, 4, 5, 2, 1 };
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(find(&pool, expected[i]), expected[i] % 3 ? pages[expected[i]] : KV_PAGE_NONE);
+        assert_int_equal(kv_pool_acquire(&pool), pages[expected[i]]);
+        assert_int_equal(find(&pool, expected[i]), KV_PAGE_NONE); // what it held is gone
+        kv_pool_check(&pool);
+    }
+    assert_int_equal(kv_pool_acquire(&pool), KV_PAGE_NONE);
+    kv_pool_close(&pool);
+}
+
+static void test_the_first_page_of_a_key_stays(void **state)
+{
+    (void)state;
+    struct kv_pool pool;
+    open_pool(&pool, 0, 16, 3);
+    int32_t first = acquire_as(&pool, 7), second = acquire_as(&pool, 7);
+    assert_int_equal(find(&pool, 7), first);
+    kv_pool_release(&pool, first);
+    kv_pool_release(&pool, second);
+    kv_pool_share(&pool, first); // out of the free list
+    assert_int_equal(kv_pool_acquire(&pool), second);
+    assert_int_equal(find(&pool, 7), first);
+    kv_pool_check(&pool);
+    kv_pool_forget(&pool);
+    assert_int_equal(find(&pool, 7), KV_PAGE_NONE);
+    kv_pool_check(&pool);
+    kv_pool_close(&pool);
+}
+
+// Against a plain list of (key, page), with keys that fall into few buckets.
+static void test_keys_are_kept_and_forgotten(void **state)
+{
+    (void)state;
+    enum { PAGES = 20, KEYS = 60 };
+    struct kv_pool pool;
+    uint64_t seed = 5;
+    int32_t owned[PAGES], where[KEYS];
+    int count = 0;
+    memset(where, -1, sizeof where);
+    open_pool(&pool, 0, 16, PAGES);
+    for (int step = 0; step < 20000; step++) {
+        int number = random_between(&seed, 0, KEYS - 1) * 8;
+        int32_t page = find(&pool, number);
+        assert_int_equal(page, where[number / 8]);
+        if (page != KV_PAGE_NONE && count < PAGES && random_between(&seed, 0, 2) == 0) {
+            kv_pool_share(&pool, page);
+            owned[count++] = page;
+        } else if (count < PAGES && random_between(&seed, 0, 1) && pool.free_count) {
+            int32_t got = kv_pool_acquire(&pool);
+            for (int i = 0; i < KEYS; i++)
+                where[i] = where[i] == got ? KV_PAGE_NONE : where[i];
+            struct kv_key key = key_of(number);
+            kv_pool_remember(&pool, got, &key);
+            where[number / 8] = where[number / 8] == KV_PAGE_NONE ? got : where[number / 8];
+            owned[count++] = got;
+        } else if (count) {
+            int which = random_between(&seed, 0, count - 1);
+            kv_pool_release(&pool, owned[which]);
+            owned[which] = owned[--count];
+        }
+        kv_pool_check(&pool);
+    }
+    kv_pool_close(&pool);
+}
+
+static void miscount_the_free(struct kv_pool *pool) { pool->free_count--; }
+static void own_a_free_page(struct kv_pool *pool) { pool->pages[3].owners = 1; }
+static void lose_a_page(struct kv_pool *pool) { pool->pages[2].newer = 4; }
+static void close_the_list(struct kv_pool *pool) { pool->pages[7].newer = 0; }
+static void list_no_page(struct kv_pool *pool) { pool->pages[7].newer = 99; }
 static void release_a_free_page(struct kv_pool *pool) { kv_pool_release(pool, 2); }
-static void share_a_free_page(struct kv_pool *pool) { kv_pool_share(pool, 2); }
+static void share_a_page_without_a_key(struct kv_pool *pool) { kv_pool_share(pool, 2); }
+static void key_without_a_bucket(struct kv_pool *pool) { pool->pages[7].keyed = true; }
+static void change_a_key(struct kv_pool *pool) { pool->pages[acquire_as(pool, 1)].key.bytes[0] ^= 1; }
+static void free_a_keyed_page_first(struct kv_pool *pool)
+{
+    kv_pool_release(pool, acquire_as(pool, 1));
+    pool->pages[pool->oldest].keyed = true;
+}
 
 // Our own mistakes do not pass: the process stops.
 static void test_mistakes_are_noticed(void **state)
 {
     (void)state;
-    static void (*const mistakes[])(struct kv_pool *) = { take_one_from_the_stack, own_a_free_page, free_a_page_twice,
-                                                          list_no_page, release_a_free_page, share_a_free_page };
+    static void (*const mistakes[])(struct kv_pool *) = {
+        miscount_the_free, own_a_free_page, lose_a_page, close_the_list, list_no_page, release_a_free_page,
+        share_a_page_without_a_key, key_without_a_bucket, change_a_key, free_a_keyed_page_first,
+    };
     for (size_t i = 0; i < COUNT_OF(mistakes); i++) {
         int status;
         pid_t child = fork();
         if (child == 0) {
             struct kv_pool pool;
             struct error err;
-            if (!freopen("/dev/null", "w", stderr) || !kv_pool_open(&pool, 64, 8, &err))
+            if (!freopen("/dev/null", "w", stderr) || !kv_pool_open(&pool, 0, 64, 8, &err))
                 _exit(1);
             signal(SIGABRT, SIG_DFL);
             mistakes[i](&pool);
@@ -280,8 +394,8 @@ static void test_tables_hold_what_is_visible(void **state)
         struct expected expected = { .window = round % 4 ? random_between(&seed, 1, 150) : 0 };
         struct kv_pool pool;
         struct kv_table table;
-        open_pool(&pool, 64, ENTRIES_MAX);
-        kv_table_open(&table, &pool, expected.window, POSITIONS_MAX);
+        open_pool(&pool, expected.window, 64, ENTRIES_MAX);
+        kv_table_open(&table, &pool, POSITIONS_MAX);
         for (int step = 0; step < 100; step++) {
             if (random_between(&seed, 0, 4)) { // read some more
                 int end = expected.end + random_between(&seed, 0, 40);
@@ -312,9 +426,9 @@ static void test_an_empty_pool_keeps_what_was_acquired(void **state)
     (void)state;
     struct kv_pool pool;
     struct kv_table first, second;
-    open_pool(&pool, 64, 4);
-    kv_table_open(&first, &pool, 0, 128);
-    kv_table_open(&second, &pool, 0, 128);
+    open_pool(&pool, 0, 64, 4);
+    kv_table_open(&first, &pool, 128);
+    kv_table_open(&second, &pool, 128);
     assert_true(kv_table_extend(&first, 17));
     assert_false(kv_table_extend(&second, 49));
     assert_int_equal(second.count, 2);
@@ -334,17 +448,21 @@ static int read_text(int window, int length, int batch, int needed, bool whole_b
 {
     struct kv_pool pool;
     struct kv_table table;
-    int most = 0;
-    open_pool(&pool, 64, needed);
-    kv_table_open(&table, &pool, window, length);
+    int most = 0, expected = needed; // of what was held before, and is missing to the end
+    open_pool(&pool, window, 64, needed);
+    kv_table_open(&table, &pool, length);
     for (int at = 0, count; at < length; at += count) {
         count = whole_batches ? batch : random_between(seed, 1, batch);
         count = count < length - at ? count : length - at;
         kv_table_evict(&table, at);
+        int missing = kv_table_pages_missing(&table, length, batch), now = needed - pool.free_count + missing;
+        assert_true(missing <= entries(length) - table.count);
+        expected = now < expected ? now : expected;
         if (!kv_table_extend(&table, at + count))
             fail_msg("window %d, length %d, batch %d: %d pages do not suffice", window, length, batch, needed);
         int held = needed - pool.free_count;
         most = held > most ? held : most;
+        assert_true(held <= expected);
     }
     kv_table_close(&table);
     kv_pool_close(&pool);
@@ -384,6 +502,154 @@ static void test_more_text_needs_no_fewer_pages(void **state)
     assert_int_equal(kv_table_pages_needed(INT32_MAX, 1 << 28, 4096), 1 << 24);
 }
 
+// ---- prefix ----
+
+enum { CLASSES = 3, PREFIX_POSITIONS = 640, PREFIX_PAGES = PREFIX_POSITIONS / KV_PAGE_TOKENS };
+
+struct shelf {
+    struct kv_pool pools[CLASSES];
+};
+
+static void shelf_open(struct shelf *shelf, const int *windows, int pages)
+{
+    for (int i = 0; i < CLASSES; i++)
+        open_pool(&shelf->pools[i], windows[i], 16, pages);
+}
+
+static void shelf_close(struct shelf *shelf)
+{
+    for (int i = 0; i < CLASSES; i++) {
+        kv_pool_check(&shelf->pools[i]);
+        assert_int_equal(shelf->pools[i].free_count, shelf->pools[i].page_count);
+        kv_pool_close(&shelf->pools[i]);
+    }
+}
+
+// A text with its keys and its pages.
+struct book {
+    int32_t ids[PREFIX_POSITIONS];
+    struct kv_prefix prefix;
+    struct kv_table tables[CLASSES];
+};
+
+static void book_open(struct book *book, struct shelf *shelf, const char *salt)
+{
+    kv_prefix_open(&book->prefix, bytes_of(salt), PREFIX_POSITIONS);
+    kv_prefix_extend(&book->prefix, book->ids, PREFIX_PAGES);
+    for (int i = 0; i < CLASSES; i++)
+        kv_table_open(&book->tables[i], &shelf->pools[i], PREFIX_POSITIONS);
+}
+
+static void book_close(struct book *book)
+{
+    for (int i = 0; i < CLASSES; i++)
+        kv_table_close(&book->tables[i]);
+    kv_prefix_close(&book->prefix);
+}
+
+// Reads and remembers `pages` pages.
+static void book_read(struct book *book, int pages)
+{
+    for (int i = 0; i < CLASSES; i++)
+        assert_true(kv_table_extend(&book->tables[i], pages * KV_PAGE_TOKENS));
+    kv_prefix_remember(&book->prefix, book->tables, CLASSES, pages);
+}
+
+static void test_keys_name_a_text_from_its_start(void **state)
+{
+    (void)state;
+    static const int windows[CLASSES] = { 0 };
+    struct shelf shelf;
+    struct book a = { 0 }, b = { 0 }, salted = { 0 };
+    uint64_t seed = 6;
+    shelf_open(&shelf, windows, 1);
+    for (int i = 0; i < PREFIX_POSITIONS; i++)
+        a.ids[i] = b.ids[i] = salted.ids[i] = random_between(&seed, 0, 9);
+    b.ids[100] ^= 1; // in page 6
+    book_open(&a, &shelf, "");
+    book_open(&b, &shelf, "");
+    book_open(&salted, &shelf, "a tenant");
+    for (int i = 0; i < PREFIX_PAGES; i++) {
+        assert_int_equal(!memcmp(&a.prefix.keys[i], &b.prefix.keys[i], KV_KEY_BYTES), i < 6);
+        assert_memory_not_equal(&a.prefix.keys[i], &salted.prefix.keys[i], KV_KEY_BYTES);
+        for (int j = 0; j < i; j++)
+            assert_memory_not_equal(&a.prefix.keys[i], &a.prefix.keys[j], KV_KEY_BYTES);
+    }
+    struct book piecewise = { 0 }; // keys do not depend on when they were asked for
+    memcpy(piecewise.ids, a.ids, sizeof a.ids);
+    kv_prefix_open(&piecewise.prefix, bytes_of(""), PREFIX_POSITIONS);
+    for (int pages = 0; pages <= PREFIX_PAGES; pages += 3)
+        kv_prefix_extend(&piecewise.prefix, piecewise.ids, pages);
+    assert_memory_equal(piecewise.prefix.keys, a.prefix.keys, 39 * KV_KEY_BYTES);
+    kv_prefix_close(&piecewise.prefix);
+    book_close(&a);
+    book_close(&b);
+    book_close(&salted);
+    shelf_close(&shelf);
+}
+
+// The longest beginning that can be had, said page by page.
+static int expect_prefix(const struct book *book, int most)
+{
+    for (int pages = most; pages > 0; pages--) {
+        bool usable = true;
+        for (int i = 0; i < CLASSES; i++)
+            for (int position = 0; position < pages * KV_PAGE_TOKENS; position++)
+                if (sees(book->tables[i].pool->window, pages * KV_PAGE_TOKENS, position)
+                    && kv_pool_find(book->tables[i].pool, &book->prefix.keys[position / KV_PAGE_TOKENS]) < 0)
+                    usable = false;
+        if (usable)
+            return pages;
+    }
+    return 0;
+}
+
+static void test_the_longest_usable_beginning_is_found(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    int partial = 0;
+    for (int round = 0; round < 300; round++) {
+        int windows[CLASSES];
+        struct shelf shelf;
+        struct book writer = { 0 }, other = { 0 }, reader;
+        for (int i = 0; i < CLASSES; i++)
+            windows[i] = random_between(&seed, 0, 2) ? random_between(&seed, 1, 200) : 0;
+        shelf_open(&shelf, windows, PREFIX_PAGES + 8);
+        for (int i = 0; i < PREFIX_POSITIONS; i++)
+            other.ids[i] = 1 + (writer.ids[i] = random_between(&seed, 0, 99));
+        reader = writer;
+        book_open(&writer, &shelf, "");
+        book_open(&other, &shelf, "");
+        book_open(&reader, &shelf, "");
+        book_read(&writer, random_between(&seed, 0, PREFIX_PAGES));
+        for (int i = 0; i < CLASSES; i++) { // some pages leave before others, in each class as it happens
+            kv_table_evict(&writer.tables[i], random_between(&seed, 0, PREFIX_POSITIONS));
+            kv_table_truncate(&writer.tables[i], random_between(&seed, 0, PREFIX_POSITIONS));
+            kv_table_extend(&other.tables[i], random_between(&seed, 0, 20 * KV_PAGE_TOKENS));
+        }
+        int most = random_between(&seed, 0, PREFIX_PAGES);
+        int found = kv_prefix_find(&reader.prefix, reader.tables, CLASSES, most);
+        assert_int_equal(found, expect_prefix(&reader, most));
+        partial += found > 0 && found < most;
+        kv_prefix_take(&reader.prefix, reader.tables, CLASSES, found);
+        for (int i = 0; i < CLASSES; i++) {
+            kv_pool_check(&shelf.pools[i]);
+            assert_int_equal(reader.tables[i].count, found);
+            for (int page = 0; page < found; page++) {
+                bool visible = page >= kv_table_first_visible(windows[i], found * KV_PAGE_TOKENS);
+                assert_int_equal(reader.tables[i].pages[page],
+                                 visible ? kv_pool_find(&shelf.pools[i], &reader.prefix.keys[page]) : KV_PAGE_NONE);
+            }
+        }
+        book_close(&reader);
+        book_close(&other);
+        book_close(&writer);
+        shelf_close(&shelf);
+    }
+    assert_true(partial > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,11 +658,16 @@ int main(void)
         cmocka_unit_test(test_formats_say_what_they_cannot_hold),
         cmocka_unit_test(test_owners_are_counted),
         cmocka_unit_test(test_a_pool_that_the_system_does_not_give),
+        cmocka_unit_test(test_the_longest_unused_page_goes_first),
+        cmocka_unit_test(test_the_first_page_of_a_key_stays),
+        cmocka_unit_test(test_keys_are_kept_and_forgotten),
         cmocka_unit_test(test_mistakes_are_noticed),
         cmocka_unit_test(test_tables_hold_what_is_visible),
         cmocka_unit_test(test_an_empty_pool_keeps_what_was_acquired),
         cmocka_unit_test(test_the_pages_needed_suffice),
         cmocka_unit_test(test_more_text_needs_no_fewer_pages),
+        cmocka_unit_test(test_keys_name_a_text_from_its_start),
+        cmocka_unit_test(test_the_longest_usable_beginning_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grammar of --kv-cache-dtype, why kernels are passed over, and what a plan promises about pages and memory.
 #include "container.h"
+#include "kv/table.h"
 #include "plan/explain.h"
 #include "plan/fit.h"
 #include "plan/kv_flag.h"
@@ -492,6 +493,91 @@ static void test_refusals_name_the_length_that_fits(void **state)
     assert_true(refused > 20 && shortened > 20 && whole > 20 && hopeless > 20); // every kind was met
 }
 
+// Pages of one sequence of the greatest length in a class.
+static int longest_needs(const struct plan *plan, int class)
+{
+    return kv_table_pages_needed(plan->classes[class].window, plan->max_model_len, plan->batch_tokens);
+}
+
+// Pools fill what they may take, hold one sequence of the greatest length, and no more than can run.
+static void check_pools(const struct plan *plan, size_t room)
+{
+    bool full = true;
+    size_t one = 0, next = 0;
+    double fewest = plan->max_num_seqs;
+    for (int i = 0; i < plan->class_count; i++) {
+        const struct plan_class *class = &plan->classes[i];
+        int longest = longest_needs(plan, i);
+        assert_in_range(class->pages, longest, longest * plan->max_num_seqs);
+        full &= class->pages == longest * plan->max_num_seqs;
+        one += (size_t)longest * class->page_bytes;
+        next += class->page_bytes;
+        fewest = (double)class->pages / longest < fewest ? (double)class->pages / longest : fewest;
+    }
+    total_bytes(plan);
+    assert_true(plan->concurrency == fewest);
+    assert_true(plan->pool_bytes <= (one > room ? one : room));
+    assert_true(full || plan->pool_bytes + next > room); // not a page more in every class
+}
+
+static void test_pools_fill_what_they_may_take(void **state)
+{
+    struct planned *planned = *state;
+    uint64_t seed = 3;
+    int refused = 0, accepted = 0;
+    for (int round = 0; round < 400; round++) {
+        struct plan_options options = { .max_num_seqs = random_between(&seed, 1, 60),
+                                        .batch_tokens = random_between(&seed, 1, 200) };
+        struct plan plan;
+        struct error err;
+        planned->model.config.context = random_between(&seed, 1, 8000);
+        for (int i = 0; i < sizes.layers; i++)
+            planned->model.layer[i].window = random_between(&seed, 0, 1) ? random_between(&seed, 1, 300) : 0;
+        planned->device.memory_free_bytes = (size_t)1 << 40;
+        need_plan(planned, options, &plan); // a quarter of what is free is plenty
+        assert_true(plan.concurrency == options.max_num_seqs);
+        size_t fixed = plan.weight_bytes + plan.workspace_bytes, most = plan.pool_bytes;
+        plan_free(&plan);
+
+        size_t room = most / (size_t)options.max_num_seqs + 1 + random_next(&seed) % (4 * most);
+        planned->device.memory_free_bytes = fixed + room;
+        options.max_model_len = planned->model.config.context;
+        if (make_plan(planned, options, &plan, &err)) {
+            check_pools(&plan, room / PLAN_CACHE_SHARE);
+            plan_free(&plan);
+        }
+        options.kv_cache_bytes = 1 + random_next(&seed) % (most + most / 2);
+        options.max_model_len = round % 2 ? 0 : options.max_model_len; // the model's own is meant all the same
+        if (make_plan(planned, options, &plan, &err)) {
+            assert_int_equal(plan.max_model_len, planned->model.config.context);
+            check_pools(&plan, options.kv_cache_bytes);
+            plan_free(&plan);
+            accepted++;
+        } else {
+            assert_says(err, "--kv-cache-memory-bytes");
+            if (options.kv_cache_bytes <= room)
+                check_offer(planned, options, &err);
+            refused++;
+        }
+    }
+    assert_true(accepted > 20 && refused > 20);
+}
+
+static void test_rows_of_logits(void **state)
+{
+    struct planned *planned = *state;
+    static const struct { int sequences, batch, rows; } cases[] = {
+        { 1, 0, 128 }, { 200, 0, 200 }, { 4096, 0, 512 }, { 4096, 4096, 512 }, { 1, 16, 16 }, { 300, 100, 100 },
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct plan plan;
+        need_plan(planned, (struct plan_options){ .max_num_seqs = cases[i].sequences, .batch_tokens = cases[i].batch },
+                  &plan);
+        assert_int_equal(plan.outputs, cases[i].rows);
+        plan_free(&plan);
+    }
+}
+
 static void test_absurd_sizes_do_not_overflow(void **state)
 {
     struct planned *planned = *state;
@@ -562,6 +648,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_impossible_wishes_are_refused, set_up, tear_down),
         cmocka_unit_test(test_too_many_classes),
         cmocka_unit_test_setup_teardown(test_refusals_name_the_length_that_fits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pools_fill_what_they_may_take, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_rows_of_logits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_absurd_sizes_do_not_overflow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_plan_is_told, set_up, tear_down),
     };

@@ -23,6 +23,12 @@ struct running {
     float maximum, sum;
 };
 
+static struct running start_of(const struct attention_args *args, int head)
+{
+    return args->sinks ? (struct running){ .maximum = args->sinks[head], .sum = 1 }
+                       : (struct running){ .maximum = -INFINITY };
+}
+
 static void load_side(const struct kv_side *side, int head, int tokens, float layer_scale, const uint8_t *layer,
                       float *out)
 {
@@ -71,7 +77,7 @@ static void attend_rows(const struct attention_args *args, const struct batch_se
     struct page_values page;
     struct running state[ITEM_ROWS * group];
     for (int i = 0; i < count * group; i++)
-        state[i] = (struct running){ .maximum = -INFINITY };
+        state[i] = start_of(args, kv_head * group + i % group);
     for (int row = 0; row < count; row++)
         memset(args->out + ((size_t)(first + row) * (size_t)args->heads + (size_t)(kv_head * group)) * (size_t)v_dim, 0,
                (size_t)(group * v_dim) * sizeof(float));

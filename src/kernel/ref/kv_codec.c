@@ -158,22 +158,10 @@ static void load_int8_token(const uint8_t *restrict data, const uint8_t *scale, 
         x[i] = (float)(int8_t)data[i] * own_scale;
 }
 
-// int4_per_token_head stores y = H s x instead of x, which spreads outliers over all channels.
-//   s: a sign per channel: negative where bit channel % 64 of word channel / 64 is set, the words being what
-//      splitmix64 gives from the seed below
-//   H: the Hadamard matrix in natural order, H[i][j] = (-1)^popcount(i & j), not normalised: H H = dim
-static uint64_t sign_word(int word)
-{
-    uint64_t z = 0x9E3779B9u + (uint64_t)(word + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 static void flip_signs(float *x, int dim)
 {
     for (int start = 0; start < dim; start += 64) {
-        uint64_t signs = sign_word(start / 64);
+        uint64_t signs = kv_rotation_signs(start / 64);
         for (int i = start; i < dim && i < start + 64; i++, signs >>= 1)
             x[i] = f32_from_bits(f32_bits(x[i]) ^ (int32_t)((uint32_t)signs << 31));
     }

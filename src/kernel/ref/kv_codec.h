@@ -8,7 +8,7 @@
 //   fp8_per_token_head    dim               4: f32                      E4M3 code * scale
 //   int8_per_token_head   dim               4: f32                      code * scale
 //   int4_per_token_head   dim / 2           4: f32, zero point in its   (code - zero point) * scale, then the inverse
-//                                              4 low mantissa bits      of the rotation (see kv_codec.c)
+//                                              4 low mantissa bits      of the rotation (below)
 //   nvfp4, nvfp4_4over6   dim / 2           dim / 16: E4M3              E2M1 code * E4M3 scale * layer_scale
 //
 //   (1) two codes in a byte: the even index is the low nibble
@@ -28,6 +28,18 @@ struct kv_codec {
     void (*store)(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale);
     void (*load)(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x);
 };
+
+// int4_per_token_head stores y = H s x instead of x, which spreads outliers over all channels.
+//   s: a sign per channel: negative where bit channel % 64 of word channel / 64 is set, the words being what
+//      splitmix64 gives from the seed below
+//   H: the Hadamard matrix in natural order, H[i][j] = (-1)^popcount(i & j), not normalised: H H = dim
+static inline uint64_t kv_rotation_signs(int word)
+{
+    uint64_t z = 0x9E3779B9u + (uint64_t)(word + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
 
 extern const struct kv_codec kv_codecs[DTYPE_COUNT]; // filled for every row whose use has KV
 

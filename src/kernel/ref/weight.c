@@ -1,44 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each format is a struct, the bytes of one block in their order, and a function that decodes one block. The structs
-// hold bytes only: blocks are read where a mapped file has them, aligned or not. Numbers are little-endian, as is
-// every machine nibble runs on. Where four-bit codes share a byte, the low nibbles are the first half of their
-// group and the high nibbles the second.
+// Each format is a struct (kernel/blocks.h) and a function that decodes one block.
 #include "kernel/ref/weight.h"
 
 #include <assert.h>
 
+#include "kernel/blocks.h"
 #include "kernel/minifloat.h"
 
-struct F32 { uint8_t value[4]; };
-struct F16 { uint8_t value[2]; };
-struct BF16 { uint8_t value[2]; };
-
-struct Q4_0 { uint8_t scale[2], codes[16]; };
-struct Q4_1 { uint8_t scale[2], min[2], codes[16]; };
-struct Q5_0 { uint8_t scale[2], high[4], codes[16]; };
-struct Q5_1 { uint8_t scale[2], min[2], high[4], codes[16]; };
-struct Q8_0 { uint8_t scale[2]; int8_t codes[32]; };
-
-// Super-blocks: an f16 scale for the small integer scales (and minima) of 16 or 32 values each.
-struct Q2_K { uint8_t scales[16], codes[64], scale[2], min[2]; };
-struct Q3_K { uint8_t high[32], codes[64], scales[12], scale[2]; };
-struct Q4_K { uint8_t scale[2], min[2], scales[12], codes[128]; };
-struct Q5_K { uint8_t scale[2], min[2], scales[12], high[32], codes[128]; };
-struct Q6_K { uint8_t codes[128], high[64]; int8_t scales[16]; uint8_t scale[2]; };
-
-struct IQ4_NL { uint8_t scale[2], codes[16]; };
-struct IQ4_XS { uint8_t scale[2], scales_high[2], scales_low[4], codes[128]; };
-struct MXFP4_GGUF { uint8_t scale, codes[16]; };
-struct NVFP4_GGUF { uint8_t scales[4], codes[32]; };
-
-static const float iq4_levels[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
-
-static inline uint16_t read_u16(const uint8_t bytes[2])
-{
-    uint16_t value;
-    memcpy(&value, bytes, sizeof value);
-    return value;
-}
+static const float iq4_levels[16] = { IQ4_LEVELS };
 
 static inline float read_f16(const uint8_t bytes[2])
 {
@@ -145,14 +114,6 @@ static inline void block_Q2_K(const struct Q2_K *restrict in, float *restrict ou
     }
 }
 
-// Sixteen scales of six bits: low nibbles in bytes 0..7, high pairs in bytes 8..11.
-static inline int q3_scale(const uint8_t scales[12], int s)
-{
-    int low = scales[s % 8] >> s / 8 * 4 & 15;
-    int high = scales[8 + s % 4] >> s / 4 * 2 & 3;
-    return (low | high << 4) - 32;
-}
-
 static inline void block_Q3_K(const struct Q3_K *restrict in, float *restrict out)
 {
     float scale = read_f16(in->scale);
@@ -165,25 +126,13 @@ static inline void block_Q3_K(const struct Q3_K *restrict in, float *restrict ou
     }
 }
 
-// Eight scales and eight minima of six bits: those of sub-blocks 0..3 are the low six bits of bytes 0..3 and 4..7;
-// those of 4..7 have their low nibbles in bytes 8..11 and their high pairs on top of bytes 0..3 and 4..7.
-static inline float q4_sub_scale(float scale, const uint8_t scales[12], int s)
-{
-    return scale * (float)(s < 4 ? scales[s] & 63 : (scales[s + 4] & 15) | scales[s - 4] >> 6 << 4);
-}
-
-static inline float q4_sub_min(float min, const uint8_t scales[12], int s)
-{
-    return min * (float)(s < 4 ? scales[s + 4] & 63 : scales[s + 4] >> 4 | scales[s] >> 6 << 4);
-}
-
 static inline void block_Q4_K(const struct Q4_K *restrict in, float *restrict out)
 {
     float scale = read_f16(in->scale), min = read_f16(in->min);
     for (int s = 0; s < 8; s++) {
         const uint8_t *codes = in->codes + s / 2 * 32;
         int shift = s % 2 * 4;
-        float sub_scale = q4_sub_scale(scale, in->scales, s), sub_min = q4_sub_min(min, in->scales, s);
+        float sub_scale = scale * (float)q4_scale(in->scales, s), sub_min = min * (float)q4_min(in->scales, s);
         for (int i = 0; i < 32; i++)
             out[s * 32 + i] = sub_scale * (float)(codes[i] >> shift & 15) - sub_min;
     }
@@ -195,7 +144,7 @@ static inline void block_Q5_K(const struct Q5_K *restrict in, float *restrict ou
     for (int s = 0; s < 8; s++) {
         const uint8_t *codes = in->codes + s / 2 * 32;
         int shift = s % 2 * 4;
-        float sub_scale = q4_sub_scale(scale, in->scales, s), sub_min = q4_sub_min(min, in->scales, s);
+        float sub_scale = scale * (float)q4_scale(in->scales, s), sub_min = min * (float)q4_min(in->scales, s);
         for (int i = 0; i < 32; i++)
             out[s * 32 + i] = sub_scale * (float)((codes[i] >> shift & 15) + (in->high[i] >> s & 1) * 16) - sub_min;
     }
@@ -232,11 +181,8 @@ static inline void block_IQ4_NL(const struct IQ4_NL *restrict in, float *restric
 static inline void block_IQ4_XS(const struct IQ4_XS *restrict in, float *restrict out)
 {
     float scale = read_f16(in->scale);
-    int scales_high = read_u16(in->scales_high);
-    for (int s = 0; s < 8; s++) {
-        int sub_scale = (in->scales_low[s / 2] >> s % 2 * 4 & 15) | (scales_high >> s * 2 & 3) << 4;
-        decode_levels(in->codes + s * 16, scale * (float)(sub_scale - 32), out + s * 32);
-    }
+    for (int s = 0; s < 8; s++)
+        decode_levels(in->codes + s * 16, scale * (float)iq4_xs_scale(in, s), out + s * 32);
 }
 
 static inline void block_MXFP4_GGUF(const struct MXFP4_GGUF *restrict in, float *restrict out)
@@ -248,12 +194,11 @@ static inline void block_MXFP4_GGUF(const struct MXFP4_GGUF *restrict in, float 
     }
 }
 
-// The scales are E4M3 without a sign: bit 7 is ignored, and the code of NaN stands for 0.
 static inline void block_NVFP4_GGUF(const struct NVFP4_GGUF *restrict in, float *restrict out)
 {
     for (int s = 0; s < 4; s++, out += 16) {
         const uint8_t *codes = in->codes + s * 8;
-        float scale = in->scales[s] == 0x7F ? 0.0f : f32_from_bits(minifloat_expand(in->scales[s] & 0x7F, 3, 7));
+        float scale = f32_from_bits(minifloat_expand(nvfp4_scale(in, s), 3, 7));
         for (int i = 0; i < 8; i++) {
             out[i] = scale * e2m1_to_f32(codes[i] & 15);
             out[i + 8] = scale * e2m1_to_f32(codes[i] >> 4);

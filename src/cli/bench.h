@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/bench.h: the parts of `nibble bench`: what is measured (bench.c chooses), how (bench_measure.c), and what becomes
+// of it: a table or JSON (bench_report.c) and a page with plots (bench_html.c).
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "base/strbuf.h"
+#include "nibble.h"
+
+enum { BENCH_BATCH_MAX = 512, BENCH_REPEATS_MAX = 1000 };
+
+// A cache format and a number of threads: one engine, open from beginning to end.
+struct bench_subject {
+    const char *format;
+    int threads;
+    struct nibble_engine *engine;
+    struct nibble_scheduler *scheduler;
+    struct nibble_ceiling ceiling;
+};
+
+enum bench_kind { BENCH_PREFILL, BENCH_DECODE };
+
+// A line of the table. Prefill reads `prompt` tokens of one sequence, decoding draws `new` tokens in each of `batch`
+// sequences; `depth` tokens of each are in the cache before.
+struct bench_case {
+    struct bench_subject *subject; // borrowed
+    enum bench_kind kind;
+    int prompt, new, depth, batch;
+    double *samples;               // tokens per second, summed over the batch, in the order they were taken
+    int sample_count;
+};
+
+struct bench {
+    const char *model;
+    struct bench_subject *subjects;
+    int subject_count;
+    struct bench_case *cases;
+    int case_count;
+    int repeats;
+    bool stopped;                  // by Ctrl-C: some cases have fewer samples, or none
+};
+
+// The longest sequence of a case, in tokens.
+int bench_case_length(const struct bench_case *wanted);
+
+// Measures every case once untimed and then as often as asked, in turns, so that a machine that slows down does so for
+// all of them. Ctrl-C ends it early, without an error.
+bool bench_measure(struct bench *bench, struct nibble_error *error);
+
+// What is known of a case that has samples.
+struct bench_summary {
+    double median, low, high; // tokens per second
+    double limit;             // the same at the machine's ceiling
+    bool by_memory;           // which ceiling that is
+};
+struct bench_summary bench_summarise(const struct bench_case *measured);
+
+const char *bench_kind_word(enum bench_kind kind);
+void bench_describe_machine(const struct bench *bench, struct strbuf *out); // a line or two for people
+void bench_print_table(const struct bench *bench, struct strbuf *out);
+void bench_print_json(const struct bench *bench, struct strbuf *out);
+void bench_print_html(const struct bench *bench, struct strbuf *out);
+
+#endif

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/bench_html.c: what was measured as one page: plots in SVG and the table, for light and dark, with nothing from
+// outside and no script. It is well-formed XML, too. Text that the page did not write itself goes through add_text.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/bench.h"
+
+// In units of the drawings, which are as wide as the page.
+enum {
+    WIDTH = 880,
+    BAR_LEFT = 300, BAR_RIGHT = 740, BAR_HEIGHT = 14, BAR_PITCH = 26,
+    PLOT_LEFT = 60, PLOT_RIGHT = 860, PLOT_TOP = 16, PLOT_BOTTOM = 260, LEGEND_PITCH = 20,
+    COLOURS = 8,
+};
+
+static const char head[] =
+    "<!doctype html>\n"
+    "<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+    "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>nibble bench</title>\n<style>\n"
+    ":root { --paper: #f8f7f4; --ink: #22252a; --soft: #5f636b; --line: #e3dfd7;\n"
+    "  --c0: #5b74c9; --c1: #e09a3a; --c2: #2f9c8f; --c3: #c9574f; --c4: #7db544; --c5: #8a63b8; --c6: #5a5f8f; "
+    "--c7: #8b8f98; }\n"
+    "@media (prefers-color-scheme: dark) {\n"
+    "  :root { --paper: #15171b; --ink: #e7e5e0; --soft: #a0a5ae; --line: #30353d; } }\n"
+    "body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: var(--ink);\n"
+    "  font: 15px/1.5 system-ui, sans-serif; }\n"
+    "h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }\n"
+    "p { color: var(--soft); white-space: pre-line; }\n"
+    "figure { margin: 0; overflow-x: auto; } svg { width: 100%; min-width: 40rem; height: auto; }\n"
+    "svg text { fill: var(--ink); font-size: 12px; } svg .soft { fill: var(--soft); }\n"
+    "svg .grid { stroke: var(--line); } svg .mark { stroke: var(--ink); stroke-width: 1.5; }\n"
+    "svg .limit { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 3 2; }\n"
+    "svg polyline { fill: none; stroke-width: 2; }\n"
+    "table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }\n"
+    "th, td { padding: .25rem .5rem; text-align: right; border-bottom: 1px solid var(--line); }\n"
+    "th:first-child, td:first-child { text-align: left; } div { overflow-x: auto; }\n"
+    "</style>\n</head>\n<body>\n";
+
+static void add_text(struct strbuf *out, const char *text)
+{
+    for (; *text; text++)
+        if (strchr("<>&\"", *text) || ((unsigned char)*text < ' ' && *text != '\n'))
+            strbuf_add_format(out, "&#%d;", (unsigned char)*text < ' ' ? '?' : *text);
+        else
+            strbuf_add_byte(out, *text);
+}
+
+// ---- names --------------------------------------------------------------------------------------------------------
+
+static bool threads_vary(const struct bench *bench)
+{
+    for (int i = 1; i < bench->subject_count; i++)
+        if (bench->subjects[i].threads != bench->subjects[0].threads)
+            return true;
+    return false;
+}
+
+// What tells a case from the others of its kind.
+static void add_case_name(struct strbuf *out, const struct bench *bench, const struct bench_case *measured)
+{
+    if (measured->kind == BENCH_PREFILL)
+        strbuf_add_format(out, "%d tokens", measured->prompt);
+    else
+        strbuf_add_format(out, "%d x %d tokens", measured->batch, measured->new);
+    if (measured->depth)
+        strbuf_add_format(out, " at %d", measured->depth);
+    strbuf_add_text(out, ", ");
+    add_text(out, measured->subject->format);
+    if (threads_vary(bench))
+        strbuf_add_format(out, ", %d threads", measured->subject->threads);
+}
+
+static int colour_of(const struct bench *bench, const struct bench_case *measured)
+{
+    return (int)(measured->subject - bench->subjects) % COLOURS;
+}
+
+static void open_plot(struct strbuf *out, const char *title, int height)
+{
+    strbuf_add_format(out, "<h2>%s</h2>\n<figure><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+                           "role=\"img\" aria-label=\"%s\">\n", title, WIDTH, height, title);
+}
+
+static void close_plot(struct strbuf *out)
+{
+    strbuf_add_text(out, "</svg></figure>\n");
+}
+
+// ---- bars ---------------------------------------------------------------------------------------------------------
+
+static bool is_shown(const struct bench_case *measured, enum bench_kind kind)
+{
+    return measured->kind == kind && measured->sample_count;
+}
+
+static void add_bar(struct strbuf *out, const struct bench *bench, const struct bench_case *measured, int y,
+                    double scale)
+{
+    struct bench_summary summary = bench_summarise(measured);
+    int middle = y + BAR_HEIGHT / 2;
+    double low = BAR_LEFT + scale * summary.low, high = BAR_LEFT + scale * summary.high;
+    double limit = BAR_LEFT + scale * summary.limit;
+    strbuf_add_format(out, "<text x=\"0\" y=\"%d\">", y + 11);
+    add_case_name(out, bench, measured);
+    strbuf_add_format(out, "</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=\"var(--c%d)\"/>",
+                      BAR_LEFT, y, scale * summary.median, BAR_HEIGHT, colour_of(bench, measured));
+    strbuf_add_format(out, "<line class=\"mark\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", low, middle, high,
+                      middle);
+    strbuf_add_format(out, "<line class=\"limit\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", limit, y - 2, limit,
+                      y + BAR_HEIGHT + 2);
+    strbuf_add_format(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f t/s, %.0f %%</text>\n", WIDTH, y + 11,
+                      summary.median, 100 * summary.median / summary.limit);
+}
+
+static void add_bars(struct strbuf *out, const struct bench *bench, enum bench_kind kind, const char *title)
+{
+    int count = 0;
+    double most = 0;
+    for (int i = 0; i < bench->case_count; i++)
+        if (is_shown(&bench->cases[i], kind)) {
+            struct bench_summary summary = bench_summarise(&bench->cases[i]);
+            most = fmax(most, fmax(summary.high, summary.limit));
+            count++;
+        }
+    if (!count)
+        return;
+    open_plot(out, title, count * BAR_PITCH + 4);
+    int y = 4;
+    for (int i = 0; i < bench->case_count; i++)
+        if (is_shown(&bench->cases[i], kind)) {
+            add_bar(out, bench, &bench->cases[i], y, (BAR_RIGHT - BAR_LEFT) / most);
+            y += BAR_PITCH;
+        }
+    close_plot(out);
+}
+
+// ---- lines --------------------------------------------------------------------------------------------------------
+
+// Decoding speed over one of the numbers that were varied; a line joins cases that are alike but for it.
+struct lines {
+    const struct bench *bench;
+    bool over_depth;         // else over the batch
+    double x_most, y_most;
+    struct point {
+        double x, y;
+    } *points;               // of one line
+    int point_count;
+};
+
+static int place_of(const struct lines *lines, const struct bench_case *measured)
+{
+    return lines->over_depth ? measured->depth : measured->batch;
+}
+
+static bool are_joined(const struct lines *lines, const struct bench_case *a, const struct bench_case *b)
+{
+    return a->subject == b->subject && a->new == b->new
+        && (lines->over_depth ? a->batch == b->batch : a->depth == b->depth);
+}
+
+static int compare_points(const void *a, const void *b)
+{
+    double x = ((const struct point *)a)->x, y = ((const struct point *)b)->x;
+    return (x > y) - (x < y);
+}
+
+// The line that begins with a case; none when an earlier case is on it.
+static void gather_points(struct lines *lines, int first)
+{
+    const struct bench *bench = lines->bench;
+    lines->point_count = 0;
+    for (int i = 0; i < bench->case_count; i++) {
+        const struct bench_case *measured = &bench->cases[i];
+        if (!is_shown(measured, BENCH_DECODE) || !are_joined(lines, measured, &bench->cases[first]))
+            continue;
+        if (i < first) {
+            lines->point_count = 0;
+            return;
+        }
+        struct point point = { place_of(lines, measured), bench_summarise(measured).median };
+        lines->points[lines->point_count++] = point;
+    }
+    qsort(lines->points, (size_t)lines->point_count, sizeof *lines->points, compare_points);
+}
+
+static double plot_x(const struct lines *lines, double x)
+{
+    return PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * x / lines->x_most;
+}
+
+static double plot_y(const struct lines *lines, double y)
+{
+    return PLOT_BOTTOM - (PLOT_BOTTOM - PLOT_TOP) * y / lines->y_most;
+}
+
+// About five steps of 1, 2 or 5 times a power of ten.
+static double tick_step(double most)
+{
+    double power = pow(10, floor(log10(most / 5))), steps = most / 5 / power;
+    return power * (steps > 5 ? 10 : steps > 2 ? 5 : steps > 1 ? 2 : 1);
+}
+
+static void add_axes(struct strbuf *out, const struct lines *lines)
+{
+    double step = tick_step(lines->y_most);
+    for (double y = 0; y <= lines->y_most; y += step) {
+        double at = plot_y(lines, y);
+        strbuf_add_format(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>"
+                               "<text class=\"soft\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                          PLOT_LEFT, at, PLOT_RIGHT, at, PLOT_LEFT - 6, at + 4, y);
+    }
+    for (int i = 0; i < lines->bench->case_count; i++) {
+        const struct bench_case *measured = &lines->bench->cases[i];
+        bool seen = !is_shown(measured, BENCH_DECODE);
+        for (int j = 0; j < i && !seen; j++)
+            seen = is_shown(&lines->bench->cases[j], BENCH_DECODE)
+                && place_of(lines, &lines->bench->cases[j]) == place_of(lines, measured);
+        if (!seen)
+            strbuf_add_format(out, "<text class=\"soft\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
+                              plot_x(lines, place_of(lines, measured)), PLOT_BOTTOM + 18, place_of(lines, measured));
+    }
+}
+
+static void add_line(struct strbuf *out, const struct lines *lines, const struct bench_case *named, int index)
+{
+    int y = PLOT_BOTTOM + 24 + (index + 1) * LEGEND_PITCH;
+    strbuf_add_format(out, "<g><polyline stroke=\"var(--c%d)\" points=\"", index % COLOURS);
+    for (int i = 0; i < lines->point_count; i++)
+        strbuf_add_format(out, "%s%.1f,%.1f", i ? " " : "", plot_x(lines, lines->points[i].x),
+                          plot_y(lines, lines->points[i].y));
+    strbuf_add_text(out, "\"/>");
+    for (int i = 0; i < lines->point_count; i++)
+        strbuf_add_format(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"var(--c%d)\"/>",
+                          plot_x(lines, lines->points[i].x), plot_y(lines, lines->points[i].y), index % COLOURS);
+    strbuf_add_format(out,
+                      "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"var(--c%d)\"/>"
+                      "<text x=\"%d\" y=\"%d\">",
+                      PLOT_LEFT, y - 6, index % COLOURS, PLOT_LEFT + 22, y);
+    add_text(out, named->subject->format);
+    strbuf_add_format(out, ", %s %d, %d new tokens, %d threads</text></g>\n", lines->over_depth ? "batch" : "depth",
+                      lines->over_depth ? named->batch : named->depth, named->new, named->subject->threads);
+}
+
+// How many lines there are, and how far they reach.
+static int measure_lines(struct lines *lines)
+{
+    int count = 0;
+    for (int i = 0; i < lines->bench->case_count; i++) {
+        gather_points(lines, i);
+        count += lines->point_count > 1;
+        for (int j = 0; j < lines->point_count; j++) {
+            lines->x_most = fmax(lines->x_most, lines->points[j].x);
+            lines->y_most = fmax(lines->y_most, lines->points[j].y);
+        }
+    }
+    return count;
+}
+
+static void add_lines(struct strbuf *out, const struct bench *bench, bool over_depth, const char *title)
+{
+    struct lines lines = { .bench = bench, .over_depth = over_depth };
+    lines.points = memory_new((size_t)bench->case_count, sizeof *lines.points);
+    int count = measure_lines(&lines);
+    if (count) {
+        open_plot(out, title, PLOT_BOTTOM + 36 + count * LEGEND_PITCH);
+        add_axes(out, &lines);
+        for (int i = 0, index = 0; i < bench->case_count; i++) {
+            gather_points(&lines, i);
+            if (lines.point_count > 1)
+                add_line(out, &lines, &bench->cases[i], index++);
+        }
+        close_plot(out);
+    }
+    free(lines.points);
+}
+
+// ---- the page -----------------------------------------------------------------------------------------------------
+
+static void add_table(struct strbuf *out, const struct bench *bench)
+{
+    strbuf_add_text(out, "<h2>All figures</h2>\n<div><table>\n<tr><th>kind</th><th>prompt</th><th>new</th>"
+                         "<th>depth</th><th>batch</th><th>format</th><th>threads</th><th>t/s</th><th>lowest</th>"
+                         "<th>highest</th><th>ceiling</th><th>share</th></tr>\n");
+    for (int i = 0; i < bench->case_count; i++) {
+        const struct bench_case *measured = &bench->cases[i];
+        if (!measured->sample_count)
+            continue;
+        struct bench_summary summary = bench_summarise(measured);
+        strbuf_add_format(out, "<tr><td>%s</td><td>%d</td><td>%d</td><td>%d</td><td>%d</td><td>",
+                          bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
+                          measured->batch);
+        add_text(out, measured->subject->format);
+        strbuf_add_format(out,
+                          "</td><td>%d</td><td>%.2f</td><td>%.2f</td><td>%.2f</td><td>%.2f (%s)</td><td>%.0f %%</td>"
+                          "</tr>\n",
+                          measured->subject->threads, summary.median, summary.low, summary.high, summary.limit,
+                          summary.by_memory ? "memory" : "arithmetic", 100 * summary.median / summary.limit);
+    }
+    strbuf_add_text(out, "</table></div>\n");
+}
+
+void bench_print_html(const struct bench *bench, struct strbuf *out)
+{
+    struct strbuf machine = { 0 };
+    bench_describe_machine(bench, &machine);
+    strbuf_add_text(out, head);
+    strbuf_add_text(out, "<h1>");
+    add_text(out, bench->model);
+    strbuf_add_text(out, "</h1>\n<p>");
+    add_text(out, machine.data);
+    strbuf_add_text(out, "Bars are medians; the line across a bar's end goes from the lowest to the highest figure, "
+                         "and the dashed one is what the machine's memory or arithmetic would allow.</p>\n");
+    add_bars(out, bench, BENCH_PREFILL, "Prefill, tokens per second");
+    add_bars(out, bench, BENCH_DECODE, "Decode, tokens per second of all sequences");
+    add_lines(out, bench, true, "Decode over depth, tokens per second");
+    add_lines(out, bench, false, "Decode over batch, tokens per second");
+    add_table(out, bench);
+    strbuf_add_text(out, "</body>\n</html>\n");
+    strbuf_free(&machine);
+}

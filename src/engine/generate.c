@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/generate.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/batch.h"
+
+// A request with what is drawn for it and who hears of it.
+struct answer {
+    struct request request;         // first: the scheduler's chunks name it
+    struct nibble_listener listener;
+    struct nibble_sampling sampling;
+    int max_tokens, min_tokens;
+    int top_logprobs;               // -1: nothing is scored
+    bool score_prompt;
+    int32_t *stop_ids;
+    size_t stop_count;
+    struct nibble_bias *bias;
+    size_t bias_count;
+};
+
+// One row of logits: what is asked of it and what was found.
+struct row {
+    struct answer *answer;
+    int position;                   // of the token it comes after
+    const float *logits;
+    uint32_t *mask;                 // NULL: every token may come
+    bool finite;
+    int32_t drawn;                  // only after a text's last token
+    double log_total;
+    struct candidate *top;
+    int top_count;
+};
+
+static double system_clock(void *context)
+{
+    struct timespec now;
+    (void)context;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double now(const struct generator *generator)
+{
+    return generator->clock(generator->clock_context);
+}
+
+static int vocabulary_of(const struct generator *generator)
+{
+    return generator->engine->model.config.vocabulary;
+}
+
+void generator_open(struct generator *generator, struct engine *engine, const struct nibble_scheduler_options *options)
+{
+    const struct plan *plan = &engine->plan;
+    struct scheduler_options decided_by = { .pools = engine->pools,
+                                            .classes = plan->class_count,
+                                            .batch_tokens = plan->batch_tokens,
+                                            .outputs = plan->outputs,
+                                            .running_max = plan->max_num_seqs,
+                                            .prefix_cache = !options->no_prefix_cache,
+                                            .by_priority = options->by_priority };
+    *generator = (struct generator){ .engine = engine,
+                                     .clock = options->clock ? options->clock : system_clock,
+                                     .clock_context = options->clock_context };
+    scheduler_open(&generator->scheduler, &decided_by);
+    size_t outputs = (size_t)plan->outputs;
+    generator->mask_words = (vocabulary_of(generator) + 31) / 32;
+    generator->rows = memory_new(outputs, sizeof *generator->rows);
+    generator->masks = memory_new(outputs * (size_t)generator->mask_words, sizeof *generator->masks);
+    generator->tops = memory_new(outputs * GENERATE_TOP_MAX, sizeof *generator->tops);
+    generator->samplers = memory_new((size_t)team_size(engine->team), sizeof *generator->samplers);
+    for (int i = 0; i < team_size(engine->team); i++)
+        sampler_open(&generator->samplers[i], vocabulary_of(generator));
+}
+
+// ---- requests come and go ----
+
+static void *copied(const void *items, size_t count, size_t size)
+{
+    void *copy = memory_new(count, size);
+    if (count)
+        memcpy(copy, items, count * size);
+    return copy;
+}
+
+static bool check_bias(const struct engine *engine, const struct nibble_bias *bias, size_t count, struct error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!engine_check_ids(engine, &bias[i].id, 1, err))
+            return fail_within(err, "a bias");
+        else if (!isfinite(bias[i].bias))
+            return fail_usage(err, "the bias of token %d is %g; a number is possible", bias[i].id, bias[i].bias);
+    return true;
+}
+
+static bool check_wish(const struct generator *generator, const struct nibble_request *wish, struct error *err)
+{
+    const struct engine *engine = generator->engine;
+    int longest = engine->plan.max_model_len;
+    if (!wish->prompt_count)
+        return fail_usage(err, "the prompt has no tokens; at least one is needed to go on from");
+    if (wish->max_tokens < 0 || wish->min_tokens < 0 || wish->min_tokens > wish->max_tokens)
+        return fail_usage(err, "an answer of %d to %d tokens was asked for; that is no range from 0 on",
+                          wish->min_tokens, wish->max_tokens);
+    if (wish->top_logprobs < -1 || wish->top_logprobs > GENERATE_TOP_MAX)
+        return fail_usage(err, "%d likeliest tokens were asked for; up to %d are possible", wish->top_logprobs,
+                          GENERATE_TOP_MAX);
+    if (wish->stop_count > (size_t)vocabulary_of(generator))
+        return fail_usage(err, "%zu stop ids were given, more than there are tokens", wish->stop_count);
+    if (wish->prompt_count > (size_t)longest || wish->max_tokens > longest - (int)wish->prompt_count)
+        return fail(err, "a prompt of %zu tokens with an answer of %d is longer than the context of %d tokens%s",
+                    wish->prompt_count, wish->max_tokens, longest,
+                    longest < engine->model.config.context ? "; --max-model-len raises it" : "");
+    return engine_check_ids(engine, wish->prompt, wish->prompt_count, err)
+        && (engine_check_ids(engine, wish->stop_ids, wish->stop_count, err) || fail_within(err, "a stop id"))
+        && check_bias(engine, wish->bias, wish->bias_count, err)
+        && sampler_check(&wish->sampling, err);
+}
+
+uint64_t generator_add(struct generator *generator, const struct nibble_request *wish, struct error *err)
+{
+    if (!check_wish(generator, wish, err))
+        return 0;
+    struct answer *answer = memory_new(1, sizeof *answer);
+    *answer = (struct answer){
+        .listener = wish->listener,
+        .sampling = wish->sampling,
+        .max_tokens = wish->max_tokens,
+        .min_tokens = wish->min_tokens,
+        .top_logprobs = wish->top_logprobs,
+        .score_prompt = wish->score_prompt,
+        .stop_ids = copied(wish->stop_ids, wish->stop_count, sizeof *wish->stop_ids),
+        .stop_count = wish->stop_count,
+        .bias = copied(wish->bias, wish->bias_count, sizeof *wish->bias),
+        .bias_count = wish->bias_count,
+    };
+    struct request_wish scheduled = { .prompt = wish->prompt,
+                                      .prompt_count = (int)wish->prompt_count,
+                                      .max_tokens = wish->max_tokens,
+                                      .score_prompt = wish->score_prompt,
+                                      .priority = wish->priority,
+                                      .salt = { wish->cache_salt, wish->cache_salt_len },
+                                      .after = wish->after };
+    scheduler_add(&generator->scheduler, &answer->request, &scheduled, now(generator));
+    return answer->request.name;
+}
+
+static void finish(struct generator *generator, struct answer *answer, enum nibble_finish reason, const char *error)
+{
+    struct nibble_usage usage = answer->request.usage;
+    usage.finished = now(generator);
+    scheduler_remove(&generator->scheduler, &answer->request);
+    if (answer->listener.finished)
+        answer->listener.finished(answer->listener.context, reason, &usage, error);
+    free(answer->stop_ids);
+    free(answer->bias);
+    free(answer);
+}
+
+void generator_cancel(struct generator *generator, uint64_t name)
+{
+    struct request *request = scheduler_find(&generator->scheduler, name);
+    if (request)
+        finish(generator, (struct answer *)request, NIBBLE_FINISH_CANCELLED, NULL);
+}
+
+void generator_close(struct generator *generator)
+{
+    struct scheduler *scheduler = &generator->scheduler;
+    while (scheduler->running.first || scheduler->waiting.first) {
+        struct request *request = scheduler->running.first ? scheduler->running.first : scheduler->waiting.first;
+        finish(generator, (struct answer *)request, NIBBLE_FINISH_CANCELLED, NULL);
+    }
+    scheduler_close(scheduler);
+    for (int i = 0; i < team_size(generator->engine->team); i++)
+        sampler_close(&generator->samplers[i]);
+    free(generator->samplers);
+    free(generator->rows);
+    free(generator->masks);
+    free(generator->tops);
+    *generator = (struct generator){ 0 };
+}
+
+// ---- a step ----
+
+// After the last token of its text, a row is drawn from.
+static bool is_last(const struct row *row)
+{
+    return row->position == row->answer->request.sequence.count - 1;
+}
+
+static bool draws(const struct row *row)
+{
+    return is_last(row) && row->answer->max_tokens > 0;
+}
+
+static int tokens_left(const struct answer *answer)
+{
+    return answer->max_tokens - answer->request.usage.answer_tokens;
+}
+
+// The rows of the step that was decided, with what listeners allow.
+static void list_rows(struct generator *generator, const float *logits)
+{
+    const struct scheduler *scheduler = &generator->scheduler;
+    size_t vocabulary = (size_t)vocabulary_of(generator);
+    generator->row_count = 0;
+    for (int i = 0; i < scheduler->chunk_count; i++) {
+        const struct chunk *chunk = &scheduler->chunks[i];
+        for (int j = 0; j < chunk->outputs; j++) {
+            size_t index = (size_t)generator->row_count++;
+            struct row *row = &generator->rows[index];
+            *row = (struct row){ .answer = (struct answer *)chunk->request,
+                                 .position = chunk->first + chunk->count - chunk->outputs + j,
+                                 .logits = logits + index * vocabulary,
+                                 .top = generator->tops + index * GENERATE_TOP_MAX };
+            const struct nibble_listener *listener = &row->answer->listener;
+            if (!draws(row) || !listener->restrict_tokens)
+                continue;
+            row->mask = generator->masks + index * (size_t)generator->mask_words;
+            memset(row->mask, 0xFF, (size_t)generator->mask_words * sizeof *row->mask);
+            listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
+        }
+    }
+}
+
+static void draw_row(struct sampler *sampler, struct row *row)
+{
+    const struct answer *answer = row->answer;
+    const struct request *request = &answer->request;
+    int vocabulary = sampler->vocabulary;
+    row->finite = logits_finite(row->logits, vocabulary);
+    if (!row->finite)
+        return;
+    if (draws(row)) {
+        bool may_stop = request->usage.answer_tokens >= answer->min_tokens;
+        struct draw draw = { .sampling = &answer->sampling,
+                             .ids = request->sequence.ids,
+                             .prompt_count = request->prompt_count,
+                             .count = request->sequence.count,
+                             .bias = answer->bias,
+                             .bias_count = answer->bias_count,
+                             .mask = row->mask,
+                             .banned = answer->stop_ids,
+                             .banned_count = may_stop ? 0 : answer->stop_count };
+        row->drawn = sampler_draw(sampler, row->logits, &draw);
+    }
+    if (answer->top_logprobs >= 0) {
+        row->log_total = logits_log_total(row->logits, vocabulary);
+        row->top_count = logits_top(row->logits, vocabulary, row->top, answer->top_logprobs);
+    }
+}
+
+// Each member draws every so many rows; a row's result does not depend on who drew it.
+static void draw_rows(void *context, int part, int parts)
+{
+    struct generator *generator = context;
+    for (int i = part; i < generator->row_count; i += parts)
+        draw_row(&generator->samplers[part], &generator->rows[i]);
+}
+
+// ---- telling ----
+
+// The token after a row.
+static struct nibble_token token_after(const struct row *row, int32_t id, struct nibble_candidate *top)
+{
+    struct nibble_token token = { .id = id, .position = row->position + 1, .top = top };
+    if (row->answer->top_logprobs < 0)
+        return token;
+    token.scored = true;
+    token.logprob = (float)(row->logits[id] - row->log_total);
+    token.top_count = row->top_count;
+    for (int i = 0; i < row->top_count; i++)
+        top[i] = (struct nibble_candidate){ row->top[i].id, (float)(row->top[i].value - row->log_total) };
+    return token;
+}
+
+static void tell_prompt_token(const struct row *row)
+{
+    const struct nibble_listener *listener = &row->answer->listener;
+    const int32_t *ids = row->answer->request.sequence.ids;
+    struct nibble_candidate top[GENERATE_TOP_MAX];
+    if (!row->answer->score_prompt || !listener->prompt_token)
+        return;
+    if (row->position == 0)
+        listener->prompt_token(listener->context, &(struct nibble_token){ .id = ids[0] });
+    if (row->position + 1 >= row->answer->request.prompt_count)
+        return;
+    struct nibble_token token = token_after(row, ids[row->position + 1], top);
+    listener->prompt_token(listener->context, &token);
+}
+
+static bool stops_at(const struct answer *answer, int32_t id)
+{
+    for (size_t i = 0; i < answer->stop_count; i++)
+        if (answer->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+// The answer's next token. Returns whether it was the last, with the reason.
+static bool take_token(struct generator *generator, const struct row *row, enum nibble_finish *reason)
+{
+    struct answer *answer = row->answer;
+    const struct nibble_listener *listener = &answer->listener;
+    struct nibble_candidate top[GENERATE_TOP_MAX];
+    int32_t id = row->drawn;
+    if (listener->choose_token)
+        id = listener->choose_token(listener->context, tokens_left(answer), id);
+    assert(id >= 0 && id < vocabulary_of(generator));
+    struct nibble_token token = token_after(row, id, top);
+    token.stop = stops_at(answer, id);
+    scheduler_continue(&generator->scheduler, &answer->request, id);
+    if (answer->request.usage.answer_tokens == 1)
+        answer->request.usage.first_token = now(generator);
+    bool goes_on = (!listener->token || listener->token(listener->context, &token)) && !token.stop;
+    *reason = goes_on ? NIBBLE_FINISH_LENGTH : NIBBLE_FINISH_STOP;
+    return !goes_on || tokens_left(answer) == 0;
+}
+
+// What follows from one chunk's rows. Returns how many tokens its answer got.
+static int tell_chunk(struct generator *generator, const struct row *rows, int count)
+{
+    struct answer *answer = rows->answer;
+    enum nibble_finish reason = NIBBLE_FINISH_LENGTH;
+    for (int i = 0; i < count; i++) {
+        if (!rows[i].finite) {
+            char sentence[256];
+            snprintf(sentence, sizeof sentence, LOGITS_NOT_FINITE, rows[i].position);
+            finish(generator, answer, NIBBLE_FINISH_FAILED, sentence);
+            return 0;
+        }
+        tell_prompt_token(&rows[i]);
+    }
+    const struct row *last = &rows[count - 1];
+    bool drawn = draws(last);
+    if (is_last(last) && (!drawn || take_token(generator, last, &reason)))
+        finish(generator, answer, reason, NULL);
+    return drawn;
+}
+
+bool generator_step(struct generator *generator, struct nibble_step *step)
+{
+    struct scheduler *scheduler = &generator->scheduler;
+    *step = (struct nibble_step){ 0 };
+    if (!scheduler_decide(scheduler, now(generator)))
+        return false;
+    batch_clear(generator->engine);
+    for (int i = 0; i < scheduler->chunk_count; i++) {
+        const struct chunk *chunk = &scheduler->chunks[i];
+        batch_add(generator->engine, &chunk->request->sequence, chunk->count, chunk->outputs);
+        step->tokens += chunk->count;
+    }
+    const float *logits = batch_run(generator->engine);
+    scheduler_computed(scheduler);
+    list_rows(generator, logits);
+    team_run(generator->engine->team, draw_rows, generator);
+    const struct row *rows = generator->rows;
+    for (int i = 0; i < scheduler->chunk_count; i++) {
+        int outputs = scheduler->chunks[i].outputs;
+        if (outputs)
+            step->answers += tell_chunk(generator, rows, outputs);
+        rows += outputs;
+    }
+    return true;
+}
+
+void generator_stats(const struct generator *generator, struct nibble_scheduler_stats *out)
+{
+    const struct plan *plan = &generator->engine->plan;
+    scheduler_stats(&generator->scheduler, out);
+    out->cache_tokens = (size_t)(plan->max_model_len * plan->concurrency);
+}
+
+void generator_forget(struct generator *generator)
+{
+    for (int i = 0; i < generator->engine->plan.class_count; i++)
+        kv_pool_forget(&generator->engine->pools[i]);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/scheduler.h: which request reads how many tokens in the next step. It decides and does not compute: its chunks
+// are read by someone else (engine/generate.c, a simulation), who then tells it. What it decides depends on what it was
+// told and on nothing else.
+//
+// Requests stand in one order: by arrival, or by priority and then arrival. The first in it go first and are preempted
+// last, so the very first always gets ahead. Preempted requests give up their pages, wait in their old place and read
+// everything again, or find it in the prefix cache.
+#ifndef ENGINE_SCHEDULER_H
+#define ENGINE_SCHEDULER_H
+
+#include "engine/sequence.h"
+#include "kv/prefix.h"
+#include "nibble.h"
+
+enum { SCHEDULER_PROMPT_SHARE = 4, SCHEDULER_PROMPT_TOKENS_MIN = KV_PAGE_TOKENS };
+
+struct scheduler_options {
+    struct kv_pool *pools;            // borrowed; each holds one sequence of any length that is ever added
+    int classes;
+    int batch_tokens, outputs;        // tokens and rows of logits in one step
+    int running_max;                  // requests in one step
+    bool prefix_cache, by_priority;
+};
+
+// One text being read and continued. Its owner keeps the memory; the rest is the scheduler's.
+struct request {
+    uint64_t name;                    // rises with arrival
+    int prompt_count, priority;
+    struct sequence sequence;
+    struct kv_prefix prefix;          // empty without a prefix cache
+    int next_output;                  // the first position whose logits are still wanted
+    bool running;
+    bool prompt_read;                 // once, whatever happened later
+    const struct request *leader;     // while it waits: the one that has to read its prompt first, or NULL
+    struct nibble_usage usage;
+    struct request *before, *after;   // its neighbours in the queue
+};
+
+struct request_queue {
+    struct request *first, *last;
+    int count;
+};
+
+// The next `count` tokens of a request, from position `first` on; logits are wanted after the last `outputs` of them.
+struct chunk {
+    struct request *request;
+    int first, count, outputs;
+};
+
+struct scheduler {
+    struct scheduler_options options;
+    struct request_queue running, waiting; // in their order
+    struct chunk *chunks;                  // (running_max), of the step that was decided last
+    int chunk_count;
+    int prompt_tokens, prompt_outputs;     // left for prompts in this step
+    uint64_t last_name;
+    struct nibble_scheduler_stats counts;
+};
+
+void scheduler_open(struct scheduler *scheduler, const struct scheduler_options *options);
+void scheduler_close(struct scheduler *scheduler); // no request may be left
+
+struct request_wish {
+    const int32_t *prompt;
+    int prompt_count, max_tokens;
+    bool score_prompt;                // logits are wanted after every token of the prompt
+    int priority;
+    struct bytes salt;
+    uint64_t after;                   // a request whose prompt is to be read first; 0 or unknown: none
+};
+
+// Fills *request and queues it.
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *wish, double now);
+
+// Takes a request out, finished or not; its pages are free afterwards. Not between a decision and its computation.
+void scheduler_remove(struct scheduler *scheduler, struct request *request);
+
+struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name); // NULL: there is none
+
+// Chooses the chunks of the next step, with their pages. False: there is nothing to read.
+bool scheduler_decide(struct scheduler *scheduler, double now);
+
+// The chunks have been read and their pages written.
+void scheduler_computed(struct scheduler *scheduler);
+
+// A request whose every token has been read goes on with this one.
+void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id);
+
+void scheduler_stats(const struct scheduler *scheduler, struct nibble_scheduler_stats *out); // all but cache_tokens
+
+#endif

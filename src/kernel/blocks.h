@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/blocks.h: how weights lie in files: each format is a struct, the bytes of one block in their order. The structs
+// hold bytes only: blocks are read where a mapped file has them, aligned or not. Numbers are little-endian, as is
+// every machine nibble runs on. Where four-bit codes share a byte, the low nibbles are the first half of their
+// group and the high nibbles the second.
+#ifndef KERNEL_BLOCKS_H
+#define KERNEL_BLOCKS_H
+
+#include <stdint.h>
+#include <string.h>
+
+struct F32 { uint8_t value[4]; };
+struct F16 { uint8_t value[2]; };
+struct BF16 { uint8_t value[2]; };
+
+struct Q4_0 { uint8_t scale[2], codes[16]; };
+struct Q4_1 { uint8_t scale[2], min[2], codes[16]; };
+struct Q5_0 { uint8_t scale[2], high[4], codes[16]; };
+struct Q5_1 { uint8_t scale[2], min[2], high[4], codes[16]; };
+struct Q8_0 { uint8_t scale[2]; int8_t codes[32]; };
+
+// Super-blocks: an f16 scale for the small integer scales (and minima) of 16 or 32 values each.
+struct Q2_K { uint8_t scales[16], codes[64], scale[2], min[2]; };
+struct Q3_K { uint8_t high[32], codes[64], scales[12], scale[2]; };
+struct Q4_K { uint8_t scale[2], min[2], scales[12], codes[128]; };
+struct Q5_K { uint8_t scale[2], min[2], scales[12], high[32], codes[128]; };
+struct Q6_K { uint8_t codes[128], high[64]; int8_t scales[16]; uint8_t scale[2]; };
+
+struct IQ4_NL { uint8_t scale[2], codes[16]; };
+struct IQ4_XS { uint8_t scale[2], scales_high[2], scales_low[4], codes[128]; };
+struct MXFP4_GGUF { uint8_t scale, codes[16]; };
+struct NVFP4_GGUF { uint8_t scales[4], codes[32]; };
+
+// What the codes of IQ4_NL and IQ4_XS stand for, and twice what those of E2M1 do.
+#define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+#define E2M1_DOUBLED 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+
+static inline uint16_t read_u16(const uint8_t bytes[2])
+{
+    uint16_t value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+// Sixteen scales of six bits: low nibbles in bytes 0..7, high pairs in bytes 8..11.
+static inline int q3_scale(const uint8_t scales[12], int s)
+{
+    int low = scales[s % 8] >> s / 8 * 4 & 15;
+    int high = scales[8 + s % 4] >> s / 4 * 2 & 3;
+    return (low | high << 4) - 32;
+}
+
+// Eight scales and eight minima of six bits: those of sub-blocks 0..3 are the low six bits of bytes 0..3 and 4..7;
+// those of 4..7 have their low nibbles in bytes 8..11 and their high pairs on top of bytes 0..3 and 4..7.
+static inline int q4_scale(const uint8_t scales[12], int s)
+{
+    return s < 4 ? scales[s] & 63 : (scales[s + 4] & 15) | scales[s - 4] >> 6 << 4;
+}
+
+static inline int q4_min(const uint8_t scales[12], int s)
+{
+    return s < 4 ? scales[s + 4] & 63 : scales[s + 4] >> 4 | scales[s] >> 6 << 4;
+}
+
+static inline int iq4_xs_scale(const struct IQ4_XS *block, int s)
+{
+    return ((block->scales_low[s / 2] >> s % 2 * 4 & 15) | (read_u16(block->scales_high) >> s * 2 & 3) << 4) - 32;
+}
+
+// E4M3 without a sign: bit 7 is ignored, and the code of NaN stands for 0.
+static inline uint8_t nvfp4_scale(const struct NVFP4_GGUF *block, int s)
+{
+    return block->scales[s] == 0x7F ? 0 : block->scales[s] & 0x7F;
+}
+
+#endif

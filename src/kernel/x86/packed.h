@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/packed.h: how weights lie in memory for every kernel of x86: the order in which they are streamed.
+//   (1) sixteen rows form a group; their number is filled up with zero rows. A group is a sequence of records along k,
+//       a record is as long as the file's block, with what the file's blocks of sixteen rows hold:
+//       scales f16[16], minima f16[16], small scales [sub-blocks][16], small minima [sub-blocks][16], codes.
+//       Each of the four is there where the format has it.
+//   (2) the codes of 32 values are bits * 64 bytes. A vector of 64 bytes is four consecutive k of each of 16 rows.
+//       With v_i the vector of k = 4 i to 4 i + 3, and the codes cut into planes of 8, 4, 2 or 1 bits, low bits first,
+//       vector j of a plane of w bits holds v_j, v_(j+w), v_(j+2w) ... from its lowest bits to its highest.
+//   (3) float formats have no blocks: for each k sixteen values
+#ifndef KERNEL_X86_PACKED_H
+#define KERNEL_X86_PACKED_H
+
+#include "kernel/int8.h"
+#include "kernel/kernel.h"
+
+enum { PACKED_ROWS = 16, PACKED_VECTOR = 64, PACKED_QUADS = INT8_BLOCK / 4, PACKED_BLOCK_MAX = 256 };
+
+// One scale per record and row, multiplied by a small one per sub-block; or small ones alone, which are E8M0 or E4M3.
+enum packed_scale { PACKED_F16, PACKED_F16_U8, PACKED_F16_I8, PACKED_E8M0, PACKED_E4M3 };
+enum packed_min { PACKED_NO_MIN, PACKED_ADD_F16, PACKED_SUBTRACT_F16_U8 };
+enum packed_levels {
+    PACKED_CODES,  // a code less the offset
+    PACKED_SIGNED, // two's complement
+    PACKED_IQ4,    // a table (kernel/blocks.h)
+    PACKED_E2M1,   // twice the value, an integer; scales are halved in return
+};
+
+struct packed_format {
+    int block, bits, sub; // values of a record, bits of a code, values that share a scale: 16 or 32
+    enum packed_scale scale;
+    enum packed_min min;
+    enum packed_levels levels;
+    int offset;           // log2 of what makes levels positive, 0: they are
+};
+
+//    id          block bits sub scale min              levels  offset
+#define PACKED_FORMATS(X)                                                    \
+    X(Q4_0,        32,  4,  32, F16,     NO_MIN,          CODES,  3)         \
+    X(Q4_1,        32,  4,  32, F16,     ADD_F16,         CODES,  0)         \
+    X(Q5_0,        32,  5,  32, F16,     NO_MIN,          CODES,  4)         \
+    X(Q5_1,        32,  5,  32, F16,     ADD_F16,         CODES,  0)         \
+    X(Q8_0,        32,  8,  32, F16,     NO_MIN,          SIGNED, 7)         \
+    X(Q2_K,       256,  2,  16, F16_U8,  SUBTRACT_F16_U8, CODES,  0)         \
+    X(Q3_K,       256,  3,  16, F16_I8,  NO_MIN,          CODES,  2)         \
+    X(Q4_K,       256,  4,  32, F16_U8,  SUBTRACT_F16_U8, CODES,  0)         \
+    X(Q5_K,       256,  5,  32, F16_U8,  SUBTRACT_F16_U8, CODES,  0)         \
+    X(Q6_K,       256,  6,  16, F16_I8,  NO_MIN,          CODES,  5)         \
+    X(IQ4_NL,      32,  4,  32, F16,     NO_MIN,          IQ4,    7)         \
+    X(IQ4_XS,     256,  4,  32, F16_I8,  NO_MIN,          IQ4,    7)         \
+    X(MXFP4_GGUF,  32,  4,  32, E8M0,    NO_MIN,          E2M1,   4)         \
+    X(NVFP4_GGUF,  64,  4,  16, E4M3,    NO_MIN,          E2M1,   4)
+
+#define PACKED_FLOATS(X) X(F32) X(F16) X(BF16)
+
+#define PACKED_FORMAT(block, bits, sub, scale, min, levels, offset) \
+    { block, bits, sub, PACKED_##scale, PACKED_##min, PACKED_##levels, offset }
+
+// Where the parts of a record begin.
+static inline size_t packed_min_at(struct packed_format f)
+{
+    return f.scale <= PACKED_F16_I8 ? PACKED_ROWS * 2 : 0;
+}
+
+static inline size_t packed_small_scales_at(struct packed_format f)
+{
+    return packed_min_at(f) + (f.min != PACKED_NO_MIN ? PACKED_ROWS * 2 : 0);
+}
+
+static inline size_t packed_small_bytes(struct packed_format f)
+{
+    return (size_t)(PACKED_ROWS * f.block / f.sub);
+}
+
+static inline size_t packed_small_mins_at(struct packed_format f)
+{
+    return packed_small_scales_at(f) + (f.scale != PACKED_F16 ? packed_small_bytes(f) : 0);
+}
+
+static inline size_t packed_codes_at(struct packed_format f)
+{
+    return packed_small_mins_at(f) + (f.min == PACKED_SUBTRACT_F16_U8 ? packed_small_bytes(f) : 0);
+}
+
+// Of 32 values of 16 rows.
+static inline size_t packed_codes_bytes(struct packed_format f)
+{
+    return (size_t)f.bits * PACKED_VECTOR;
+}
+
+static inline size_t packed_record_bytes(struct packed_format f)
+{
+    return packed_codes_at(f) + (size_t)(f.block / INT8_BLOCK) * packed_codes_bytes(f);
+}
+
+// The widest plane that a code of so many bits has left: 8, 4, 2 or 1.
+static inline int packed_plane(int bits)
+{
+    return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
+}
+
+extern const struct kernel_packing x86_packing;
+
+// Bytes of one group of rows.
+size_t packed_group_bytes(enum dtype dtype, int cols);
+
+#endif

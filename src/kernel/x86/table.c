@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/x86/table.h"
+
+#include "kernel/x86/linear_x.h"
+
+#define NEEDS_avx2 (CPU_AVX2 | CPU_FMA | CPU_F16C)
+#define NEEDS_avx512 (NEEDS_avx2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VNNI)
+#define NEEDS_amx (NEEDS_avx512 | CPU_AMXTILE | CPU_AMXINT8)
+
+#define BIT(id, ...) | DTYPE_BIT(id)
+#define INT8_WEIGHTS (0 PACKED_FORMATS(BIT))
+#define FLOAT_WEIGHTS (0 PACKED_FLOATS(BIT))
+
+// Both orders of activations, where an op has weights that want one and weights that want the other.
+static size_t tiled_bytes(uint64_t weights, int rows, int width)
+{
+    size_t token = 0;
+    if (weights & INT8_WEIGHTS)
+        token += (size_t)(width / INT8_BLOCK) * TILE_INT8_BYTES;
+    if (weights & FLOAT_WEIGHTS)
+        token += (size_t)width * TILE_FLOAT_BYTES;
+    return (size_t)rows * token;
+}
+
+#define LINEAR(isa, rank)                                                                                   \
+    .op = OP_LINEAR, .priority = rank, .needs = NEEDS_##isa, .weights = INT8_WEIGHTS | FLOAT_WEIGHTS,         \
+    .int8 = INT8_WEIGHTS, .packing = &x86_packing
+#define LINEAR_FEW(isa, rank) \
+    { .name = "linear_" #isa "_few", LINEAR(isa, rank), .load = KERNEL_FEW, .run = linear_##isa##_few }
+#define LINEAR_MANY(isa, rank)                                                                               \
+    { .name = "linear_" #isa "_many", LINEAR(isa, rank), .load = KERNEL_MANY, .run = linear_##isa##_many,    \
+      .prepare = linear_##isa##_prepare, .scratch_bytes = tiled_bytes }
+
+const struct kernel x86_kernels[] = {
+    LINEAR_FEW(avx2, 10),
+    LINEAR_MANY(avx2, 10),
+    LINEAR_FEW(avx512, 20),
+    LINEAR_MANY(avx512, 20),
+    LINEAR_MANY(amx, 30),
+};
+const int x86_kernel_count = sizeof x86_kernels / sizeof *x86_kernels;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kv/prefix.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define OPENSSL_SUPPRESS_DEPRECATED // the interface in its place allocates on every use
+#include <openssl/sha.h>
+
+#include "base/memory.h"
+#include "kv/layout.h"
+
+_Static_assert(KV_KEY_BYTES == SHA256_DIGEST_LENGTH, "a key is a whole hash");
+
+// SHA-256 of two runs of bytes: with less, one tenant's text might be made to pass for another's.
+static struct kv_key hash_two(const void *a, size_t a_len, const void *b, size_t b_len)
+{
+    struct kv_key key;
+    SHA256_CTX context;
+    SHA256_Init(&context);
+    SHA256_Update(&context, a, a_len);
+    SHA256_Update(&context, b, b_len);
+    SHA256_Final(key.bytes, &context);
+    return key;
+}
+
+void kv_prefix_open(struct kv_prefix *prefix, struct bytes salt, int positions_max)
+{
+    static const char beginning[] = "nibble page";
+    *prefix = (struct kv_prefix){ .capacity = positions_max / KV_PAGE_TOKENS };
+    prefix->root = hash_two(beginning, sizeof beginning, salt.data, salt.len);
+    prefix->keys = memory_new((size_t)prefix->capacity, sizeof *prefix->keys);
+}
+
+void kv_prefix_close(struct kv_prefix *prefix)
+{
+    free(prefix->keys);
+    *prefix = (struct kv_prefix){ 0 };
+}
+
+void kv_prefix_extend(struct kv_prefix *prefix, const int32_t *ids, int pages)
+{
+    assert(pages <= prefix->capacity);
+    for (int i = prefix->count; i < pages; i++)
+        prefix->keys[i] = hash_two(i ? &prefix->keys[i - 1] : &prefix->root, KV_KEY_BYTES, ids + i * KV_PAGE_TOKENS,
+                                   KV_PAGE_TOKENS * sizeof *ids);
+    prefix->count = pages > prefix->count ? pages : prefix->count;
+}
+
+// The last of the pages that the token behind `pages` pages sees and the pool does not have; -1: it has them all.
+static int last_missing(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
+{
+    int first = kv_table_first_visible(pool->window, pages * KV_PAGE_TOKENS), at = pages - 1;
+    while (at >= first && kv_pool_find(pool, &prefix->keys[at]) != KV_PAGE_NONE)
+        at--;
+    return at >= first ? at : -1;
+}
+
+// How many of the first `pages` pages the pool has one after the other.
+static int run_from_start(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
+{
+    int count = 0;
+    while (count < pages && kv_pool_find(pool, &prefix->keys[count]) != KV_PAGE_NONE)
+        count++;
+    return count;
+}
+
+int kv_prefix_find(const struct kv_prefix *prefix, const struct kv_table *tables, int classes, int pages)
+{
+    assert(pages <= prefix->count);
+    for (int i = 0; i < classes; i++)
+        if (!tables[i].pool->window)
+            pages = run_from_start(prefix, tables[i].pool, pages);
+    // A windowed class that lacks a page can serve only what ends before it: then all are asked again.
+    for (int i = 0; i < classes; i++) {
+        int missing = tables[i].pool->window ? last_missing(prefix, tables[i].pool, pages) : -1;
+        if (missing >= 0) {
+            pages = missing;
+            i = -1;
+        }
+    }
+    return pages;
+}
+
+void kv_prefix_take(struct kv_prefix *prefix, struct kv_table *tables, int classes, int pages)
+{
+    for (int i = 0; i < classes; i++) {
+        const struct kv_pool *pool = tables[i].pool;
+        int first = kv_table_first_visible(pool->window, pages * KV_PAGE_TOKENS);
+        for (int j = 0; j < pages; j++)
+            kv_table_append(&tables[i], j < first ? KV_PAGE_NONE : kv_pool_find(pool, &prefix->keys[j]));
+    }
+    prefix->remembered = pages;
+}
+
+void kv_prefix_remember(struct kv_prefix *prefix, const struct kv_table *tables, int classes, int pages)
+{
+    for (; prefix->remembered < pages; prefix->remembered++)
+        for (int i = 0; i < classes; i++) {
+            int32_t page = tables[i].pages[prefix->remembered];
+            if (page != KV_PAGE_NONE)
+                kv_pool_remember(tables[i].pool, page, &prefix->keys[prefix->remembered]);
+        }
+}

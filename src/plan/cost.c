@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cost.h"
+
+static bool uses_whole(const struct op *op, const struct tensor *tensor)
+{
+    for (int i = 0; i < op->matrices; i++)
+        if (op->kind != OP_EMBED && op->matrix[i].tensor == tensor)
+            return true;
+    return false;
+}
+
+// Of a table that only looks up tokens, all but their rows.
+static double unread_bytes(const struct model *model, double tokens)
+{
+    double bytes = 0;
+    for (int i = 0; i < model->op_count; i++) {
+        const struct op *op = &model->ops[i];
+        const struct tensor *table = op->kind == OP_EMBED ? op->matrix[0].tensor : NULL;
+        for (int j = 0; table && j < model->op_count; j++)
+            if (uses_whole(&model->ops[j], table))
+                table = NULL;
+        if (table && (double)table->shape[0] > tokens)
+            bytes += (double)table->bytes * (1 - tokens / (double)table->shape[0]);
+    }
+    return bytes;
+}
+
+static void add_products(const struct plan *plan, double tokens, double outputs, struct plan_cost *cost)
+{
+    const struct model *model = plan->model;
+    for (int i = 0; i < model->op_count; i++) {
+        const struct op *op = &model->ops[i];
+        const struct kernel *kernel = tokens > KERNEL_FEW_TOKENS_MAX ? plan->ops[i].many : plan->ops[i].few;
+        for (int j = 0; op->kind == OP_LINEAR && j < op->matrices; j++) {
+            const struct tensor *matrix = op->matrix[j].tensor;
+            bool int8 = kernel->int8 >> matrix->dtype & 1;
+            *(int8 ? &cost->int8_ops : &cost->flops) +=
+                2 * (double)tensor_values(matrix) * (op->on_outputs ? outputs : tokens);
+        }
+    }
+}
+
+// How much of the context a token at this position sees, itself included.
+static int seen_from(const struct layer *layer, int position)
+{
+    return layer->window && layer->window <= position ? layer->window : position + 1;
+}
+
+struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, int tokens)
+{
+    const struct model *model = plan->model;
+    double all_tokens = (double)sequences * tokens;
+    struct plan_cost cost = { .read_bytes = (double)plan->weight_bytes - unread_bytes(model, all_tokens) };
+    add_products(plan, all_tokens, sequences, &cost);
+    for (int i = 0; i < model->config.layers; i++) {
+        const struct layer *layer = &model->layer[i];
+        double seen = 0;
+        for (int j = 0; j < tokens; j++)
+            seen += seen_from(layer, depth + j);
+        cost.flops += 4.0 * layer->heads * layer->head_dim * seen * sequences; // scores and sums, a multiply-add each
+        cost.read_bytes +=
+            (double)plan_layer_token_bytes(plan, i) * seen_from(layer, depth + tokens - 1) * sequences;
+    }
+    return cost;
+}

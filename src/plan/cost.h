@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/cost.h: the least that a step costs by a plan: what it must read from memory, and what it must compute in the
+// numbers that its kernels use.
+#ifndef PLAN_COST_H
+#define PLAN_COST_H
+
+#include "plan/plan.h"
+
+struct plan_cost {
+    double read_bytes; // weights once, and what the cache holds of every sequence
+    double flops;      // of matrix products and attention; a multiply-add is two
+    double int8_ops;   // the same of matrix products whose activations are 8-bit integers
+};
+
+// `sequences` sequences with `depth` tokens in the cache, of which `tokens` more are read, with logits after the last.
+struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, int tokens);
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/api.h: what every request needs to know of the model that is served. Written before the port opens, read by
+// all three threads afterwards.
+#ifndef SERVER_API_H
+#define SERVER_API_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "nibble.h"
+#include "text/chat.h"
+#include "text/grammar.h"
+#include "text/tokenizer.h"
+
+enum {
+    API_CHOICES_MAX = 128,         // n times prompts
+    API_LOGPROBS_MAX = 20,
+    API_CONTAINERS_MAX = 1 << 16,  // arrays and objects of a request
+    API_BIAS_MAX = 1024,
+    API_STOP_IDS_MAX = 128,
+    API_SALT_BYTES_MAX = 1024,
+};
+
+// The vocabulary as grammars need it takes a moment to make, and most servers are never asked for it.
+struct lazy_vocabulary {
+    pthread_mutex_t lock;
+    struct grammar_vocabulary *made; // NULL: nobody has asked yet
+};
+
+struct api {
+    const struct tokenizer *tokenizer;
+    const struct chat *chat;       // NULL: the model has no chat template
+    const char *chat_trouble;      // and why
+    struct lazy_vocabulary *vocabulary; // for grammars, see api_vocabulary
+    struct nibble_sampling defaults; // of generation_config.json
+    bool has_seed;                 // defaults.seed is for requests that bring none
+    const char *const *names;      // the first is what answers call the model
+    int name_count;
+    const char *root;              // the MODEL of the command line
+    int max_model_len, logits;     // logits: ids that the model knows
+    size_t token_bytes_max;        // of the longest token: what a prompt's bytes need at least
+    int32_t *end_ids;              // tokens that end an answer
+    int end_count;
+    time_t created;
+    const char *plan;              // as JSON
+    size_t plan_len;
+};
+
+const struct grammar_vocabulary *api_vocabulary(const struct api *api);
+
+// What is wrong with a request. type NULL: the one that goes with the status.
+struct api_error {
+    int status;
+    const char *param;             // the field, or NULL; lives as long as the program or the request
+    char text[1024];
+};
+
+bool api_fail(struct api_error *err, int status, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5))); // always false
+
+// {"error": {"message", "type", "param", "code"}} (new reference)
+json_t *api_error_json(const struct api_error *err);
+
+// Appends a value as JSON text.
+void api_dump(const json_t *value, struct strbuf *out);
+
+// A logprob as JSON can have it: not below -9999 (new reference).
+json_t *api_logprob(float logprob);
+
+// A string of any bytes as JSON text has it: what is not UTF-8 becomes U+FFFD (new reference).
+json_t *api_text(struct bytes text);
+
+#endif

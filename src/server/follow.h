@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/follow.h: how a choice follows its request through the engine: tokens become text, text is searched for stop
+// strings, a grammar says which token may come. All of it runs on the worker's thread, inside the scheduler's step.
+#ifndef SERVER_FOLLOW_H
+#define SERVER_FOLLOW_H
+
+#include "server/job.h"
+
+// Gives the choice to the scheduler. `after`: the request whose prompt it shares, or 0.
+bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error);
+
+#endif

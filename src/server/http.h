@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/http.h: HTTP/1.1 on one libevent loop, written for clients that are slow, broken or hostile. A connection has
+// one request at a time; what it pipelines waits in the socket. Every state has a deadline and every buffer a limit, so
+// that a connection costs what http_limits says and no more. All functions belong to the loop's thread.
+//
+// The life of an exchange: it begins with `request` or `refuse` and ends with http_reply, http_stream_close or `gone`,
+// whichever comes first; behind it the pointer is dead. `gone` is called by the loop and by http_close, never from
+// within another function of this page: until then an exchange is there, and writing to a client that has just left is
+// harmless. Any exchange may be answered from within any callback but its own `gone`; http_close belongs in none.
+#ifndef SERVER_HTTP_H
+#define SERVER_HTTP_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+struct event_base;
+struct http_server;
+struct http_exchange; // one request and its answer; gone when the answer has been given or the client has left
+
+struct http_limits {
+    int connections;       // the next one is answered 503 and closed
+    size_t head_bytes;     // request line and headers: 431
+    size_t body_bytes;     // 413, on Content-Length already
+    size_t unsent_bytes;   // of a stream that the client does not read: it is closed
+    double head_seconds;   // from the first byte of a request to the end of its headers: 408
+    double body_seconds;   // and from there to the end of its body: 408
+    double idle_seconds;   // between requests, or before the first: closed
+    double send_seconds;   // without the client taking a byte of what waits for it: closed
+};
+
+struct http_callbacks {
+    void *context;
+    // A whole request has come. It is answered now or later, by http_reply or http_stream_*.
+    void (*request)(void *context, struct http_exchange *exchange);
+    // What came is not HTTP or past a limit (or one connection too many: 503): to be answered at once with http_reply;
+    // the connection closes behind it. Method, path and headers are there as far as they could be read.
+    void (*refuse)(void *context, struct http_exchange *exchange, int status, const char *sentence);
+    // The client left, or was closed by a limit, before its answer ended. The exchange is gone after this.
+    void (*gone)(void *context, struct http_exchange *exchange);
+};
+
+// The loop must offer EV_FEATURE_ET (epoll does).
+struct http_server *http_open(struct event_base *base, const struct http_limits *limits,
+                              const struct http_callbacks *callbacks);
+void http_close(struct http_server *server); // every connection too
+
+// Port 0 takes a free one; *bound says which. A port or path in use is told as such. A host name is listened to at all
+// its addresses. A socket left behind by a dead server is replaced; ours is removed by http_close.
+bool http_listen(struct http_server *server, const char *host, int port, int *bound, struct error *err);
+bool http_listen_unix(struct http_server *server, const char *path, struct error *err);
+int http_connections(const struct http_server *server);
+bool http_sending(const struct http_server *server); // an answer is under way, or not all of it is sent
+
+// ---- a request (borrowed: as long as the exchange) ----------------------------------------------------------------
+
+struct bytes http_method(const struct http_exchange *exchange); // "GET"
+struct bytes http_path(const struct http_exchange *exchange);   // without the query
+struct bytes http_header(const struct http_exchange *exchange, const char *name); // .data NULL: absent
+struct bytes http_body(const struct http_exchange *exchange);
+// The owner's own pointer, NULL at first.
+void http_set_owner(struct http_exchange *exchange, void *owner);
+void *http_owner(const struct http_exchange *exchange);
+
+// ---- its answer ---------------------------------------------------------------------------------------------------
+
+// One more header for the answer; before http_reply or http_stream_open. Control bytes in the value become '?'.
+// Date, Connection, Content-Type and what frames the body are written without being asked for.
+void http_add_header(struct http_exchange *exchange, const char *name, const char *value);
+
+// The whole answer; content_type may be NULL. The exchange is gone after it. A HEAD request gets the headers alone.
+void http_reply(struct http_exchange *exchange, int status, const char *content_type, struct bytes body);
+
+// An answer in pieces (chunked; to an HTTP/1.0 client up to the close). What is written in one turn of the loop leaves
+// together in the next.
+void http_stream_open(struct http_exchange *exchange, int status, const char *content_type);
+void http_stream_write(struct http_exchange *exchange, struct bytes piece);
+void http_stream_close(struct http_exchange *exchange); // the exchange is gone after it
+
+#endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/http_connection.h: what the files of the HTTP server share. One connection is one state machine, driven by the
+// loop: bytes, room to send, deadlines, and `wake` when its owner has written something.
+//   (1) a connection has an exchange from the end of a request's head to the end of its answer; its owner has it while
+//       the state is ANSWERING and at no other time
+//   (2) only http_connection.c reads, sends and closes, and only from the loop (or http_close): the functions of http.h
+//       write to memory and wake, so that no owner loses an exchange inside a call of its own
+#ifndef SERVER_HTTP_CONNECTION_H
+#define SERVER_HTTP_CONNECTION_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+
+#include "base/strbuf.h"
+#include "server/http.h"
+#include "server/http_parse.h"
+
+struct http_exchange {
+    struct http_connection *connection;
+    char *head_text; // owned; `head` borrows from it
+    struct http_head head;
+    struct strbuf body;
+    struct strbuf answer_fields; // lines of http_add_header
+    void *owner;
+    bool streams;      // http_stream_open was called
+    bool sends_chunks; // and its pieces are framed,
+    bool sends_body;   // unless there is nothing to send but headers
+    bool left;         // `gone` is being told
+};
+
+enum http_state {
+    HTTP_IDLE,      // no byte of a request has come
+    HTTP_HEAD,      // some have
+    HTTP_BODY,      // the head is whole, the body is not
+    HTTP_ANSWERING, // the request is with its owner
+    HTTP_SENDING,   // the answer is whole, but not all sent
+    HTTP_LINGERING, // all was said and sent; what still comes is thrown away
+};
+
+struct http_connection {
+    struct http_server *server;
+    struct http_connection *next, **link; // among the server's; *link is this one
+    int fd;
+    bool surplus; // one more than the server takes: told so and closed
+    enum http_state state;
+    bool readable;     // there may be bytes in the socket: events come once per change, not as long as it holds
+    bool closes;       // behind the answer
+    struct event io;   // the socket changed
+    struct event turn; // something is to be done in the loop's next turn
+    struct event deadline;
+    struct strbuf input; // came and not taken yet
+    size_t scanned;      // of the input, for the head's end
+    struct strbuf output;
+    size_t sent; // of the output
+    size_t discarded;
+    struct http_chunks chunks;
+    struct http_exchange *exchange;
+};
+
+struct http_server {
+    struct event_base *base;
+    struct http_limits limits;
+    struct http_callbacks callbacks;
+    struct http_connection *connections;
+    int connection_count, surplus_count; // the surplus are not among the first
+    struct http_listener *listeners;
+    struct event resume; // accepting again after the system had no more descriptors
+};
+
+void http_connection_open(struct http_server *server, int fd); // takes the descriptor
+void http_connection_close(struct http_connection *connection); // after one more attempt to send what waits
+void http_connection_wake(struct http_connection *connection);
+void http_connection_answered(struct http_connection *connection); // the exchange's answer is whole; it is freed
+
+void http_listeners_open(struct http_server *server);
+void http_listeners_close(struct http_server *server);
+
+struct timeval http_seconds(double seconds);
+
+#endif

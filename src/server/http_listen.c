@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/http_listen.c: where connections come from. What keeps an address from being used is told as a sentence; a
+// system without descriptors left is given a moment rather than asked again at once.
+#include <assert.h>
+#include <errno.h>
+#include <event2/listener.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "server/http_connection.h"
+
+enum { BACKLOG = 1024 }; // connections the system keeps until they are accepted
+
+static const double pause_seconds = 0.1; // after an accept that failed
+
+struct http_listener {
+    struct http_listener *next;
+    struct evconnlistener *events;
+    char *path; // of a UNIX socket, owned
+    struct stat file;
+};
+
+static void on_accept(struct evconnlistener *events, int fd, struct sockaddr *address, int length, void *context)
+{
+    (void)events, (void)address, (void)length;
+    http_connection_open(context, fd);
+}
+
+static void on_accept_failed(struct evconnlistener *events, void *context)
+{
+    struct http_server *server = context;
+    struct timeval wait = http_seconds(pause_seconds);
+    evconnlistener_disable(events);
+    evtimer_add(&server->resume, &wait);
+}
+
+static void on_resume(int fd, short what, void *context)
+{
+    (void)fd, (void)what;
+    const struct http_server *server = context;
+    for (struct http_listener *listener = server->listeners; listener; listener = listener->next)
+        evconnlistener_enable(listener->events);
+}
+
+void http_listeners_open(struct http_server *server)
+{
+    evtimer_assign(&server->resume, server->base, on_resume, server);
+}
+
+void http_listeners_close(struct http_server *server)
+{
+    event_del(&server->resume);
+    while (server->listeners) {
+        struct http_listener *listener = server->listeners;
+        server->listeners = listener->next;
+        evconnlistener_free(listener->events);
+        struct stat now; // the file may be another server's by now
+        if (listener->path && lstat(listener->path, &now) == 0 && now.st_ino == listener->file.st_ino &&
+            now.st_dev == listener->file.st_dev)
+            unlink(listener->path);
+        free(listener->path);
+        free(listener);
+    }
+}
+
+// Connections at `fd`, which listens, are taken from now on.
+static struct http_listener *add_listener(struct http_server *server, int fd)
+{
+    struct http_listener *listener = memory_new(1, sizeof *listener);
+    listener->events = evconnlistener_new(server->base, on_accept, server,
+                                          LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+    assert(listener->events);
+    evconnlistener_set_error_cb(listener->events, on_accept_failed);
+    listener->next = server->listeners;
+    server->listeners = listener;
+    return listener;
+}
+
+// 0 with the descriptor, or errno.
+static int listen_at(const struct sockaddr *address, socklen_t length, int *out)
+{
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+    if (bind(fd, address, length) == 0 && listen(fd, BACKLOG) == 0)
+        return *out = fd, 0;
+    int reason = errno;
+    close(fd);
+    return reason;
+}
+
+// ---- a port -------------------------------------------------------------------------------------------------------
+
+static bool fail_port(struct error *err, const char *host, int port, int reason)
+{
+    switch (reason) {
+    case EADDRINUSE:
+        return fail(err, "port %d on %s is already in use, perhaps by another nibble serve; stop it or choose another "
+                    "with --port", port, host);
+    case EACCES:
+        return fail(err, "port %d on %s is reserved for the administrator; choose one from 1024 on with --port", port,
+                    host);
+    case EADDRNOTAVAIL:
+        return fail(err, "%s is not an address of this machine; with --host, choose 127.0.0.1 for this machine alone "
+                    "or 0.0.0.0 for its networks too", host);
+    default:
+        return fail(err, "cannot listen on port %d of %s: %s", port, host, strerror(reason));
+    }
+}
+
+static in_port_t *port_of(struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
+                                          : &((struct sockaddr_in *)address)->sin_port;
+}
+
+// One address; *port is the one that was bound.
+static int listen_at_port(struct http_server *server, const struct addrinfo *address, int *port)
+{
+    int fd;
+    int reason = listen_at(address->ai_addr, address->ai_addrlen, &fd);
+    if (reason)
+        return reason;
+    add_listener(server, fd);
+    socklen_t length = address->ai_addrlen;
+    getsockname(fd, address->ai_addr, &length);
+    *port = ntohs(*port_of(address->ai_addr));
+    return 0;
+}
+
+// Resolvers name an address twice when two of their files do.
+static bool came_before(const struct addrinfo *list, const struct addrinfo *address)
+{
+    for (; list != address; list = list->ai_next)
+        if (list->ai_addrlen == address->ai_addrlen &&
+            memcmp(list->ai_addr, address->ai_addr, address->ai_addrlen) == 0)
+            return true;
+    return false;
+}
+
+bool http_listen(struct http_server *server, const char *host, int port, int *bound, struct error *err)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list;
+    assert(port >= 0 && port <= UINT16_MAX);
+    int unknown = getaddrinfo(host, NULL, &hints, &list);
+    if (unknown)
+        return fail(err, "the host \"%s\" cannot be found (%s); give an address of this machine with --host", host,
+                    gai_strerror(unknown));
+    int listening = 0, reason = 0;
+    *bound = port;
+    for (struct addrinfo *address = list; address; address = address->ai_next) {
+        *port_of(address->ai_addr) = htons((uint16_t)*bound);
+        if (came_before(list, address))
+            continue;
+        int failure = listen_at_port(server, address, bound);
+        listening += !failure;
+        reason = failure ? failure : reason;
+        if (failure && failure != EADDRNOTAVAIL && failure != EAFNOSUPPORT)
+            break;
+    }
+    freeaddrinfo(list);
+    // A name may stand for addresses of a family that this machine does not have.
+    if (listening && (!reason || reason == EADDRNOTAVAIL || reason == EAFNOSUPPORT))
+        return true;
+    return fail_port(err, host, port, reason);
+}
+
+// ---- a path -------------------------------------------------------------------------------------------------------
+
+// A socket whose server ended without removing it is removed; one that is served, or any other file, is not.
+static bool make_way(const struct sockaddr_un *address, struct error *err)
+{
+    const char *path = address->sun_path;
+    struct stat file;
+    if (lstat(path, &file) != 0)
+        return true; // whatever else is wrong with the path, bind will say
+    if (!S_ISSOCK(file.st_mode))
+        return fail(err, "%s exists and is not a socket; remove it or choose another path with --uds", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fail(err, "cannot open a UNIX socket: %s", strerror(errno));
+    int reason = connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 ? 0 : errno;
+    close(fd);
+    if (reason == 0 || reason == EAGAIN)
+        return fail(err, "%s is already in use, perhaps by another nibble serve; stop it or choose another path with "
+                    "--uds", path);
+    if (reason == ECONNREFUSED && unlink(path) == 0)
+        return true;
+    return fail(err, "%s exists and cannot be replaced: %s", path, strerror(reason == ECONNREFUSED ? errno : reason));
+}
+
+bool http_listen_unix(struct http_server *server, const char *path, struct error *err)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    if (!path[0] || strlen(path) >= sizeof address.sun_path)
+        return fail(err, "the socket's path has %zu bytes; 1 to %zu are possible, choose another with --uds",
+                    strlen(path), sizeof address.sun_path - 1);
+    strcpy(address.sun_path, path);
+    if (!make_way(&address, err))
+        return false;
+    int fd;
+    int reason = listen_at((const struct sockaddr *)&address, sizeof address, &fd);
+    if (reason)
+        return fail(err, "cannot listen at %s: %s; choose another path with --uds", path, strerror(reason));
+    struct http_listener *listener = add_listener(server, fd);
+    listener->path = memory_new(strlen(path) + 1, 1);
+    strcpy(listener->path, path);
+    (void)lstat(path, &listener->file);
+    return true;
+}

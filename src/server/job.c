@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/memory.h"
+
+// ---- mail ---------------------------------------------------------------------------------------------------------
+
+// Room for `more` entries after the first `count`.
+static void *make_room(void *items, int count, int more, int *capacity, size_t size)
+{
+    if (count + more <= *capacity)
+        return items;
+    *capacity = 2 * (count + more);
+    return memory_grow(items, (size_t)*capacity, size);
+}
+
+static void add_tops(struct mail *mail, const struct nibble_candidate *tops, int count)
+{
+    mail->tops = make_room(mail->tops, mail->top_count, count, &mail->top_capacity, sizeof *mail->tops);
+    if (count)
+        memcpy(mail->tops + mail->top_count, tops, (size_t)count * sizeof *tops);
+    mail->top_count += count;
+}
+
+static struct answer_token *add_token(struct mail *mail)
+{
+    mail->tokens = make_room(mail->tokens, mail->token_count, 1, &mail->token_capacity, sizeof *mail->tokens);
+    return &mail->tokens[mail->token_count++];
+}
+
+void mail_add(struct mail *mail, const struct nibble_token *token, double at)
+{
+    *add_token(mail) = (struct answer_token){ .id = token->id, .scored = token->scored, .stop = token->stop,
+                                              .logprob = token->logprob, .top_first = mail->top_count,
+                                              .top_count = token->top_count, .at = at };
+    add_tops(mail, token->top, token->top_count);
+}
+
+void mail_move(struct mail *from, struct mail *to)
+{
+    strbuf_add(&to->text, from->text.data, from->text.len);
+    for (int i = 0; i < from->token_count; i++) {
+        struct answer_token *added = add_token(to);
+        *added = from->tokens[i];
+        added->top_first += to->top_count;
+    }
+    add_tops(to, from->tops, from->top_count);
+    to->prompt_tokens += from->prompt_tokens;
+    if (from->finished) {
+        to->finished = true;
+        to->reason = from->reason;
+        to->stop_string = from->stop_string;
+        to->stop_id = from->stop_id;
+        to->usage = from->usage;
+    }
+    mail_clear(from);
+}
+
+void mail_clear(struct mail *mail)
+{
+    mail->text.len = 0;
+    mail->token_count = mail->top_count = mail->prompt_tokens = 0;
+    mail->finished = false;
+}
+
+void mail_free(struct mail *mail)
+{
+    strbuf_free(&mail->text);
+    free(mail->tokens);
+    free(mail->tops);
+    *mail = (struct mail){ 0 };
+}
+
+// ---- jobs ---------------------------------------------------------------------------------------------------------
+
+static const char *const id_prefixes[] = {
+    [JOB_CHAT] = "chatcmpl-", [JOB_COMPLETION] = "cmpl-", [JOB_TOKENIZE] = "tok-", [JOB_DETOKENIZE] = "tok-",
+};
+
+struct job *job_new(const struct api *api, enum job_kind kind, const char *path, struct bytes body)
+{
+    struct job *job = memory_new(1, sizeof *job);
+    uint64_t random[2] = { 0 };
+    *job = (struct job){ .api = api, .kind = kind, .path = path, .created = time(NULL) };
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        random[0] = (uint64_t)job->created, random[1] = (uint64_t)(uintptr_t)job; // a name, not a secret
+    snprintf(job->id, sizeof job->id, "%s%016llx%016llx", id_prefixes[kind], (unsigned long long)random[0],
+             (unsigned long long)random[1]);
+    strbuf_add(&job->body, body.data, body.len);
+    return job;
+}
+
+static void free_choice(struct choice *choice)
+{
+    stop_free(&choice->stop);
+    matcher_close(choice->matcher);
+    tool_reader_close(choice->tools);
+    for (int i = 0; i < choice->call_count; i++) {
+        strbuf_free(&choice->calls[i].name);
+        strbuf_free(&choice->calls[i].arguments);
+    }
+    free(choice->calls);
+    strbuf_free(&choice->content);
+    mail_free(&choice->draft);
+    mail_free(&choice->mail);
+    mail_free(&choice->news);
+    mail_free(&choice->answer);
+}
+
+void job_free(struct job *job)
+{
+    if (!job)
+        return;
+    for (int i = 0; i < job->choice_count; i++)
+        free_choice(&job->choices[i]);
+    free(job->choices);
+    for (int i = 0; i < job->prompt_count; i++)
+        free(job->prompts[i].ids);
+    free(job->prompts);
+    fields_free(&job->fields);
+    grammar_free(job->grammar);
+    json_decref(job->reply);
+    json_decref(job->json);
+    strbuf_free(&job->body);
+    free(job);
+}
+
+void job_make_choices(struct job *job)
+{
+    int each = (int)job->fields.n;
+    job->choice_count = job->prompt_count * each;
+    job->choices = memory_new((size_t)job->choice_count, sizeof *job->choices);
+    for (int i = 0; i < job->choice_count; i++)
+        job->choices[i] = (struct choice){ .job = job, .index = i, .number = i % each,
+                                           .prompt = &job->prompts[i / each], .stop_hit = -1, .stop_id = -1 };
+}

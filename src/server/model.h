@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/model.h: the model that is served: opened once, before the port is.
+#ifndef SERVER_MODEL_H
+#define SERVER_MODEL_H
+
+#include "server/api.h"
+#include "server/server.h"
+
+struct served {
+    struct nibble_checkpoint *checkpoint;
+    struct tokenizer *tokenizer;
+    struct chat *chat;
+    struct lazy_vocabulary vocabulary;
+    struct nibble_engine *engine;
+    struct nibble_scheduler *scheduler;
+    struct nibble_text plan;
+    struct error chat_error;
+    struct api api;
+};
+
+bool served_open(struct served *served, const struct server_options *options, struct nibble_error *error);
+void served_close(struct served *served);
+
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/read.h: from a request's body to prompts, limits and a grammar: everything that costs time and needs no
+// engine, on a thread of its own, so that neither the sockets nor the running answers wait for it.
+#ifndef SERVER_READ_H
+#define SERVER_READ_H
+
+#include "server/job.h"
+
+// True: the job is ready for the engine. False: it has its answer, job->reply or job->error.
+bool read_job(struct job *job);
+
+// Parts of it, by endpoint.
+bool read_chat(struct job *job);
+bool read_completion(struct job *job);
+bool read_tokenize(struct job *job);
+bool read_detokenize(struct job *job);
+
+// Tokenises into the next of job->prompts (there is room). Text that cannot fit the context whatever its tokens is
+// refused before it is looked at.
+bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param);
+bool read_prompt_ids(struct job *job, const json_t *ids);
+
+// The tools that a request may call, and whether it must.
+bool read_tools(struct job *job);
+
+// The prompt that a request's messages and tools become, as text.
+bool read_messages(struct job *job, struct strbuf *out);
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/read_completion.c: /v1/completions: a text, a list of them, token ids, or a list of lists of token ids.
+#include "base/memory.h"
+#include "server/read.h"
+
+static bool read_one(struct job *job, const json_t *prompt)
+{
+    if (json_is_string(prompt)) {
+        struct bytes text = { json_string_value(prompt), json_string_length(prompt) };
+        if (!read_prompt_text(job, text, TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, "prompt"))
+            return false;
+        job->prompts[job->prompt_count - 1].text = text;
+        return true;
+    }
+    if (json_is_array(prompt))
+        return read_prompt_ids(job, prompt);
+    return api_fail(&job->error, 400, "prompt", "\"prompt\" is a string, token ids, or a list of either");
+}
+
+bool read_completion(struct job *job)
+{
+    const json_t *prompt = json_object_get(job->json, "prompt"), *first = json_array_get(prompt, 0), *entry;
+    bool many = json_is_array(prompt) && !json_is_integer(first); // else a text, or token ids
+    size_t count = many ? json_array_size(prompt) : 1, index;
+    if (!prompt || json_is_null(prompt))
+        return api_fail(&job->error, 400, "prompt", "\"prompt\" is missing");
+    if (!count || count * (size_t)job->fields.n > API_CHOICES_MAX)
+        return api_fail(&job->error, 400, "prompt",
+                        "%zu prompts with %lld answers each were asked for; 1 to %d answers are possible", count,
+                        (long long)job->fields.n, API_CHOICES_MAX);
+    job->prompts = memory_new(count, sizeof *job->prompts);
+    if (!many)
+        return read_one(job, prompt);
+    json_array_foreach(prompt, index, entry)
+        if (!read_one(job, entry))
+            return false;
+    return true;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/server.h: `nibble serve`: a model behind the API that everyone's client speaks.
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include "nibble.h"
+#include "server/http.h"
+#include "server/log.h"
+
+// Names follow the flags. Everything is borrowed until server_run returns.
+struct server_options {
+    const char *model;                 // a path, or org/name in the Hugging Face cache
+    const char *const *model_names;    // what clients call it; the first is the one in answers
+    int model_name_count;              // 0: the MODEL string
+    const char *host;
+    int port;                          // 0: a free one
+    const char *uds;                   // a socket's path in place of host and port; NULL: TCP
+    const char *const *api_keys;       // none of them is empty
+    int api_key_count;                 // 0: everyone may ask
+    const char *allowed_origin;        // for CORS; "*": all
+    const char *chat_template;         // a file; NULL: the model's own
+    struct nibble_options engine;
+    struct nibble_scheduler_options scheduler;
+    bool has_seed;
+    uint64_t seed;                     // of requests without their own, where has_seed
+    struct http_limits http;
+    int queue;                         // requests that wait; the next one is answered 429
+    double drain_seconds;              // what is running may take as long after SIGTERM
+    struct log log;
+};
+
+// Serves until SIGTERM or SIGINT. The exit status: 0 after a drain, 1 when it cannot start, 2 for an option's value.
+int server_run(const struct server_options *options);
+
+#endif

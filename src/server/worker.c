@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/worker.h"
+
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/follow.h"
+#include "server/read.h"
+
+enum { JOB_SEATS = 16 };
+
+double worker_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// ---- the reader ---------------------------------------------------------------------------------------------------
+
+static void *read_jobs(void *context)
+{
+    struct worker *worker = context;
+    struct job *job;
+    while ((job = queue_pop(&worker->to_read, true))) {
+        if (!atomic_load(&job->cancelled) && read_job(job)) {
+            queue_push(&worker->to_run, job);
+        } else {
+            post_send(worker->post, job, true);
+            post_wake(worker->post);
+        }
+    }
+    return NULL;
+}
+
+// ---- the worker ---------------------------------------------------------------------------------------------------
+
+static void cancel(struct worker *worker, struct job *job)
+{
+    for (int i = 0; i < job->choice_count; i++)
+        if (job->choices[i].name)
+            nibble_scheduler_cancel(worker->scheduler, job->choices[i].name);
+}
+
+// Gives the scheduler more of a job's choices, as many as a job may have there: one for a hundred answers must not
+// stand a hundred times before the next one.
+static void seat(struct job *job)
+{
+    struct nibble_error error;
+    while (job->started < job->choice_count && job->running < JOB_SEATS && !job->error.status) {
+        struct choice *choice = &job->choices[job->started];
+        uint64_t first = choice->number ? choice[-choice->number].name : 0; // of its prompt, whose pages it shares
+        if (!follow_start(choice, first, &error))
+            api_fail(&job->error, 400, NULL, "%s", error.text);
+        else
+            job->running++;
+        job->started++;
+    }
+}
+
+static void start(struct worker *worker, struct job *job)
+{
+    job->worker = worker;
+    job->next_run = worker->jobs;
+    worker->jobs = job;
+    job->touched = true; // accepted, or over
+    seat(job);
+}
+
+// What is cancelled or has failed gets no more choices, and those it has end.
+static void care_for_jobs(struct worker *worker)
+{
+    for (struct job *job = worker->jobs; job; job = job->next_run) {
+        if (!job->error.status && !atomic_load(&job->cancelled)) {
+            seat(job);
+            continue;
+        }
+        job->started = job->choice_count;
+        cancel(worker, job);
+    }
+}
+
+// Hands over what the step brought. Jobs that are over leave the worker with this.
+static void deliver(struct worker *worker)
+{
+    bool any = false;
+    for (struct job **at = &worker->jobs, *job; (job = *at);) {
+        bool over = !job->running && job->started == job->choice_count;
+        if (over)
+            *at = job->next_run;
+        else
+            at = &job->next_run;
+        any |= job->touched || over;
+        if (job->touched || over)
+            post_send(worker->post, job, over); // the loop's again, where it is over
+        if (!over)
+            job->touched = false;
+    }
+    if (any)
+        post_wake(worker->post);
+}
+
+static void *run_jobs(void *context)
+{
+    struct worker *worker = context;
+    struct job *job;
+    while ((job = queue_pop(&worker->to_run, !worker->jobs)) || worker->jobs) {
+        for (; job; job = queue_pop(&worker->to_run, false))
+            start(worker, job);
+        care_for_jobs(worker);
+        struct nibble_step step = { 0 };
+        struct nibble_scheduler_stats stats;
+        nibble_scheduler_step(worker->scheduler, &step);
+        nibble_scheduler_stats(worker->scheduler, &stats);
+        post_report(worker->post, &stats, step.tokens);
+        deliver(worker);
+    }
+    return NULL;
+}
+
+// ---- both ---------------------------------------------------------------------------------------------------------
+
+bool worker_open(struct worker *worker, struct nibble_scheduler *scheduler, struct post *post, int jobs_max,
+                 struct error *err)
+{
+    *worker = (struct worker){ .scheduler = scheduler, .post = post };
+    queue_open(&worker->to_read, jobs_max);
+    queue_open(&worker->to_run, jobs_max);
+    int trouble = pthread_create(&worker->reader, NULL, read_jobs, worker);
+    if (trouble == 0 && (trouble = pthread_create(&worker->runner, NULL, run_jobs, worker)) != 0) {
+        queue_close(&worker->to_read);
+        pthread_join(worker->reader, NULL);
+    }
+    if (trouble == 0)
+        return true;
+    queue_free(&worker->to_read);
+    queue_free(&worker->to_run);
+    return fail(err, "the system gives no more threads (%s)", strerror(trouble));
+}
+
+void worker_close(struct worker *worker)
+{
+    queue_close(&worker->to_read);
+    pthread_join(worker->reader, NULL);
+    queue_close(&worker->to_run);
+    pthread_join(worker->runner, NULL);
+    queue_free(&worker->to_read);
+    queue_free(&worker->to_run);
+}
+
+void worker_add(struct worker *worker, struct job *job)
+{
+    bool room = queue_push(&worker->to_read, job);
+    assert(room); // as many as there may be jobs
+}

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nibble bench`: what it prints, as a table, as JSON and as a page; that its ceilings add up. Not how fast anything is."""
+
+import json
+import re
+import signal
+import stat
+import statistics
+import subprocess
+import time
+import xml.etree.ElementTree
+
+import pytest
+
+SMALL = ["-p", "16", "-n", "4", "-r", "1"]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def bench(nibble, smollm2):
+    def bench(*arguments, model=smollm2):
+        return subprocess.run([nibble, "bench", model, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    return bench
+
+
+@pytest.fixture(scope="module")
+def measured(nibble, smollm2, tmp_path_factory):
+    """One run that has everything: its JSON and its page."""
+    page = tmp_path_factory.mktemp("bench") / "page.html"
+    command = [nibble, "bench", smollm2, "-p", "0,16", "-n", "3", "4", "-d", "0", "-d", "40", "--batch", "1,3", "-r", "2",
+               "--kv-cache-dtype", "bfloat16,fp8/nvfp4", "0-3:bfloat16,4-:nvfp4", "--threads", "1", "--json", "--html", page]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), page
+
+
+def test_every_combination_is_measured(measured):
+    report, _ = measured
+    formats = ["bfloat16", "fp8/nvfp4", "0-3:bfloat16,4-:nvfp4"]
+    found = [(row["kind"], row["prompt"], row["new"], row["depth"], row["batch"], row["kv_cache_dtype"]) for row in report["results"]]
+    prefill = [("prefill", 16, 0, depth, 1, word) for depth in (0, 40) for word in formats]
+    decode = [("decode", 0, new, depth, batch, word)
+              for new in (3, 4) for depth in (0, 40) for batch in (1, 3) for word in formats]
+    assert sorted(found) == sorted(prefill + decode)
+    assert report["complete"] is True and report["model"].endswith(".gguf")
+
+
+def test_figures(measured):
+    report, _ = measured
+    machine = report["machine"]
+    ceiling, = machine["ceilings"]
+    assert machine["cores"] >= 1 and machine["name"] and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}Z", machine["date"])
+    assert ceiling["threads"] == 1 and min(ceiling["gb_per_s"], ceiling["gflop_per_s"], ceiling["int8_gop_per_s"]) > 0
+    for row in report["results"]:
+        assert row["threads"] == 1 and len(row["samples"]) == 2 and min(row["samples"]) > 0
+        assert row["median"] == pytest.approx(statistics.median(row["samples"]))
+        assert row["ceiling"] == pytest.approx(row["median"] / row["limit"]) and row["bound"] in ("memory", "arithmetic")
+
+
+def test_limits(measured):
+    """One sequence that decodes reads the weights and its cache once a token; a deeper or wider cache takes longer."""
+    report, _ = measured
+    ceiling, = report["machine"]["ceilings"]
+    limits = {(row["kv_cache_dtype"], row["depth"]): row["limit"] for row in report["results"]
+              if row["kind"] == "decode" and row["batch"] == 1 and row["new"] == 4}
+    weights = ceiling["gb_per_s"] * 1e9 / limits["bfloat16", 0]
+    assert 90e6 < weights < 100e6, "SmolLM2's weights are 96.6 MB"
+    assert limits["bfloat16", 40] < limits["bfloat16", 0]
+    assert limits["bfloat16", 40] < limits["fp8/nvfp4", 40]
+
+
+def test_page(measured):
+    report, page = measured
+    text = page.read_text()
+    assert stat.S_IMODE(page.stat().st_mode) & stat.S_IRUSR and list(page.parent.iterdir()) == [page]
+    assert not re.search(r"<script|<link|<img|src=|url\(|@import|href=", text)
+    assert "prefers-color-scheme: dark" in text
+    root = xml.etree.ElementTree.fromstring(text.split("\n", 1)[1])  # what follows the doctype
+    plots = list(root.iter(f"{SVG}svg"))
+    assert [plot.get("aria-label").split()[0] for plot in plots] == ["Prefill,", "Decode,", "Decode", "Decode"]
+    bars = [plot.findall(f"{SVG}rect") for plot in plots[:2]]
+    assert [len(each) for each in bars] == [sum(row["kind"] == kind for row in report["results"]) for kind in ("prefill", "decode")]
+    over_depth, over_batch = (list(plot.iter(f"{SVG}polyline")) for plot in plots[2:])
+    assert len(over_depth) == len(over_batch) == 12  # formats, new tokens, and batches or depths
+    assert all(len(line.get("points").split()) == 2 for line in over_depth + over_batch)
+    for plot in plots:
+        width, height = map(float, plot.get("viewBox").split()[2:])
+        for element in plot.iter():
+            for key in ("x", "x1", "x2", "cx"):
+                assert 0 <= float(element.get(key, 0)) <= width
+            for key in ("y", "y1", "y2", "cy"):
+                assert 0 <= float(element.get(key, 0)) <= height
+    rows = list(root.iter("{http://www.w3.org/1999/xhtml}tr"))
+    assert len(rows) == len(report["results"]) + 1
+
+
+def test_names_are_text_on_the_page(bench, smollm2, tmp_path):
+    model = tmp_path / "<b>&.gguf"
+    model.symlink_to(smollm2)
+    assert bench("-p", 4, "-n", 0, "-r", 1, "--html", tmp_path / "page.html", model=str(model)).returncode == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "<b>" not in text
+    xml.etree.ElementTree.fromstring(text.split("\n", 1)[1])
+
+
+def test_table(bench):
+    result = bench(*SMALL, "--kv-cache-dtype", "nvfp4")
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("ceiling with ")
+    assert lines[2].split()[:7] == ["kind", "prompt", "new", "depth", "batch", "format", "threads"]
+    assert [line.split()[:6] for line in lines[3:]] == [["prefill", "16", "0", "0", "1", "nvfp4"], ["decode", "0", "4", "0", "1", "nvfp4"]]
+    assert all(re.search(r"\d+ % \((memory|arithmetic)\)$", line) for line in lines[3:])
+    assert "nvfp4" in result.stderr, "what runs is told"
+
+
+def test_kinds_are_left_out(bench):
+    kinds = [{row["kind"] for row in json.loads(bench(*flags, "-r", 1, "--json").stdout)["results"]}
+             for flags in (["-p", 8, "-n", 0], ["-p", 0, "-n", 2])]
+    assert kinds == [{"prefill"}, {"decode"}]
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["-p", "0", "-n", "0"], "nothing to measure"), (["-p", "x"], "-p takes whole numbers"), (["-p", "-5"], "-p takes whole numbers"),
+    (["-n", "1.5"], "-n takes"), (["-d", ","], "-d takes"), (["--batch", "0"], "--batch takes"), (["--batch", "1000"], "512"),
+    (["-r", "0"], "-r takes"), (["--threads", "999"], "--threads takes"), (["--bach", "1"], "--batch"),
+    (["--kv-cache-dtype", "nvfp5"], "nvfp4"), (["--kv-cache-dtype", "0-3:bfloat16"], "4-29"),
+    (["-p", ",".join(["1"] * 65)], "up to 64"), (["--threads", ",".join(["1"] * 64), "--kv-cache-dtype", "fp8,nvfp4"], "too many"),
+])
+def test_usage_errors(bench, arguments, word):
+    result = bench(*arguments)
+    assert result.returncode == 2 and result.stdout == "" and word in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["-d", "9000"], "8192"), (["--max-model-len", "8", *SMALL], "--max-model-len"),
+    (["--max-num-seqs", "2", "--batch", "3", *SMALL], "--max-num-seqs"),
+    (["--max-num-batched-tokens", "2", "--batch", "3", *SMALL], "--max-num-batched-tokens"),
+    (["--kv-cache-memory-bytes", "4M", "--batch", "64", "-d", "16", *SMALL], "--kv-cache-memory-bytes"),
+    (["--html", "/nowhere/page.html"], "/nowhere/page.html"), (["--html", "/dev/null"], "no ordinary file"),
+    (["--html", "/"], "no ordinary file"),
+])
+def test_what_cannot_be(bench, arguments, word):
+    result = bench(*arguments, "--json")
+    assert result.returncode == 1 and word in result.stderr
+    assert word in json.loads(result.stdout)["error"]
+
+
+def test_a_failure_leaves_no_page(bench, tmp_path):
+    (tmp_path / "page.html").write_text("as it was")
+    assert bench("--html", tmp_path / "page.html", model="/nowhere.gguf").returncode == 1
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("page.html", "as it was")]
+
+
+def interrupted_after(command, seconds):
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while "Ctrl-C" not in process.stderr.readline():
+            assert process.poll() is None
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    return process.returncode, json.loads(out)
+
+
+def test_interrupted(nibble, smollm2):
+    """What was measured until then is printed."""
+    command = [nibble, "bench", smollm2, "-p", "4", "-n", "1", "-r", "1000", "--json"]
+    status, report = interrupted_after(command, 0)
+    assert (status, list(report)) == (1, ["error"]) and "before anything" in report["error"]
+    for seconds in (2, 8, 32):  # a round takes its time on a busy machine
+        status, report = interrupted_after(command, seconds)
+        if status == 0:
+            break
+    assert status == 0 and report["complete"] is False and report["results"]
+    assert all(0 < len(row["samples"]) < 1000 for row in report["results"])

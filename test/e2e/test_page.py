@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page that the server shows at /, in a real browser; and the Grafana dashboard over the same metrics."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import urllib.request
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path(os.environ.get("NIBBLE_CACHE", pathlib.Path.home() / ".cache" / "nibble"))
+PATIENCE_SECONDS = 60
+BRIEF = {"temperature": 0, "max_tokens": 24}
+LONG = {"temperature": 0, "max_tokens": 800}
+LONG_QUESTION = "Write a very long story about a river that flows through every country of the world."
+CONVERSATION = "return JSON.parse(sessionStorage.getItem('nibble.conversation'))"
+METRICS_READ = "return performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/metrics')).length"
+
+
+class Page:
+    """The page as its reader uses it: by what can be seen, typed and clicked."""
+
+    def __init__(self, browser, url, sampling):
+        self.browser = browser
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.scheme("light")
+        browser.get(url + "/version")  # the same origin, where the stores can be set before the page reads them
+        self.run("sessionStorage.clear(); localStorage.clear();"
+                 "localStorage.setItem('nibble.sampling', arguments[0])", json.dumps(sampling))
+        browser.get(url)
+        browser.get_log("browser")
+
+    def run(self, script, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    def find(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def button(self, label):
+        found = self.browser.find_elements(By.XPATH, f"//button[normalize-space()='{label}']")
+        [seen] = [button for button in found if button.is_displayed()]
+        return seen
+
+    def of_all(self, selector, expression):
+        """A JavaScript expression of every such `element`, at one moment of a page that changes."""
+        return self.run(f"return [...document.querySelectorAll(arguments[0])].map(element => {expression})", selector)
+
+    def wait(self, condition):
+        return WebDriverWait(self.browser, PATIENCE_SECONDS, poll_frequency=0.02).until(lambda _: condition())
+
+    def press(self, *keys):
+        """Keys at once, wherever the focus is."""
+        chain = ActionChains(self.browser)
+        for key in keys:
+            chain.key_down(key)
+        for key in reversed(keys):
+            chain.key_up(key)
+        chain.perform()
+
+    def scheme(self, word):
+        """Light or dark, and no animations: screenshots are of the end, not of the way there."""
+        wishes = {"prefers-color-scheme": word, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def resize(self, width, height):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def keep_screenshot(self, name):
+        folder = CACHE / "screenshots"
+        folder.mkdir(parents=True, exist_ok=True)
+        assert self.browser.save_screenshot(str(folder / name))
+
+    # ---- the conversation ------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self):
+        return self.of_all("[role=log] .assistant .body", "element.innerText")
+
+    @property
+    def answering(self):
+        return self.find("#stop").is_displayed()
+
+    def send(self, text):
+        self.find("textarea").send_keys(text, Keys.ENTER)
+
+    def ask(self, text):
+        """Sends a text and waits for the whole answer."""
+        before = len(self.answers)
+        self.send(text)
+        self.wait(lambda: len(self.answers) == before + 1 and not self.answering)
+        return self.answers[-1]
+
+    def wait_for_text(self, length=1):
+        self.wait(lambda: self.answering and self.answers and len(self.answers[-1]) >= length)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    assert program and driver, "chromium and chromedriver are not there; scripts/setup.sh installs them"
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1360,940"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens the page with nothing remembered; nothing may have gone wrong in it by the end of the test."""
+    yield lambda server, sampling=BRIEF: Page(browser, server.url, sampling)
+    complaints = [entry for entry in browser.get_log("browser")
+                  if entry["level"] == "SEVERE" and entry["source"] != "network"]
+    browser.get("about:blank")
+    assert not complaints
+
+
+def get(url, body=None):
+    data = body and json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, {"Content-Type": "application/json"})) as answer:
+        return answer.read().decode()
+
+
+# ---- chat -----------------------------------------------------------------------------------------------------------
+
+def test_enter_sends_and_the_answer_streams_in(server, open_page):
+    page = open_page(server, {"temperature": 0, "max_tokens": 48})
+    [field] = page.all("textarea")
+    assert field.accessible_name == "Message" and page.find("[role=log]").accessible_name == "Conversation"
+    page.send("What is the capital of France? Tell me more about it.")
+    page.wait_for_text()
+    lengths = {len(page.answers[0])}
+    while page.answering:
+        lengths.add(len(page.answers[0]))
+    assert len(lengths) >= 3, "the answer came in one piece"
+    assert field.get_property("value") == "" and page.browser.switch_to.active_element == field
+
+    question, answer = page.run(CONVERSATION)
+    messages = [{"role": "user", "content": question["content"]}]
+    request = {"model": server.model, "messages": messages, "temperature": 0, "max_tokens": 48}
+    told = json.loads(get(server.url + "/v1/chat/completions", request))["choices"][0]["message"]["content"]
+    assert answer["content"] == told
+    figures = page.find(".assistant .figures").text
+    assert re.match(r"\d+ tokens · [\d.]+ t/s · first token [\d.]+ m?s", figures)
+
+
+def test_shift_enter_breaks_the_line(server, open_page):
+    page = open_page(server)
+    page.find("textarea").send_keys("one", Keys.SHIFT, Keys.ENTER, Keys.NULL, "two")
+    assert page.find("textarea").get_property("value") == "one\ntwo" and not page.all("article")
+
+
+def test_stop_and_regenerate(server, open_page):
+    page = open_page(server, LONG)
+    page.send(LONG_QUESTION)
+    page.wait_for_text(20)
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.answering)
+    first = page.run(CONVERSATION)[1]["content"]
+    assert "stopped" in page.find(".assistant .figures").text
+    page.wait(lambda: re.search(r"^vllm:num_requests_running\S* 0$", get(server.url + "/metrics"), re.M))
+
+    page.button("Regenerate").click()
+    page.wait_for_text(20)
+    page.button("Stop").click()
+    page.wait(lambda: not page.answering)
+    [_, again] = page.run(CONVERSATION)
+    assert first.startswith(again["content"]) or again["content"].startswith(first)  # temperature 0: the same again
+    page.press(Keys.ALT, "r")
+    page.wait_for_text(20)
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.answering)
+    assert len(page.answers) == 1 and len(page.all("article")) == 2
+
+
+def test_a_second_turn_finds_the_first_in_the_cache(server, open_page):
+    page = open_page(server)
+    page.ask("Name three colours, three animals and three cities.")
+    page.ask("Which of the colours is the brightest?")
+    assert re.search(r"\d+ of \d+ prompt tokens cached", page.all(".assistant .figures")[1].text)
+    assert re.search(r"context \d+ of [\d,]+", page.find("#context").text)
+
+
+def test_edit_new_chat_and_back(server, open_page):
+    page = open_page(server)
+    page.ask("Say yes.")
+    page.ask("Say no.")
+    page.press(Keys.ARROW_UP)
+    page.browser.switch_to.active_element.send_keys(Keys.CONTROL, "a", Keys.NULL, "Say perhaps.", Keys.ENTER)
+    page.wait(lambda: not page.answering and len(page.answers) == 2 and page.answers[1])
+    said = [message["content"] for message in page.run(CONVERSATION) if message["role"] == "user"]
+    assert said == ["Say yes.", "Say perhaps."]
+
+    page.button("New chat").click()
+    page.wait(lambda: not page.all("article"))
+    page.button("Bring back the last conversation").click()
+    assert len(page.all("article")) == 4
+    page.browser.refresh()
+    assert len(page.all("article")) == 4, "a reload loses the conversation"
+
+
+def test_an_error_is_a_note_with_a_retry(server, open_page):
+    page = open_page(server, {**BRIEF, "top_p": 5})
+    page.ask("Hello")
+    assert "top_p" in page.find(".note").text
+    page.find("#top_p").clear()
+    page.button("Retry").click()
+    page.wait(lambda: page.answers and page.answers[0] and not page.answering)
+    assert not page.all(".note")
+
+
+def test_what_a_model_writes_stays_text(server, open_page):
+    page = open_page(server)
+    written = ("# Title\n**bold** `code` <b id=evil>no</b>\n\n1. one\n   - inner\n2. two\n\n"
+               "```c\nint a; // <i>\n```\nend")
+    page.run("sessionStorage.setItem('nibble.conversation', JSON.stringify([{ role: 'user', content: '<b id=evil>' },"
+             "{ role: 'assistant', content: arguments[0] }]))", written)
+    page.browser.refresh()
+    shape = [child.tag_name for child in page.all(".assistant .body > *")]
+    assert shape == ["h3", "p", "ol", "div", "p"] and not page.all("#evil")
+    assert page.find(".assistant p").text == "bold code <b id=evil>no</b>"
+    assert page.find(".assistant pre").text == "int a; // <i>"
+    assert [item.text for item in page.all(".assistant ol > li")] == ["one\ninner", "two"]
+
+
+def test_settings_are_remembered(server, open_page):
+    page = open_page(server)
+    page.find("#seed").send_keys("7")
+    page.find("#system").send_keys("Answer briefly.")
+    page.browser.refresh()
+    assert page.find("#seed").get_property("value") == "7" and page.find("#system").text == "Answer briefly."
+    page.button("Reset").click()
+    assert page.find("#seed").get_property("value") == "" and page.find("#system").text == ""
+
+
+# ---- plan and charts ------------------------------------------------------------------------------------------------
+
+def test_the_plan_is_a_strip_of_layers(server, open_page):
+    page = open_page(server)
+    plan = json.loads(get(server.url + "/v1/plan"))
+    buttons = page.wait(lambda: page.all("#strip button"))
+    assert len(buttons) == len(plan["layers"])
+
+    card, layer = page.find("#layer"), plan["layers"][3]
+    ActionChains(page.browser).move_to_element(buttons[3]).perform()
+    words = ["Layer 3", layer["k"], layer["v"], f"{layer['bytes_per_token']:,} bytes", *layer["kernels"].values()]
+    assert card.is_displayed() and all(word in card.text for word in words)
+    ActionChains(page.browser).move_to_element(page.find("header")).perform()
+    assert not card.is_displayed()
+
+    page.run("arguments[0].focus()", buttons[0])
+    page.press(Keys.ARROW_RIGHT)
+    assert card.is_displayed() and "Layer 1" in card.text
+    page.press(Keys.END)
+    assert f"Layer {len(buttons) - 1}" in card.text
+    page.press(Keys.ESCAPE)
+    assert not card.is_displayed()
+
+
+def test_charts_get_data_and_rest_while_nobody_looks(server, open_page):
+    page = open_page(server)
+    page.wait(lambda: page.find("figure b").text != "–")
+    page.ask("Hello")
+    page.wait(lambda: "–" not in page.of_all("figure b", "element.innerText"))
+    assert len(page.all("figure")) == 5
+    page.wait(lambda: all(page.of_all("figure path.line", "element.getAttribute('d')")))
+
+    page.run("Object.defineProperty(document, 'hidden', { value: true, configurable: true });"
+             "document.dispatchEvent(new Event('visibilitychange'))")
+    before = page.run(METRICS_READ)
+    page.browser.execute_async_script("setTimeout(arguments[0], 2500)")
+    assert page.run(METRICS_READ) <= before + 1  # one may have been on its way
+    page.run("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait(lambda: page.run(METRICS_READ) > before + 1)
+
+
+# ---- everyone can use it --------------------------------------------------------------------------------------------
+
+def test_the_keyboard_alone_reaches_everything(server, open_page):
+    page = open_page(server)
+    page.wait(lambda: page.all("#strip button"))
+    reached = []
+    page.run("document.querySelector('.skip').focus()")
+    for _ in range(40):
+        element = page.browser.switch_to.active_element
+        style = page.run("return getComputedStyle(arguments[0]).outlineStyle", element)
+        name = element.get_attribute("id") or element.accessible_name
+        assert style != "none" or name == "message", f"{name} does not show that it has the focus"
+        reached.append(name)
+        if name == "reset":
+            break
+        page.press(Keys.TAB)
+    everything = "new", "fold", "log", "message", "send", "keys", "Layer 0", "charts", "pause", "system", "temperature"
+    assert set(everything) <= set(reached)
+
+    page.run("document.querySelector('.skip').focus()")
+    page.press(Keys.ENTER)
+    assert page.browser.switch_to.active_element.get_attribute("id") == "message"
+    for key in "Hi":
+        page.press(key)
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.answers and page.answers[0] and not page.answering)
+
+
+def test_it_asks_for_the_key(guarded_server, open_page):
+    page = open_page(guarded_server)
+    dialog, field = page.find("#key"), page.find("#key-field")
+    page.wait(dialog.is_displayed)
+    assert page.all("figure") and not page.all("#strip button")
+    field.send_keys("wrong", Keys.ENTER)
+    page.wait(lambda: page.find("#refused").is_displayed())
+    page.press(Keys.ESCAPE)
+    page.button("Enter the key").click()
+    page.wait(dialog.is_displayed)
+    field.send_keys(guarded_server.key, Keys.ENTER)
+    page.wait(lambda: page.all("#strip button"))
+    assert page.ask("Hello") and not dialog.is_displayed()
+    assert guarded_server.key not in page.run("return JSON.stringify(localStorage)")
+
+
+def test_a_phone(server, open_page):
+    page = open_page(server)
+    page.resize(390, 780)
+    assert page.ask("Hello")
+    assert page.run("return document.scrollingElement.scrollWidth") <= 390
+    page.keep_screenshot("page-phone.png")
+    assert not page.find("#panels").is_displayed()
+    page.find("#fold").click()
+    assert page.find("#strip").is_displayed() and page.run("return document.scrollingElement.scrollWidth") <= 390
+    page.find("#fold").click()
+    assert page.find("textarea").is_displayed()
+
+
+def test_light_and_dark(server, open_page):
+    page = open_page(server, {"temperature": 0, "max_tokens": 120})
+    page.ask("What is a cache? Answer with a list.")
+    page.wait(lambda: page.find("figure b").text != "–")
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    page.keep_screenshot("page.png")
+    light = page.run(paper)
+    page.scheme("dark")
+    page.keep_screenshot("page-dark.png")
+    assert page.run(paper) != light
+
+
+# ---- the page as a file, the dashboard ------------------------------------------------------------------------------
+
+def test_nothing_comes_from_outside():
+    text = (ROOT / "web" / "index.html").read_text()
+    assert "default-src 'none'" in text and "innerHTML" not in text
+    assert set(re.findall(r"https?://[\w./]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+
+
+def test_the_dashboard_names_metrics_that_exist(server):
+    board = json.loads((ROOT / "doc" / "grafana.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    named = set(re.findall(r"(?:vllm|nibble):\w+", " ".join(queries)))
+    told = get(server.url + "/metrics")
+    assert len(named) > 15 and named <= set(re.findall(r"^(?:# TYPE )?([\w:]+)", told, re.M))
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers that have to have a form: JSON, JSON of a schema, calls of tools. Whatever the model would rather say."""
+
+import concurrent.futures
+import json
+
+import jsonschema
+import openai
+import pytest
+
+from serving import DONE, user
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as client:
+        yield client
+
+
+def form_of(schema):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+
+
+def described(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+WORD = {"type": "string", "maxLength": 12}
+
+SCHEMAS = {
+    "flat": described(name=WORD, age={"type": "integer"}, married={"type": "boolean"}),
+    "nested": described(person=described(name=WORD, home=described(city=WORD, street=WORD))),
+    "array": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 4},
+    "objects in an array": described(rows={"type": "array", "maxItems": 2, "minItems": 1, "items": described(id={"type": "integer"})}),
+    "enum": described(colour={"enum": ["red", "green", "blue"]}, mixed={"enum": [1, None, "a", True, [1, 2]]}),
+    "const": described(version={"const": 3}, kind={"const": "circle"}),
+    "numbers": described(x={"type": "number"}, y={"type": "integer", "minimum": 10, "maximum": 99}),
+    "optional": {"type": "object", "properties": {"a": {"type": "integer"}, "b": WORD, "c": {"type": "null"}}, "required": ["b"],
+                 "additionalProperties": False},
+    "string lengths": described(code={"type": "string", "minLength": 5, "maxLength": 5}, more={"type": "string", "minLength": 12}),
+    "refs": {"$ref": "#/$defs/pair", "$defs": {"pair": described(left={"$ref": "#/$defs/leaf"}, right={"$ref": "#/$defs/leaf"}),
+                                               "leaf": {"type": "integer"}}},
+    "recursive": {"$ref": "#/$defs/tree", "$defs": {"tree": {
+        "type": "object", "properties": {"value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+        "required": ["value", "children"], "additionalProperties": False}}},
+    "anyOf": described(value={"anyOf": [{"type": "integer"}, {"type": "null"}, described(text=WORD)]}),
+    "types": described(value={"type": ["string", "null"], "maxLength": 10}),
+    "a string alone": {"type": "string", "maxLength": 30},
+    "a number alone": {"type": "number"},
+    "odd names": described(**{"a \"quoted\" name": {"type": "boolean"}, "naïve 🦊": {"type": "boolean"}, "": {"type": "null"}}),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(client, server):
+    """To each schema, all asked at once: a greedy answer with room, and hot ones with little."""
+    def ask(schema):
+        fields = {"model": server.model, "messages": user("Describe something."), "response_format": form_of(schema)}
+        samplings = {"temperature": 0, "max_tokens": 40}, {"temperature": 1.5, "seed": 1, "max_tokens": 32, "n": 2}
+        return [choice.message.content for sampling in samplings
+                for choice in client.chat.completions.create(**fields, **sampling).choices]
+
+    with concurrent.futures.ThreadPoolExecutor(len(SCHEMAS)) as pool:
+        return dict(zip(SCHEMAS, pool.map(ask, SCHEMAS.values())))
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_an_answer_of_a_schema(answers, name):
+    """It parses and validates in any case."""
+    for answer in answers[name]:
+        jsonschema.validate(json.loads(answer), SCHEMAS[name], jsonschema.Draft202012Validator)
+
+
+def test_the_schema_streams(client, server):
+    fields = {"model": server.model, "messages": user("Who are you?"), "response_format": form_of(SCHEMAS["flat"]), "temperature": 0,
+              "max_tokens": 48}
+    whole = client.chat.completions.create(**fields).choices[0].message.content
+    streamed = client.chat.completions.create(stream=True, **fields)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in streamed) == whole
+
+
+@pytest.mark.parametrize("max_tokens", [8, 12, 20, 32])
+def test_any_json_object(client, server, max_tokens):
+    answer = client.chat.completions.create(model=server.model, messages=user("Tell me about cats as JSON."), max_tokens=max_tokens,
+                                            temperature=1, seed=2, response_format={"type": "json_object"})
+    assert isinstance(json.loads(answer.choices[0].message.content), dict)
+
+
+def test_tight_lengths(server):
+    """From the shortest answer there is to a comfortable one: refused with the number, or whole."""
+    schema = described(name=WORD, tags={"type": "array", "items": WORD, "minItems": 2})
+    request = {"messages": user("Describe a tree."), "response_format": form_of(schema), "temperature": 0}
+    shortest = next(count for count in range(2, 40) if
+                    server.ask("/v1/chat/completions", {**request, "max_tokens": count}).status == 200)
+    assert shortest > 5
+    error = server.refuse("/v1/chat/completions", {**request, "max_tokens": shortest - 1})
+    assert error["param"] == "max_tokens" and str(shortest) in error["message"]
+    for count in range(shortest, shortest + 12, 3):
+        choice = server.chat(**{**request, "max_tokens": count})["choices"][0]
+        jsonschema.validate(json.loads(choice["message"]["content"]), schema)
+
+
+@pytest.mark.parametrize("schema, word", [
+    ({"type": "object", "patternProperties": {"^a": {}}}, "patternProperties"),
+    ({"type": "integer", "multipleOf": 7}, "multipleOf"),
+    ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+    ({"not": {"type": "string"}}, "not"),
+    ({"if": {"type": "string"}, "then": {"maxLength": 3}}, "if"),
+    ({"type": "colour"}, "type"),
+    ({"$ref": "#/$defs/absent"}, "absent"),
+    ({"$ref": "http://example.org/schema"}, "example.org"),
+    ({"type": "string", "minLength": 5, "maxLength": 2}, "Length"),
+    ({"type": "object", "properties": [1]}, "properties"),
+    (5, "schema"),
+])
+def test_what_cannot_be_held_is_refused(server, schema, word):
+    error = server.refuse("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 64, "response_format": form_of(schema)})
+    assert error["param"] == "response_format" and word in error["message"]
+
+
+def test_other_fields_hold_too(server):
+    """A stop string, a seed and logprobs go with a form."""
+    answer = server.chat("Hi", response_format=form_of(SCHEMAS["flat"]), logprobs=True, max_tokens=40)
+    choice = answer["choices"][0]
+    assert "".join(entry["token"] for entry in choice["logprobs"]["content"]) == choice["message"]["content"]
+    assert choice["finish_reason"] == "stop"
+    stopped = server.chat("Hi", response_format=form_of(SCHEMAS["flat"]), stop='"age"', max_tokens=40)["choices"][0]
+    assert choice["message"]["content"].startswith(stopped["message"]["content"]) and stopped["stop_reason"] == '"age"'
+
+
+# ---- tools ---------------------------------------------------------------------------------------------------------
+
+def tool(name, **properties):
+    return {"type": "function", "function": {"name": name, "description": f"The tool {name}.", "parameters": described(**properties)}}
+
+
+TOOLS = [tool("get_weather", city={"type": "string", "maxLength": 20}, unit={"enum": ["celsius", "fahrenheit"]}),
+         tool("add", a={"type": "integer"}, b={"type": "integer"})]
+
+
+def check_calls(calls):
+    for call in calls:
+        assert call.type == "function" and call.id.startswith("call_")
+        parameters = next(one["function"]["parameters"] for one in TOOLS if one["function"]["name"] == call.function.name)
+        jsonschema.validate(json.loads(call.function.arguments), parameters)
+
+
+def gather(stream):
+    """A streamed chat with calls: its content, the calls as (id, name, arguments), and how it ended."""
+    content, calls, reason = "", [], None
+    for chunk in stream:
+        choice = chunk.choices[0]
+        content += choice.delta.content or ""
+        for delta in choice.delta.tool_calls or []:
+            if delta.index == len(calls):
+                assert delta.id and delta.type == "function" and delta.function.name
+                calls.append([delta.id, delta.function.name, ""])
+            else:
+                assert delta.index == len(calls) - 1 and not delta.id and not delta.function.name
+            calls[delta.index][2] += delta.function.arguments or ""
+        reason = choice.finish_reason or reason
+    return content, calls, reason
+
+
+@pytest.fixture(scope="module")
+def call(client, server):
+    def ask(tool_choice, content="What is the weather in Paris?", **fields):
+        fields = {"temperature": 0, "max_tokens": 40, "tools": TOOLS, **fields}
+        messages = user(content) if isinstance(content, str) else content
+        return client.chat.completions.create(model=server.model, messages=messages, tool_choice=tool_choice, **fields)
+    return ask
+
+
+def compare(whole, stream):
+    content, calls, reason = gather(stream)
+    message = whole.choices[0].message
+    assert content == (message.content or "") and reason == whole.choices[0].finish_reason
+    assert [one[1:] for one in calls] == [[one.function.name, one.function.arguments] for one in message.tool_calls or []]
+
+
+@pytest.mark.parametrize("content", ["What is the weather in Paris?", "Add 3 and 4.", "Hello!"])
+def test_a_required_call(call, content):
+    for choice in call("required", content, temperature=1.2, seed=4, n=3).choices:
+        assert choice.finish_reason == "tool_calls" and not choice.message.content
+        assert choice.message.tool_calls
+        check_calls(choice.message.tool_calls)
+
+
+def test_a_named_call(call):
+    choice = call({"type": "function", "function": {"name": "add"}}).choices[0]
+    assert [one.function.name for one in choice.message.tool_calls] == ["add"]
+    check_calls(choice.message.tool_calls)
+
+
+def test_one_call_at_most(call):
+    for choice in call("required", parallel_tool_calls=False, temperature=1.2, seed=1, n=4).choices:
+        assert len(choice.message.tool_calls) == 1
+
+
+def test_calls_stream(call):
+    for choice in ("required", "auto"):
+        compare(call(choice), call(choice, stream=True))
+
+
+def test_no_calls(call, server):
+    message = call("none", max_tokens=12).choices[0].message
+    assert not message.tool_calls
+    assert message.content == server.chat("What is the weather in Paris?", max_tokens=12)["choices"][0]["message"]["content"]
+
+
+def test_calls_when_the_model_likes(call):
+    choice = call("auto", max_tokens=32).choices[0]
+    assert choice.message.content or choice.message.tool_calls
+    assert (choice.finish_reason == "tool_calls") == bool(choice.message.tool_calls)
+
+
+def test_tight_calls(server):
+    request = {"messages": user("Hi"), "tools": TOOLS[1:], "tool_choice": "required", "temperature": 0}
+    assert server.refuse("/v1/chat/completions", {**request, "max_tokens": 3})["param"] == "max_tokens"
+    answer = server.chat(**request, max_tokens=32)["choices"][0]
+    jsonschema.validate(json.loads(answer["message"]["tool_calls"][0]["function"]["arguments"]), TOOLS[1]["function"]["parameters"])
+
+
+def test_a_conversation_with_calls(call, server):
+    """Earlier calls and their results are part of the prompt."""
+    called = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris", "unit": "celsius"}'}}
+    messages = [*user("What is the weather in Paris?"), {"role": "assistant", "content": None, "tool_calls": [called]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "It is snowing, -3 degrees."}]
+    answer = call("auto", messages, max_tokens=24)
+    assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
+    assert answer.usage.prompt_tokens > call("auto", messages[:1], max_tokens=1).usage.prompt_tokens
+    tokens = server.ask("/tokenize", {"messages": messages, "tools": TOOLS}).json["tokens"]
+    prompt = server.ask("/detokenize", {"tokens": tokens}).json["prompt"]
+    assert "snowing" in prompt and "celsius" in prompt and prompt.count("get_weather") >= 2
+
+
+def test_arguments_come_as_they_are_made(server):
+    """A long argument is not held back until its end."""
+    tools = [tool("write", text={"type": "string", "minLength": 40, "maxLength": 60})]
+    request = {"messages": user("Write a poem."), "tools": tools, "tool_choice": "required", "max_tokens": 60, "temperature": 0}
+    events = [event for event in server.events("/v1/chat/completions", request) if event != DONE]
+    pieces = [event for event in events if event["choices"][0]["delta"].get("tool_calls")]
+    assert len(pieces) > 5

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The linear kernels of one packing give the same bits, whatever the instruction set, the number of tokens or of parts;
+// and what they are built on: rounded activations and packed weights.
+#include <math.h>
+
+#include "base/error.h"
+#include "container.h"
+#include "kernel/int8.h"
+#include "kernel/sample.h"
+
+enum { SEEDS = 6, VALUES_MAX = 1 << 14 };
+
+static uint32_t features;
+
+static int find_features(void **state)
+{
+    (void)state;
+    struct device device;
+    struct error err;
+    bool ok = device_open_cpu(&device, &err);
+    features = device.features;
+    return ok ? 0 : -1;
+}
+
+// The next packed linear row that runs here.
+static const struct kernel *next_row(const struct kernel *kernel)
+{
+    do
+        kernel = kernel_next(kernel);
+    while (kernel && !(kernel->op == OP_LINEAR && kernel->packing && !(kernel->needs & ~features)));
+    return kernel;
+}
+
+// All outputs of the sample one after the other, as this row gives them. Returns their number.
+static size_t run_row(struct sample *sample, const struct kernel *kernel, int parts, float *values)
+{
+    const void *args = sample_args_for(sample, kernel);
+    for (int part = 0; part < parts && kernel->prepare; part++)
+        kernel->prepare(args, part, parts);
+    for (int part = 0; part < parts; part++)
+        kernel->run(args, part, parts);
+    size_t count = 0;
+    for (int i = 0; i < sample->outputs; i++) {
+        sample_read(sample, i, values + count);
+        count += (size_t)sample_rows(sample) * (size_t)sample->output[i].row_values;
+        assert_in_range(count, 1, VALUES_MAX);
+    }
+    return count;
+}
+
+// Every row of the same packing that takes so many tokens, in some numbers of parts.
+static void compare_rows(const struct kernel *first, const struct sample_case *wanted)
+{
+    static float expected[VALUES_MAX], found[VALUES_MAX];
+    struct sample sample;
+    sample_open(&sample, first, wanted);
+    size_t count = run_row(&sample, first, 1, expected);
+    for (const struct kernel *other = next_row(NULL); other; other = next_row(other)) {
+        bool fits = other->load & KERNEL_MANY || sample.rows <= KERNEL_FEW_TOKENS_MAX;
+        if (!fits || other->packing != first->packing)
+            continue;
+        assert_true(other->weights == first->weights && other->int8 == first->int8);
+        for (int parts = 1; parts <= 100; parts += parts + 1) {
+            assert_int_equal(run_row(&sample, other, parts, found), count);
+            if (memcmp(expected, found, count * sizeof *found))
+                fail_msg("%s and %s in %d parts differ on %d tokens of %s", first->name, other->name, parts,
+                         sample.rows, dtype_word(wanted->weight));
+        }
+    }
+    sample_close(&sample);
+}
+
+static void test_rows_of_a_packing_agree_bit_for_bit(void **state)
+{
+    (void)state;
+    for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel))
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+            for (uint64_t seed = 0; kernel->weights >> dtype & 1 && seed < SEEDS; seed++)
+                compare_rows(kernel, &(struct sample_case){ .weight = (enum dtype)dtype, .seed = seed,
+                                                            .load = kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY });
+}
+
+// What is packed is hardly more than what was there, and groups are filled up.
+static void test_packed_sizes(void **state)
+{
+    (void)state;
+    for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel))
+        for (int i = 0; i < DTYPE_COUNT; i++) {
+            enum dtype dtype = (enum dtype)i;
+            if (!(kernel->weights >> i & 1))
+                continue;
+            size_t file = dtype_bytes(dtype, 64 * 512), packed = kernel->packing->bytes(dtype, 64, 512);
+            assert_in_range(packed, file, file + file / 5);
+            assert_int_equal(kernel->packing->bytes(dtype, 49, 512), packed);
+            assert_int_equal(kernel->packing->bytes(dtype, 48, 512), packed / 4 * 3);
+        }
+}
+
+// ---- activations ----
+
+static void test_int8(void **state)
+{
+    (void)state;
+    float x[INT8_BLOCK] = { -127, 126.5f, 125.5f, 0.5f, -0.5f, 1.5f, 0.49f, -126.51f };
+    int8_t codes[INT8_BLOCK];
+    assert_true(int8_round(x, codes) == 1);
+    static const int8_t expected[INT8_BLOCK] = { -127, 126, 126, 0, 0, 2, 0, -127 }; // ties to even
+    assert_memory_equal(codes, expected, sizeof expected);
+
+    for (int i = 0; i < INT8_BLOCK; i++)
+        x[i] = (float)i * 0x1p-110f;
+    assert_true(int8_round(x, codes) == 0); // so small that it is nothing
+    for (int i = 0; i < INT8_BLOCK; i++)
+        assert_int_equal(codes[i], 0);
+
+    x[3] = 3e38f;
+    x[4] = -3e38f;
+    assert_true(fabsf(int8_round(x, codes) * 127 / 3e38f - 1) < 1e-6f);
+    assert_true(codes[3] == 127 && codes[4] == -127 && codes[5] == 0);
+    x[7] = NAN;
+    assert_true(isnan(int8_round(x, codes)));
+    x[7] = -INFINITY;
+    assert_false(isfinite(int8_round(x, codes)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_of_a_packing_agree_bit_for_bit),
+        cmocka_unit_test(test_packed_sizes),
+        cmocka_unit_test(test_int8),
+    };
+    return cmocka_run_group_tests(tests, find_features, NULL);
+}
