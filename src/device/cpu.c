@@ -17,6 +17,7 @@ static const char *const feature_words[CPU_FEATURE_COUNT] = {
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 
 enum { EAX, EBX, ECX, EDX };
 
@@ -39,6 +40,13 @@ static uint64_t enabled_state(void)
     return (uint64_t)high << 32 | low;
 }
 
+// Linux saves the registers of AMX for those who have asked for it.
+static bool ask_for_amx(void)
+{
+    enum { ARCH_REQUEST_STATE = 0x1023, STATE_TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQUEST_STATE, STATE_TILE_DATA) == 0;
+}
+
 static uint32_t detect_features(void)
 {
     enum { STATE_AVX = 0x6, STATE_AVX512 = 0xE6, STATE_AMX = 0x60000 };
@@ -57,7 +65,7 @@ static uint32_t detect_features(void)
         features &= ~avx;
     if ((state & STATE_AVX512) != STATE_AVX512)
         features &= ~avx512;
-    if ((state & STATE_AMX) != STATE_AMX)
+    if ((state & STATE_AMX) != STATE_AMX || (features & amx && !ask_for_amx()))
         features &= ~amx;
     return features;
 }

@@ -170,6 +170,14 @@ bool fields_read_ids(const struct api *api, const json_t *list, const char *name
     return true;
 }
 
+static void add_ends(struct fields *fields, const struct api *api)
+{
+    size_t given = (size_t)fields->stop_id_count, ends = (size_t)api->end_count;
+    fields->stop_ids = memory_grow(fields->stop_ids, given + ends + 1, sizeof *fields->stop_ids);
+    memcpy(fields->stop_ids + given, api->end_ids, ends * sizeof *fields->stop_ids);
+    fields->stop_id_count += api->end_count;
+}
+
 static bool read_stop_ids(struct fields *fields, const struct api *api, const json_t *body, struct api_error *err)
 {
     const json_t *list = json_object_get(body, "stop_token_ids");
@@ -179,11 +187,17 @@ static bool read_stop_ids(struct fields *fields, const struct api *api, const js
                         API_STOP_IDS_MAX);
     if (!fields_read_ids(api, list, "stop_token_ids", &fields->stop_ids, &given, err))
         return false;
-    int ends = fields->ignore_eos ? 0 : api->end_count;
-    fields->stop_ids = memory_grow(fields->stop_ids, given + (size_t)ends + 1, sizeof *fields->stop_ids);
-    memcpy(fields->stop_ids + given, api->end_ids, (size_t)ends * sizeof *fields->stop_ids);
-    fields->stop_id_count = (int)given + ends;
+    fields->stop_id_count = (int)given;
+    if (!fields->ignore_eos)
+        add_ends(fields, api);
     return true;
+}
+
+void fields_end_naturally(struct fields *fields, const struct api *api)
+{
+    if (fields->ignore_eos)
+        add_ends(fields, api);
+    fields->ignore_eos = false;
 }
 
 // ---- the rest -----------------------------------------------------------------------------------------------------
@@ -260,13 +274,17 @@ static bool read_seed(struct fields *fields, const struct api *api, const json_t
     return true;
 }
 
-static bool read_top_k(struct fields *fields, const json_t *body, struct api_error *err)
+static bool read_top(struct fields *fields, const json_t *body, struct api_error *err)
 {
     int64_t top_k = fields->sampling.top_k;
     struct error trouble;
     if (!json_get_int(body, "top_k", -1, INT32_MAX, &top_k, &trouble)) // -1 and 0 are both off
         return refused(err, "top_k", &trouble);
     fields->sampling.top_k = top_k > 0 ? (int)top_k : 0;
+    if (fields->sampling.top_p == 0) { // the fewest tokens that sum to 0: the likeliest alone
+        fields->sampling.top_k = 1;
+        fields->sampling.top_p = 1;
+    }
     return true;
 }
 
@@ -292,7 +310,7 @@ bool fields_read(struct fields *fields, const struct api *api, const json_t *bod
         && read_stream_options(fields, body, err)
         && read_logprobs(fields, body, chat, err)
         && read_seed(fields, api, body, err)
-        && read_top_k(fields, body, err)
+        && read_top(fields, body, err)
         && read_salt(fields, body, err)
         && read_stops(fields, body, err)
         && read_stop_ids(fields, api, body, err)

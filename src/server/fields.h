@@ -30,6 +30,9 @@ struct fields {
 bool fields_read(struct fields *fields, const struct api *api, const json_t *body, bool chat, struct api_error *err);
 void fields_free(struct fields *fields);
 
+// The model's own end tokens end the answer, whatever was asked for: where a grammar says when they come.
+void fields_end_naturally(struct fields *fields, const struct api *api);
+
 // Is `model` (absent: the default) one that is served?
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err);
 

@@ -67,6 +67,7 @@ static bool check_grammar(struct job *job)
 {
     if (!job->grammar)
         return true;
+    fields_end_naturally(&job->fields, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
         return api_fail(&job->error, 400, NULL, "this model's vocabulary cannot write an answer of the asked form");

@@ -122,7 +122,9 @@ bool read_tools(struct job *job)
     if (!job->tools || !job->api->chat)
         return true;
     job->tool_form = chat_tool_form(job->api->chat, &knows_tools);
-    job->fields.skip_special = false; // some models mark a call with special tokens
+    int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
+    if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
+        job->fields.skip_special = false; // or the reader would not see it
     if (!forced)
         return true;
     if (job->grammar)

@@ -14,6 +14,7 @@ static const char json_content[] = "application/json";
 struct route {
     const char *method, *path;
     bool open; // needs no key
+    bool more; // the path goes on
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
     enum job_kind kind; // of handle_job
 };
@@ -92,15 +93,53 @@ static void handle_metrics(struct server *server, const struct route *route, str
     strbuf_free(&text);
 }
 
+static json_t *model_card(const struct api *api, const char *name)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:n, s:i}", "id", name, "object", "model", "created",
+                     (json_int_t)api->created, "owned_by", "nibble", "root", api->root, "parent", "max_model_len",
+                     api->max_model_len);
+}
+
 static void handle_models(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     const struct api *api = &server->served.api;
     json_t *cards = json_array();
     for (int i = 0; i < api->name_count; i++)
-        json_array_append_new(cards, json_pack("{s:s, s:s, s:I, s:s, s:s, s:n, s:i}", "id", api->names[i], "object",
-                                               "model", "created", (json_int_t)api->created, "owned_by", "nibble",
-                                               "root", api->root, "parent", "max_model_len", api->max_model_len));
+        json_array_append_new(cards, model_card(api, api->names[i]));
     reply_json(server, route, exchange, json_pack("{s:s, s:o}", "object", "list", "data", cards));
+}
+
+// Bytes of a path as they were meant: %2F is a slash.
+static void add_unescaped(struct strbuf *out, struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool escaped = text.data[i] == '%' && i + 2 < text.len && bytes_hex_digit(text.data[i + 1]) >= 0
+            && bytes_hex_digit(text.data[i + 2]) >= 0;
+        int code = escaped ? bytes_hex_digit(text.data[i + 1]) * 16 + bytes_hex_digit(text.data[i + 2]) : text.data[i];
+        strbuf_add_byte(out, (char)code);
+        i += escaped ? 2 : 0;
+    }
+}
+
+static void handle_model(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    const struct api *api = &server->served.api;
+    struct bytes path = http_path(exchange);
+    struct strbuf name = { 0 };
+    struct api_error err;
+    json_t *card = NULL;
+    add_unescaped(&name, (struct bytes){ path.data + strlen(route->path), path.len - strlen(route->path) });
+    for (int i = 0; i < api->name_count && !card; i++)
+        if (bytes_equal(strbuf_bytes(&name), bytes_of(api->names[i])))
+            card = model_card(api, api->names[i]);
+    if (card) {
+        reply_json(server, route, exchange, card);
+    } else {
+        api_fail(&err, 404, "model", "The model `%.200s` does not exist; this server has `%s`.", strbuf_text(&name),
+                 api->names[0]);
+        route_reply_error(server, exchange, route->path, &err, 0);
+    }
+    strbuf_free(&name);
 }
 
 static void handle_plan(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -150,16 +189,17 @@ void route_gone(void *context, struct http_exchange *exchange)
 // ---- the table ----------------------------------------------------------------------------------------------------
 
 static const struct route routes[] = {
-    { "GET", "/", true, handle_page },
-    { "GET", "/health", true, handle_health },
-    { "GET", "/version", true, handle_version },
-    { "GET", "/metrics", true, handle_metrics },
-    { "GET", "/v1/models", false, handle_models },
-    { "GET", "/v1/plan", false, handle_plan },
-    { "POST", "/v1/chat/completions", false, handle_job, JOB_CHAT },
-    { "POST", "/v1/completions", false, handle_job, JOB_COMPLETION },
-    { "POST", "/tokenize", false, handle_job, JOB_TOKENIZE },
-    { "POST", "/detokenize", false, handle_job, JOB_DETOKENIZE },
+    { "GET", "/", .open = true, .handle = handle_page },
+    { "GET", "/health", .open = true, .handle = handle_health },
+    { "GET", "/version", .open = true, .handle = handle_version },
+    { "GET", "/metrics", .open = true, .handle = handle_metrics },
+    { "GET", "/v1/models", .handle = handle_models },
+    { "GET", "/v1/models/", .more = true, .handle = handle_model },
+    { "GET", "/v1/plan", .handle = handle_plan },
+    { "POST", "/v1/chat/completions", .handle = handle_job, .kind = JOB_CHAT },
+    { "POST", "/v1/completions", .handle = handle_job, .kind = JOB_COMPLETION },
+    { "POST", "/tokenize", .handle = handle_job, .kind = JOB_TOKENIZE },
+    { "POST", "/detokenize", .handle = handle_job, .kind = JOB_DETOKENIZE },
 };
 
 // Takes the same time whatever the key is.
@@ -199,9 +239,11 @@ void route_request(void *context, struct http_exchange *exchange)
     struct bytes path = http_path(exchange);
     const struct route *route = NULL;
     struct api_error err;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (bytes_equal(path, bytes_of(routes[i].path)))
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        struct bytes own = bytes_of(routes[i].path);
+        if (bytes_equal(path, own) || (routes[i].more && bytes_start_with(path, own)))
             route = &routes[i];
+    }
     if (!route) {
         api_fail(&err, 404, NULL, "there is no %.*s here", (int)(path.len < 200 ? path.len : 200), path.data);
     } else if (is_method(exchange, "OPTIONS")) {
