@@ -275,8 +275,8 @@ def print_table(result):
     about, samples = result["machine"], result["samples"]
     print(f"## Beside llama.cpp, {about['date']}{', quick: sizes too small to mean anything' if result['quick'] else ''}\n")
     print(f"{about['cpu']}, {about['cores']} cores, {result['threads']} threads; llama.cpp of llama-cpp-python "
-          f"{result['llama_cpp_python']}, -march=native, flash attention on. Medians of {result['rounds']} round{'s' * (result['rounds'] > 1)} in turns, "
-          "with the lowest and highest; by `bench/cpu-peers`.\n")
+          f"{result['llama_cpp_python']}, -march=native, flash attention on. Rounds in turns: {result['rounds']}; medians, with "
+          "the lowest and highest; by `bench/cpu-peers`.\n")
     print("| work | nibble | against | ratio | bar | |\n|---|---|---|---|---|---|")
     for row in result["rows"]:
         unit = row["unit"]
@@ -287,7 +287,8 @@ def print_table(result):
 
 
 def options():
-    parser = argparse.ArgumentParser(prog="bench/cpu-peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="bench/cpu-peers", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--nibble", "--llama", "--llama-version", "--smollm2", "--gemma3"):
         parser.add_argument(name, required=True, help=argparse.SUPPRESS, type=str if name == "--llama-version" else pathlib.Path)
     parser.add_argument("--rounds", type=int, help="how often everything is measured (5; with --quick 1)")

@@ -99,9 +99,8 @@ void bench_describe_machine(const struct bench *bench, struct strbuf *out)
                       json_string_value(json_object_get(machine, "date")), nibble_version());
     json_array_foreach(json_object_get(machine, "ceilings"), index, ceiling) {
         long long threads = json_integer_value(json_object_get(ceiling, "threads"));
-        strbuf_add_format(out, "ceiling with %lld thread%s: %.1f GB/s read, %.1f GFLOP/s, %.1f GOP/s of int8\n", threads,
-                          threads == 1 ? "" : "s",
-                          json_real_value(json_object_get(ceiling, "gb_per_s")),
+        strbuf_add_format(out, "ceiling with %lld thread%s: %.1f GB/s read, %.1f GFLOP/s, %.1f GOP/s of int8\n",
+                          threads, threads == 1 ? "" : "s", json_real_value(json_object_get(ceiling, "gb_per_s")),
                           json_real_value(json_object_get(ceiling, "gflop_per_s")),
                           json_real_value(json_object_get(ceiling, "int8_gop_per_s")));
     }

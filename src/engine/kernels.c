@@ -88,8 +88,9 @@ static json_t *describe(const struct kernel *kernel, const struct device *device
     const char *missing = kernels_missing(kernel, device, arena);
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name, "op",
                      op_word(kernel->op), "tokens", kernels_load_word(kernel->load), "weights",
-                     format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k", format_list(kernel->k), "v", format_list(kernel->v),
-                     "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
+                     format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
+                     format_list(kernel->k), "v", format_list(kernel->v), "head_dim_multiple",
+                     kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
                      feature_list(kernel->needs, arena), "priority", kernel->priority, "runs", !missing, "missing",
                      missing);
 }

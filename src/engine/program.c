@@ -97,7 +97,7 @@ static bool bind_attention(struct engine *engine, const struct op *op, union op_
     args->attention = (struct attention_args){
         .batch = &engine->batch, .q = engine->buffers[op->in], .out = engine->buffers[op->out], .heads = layer->heads,
         .scale = (float)config->attention_scale, .window = layer->window, .softcap = (float)config->attention_softcap,
-        .cache = place_of(engine, op->layer),
+        .cache = place_of(engine, op->layer), .scratch = engine->scratch,
     };
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include "kernel/ref/weight.h"
 
-enum { PAGE_BYTES = 4096 };
+enum { PAGE_BYTES = 4096, SLICE_BYTES = 16 << 20 };
 
 static struct weight matrix_of(const struct tensor *tensor)
 {
@@ -52,21 +52,24 @@ struct packing_job {
     const struct kernel_packing *packing;
     struct weight weight;
     uint8_t *out;
+    int slice, slices;
 };
 
 static void pack_part(void *context, int part, int parts)
 {
     const struct packing_job *job = context;
-    job->packing->pack(&job->weight, part, parts, job->out);
+    job->packing->pack(&job->weight, job->slice * parts + part, job->slices * parts, job->out);
 }
 
-// Packs the matrix, and gives back the pages of the file it was read from.
+// Packs the matrix slice by slice, and gives back the pages of the file that were read.
 static void pack_matrix(const struct checkpoint *checkpoint, const struct tensor *tensor,
                         const struct kernel_packing *packing, uint8_t *out, struct team *team)
 {
-    struct packing_job job = { packing, matrix_of(tensor), out };
-    team_run(team, pack_part, &job);
-    checkpoint_release(checkpoint, tensor);
+    struct packing_job job = { packing, matrix_of(tensor), out, .slices = (int)(tensor->bytes / SLICE_BYTES) + 1 };
+    for (; job.slice < job.slices; job.slice++) {
+        team_run(team, pack_part, &job);
+        checkpoint_release(checkpoint, tensor);
+    }
 }
 
 static void touch(const struct tensor *tensor)

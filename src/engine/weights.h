@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/weights.h: from tensors in the mapped file to what kernels read. Matrices are packed in the order their kernels
-// read them, or stay where they are; norm weights and biases, a few kilobytes, are converted to f32 and checked.
+// engine/weights.h: from tensors in the mapped file to what kernels read. Matrices are packed in the order in which
+// kernels read them, or stay where they are; norm weights and biases, a few kilobytes, become f32 and are checked.
 #ifndef ENGINE_WEIGHTS_H
 #define ENGINE_WEIGHTS_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/blocks.h: how weights lie in files: each format is a struct, the bytes of one block in their order. The structs
-// hold bytes only: blocks are read where a mapped file has them, aligned or not. Numbers are little-endian, as is
-// every machine nibble runs on. Where four-bit codes share a byte, the low nibbles are the first half of their
-// group and the high nibbles the second.
+// kernel/blocks.h: how weights lie in files: each format is a struct, the bytes of one block in their order. They are
+// bytes only: blocks are read where a mapped file has them, aligned or not. Numbers are little-endian, as is every
+// machine nibble runs on. Where four-bit codes share a byte, the low nibbles are the first half of their group and the
+// high nibbles the second.
 #ifndef KERNEL_BLOCKS_H
 #define KERNEL_BLOCKS_H
 

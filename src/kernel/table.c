@@ -3,6 +3,7 @@
 #include "kernel/kernel.h"
 #include "kernel/ref/table.h"
 #if defined(__x86_64__)
+#include "kernel/x86/cache_table.h"
 #include "kernel/x86/table.h"
 #endif
 
@@ -13,6 +14,7 @@ static const struct {
     { ref_kernels, &ref_kernel_count },
 #if defined(__x86_64__)
     { x86_kernels, &x86_kernel_count },
+    { x86_cache_kernels, &x86_cache_kernel_count },
 #endif
 };
 

@@ -60,7 +60,8 @@ void graph_attention(struct graph *graph)
 {
     append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
     append(graph, (struct op){ .kind = OP_KV_WRITE, .in = BUFFER_K, .second = BUFFER_V });
-    append(graph, (struct op){ .kind = OP_ATTENTION, .in = BUFFER_Q, .out = BUFFER_A });
+    append(graph, (struct op){ .kind = OP_ATTENTION, .in = BUFFER_Q, .out = BUFFER_A,
+                               .width = graph->model->config.heads * graph->model->config.head_dim });
 }
 
 void graph_act_mul(struct graph *graph)

@@ -117,10 +117,11 @@ static json_t *json_of_acceptance(const struct plan *plan)
         if (explain_int8_weights(plan, NULL) >> i & 1)
             json_array_append_new(int8, json_string(dtype_word((enum dtype)i)));
     }
-    return json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o}, s:o, s:o}", "accepted", true, "device", plan->device.word,
-                     "architecture", plan->model->config.architecture, "servable", !plan->model->imagined, "layers",
-                     layers, "weights", "bytes", (json_int_t)plan->weight_bytes, "by_format", formats, "int8_activations", int8, "memory",
-                     json_of_memory(plan), "passed_over", json_of_reasons(plan->reasons, plan->reason_count));
+    return json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o}, s:o, s:o}", "accepted", true, "device",
+                     plan->device.word, "architecture", plan->model->config.architecture, "servable",
+                     !plan->model->imagined, "layers", layers, "weights", "bytes", (json_int_t)plan->weight_bytes,
+                     "by_format", formats, "int8_activations", int8, "memory", json_of_memory(plan), "passed_over",
+                     json_of_reasons(plan->reasons, plan->reason_count));
 }
 
 void explain_json(const struct plan *plan, struct strbuf *out)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/weights.c: which weights lie where: in the file, or packed as a kernel reads them. A tensor counts once: where a
-// table of embeddings is the head again, the head is packed, and rows are looked up in the file, whose pages come and go.
+// plan/weights.c: which weights lie where: in the file, or packed as a kernel reads them. A tensor counts once: where
+// the table of embeddings is the head again, the head is packed, and tokens are looked up in the file, whose pages come
+// and go.
 #include <string.h>
 
 #include "base/map.h"

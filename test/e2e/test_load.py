@@ -8,12 +8,14 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
 
 import pytest
 
 import libnibble
-from serving import DONE, QUESTIONS, Server
+import small_model
+from serving import DONE, QUESTIONS, Server, user
 
 SECONDS = float(os.environ.get("NIBBLE_LOAD_SECONDS", 20))
 HTTP_COST_MAX = float(os.environ.get("NIBBLE_HTTP_COST_MAX", 1.15))
@@ -119,9 +121,75 @@ def test_half_of_them_leave(busy, alone):
         assert busy.complete(**request)["choices"][0]["text"] == want
 
 
+# ---- all kinds of requests -----------------------------------------------------------------------------------------
+
+PAIR = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string", "maxLength": 9}}, "required": ["a", "b"]}
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": PAIR}}]
+
+KINDS = [
+    {"max_tokens": 100, "ignore_eos": True},
+    {"max_tokens": 20, "n": 4},
+    {"max_tokens": 48, "n": 2, "response_format": {"type": "json_schema", "json_schema": {"name": "pair", "schema": PAIR}}},
+    {"max_tokens": 64, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False},
+    {"max_tokens": 20, "tools": TOOLS},
+    {"max_tokens": 10, "logprobs": True, "top_logprobs": 3},
+    {"max_tokens": 30, "stop": ["e", "th "], "ignore_eos": True},
+    {"max_tokens": 30, "cache_salt": "mine", "priority": -1},
+    {"max_tokens": 1, "priority": 5},
+]
+
+
+def mixed_requests():
+    """Each kind of chat with a short and a long prompt."""
+    return [{"messages": user("Hello " * words), "seed": words, "temperature": 1, **kind} for kind in KINDS for words in (1, 30, 150)]
+
+
+async def fetch(server, request, leave_after=None):
+    """A chat's choices, without what differs from call to call; or hangs up after so many seconds, which gives None."""
+    body = json.dumps(request).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
+        if leave_after is not None:
+            await asyncio.sleep(leave_after)
+            writer.transport.abort()
+            return None
+        head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 "), (head, answer)
+        return json.loads(re.sub(rb'"call_\w+"', b'"call"', answer))["choices"]
+    finally:
+        writer.close()
+
+
+def test_all_kinds_at_once(nibble_asan, smollm2, tmp_path):
+    """Under ASan and UBSan, with a cache so small that requests are preempted, and clients who leave."""
+    flags = "--max-model-len 512 --max-num-seqs 12 --kv-cache-memory-bytes 80K --max-num-batched-tokens 48 --scheduling-policy priority"
+    dice = random.Random(7)
+
+    async def run(server, alone, end):
+        while time.monotonic() < end:
+            request, want = dice.choice(alone)
+            leaves = dice.random() < 0.3
+            choices = await fetch(server, {**request, "stream": leaves}, dice.choice([0, 0.01, 0.1, 0.5]) if leaves else None)
+            assert leaves or choices == want
+
+    async def run_all(server, alone):
+        await asyncio.gather(*(run(server, alone, time.monotonic() + SECONDS * 0.5) for _ in range(CLIENTS // 2)))
+
+    with Server(nibble_asan, str(small_model.write(smollm2, tmp_path / "small.gguf")), *flags.split()) as server:
+        alone = [(request, asyncio.run(fetch(server, request))) for request in mixed_requests()]
+        asyncio.run(run_all(server, alone))
+        server.wait_idle()
+        assert server.metric("vllm:num_preemptions_total") > 0
+        assert server.stop() == 0
+
+
+# ---- what HTTP costs -----------------------------------------------------------------------------------------------
+
 def test_http_costs_little(nibble, smollm2, library):
-    """32 streams against the same 32 requests through the library, the better of two runs each."""
-    count, tokens = 32, 20
+    """32 streams against the same 32 requests through the library, in turn, the best of three runs each."""
+    count, tokens = 32, 64  # so many that it does not matter that the streams begin one after the other
     limits = {"max_model_len": 256, "max_num_seqs": count}
     flags = ("--max-model-len", 256, "--max-num-seqs", count, "--no-enable-prefix-caching", "--log-level", "warning")
 
@@ -130,21 +198,20 @@ def test_http_costs_little(nibble, smollm2, library):
     async def stream_all(server, prompts):
         return await asyncio.gather(*(stream(server, {"prompt": prompt, **fields}) for prompt in prompts))
 
-    def best_of_two(run):
-        seconds = []
-        for _ in range(2):
-            started = time.monotonic()
-            result = run()
-            seconds.append(time.monotonic() - started)
-        return min(seconds), result
+    def timed(run):
+        started = time.monotonic()
+        result = run()
+        return time.monotonic() - started, result
 
-    with Server(nibble, smollm2, *flags) as server:
+    over_http = directly = float("inf")
+    with Server(nibble, smollm2, *flags) as server, libnibble.Model(libnibble.Library(library), smollm2, **limits) as model:
         texts = [f"Question {i}: {QUESTIONS[i % len(QUESTIONS)]} Answer:" for i in range(count)]
         prompts = [server.ask("/tokenize", {"prompt": text}).json["tokens"] for text in texts]
-        over_http, streamed = best_of_two(lambda: asyncio.run(stream_all(server, prompts)))
-        with libnibble.Model(libnibble.Library(library), smollm2, **limits) as model:
-            directly, generated = best_of_two(
-                lambda: model.generate(prompts, max_tokens=tokens, scheduling={"no_prefix_cache": True}))
+        for _ in range(3):
+            seconds, streamed = timed(lambda: asyncio.run(stream_all(server, prompts)))
+            over_http = min(over_http, seconds)
+            seconds, generated = timed(lambda: model.generate(prompts, max_tokens=tokens, scheduling={"no_prefix_cache": True}))
+            directly = min(directly, seconds)
         for text, answer in zip(streamed, generated):
             assert server.ask("/detokenize", {"tokens": answer.tokens}).json["prompt"] == text
     print(f"{over_http:.3f} s over HTTP, {directly:.3f} s through the library: {over_http / directly:.3f}")

@@ -15,8 +15,7 @@ import pytest
 import libnibble
 from serving import DONE, PAGE_TOKENS, QUESTIONS, text_of, user
 
-QUESTION = "What is the capital of France? Answer in one sentence."
-SHORT = QUESTIONS[0]  # its answer is short
+QUESTION = "What is the capital of Germany? Answer in one sentence."
 STORY = "Once upon a time, in a small village by the sea,"
 NOT_AN_ID = 10**6
 
@@ -52,6 +51,17 @@ def known(chat):
     return answer.choices[0]
 
 
+@pytest.fixture(scope="module")
+def short(chat, server):
+    """A bias of the model's end token with which an answer ends by itself, soon but not at once."""
+    (end,) = first_ids(server, "<|im_end|>")
+    for bias in range(2, 30, 2):
+        answer = chat(logit_bias={end: bias})
+        if answer.choices[0].finish_reason == "stop" and 2 < answer.usage.completion_tokens < 12:
+            return {end: bias}
+    raise AssertionError("no answer is short")
+
+
 def tokens_of(choice):
     return [entry.token for entry in choice.logprobs.content]
 
@@ -68,7 +78,7 @@ def test_a_chat(chat, server):
     choice = answer.choices[0]
     assert answer.id.startswith("chatcmpl-") and answer.object == "chat.completion" and answer.model == server.model
     assert abs(answer.created - time.time()) < 60
-    assert choice.message.role == "assistant" and "Paris" in choice.message.content
+    assert choice.message.role == "assistant" and "Berlin" in choice.message.content
     assert choice.index == 0 and choice.finish_reason in ("stop", "length") and choice.logprobs is None
     assert answer.usage.prompt_tokens > 10 and 0 < answer.usage.completion_tokens <= 16
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
@@ -87,17 +97,25 @@ def test_a_system_message_changes_the_prompt(chat):
     assert chat([system, *user("Hi")]).usage.prompt_tokens != chat("Hi").usage.prompt_tokens
 
 
-def test_the_models_own_end(chat):
+def test_the_models_own_end(chat, short):
     """A short answer ends by itself, and its end token is no text."""
-    choice = chat(SHORT, max_tokens=24).choices[0]
+    answer = chat(logit_bias=short, logprobs=True)
+    choice = answer.choices[0]
     assert choice.finish_reason == "stop" and choice.stop_reason is None
-    assert choice.message.content == "The capital of Italy is Rome."
+    assert "".join(tokens_of(choice)) == choice.message.content and "<|" not in choice.message.content
+    assert len(tokens_of(choice)) == answer.usage.completion_tokens - 1
 
 
 def test_max_tokens(chat):
     for name in ("max_tokens", "max_completion_tokens"):
         answer = chat("Count from 1 to 100.", **{"max_tokens": None, name: 5})
         assert answer.usage.completion_tokens == 5 and answer.choices[0].finish_reason == "length"
+
+
+def test_null_is_absent(server):
+    names = ("n stop stream stream_options temperature top_p top_k max_completion_tokens logprobs top_logprobs tools tool_choice "
+             "response_format seed logit_bias presence_penalty parallel_tool_calls min_tokens cache_salt priority echo model").split()
+    assert server.chat("Hi", **dict.fromkeys(names), max_tokens=2)["usage"]["completion_tokens"] == 2
 
 
 def test_unknown_fields_are_ignored(chat):
@@ -123,9 +141,9 @@ def test_answers_without_a_seed_differ(chat):
     assert len(texts) > 1
 
 
-@pytest.mark.parametrize("narrow", [{"top_p": 1e-6}, {"extra": {"top_k": 1}}, {"extra": {"min_p": 1}}])
+@pytest.mark.parametrize("narrow", [{"top_p": 0}, {"extra": {"top_k": 1}}, {"extra": {"min_p": 1}}, {"temperature": 1e-300}])
 def test_narrow_sampling_is_greedy(chat, known, narrow):
-    answer = chat(temperature=1, max_tokens=8, **narrow)
+    answer = chat(max_tokens=8, **{"temperature": 1, **narrow})
     assert known.message.content.startswith(answer.choices[0].message.content)
 
 
@@ -227,13 +245,11 @@ def test_stop_token_ids(chat, known, server):
     assert choice.finish_reason == "stop" and choice.stop_reason == stop
 
 
-def test_min_tokens_and_ignore_eos(chat):
-    short = chat(SHORT)
-    length = short.usage.completion_tokens
-    assert short.choices[0].finish_reason == "stop" and length < 12
-    longer = chat(SHORT, extra={"min_tokens": length + 3})
+def test_min_tokens_and_ignore_eos(chat, short):
+    length = chat(logit_bias=short).usage.completion_tokens
+    longer = chat(logit_bias=short, extra={"min_tokens": length + 3})
     assert longer.usage.completion_tokens >= length + 3
-    endless = chat(SHORT, extra={"ignore_eos": True})
+    endless = chat(logit_bias=short, extra={"ignore_eos": True})
     assert endless.usage.completion_tokens == 16 and endless.choices[0].finish_reason == "length"
 
 
@@ -336,6 +352,9 @@ def test_token_ids(server):
 def test_models(client, server):
     (card,) = client.models.list().data
     assert (card.id, card.object, card.max_model_len) == (server.model, "model", 2048)
+    assert client.models.retrieve(server.model) == card
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-0")
 
 
 def test_health_and_version(server, nibble):

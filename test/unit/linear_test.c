@@ -73,11 +73,14 @@ static void compare_rows(const struct kernel *first, const struct sample_case *w
 static void test_rows_of_a_packing_agree_bit_for_bit(void **state)
 {
     (void)state;
-    for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel))
+    for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel)) {
+        struct sample_case wanted = { .load = kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY };
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-            for (uint64_t seed = 0; kernel->weights >> dtype & 1 && seed < SEEDS; seed++)
-                compare_rows(kernel, &(struct sample_case){ .weight = (enum dtype)dtype, .seed = seed,
-                                                            .load = kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY });
+            for (wanted.seed = 0; kernel->weights >> dtype & 1 && wanted.seed < SEEDS; wanted.seed++) {
+                wanted.weight = (enum dtype)dtype;
+                compare_rows(kernel, &wanted);
+            }
+    }
 }
 
 // What is packed is hardly more than what was there, and groups are filled up.

@@ -27,6 +27,20 @@ static void attention_lying(const void *args, int part, int parts)
         ((const struct attention_args *)args)->out[0] += 1000;
 }
 
+// Weights as they are, at another place.
+static size_t copied_bytes(enum dtype dtype, int rows, int cols)
+{
+    return dtype_bytes(dtype, (size_t)rows * (size_t)cols);
+}
+
+static void copy_weights(const struct weight *weight, int part, int parts, void *out)
+{
+    if (part == parts - 1)
+        memcpy(out, weight->data, copied_bytes(weight->dtype, weight->rows, weight->cols));
+}
+
+static const struct kernel_packing copied = { "copied", copied_bytes, copy_weights };
+
 static const struct kernel extra[] = {
     { .name = "attention_best", .op = OP_ATTENTION, .priority = 20, .load = KERNEL_ANY, .needs = CPU_AVX2,
       .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .v = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .head_dim_multiple = 32,
@@ -37,6 +51,10 @@ static const struct kernel extra[] = {
       .architectures = family_100, .k = DTYPE_BIT(NVFP4), .v = DTYPE_BIT(NVFP4), .run = attention_ref },
     { .name = "attention_sm120", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
       .architectures = only_120, .k = DTYPE_BIT(BF16), .v = DTYPE_BIT(BF16), .run = attention_ref },
+    { .name = "linear_copied_few", .op = OP_LINEAR, .priority = 10, .load = KERNEL_FEW, .needs = CPU_AVX2,
+      .weights = DTYPE_BIT(F32), .packing = &copied, .run = linear_ref },
+    { .name = "linear_copied_many", .op = OP_LINEAR, .priority = 10, .load = KERNEL_MANY, .needs = CPU_AVX512F,
+      .weights = DTYPE_BIT(F32), .packing = &copied, .run = linear_ref },
 };
 enum { EXTRA = sizeof extra / sizeof *extra };
 
@@ -86,12 +104,17 @@ static bool make(struct scene *scene, const char *device, struct plan_options op
     return plan_make(&scene->plan, &scene->model, &parsed, &options, &scene->err);
 }
 
-static const struct plan_op *attention_of(const struct scene *scene, int layer)
+static const struct plan_op *first_of(const struct scene *scene, enum op_kind kind, int layer)
 {
     for (int i = 0; i < scene->model.op_count; i++)
-        if (scene->model.ops[i].kind == OP_ATTENTION && scene->model.ops[i].layer == layer)
+        if (scene->model.ops[i].kind == kind && scene->model.ops[i].layer == layer)
             return &scene->plan.ops[i];
     return NULL;
+}
+
+static const struct plan_op *attention_of(const struct scene *scene, int layer)
+{
+    return first_of(scene, OP_ATTENTION, layer);
 }
 
 static void check_chosen(struct scene *scene, const char *device, const char *formats, const char *few,
@@ -172,6 +195,23 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     assert_non_null(strstr(scene->err.text, "--attention-kernel attention_ref"));
 }
 
+// On AVX2 there is no partner for the row of few tokens: both read the file's weights.
+static void test_both_rows_of_an_op_read_the_same_weights(void **state)
+{
+    struct scene *scene = *state;
+    assert_true(make(scene, "cpu:avx512", (struct plan_options){ 0 }));
+    const struct plan_op *linear = first_of(scene, OP_LINEAR, 1);
+    assert_string_equal(linear->few->name, "linear_copied_few");
+    assert_string_equal(linear->many->name, "linear_copied_many");
+    assert_true(scene->plan.packed_bytes > 0 && scene->plan.weight_bytes > scene->plan.packed_bytes);
+    size_t weight_bytes = scene->plan.weight_bytes;
+    assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
+    linear = first_of(scene, OP_LINEAR, 1);
+    assert_string_equal(linear->few->name, "linear_ref");
+    assert_string_equal(linear->many->name, "linear_ref");
+    assert_true(scene->plan.packed_bytes == 0 && scene->plan.weight_bytes <= weight_bytes);
+}
+
 static void test_a_row_that_lies_is_left_out_and_named(void **state)
 {
     struct scene *scene = *state;
@@ -203,6 +243,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_each_layer_is_decided_by_its_own_formats, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_neighbour_is_not_the_family, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_pinned_row_is_used_or_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_both_rows_of_an_op_read_the_same_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_row_that_lies_is_left_out_and_named, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

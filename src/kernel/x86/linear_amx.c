@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/linear_amx.c: linear with AMX tiles for sixteen tokens at a time: the codes of their activations are one
 // tile, four k of sixteen rows of W a row of the other, and the dot products of all pairs the third. What is left over,
-// and floats, go as in linear_avx512.c.
+// formats with sub-blocks of 16, and floats go as in linear_avx512.c.
 #include <assert.h>
 
 #include "kernel/x86/linear_vectors_avx512.h"
 
-enum { TILE_TOKENS = 16, TOKENS_AT_ONCE = 16, TILE_WIDTH_COUNT = 5 };
+enum { TILE_TOKENS = 16, TOKENS_AT_ONCE = 1, TILE_WIDTH_COUNT = 5 };
 #define TILE_WIDTHS(M, id) M(id, 1) M(id, 2) M(id, 4) M(id, 8) M(id, 16)
 #define TILE_WIDTHS_WITH(M, id, ...) \
     M(id, 1, __VA_ARGS__) M(id, 2, __VA_ARGS__) M(id, 4, __VA_ARGS__) M(id, 8, __VA_ARGS__) M(id, 16, __VA_ARGS__)
 
-// The tiles, by number (part of the instructions' text for some compilers): dot products, then activations and weights
-// of 32 k, then of 16.
+TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part, const uint8_t *x, int tokens,
+                     int first, int count, integers out[TOKENS_AT_ONCE][HALVES])
+{
+    (void)count;
+    out[0][0] = dot_token(f, w, part, x, tokens, first);
+}
+
+#include "kernel/x86/linear_tile.h"
+
+// ---- sixteen tokens ----
+
+// The tiles, by number (part of the instructions' text for some compilers).
 #define DOTS 0
-#define X_32 1
-#define W_32 2
-#define X_16 3
-#define W_16 4
+#define ACTIVATIONS 1
+#define WEIGHTS 2
 
 struct amx_config {
     uint8_t palette, start_row, reserved[14];
@@ -28,8 +36,17 @@ _Static_assert(sizeof(struct amx_config) == 64, "as the processor reads it");
 
 static const struct amx_config amx_config = {
     .palette = 1,
-    .row_bytes = { [DOTS] = 64, [X_32] = 32, [W_32] = 64, [X_16] = 16, [W_16] = 64 },
-    .rows = { [DOTS] = 16, [X_32] = 16, [W_32] = 8, [X_16] = 16, [W_16] = 4 },
+    .row_bytes = { [DOTS] = PACKED_VECTOR, [ACTIVATIONS] = INT8_BLOCK, [WEIGHTS] = PACKED_VECTOR },
+    .rows = { [DOTS] = TILE_TOKENS, [ACTIVATIONS] = TILE_TOKENS, [WEIGHTS] = PACKED_QUADS },
+};
+
+// Blocks of 32 k are unpacked, multiplied and scaled a few at a time: tiles take long from memory to memory, and the
+// next need not wait for the last.
+enum { BLOCKS_AT_ONCE = PACKED_BLOCK_MAX / INT8_BLOCK, X_BLOCK_BYTES = TILE_TOKENS * TILE_INT8_BYTES };
+
+struct amx_room {
+    struct unpacked unpacked[BLOCKS_AT_ONCE];
+    __m512i dots[BLOCKS_AT_ONCE][TILE_TOKENS];
 };
 
 // Compilers do not know that tiles are read from memory and written to it.
@@ -38,46 +55,83 @@ TILE_INLINE void settle_memory(void)
     __asm__ volatile("" ::: "memory");
 }
 
-// Sixteen tokens.
-TILE_INLINE void dot_tile(struct packed_format f, const struct unpacked *w, int part, const uint8_t *x,
-                          integers out[TOKENS_AT_ONCE][HALVES])
+// The dot products of `blocks` blocks, the first of them in record w.
+TILE_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const uint8_t *x, int blocks,
+                                 struct amx_room *room)
 {
-    settle_memory();
-    _tile_zero(DOTS);
-    if (f.sub == INT8_BLOCK) {
-        _tile_loadd(X_32, x, INT8_BLOCK);
-        _tile_loadd(W_32, w->quads, PACKED_VECTOR);
-        _tile_dpbsud(DOTS, X_32, W_32);
-    } else {
-        _tile_loadd(X_16, x + part * INT8_BLOCK / 2, INT8_BLOCK);
-        _tile_loadd(W_16, w->quads + part * PACKED_QUADS / 2, PACKED_VECTOR);
-        _tile_dpbsud(DOTS, X_16, W_16);
+    int in_record = f.block / INT8_BLOCK;
+    for (int i = 0; i < blocks; i++) {
+        const uint8_t *codes = w + (size_t)(i / in_record) * packed_record_bytes(f) + packed_codes_at(f);
+        room->unpacked[i] = unpack(f, codes + (size_t)(i % in_record) * packed_codes_bytes(f), 0);
     }
-    _tile_stored(DOTS, out, PACKED_VECTOR);
     settle_memory();
-    if (f.offset)
-        UNROLL for (int i = 0; i < TILE_TOKENS; i++)
-            out[i][0] = _mm512_add_epi32(out[i][0], offset_of(f, part, x, TILE_TOKENS, i));
+    for (int i = 0; i < blocks; i++) {
+        _tile_zero(DOTS);
+        _tile_loadd(ACTIVATIONS, x + i * X_BLOCK_BYTES, INT8_BLOCK);
+        _tile_loadd(WEIGHTS, &room->unpacked[i], PACKED_VECTOR);
+        _tile_dpbsud(DOTS, ACTIVATIONS, WEIGHTS);
+        _tile_stored(DOTS, room->dots[i], PACKED_VECTOR);
+    }
+    settle_memory();
 }
 
-TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part, const uint8_t *x, int tokens,
-                     int first, int count, integers out[TOKENS_AT_ONCE][HALVES])
+TILE_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_t *x, int in, float *out)
 {
-    if (count == TILE_TOKENS)
-        dot_tile(f, w, part, x, out);
-    else
-        UNROLL for (int i = 0; i < count; i++)
-            out[i][0] = dot_token(f, w, part, x, tokens, first + i);
+    struct amx_room room;
+    floats sums[TILE_TOKENS][HALVES];
+    int in_record = f.block / INT8_BLOCK;
+    UNROLL for (int i = 0; i < TILE_TOKENS; i++)
+        sums[i][0] = zero();
+    for (int left = in / INT8_BLOCK, blocks; left > 0; left -= blocks) {
+        blocks = left < BLOCKS_AT_ONCE ? left : BLOCKS_AT_ONCE;
+        multiply_blocks(f, w, x, blocks, &room);
+        for (int i = 0; i < blocks; i++, x += X_BLOCK_BYTES) {
+            struct shared shared = shared_of(f, w, i % in_record);
+            UNROLL for (int t = 0; t < TILE_TOKENS; t++) {
+                integers dot = room.dots[i][t];
+                if (f.offset)
+                    dot = _mm512_add_epi32(dot, offset_of(f, 0, x, TILE_TOKENS, t));
+                add_dot(f, &shared, 0, x, TILE_TOKENS, t, &dot, sums[t]);
+            }
+            if (i % in_record == in_record - 1)
+                w += packed_record_bytes(f);
+        }
+    }
+    store_sums(TILE_TOKENS, sums, out);
 }
 
-#include "kernel/x86/linear_tile.h"
+// Sub-blocks of 16 would fill a quarter of a tile: vectors are faster.
+TILE_INLINE void any_int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in,
+                               float *out)
+{
+    if (tokens == TILE_TOKENS && f.sub == INT8_BLOCK)
+        amx_tile(f, w, x, in, out);
+    else
+        int8_tile(f, tokens, w, x, in, out);
+}
+
 #include "kernel/x86/linear_walk.h"
 
+static bool uses_tiles(const struct linear_args *args)
+{
+#define X(id, block, bits, sub, ...) | (sub == INT8_BLOCK ? DTYPE_BIT(id) : 0)
+    const uint64_t formats = 0 PACKED_FORMATS(X);
+#undef X
+    bool any = false;
+    for (int i = 0; i < args->outputs; i++)
+        any |= formats >> args->output[i].weight.dtype & 1;
+    return any && *args->rows >= TILE_TOKENS;
+}
+
+// Tiles are set up where they are used: they are state that the system has to save.
 void linear_amx_many(const void *args, int part, int parts)
 {
-    _tile_loadconfig(&amx_config);
+    bool tiles = uses_tiles(args);
+    if (tiles)
+        _tile_loadconfig(&amx_config);
     run_many(args, part, parts);
-    _tile_release();
+    if (tiles)
+        _tile_release();
 }
 
 void linear_amx_prepare(const void *args, int part, int parts)

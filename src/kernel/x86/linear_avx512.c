@@ -17,6 +17,7 @@ TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part,
 }
 
 #include "kernel/x86/linear_tile.h"
+#define any_int8_tile int8_tile
 #include "kernel/x86/linear_walk.h"
 
 void linear_avx512_few(const void *args, int part, int parts)

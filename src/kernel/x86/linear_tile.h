@@ -6,8 +6,8 @@
 //       sum = fma(minimum, scale of x * integer sum of x, sum)
 //   floats: the products of 32 consecutive k are summed by fma from zero, then added to the sum
 // A file that includes this one defines its vectors and what is done with them first:
-//   LANES, HALVES, floats, integers; zero, add, multiply, multiply_add, to_floats, shift_left, splat, splat_integer, store;
-//   load_f32, load_f16, load_bf16, load_u8, load_i8, and half of load_e8m0 and load_e4m3: LANES values as floats;
+//   LANES, HALVES, floats, integers; zero, add, multiply, multiply_add, to_floats, shift_left, splat, splat_integer and
+//   store; load_f32, load_f16, load_bf16, load_u8, load_i8, load_half_e8m0 and load_half_e4m3: LANES values as floats;
 //   TILE_TOKENS, the most tokens of a tile; unpack() for the codes of a block, and dot() of these with TOKENS_AT_ONCE
 #ifndef KERNEL_X86_LINEAR_TILE_H
 #define KERNEL_X86_LINEAR_TILE_H
@@ -53,28 +53,45 @@ TILE_INLINE floats sum_of(struct packed_format f, const uint8_t *x, int tokens, 
 
 // ---- tiles ----
 
+// What a sub-block's weights share.
+struct shared {
+    floats scale[HALVES], min[HALVES];
+};
+
+TILE_INLINE struct shared shared_of(struct packed_format f, const uint8_t *record, int sub)
+{
+    struct shared shared;
+    for (int half = 0; half < HALVES; half++) {
+        shared.scale[half] = scale_of(f, record, sub, half);
+        shared.min[half] = f.min ? min_of(f, record, sub, half) : zero();
+    }
+    return shared;
+}
+
+// The dot product of one token's sub-block joins its sum: `part` of the block of 32 at x.
+TILE_INLINE void add_dot(struct packed_format f, const struct shared *w, int part, const uint8_t *x, int tokens,
+                         int token, const integers dot[HALVES], floats sum[HALVES])
+{
+    for (int half = 0; half < HALVES; half++) {
+        floats factor = multiply(w->scale[half], splat(tile_part(x, tokens, TILE_SCALE, token)));
+        sum[half] = multiply_add(to_floats(dot[half]), factor, sum[half]);
+        if (f.min)
+            sum[half] = multiply_add(w->min[half], sum_of(f, x, tokens, part, token), sum[half]);
+    }
+}
+
 // One sub-block: `part` of the block of 32 that begins at `codes` and x.
 TILE_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t *record, int sub, const uint8_t *codes,
                                int part, const uint8_t *x, floats sums[TILE_TOKENS][HALVES])
 {
-    floats scale[HALVES], min[HALVES];
-    for (int half = 0; half < HALVES; half++) {
-        scale[half] = scale_of(f, record, sub, half);
-        min[half] = f.min ? min_of(f, record, sub, half) : zero();
-    }
+    struct shared shared = shared_of(f, record, sub);
     struct unpacked unpacked = unpack(f, codes, part);
     UNROLL for (int first = 0; first < tokens; first += TOKENS_AT_ONCE) {
         integers dots[TOKENS_AT_ONCE][HALVES];
         int count = tokens < TOKENS_AT_ONCE ? tokens : TOKENS_AT_ONCE;
         dot(f, &unpacked, part, x, tokens, first, count, dots);
         UNROLL for (int i = 0; i < count; i++)
-            for (int half = 0; half < HALVES; half++) {
-                floats *sum = &sums[first + i][half];
-                floats factor = multiply(scale[half], splat(tile_part(x, tokens, TILE_SCALE, first + i)));
-                *sum = multiply_add(to_floats(dots[i][half]), factor, *sum);
-                if (f.min)
-                    *sum = multiply_add(min[half], sum_of(f, x, tokens, part, first + i), *sum);
-            }
+            add_dot(f, &shared, part, x, tokens, first + i, dots[i], sums[first + i]);
     }
 }
 
@@ -130,36 +147,5 @@ TILE_INLINE void float_tile(enum dtype dtype, int tokens, const uint8_t *w, cons
     }
     store_sums(tokens, sums, out);
 }
-
-// ---- every format and width ----
-
-typedef void tile_run(const uint8_t *w, const uint8_t *x, int in, float *out);
-
-#define INT8_TILE(id, tokens, ...)                                                                  \
-    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)        \
-    {                                                                                               \
-        int8_tile((struct packed_format)PACKED_FORMAT(__VA_ARGS__), tokens, w, x, in, out);         \
-    }
-#define FLOAT_TILE(id, tokens)                                                                      \
-    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)        \
-    {                                                                                               \
-        float_tile(DTYPE_##id, tokens, w, x, in, out);                                              \
-    }
-#define TILE_NAME(id, tokens) tile_##id##_##tokens,
-
-#define X(id, ...) TILE_WIDTHS_WITH(INT8_TILE, id, __VA_ARGS__)
-PACKED_FORMATS(X)
-#undef X
-#define X(id) TILE_WIDTHS(FLOAT_TILE, id)
-PACKED_FLOATS(X)
-#undef X
-
-// By format, and by log2 of the number of tokens.
-static tile_run *const tiles[DTYPE_COUNT][TILE_WIDTH_COUNT] = {
-#define X(id, ...) [DTYPE_##id] = { TILE_WIDTHS(TILE_NAME, id) },
-    PACKED_FORMATS(X)
-    PACKED_FLOATS(X)
-#undef X
-};
 
 #endif

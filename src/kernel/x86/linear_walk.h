@@ -2,9 +2,43 @@
 // kernel/x86/linear_walk.h: who computes which tile. Work is counted in token-groups, a token times sixteen rows of any
 // output; a part takes a run of them, chunk of tokens by chunk of tokens. A chunk's activations stay in the second
 // level of the caches while the groups of weights, each in the first, pass by them.
-// To be included after linear_tile.h; both are compiled once for each instruction set.
+// To be included after linear_tile.h and a choice of any_int8_tile(), which may be the one there; both are compiled
+// once for each instruction set.
 #ifndef KERNEL_X86_LINEAR_WALK_H
 #define KERNEL_X86_LINEAR_WALK_H
+
+// ---- every format and width ----
+
+typedef void tile_run(const uint8_t *w, const uint8_t *x, int in, float *out);
+
+#define INT8_TILE(id, tokens, ...)                                                                  \
+    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)        \
+    {                                                                                               \
+        any_int8_tile((struct packed_format)PACKED_FORMAT(__VA_ARGS__), tokens, w, x, in, out);     \
+    }
+#define FLOAT_TILE(id, tokens)                                                                      \
+    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)        \
+    {                                                                                               \
+        float_tile(DTYPE_##id, tokens, w, x, in, out);                                              \
+    }
+#define TILE_NAME(id, tokens) tile_##id##_##tokens,
+
+#define X(id, ...) TILE_WIDTHS_WITH(INT8_TILE, id, __VA_ARGS__)
+PACKED_FORMATS(X)
+#undef X
+#define X(id) TILE_WIDTHS(FLOAT_TILE, id)
+PACKED_FLOATS(X)
+#undef X
+
+// By format, and by log2 of the number of tokens.
+static tile_run *const tiles[DTYPE_COUNT][TILE_WIDTH_COUNT] = {
+#define X(id, ...) [DTYPE_##id] = { TILE_WIDTHS(TILE_NAME, id) },
+    PACKED_FORMATS(X)
+    PACKED_FLOATS(X)
+#undef X
+};
+
+// ---- who does what ----
 
 enum { CHUNK_BYTES = 256 << 10, SHARES_OF_A_PART = 4 };
 
@@ -98,7 +132,8 @@ static void run_group(const struct linear_output *output, int group, int in, str
     for (int width; token < end; token += width) {
         float sums[TILE_TOKENS][PACKED_ROWS];
         width = tile_width(end - token);
-        const uint8_t *at = is_float(weight->dtype) ? x.floats + float_bytes(token, in) : x.int8 + int8_bytes(token, in);
+        bool floats = is_float(weight->dtype);
+        const uint8_t *at = floats ? x.floats + float_bytes(token, in) : x.int8 + int8_bytes(token, in);
         tiles[weight->dtype][__builtin_ctz((unsigned)width)](w, at, in, sums[0]);
         finish_tile(output, row, rows, token, width, sums);
     }

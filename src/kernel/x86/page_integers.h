@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/page_integers.h: pages whose codes are small integers times a scale. Queries, and the shares of tokens in a
+// page, are rounded to 16-bit integers, about 1e-5 of the largest of a block; their products with codes are summed up
+// without error, two at a time, and scaled once.
+//   (1) sums of integers are exact: only what is rounded and scaled has an order, which is that of blocks and pages
+//   (2) no sum overflows: a block has 16 channels, a page 16 tokens, and the largest integers here are 12 and 15, both
+//       times 256, and 127
+#ifndef KERNEL_X86_PAGE_INTEGERS_H
+#define KERNEL_X86_PAGE_INTEGERS_H
+
+#include "kernel/x86/page.h"
+
+enum { BLOCK_PAIRS = BLOCK / 2, PAGE_PAIRS = KV_PAGE_TOKENS / 2, BLOCK_VECTORS = BLOCK / LANES };
+enum { INTEGER_MOST = 32767 };
+static const float integer_least = 0x1p-100f; // largest magnitudes below it are taken as 0: the inverse stays finite
+
+enum integers { INTEGERS_INT8, INTEGERS_INT4, INTEGERS_NVFP4 };
+
+// Codes of nibbles, in every byte.
+ALWAYS_INLINE ivec double_e2m1(ivec codes)
+{
+    return ivec_look_up8(codes, _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
+}
+
+// The E4M3 in byte `index` of each lane, which has no sign.
+ALWAYS_INLINE vec scale_in_word(ivec words, int index)
+{
+    ivec code = ivec_and(ivec_right(words, (unsigned)(8 * index)), ivec_set(0x7F));
+    vec normal = vec_from_bits(ivec_add(ivec_left(code, 20), ivec_set(120 << 23)));
+    vec subnormal = vec_fma(normal, vec_set(2), vec_set(-0x1p-6f)); // what is read as 1 + m/8 is m/8
+    return vec_from_bits(ivec_if_less(code, ivec_set(8), vec_bits(subnormal), vec_bits(normal)));
+}
+
+// A block's scales, in lanes of tokens.
+ALWAYS_INLINE vec block_scales(const struct page_side *side, int token, int block)
+{
+    uint32_t words[LANES];
+    for (int i = 0; i < LANES; i++)
+        words[i] = side->scale[(size_t)(token + i) * side->scale_bytes + (size_t)block];
+    return scale_in_word(ivec_load(words), 0);
+}
+
+static void token_scales_int4(const struct page_side *side, float *out) // the low bits are the zero point
+{
+    for (int token = 0; token < KV_PAGE_TOKENS; token += LANES)
+        vec_store(out + token, vec_from_bits(ivec_and(read_scale_words(side, token, 0), ivec_set(~15))));
+}
+
+// ---- K ----
+
+// The channels of a block in the order of K's pairs.
+static const int nibble_order[BLOCK] = { 0, 4, 2, 6, 1, 5, 3, 7, 8, 12, 10, 14, 9, 13, 11, 15 };
+static const int byte_order[BLOCK] = { 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15 };
+
+// Four codes of a byte: the even ones and the odd ones, each in the high byte of 16 bits: times 256.
+ALWAYS_INLINE void pair_bytes(ivec codes, ivec out[2])
+{
+    out[0] = ivec_left16(codes, 8);
+    out[1] = ivec_and(codes, ivec_set((int32_t)0xFF00FF00));
+}
+
+// A block of channels, from two words of nibbles or four of bytes. int4 has the zero point in every byte of `zero`.
+ALWAYS_INLINE void block_pairs(enum integers kind, const ivec *words, ivec zero, ivec out[BLOCK_PAIRS])
+{
+    const ivec nibble = ivec_set(0x0F0F0F0F);
+    for (int i = 0; i < 4 && kind == INTEGERS_INT8; i++) {
+        out[2 * i] = ivec_right16(ivec_left16(words[i], 8), 8);
+        out[2 * i + 1] = ivec_right16(words[i], 8);
+    }
+    for (int i = 0; i < 2 && kind != INTEGERS_INT8; i++) {
+        ivec low = ivec_and(words[i], nibble), high = ivec_and(ivec_right(words[i], 4), nibble);
+        pair_bytes(kind == INTEGERS_NVFP4 ? double_e2m1(low) : ivec_sub8(low, zero), out + 4 * i);
+        pair_bytes(kind == INTEGERS_NVFP4 ? double_e2m1(high) : ivec_sub8(high, zero), out + 4 * i + 2);
+    }
+}
+
+#if defined(__AVX512F__)
+// Eight words of each token, so a vector takes those of two: 0 and 4, ... 3 and 7, 8 and 12, ... 11 and 15.
+ALWAYS_INLINE void eight_columns(const struct page_side *side, int token, int at_bytes, ivec out[8])
+{
+    ivec part[8];
+    const uint8_t *data = side->data + (size_t)token * side->data_bytes + at_bytes;
+    for (int i = 0; i < 8; i++) {
+        const uint8_t *low = data + (size_t)(i % 4 + i / 4 * 8) * side->data_bytes, *high = low + 4 * side->data_bytes;
+        out[i] = _mm512_inserti64x4(_mm512_castsi256_si512(half_load(low)), half_load(high), 1);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        ivec a = _mm512_unpacklo_epi32(out[i], out[i + 1]), b = _mm512_unpackhi_epi32(out[i], out[i + 1]);
+        ivec c = _mm512_unpacklo_epi32(out[i + 2], out[i + 3]), d = _mm512_unpackhi_epi32(out[i + 2], out[i + 3]);
+        part[i] = _mm512_unpacklo_epi64(a, c);
+        part[i + 1] = _mm512_unpackhi_epi64(a, c);
+        part[i + 2] = _mm512_unpacklo_epi64(b, d);
+        part[i + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+    for (int i = 0; i < 4; i++) {
+        out[i] = _mm512_shuffle_i64x2(part[i], part[i + 4], 0x88);
+        out[i + 4] = _mm512_shuffle_i64x2(part[i], part[i + 4], 0xDD);
+    }
+}
+#endif
+
+// `count` words of 32 bits of LANES tokens, turned around.
+ALWAYS_INLINE void word_columns(const struct page_side *side, int token, int at_bytes, int count, ivec *out)
+{
+#if defined(__AVX512F__)
+    if (count == 8) {
+        eight_columns(side, token, at_bytes, out);
+        return;
+    }
+#endif
+    if (count == LANES) {
+        vec columns[LANES];
+        lane_columns(side, token, at_bytes, columns);
+        for (int i = 0; i < LANES; i++)
+            out[i] = vec_bits(columns[i]);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        uint32_t words[LANES];
+        for (int j = 0; j < LANES; j++)
+            words[j] = read_u32(side->data + (size_t)(token + j) * side->data_bytes + at_bytes + 4 * i);
+        out[i] = ivec_load(words);
+    }
+}
+
+// Where blocks of K go: into `tile`, or, times q, into the sums of `count` queries, a constant where this is inlined.
+struct block_use {
+    struct page_tile *tile;
+    struct queries queries;
+    int count;
+    float *score;
+    vec sum[QUERIES_FEW];
+};
+
+ALWAYS_INLINE void use_block(struct block_use *use, enum integers kind, int token, int block,
+                             const ivec pairs[BLOCK_PAIRS], vec scale)
+{
+    const struct queries *queries = &use->queries;
+    if (use->tile) {
+        for (int i = 0; i < BLOCK_PAIRS; i++)
+            vec_store(use->tile->value + (block * BLOCK_PAIRS + i) * KV_PAGE_TOKENS + token, vec_from_bits(pairs[i]));
+        vec_store(use->tile->block_scale + block * KV_PAGE_TOKENS + token, scale);
+    }
+    for (int i = 0; i < use->count; i++) {
+        const int16_t *q = queries->q16 + i * queries->dim + block * BLOCK;
+        ivec sum = ivec_set(0);
+        for (int j = 0; j < BLOCK_PAIRS; j++)
+            sum = ivec_dot16(sum, pairs[j], ivec_set((int32_t)read_u32((const uint8_t *)(q + 2 * j))));
+        vec product = vec_from_int(sum) * vec_set(queries->block_scale[i * (queries->dim / BLOCK) + block]);
+        use->sum[i] = kind == INTEGERS_NVFP4 ? vec_fma(product, scale, use->sum[i]) : vec_add(use->sum[i], product);
+    }
+}
+
+// `words` words of each token as blocks; it is a constant where this is inlined.
+ALWAYS_INLINE void use_words(const struct page_side *side, enum integers kind, int token, int at_bytes, int words,
+                             struct block_use *use)
+{
+    enum { WORDS_MAX = 16 };
+    ivec columns[WORDS_MAX], pairs[BLOCK_PAIRS], zero = ivec_set(0), scales = ivec_set(0);
+    int block_words = kind == INTEGERS_INT8 ? 4 : 2, blocks = words / block_words;
+    int first = at_bytes / (4 * block_words);
+    word_columns(side, token, at_bytes, words, columns);
+    if (kind == INTEGERS_INT4) {
+        zero = ivec_and(read_scale_words(side, token, 0), ivec_set(15));
+        zero = ivec_or(zero, ivec_left(zero, 16));
+        zero = ivec_or(zero, ivec_left(zero, 8));
+    }
+    if (kind == INTEGERS_NVFP4 && blocks > 1)
+        scales = read_scale_words(side, token, first);
+    for (int i = 0; i < blocks; i++) {
+        block_pairs(kind, columns + i * block_words, zero, pairs);
+        vec scale = kind != INTEGERS_NVFP4 ? vec_set(1)
+                  : blocks > 1             ? scale_in_word(scales, i)
+                                           : block_scales(side, token, first);
+        use_block(use, kind, token, first + i, pairs, scale);
+    }
+}
+
+// Four blocks at a time while there are as many (with bytes and 8 lanes two), then one.
+ALWAYS_INLINE void walk_blocks(const struct page_side *side, enum integers kind, struct block_use *use)
+{
+    int one = kind == INTEGERS_INT8 ? 4 : 2, some = kind == INTEGERS_INT8 ? LANES : 8;
+    for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
+        int at = 0, end = (int)side->data_bytes;
+        for (int i = 0; i < use->count; i++)
+            use->sum[i] = vec_set(0);
+        for (; at + 4 * some <= end; at += 4 * some)
+            use_words(side, kind, token, at, some, use);
+        for (; at < end; at += 4 * one)
+            use_words(side, kind, token, at, one, use);
+        for (int i = 0; i < use->count; i++)
+            vec_store(use->score + i * SEGMENT + token, use->sum[i]);
+    }
+}
+
+ALWAYS_INLINE void score_integer_tile(const struct page_tile *tile, enum integers kind, struct queries queries,
+                                      int first, int count, float *score)
+{
+    queries.q16 += first * queries.dim;
+    queries.block_scale += first * (queries.dim / BLOCK);
+    struct block_use use = { .queries = queries, .count = count };
+    for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
+        for (int i = 0; i < count; i++)
+            use.sum[i] = vec_set(0);
+        for (int block = 0; block < queries.dim / BLOCK; block++) {
+            ivec pairs[BLOCK_PAIRS];
+            for (int i = 0; i < BLOCK_PAIRS; i++)
+                pairs[i] = vec_bits(vec_load(tile->value + (block * BLOCK_PAIRS + i) * KV_PAGE_TOKENS + token));
+            use_block(&use, kind, token, block, pairs, vec_load(tile->block_scale + block * KV_PAGE_TOKENS + token));
+        }
+        for (int i = 0; i < count; i++)
+            vec_store(score + (first + i) * SEGMENT + token, use.sum[i]);
+    }
+}
+
+// ---- V ----
+
+// What the tokens of a page are multiplied with, for one query: pairs of 16-bit integers, for every block of nvfp4 its
+// own, for other formats the first.
+struct weights {
+    uint32_t pair[ROW_BLOCKS_MAX][PAGE_PAIRS];
+    float unit;
+};
+
+// The scales of V's blocks, (block, token).
+ALWAYS_INLINE void read_block_scales(const struct page_side *side, float *out)
+{
+    for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
+        int block = 0, blocks = side->dim / BLOCK;
+        for (; block + 4 <= blocks; block += 4) {
+            ivec words = read_scale_words(side, token, block);
+            for (int i = 0; i < 4; i++)
+                vec_store(out + (block + i) * KV_PAGE_TOKENS + token, scale_in_word(words, i));
+        }
+        for (; block < blocks; block++)
+            vec_store(out + block * KV_PAGE_TOKENS + token, block_scales(side, token, block));
+    }
+}
+
+// Rounds the shares of a page's tokens, times their scales. Tokens that the query does not see have a share of 0.
+ALWAYS_INLINE void round_shares(const float *share, const float *scales, int blocks, struct weights *out)
+{
+    float product[ROW_BLOCKS_MAX * KV_PAGE_TOKENS];
+    vec most = vec_set(0);
+    for (int block = 0; block < blocks; block++)
+        for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
+            vec x = vec_load(share + token);
+            if (scales)
+                x = x * vec_load(scales + block * KV_PAGE_TOKENS + token);
+            vec_store(product + block * KV_PAGE_TOKENS + token, x);
+            most = vec_max(x, most);
+        }
+    float largest = vec_largest(most);
+    float inverse = largest < integer_least ? 0 : INTEGER_MOST / largest;
+    out->unit = largest < integer_least ? 0 : largest / INTEGER_MOST;
+    for (int block = 0; block < blocks; block++)
+        for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
+            vec x = vec_load(product + block * KV_PAGE_TOKENS + token) * vec_set(inverse);
+            half_store(&out->pair[block][token / 2], ivec_to_u16(vec_to_int(x)));
+        }
+}
+
+// A block of channels of two tokens side by side: a pair of integers in each lane. Nibbles lie in the high byte of each
+// 16 bits, channel 4 i + j in lane 4 j + i.
+#if defined(__AVX512F__)
+ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+{
+    const ivec places = _mm512_setr_epi32(8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0, 28, 28, 28, 28);
+    ivec words = _mm512_unpacklo_epi16(ivec_set64(a), ivec_set64(b));
+    out[0] = ivec_and(_mm512_rolv_epi32(words, places), ivec_set(0x0F000F00));
+}
+
+ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+{
+    out[0] = _mm512_mask_blend_epi16(0xAAAAAAAA, ivec_from_i8(a), ivec_left(ivec_from_i8(b), 16));
+}
+#else
+ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+{
+    ivec words = _mm256_unpacklo_epi16(ivec_set64(a), ivec_set64(b)), nibble = ivec_set(0x0F000F00);
+    out[0] = ivec_and(_mm256_sllv_epi32(words, _mm256_setr_epi32(8, 8, 8, 8, 4, 4, 4, 4)), nibble);
+    out[1] = ivec_and(_mm256_srlv_epi32(words, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)), nibble);
+}
+
+ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+{
+    for (int i = 0; i < BLOCK_VECTORS; i++)
+        out[i] = _mm256_blend_epi16(ivec_from_i8(a + 8 * i), ivec_left(ivec_from_i8(b + 8 * i), 16), 0xAA);
+}
+#endif
+
+ALWAYS_INLINE void value_pairs(const struct page_side *side, enum integers kind, int pair, int block,
+                               ivec out[BLOCK_VECTORS])
+{
+    const uint8_t *a = side->data + (size_t)(2 * pair) * side->data_bytes, *b = a + side->data_bytes;
+    if (kind == INTEGERS_INT8) {
+        byte_lanes(a + block * BLOCK, b + block * BLOCK, out);
+        return;
+    }
+    nibble_lanes(a + block * BLOCK / 2, b + block * BLOCK / 2, out);
+    const uint8_t *scale = side->scale + (size_t)(2 * pair) * side->scale_bytes;
+    uint32_t zero = (read_u32(scale) & 15) << 8 | (read_u32(scale + side->scale_bytes) & 15) << 24;
+    for (int i = 0; i < BLOCK_VECTORS; i++)
+        out[i] = kind == INTEGERS_NVFP4 ? double_e2m1(out[i]) : ivec_sub16(out[i], ivec_set((int32_t)zero));
+}
+
+// The sums over one page of `count` queries, a constant where this is inlined, for one block of channels. Values come
+// from the page, or from `tile` (pair, dim) where that is given.
+ALWAYS_INLINE void mix_block(const struct page_side *page, const float *tile, int dim, enum integers kind, int block,
+                             const struct weights *weights, int count, vec out[QUERIES_FEW][BLOCK_VECTORS])
+{
+    ivec sum[QUERIES_FEW][BLOCK_VECTORS];
+    int row = kind == INTEGERS_NVFP4 ? block : 0;
+    for (int i = 0; i < count * BLOCK_VECTORS; i++)
+        sum[i / BLOCK_VECTORS][i % BLOCK_VECTORS] = ivec_set(0);
+    for (int pair = 0; pair < PAGE_PAIRS; pair++) {
+        ivec value[BLOCK_VECTORS];
+        for (int j = 0; j < BLOCK_VECTORS && tile; j++)
+            value[j] = vec_bits(vec_load(tile + pair * dim + block * BLOCK + j * LANES));
+        if (!tile)
+            value_pairs(page, kind, pair, block, value);
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                sum[i][j] = ivec_dot16(sum[i][j], value[j], ivec_set((int32_t)weights[i].pair[row][pair]));
+    }
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < BLOCK_VECTORS; j++)
+            out[i][j] = vec_fma(vec_from_int(sum[i][j]), vec_set(weights[i].unit), out[i][j]);
+}
+
+// Weights for all pages first: each takes a while, but none has to wait for another.
+ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, const float *share, int count, float *out)
+{
+    struct weights weights[SEGMENT_PAGES][QUERIES_FEW];
+    int dim = run.page[0].dim;
+    for (int page = 0; page < run.count; page++) {
+        float scales[ROW_BLOCKS_MAX * KV_PAGE_TOKENS];
+        if (kind == INTEGERS_NVFP4)
+            read_block_scales(&run.page[page], scales);
+        for (int i = 0; i < count; i++)
+            round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, kind == INTEGERS_NVFP4 ? scales : NULL,
+                         kind == INTEGERS_NVFP4 ? dim / BLOCK : 1, &weights[page][i]);
+    }
+    for (int block = 0; block < dim / BLOCK; block++) {
+        vec sum[QUERIES_FEW][BLOCK_VECTORS];
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                sum[i][j] = vec_load(out + i * dim + block * BLOCK + j * LANES);
+        for (int page = 0; page < run.count; page++) {
+            if (block == 0)
+                prefetch_page(run, page + PAGES_AHEAD);
+            mix_block(&run.page[page], NULL, dim, kind, block, weights[page], count, sum);
+        }
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                vec_store(out + i * dim + block * BLOCK + j * LANES, sum[i][j]);
+    }
+}
+
+ALWAYS_INLINE void mix_integer_tile(const struct page_tile *tile, enum integers kind, int dim, const float *share,
+                                    int count, float *out)
+{
+    struct weights weights[QUERIES_FEW];
+    for (int i = 0; i < count; i++)
+        round_shares(share + i * SEGMENT, kind == INTEGERS_NVFP4 ? tile->block_scale : NULL,
+                     kind == INTEGERS_NVFP4 ? dim / BLOCK : 1, &weights[i]);
+    for (int block = 0; block < dim / BLOCK; block++) {
+        vec sum[QUERIES_FEW][BLOCK_VECTORS];
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                sum[i][j] = vec_load(out + i * dim + block * BLOCK + j * LANES);
+        mix_block(NULL, tile->value, dim, kind, block, weights, count, sum);
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                vec_store(out + i * dim + block * BLOCK + j * LANES, sum[i][j]);
+    }
+}
+
+ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind, struct page_tile *tile)
+{
+    if (kind == INTEGERS_NVFP4)
+        read_block_scales(side, tile->block_scale);
+    for (int pair = 0; pair < PAGE_PAIRS; pair++)
+        for (int block = 0; block < side->dim / BLOCK; block++) {
+            ivec value[BLOCK_VECTORS];
+            value_pairs(side, kind, pair, block, value);
+            for (int j = 0; j < BLOCK_VECTORS; j++)
+                vec_store(tile->value + pair * side->dim + block * BLOCK + j * LANES, vec_from_bits(value[j]));
+        }
+}
+
+// ---- formats ----
+
+#define INTEGER_FUNCTIONS_OF(id, kind, number)                                                                    \
+    static void score_##id##_##number(struct page_run run, struct queries queries, float *score)                  \
+    {                                                                                                             \
+        for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                            \
+            struct block_use use = { .queries = queries, .count = number, .score = score };                       \
+            prefetch_page(run, i + PAGES_AHEAD);                                                                  \
+            walk_blocks(&run.page[i], kind, &use);                                                                \
+        }                                                                                                         \
+    }                                                                                                             \
+    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *share, float *out)     \
+    {                                                                                                             \
+        (void)tokens; /* other shares are 0 */                                                                    \
+        mix_run_integers(run, kind, share, number, out);                                                          \
+    }
+#define INTEGER_FUNCTIONS(id, kind)                                                                               \
+    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                             \
+    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                             \
+    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                             \
+    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                             \
+    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile)                               \
+    {                                                                                                             \
+        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                             \
+    }                                                                                                             \
+    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile)                               \
+    {                                                                                                             \
+        unpack_pairs(side, kind, tile);                                                                           \
+    }                                                                                                             \
+    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score)    \
+    {                                                                                                             \
+        IN_FEWS(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_FEW, score),                         \
+                score_integer_tile(tile, kind, queries, i, 1, score));                                            \
+    }                                                                                                             \
+    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *share,     \
+                              int count, float *out)                                                              \
+    {                                                                                                             \
+        (void)tokens;                                                                                             \
+        IN_FEWS(i, count, mix_integer_tile(tile, kind, dim, share + i * SEGMENT, QUERIES_FEW, out + i * dim),     \
+                mix_integer_tile(tile, kind, dim, share + i * SEGMENT, 1, out + i * dim));                        \
+    }
+INTEGER_FUNCTIONS(int8, INTEGERS_INT8)
+INTEGER_FUNCTIONS(int4, INTEGERS_INT4)
+INTEGER_FUNCTIONS(nvfp4, INTEGERS_NVFP4)
+
+#define INTEGER_FORMAT(id, ...) \
+    { PAGE_FUNCTIONS(id), .score_tile = score_tile_##id, .mix_tile = mix_tile_##id, __VA_ARGS__ }
+
+#endif
