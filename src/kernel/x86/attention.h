@@ -103,7 +103,7 @@ static struct page_side side_of(const struct attention_args *args, const struct 
                                side->data_bytes, side->scale_bytes, side->dim };
 }
 
-// Pages of the segment that tokens lie in.
+// Tokens that lie in one segment, and their pages.
 struct segment {
     struct range tokens;
     int start;                               // of the first page
@@ -117,7 +117,7 @@ static void find_segment(const struct attention_args *args, const struct item *i
     int first = tokens.from / KV_PAGE_TOKENS;
     out->tokens = tokens;
     out->start = first * KV_PAGE_TOKENS;
-    out->pages = (tokens.to - 1) / KV_PAGE_TOKENS - first + 1;
+    out->pages = tokens.from < tokens.to ? (tokens.to - 1) / KV_PAGE_TOKENS - first + 1 : 0;
     for (int i = 0; i < out->pages; i++) {
         out->k[i] = side_of(args, item, &args->cache.layout.k, first + i);
         out->v[i] = side_of(args, item, &args->cache.layout.v, first + i);
@@ -150,19 +150,19 @@ static void finish_scores(const float *token_scale, float softcap, int queries, 
 static void score_segment(const struct attention_args *args, const struct item *item, const struct segment *segment,
                           struct work *work)
 {
+    struct page_run run = { segment->k, segment->v, segment->pages, segment->pages };
     const struct page_format *format = &page_formats[args->cache.layout.k.dtype];
     int dim = args->cache.layout.k.dim;
     bool few = is_few(item);
     if (few)
-        format->score[item->heads - 1]((struct page_run){ segment->k, segment->pages },
-                                       (struct queries){ work->q, work->q16, work->q_scale, dim }, work->score);
+        format->score[item->heads - 1](run, (struct queries){ work->q, work->q16, work->q_scale, dim }, work->score);
     for (int i = 0; i < segment->pages; i++) {
         int start = segment->start + i * KV_PAGE_TOKENS;
         struct range rows = rows_that_see(args, item, (struct range){ start, start + KV_PAGE_TOKENS });
         int first = rows.from * item->heads, queries = (rows.to - rows.from) * item->heads;
         float *score = work->score + first * SEGMENT + i * KV_PAGE_TOKENS;
         if (!few) {
-            prefetch_page((struct page_run){ segment->k, segment->pages }, i + PAGES_AHEAD);
+            prefetch_ahead(run, i);
             format->unpack_k(&segment->k[i], &work->tile);
             format->score_tile(&work->tile, (struct queries){ work->q + first * dim, work->q16 + first * dim,
                                                               work->q_scale + first * (dim / BLOCK), dim },
@@ -230,8 +230,9 @@ static void mix_rows(const struct attention_args *args, const struct item *item,
 }
 
 static void mix_segment(const struct attention_args *args, const struct item *item, const struct segment *segment,
-                        struct work *work)
+                        const struct segment *next, struct work *work)
 {
+    struct page_run run = { segment->v, next->k, segment->pages, next->pages };
     const struct page_format *format = &page_formats[args->cache.layout.v.dtype];
     bool few = is_few(item);
     for (int i = 0; i < segment->pages; i++) {
@@ -245,14 +246,13 @@ static void mix_segment(const struct attention_args *args, const struct item *it
         }
         if (few)
             continue;
-        prefetch_page((struct page_run){ segment->v, segment->pages }, i + PAGES_AHEAD);
+        prefetch_ahead(run, i);
         format->unpack_v(&segment->v[i], &work->tile);
         mix_rows(args, item, start, rows, work, share);
     }
     struct range tokens = { segment->tokens.from - segment->start, segment->tokens.to - segment->start };
     if (few)
-        format->mix[item->heads - 1]((struct page_run){ segment->v, segment->pages }, tokens, work->score,
-                                     work->segment.out);
+        format->mix[item->heads - 1](run, tokens, work->score, work->segment.out);
 }
 
 // ---- segments ----
@@ -298,23 +298,21 @@ static void take_queries(const struct attention_args *args, const struct item *i
         work->q_scale[i / BLOCK] = round_block(work->q + i, format->order, work->q16 + i);
 }
 
-// The queries of some rows, over tokens that lie in one segment: into work->segment.
+// The queries of some rows, over a segment: into work->segment.
 static void attend_segment(const struct attention_args *args, const struct item *item, struct range rows,
-                           struct range tokens, struct work *work)
+                           const struct segment *segment, const struct segment *next, struct work *work)
 {
-    struct segment segment;
     int v_dim = args->cache.layout.v.dim;
-    find_segment(args, item, tokens, &segment);
-    score_segment(args, item, &segment, work);
+    score_segment(args, item, segment, work);
     for (int row = rows.from; row < rows.to; row++) {
-        struct range seen = overlap(seen_by(args, item, row), tokens);
-        struct range own = { seen.from - segment.start, seen.to - segment.start };
+        struct range seen = overlap(seen_by(args, item, row), segment->tokens);
+        struct range own = { seen.from - segment->start, seen.to - segment->start };
         for (int i = row * item->heads; i < (row + 1) * item->heads; i++)
             exponentials(work->score + i * SEGMENT, own, &work->segment.largest[i], &work->segment.total[i]);
     }
     memset(work->segment.out + rows.from * item->heads * v_dim, 0,
            (size_t)((rows.to - rows.from) * item->heads * v_dim) * sizeof(float));
-    mix_segment(args, item, &segment, work);
+    mix_segment(args, item, segment, next, work);
 }
 
 // Adds one query's segment to what came before it.
@@ -414,27 +412,38 @@ static struct range seen_by_item(const struct attention_args *args, const struct
     return (struct range){ seen_by(args, item, 0).from, seen_by(args, item, item->rows - 1).to };
 }
 
+// Takes up the item's next segment: the queries that see it add it to what they have.
+static void merge_segment(const struct item *item, struct range rows, int v_dim, int *begun, struct work *work)
+{
+    for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
+        float *out = work->whole.out + i * v_dim, *segment_out = work->segment.out + i * v_dim;
+        if (i < *begun) {
+            merge(&work->whole.largest[i], &work->whole.total[i], out, work->segment.largest[i],
+                  work->segment.total[i], segment_out, v_dim);
+            continue;
+        }
+        work->whole.largest[i] = work->segment.largest[i];
+        work->whole.total[i] = work->segment.total[i];
+        memcpy(out, segment_out, (size_t)v_dim * sizeof *out);
+    }
+    *begun = rows.to * item->heads;
+}
+
 static void attend_item(const struct attention_args *args, const struct item *item, struct work *work)
 {
-    int v_dim = args->cache.layout.v.dim;
-    struct range seen = seen_by_item(args, item), done = { 0, 0 }; // rows that have seen a segment before
+    int v_dim = args->cache.layout.v.dim, begun = 0; // queries that have seen a segment
+    struct range seen = seen_by_item(args, item);
+    struct segment segment, next;
     take_queries(args, item, work);
-    for (int start = seen.from - seen.from % SEGMENT; start < seen.to; start += SEGMENT) {
-        struct range tokens = overlap(seen, (struct range){ start, start + SEGMENT });
-        struct range rows = rows_that_see(args, item, tokens);
-        attend_segment(args, item, rows, tokens, work);
-        for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
-            float *out = work->whole.out + i * v_dim, *segment_out = work->segment.out + i * v_dim;
-            if (i / item->heads < done.to) {
-                merge(&work->whole.largest[i], &work->whole.total[i], out, work->segment.largest[i],
-                      work->segment.total[i], segment_out, v_dim);
-                continue;
-            }
-            work->whole.largest[i] = work->segment.largest[i];
-            work->whole.total[i] = work->segment.total[i];
-            memcpy(out, segment_out, (size_t)v_dim * sizeof *out);
-        }
-        done.to = rows.to;
+    int start = seen.from - seen.from % SEGMENT;
+    find_segment(args, item, overlap(seen, (struct range){ start, start + SEGMENT }), &next);
+    while (next.pages) {
+        segment = next;
+        start += SEGMENT;
+        find_segment(args, item, overlap(seen, (struct range){ start, start + SEGMENT }), &next);
+        struct range rows = rows_that_see(args, item, segment.tokens);
+        attend_segment(args, item, rows, &segment, &next, work);
+        merge_segment(item, rows, v_dim, &begun, work);
     }
     for (int i = 0; i < item->rows * item->heads; i++)
         finish_query(args, item->row + i / item->heads, item->head + i % item->heads, work->whole.largest[i],
@@ -474,43 +483,74 @@ static float *partial_at(const struct attention_args *args, int segments, int ro
     return (float *)args->scratch + (query * (size_t)segments + (size_t)segment) * size;
 }
 
-static void attend_partial(const struct attention_args *args, const struct item *item, int segment, int segments,
-                           struct work *work)
+// Work to share out: one segment of one item. Those of a sequence are numbered by (block of rows, segment, slice of
+// heads): the next one reads the same pages, or the pages after them.
+struct unit {
+    struct item item;
+    int number; // of the segment
+    struct segment segment;
+};
+
+static void find_unit(const struct attention_args *args, const struct batch_sequence *sequence, int segments, int index,
+                      struct unit *out)
 {
-    int v_dim = args->cache.layout.v.dim, start = (first_segment(args, item->sequence) + segment) * SEGMENT;
-    struct range tokens = overlap(seen_by_item(args, item), (struct range){ start, start + SEGMENT });
-    if (tokens.from >= tokens.to)
+    int slices = slices_of(args);
+    out->item = item_at(args, sequence, index / slices / segments, index % slices);
+    out->number = index / slices % segments;
+    int start = (first_segment(args, sequence) + out->number) * SEGMENT;
+    struct range seen = seen_by_item(args, &out->item);
+    find_segment(args, &out->item, overlap(seen, (struct range){ start, start + SEGMENT }), &out->segment);
+}
+
+static void attend_unit(const struct attention_args *args, const struct unit *unit, const struct unit *next,
+                        int segments, struct work *work)
+{
+    const struct item *item = &unit->item;
+    int v_dim = args->cache.layout.v.dim;
+    if (!unit->segment.pages)
         return;
-    struct range rows = rows_that_see(args, item, tokens);
+    struct range rows = rows_that_see(args, item, unit->segment.tokens);
     take_queries(args, item, work);
-    attend_segment(args, item, rows, tokens, work);
+    attend_segment(args, item, rows, &unit->segment, &next->segment, work);
     for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
-        float *partial = partial_at(args, segments, item->row + i / item->heads, item->head + i % item->heads, segment);
+        float *partial =
+            partial_at(args, segments, item->row + i / item->heads, item->head + i % item->heads, unit->number);
         partial[0] = work->segment.largest[i];
         partial[1] = work->segment.total[i];
         memcpy(partial + ATTENTION_PARTIAL_EXTRA, work->segment.out + i * v_dim, (size_t)v_dim * sizeof *partial);
     }
 }
 
-// Units of work are (block of rows, segment, slice of heads), numbered through all sequences.
+static int units_of(const struct attention_args *args, const struct batch_sequence *sequence, int segments)
+{
+    return ceiling_of(sequence->count, item_rows(args)) * segments * slices_of(args);
+}
+
 void VECTOR_NAME(attention_prepare)(const void *arguments, int part, int parts)
 {
     const struct attention_args *args = arguments;
-    int segments = segments_to_share(args, parts), slices = slices_of(args), units = 0, first, end;
+    int segments = segments_to_share(args, parts), units = 0, first, end;
     if (!segments)
         return;
     for (int s = 0; s < args->batch->sequences; s++)
-        units += ceiling_of(args->batch->sequence[s].count, item_rows(args)) * segments * slices;
+        units += units_of(args, &args->batch->sequence[s], segments);
     kernel_share(units, part, parts, &first, &end);
     struct work work;
-    for (int s = 0, unit = 0; s < args->batch->sequences; s++) {
+    for (int s = 0, before = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
-        int count = ceiling_of(sequence->count, item_rows(args)) * segments * slices;
-        for (int i = first > unit ? first - unit : 0; i < count && unit + i < end; i++) {
-            struct item item = item_at(args, sequence, i / slices / segments, i % slices);
-            attend_partial(args, &item, i / slices % segments, segments, &work);
+        int count = units_of(args, sequence, segments), last = end - before < count ? end - before : count;
+        struct unit unit, next;
+        int i = first > before ? first - before : 0;
+        if (i < last)
+            find_unit(args, sequence, segments, i, &next);
+        for (; i < last; i++) {
+            unit = next;
+            next.segment.pages = 0;
+            if (i + 1 < last)
+                find_unit(args, sequence, segments, i + 1, &next);
+            attend_unit(args, &unit, &next, segments, &work);
         }
-        unit += count;
+        before += count;
     }
 }
 

@@ -15,7 +15,7 @@
 enum { BLOCK = 16, ROW_BLOCKS_MAX = HEAD_DIM_MAX / BLOCK }; // channels that share a scale, in formats and in queries
 enum { SEGMENT = 256, SEGMENT_PAGES = SEGMENT / KV_PAGE_TOKENS }; // tokens whose scores lie side by side
 enum { QUERIES_FEW = 4 };                                   // that are computed together in registers
-enum { PAGES_AHEAD = 2 };
+enum { PAGES_AHEAD = 4 };
 
 struct range {
     int from, to;
@@ -27,10 +27,10 @@ struct page_side {
     int dim;
 };
 
-// One side of the pages of a segment; or of some of them, in their order.
+// One side of the pages of a segment, and those that are to be read after them.
 struct page_run {
-    const struct page_side *page;
-    int count;
+    const struct page_side *page, *next;
+    int count, next_count;
 };
 
 // Queries as they are multiplied with K: in floats, or for formats of integers as 16-bit ones.
@@ -63,17 +63,23 @@ struct page_format {
     bool turned;                   // channel 4 i + j of a block is at 4 j + i in the sums over V
 };
 
-// Asks for pages ahead of those that are being read.
-ALWAYS_INLINE void prefetch_page(struct page_run run, int index)
+ALWAYS_INLINE void prefetch_page(const struct page_side *page)
 {
     enum { LINE = 64 };
-    if (index >= run.count)
-        return;
-    const struct page_side *page = &run.page[index];
     for (size_t at = 0; at < KV_PAGE_TOKENS * page->data_bytes; at += LINE)
         _mm_prefetch((const char *)page->data + at, _MM_HINT_T0);
     for (size_t at = 0; at < KV_PAGE_TOKENS * page->scale_bytes; at += LINE)
         _mm_prefetch((const char *)page->scale + at, _MM_HINT_T0);
+}
+
+// Memory answers late: when a page's turn has come, one further on is asked for.
+ALWAYS_INLINE void prefetch_ahead(struct page_run run, int index)
+{
+    index += PAGES_AHEAD;
+    if (index < run.count)
+        prefetch_page(&run.page[index]);
+    else if (index - run.count < run.next_count)
+        prefetch_page(&run.next[index - run.count]);
 }
 
 ALWAYS_INLINE uint32_t read_u32(const uint8_t *bytes)

@@ -198,7 +198,8 @@ ALWAYS_INLINE void mix_run_part(struct page_run run, read_values *read, struct r
         int start = i * KV_PAGE_TOKENS;
         struct range slots = { tokens.from > start ? tokens.from - start : 0,
                                tokens.to - start < KV_PAGE_TOKENS ? tokens.to - start : KV_PAGE_TOKENS };
-        prefetch_page(run, i + PAGES_AHEAD);
+        if (at == 0)
+            prefetch_ahead(run, i);
         mix_tokens(sum, (struct value_rows){ run.page[i].data, run.page[i].data_bytes, read }, slots, share + start, at,
                    count, vectors);
     }
@@ -255,7 +256,7 @@ ALWAYS_INLINE void unpack_rows(const struct page_side *side, read_values *read, 
     static void score_##id##_##number(struct page_run run, struct queries queries, float *score)                  \
     {                                                                                                             \
         for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                            \
-            prefetch_page(run, i + PAGES_AHEAD);                                                                  \
+            prefetch_ahead(run, i);                                                                               \
             walk_##id(&run.page[i], &(struct column_use){ .queries = queries, .count = number, .score = score }); \
         }                                                                                                         \
     }                                                                                                             \

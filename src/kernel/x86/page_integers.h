@@ -348,7 +348,7 @@ ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, con
                 sum[i][j] = vec_load(out + i * dim + block * BLOCK + j * LANES);
         for (int page = 0; page < run.count; page++) {
             if (block == 0)
-                prefetch_page(run, page + PAGES_AHEAD);
+                prefetch_ahead(run, page);
             mix_block(&run.page[page], NULL, dim, kind, block, weights[page], count, sum);
         }
         for (int i = 0; i < count; i++)
@@ -396,7 +396,7 @@ ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind
     {                                                                                                             \
         for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                            \
             struct block_use use = { .queries = queries, .count = number, .score = score };                       \
-            prefetch_page(run, i + PAGES_AHEAD);                                                                  \
+            prefetch_ahead(run, i);                                                                               \
             walk_blocks(&run.page[i], kind, &use);                                                                \
         }                                                                                                         \
     }                                                                                                             \
