@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nibble serve` as a test starts, asks and stops it: on loopback, on a free port, never left behind."""
 
+import ctypes
 import dataclasses
 import http.client
 import json
@@ -58,6 +59,11 @@ def text_of(events):
     return "".join(choice["text"] if "text" in choice else choice["delta"].get("content") or "" for choice in choices)
 
 
+def end_with_the_test():
+    """In the child: a signal when its parent dies."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Server:
     """A running server. `url`, `model` (the served name), `process`, `log` (lines of stderr so far), `start_seconds`.
 
@@ -71,7 +77,7 @@ class Server:
         words = [program, "serve", *([model] if model else []), "--port", "0", *(["--served-model-name", name] if name else [])]
         started = time.monotonic()
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        text=True, errors="replace", env=environment)
+                                        text=True, errors="replace", env=environment, preexec_fn=end_with_the_test)
         self.ready = threading.Event()
         self.url = None
         self.reader = threading.Thread(target=self.follow, daemon=True)

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import libnibble
-from serving import DONE, PAGE_TOKENS, QUESTIONS, text_of, user
+from serving import DONE, PAGE_TOKENS, QUESTIONS, user
 
 QUESTION = "What is the capital of Germany? Answer in one sentence."
 STORY = "Once upon a time, in a small village by the sea,"
