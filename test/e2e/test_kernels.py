@@ -93,9 +93,9 @@ def test_a_lie_is_named(run, table):
 
 def test_a_liar_answers_nobody(run, smollm2):
     arguments = ["run", smollm2, "Once upon a time", "--raw", "--temperature", "0", "--max-tokens", "4"]
-    result = run(*arguments, NIBBLE_FAULT="norm_ref")
-    assert result.returncode == 1 and result.stdout == "" and "norm_ref" in result.stderr
-    honest, lying = run(*arguments), run(*arguments, "--no-self-test", NIBBLE_FAULT="norm_ref")
+    result = run(*arguments, NIBBLE_FAULT="embed_ref")  # which nothing stands behind
+    assert result.returncode == 1 and result.stdout == "" and "embed_ref" in result.stderr
+    honest, lying = run(*arguments), run(*arguments, "--no-self-test", NIBBLE_FAULT="embed_ref")
     assert honest.returncode == lying.returncode == 0 and honest.stdout != lying.stdout
 
 

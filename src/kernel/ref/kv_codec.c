@@ -8,11 +8,6 @@
 
 enum { NVFP4_BLOCK = 16 };
 
-// Formats with a scale per vector take larger magnitudes as this one: scales, rotations and what they add up to stay
-// finite. Smaller scales than the least are not stored either: a vector of zeros has one, too.
-static const float vector_magnitude_max = 0x1p100f;
-static const float vector_scale_min = 1e-6f;
-
 static void store_f32(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
 {
     (void)layer_scale, (void)scale;
@@ -104,8 +99,8 @@ static float magnitude_max(const float *x, int count)
 static float vector_scale(const float *x, int dim, float code_max)
 {
     float max = magnitude_max(x, dim);
-    float scale = (max < vector_magnitude_max ? max : vector_magnitude_max) / code_max;
-    return scale > vector_scale_min ? scale : vector_scale_min;
+    float scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / code_max;
+    return scale > KV_SCALE_MIN ? scale : KV_SCALE_MIN;
 }
 
 static float read_f32(const uint8_t bytes[4])
@@ -184,8 +179,8 @@ static void hadamard(float *restrict x, int dim)
 // Rotation mixes all channels, so what is not finite is replaced before it.
 static float bounded(float value)
 {
-    value = value >= -vector_magnitude_max ? value : isnan(value) ? 0 : -vector_magnitude_max;
-    return value <= vector_magnitude_max ? value : vector_magnitude_max;
+    value = value >= -KV_MAGNITUDE_MAX ? value : isnan(value) ? 0 : -KV_MAGNITUDE_MAX;
+    return value <= KV_MAGNITUDE_MAX ? value : KV_MAGNITUDE_MAX;
 }
 
 static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
@@ -204,7 +199,7 @@ static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t
         most = y[i] > most ? y[i] : most;
     }
     float wanted = (most - least) / 15;
-    int32_t bits = f32_bits(wanted > vector_scale_min ? wanted : vector_scale_min) & ~15;
+    int32_t bits = f32_bits(wanted > KV_SCALE_MIN ? wanted : KV_SCALE_MIN) & ~15;
     float own_scale = f32_from_bits(bits);
     int zero = round_within(-least / own_scale, 0, 15);
     bits |= zero;

@@ -29,6 +29,11 @@ struct kv_codec {
     void (*load)(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x);
 };
 
+// Formats with a scale per vector take larger magnitudes as this one: scales, rotations and what they add up to stay
+// finite. Smaller scales than the least are not stored either: a vector of zeros has one, too.
+#define KV_MAGNITUDE_MAX 0x1p100f
+#define KV_SCALE_MIN 1e-6f
+
 // int4_per_token_head stores y = H s x instead of x, which spreads outliers over all channels.
 //   s: a sign per channel: negative where bit channel % 64 of word channel / 64 is set, the words being what
 //      splitmix64 gives from the seed below

@@ -46,6 +46,8 @@ struct work {
     struct sums segment, whole;
 } __attribute__((aligned(64)));
 
+static const float log2_e = 1.44269504f; // scores are counted in powers of two
+
 static const struct page_format page_formats[DTYPE_COUNT] = {
     [DTYPE_F32] = FLOAT_FORMAT(f32, .unit = 1),
     [DTYPE_F16] = FLOAT_FORMAT(f16, .unit = 1),
@@ -171,7 +173,7 @@ static void score_segment(const struct attention_args *args, const struct item *
         if (format->token_scales)
             format->token_scales(&segment->k[i], work->token_scale);
         if (format->token_scales || args->softcap > 0)
-            finish_scores(format->token_scales ? work->token_scale : NULL, args->softcap, queries, score);
+            finish_scores(format->token_scales ? work->token_scale : NULL, args->softcap * log2_e, queries, score);
     }
 }
 
@@ -185,13 +187,16 @@ static void exponentials(float *score, struct range tokens, float *largest, floa
     int end = (tokens.to + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
     vec most = vec_set(-INFINITY), sum = vec_set(0);
     for (int at = start; at < end; at += LANES) {
-        vec x = vec_between(vec_load(score + at), tokens.from - at, tokens.to - at, vec_set(-INFINITY));
-        vec_store(score + at, x);
-        most = vec_max(x, most);
+        vec x = vec_load(score + at);
+        if (at < tokens.from || at + LANES > tokens.to) {
+            x = vec_between(x, tokens.from - at, tokens.to - at, vec_set(-INFINITY));
+            vec_store(score + at, x);
+        }
+        most = vec_max(x, most); // NaN is passed over here, and found below
     }
     *largest = vec_largest(most);
     for (int at = start; at < end; at += LANES) {
-        vec x = vec_exp(vec_load(score + at) - vec_set(*largest));
+        vec x = vec_exp2(vec_load(score + at) - vec_set(*largest));
         vec_store(score + at, x);
         sum = sum + x;
     }
@@ -270,20 +275,26 @@ static float layer_scale(const struct kv_side *side, float scale)
 // Rounds a block of one query to 16 bits, in the order of a format. Returns what 1 is then worth.
 static float round_block(const float *q, const int *order, int16_t *out)
 {
-    float largest = 0;
-    for (int i = 0; i < BLOCK; i++)
-        largest = fabsf(q[i]) <= largest ? largest : fabsf(q[i]); // NaN stays
-    float inverse = largest < integer_least ? 0 : INTEGER_MOST / largest;
-    for (int i = 0; i < BLOCK; i++)
-        out[i] = (int16_t)_mm_cvtss_si32(_mm_set_ss(q[order[i]] * inverse));
-    return largest < integer_least ? 0 : largest / INTEGER_MOST;
+    vec largest = vec_set(0);
+    bool is_nan = false;
+    for (int i = 0; i < BLOCK; i += LANES) {
+        vec x = vec_load(q + i);
+        largest = vec_max(vec_abs(x), largest);
+        is_nan |= vec_any_nan(x);
+    }
+    float limit = vec_largest(largest), inverse = limit < integer_least ? 0 : INTEGER_MOST / limit;
+    for (int i = 0; i < BLOCK; i += LANES) {
+        ivec rounded = vec_to_int(vec_load(q + i) * vec_set(inverse));
+        half_store(out + i, ivec_to_u16(ivec_reorder(rounded, order)));
+    }
+    return is_nan ? NAN : limit < integer_least ? 0 : limit / INTEGER_MOST;
 }
 
 // Queries of an item as they are multiplied with K.
 static void take_queries(const struct attention_args *args, const struct item *item, struct work *work)
 {
     const struct kv_side *k = &args->cache.layout.k;
-    float scale = args->scale * layer_scale(k, args->cache.k_scale);
+    float scale = args->scale * log2_e * layer_scale(k, args->cache.k_scale);
     for (int row = 0; row < item->rows; row++) {
         const float *q = args->q + ((size_t)(item->row + row) * (size_t)args->heads + (size_t)item->head) * (size_t)k->dim;
         float *out = work->q + row * item->heads * k->dim;
@@ -321,7 +332,7 @@ static void merge(float *largest, float *total, float *out, float segment_larges
 {
     float most = segment_largest > *largest ? segment_largest : *largest;
     float scales[LANES] = { *largest - most, segment_largest - most };
-    vec_store(scales, vec_exp(vec_load(scales)));
+    vec_store(scales, vec_exp2(vec_load(scales)));
     vec keep = vec_set(scales[0]), add = vec_set(scales[1]);
     *largest = most;
     *total = *total * scales[0] + segment_total * scales[1];
@@ -347,9 +358,9 @@ static void finish_query(const struct attention_args *args, int row, int head, f
     float *out = args->out + ((size_t)row * (size_t)args->heads + (size_t)head) * (size_t)v->dim;
     float factor = layer_scale(v, args->cache.v_scale);
     if (args->sinks) {
-        float sink = args->sinks[head], most = sink > largest ? sink : largest;
+        float sink = args->sinks[head] * log2_e, most = sink > largest ? sink : largest;
         float scales[LANES] = { largest - most, sink - most };
-        vec_store(scales, vec_exp(vec_load(scales)));
+        vec_store(scales, vec_exp2(vec_load(scales)));
         factor *= scales[0];
         total = total * scales[0] + scales[1];
     }

@@ -16,7 +16,13 @@ extern const int x86_cache_kernel_count;
 
 #define CACHE_FUNCTIONS(isa, ...)                                        \
     void attention_##isa(const void *args, int part, int parts);         \
-    void attention_prepare_##isa(const void *args, int part, int parts);
+    void attention_prepare_##isa(const void *args, int part, int parts); \
+    void kv_write_##isa(const void *args, int part, int parts);          \
+    void norm_##isa(const void *args, int part, int parts);              \
+    void rope_##isa(const void *args, int part, int parts);              \
+    void act_mul_##isa(const void *args, int part, int parts);           \
+    void add_##isa(const void *args, int part, int parts);               \
+    void softcap_##isa(const void *args, int part, int parts);
 CACHE_ISAS(CACHE_FUNCTIONS)
 #undef CACHE_FUNCTIONS
 

@@ -45,6 +45,7 @@ struct queries {
 struct page_tile {
     float value[KV_PAGE_TOKENS * HEAD_DIM_MAX];
     float block_scale[KV_PAGE_TOKENS * ROW_BLOCKS_MAX]; // (block, token)
+    float block_scale_most[KV_PAGE_TOKENS];             // the largest of each token
 };
 
 // What to do with pages of a format. score and share: (query, SEGMENT), from the first page's first token on;
@@ -59,7 +60,7 @@ struct page_format {
                      float *out);
     void (*token_scales)(const struct page_side *page, float *out); // NULL: it has none
     float unit;                    // what 1 is among the values
-    const int *order;              // integers: which channel of a block of K is where; NULL: K is in floats
+    const int *order;              // integers: which channel of K's next eight is where; NULL: K is in floats
     bool turned;                   // channel 4 i + j of a block is at 4 j + i in the sums over V
 };
 
@@ -67,9 +68,9 @@ ALWAYS_INLINE void prefetch_page(const struct page_side *page)
 {
     enum { LINE = 64 };
     for (size_t at = 0; at < KV_PAGE_TOKENS * page->data_bytes; at += LINE)
-        _mm_prefetch((const char *)page->data + at, _MM_HINT_T0);
+        _mm_prefetch((const char *)page->data + at, _MM_HINT_T1);
     for (size_t at = 0; at < KV_PAGE_TOKENS * page->scale_bytes; at += LINE)
-        _mm_prefetch((const char *)page->scale + at, _MM_HINT_T0);
+        _mm_prefetch((const char *)page->scale + at, _MM_HINT_T1);
 }
 
 // Memory answers late: when a page's turn has come, one further on is asked for.

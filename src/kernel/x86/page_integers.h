@@ -48,9 +48,9 @@ static void token_scales_int4(const struct page_side *side, float *out) // the l
 
 // ---- K ----
 
-// The channels of a block in the order of K's pairs.
-static const int nibble_order[BLOCK] = { 0, 4, 2, 6, 1, 5, 3, 7, 8, 12, 10, 14, 9, 13, 11, 15 };
-static const int byte_order[BLOCK] = { 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15 };
+// Eight channels in the order of K's pairs.
+static const int nibble_order[8] = { 0, 4, 2, 6, 1, 5, 3, 7 };
+static const int byte_order[8] = { 0, 2, 1, 3, 4, 6, 5, 7 };
 
 // Four codes of a byte: the even ones and the odd ones, each in the high byte of 16 bits: times 256.
 ALWAYS_INLINE void pair_bytes(ivec codes, ivec out[2])
@@ -222,168 +222,233 @@ struct weights {
     float unit;
 };
 
-// The scales of V's blocks, (block, token).
-ALWAYS_INLINE void read_block_scales(const struct page_side *side, float *out)
+// The scales of V's blocks, (block, token), and the largest of each token.
+ALWAYS_INLINE void read_block_scales(const struct page_side *side, float *out, float *most)
 {
     for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
         int block = 0, blocks = side->dim / BLOCK;
+        vec largest = vec_set(0);
         for (; block + 4 <= blocks; block += 4) {
             ivec words = read_scale_words(side, token, block);
-            for (int i = 0; i < 4; i++)
-                vec_store(out + (block + i) * KV_PAGE_TOKENS + token, scale_in_word(words, i));
+            for (int i = 0; i < 4; i++) {
+                vec scale = scale_in_word(words, i);
+                largest = vec_max(largest, scale);
+                vec_store(out + (block + i) * KV_PAGE_TOKENS + token, scale);
+            }
         }
-        for (; block < blocks; block++)
-            vec_store(out + block * KV_PAGE_TOKENS + token, block_scales(side, token, block));
+        for (; block < blocks; block++) {
+            vec scale = block_scales(side, token, block);
+            largest = vec_max(largest, scale);
+            vec_store(out + block * KV_PAGE_TOKENS + token, scale);
+        }
+        vec_store(most + token, largest);
     }
 }
 
-// Rounds the shares of a page's tokens, times their scales. Tokens that the query does not see have a share of 0.
-ALWAYS_INLINE void round_shares(const float *share, const float *scales, int blocks, struct weights *out)
+// Rounds the shares of a page's tokens, times their scales, (block, token), where they have some; `most` is the largest of
+// each token. Tokens that the query does not see have a share of 0.
+ALWAYS_INLINE void round_shares(const float *share, const float *scales, const float *most, int blocks,
+                                struct weights *out)
 {
-    float product[ROW_BLOCKS_MAX * KV_PAGE_TOKENS];
-    vec most = vec_set(0);
-    for (int block = 0; block < blocks; block++)
-        for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
-            vec x = vec_load(share + token);
-            if (scales)
-                x = x * vec_load(scales + block * KV_PAGE_TOKENS + token);
-            vec_store(product + block * KV_PAGE_TOKENS + token, x);
-            most = vec_max(x, most);
+    vec x[KV_PAGE_TOKENS / LANES], largest = vec_set(0);
+    for (int i = 0; i < KV_PAGE_TOKENS / LANES; i++) {
+        x[i] = vec_load(share + i * LANES);
+        largest = vec_max(scales ? vec_mul(x[i], vec_load(most + i * LANES)) : x[i], largest);
+    }
+    float limit = vec_largest(largest), inverse = limit < integer_least ? 0 : INTEGER_MOST / limit;
+    out->unit = limit < integer_least ? 0 : limit * (1.0f / INTEGER_MOST);
+    for (int i = 0; i < KV_PAGE_TOKENS / LANES; i++) {
+        vec scaled = x[i] * vec_set(inverse);
+        for (int block = 0; block < blocks; block++) {
+            int at = block * KV_PAGE_TOKENS + i * LANES;
+            ivec rounded = vec_to_int(scales ? vec_mul(scaled, vec_load(scales + at)) : scaled);
+            half_store(&out->pair[block][i * LANES / 2], ivec_to_u16(rounded));
         }
-    float largest = vec_largest(most);
-    float inverse = largest < integer_least ? 0 : INTEGER_MOST / largest;
-    out->unit = largest < integer_least ? 0 : largest / INTEGER_MOST;
-    for (int block = 0; block < blocks; block++)
-        for (int token = 0; token < KV_PAGE_TOKENS; token += LANES) {
-            vec x = vec_load(product + block * KV_PAGE_TOKENS + token) * vec_set(inverse);
-            half_store(&out->pair[block][token / 2], ivec_to_u16(vec_to_int(x)));
-        }
+    }
 }
 
-// A block of channels of two tokens side by side: a pair of integers in each lane. Nibbles lie in the high byte of each
-// 16 bits, channel 4 i + j in lane 4 j + i.
+// Blocks of channels of two tokens side by side: a pair of integers in each lane. Nibbles lie in the high byte of each
+// 16 bits, channel 4 i + j of a block in its lane 4 j + i.
+enum { MIX_BLOCKS = LANES == 16 ? 2 : 1, MIX_VECTORS_INT = MIX_BLOCKS * BLOCK_VECTORS }; // taken together
+
 #if defined(__AVX512F__)
-ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+ALWAYS_INLINE ivec nibble_places(ivec words)
 {
     const ivec places = _mm512_setr_epi32(8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0, 28, 28, 28, 28);
-    ivec words = _mm512_unpacklo_epi16(ivec_set64(a), ivec_set64(b));
-    out[0] = ivec_and(_mm512_rolv_epi32(words, places), ivec_set(0x0F000F00));
+    return ivec_and(_mm512_rolv_epi32(words, places), ivec_set(0x0F000F00));
 }
 
-ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+// The four words of 16 bits of `a` at the places 4 i and of `b` at 4 i + 8, side by side, four times.
+ALWAYS_INLINE ivec nibble_words(int i)
 {
-    out[0] = _mm512_mask_blend_epi16(0xAAAAAAAA, ivec_from_i8(a), ivec_left(ivec_from_i8(b), 16));
+    int a = i * 4, b = a + 8;
+    const __m128i once = _mm_setr_epi16((short)a, (short)b, (short)(a + 1), (short)(b + 1), (short)(a + 2),
+                                        (short)(b + 2), (short)(a + 3), (short)(b + 3));
+    return _mm512_broadcast_i32x4(once);
+}
+
+ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
+{
+    if (blocks == 1) {
+        out[0] = nibble_places(_mm512_unpacklo_epi16(ivec_set64(a), ivec_set64(b)));
+        return;
+    }
+    __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)a)),
+                                           _mm_loadu_si128((const void *)b), 1);
+    for (int i = 0; i < MIX_BLOCKS; i++)
+        out[i] = nibble_places(_mm512_permutexvar_epi16(nibble_words(i), _mm512_castsi256_si512(both)));
+}
+
+ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
+{
+    for (int i = 0; i < blocks; i++)
+        out[i] = _mm512_mask_blend_epi16(0xAAAAAAAA, ivec_from_i8(a + BLOCK * i),
+                                         ivec_left(ivec_from_i8(b + BLOCK * i), 16));
 }
 #else
-ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
 {
     ivec words = _mm256_unpacklo_epi16(ivec_set64(a), ivec_set64(b)), nibble = ivec_set(0x0F000F00);
+    (void)blocks; // one
     out[0] = ivec_and(_mm256_sllv_epi32(words, _mm256_setr_epi32(8, 8, 8, 8, 4, 4, 4, 4)), nibble);
     out[1] = ivec_and(_mm256_srlv_epi32(words, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)), nibble);
 }
 
-ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, ivec out[BLOCK_VECTORS])
+ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
 {
+    (void)blocks;
     for (int i = 0; i < BLOCK_VECTORS; i++)
-        out[i] = _mm256_blend_epi16(ivec_from_i8(a + 8 * i), ivec_left(ivec_from_i8(b + 8 * i), 16), 0xAA);
+        out[i] = _mm256_blend_epi16(ivec_from_i8(a + LANES * i), ivec_left(ivec_from_i8(b + LANES * i), 16), 0xAA);
 }
 #endif
 
-ALWAYS_INLINE void value_pairs(const struct page_side *side, enum integers kind, int pair, int block,
-                               ivec out[BLOCK_VECTORS])
+ALWAYS_INLINE void value_pairs(const struct page_side *side, enum integers kind, int pair, int block, int blocks,
+                               ivec out[MIX_VECTORS_INT])
 {
     const uint8_t *a = side->data + (size_t)(2 * pair) * side->data_bytes, *b = a + side->data_bytes;
     if (kind == INTEGERS_INT8) {
-        byte_lanes(a + block * BLOCK, b + block * BLOCK, out);
+        byte_lanes(a + block * BLOCK, b + block * BLOCK, blocks, out);
         return;
     }
-    nibble_lanes(a + block * BLOCK / 2, b + block * BLOCK / 2, out);
-    const uint8_t *scale = side->scale + (size_t)(2 * pair) * side->scale_bytes;
-    uint32_t zero = (read_u32(scale) & 15) << 8 | (read_u32(scale + side->scale_bytes) & 15) << 24;
-    for (int i = 0; i < BLOCK_VECTORS; i++)
+    nibble_lanes(a + block * BLOCK / 2, b + block * BLOCK / 2, blocks, out);
+    uint32_t zero = 0;
+    if (kind == INTEGERS_INT4) {
+        const uint8_t *scale = side->scale + (size_t)(2 * pair) * side->scale_bytes;
+        zero = (read_u32(scale) & 15) << 8 | (read_u32(scale + side->scale_bytes) & 15) << 24;
+    }
+    for (int i = 0; i < blocks * BLOCK_VECTORS; i++)
         out[i] = kind == INTEGERS_NVFP4 ? double_e2m1(out[i]) : ivec_sub16(out[i], ivec_set((int32_t)zero));
 }
 
-// The sums over one page of `count` queries, a constant where this is inlined, for one block of channels. Values come
-// from the page, or from `tile` (pair, dim) where that is given.
-ALWAYS_INLINE void mix_block(const struct page_side *page, const float *tile, int dim, enum integers kind, int block,
-                             const struct weights *weights, int count, vec out[QUERIES_FEW][BLOCK_VECTORS])
+// Sums of `count` queries in `blocks` blocks of channels; both are constants where this is inlined.
+typedef vec block_sums[QUERIES_FEW][MIX_VECTORS_INT];
+
+ALWAYS_INLINE void load_sums(block_sums sum, const float *out, int dim, int block, int blocks, int count)
 {
-    ivec sum[QUERIES_FEW][BLOCK_VECTORS];
-    int row = kind == INTEGERS_NVFP4 ? block : 0;
-    for (int i = 0; i < count * BLOCK_VECTORS; i++)
-        sum[i / BLOCK_VECTORS][i % BLOCK_VECTORS] = ivec_set(0);
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < blocks * BLOCK_VECTORS; j++)
+            sum[i][j] = vec_load(out + i * dim + block * BLOCK + j * LANES);
+}
+
+ALWAYS_INLINE void store_sums(block_sums sum, float *out, int dim, int block, int blocks, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < blocks * BLOCK_VECTORS; j++)
+            vec_store(out + i * dim + block * BLOCK + j * LANES, sum[i][j]);
+}
+
+// Adds a page, which is `page`, or `tile` (pair, dim) where that is given.
+ALWAYS_INLINE void add_page(block_sums out, const struct page_side *page, const float *tile, int dim,
+                            enum integers kind, int block, int blocks, const struct weights *weights, int count)
+{
+    ivec sum[QUERIES_FEW][MIX_VECTORS_INT];
+    int vectors = blocks * BLOCK_VECTORS;
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = ivec_set(0);
     for (int pair = 0; pair < PAGE_PAIRS; pair++) {
-        ivec value[BLOCK_VECTORS];
-        for (int j = 0; j < BLOCK_VECTORS && tile; j++)
+        ivec value[MIX_VECTORS_INT];
+        for (int j = 0; j < vectors && tile; j++)
             value[j] = vec_bits(vec_load(tile + pair * dim + block * BLOCK + j * LANES));
         if (!tile)
-            value_pairs(page, kind, pair, block, value);
+            value_pairs(page, kind, pair, block, blocks, value);
         for (int i = 0; i < count; i++)
-            for (int j = 0; j < BLOCK_VECTORS; j++)
+            for (int j = 0; j < vectors; j++) {
+                int row = kind == INTEGERS_NVFP4 ? block + j / BLOCK_VECTORS : 0;
                 sum[i][j] = ivec_dot16(sum[i][j], value[j], ivec_set((int32_t)weights[i].pair[row][pair]));
+            }
     }
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < BLOCK_VECTORS; j++)
+        for (int j = 0; j < vectors; j++)
             out[i][j] = vec_fma(vec_from_int(sum[i][j]), vec_set(weights[i].unit), out[i][j]);
+}
+
+ALWAYS_INLINE void add_run(struct page_run run, enum integers kind, int block, int blocks,
+                           const struct weights (*weights)[QUERIES_FEW], int count, float *out)
+{
+    block_sums sum;
+    int dim = run.page[0].dim;
+    load_sums(sum, out, dim, block, blocks, count);
+    for (int page = 0; page < run.count; page++) {
+        if (block == 0)
+            prefetch_ahead(run, page);
+        add_page(sum, &run.page[page], NULL, dim, kind, block, blocks, weights[page], count);
+    }
+    store_sums(sum, out, dim, block, blocks, count);
 }
 
 // Weights for all pages first: each takes a while, but none has to wait for another.
 ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, const float *share, int count, float *out)
 {
     struct weights weights[SEGMENT_PAGES][QUERIES_FEW];
-    int dim = run.page[0].dim;
+    int blocks = run.page[0].dim / BLOCK, block = 0;
+    bool scaled = kind == INTEGERS_NVFP4;
     for (int page = 0; page < run.count; page++) {
-        float scales[ROW_BLOCKS_MAX * KV_PAGE_TOKENS];
-        if (kind == INTEGERS_NVFP4)
-            read_block_scales(&run.page[page], scales);
+        float scales[ROW_BLOCKS_MAX * KV_PAGE_TOKENS], most[KV_PAGE_TOKENS];
+        if (scaled)
+            read_block_scales(&run.page[page], scales, most);
         for (int i = 0; i < count; i++)
-            round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, kind == INTEGERS_NVFP4 ? scales : NULL,
-                         kind == INTEGERS_NVFP4 ? dim / BLOCK : 1, &weights[page][i]);
+            round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, scaled ? scales : NULL, most,
+                         scaled ? blocks : 1, &weights[page][i]);
     }
-    for (int block = 0; block < dim / BLOCK; block++) {
-        vec sum[QUERIES_FEW][BLOCK_VECTORS];
-        for (int i = 0; i < count; i++)
-            for (int j = 0; j < BLOCK_VECTORS; j++)
-                sum[i][j] = vec_load(out + i * dim + block * BLOCK + j * LANES);
-        for (int page = 0; page < run.count; page++) {
-            if (block == 0)
-                prefetch_ahead(run, page);
-            mix_block(&run.page[page], NULL, dim, kind, block, weights[page], count, sum);
-        }
-        for (int i = 0; i < count; i++)
-            for (int j = 0; j < BLOCK_VECTORS; j++)
-                vec_store(out + i * dim + block * BLOCK + j * LANES, sum[i][j]);
-    }
+    for (; block + MIX_BLOCKS <= blocks; block += MIX_BLOCKS)
+        add_run(run, kind, block, MIX_BLOCKS, weights, count, out);
+    for (; block < blocks; block++)
+        add_run(run, kind, block, 1, weights, count, out);
+}
+
+ALWAYS_INLINE void add_tile(const struct page_tile *tile, enum integers kind, int dim, int block, int blocks,
+                            const struct weights *weights, int count, float *out)
+{
+    block_sums sum;
+    load_sums(sum, out, dim, block, blocks, count);
+    add_page(sum, NULL, tile->value, dim, kind, block, blocks, weights, count);
+    store_sums(sum, out, dim, block, blocks, count);
 }
 
 ALWAYS_INLINE void mix_integer_tile(const struct page_tile *tile, enum integers kind, int dim, const float *share,
                                     int count, float *out)
 {
     struct weights weights[QUERIES_FEW];
+    int blocks = dim / BLOCK, block = 0;
+    bool scaled = kind == INTEGERS_NVFP4;
     for (int i = 0; i < count; i++)
-        round_shares(share + i * SEGMENT, kind == INTEGERS_NVFP4 ? tile->block_scale : NULL,
-                     kind == INTEGERS_NVFP4 ? dim / BLOCK : 1, &weights[i]);
-    for (int block = 0; block < dim / BLOCK; block++) {
-        vec sum[QUERIES_FEW][BLOCK_VECTORS];
-        for (int i = 0; i < count; i++)
-            for (int j = 0; j < BLOCK_VECTORS; j++)
-                sum[i][j] = vec_load(out + i * dim + block * BLOCK + j * LANES);
-        mix_block(NULL, tile->value, dim, kind, block, weights, count, sum);
-        for (int i = 0; i < count; i++)
-            for (int j = 0; j < BLOCK_VECTORS; j++)
-                vec_store(out + i * dim + block * BLOCK + j * LANES, sum[i][j]);
-    }
+        round_shares(share + i * SEGMENT, scaled ? tile->block_scale : NULL, tile->block_scale_most,
+                     scaled ? blocks : 1, &weights[i]);
+    for (; block + MIX_BLOCKS <= blocks; block += MIX_BLOCKS)
+        add_tile(tile, kind, dim, block, MIX_BLOCKS, weights, count, out);
+    for (; block < blocks; block++)
+        add_tile(tile, kind, dim, block, 1, weights, count, out);
 }
 
 ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind, struct page_tile *tile)
 {
     if (kind == INTEGERS_NVFP4)
-        read_block_scales(side, tile->block_scale);
+        read_block_scales(side, tile->block_scale, tile->block_scale_most);
     for (int pair = 0; pair < PAGE_PAIRS; pair++)
         for (int block = 0; block < side->dim / BLOCK; block++) {
-            ivec value[BLOCK_VECTORS];
-            value_pairs(side, kind, pair, block, value);
+            ivec value[MIX_VECTORS_INT];
+            value_pairs(side, kind, pair, block, 1, value);
             for (int j = 0; j < BLOCK_VECTORS; j++)
                 vec_store(tile->value + pair * side->dim + block * BLOCK + j * LANES, vec_from_bits(value[j]));
         }

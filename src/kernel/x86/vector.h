@@ -7,6 +7,7 @@
 #define KERNEL_X86_VECTOR_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ ALWAYS_INLINE vec vec_load(const float *x) { return _mm512_loadu_ps(x); }
 ALWAYS_INLINE void vec_store(float *out, vec x) { _mm512_storeu_ps(out, x); }
 ALWAYS_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 ALWAYS_INLINE vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+ALWAYS_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 ALWAYS_INLINE vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); } // where one is NaN: b
 ALWAYS_INLINE vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 ALWAYS_INLINE vec vec_round(vec x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
@@ -40,6 +42,13 @@ ALWAYS_INLINE vec vec_if_less(vec a, vec b, vec yes, vec no)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
+
+ALWAYS_INLINE ivec vec_choose_less(vec a, vec b, ivec yes, ivec no)
+{
+    return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+
+ALWAYS_INLINE bool vec_any_nan(vec x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0; }
 
 // Lanes [first, end) of x, the others of `other`.
 ALWAYS_INLINE vec vec_between(vec x, int first, int end, vec other)
@@ -70,6 +79,14 @@ ALWAYS_INLINE ivec ivec_sub(ivec a, ivec b) { return _mm512_sub_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
 ALWAYS_INLINE ivec ivec_or(ivec a, ivec b) { return _mm512_or_si512(a, b); }
 ALWAYS_INLINE ivec ivec_xor(ivec a, ivec b) { return _mm512_xor_si512(a, b); }
+// Each eight lanes in the order of the first eight of `order`.
+ALWAYS_INLINE ivec ivec_reorder(ivec x, const int order[8])
+{
+    __m256i eight = _mm256_loadu_si256((const void *)order);
+    ivec both = _mm512_inserti64x4(_mm512_castsi256_si512(eight), _mm256_add_epi32(eight, _mm256_set1_epi32(8)), 1);
+    return _mm512_permutexvar_epi32(both, x);
+}
+
 ALWAYS_INLINE ivec ivec_min(ivec a, ivec b) { return _mm512_min_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_max(ivec a, ivec b) { return _mm512_max_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_left(ivec x, unsigned bits) { return _mm512_slli_epi32(x, bits); }
@@ -103,6 +120,27 @@ ALWAYS_INLINE ivec ivec_from_i8(const void *x) { return _mm512_cvtepi8_epi32(_mm
 ALWAYS_INLINE halfvec ivec_to_u16(ivec x) { return _mm512_cvtepi32_epi16(x); }                     // the low halves
 ALWAYS_INLINE void ivec_store_u8(void *out, ivec x) { _mm_storeu_si128(out, _mm512_cvtepi32_epi8(x)); } // low bytes
 
+// Codes of 0 to 15, two to a byte, the even ones low.
+ALWAYS_INLINE void ivec_store_nibbles(void *out, ivec x)
+{
+    _mm_storel_epi64(out, _mm512_cvtepi64_epi8(_mm512_or_si512(x, _mm512_srli_epi64(x, 28))));
+}
+
+// The value of each E2M1 code.
+ALWAYS_INLINE vec vec_from_e2m1(ivec codes)
+{
+    return _mm512_permutexvar_ps(codes, _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3,
+                                                       -4, -6));
+}
+
+// The even and the odd ones of two vectors' values.
+ALWAYS_INLINE void vec_split(vec low, vec high, vec *even, vec *odd)
+{
+    ivec at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *even = _mm512_permutex2var_ps(low, at, high);
+    *odd = _mm512_permutex2var_ps(low, _mm512_add_epi32(at, _mm512_set1_epi32(1)), high);
+}
+
 ALWAYS_INLINE __m256 high_half(vec x) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)); }
 ALWAYS_INLINE __m256 halves_sum(vec x) { return _mm256_add_ps(_mm512_castps512_ps256(x), high_half(x)); }
 ALWAYS_INLINE __m256 halves_max(vec x) { return _mm256_max_ps(_mm512_castps512_ps256(x), high_half(x)); }
@@ -119,6 +157,7 @@ ALWAYS_INLINE vec vec_load(const float *x) { return _mm256_loadu_ps(x); }
 ALWAYS_INLINE void vec_store(float *out, vec x) { _mm256_storeu_ps(out, x); }
 ALWAYS_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 ALWAYS_INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+ALWAYS_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 ALWAYS_INLINE vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
 ALWAYS_INLINE vec vec_min(vec a, vec b) { return _mm256_min_ps(a, b); }
 ALWAYS_INLINE vec vec_round(vec x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
@@ -133,6 +172,13 @@ ALWAYS_INLINE vec vec_if_less(vec a, vec b, vec yes, vec no)
 {
     return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
+
+ALWAYS_INLINE ivec vec_choose_less(vec a, vec b, ivec yes, ivec no)
+{
+    return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
+}
+
+ALWAYS_INLINE bool vec_any_nan(vec x) { return _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0; }
 
 ALWAYS_INLINE vec vec_between(vec x, int first, int end, vec other)
 {
@@ -160,6 +206,11 @@ ALWAYS_INLINE ivec ivec_sub(ivec a, ivec b) { return _mm256_sub_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
 ALWAYS_INLINE ivec ivec_or(ivec a, ivec b) { return _mm256_or_si256(a, b); }
 ALWAYS_INLINE ivec ivec_xor(ivec a, ivec b) { return _mm256_xor_si256(a, b); }
+ALWAYS_INLINE ivec ivec_reorder(ivec x, const int order[8])
+{
+    return _mm256_permutevar8x32_epi32(x, _mm256_loadu_si256((const void *)order));
+}
+
 ALWAYS_INLINE ivec ivec_min(ivec a, ivec b) { return _mm256_min_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_max(ivec a, ivec b) { return _mm256_max_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_left(ivec x, unsigned bits) { return _mm256_slli_epi32(x, (int)bits); }
@@ -199,6 +250,28 @@ ALWAYS_INLINE void ivec_store_u8(void *out, ivec x)
 {
     halfvec words = ivec_to_u16(_mm256_and_si256(x, _mm256_set1_epi32(0xFF)));
     _mm_storel_epi64(out, _mm_packus_epi16(words, words));
+}
+
+ALWAYS_INLINE void ivec_store_nibbles(void *out, ivec x)
+{
+    ivec bytes = _mm256_or_si256(x, _mm256_srli_epi64(x, 28));
+    uint32_t packed = (uint32_t)_mm256_extract_epi8(bytes, 0) | (uint32_t)_mm256_extract_epi8(bytes, 8) << 8
+                    | (uint32_t)_mm256_extract_epi8(bytes, 16) << 16 | (uint32_t)_mm256_extract_epi8(bytes, 24) << 24;
+    memcpy(out, &packed, sizeof packed);
+}
+
+ALWAYS_INLINE vec vec_from_e2m1(ivec codes)
+{
+    vec magnitude = _mm256_permutevar8x32_ps(_mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6), codes); // by three bits
+    return vec_from_bits(ivec_or(vec_bits(magnitude), ivec_left(ivec_right(codes, 3), 31)));
+}
+
+ALWAYS_INLINE void vec_split(vec low, vec high, vec *even, vec *odd)
+{
+    __m256d a = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0x88)); // in halves: low, high, low, high
+    __m256d b = _mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xDD));
+    *even = _mm256_castpd_ps(_mm256_permute4x64_pd(a, 0xD8));
+    *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(b, 0xD8));
 }
 
 ALWAYS_INLINE __m256 halves_sum(vec x) { return x; }

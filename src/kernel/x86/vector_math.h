@@ -25,6 +25,22 @@ ALWAYS_INLINE vec vec_exp(vec x)
     return vec_if_less(x, least, vec_set(0), result);
 }
 
+// 2^x for x of at most 127, and exactly 1 for 0. What would be subnormal is 0.
+ALWAYS_INLINE vec vec_exp2(vec x)
+{
+    const vec least = vec_set(-126);
+    vec bounded = vec_max(least, x), n = vec_round(bounded), rest = bounded - n;
+    vec sum = vec_set(1.534581242e-4f);
+    sum = vec_fma(sum, rest, vec_set(1.339993090e-3f));
+    sum = vec_fma(sum, rest, vec_set(9.618489072e-3f));
+    sum = vec_fma(sum, rest, vec_set(5.550328642e-2f));
+    sum = vec_fma(sum, rest, vec_set(2.402264625e-1f));
+    sum = vec_fma(sum, rest, vec_set(6.931471825e-1f));
+    sum = vec_fma(sum, rest, vec_set(1));
+    vec result = vec_from_bits(ivec_add(vec_bits(sum), ivec_left(vec_to_int(n), 23)));
+    return vec_if_less(x, least, vec_set(0), result);
+}
+
 ALWAYS_INLINE vec vec_sigmoid(vec x)
 {
     return vec_set(1) / (vec_set(1) + vec_exp(-x));

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/elementwise.h: norm, rope, act_mul, add and softcap, once for every vector width; the files elementwise_*.c
+// compile it. Work is shared by rows, or by values where rows do not matter.
+#ifndef KERNEL_X86_ELEMENTWISE_H
+#define KERNEL_X86_ELEMENTWISE_H
+
+#include <math.h>
+
+#include "kernel/kernel.h"
+#include "kernel/x86/cache_table.h"
+#include "kernel/x86/vector_math.h"
+
+// Whole vectors first, then what is left: FOR_VECTORS(i, count, width) { ... vec_load_part(x + i, width) ... }
+#define FOR_VECTORS(i, count, width) \
+    for (int i = 0, width; i < (count) && (width = (count) - i < LANES ? (count) - i : LANES); i += LANES)
+
+ALWAYS_INLINE vec load_lanes(const float *x, int count)
+{
+    return count == LANES ? vec_load(x) : vec_load_part(x, count);
+}
+
+ALWAYS_INLINE void store_lanes(float *out, vec x, int count)
+{
+    if (count == LANES)
+        vec_store(out, x);
+    else
+        vec_store_part(out, x, count);
+}
+
+// Four sums side by side keep the units busy.
+static float sum_of_squares(const float *x, int count)
+{
+    enum { SUMS = 4 };
+    vec sum[SUMS];
+    int i = 0;
+    for (int j = 0; j < SUMS; j++)
+        sum[j] = vec_set(0);
+    for (; i + SUMS * LANES <= count; i += SUMS * LANES)
+        for (int j = 0; j < SUMS; j++) {
+            vec value = vec_load(x + i + j * LANES);
+            sum[j] = vec_fma(value, value, sum[j]);
+        }
+    for (; i < count; i += LANES) {
+        vec value = load_lanes(x + i, count - i < LANES ? count - i : LANES);
+        sum[0] = vec_fma(value, value, sum[0]);
+    }
+    return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+void VECTOR_NAME(norm)(const void *arguments, int part, int parts)
+{
+    const struct norm_args *args = arguments;
+    int first, end, count = args->width;
+    kernel_share(*args->rows * args->groups, part, parts, &first, &end);
+    for (int group = first; group < end; group++) {
+        const float *x = args->x + (size_t)group * (size_t)count;
+        float *out = args->out + (size_t)group * (size_t)count;
+        vec factor = vec_set(1 / sqrtf(sum_of_squares(x, count) / (float)count + args->epsilon));
+        FOR_VECTORS(i, count, width)
+            store_lanes(out + i, load_lanes(x + i, width) * factor * load_lanes(args->weight + i, width), width);
+    }
+}
+
+// ---- rope ----
+
+struct angles {
+    float cosine[HEAD_DIM_MAX / 2 + LANES], sine[HEAD_DIM_MAX / 2 + LANES];
+};
+
+static void find_angles(const struct rope_args *args, int position, struct angles *out)
+{
+    FOR_VECTORS(i, args->rotated / 2, width) {
+        vec sine, cosine, magnitude = vec_set(args->magnitude);
+        vec_sin_cos(vec_set((float)position) * load_lanes(args->frequencies + i, width), &sine, &cosine);
+        vec_store(out->cosine + i, cosine * magnitude);
+        vec_store(out->sine + i, sine * magnitude);
+    }
+}
+
+// The even and the odd ones of `count` values, at most 2 LANES of them.
+ALWAYS_INLINE void load_neighbours(const float *x, int count, vec *even, vec *odd)
+{
+    vec low = load_lanes(x, count < LANES ? count : LANES);
+    vec high = count > LANES ? load_lanes(x + LANES, count - LANES) : vec_set(0);
+    vec_split(low, high, even, odd);
+}
+
+static void rotate_head(const struct rope_args *args, float *x, const struct angles *angles)
+{
+    int pairs = args->rotated / 2;
+    float turned[HEAD_DIM_MAX + LANES];
+    FOR_VECTORS(i, pairs, width) {
+        vec a, b, cosine = vec_load(angles->cosine + i), sine = vec_load(angles->sine + i);
+        if (args->interleaved) {
+            load_neighbours(x + 2 * i, 2 * width, &a, &b);
+        } else {
+            a = load_lanes(x + i, width);
+            b = load_lanes(x + i + pairs, width);
+        }
+        store_lanes(turned + i, a * cosine - b * sine, width);
+        store_lanes(turned + i + pairs, b * cosine + a * sine, width);
+    }
+    memcpy(x, turned, (size_t)args->rotated * sizeof *x);
+}
+
+void VECTOR_NAME(rope)(const void *arguments, int part, int parts)
+{
+    const struct rope_args *args = arguments;
+    int heads = args->heads + args->kv_heads, first, end, known = -1;
+    struct angles angles;
+    kernel_share(args->batch->tokens * heads, part, parts, &first, &end);
+    for (int i = first; i < end; i++) {
+        int row = i / heads, head = i % heads;
+        if (row != known)
+            find_angles(args, args->batch->positions[row], &angles);
+        known = row;
+        float *x = head < args->heads
+                     ? args->q + ((size_t)row * (size_t)args->heads + (size_t)head) * (size_t)args->head_dim
+                     : args->k + ((size_t)row * (size_t)args->kv_heads + (size_t)(head - args->heads))
+                                     * (size_t)args->head_dim;
+        rotate_head(args, x, &angles);
+    }
+}
+
+// ---- values ----
+
+// x times the share of it that an activation lets through: GELU's is that of a sigmoid, too, for
+// (1 + tanh u) / 2 = 1 / (1 + e^-2u).
+ALWAYS_INLINE vec activate(enum activation act, vec x)
+{
+    if (act == ACT_SILU)
+        return x * vec_sigmoid(x);
+    vec u = vec_set(0.7978845608f) * vec_fma(vec_set(0.044715f) * x * x, x, x);
+    return x * vec_sigmoid(u + u);
+}
+
+ALWAYS_INLINE void act_mul_as(const struct act_mul_args *args, enum activation act, int first, int end)
+{
+    const float *gate = args->gate + first, *up = args->up + first;
+    float *out = args->out + first;
+    FOR_VECTORS(i, end - first, width)
+        store_lanes(out + i, activate(act, load_lanes(gate + i, width)) * load_lanes(up + i, width), width);
+}
+
+void VECTOR_NAME(act_mul)(const void *arguments, int part, int parts)
+{
+    const struct act_mul_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    if (args->act == ACT_SILU)
+        act_mul_as(args, ACT_SILU, first, end);
+    else
+        act_mul_as(args, ACT_GELU_TANH, first, end);
+}
+
+void VECTOR_NAME(add)(const void *arguments, int part, int parts)
+{
+    const struct add_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    FOR_VECTORS(i, end - first, width) {
+        float *x = args->x + first + i;
+        store_lanes(x, load_lanes(x, width) + load_lanes(args->y + first + i, width), width);
+    }
+}
+
+void VECTOR_NAME(softcap)(const void *arguments, int part, int parts)
+{
+    const struct softcap_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    vec cap = vec_set(args->cap);
+    FOR_VECTORS(i, end - first, width) {
+        float *x = args->x + first + i;
+        store_lanes(x, cap * vec_tanh(load_lanes(x, width) / cap), width);
+    }
+}
+
+#endif

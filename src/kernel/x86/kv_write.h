@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/kv_write.h: K and V into their pages, once for every vector width; the files kv_write_*.c compile it. The
+// bytes are those of the reference (kernel/ref/kv_codec.c): every value goes through the same operations.
+#ifndef KERNEL_X86_KV_WRITE_H
+#define KERNEL_X86_KV_WRITE_H
+
+#include <math.h>
+
+#include "kernel/kernel.h"
+#include "kernel/minifloat.h"
+#include "kernel/x86/cache_table.h"
+#include "kernel/x86/rotation.h"
+
+typedef void store_vector(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale);
+
+enum { STORE_BLOCK = 16, BLOCK_PARTS = STORE_BLOCK / LANES };
+
+// ---- small floats ----
+
+// minifloat_round of kernel/minifloat.h, lane by lane.
+ALWAYS_INLINE ivec round_magnitude(ivec bits, int32_t largest, int mantissa, int bias)
+{
+    int drop = F32_MANTISSA - mantissa;
+    ivec grid = ivec_set((F32_BIAS + 1 - bias + drop) << F32_MANTISSA);
+    bits = ivec_min(bits, ivec_set(largest));
+    ivec subnormal = ivec_sub(vec_bits(vec_add(vec_from_bits(bits), vec_from_bits(grid))), grid);
+    ivec odd = ivec_and(ivec_right(bits, (unsigned)drop), ivec_set(1));
+    ivec rounded = ivec_add(ivec_add(bits, ivec_set((1 << (drop - 1)) - 1)), odd);
+    ivec normal = ivec_sub(ivec_right(rounded, (unsigned)drop), ivec_set((F32_BIAS - bias) << mantissa));
+    return ivec_if_less(bits, ivec_set((F32_BIAS + 1 - bias) << F32_MANTISSA), subnormal, normal);
+}
+
+// `code`, or `nan` where x is NaN, with the sign of x at bit `sign`.
+ALWAYS_INLINE ivec with_sign(vec x, ivec code, int32_t nan, unsigned sign)
+{
+    ivec bits = vec_bits(x), magnitude = ivec_and(bits, ivec_set(F32_MAGNITUDE));
+    ivec chosen = ivec_if_less(ivec_set(F32_INFINITY), magnitude, ivec_set(nan), code);
+    return ivec_or(chosen, ivec_and(ivec_right(bits, 31 - sign), ivec_set(1 << sign)));
+}
+
+ALWAYS_INLINE ivec magnitude_of(vec x)
+{
+    return ivec_and(vec_bits(x), ivec_set(F32_MAGNITUDE));
+}
+
+ALWAYS_INLINE ivec to_bf16(vec x)
+{
+    ivec finite = ivec_min(magnitude_of(x), ivec_set(F32_INFINITY));
+    ivec odd = ivec_and(ivec_right(finite, 16), ivec_set(1));
+    return with_sign(x, ivec_right(ivec_add(ivec_add(finite, ivec_set(0x7FFF)), odd), 16), 0x7FC0, 15);
+}
+
+ALWAYS_INLINE ivec to_e4m3(vec x)
+{
+    return with_sign(x, round_magnitude(magnitude_of(x), 0x43E00000 /* 448 */, 3, 7), 0x7F, 7);
+}
+
+ALWAYS_INLINE ivec to_e5m2(vec x)
+{
+    return with_sign(x, round_magnitude(magnitude_of(x), 0x47600000 /* 57344 */, 2, 15), 0x7F, 7);
+}
+
+// NaN is 0, without a sign.
+ALWAYS_INLINE ivec to_e2m1(vec x)
+{
+    ivec code = round_magnitude(magnitude_of(x), 0x40C00000 /* 6 */, 1, 1);
+    ivec sign = ivec_and(ivec_right(vec_bits(x), 28), ivec_set(8));
+    return ivec_if_less(ivec_set(F32_INFINITY), magnitude_of(x), ivec_set(0), ivec_or(code, sign));
+}
+
+static void store_f32(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    memcpy(data, x, (size_t)dim * sizeof *x);
+}
+
+static void store_f16(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    for (int i = 0; i < dim; i += LANES) {
+        vec value = vec_load(x + i);
+        ivec code = ivec_from_u16(vec_to_f16(value));
+        code = with_sign(value, ivec_and(code, ivec_set(0x7FFF)), 0x7E00, 15);
+        half_store(data + 2 * i, ivec_to_u16(code));
+    }
+}
+
+static void store_bf16(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    for (int i = 0; i < dim; i += LANES)
+        half_store(data + 2 * i, ivec_to_u16(to_bf16(vec_load(x + i))));
+}
+
+static void store_e4m3(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)scale;
+    for (int i = 0; i < dim; i += LANES)
+        ivec_store_u8(data + i, to_e4m3(vec_load(x + i) / vec_set(layer_scale)));
+}
+
+static void store_e5m2(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)scale;
+    for (int i = 0; i < dim; i += LANES)
+        ivec_store_u8(data + i, to_e5m2(vec_load(x + i) / vec_set(layer_scale)));
+}
+
+// ---- a scale per token ----
+
+// The largest magnitude; NaN is passed over.
+ALWAYS_INLINE float magnitude_max(const float *x, int count)
+{
+    vec most = vec_set(0);
+    for (int i = 0; i < count; i += LANES)
+        most = vec_max(vec_abs(vec_load(x + i)), most);
+    return vec_largest(most);
+}
+
+static float vector_scale(const float *x, int dim, float code_max)
+{
+    float max = magnitude_max(x, dim);
+    float scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / code_max;
+    return scale > KV_SCALE_MIN ? scale : KV_SCALE_MIN;
+}
+
+static void store_fp8_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale;
+    float own_scale = vector_scale(x, dim, 448);
+    memcpy(scale, &own_scale, sizeof own_scale);
+    store_e4m3(x, dim, own_scale, data, NULL);
+}
+
+// Within [least, most], and `nan` where it is NaN.
+ALWAYS_INLINE vec bounded(vec x, float least, float most, float nan)
+{
+    ivec number = ivec_if_less(ivec_set(F32_INFINITY), magnitude_of(x), vec_bits(vec_set(nan)), vec_bits(x));
+    return vec_min(vec_set(most), vec_max(vec_set(least), vec_from_bits(number)));
+}
+
+// To the nearest integer of [least, most], halves away from zero; NaN gives 0.
+ALWAYS_INLINE ivec round_within(vec x, float least, float most)
+{
+    vec value = bounded(x, least, most, 0);
+    ivec whole = vec_truncate(value);
+    vec rest = value - vec_from_int(whole);
+    ivec zero = ivec_set(0), one = ivec_set(1);
+    ivec up = vec_choose_less(rest, vec_set(0.5f), zero, one), down = vec_choose_less(vec_set(-0.5f), rest, zero, one);
+    return ivec_sub(ivec_add(whole, up), down);
+}
+
+static void store_int8_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale;
+    float own_scale = vector_scale(x, dim, 127);
+    memcpy(scale, &own_scale, sizeof own_scale);
+    for (int i = 0; i < dim; i += LANES)
+        ivec_store_u8(data + i, round_within(vec_load(x + i) / vec_set(own_scale), -127, 127));
+}
+
+static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale;
+    float y[KV_INT4_DIM_MAX];
+    for (int i = 0; i < dim; i += LANES)
+        vec_store(y + i, bounded(vec_load(x + i), -KV_MAGNITUDE_MAX, KV_MAGNITUDE_MAX, 0));
+    rotate(y, dim);
+
+    vec least = vec_set(0), most = vec_set(0);
+    for (int i = 0; i < dim; i += LANES) {
+        least = vec_min(vec_load(y + i), least);
+        most = vec_max(vec_load(y + i), most);
+    }
+    float lowest = -vec_largest(-least), wanted = (vec_largest(most) - lowest) / 15;
+    int32_t bits = f32_bits(wanted > KV_SCALE_MIN ? wanted : KV_SCALE_MIN) & ~15;
+    vec own_scale = vec_set(f32_from_bits(bits));
+    int32_t zero[LANES];
+    ivec_store(zero, round_within(-vec_set(lowest) / own_scale, 0, 15));
+    bits |= zero[0];
+    memcpy(scale, &bits, sizeof bits);
+    for (int i = 0; i < dim; i += LANES)
+        ivec_store_nibbles(data + i / 2,
+                           round_within(vec_load(y + i) / own_scale + vec_set((float)zero[0]), 0, 15));
+}
+
+// ---- a scale per block ----
+
+// Sixteen values of x as E2M1 codes under one E4M3 scale.
+struct stored_block {
+    uint8_t scale;
+    ivec codes[BLOCK_PARTS];
+};
+
+ALWAYS_INLINE struct stored_block fit_block(const float *x, float max, float level, float layer_scale)
+{
+    struct stored_block block = { .scale = f32_to_e4m3(max / level / layer_scale) };
+    float step = e4m3_to_f32(block.scale) * layer_scale;
+    vec inverse = vec_set(step > 0 ? 1 / step : 0);
+    for (int i = 0; i < BLOCK_PARTS; i++)
+        block.codes[i] = to_e2m1(vec_load(x + i * LANES) * inverse);
+    return block;
+}
+
+// Added up in the order of the values.
+ALWAYS_INLINE float squared_error(const struct stored_block *block, const float *x, float layer_scale)
+{
+    float squares[STORE_BLOCK], sum = 0;
+    vec scale = vec_set(e4m3_to_f32(block->scale));
+    for (int i = 0; i < BLOCK_PARTS; i++) {
+        vec error = vec_load(x + i * LANES) - vec_from_e2m1(block->codes[i]) * scale * vec_set(layer_scale);
+        vec_store(squares + i * LANES, error * error);
+    }
+    for (int i = 0; i < STORE_BLOCK; i++)
+        sum += squares[i];
+    return sum;
+}
+
+ALWAYS_INLINE void put_block(const struct stored_block *block, uint8_t *data, uint8_t *scale)
+{
+    *scale = block->scale;
+    for (int i = 0; i < BLOCK_PARTS; i++)
+        ivec_store_nibbles(data + i * LANES / 2, block->codes[i]);
+}
+
+static void store_nvfp4(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    for (int i = 0; i < dim; i += STORE_BLOCK) {
+        struct stored_block block = fit_block(x + i, magnitude_max(x + i, STORE_BLOCK), 6, layer_scale);
+        put_block(&block, data + i / 2, scale + i / STORE_BLOCK);
+    }
+}
+
+static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    for (int i = 0; i < dim; i += STORE_BLOCK) {
+        float max = magnitude_max(x + i, STORE_BLOCK);
+        struct stored_block six = fit_block(x + i, max, 6, layer_scale);
+        struct stored_block four = fit_block(x + i, max, 4, layer_scale);
+        bool lower = squared_error(&four, x + i, layer_scale) < squared_error(&six, x + i, layer_scale);
+        put_block(lower ? &four : &six, data + i / 2, scale + i / STORE_BLOCK);
+    }
+}
+
+static store_vector *const stores[DTYPE_COUNT] = {
+    [DTYPE_F32] = store_f32,
+    [DTYPE_F16] = store_f16,
+    [DTYPE_BF16] = store_bf16,
+    [DTYPE_FP8_E4M3] = store_e4m3,
+    [DTYPE_FP8_E5M2] = store_e5m2,
+    [DTYPE_INT8_TOKEN] = store_int8_token,
+    [DTYPE_FP8_TOKEN] = store_fp8_token,
+    [DTYPE_INT4_TOKEN] = store_int4_token,
+    [DTYPE_NVFP4] = store_nvfp4,
+    [DTYPE_NVFP4_4OVER6] = store_nvfp4_4over6,
+};
+
+// ---- the op ----
+
+// One head's vector of one row. x: (rows, heads, dim).
+static void store_head(const struct kv_side *side, const float *x, int row, int head, float layer_scale, uint8_t *layer,
+                       int slot)
+{
+    size_t vector = (size_t)row * (size_t)side->heads + (size_t)head;
+    stores[side->dtype](x + vector * (size_t)side->dim, side->dim, layer_scale, layer + kv_data_at(side, head, slot),
+                        layer + kv_scale_at(side, head, slot));
+}
+
+void VECTOR_NAME(kv_write)(const void *arguments, int part, int parts)
+{
+    const struct kv_write_args *args = arguments;
+    const struct kv_place *cache = &args->cache;
+    int heads = cache->layout.k.heads, first, end;
+    kernel_share(args->batch->tokens * heads, part, parts, &first, &end);
+    for (int s = 0; s < args->batch->sequences; s++) {
+        const struct batch_sequence *sequence = &args->batch->sequence[s];
+        int from = sequence->first * heads, to = from + sequence->count * heads;
+        for (int i = from > first ? from : first; i < to && i < end; i++) {
+            int row = i / heads, position = args->batch->positions[row], slot = position % KV_PAGE_TOKENS;
+            int32_t page = sequence->pages[cache->class_index][position / KV_PAGE_TOKENS];
+            uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
+            store_head(&cache->layout.k, args->k, row, i % heads, cache->k_scale, layer, slot);
+            store_head(&cache->layout.v, args->v, row, i % heads, cache->v_scale, layer, slot);
+        }
+    }
+}
+
+#endif
