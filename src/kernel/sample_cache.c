@@ -46,7 +46,8 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
     for (int s = 0; s < sequences; s++) {
         int first = tokens * s / sequences, end = tokens * (s + 1) / sequences;
         bool is_long = draw_coin(draw) && draw_coin(draw);
-        int old = draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old); // of the short, one in five is new
+        // Of the short ones, one in five is new.
+        int old = draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old);
         scene->old[s] = old > 0 ? old : 0;
         for (int row = first; row < end; row++)
             positions[row] = scene->old[s] + row - first;

@@ -6,8 +6,8 @@
 
 enum { HEAD_DIM_MULTIPLE = 16 };
 
-// Room for the segments of each head. width is that of a row of results, so there are width / HEAD_DIM_MULTIPLE heads at
-// most.
+// Room for the segments of each head. width is that of a row of results, so there are width / HEAD_DIM_MULTIPLE heads
+// at most.
 static size_t partials_bytes(uint64_t weights, int rows, int width)
 {
     (void)weights, (void)rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/elementwise.h: norm, rope, act_mul, add and softcap, once for every vector width; the files elementwise_*.c
-// compile it. Work is shared by rows, or by values where rows do not matter.
+// kernel/x86/elementwise.h: norm, rope, act_mul, add and softcap, once for every vector width; the files
+// elementwise_*.c compile it. Work is shared by rows, or by values where rows do not matter.
 #ifndef KERNEL_X86_ELEMENTWISE_H
 #define KERNEL_X86_ELEMENTWISE_H
 

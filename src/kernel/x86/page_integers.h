@@ -167,13 +167,16 @@ ALWAYS_INLINE void use_words(const struct page_side *side, enum integers kind, i
     }
     if (kind == INTEGERS_NVFP4 && blocks > 1)
         scales = read_scale_words(side, token, first);
-    for (int i = 0; i < blocks; i++) {
-        block_pairs(kind, columns + i * block_words, zero, pairs);
-        vec scale = kind != INTEGERS_NVFP4 ? vec_set(1)
-                  : blocks > 1             ? scale_in_word(scales, i)
-                                           : block_scales(side, token, first);
-        use_block(use, kind, token, first + i, pairs, scale);
+#define USE_BLOCK(i)                                                               \
+    if (i < blocks) {                                                              \
+        block_pairs(kind, columns + i * block_words, zero, pairs);                 \
+        vec scale = kind != INTEGERS_NVFP4 ? vec_set(1)                            \
+                  : blocks > 1             ? scale_in_word(scales, i)              \
+                                           : block_scales(side, token, first);     \
+        use_block(use, kind, token, first + i, pairs, scale);                      \
     }
+    USE_BLOCK(0) USE_BLOCK(1) USE_BLOCK(2) USE_BLOCK(3) // written out, so that words stay in registers
+#undef USE_BLOCK
 }
 
 // Four blocks at a time while there are as many (with bytes and 8 lanes two), then one.

@@ -73,7 +73,8 @@ ALWAYS_INLINE void vec_store_part(float *out, vec x, int count)
 ALWAYS_INLINE ivec ivec_load(const void *x) { return _mm512_loadu_si512(x); }
 ALWAYS_INLINE void ivec_store(void *out, ivec x) { _mm512_storeu_si512(out, x); }
 ALWAYS_INLINE ivec ivec_set(int32_t x) { return _mm512_set1_epi32(x); }
-ALWAYS_INLINE ivec ivec_set64(const void *x) { return _mm512_broadcastq_epi64(_mm_loadl_epi64(x)); } // 8 bytes again and again
+// 8 bytes again and again.
+ALWAYS_INLINE ivec ivec_set64(const void *x) { return _mm512_broadcastq_epi64(_mm_loadl_epi64(x)); }
 ALWAYS_INLINE ivec ivec_add(ivec a, ivec b) { return _mm512_add_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_sub(ivec a, ivec b) { return _mm512_sub_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
@@ -100,7 +101,10 @@ ALWAYS_INLINE ivec ivec_sub8(ivec a, ivec b) { return _mm512_sub_epi8(a, b); }
 ALWAYS_INLINE ivec ivec_sub16(ivec a, ivec b) { return _mm512_sub_epi16(a, b); }
 
 // Each byte, 0 to 15, as the table's entry of that number.
-ALWAYS_INLINE ivec ivec_look_up8(ivec x, __m128i table) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x); }
+ALWAYS_INLINE ivec ivec_look_up8(ivec x, __m128i table)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), x);
+}
 
 ALWAYS_INLINE ivec ivec_if_less(ivec a, ivec b, ivec yes, ivec no)
 {
@@ -221,7 +225,10 @@ ALWAYS_INLINE ivec ivec_left16(ivec x, unsigned bits) { return _mm256_slli_epi16
 ALWAYS_INLINE ivec ivec_right16(ivec x, unsigned bits) { return _mm256_srai_epi16(x, (int)bits); }
 ALWAYS_INLINE ivec ivec_sub8(ivec a, ivec b) { return _mm256_sub_epi8(a, b); }
 ALWAYS_INLINE ivec ivec_sub16(ivec a, ivec b) { return _mm256_sub_epi16(a, b); }
-ALWAYS_INLINE ivec ivec_look_up8(ivec x, __m128i table) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x); }
+ALWAYS_INLINE ivec ivec_look_up8(ivec x, __m128i table)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), x);
+}
 
 ALWAYS_INLINE ivec ivec_if_less(ivec a, ivec b, ivec yes, ivec no)
 {
