@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/answer.h"
 
-#include "base/memory.h"
-
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
 {
     struct detokenizer detokenizer = { .tokenizer = api->tokenizer, .started = true };

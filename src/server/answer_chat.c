@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/answer_chat.c: messages, deltas, tool calls and logprobs of /v1/chat/completions.
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 #include "base/memory.h"

@@ -49,7 +49,7 @@ struct api {
 
 const struct grammar_vocabulary *api_vocabulary(const struct api *api);
 
-// What is wrong with a request. type NULL: the one that goes with the status.
+// What is wrong with a request.
 struct api_error {
     int status;
     const char *param;             // the field, or NULL; lives as long as the program or the request

@@ -43,21 +43,15 @@ static void close_stream(struct server *server, struct job *job)
     http_stream_close(exchange);
 }
 
-static void write_stream(struct job *job, struct strbuf *events)
-{
-    if (events->len && job->exchange)
-        http_stream_write(job->exchange, strbuf_bytes(events));
-    strbuf_free(events);
-}
-
 static void stream(struct server *server, struct job *job)
 {
     struct strbuf events = { 0 };
     if (!job->streaming)
         open_stream(server, job);
     answer_stream(job, &events);
-    write_stream(job, &events);
-    if (job->over && job->exchange) // a client that takes nothing is gone after a write
+    http_stream_write(job->exchange, strbuf_bytes(&events));
+    strbuf_free(&events);
+    if (job->over)
         close_stream(server, job);
 }
 
@@ -91,9 +85,9 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
         return;
     }
     answer_stream_error(err, &events);
-    write_stream(job, &events);
-    if (job->exchange)
-        close_stream(server, job);
+    http_stream_write(job->exchange, strbuf_bytes(&events));
+    strbuf_free(&events);
+    close_stream(server, job);
 }
 
 // ---- to the log and the metrics -----------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 #include "server/read.h"
 
 #include <limits.h>
-#include <stdlib.h>
 
-#include "base/memory.h"
 #include "format/json.h"
 
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param)

@@ -4,7 +4,6 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "server/page.h"
 #include "server/serve.h"
