@@ -17,6 +17,7 @@ struct scene {
     uint64_t seed;
     int kv_heads, group, window;
     float scale, softcap;
+    struct guarded sinks; // (heads), or nothing
     struct kv_place cache;
     struct guarded pool;
     int sequences;
@@ -85,6 +86,8 @@ static void scene_open(struct scene *scene, uint64_t seed, enum dtype k, enum dt
     scene->pool = guarded_new(PAGES_MAX * scene->cache.page_bytes);
     scene->cache.pool = scene->pool.data;
     make_texts(scene);
+    if (random_between(random, 0, 1))
+        scene->sinks = guarded_random(random, (size_t)(scene->kv_heads * scene->group));
 }
 
 static void scene_close(struct scene *scene)
@@ -92,6 +95,8 @@ static void scene_close(struct scene *scene)
     for (int s = 0; s < scene->sequences; s++)
         guarded_free(&scene->text[s].k), guarded_free(&scene->text[s].v);
     guarded_free(&scene->pool);
+    if (scene->sinks.room)
+        guarded_free(&scene->sinks);
 }
 
 // ---- the definition of the bytes ----
@@ -200,7 +205,8 @@ static struct attention_args attention_of(const struct scene *scene, const struc
 {
     return (struct attention_args){ .batch = &step->batch, .q = step->q.data, .out = step->out.data,
                                     .heads = scene->kv_heads * scene->group, .scale = scene->scale,
-                                    .window = scene->window, .softcap = scene->softcap, .cache = scene->cache };
+                                    .window = scene->window, .softcap = scene->softcap, .sinks = scene->sinks.data,
+                                    .cache = scene->cache };
 }
 
 // ---- the definition of attention ----
@@ -213,11 +219,13 @@ static void read_back(const struct kv_side *side, float layer_scale, const float
     kv_codecs[side->dtype].load(data, scale, side->dim, layer_scale, out);
 }
 
-static void check_head(const struct scene *scene, const struct text *text, int position, int kv_head, const float *q,
+static void check_head(const struct scene *scene, const struct text *text, int position, int head, const float *q,
                        const float *out)
 {
     const struct kv_side *k = &scene->cache.layout.k, *v = &scene->cache.layout.v;
-    double sum = 0, expected[HEAD_DIM_MAX] = { 0 }, largest = 0, inexact = 0;
+    int kv_head = head / scene->group;
+    double sum = scene->sinks.data ? exp(((float *)scene->sinks.data)[head]) : 0;
+    double expected[HEAD_DIM_MAX] = { 0 }, largest = 0, inexact = 0;
     for (int past = position; past >= 0 && (!scene->window || position - past < scene->window); past--) {
         float key[HEAD_DIM_MAX], value[HEAD_DIM_MAX];
         int vector = past * scene->kv_heads + kv_head;
@@ -248,7 +256,7 @@ static void check_attention(const struct scene *scene, const struct step *step)
         for (int i = 0; i < scene->text[s].fresh; i++, row++)
             for (int head = 0; head < heads; head++) {
                 int vector = row * heads + head;
-                check_head(scene, &scene->text[s], scene->text[s].old + i, head / scene->group,
+                check_head(scene, &scene->text[s], scene->text[s].old + i, head,
                            (float *)step->q.data + vector * k_dim, (float *)step->out.data + vector * v_dim);
             }
 }
@@ -326,6 +334,8 @@ static void test_large_scores(void **state)
         int where[SEQUENCES_MAX], row = 0;
         scene_open(&scene, seed, DTYPE_F32, DTYPE_F32);
         scene.window = 0, scene.softcap = 0;
+        if (scene.sinks.room)
+            guarded_free(&scene.sinks), scene.sinks = (struct guarded){ 0 };
         int heads = scene.kv_heads * scene.group, width = scene.kv_heads * scene.cache.layout.k.dim;
         int v_dim = scene.cache.layout.v.dim;
         for (int s = 0; s < scene.sequences; s++) {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each cache format: the bytes of hand-made vectors, how far random ones may move, and what becomes of the extremes.
+#include "device/device.h"
+#include "kernel/kernel.h"
+#include "kernel/ref/kv_codec.h"
+
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "kernel/ref/kv_codec.h"
 
 enum { DIM_MAX = 512, GUARD_BYTES = 16, GUARD = 0xA5, ROUNDS = 10 };
 
@@ -435,6 +438,64 @@ static void not_numbers_have_a_meaning(void **state)
     }
 }
 
+// ---- kernels ----
+
+// Numbers of every size and kind, ties between codes among them.
+static void fill_anything(uint64_t *seed, float *x, int count)
+{
+    static const uint32_t special[] = { 0x7FC00000, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 1,
+                                        0x80000000, 0x807FFFFF, 0x43E00000, 0x43F00000, 0x3F000000, 0xBE800000 };
+    for (int i = 0; i < count; i++) {
+        uint32_t bits = random_next(seed), choice = random_next(seed) % 16;
+        if (choice == 0)
+            bits = special[random_next(seed) % COUNT(special)];
+        if (choice < 2) {
+            memcpy(&x[i], &bits, sizeof bits);
+            continue;
+        }
+        x[i] = (float)((int32_t)bits >> (choice < 8 ? 16 : 24)) * (choice < 4 ? 0x1p-12f : 0.25f);
+    }
+}
+
+// One text of TOKENS tokens, written by a kernel and by the reference: the same bytes in the pool.
+static void check_stores(const struct kernel *kernel, enum dtype dtype, int dim, uint64_t *seed)
+{
+    enum { TOKENS = 21, HEADS = 2, PAGES = 2 };
+    static const int32_t table[PAGES] = { 1, 0 };
+    int32_t positions[TOKENS];
+    float *x = malloc(sizeof *x * (size_t)(TOKENS * HEADS * dim));
+    struct kv_layout layout = kv_layout_make(dtype, dtype, HEADS, dim, dim);
+    uint8_t *found = calloc(PAGES, layout.layer_bytes), *expected = calloc(PAGES, layout.layer_bytes);
+    fill_anything(seed, x, TOKENS * HEADS * dim);
+    for (int i = 0; i < TOKENS; i++)
+        positions[i] = i;
+    struct batch_sequence sequence = { .count = TOKENS, .pages = { table } };
+    struct batch batch = { .tokens = TOKENS, .positions = positions, .sequences = 1, .sequence = &sequence };
+    struct kv_write_args args = { .batch = &batch, .k = x, .v = x,
+                                  .cache = { .pool = expected, .page_bytes = layout.layer_bytes, .layout = layout,
+                                             .k_scale = 1, .v_scale = 0.37f } };
+    kernel_reference(OP_KV_WRITE)->run(&args, 0, 1);
+    args.cache.pool = found;
+    kernel->run(&args, 0, 1);
+    if (memcmp(found, expected, PAGES * layout.layer_bytes))
+        fail_msg("%s stores other bytes than the reference in %s", kernel->name, dtype_word(dtype));
+    free(x), free(found), free(expected);
+}
+
+static void kernels_store_the_same_bytes(void **state)
+{
+    (void)state;
+    struct device device;
+    struct error err;
+    uint64_t seed = 5;
+    assert_true(device_open_cpu(&device, &err));
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
+        for (int d = 0; d < DTYPE_COUNT && kernel->op == OP_KV_WRITE && !(kernel->needs & ~device.features); d++)
+            for (size_t i = 0; i < COUNT(dims) && kernel->k >> d & 1; i++)
+                for (int round = 0; round < 20 && has_codec(d, dims[i]); round++)
+                    check_stores(kernel, (enum dtype)d, dims[i], &seed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +511,7 @@ int main(void)
         cmocka_unit_test(zeros_stay_zeros),
         cmocka_unit_test(small_values_flush_and_large_ones_saturate),
         cmocka_unit_test(not_numbers_have_a_meaning),
+        cmocka_unit_test(kernels_store_the_same_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

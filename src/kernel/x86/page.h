@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/page.h: one side of one page for one head, and what attention asks of a cache format. Scores are computed in
-// lanes of tokens and sums over V in lanes of channels, so K is turned around in registers, LANES tokens at a time.
+// kernel/x86/page.h: one side of one page for one head, and what attention asks of a cache format. Scores are computed
+// in lanes of tokens and sums over V in lanes of channels, so K is turned around in registers, LANES tokens at a time.
 //   (1) few queries take values from registers as they are unpacked; many share a page that is unpacked into memory
 //       once. Both ways give a query the same bits
 //   (2) all slots of a page are read, those without a token too; whatever they hold, the others are right
@@ -15,7 +15,7 @@
 enum { BLOCK = 16, ROW_BLOCKS_MAX = HEAD_DIM_MAX / BLOCK }; // channels that share a scale, in formats and in queries
 enum { SEGMENT = 256, SEGMENT_PAGES = SEGMENT / KV_PAGE_TOKENS }; // tokens whose scores lie side by side
 enum { QUERIES_FEW = 4 };                                   // that are computed together in registers
-enum { PAGES_AHEAD = 4 };
+enum { PAGES_AHEAD = 4 };                                   // that memory is asked for before their turn
 
 struct range {
     int from, to;
@@ -73,7 +73,8 @@ ALWAYS_INLINE void prefetch_page(const struct page_side *page)
         _mm_prefetch((const char *)page->scale + at, _MM_HINT_T1);
 }
 
-// Memory answers late: when a page's turn has come, one further on is asked for.
+// Memory answers late: when a page's turn has come, one further on is asked for. It goes to the second cache, which can
+// wait for more at a time than the first.
 ALWAYS_INLINE void prefetch_ahead(struct page_run run, int index)
 {
     index += PAGES_AHEAD;

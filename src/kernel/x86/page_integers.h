@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/page_integers.h: pages whose codes are small integers times a scale. Queries, and the shares of tokens in a
-// page, are rounded to 16-bit integers, about 1e-5 of the largest of a block; their products with codes are summed up
+// kernel/x86/page_integers.h: pages whose codes are small integers times a scale. Queries, and the shares of tokens in
+// a page, are rounded to 16-bit integers, about 1e-5 of the largest of a block; their products with codes are summed up
 // without error, two at a time, and scaled once.
 //   (1) sums of integers are exact: only what is rounded and scaled has an order, which is that of blocks and pages
 //   (2) no sum overflows: a block has 16 channels, a page 16 tokens, and the largest integers here are 12 and 15, both
@@ -248,8 +248,9 @@ ALWAYS_INLINE void read_block_scales(const struct page_side *side, float *out, f
     }
 }
 
-// Rounds the shares of a page's tokens, times their scales, (block, token), where they have some; `most` is the largest of
-// each token. Tokens that the query does not see have a share of 0.
+// Rounds the shares of a page's tokens, times their scales, (block, token), where they have some; `most` is the largest
+// of each token. Tokens that the query does not see have a share of 0, or of NaN, for a slot's scale may be anything:
+// the maximum passes that over, and it becomes an integer whose low half is 0.
 ALWAYS_INLINE void round_shares(const float *share, const float *scales, const float *most, int blocks,
                                 struct weights *out)
 {
@@ -272,7 +273,7 @@ ALWAYS_INLINE void round_shares(const float *share, const float *scales, const f
 
 // Blocks of channels of two tokens side by side: a pair of integers in each lane. Nibbles lie in the high byte of each
 // 16 bits, channel 4 i + j of a block in its lane 4 j + i.
-enum { MIX_BLOCKS = LANES == 16 ? 2 : 1, MIX_VECTORS_INT = MIX_BLOCKS * BLOCK_VECTORS }; // taken together
+enum { MIX_BLOCKS = LANES == 16 ? 2 : 1, PAIR_VECTORS = MIX_BLOCKS * BLOCK_VECTORS }; // taken together
 
 #if defined(__AVX512F__)
 ALWAYS_INLINE ivec nibble_places(ivec words)
@@ -290,7 +291,7 @@ ALWAYS_INLINE ivec nibble_words(int i)
     return _mm512_broadcast_i32x4(once);
 }
 
-ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
+ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[PAIR_VECTORS])
 {
     if (blocks == 1) {
         out[0] = nibble_places(_mm512_unpacklo_epi16(ivec_set64(a), ivec_set64(b)));
@@ -302,14 +303,14 @@ ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, 
         out[i] = nibble_places(_mm512_permutexvar_epi16(nibble_words(i), _mm512_castsi256_si512(both)));
 }
 
-ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
+ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[PAIR_VECTORS])
 {
     for (int i = 0; i < blocks; i++)
         out[i] = _mm512_mask_blend_epi16(0xAAAAAAAA, ivec_from_i8(a + BLOCK * i),
                                          ivec_left(ivec_from_i8(b + BLOCK * i), 16));
 }
 #else
-ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
+ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[PAIR_VECTORS])
 {
     ivec words = _mm256_unpacklo_epi16(ivec_set64(a), ivec_set64(b)), nibble = ivec_set(0x0F000F00);
     (void)blocks; // one
@@ -317,7 +318,7 @@ ALWAYS_INLINE void nibble_lanes(const uint8_t *a, const uint8_t *b, int blocks, 
     out[1] = ivec_and(_mm256_srlv_epi32(words, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4)), nibble);
 }
 
-ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[MIX_VECTORS_INT])
+ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, ivec out[PAIR_VECTORS])
 {
     (void)blocks;
     for (int i = 0; i < BLOCK_VECTORS; i++)
@@ -326,7 +327,7 @@ ALWAYS_INLINE void byte_lanes(const uint8_t *a, const uint8_t *b, int blocks, iv
 #endif
 
 ALWAYS_INLINE void value_pairs(const struct page_side *side, enum integers kind, int pair, int block, int blocks,
-                               ivec out[MIX_VECTORS_INT])
+                               ivec out[PAIR_VECTORS])
 {
     const uint8_t *a = side->data + (size_t)(2 * pair) * side->data_bytes, *b = a + side->data_bytes;
     if (kind == INTEGERS_INT8) {
@@ -344,7 +345,7 @@ ALWAYS_INLINE void value_pairs(const struct page_side *side, enum integers kind,
 }
 
 // Sums of `count` queries in `blocks` blocks of channels; both are constants where this is inlined.
-typedef vec block_sums[QUERIES_FEW][MIX_VECTORS_INT];
+typedef vec block_sums[QUERIES_FEW][PAIR_VECTORS];
 
 ALWAYS_INLINE void load_sums(block_sums sum, const float *out, int dim, int block, int blocks, int count)
 {
@@ -364,13 +365,13 @@ ALWAYS_INLINE void store_sums(block_sums sum, float *out, int dim, int block, in
 ALWAYS_INLINE void add_page(block_sums out, const struct page_side *page, const float *tile, int dim,
                             enum integers kind, int block, int blocks, const struct weights *weights, int count)
 {
-    ivec sum[QUERIES_FEW][MIX_VECTORS_INT];
+    ivec sum[QUERIES_FEW][PAIR_VECTORS];
     int vectors = blocks * BLOCK_VECTORS;
     for (int i = 0; i < count; i++)
         for (int j = 0; j < vectors; j++)
             sum[i][j] = ivec_set(0);
     for (int pair = 0; pair < PAGE_PAIRS; pair++) {
-        ivec value[MIX_VECTORS_INT];
+        ivec value[PAIR_VECTORS];
         for (int j = 0; j < vectors && tile; j++)
             value[j] = vec_bits(vec_load(tile + pair * dim + block * BLOCK + j * LANES));
         if (!tile)
@@ -450,7 +451,7 @@ ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind
         read_block_scales(side, tile->block_scale, tile->block_scale_most);
     for (int pair = 0; pair < PAGE_PAIRS; pair++)
         for (int block = 0; block < side->dim / BLOCK; block++) {
-            ivec value[MIX_VECTORS_INT];
+            ivec value[PAIR_VECTORS];
             value_pairs(side, kind, pair, block, 1, value);
             for (int j = 0; j < BLOCK_VECTORS; j++)
                 vec_store(tile->value + pair * side->dim + block * BLOCK + j * LANES, vec_from_bits(value[j]));
