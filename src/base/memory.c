@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdalign.h>
 #include <stdint.h>
@@ -34,6 +35,13 @@ void *memory_grow(void *old, size_t count, size_t size)
     if (!memory)
         out_of_memory(count, size);
     return memory;
+}
+
+void memory_give_back(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 void *memory_map_new(size_t bytes)

@@ -11,6 +11,8 @@
 void *memory_new(size_t count, size_t size) __attribute__((malloc, returns_nonnull));   // zeroed; release with free()
 void *memory_grow(void *old, size_t count, size_t size) __attribute__((returns_nonnull)); // new bytes are not zeroed
 
+void memory_give_back(void); // what was freed goes back to the system, as far as the C library can do that
+
 // Anonymous zero pages straight from the system, 64-byte aligned at least; NULL when there are none.
 void *memory_map_new(size_t bytes);
 void memory_map_free(void *memory, size_t bytes);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/team.c: members wait by spinning for a few microseconds (the next op usually comes at once) and then sleep on
-// a futex, so that an idle engine costs nothing and more threads than cores still make progress.
-//   (1) `generation` changes exactly once per barrier, after the last member arrived
-//   (2) a job is published before the barrier that starts it and is over after the barrier that ends it
+// device/team.c: each member takes its own parts first, which lie next to each other, and then what others have not
+// begun. Members wait by spinning for a few microseconds (the next phase usually comes at once) and then sleep on a
+// futex, so that an idle engine costs nothing and more threads than cores still make progress.
+//   (1) `generation` numbers the phases of all times, and the rests between two works; it moves on when no part is left
+//   (2) a part is taken only by who finds it marked with the generation it knows; as long as a part is not done, its
+//       generation lasts, and with it everything that describes the work
+//   (3) who finishes the last part marks all parts for the next generation before publishing it
 #include "device/team.h"
 
 #include <limits.h>
@@ -17,21 +20,23 @@
 
 #include "base/memory.h"
 
-enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20 };
+enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20, PARTS_PER_MEMBER = 2, CACHE_LINES_APART = 128 };
 
 struct team {
-    _Atomic int size; // lowered, with members already waiting, when the system gives no more threads
-    int started;
-    _Atomic int arrived;
+    int size, started;
     _Atomic uint32_t generation;
-    _Atomic int sleepers;
-    bool stop;
-    void (*work)(void *context, int part, int parts);
-    void *context;
+    _Atomic int left;                  // parts of this generation that are not done
+    _Atomic int sleepers;              // since the last time they were woken
+    _Atomic bool stop;
+    struct team_work work;             // this and the next two are read by who has taken a part, and by the caller
+    int each;                          // parts for each member
+    uint32_t first;                    // generation of the first phase
     struct member {
+        _Atomic uint64_t parts;        // the generation, and below it how many of its parts nobody has taken
         struct team *team;
-        int part;
+        int number;
         pthread_t thread;
+        char apart[CACHE_LINES_APART]; // from the next one's, which another core writes
     } *members;
 };
 
@@ -42,42 +47,81 @@ static void pause_briefly(void)
 #endif
 }
 
-static void wait_past(struct team *team, uint32_t generation)
+static uint32_t wait_past(struct team *team, uint32_t generation)
 {
+    uint32_t now;
     for (int spin = 0; spin < SPINS_BEFORE_SLEEP; spin++) {
-        if (atomic_load_explicit(&team->generation, memory_order_acquire) != generation)
-            return;
+        if ((now = atomic_load_explicit(&team->generation, memory_order_acquire)) != generation)
+            return now;
         pause_briefly();
     }
-    atomic_fetch_add(&team->sleepers, 1);
-    while (atomic_load(&team->generation) == generation)
+    while ((now = atomic_load(&team->generation)) == generation) {
+        atomic_fetch_add(&team->sleepers, 1);
         syscall(SYS_futex, &team->generation, FUTEX_WAIT_PRIVATE, generation, NULL, NULL, 0);
-    atomic_fetch_sub(&team->sleepers, 1);
+    }
+    return now;
 }
 
-void team_barrier(struct team *team)
+static void publish(struct team *team, uint32_t generation)
 {
-    uint32_t generation = atomic_load_explicit(&team->generation, memory_order_acquire);
-    if (atomic_fetch_add(&team->arrived, 1) + 1 < team->size) {
-        wait_past(team, generation);
-        return;
-    }
-    atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
-    atomic_store(&team->generation, generation + 1);
-    if (atomic_load(&team->sleepers))
+    atomic_store(&team->generation, generation);
+    if (atomic_load(&team->sleepers) && atomic_exchange(&team->sleepers, 0))
         syscall(SYS_futex, &team->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void start_phase(struct team *team, uint32_t generation)
+{
+    uint64_t parts = (uint64_t)generation << 32 | (uint32_t)team->each;
+    atomic_store_explicit(&team->left, team->size * team->each, memory_order_relaxed);
+    for (int i = 0; i < team->size; i++)
+        atomic_store_explicit(&team->members[i].parts, parts, memory_order_relaxed);
+    publish(team, generation);
+}
+
+// The parts a member has left count down; the number tells which one this is.
+static bool take_part(_Atomic uint64_t *parts, uint32_t generation, int *left)
+{
+    uint64_t word = atomic_load_explicit(parts, memory_order_relaxed);
+    while (word >> 32 == generation && (uint32_t)word)
+        if (atomic_compare_exchange_weak_explicit(parts, &word, word - 1, memory_order_relaxed, memory_order_relaxed)) {
+            *left = (int)(uint32_t)word;
+            return true;
+        }
+    return false;
+}
+
+static void do_part(struct team *team, int part, uint32_t generation)
+{
+    const struct team_work *work = &team->work;
+    int phase = (int)(generation - team->first);
+    work->run(work->context, phase, part, team->size * team->each);
+    if (atomic_fetch_sub(&team->left, 1) > 1)
+        return;
+    if (phase + 1 < work->phases)
+        start_phase(team, generation + 1);
+    else
+        publish(team, generation + 1); // a rest: no part is marked with it
+}
+
+// Whatever this generation still has, beginning with the member's own parts.
+static void help(struct team *team, int number, uint32_t generation)
+{
+    for (int turn = 0; turn < team->size; turn++) {
+        int owner = (number + turn) % team->size, left;
+        while (take_part(&team->members[owner].parts, generation, &left))
+            do_part(team, (owner + 1) * team->each - left, generation);
+    }
 }
 
 static void *member_main(void *argument)
 {
     struct member *self = argument;
     struct team *team = self->team;
-    for (;;) {
-        team_barrier(team);
+    for (uint32_t generation = 0;;) {
+        generation = wait_past(team, generation);
         if (team->stop)
             return NULL;
-        team->work(team->context, self->part, team->size);
-        team_barrier(team);
+        help(team, self->number, generation);
     }
 }
 
@@ -93,9 +137,9 @@ struct team *team_open(int threads, struct error *err)
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     int status = 0;
     team->started = 1; // the caller
-    for (int part = 1; part < threads && !status; part++) {
-        struct member *member = &team->members[part];
-        *member = (struct member){ .team = team, .part = part };
+    for (int number = 1; number < threads && !status; number++) {
+        struct member *member = &team->members[number];
+        *member = (struct member){ .team = team, .number = number };
         status = pthread_create(&member->thread, &attributes, member_main, member);
         team->started += !status;
     }
@@ -104,7 +148,6 @@ struct team *team_open(int threads, struct error *err)
         return team;
     fail(err, "the system gives no thread number %d (%s); try --threads %d", team->started + 1, strerror(status),
          team->started);
-    team->size = team->started; // those that run wait at the first barrier with the caller
     team_close(team);
     return NULL;
 }
@@ -114,9 +157,9 @@ void team_close(struct team *team)
     if (!team)
         return;
     team->stop = true;
-    team_barrier(team);
-    for (int part = 1; part < team->started; part++)
-        pthread_join(team->members[part].thread, NULL);
+    publish(team, team->generation + 1);
+    for (int number = 1; number < team->started; number++)
+        pthread_join(team->members[number].thread, NULL);
     free(team->members);
     free(team);
 }
@@ -126,11 +169,16 @@ int team_size(const struct team *team)
     return team->size;
 }
 
-void team_run(struct team *team, void (*work)(void *context, int part, int parts), void *context)
+void team_run(struct team *team, const struct team_work *work)
 {
-    team->work = work;
-    team->context = context;
-    team_barrier(team);
-    work(context, 0, team->size);
-    team_barrier(team);
+    uint32_t generation = atomic_load(&team->generation) + 1;
+    team->work = *work;
+    team->each = work->divisible && team->size > 1 ? PARTS_PER_MEMBER : 1;
+    team->first = generation;
+    start_phase(team, generation);
+    uint32_t rest = generation + (uint32_t)work->phases;
+    while (generation != rest) {
+        help(team, 0, generation);
+        generation = wait_past(team, generation);
+    }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/team.h: a resident team of threads that walks a list of work in lockstep. The caller is member 0.
+// device/team.h: a resident team of threads that works through phases in lockstep. The caller is member 0.
 #ifndef DEVICE_TEAM_H
 #define DEVICE_TEAM_H
 
@@ -13,10 +13,17 @@ struct team *team_open(int threads, struct error *err); // NULL when the system 
 void team_close(struct team *team);
 int team_size(const struct team *team);
 
-// Runs work(context, part, parts) on every member and returns when all are done.
-void team_run(struct team *team, void (*work)(void *context, int part, int parts), void *context);
+// Phases, one after the other: run(context, phase, part, parts) is called once for every part of a phase, by whichever
+// member, and what the parts of a phase wrote is seen by all parts of the next.
+struct team_work {
+    void (*run)(void *context, int phase, int part, int parts);
+    void *context;
+    int phases;
+    bool divisible; // into several parts for each member; else there is exactly one for each
+};
 
-// Inside work: waits until every member is here. What was written before it is seen by all after it.
-void team_barrier(struct team *team);
+// Does the work and returns when all of it is done. A member that the system keeps from running holds up nothing but the
+// part it is in the middle of: the others take the rest. So divisible work does not stall on a slow or a shared core.
+void team_run(struct team *team, const struct team_work *work);
 
 #endif

@@ -92,10 +92,10 @@ static const struct arithmetic with_bytes[] = {
     { 0, 4, multiply_adds_plain },
 };
 
-static void run_arithmetic(void *context, int part, int parts)
+static void run_arithmetic(void *context, int phase, int part, int parts)
 {
     const struct arithmetic *arithmetic = context;
-    (void)part, (void)parts;
+    (void)phase, (void)part, (void)parts;
     volatile float result = arithmetic->run();
     (void)result;
 }
@@ -107,9 +107,10 @@ struct reading {
     size_t count;
 };
 
-static void run_reading(void *context, int part, int parts)
+static void run_reading(void *context, int phase, int part, int parts)
 {
     const struct reading *reading = context;
+    (void)phase;
     size_t first = reading->count * (size_t)part / (size_t)parts;
     size_t end = reading->count * (size_t)(part + 1) / (size_t)parts;
     uint64_t sum = 0;
@@ -122,12 +123,12 @@ static void run_reading(void *context, int part, int parts)
 // ---- both ----
 
 // The shortest time of several runs by the whole team.
-static double best_time(struct team *team, void (*work)(void *context, int part, int parts), void *context)
+static double best_time(struct team *team, struct team_work work)
 {
     double best = INFINITY;
     for (int i = 0; i < REPEATS; i++) {
         double start = ceiling_now();
-        team_run(team, work, context);
+        team_run(team, &work);
         best = fmin(best, ceiling_now() - start);
     }
     return best;
@@ -139,7 +140,8 @@ static double measure_arithmetic(const struct arithmetic *best, struct team *tea
     while (best->needs & ~device->features)
         best++;
     struct arithmetic chosen = *best;
-    return 2.0 * CHAINS * ROUNDS * chosen.lanes * team_size(team) / best_time(team, run_arithmetic, &chosen);
+    struct team_work work = { run_arithmetic, &chosen, .phases = 1 };
+    return 2.0 * CHAINS * ROUNDS * chosen.lanes * team_size(team) / best_time(team, work);
 }
 
 bool ceiling_measure(struct ceiling *ceiling, struct team *team, const struct device *device, struct error *err)
@@ -150,7 +152,7 @@ bool ceiling_measure(struct ceiling *ceiling, struct team *team, const struct de
     struct reading reading = { words, BUFFER_BYTES / sizeof *words };
     for (size_t i = 0; i < reading.count; i++) // each page its own: unwritten ones would all be the same zeros
         words[i] = i;
-    ceiling->bytes_per_s = BUFFER_BYTES / best_time(team, run_reading, &reading);
+    ceiling->bytes_per_s = BUFFER_BYTES / best_time(team, (struct team_work){ run_reading, &reading, .phases = 1 });
     memory_map_free(words, BUFFER_BYTES);
     ceiling->flops_per_s = measure_arithmetic(with_floats, team, device);
     ceiling->int8_ops_per_s = measure_arithmetic(with_bytes, team, device);

@@ -133,22 +133,14 @@ bool engine_check_length(const struct engine *engine, int length, size_t count, 
                 count, longest, longest < engine->model.config.context ? " or raise --max-model-len" : "");
 }
 
-static void walk_program(void *context, int part, int parts)
+static void run_phase(void *context, int phase, int part, int parts)
 {
-    struct engine *engine = context;
-    bool few = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX;
-    for (int i = 0; i < engine->model.op_count; i++) {
-        const struct kernel_call *call = few ? &engine->program[i].few : &engine->program[i].many;
-        if (call->prepare) {
-            call->prepare(call->args, part, parts);
-            team_barrier(engine->team);
-        }
-        call->run(call->args, part, parts);
-        team_barrier(engine->team);
-    }
+    const struct program *program = context;
+    program->phases[phase].run(program->phases[phase].args, part, parts);
 }
 
 void engine_step(struct engine *engine)
 {
-    team_run(engine->team, walk_program, engine);
+    struct program *program = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX ? &engine->few : &engine->many;
+    team_run(engine->team, &(struct team_work){ run_phase, program, program->count, .divisible = true });
 }

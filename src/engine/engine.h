@@ -22,9 +22,13 @@ struct engine {
     int32_t *ids, *positions, *output_rows;
     struct batch_sequence *batch_sequences;
 
-    struct program_step {
-        struct kernel_call few, many;
-    } *program;                          // one per op of the model
+    struct program {
+        struct phase {                   // one or two per op of the model
+            void (*run)(const void *args, int part, int parts);
+            const void *args;
+        } *phases;
+        int count;
+    } few, many;                         // for steps of few tokens, and of many
     struct arena arena;
 };
 

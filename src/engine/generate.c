@@ -257,9 +257,10 @@ static void draw_row(struct sampler *sampler, struct row *row)
     }
 }
 
-// Each member draws every so many rows; a row's result does not depend on who drew it.
-static void draw_rows(void *context, int part, int parts)
+// Each part has a sampler of its own; a row's result does not depend on which one drew it.
+static void draw_rows(void *context, int phase, int part, int parts)
 {
+    (void)phase;
     struct generator *generator = context;
     for (int i = part; i < generator->row_count; i += parts)
         draw_row(&generator->samplers[part], &generator->rows[i]);
@@ -360,7 +361,7 @@ bool generator_step(struct generator *generator, struct nibble_step *step)
     const float *logits = batch_run(generator->engine);
     scheduler_computed(scheduler);
     list_rows(generator, logits);
-    team_run(generator->engine->team, draw_rows, generator);
+    team_run(generator->engine->team, &(struct team_work){ draw_rows, generator, .phases = 1 });
     const struct row *rows = generator->rows;
     for (int i = 0; i < scheduler->chunk_count; i++) {
         int outputs = scheduler->chunks[i].outputs;

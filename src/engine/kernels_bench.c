@@ -22,19 +22,13 @@ static bool is_worth_timing(const struct kernel *kernel, const struct sample_cas
     return load && (wanted->k == wanted->v || !(kernel->k & kernel->v));
 }
 
-struct timed_call {
-    struct team *team;
-    struct kernel_call call;
-};
-
-static void run_call(void *context, int part, int parts)
+static void run_call(void *context, int phase, int part, int parts)
 {
-    const struct timed_call *timed = context;
-    if (timed->call.prepare) {
-        timed->call.prepare(timed->call.args, part, parts);
-        team_barrier(timed->team);
-    }
-    timed->call.run(timed->call.args, part, parts);
+    const struct kernel_call *call = context;
+    if (phase == 0 && call->prepare)
+        call->prepare(call->args, part, parts);
+    else
+        call->run(call->args, part, parts);
 }
 
 static int compare(const void *a, const void *b)
@@ -46,13 +40,13 @@ static int compare(const void *a, const void *b)
 // The median of a few repeats.
 static double time_call(struct team *team, struct kernel_call call)
 {
-    struct timed_call timed = { team, call };
+    struct team_work work = { run_call, &call, call.prepare ? 2 : 1, .divisible = true };
     double samples[REPEATS_MAX], total = 0;
     int count = 0;
-    team_run(team, run_call, &timed);
+    team_run(team, &work);
     while (count < REPEATS_MIN || (count < REPEATS_MAX && total < seconds_enough)) {
         double start = ceiling_now();
-        team_run(team, run_call, &timed);
+        team_run(team, &work);
         samples[count] = ceiling_now() - start;
         total += samples[count++];
     }

@@ -148,19 +148,25 @@ static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union
     [OP_PICK] = bind_pick,         [OP_SOFTCAP] = bind_softcap,
 };
 
+static void add_call(struct program *program, struct kernel_call call)
+{
+    if (call.prepare)
+        program->phases[program->count++] = (struct phase){ call.prepare, call.args };
+    program->phases[program->count++] = (struct phase){ call.run, call.args };
+}
+
 bool program_bind(struct engine *engine, struct error *err)
 {
     int count = engine->model.op_count;
-    engine->program = ARENA_NEW(&engine->arena, struct program_step, count);
+    engine->few.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
+    engine->many.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
     union op_args *args = ARENA_NEW(&engine->arena, union op_args, count);
     for (int i = 0; i < count; i++) {
         const struct op *op = &engine->model.ops[i];
         if (!binders[op->kind](engine, op, &args[i], err))
             return false;
-        engine->program[i] = (struct program_step){
-            .few = fault_bind(engine->plan.ops[i].few, &args[i], &engine->arena),
-            .many = fault_bind(engine->plan.ops[i].many, &args[i], &engine->arena),
-        };
+        add_call(&engine->few, fault_bind(engine->plan.ops[i].few, &args[i], &engine->arena));
+        add_call(&engine->many, fault_bind(engine->plan.ops[i].many, &args[i], &engine->arena));
     }
     return true;
 }

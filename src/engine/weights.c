@@ -55,8 +55,9 @@ struct packing_job {
     int slice, slices;
 };
 
-static void pack_part(void *context, int part, int parts)
+static void pack_part(void *context, int phase, int part, int parts)
 {
+    (void)phase;
     const struct packing_job *job = context;
     job->packing->pack(&job->weight, job->slice * parts + part, job->slices * parts, job->out);
 }
@@ -67,7 +68,7 @@ static void pack_matrix(const struct checkpoint *checkpoint, const struct tensor
 {
     struct packing_job job = { packing, matrix_of(tensor), out, .slices = (int)(tensor->bytes / SLICE_BYTES) + 1 };
     for (; job.slice < job.slices; job.slice++) {
-        team_run(team, pack_part, &job);
+        team_run(team, &(struct team_work){ pack_part, &job, .phases = 1, .divisible = true });
         checkpoint_release(checkpoint, tensor);
     }
 }

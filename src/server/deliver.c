@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/deliver.c: from the post to the clients: chunks, whole answers and errors; then the log and the metrics.
+#include "base/memory.h"
 #include "server/answer.h"
 #include "server/serve.h"
 
@@ -193,6 +194,9 @@ static void log_job(const struct server *server, const struct job *job)
 
 // ---- the way through ----------------------------------------------------------------------------------------------
 
+// A body of megabytes was taken apart into many small pieces, on another thread: the allocator would keep them for good.
+enum { LARGE_BODY_BYTES = 1 << 20 };
+
 static void forget(struct server *server, struct job *job)
 {
     if (job->previous)
@@ -202,7 +206,10 @@ static void forget(struct server *server, struct job *job)
     if (job->next)
         job->next->previous = job->previous;
     server->job_count--;
+    bool large = job->body_bytes >= LARGE_BODY_BYTES;
     job_free(job);
+    if (large)
+        memory_give_back();
 }
 
 void deliver_posted(struct server *server)

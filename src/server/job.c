@@ -85,7 +85,8 @@ struct job *job_new(const struct api *api, enum job_kind kind, const char *path,
 {
     struct job *job = memory_new(1, sizeof *job);
     uint64_t random[2] = { 0 };
-    *job = (struct job){ .api = api, .kind = kind, .path = path, .created = time(NULL) };
+    *job = (struct job){ .api = api, .kind = kind, .path = path, .body_bytes = body.len,
+                         .created = time(NULL) };
     if (getrandom(random, sizeof random, 0) != sizeof random)
         random[0] = (uint64_t)job->created, random[1] = (uint64_t)(uintptr_t)job; // a name, not a secret
     snprintf(job->id, sizeof job->id, "%s%016llx%016llx", id_prefixes[kind], (unsigned long long)random[0],

@@ -89,6 +89,7 @@ struct job {
     time_t created;
     double arrived;                        // in seconds of the worker's clock
     struct strbuf body;                    // the request as it came; empty once it is read
+    size_t body_bytes;                     // that it had
     atomic_bool cancelled;                 // the client has gone
 
     // The reader's, read by all later.

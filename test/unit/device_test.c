@@ -29,15 +29,18 @@ static struct team *open_team(int threads)
 
 // ---- team ----
 
+enum { PARTS_EACH_MAX = 8 };
+
 struct tally {
-    int parts, runs[PARTS_MAX];
-    _Atomic int wrong;
+    int size, runs[PARTS_MAX * PARTS_EACH_MAX];
+    _Atomic int parts, wrong;
 };
 
-static void count_run(void *context, int part, int parts)
+static void count_run(void *context, int phase, int part, int parts)
 {
     struct tally *tally = context;
-    if (part < 0 || part >= parts || parts != tally->parts)
+    tally->parts = parts;
+    if (phase || part < 0 || part >= parts || parts % tally->size || parts > tally->size * PARTS_EACH_MAX)
         tally->wrong++;
     else
         tally->runs[part]++;
@@ -46,76 +49,102 @@ static void count_run(void *context, int part, int parts)
 static void test_every_part_runs_once(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct team *team = open_team(sizes[i]);
-        struct tally tally = { .parts = sizes[i] };
+    for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
+        int size = sizes[i / 2];
+        bool divisible = i % 2;
+        struct team *team = open_team(size);
+        struct tally tally = { .size = size };
         for (int run = 1; run <= 300; run++) {
-            team_run(team, count_run, &tally);
-            for (int part = 0; part < sizes[i]; part++)
+            team_run(team, &(struct team_work){ count_run, &tally, .phases = 1, .divisible = divisible });
+            for (int part = 0; part < tally.parts; part++)
                 assert_int_equal(tally.runs[part], run); // all have finished, none ran twice
         }
         assert_int_equal(tally.wrong, 0);
+        assert_true(divisible && size > 1 ? tally.parts > size : tally.parts == size);
         team_close(team);
     }
 }
 
-// Each member writes its mark, meets the others and looks at theirs. Two sets of marks take turns, so that one barrier
-// a phase suffices: nobody writes a set again before everybody has looked at it.
-struct phases {
-    struct team *team;
-    int count, marks[2][PARTS_MAX];
+// Each part looks at the marks that all parts of the phase before it left, and leaves its own.
+struct marks {
+    int of_part[2][PARTS_MAX * PARTS_EACH_MAX];
     _Atomic int wrong;
     int late_part, late_every; // this one dawdles now and then, so that the others go to sleep
 };
 
-static void walk_phases(void *context, int part, int parts)
+static void check_marks(void *context, int phase, int part, int parts)
 {
-    struct phases *phases = context;
-    for (int phase = 1; phase <= phases->count; phase++) {
-        int *marks = phases->marks[phase % 2];
-        if (part == phases->late_part && phases->late_every && phase % phases->late_every == 0)
-            usleep(2000);
-        marks[part] = phase;
-        team_barrier(phases->team);
-        for (int i = 0; i < parts; i++)
-            phases->wrong += marks[i] != phase;
-    }
+    struct marks *marks = context;
+    if (part == marks->late_part && marks->late_every && phase % marks->late_every == 0)
+        usleep(2000);
+    for (int i = 0; i < parts && phase; i++)
+        marks->wrong += marks->of_part[(phase - 1) % 2][i] != phase - 1;
+    marks->of_part[phase % 2][part] = phase;
 }
 
-static void test_barriers_separate_phases(void **state)
+static void test_phases_do_not_overlap(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct team *team = open_team(sizes[i]);
-        struct phases phases = { .team = team, .count = 8000 / sizes[i], .late_part = -1 };
-        team_run(team, walk_phases, &phases);
-        assert_int_equal(phases.wrong, 0);
+        struct marks marks = { .late_part = -1 };
+        team_run(team, &(struct team_work){ check_marks, &marks, 8000 / sizes[i], .divisible = true });
+        assert_int_equal(marks.wrong, 0);
         team_close(team);
     }
 }
 
-static void test_late_members_are_waited_for(void **state)
+static void test_late_parts_are_waited_for(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct team *team = open_team(sizes[i]);
         for (int late = 0; late < sizes[i]; late++) {
-            struct phases phases = { .team = team, .count = 50, .late_part = late, .late_every = 10 };
-            team_run(team, walk_phases, &phases);
-            assert_int_equal(phases.wrong, 0);
+            struct marks marks = { .late_part = late, .late_every = 10 };
+            team_run(team, &(struct team_work){ check_marks, &marks, 50, .divisible = true });
+            assert_int_equal(marks.wrong, 0);
         }
         team_close(team);
     }
+}
+
+// A member that is kept from running in the middle of one part, while the others do everything else.
+struct stall {
+    _Atomic int done, parts;
+    _Atomic bool others_were_done;
+};
+
+static void stall_in_first(void *context, int phase, int part, int parts)
+{
+    struct stall *stall = context;
+    (void)phase;
+    stall->parts = parts;
+    for (int i = 0; part == 0 && i < 2000 && stall->done < parts - 1; i++)
+        usleep(1000);
+    if (part == 0)
+        stall->others_were_done = stall->done == parts - 1;
+    stall->done++;
+}
+
+static void test_a_stalled_member_holds_up_one_part(void **state)
+{
+    (void)state;
+    struct team *team = open_team(2);
+    struct stall stall = { 0 };
+    team_run(team, &(struct team_work){ stall_in_first, &stall, .phases = 1, .divisible = true });
+    assert_true(stall.parts > 2);
+    assert_true(stall.others_were_done);
+    team_close(team);
 }
 
 static void test_a_team_wakes_up_after_a_rest(void **state)
 {
     (void)state;
     struct team *team = open_team(3);
-    struct tally tally = { .parts = 3 };
+    struct tally tally = { .size = 3 };
     for (int run = 1; run <= 5; run++) {
         usleep(10000);
-        team_run(team, count_run, &tally);
+        team_run(team, &(struct team_work){ count_run, &tally, .phases = 1 });
         assert_int_equal(tally.runs[0] + tally.runs[1] + tally.runs[2], 3 * run);
     }
     team_close(team);
@@ -127,9 +156,9 @@ static void test_teams_come_and_go(void **state)
     for (int i = 0; i < 200; i++) {
         int threads = i % 4 + 1;
         struct team *team = open_team(threads);
-        struct tally tally = { .parts = threads };
+        struct tally tally = { .size = threads };
         if (i % 3)
-            team_run(team, count_run, &tally);
+            team_run(team, &(struct team_work){ count_run, &tally, .phases = 1 });
         assert_int_equal(tally.runs[threads - 1], i % 3 != 0);
         team_close(team);
     }
@@ -291,8 +320,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_part_runs_once),
-        cmocka_unit_test(test_barriers_separate_phases),
-        cmocka_unit_test(test_late_members_are_waited_for),
+        cmocka_unit_test(test_phases_do_not_overlap),
+        cmocka_unit_test(test_late_parts_are_waited_for),
+        cmocka_unit_test(test_a_stalled_member_holds_up_one_part),
         cmocka_unit_test(test_a_team_wakes_up_after_a_rest),
         cmocka_unit_test(test_teams_come_and_go),
         cmocka_unit_test(test_impossible_sizes_are_refused),
