@@ -22,8 +22,8 @@ struct team_work {
     bool divisible; // into several parts for each member; else there is exactly one for each
 };
 
-// Does the work and returns when all of it is done. A member that the system keeps from running holds up nothing but the
-// part it is in the middle of: the others take the rest. So divisible work does not stall on a slow or a shared core.
+// Does the work and returns when all of it is done. A member that the system keeps from running holds up nothing but
+// the part it is in the middle of: the others take the rest. So divisible work does not stall on a slow or shared core.
 void team_run(struct team *team, const struct team_work *work);
 
 #endif

@@ -194,7 +194,7 @@ static void log_job(const struct server *server, const struct job *job)
 
 // ---- the way through ----------------------------------------------------------------------------------------------
 
-// A body of megabytes was taken apart into many small pieces, on another thread: the allocator would keep them for good.
+// A body of megabytes was taken apart into many small pieces on another thread: the allocator would keep them for good.
 enum { LARGE_BODY_BYTES = 1 << 20 };
 
 static void forget(struct server *server, struct job *job)
