@@ -93,9 +93,10 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
 // ---- plan and engine ----------------------------------------------------------------------------------------------
 
 struct nibble_options {
-    // As the flags of the same names; NULL: auto, none, the best, this machine's CPU.
+    // As the flags of the same names; NULL: auto, none, the best, this machine's GPU or CPU.
     const char *kv_cache_dtype, *kv_cache_dtype_skip_layers, *attention_kernel, *device;
     size_t memory_bytes;        // bounds weights, workspace and cache; 0: what the device has
+    double gpu_memory_utilization; // the share of a GPU's memory that may be used; 0: 0.92
     size_t kv_cache_bytes;      // of the cache's pools; 0: what max_num_seqs need, at most a share of what is free
     int max_model_len;          // longest sequence in tokens; 0: the model's own
     int max_num_seqs;           // sequences running at once; 0: one
@@ -309,6 +310,7 @@ struct nibble_kernels_options {
     const char *name;     // of a kernel or an op; NULL: all
     const char *device;   // as the flag of the same name; NULL: this machine's CPU
     uint64_t seed;
+    bool quick;           // NIBBLE_KERNELS_TEST: one seed, small shapes
     int threads;          // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
     void (*progress)(void *context, double done); // 0 .. 1; may be NULL
     void *progress_context;

@@ -29,13 +29,23 @@ need_packages() {
         && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# build_in FOLDER [meson options]: configures once, then builds what changed; quiet unless it fails.
+# The architectures to compile kernels for, as -Dcuda-archs wants them: this machine's GPUs, or none.
+local_gpus() {
+    local found
+    found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sed 's/^90$/90a/' |
+        grep -xE '80|86|89|90a|100|103|120|121' | sort -u | paste -sd,)
+    echo "${found:-none}"
+}
+
+# build_in FOLDER [-D options]: configures, then builds what changed; quiet unless it fails.
 build_in() {
     local folder=$root/$1
     shift
     local log
     log=$(mktemp)
-    if { [ -f "$folder/build.ninja" ] || meson setup "$folder" "$root" "$@"; } >"$log" 2>&1 && ninja -C "$folder" >>"$log" 2>&1; then
+    local configure=(setup "$folder" "$root")
+    [ -f "$folder/build.ninja" ] && configure=(configure "$folder")
+    if meson "${configure[@]}" "$@" >"$log" 2>&1 && ninja -C "$folder" >>"$log" 2>&1; then
         rm -f "$log"
         return 0
     fi

@@ -13,6 +13,7 @@
 #ifndef BASE_DTYPE_H
 #define BASE_DTYPE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -96,7 +97,7 @@ extern const struct dtype_info dtype_table[DTYPE_COUNT];
 
 // Sets of formats are bit masks.
 #define DTYPE_BIT(id) ((uint64_t)1 << DTYPE_##id)
-_Static_assert(DTYPE_COUNT <= 64, "a set of dtypes fits a 64-bit mask");
+static_assert(DTYPE_COUNT <= 64, "a set of dtypes fits a 64-bit mask");
 
 static inline const char *dtype_word(enum dtype dtype) { return dtype_table[dtype].word; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/cache_options.h: the options of every command that has a cache, and of those that have room for many sequences.
+// cli/cache_options.h: the options of every command that has a cache, so where it is and in what form, and of those
+// that have room for many sequences.
 #ifndef CLI_CACHE_OPTIONS_H
 #define CLI_CACHE_OPTIONS_H
 
@@ -8,7 +9,8 @@
 #include "nibble.h"
 
 struct cache_options {
-    const char *dtype, *attention_kernel;
+    const char *dtype, *attention_kernel, *device;
+    double gpu_share;
     struct strbuf skip_layers; // to be freed
     long long max_model_len;
     long long sequences, batch_tokens; // of the commands that serve many
@@ -27,10 +29,13 @@ struct cache_options {
       "layers kept in 16 bit: 0 1 28-29 sliding_window" },                                                        \
     { "--attention-kernel", OPTION_TEXT, &(cache).attention_kernel, "NAME", "use this kernel or refuse" },        \
     { "--max-model-len", OPTION_INT, &(cache).max_model_len, "N", "longest sequence in tokens (the model's own)", \
-      1, 1 << 28 }
+      1, 1 << 28 },                                                                                               \
+    { "--device", OPTION_TEXT, &(cache).device, "D", "auto, cpu, cuda, cuda:1 (auto: a GPU if it can be used)" }
 
 // Further rows for commands that serve, or plan to.
 #define SERVING_OPTION_ROWS(cache)                                                                                     \
+    { "--gpu-memory-utilization", OPTION_REAL, &(cache).gpu_share, "X", "share of a GPU's memory to use (0.92)",       \
+      0.01, 1 },                                                                                                       \
     { "--kv-cache-memory-bytes", OPTION_SIZE, &(cache).bytes, "BYTES", "of the cache (what N sequences need)" },       \
     { "--max-num-seqs", OPTION_INT, &(cache).sequences, "N", "sequences running at once", 1, 4096 },                   \
     { "--max-num-batched-tokens", OPTION_INT, &(cache).batch_tokens, "N", "tokens read in one step (512)", 1, 4096 }
@@ -40,6 +45,8 @@ static inline void cache_options_apply(const struct cache_options *cache, struct
     out->kv_cache_dtype = cache->dtype;
     out->kv_cache_dtype_skip_layers = cache->skip_layers.data;
     out->attention_kernel = cache->attention_kernel;
+    out->device = cache->device;
+    out->gpu_memory_utilization = cache->gpu_share;
     out->max_model_len = (int)cache->max_model_len;
     out->max_num_seqs = (int)cache->sequences;
     out->batch_tokens = (int)cache->batch_tokens;

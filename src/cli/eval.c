@@ -16,7 +16,7 @@
 enum { SLICE_TOKENS = 64 }; // logits are looked at this many tokens at a time
 
 struct request {
-    const char *text, *dtype, *against;
+    const char *text, *dtype, *against, *device;
     long long context, chunks, threads;
     bool json;
 };
@@ -40,6 +40,7 @@ static bool side_open(struct side *side, const struct nibble_checkpoint *checkpo
 {
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
     struct nibble_options options = { .kv_cache_dtype = dtype,
+                                      .device = request->device,
                                       .max_model_len = (int)request->context,
                                       .threads = (int)request->threads,
                                       .progress = cli_progress_show,
@@ -253,6 +254,7 @@ int command_eval(int argc, char **argv)
         { "--chunks", OPTION_INT, &request.chunks, "N", "only the first N chunks", 1, 1 << 24 },
         { "--kv-cache-dtype", OPTION_TEXT, &request.dtype, "FORMAT", "cache format (auto)" },
         { "--against", OPTION_TEXT, &request.against, "FORMAT", "cache format to compare with, as in float32" },
+        { "--device", OPTION_TEXT, &request.device, "D", "auto, cpu, cuda, cuda:1 (auto: a GPU if it can be used)" },
         { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
         { 0 },

@@ -7,7 +7,7 @@
 #include "cli/options.h"
 
 struct request {
-    bool test, bench, json, markdown;
+    bool test, bench, quick, json, markdown;
     long long seed, threads;
     struct nibble_kernels_options options;
 };
@@ -26,6 +26,7 @@ static int report(struct request *request)
     options->action = request->test ? NIBBLE_KERNELS_TEST : request->bench ? NIBBLE_KERNELS_BENCH : NIBBLE_KERNELS_LIST;
     options->form = request->json ? NIBBLE_FORM_JSON : request->markdown ? NIBBLE_FORM_MARKDOWN : NIBBLE_FORM_TEXT;
     options->seed = (uint64_t)request->seed;
+    options->quick = request->quick;
     options->threads = (int)request->threads;
     options->progress = cli_progress_show;
     options->progress_context = &progress;
@@ -45,6 +46,7 @@ int command_kernels(int argc, char **argv)
     const struct option_row options[] = {
         { "--device", OPTION_TEXT, &request.options.device, "D", "which rows run there (cpu); as for nibble plan" },
         { "--test", OPTION_FLAG, &request.test, NULL, "run what this machine can run against the reference" },
+        { "--quick", OPTION_FLAG, &request.quick, NULL, "with --test: one seed, small shapes; for memory checkers" },
         { "--bench", OPTION_FLAG, &request.bench, NULL, "time it, beside the machine's ceiling" },
         { "--seed", OPTION_INT, &request.seed, "N", "of the random input (1)", 0, INT_MAX },
         { "--threads", OPTION_INT, &request.threads, "N", "of --bench (every core)", 1, 256 },
@@ -65,6 +67,8 @@ int command_kernels(int argc, char **argv)
         return parsed;
     if (request.test && request.bench)
         return usage_error(&request, "--test and --bench are two commands; give one of them");
+    if (request.quick && !request.test)
+        return usage_error(&request, "--quick goes with --test");
     if (request.markdown && (request.json || request.test || request.bench))
         return usage_error(&request, "--markdown prints the table of kernels and goes with no other form");
     request.options.name = count ? argv[0] : NULL;

@@ -42,8 +42,6 @@ int command_plan(int argc, char **argv)
     const struct option_row options[] = {
         CACHE_OPTION_ROWS(cache),
         SERVING_OPTION_ROWS(cache),
-        { "--device", OPTION_TEXT, &request.options.device, "D",
-          "cpu, cpu:avx2, cpu:amx, sm_80 ... sm_121, cuda, none (cpu)" },
         { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES",
           "what weights and cache may take (what is free)" },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
@@ -52,7 +50,8 @@ int command_plan(int argc, char **argv)
     };
     const struct command_line line = {
         .usage = "nibble plan MODEL [options]",
-        .about = "Says what would run: formats, kernels and memory of every layer, from headers alone. Loads nothing.",
+        .about = "Says what would run: formats, kernels and memory of every layer, from headers alone. Loads nothing.\n"
+                 "--device may be imagined: cpu:avx2, cpu:amx, sm_80 ... sm_121, none.",
         .example = "nibble plan model.gguf --kv-cache-dtype nvfp4 --device cpu:avx2",
         .options = options,
         .positional_min = 1,

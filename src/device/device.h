@@ -55,6 +55,10 @@ struct device {
     char note[160];        // DEVICE_NONE: why what was asked for is not there; "" otherwise
     uint32_t features;     // CPU: CPU_* bits, after NIBBLE_FEATURES
     int sm;                // CUDA: 90 for compute capability 9.0
+    int ordinal;           // CUDA: which of this machine's; what follows is 0 where an imagined one's is not known
+    int driver_version;    // 13000 for CUDA 13.0
+    int multiprocessors;
+    int shared_bytes;      // that one block may have
     int cores;             // that this process may run on
     size_t memory_bytes;   // installed, or the control group's limit where that is lower; 0: no limit (imagined)
     size_t memory_free_bytes;
@@ -82,11 +86,16 @@ struct cuda_report {
     int driver_version;     // 13000 for CUDA 13.0; 0: unknown
     int count;
     struct cuda_device {
+        int ordinal;        // its number among the driver's
         char name[96];
         int major, minor;   // compute capability
+        int multiprocessors, shared_bytes;
         size_t memory_bytes;
     } devices[CUDA_DEVICES_MAX];
 };
 void device_probe_cuda(struct cuda_report *report);
+
+// What is free on a GPU once it is in use by this process; that takes a moment. 0: the driver does not say.
+size_t device_cuda_memory_free(int ordinal);
 
 #endif

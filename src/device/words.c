@@ -24,6 +24,14 @@ static const struct {
     { "cpu:amx", 2 * CPU_AMXINT8 - 1 },
 };
 
+// Shared memory of the GPUs that are known, for one block.
+static const struct {
+    int sm, shared_bytes;
+} gpus[] = {
+    { 80, 163 << 10 },  { 86, 99 << 10 },   { 89, 99 << 10 },  { 90, 227 << 10 },
+    { 100, 227 << 10 }, { 103, 227 << 10 }, { 120, 99 << 10 }, { 121, 99 << 10 },
+};
+
 static bool unknown_word(const char *word, struct error *err)
 {
     size_t count = 0;
@@ -45,14 +53,21 @@ static void open_cuda(struct device *device, int ordinal)
         device->kind = DEVICE_NONE;
         if (report.note[0])
             snprintf(device->note, sizeof device->note, "%s", report.note);
+        else if (report.count == 1)
+            snprintf(device->note, sizeof device->note, "this machine has one GPU, cuda:0");
         else
-            snprintf(device->note, sizeof device->note, "this machine's GPUs are 0 to %d", report.count - 1);
+            snprintf(device->note, sizeof device->note, "this machine's GPUs are cuda:0 to cuda:%d", report.count - 1);
         return;
     }
     const struct cuda_device *found = &report.devices[ordinal];
     device->kind = DEVICE_CUDA;
     device->sm = found->major * 10 + found->minor;
-    device->memory_bytes = device->memory_free_bytes = found->memory_bytes;
+    device->ordinal = found->ordinal;
+    device->driver_version = report.driver_version;
+    device->multiprocessors = found->multiprocessors;
+    device->shared_bytes = found->shared_bytes;
+    device->memory_bytes = found->memory_bytes;
+    device->memory_free_bytes = device_cuda_memory_free(found->ordinal);
     snprintf(device->word, sizeof device->word, "sm_%d", device->sm);
     snprintf(device->name, sizeof device->name, "%s", found->name);
 }
@@ -67,6 +82,14 @@ static bool parse_sm(const char *word, int *sm)
     return (digits == 2 || digits == 3) && !word[3 + digits];
 }
 
+static void imagine_gpu(struct device *device)
+{
+    device->kind = DEVICE_CUDA;
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (gpus[i].sm == device->sm)
+            device->shared_bytes = gpus[i].shared_bytes;
+}
+
 bool device_parse(struct device *device, const char *word, struct error *err)
 {
     *device = (struct device){ .imagined = true, .cores = 1 };
@@ -79,7 +102,7 @@ bool device_parse(struct device *device, const char *word, struct error *err)
     if (!strcmp(word, "none"))
         return device->kind = DEVICE_NONE, true;
     if (parse_sm(word, &device->sm))
-        return device->kind = DEVICE_CUDA, true;
+        return imagine_gpu(device), true;
     if (!strcmp(word, "cuda"))
         return open_cuda(device, 0), true;
     if (!strncmp(word, "cuda:", 5) && word[5] >= '0' && word[5] <= '9' && strlen(word) <= 7)

@@ -26,9 +26,3 @@ void batch_add(struct engine *engine, const struct sequence *sequence, int count
     for (int i = 0; i < outputs; i++)
         engine->output_rows[batch->outputs++] = batch->tokens - outputs + i;
 }
-
-const float *batch_run(struct engine *engine)
-{
-    engine_step(engine);
-    return engine->buffers[BUFFER_LOGITS];
-}

@@ -12,7 +12,4 @@ void batch_clear(struct engine *engine);
 // The next `count` tokens of a sequence; logits are wanted after the last `outputs` of them.
 void batch_add(struct engine *engine, const struct sequence *sequence, int count, int outputs);
 
-// Reads what was added. Logits in the order of adding: (outputs, vocabulary), the engine's until its next step.
-const float *batch_run(struct engine *engine);
-
 #endif

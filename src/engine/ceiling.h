@@ -3,6 +3,7 @@
 #ifndef ENGINE_CEILING_H
 #define ENGINE_CEILING_H
 
+#include "device/cuda.h"
 #include "device/device.h"
 #include "device/team.h"
 
@@ -13,6 +14,9 @@ struct ceiling {
 };
 
 bool ceiling_measure(struct ceiling *ceiling, struct team *team, const struct device *device, struct error *err);
+
+// The same of a GPU: memory by copying, arithmetic by products of bfloat16. Takes 1 GB of it for the time being.
+bool ceiling_measure_cuda(struct ceiling *ceiling, struct cuda *cuda, struct error *err);
 
 double ceiling_now(void); // seconds, from some moment on
 

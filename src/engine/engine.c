@@ -7,23 +7,35 @@
 
 enum { FAILED_KERNELS_MAX = 8 }; // with more rows failing, the machine is not to be trusted
 
-static size_t buffer_rows(const struct plan *plan, enum buffer buffer)
+// Memory of the device that the ops run on.
+static void *new_memory(struct engine *engine, size_t bytes, const char *what, struct error *err)
 {
-    return (size_t)(buffer == BUFFER_LAST || buffer == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens);
+    if (engine->gpu)
+        return gpu_new(engine->gpu, bytes, what, err);
+    void *memory = memory_map_new(bytes);
+    if (!memory)
+        fail(err, "the system does not give %zu MiB for %s; ask for less with --max-model-len", bytes >> 20, what);
+    return memory;
 }
 
 static bool open_workspace(struct engine *engine, struct error *err)
 {
     const struct plan *plan = &engine->plan;
-    engine->workspace = memory_map_new(plan->workspace_bytes);
-    if (!engine->workspace)
-        return fail(err, "the system does not give %zu MiB of workspace", plan->workspace_bytes >> 20);
-    float *next = engine->workspace;
+    char *next = engine->workspace = new_memory(engine, plan->workspace_bytes, "the workspace", err);
+    if (!next)
+        return false;
     for (int i = 0; i < BUFFER_COUNT; i++) {
-        engine->buffers[i] = next;
-        next += buffer_rows(plan, (enum buffer)i) * (size_t)engine->model.buffer_width[i];
+        size_t values = (size_t)plan_buffer_rows(plan, (enum buffer)i) * (size_t)engine->model.buffer_width[i];
+        engine->buffers[i] = (float *)(void *)next;
+        next += plan_align(values * plan_value_bytes(plan, (enum buffer)i));
     }
-    engine->scratch = (char *)engine->workspace + plan->workspace_bytes - plan->scratch_bytes;
+    engine->scratch = next;
+    return true;
+}
+
+static bool open_batch(struct engine *engine, struct error *err)
+{
+    const struct plan *plan = &engine->plan;
     engine->ids = ARENA_NEW(&engine->arena, int32_t, plan->batch_tokens);
     engine->positions = ARENA_NEW(&engine->arena, int32_t, plan->batch_tokens);
     engine->output_rows = ARENA_NEW(&engine->arena, int32_t, plan->outputs);
@@ -32,24 +44,51 @@ static bool open_workspace(struct engine *engine, struct error *err)
                                     .positions = engine->positions,
                                     .sequence = engine->batch_sequences,
                                     .output_rows = engine->output_rows };
-    return true;
+    return !engine->gpu || gpu_open_batch(engine->gpu, engine, err);
 }
 
 static bool open_pools(struct engine *engine, struct error *err)
 {
     for (int i = 0; i < engine->plan.class_count; i++) {
         const struct plan_class *class = &engine->plan.classes[i];
-        if (!kv_pool_open(&engine->pools[i], class->window, class->page_bytes, class->pages, err))
+        void *bytes = new_memory(engine, class->page_bytes * (size_t)class->pages, "the KV cache", err);
+        if (!bytes)
             return false;
+        kv_pool_open(&engine->pools[i], bytes, class->window, class->page_bytes, class->pages);
     }
     return true;
 }
 
-static bool open_weights(struct engine *engine, struct error *err)
+// ---- weights ----
+
+static bool pack_in_place(void *context, const struct tensor *tensor, const struct kernel_packing *packing, size_t at,
+                          struct error *err)
 {
-    engine->packed = memory_map_new(engine->plan.packed_bytes);
-    return engine->packed
-        || fail(err, "the system does not give %zu MiB for the weights", engine->plan.packed_bytes >> 20);
+    struct engine *engine = context;
+    (void)err;
+    weights_pack(engine->checkpoint, tensor, packing, engine->placed + at, engine->team);
+    return true;
+}
+
+static bool load_weights(struct engine *engine, const struct engine_options *options, struct error *err)
+{
+    if (engine->gpu)
+        return gpu_load_weights(engine->gpu, engine, options->progress, options->progress_context, err);
+    struct weights_target target = { pack_in_place, engine };
+    return weights_load(&engine->plan, &target, options->progress, options->progress_context, err);
+}
+
+// ---- opening ----
+
+// On a GPU machine the team packs weights and draws tokens.
+static bool open_team(struct engine *engine, int threads, struct error *err)
+{
+    struct device host;
+    if (!device_open_cpu(&host, err))
+        return false;
+    int cores = host.cores < TEAM_THREADS_MAX ? host.cores : TEAM_THREADS_MAX;
+    engine->team = team_open(threads ? threads : cores, err);
+    return engine->team;
 }
 
 // A plan whose every kernel has just given the right answer: one that does not is left out of the next try.
@@ -63,7 +102,8 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
     for (int i = 0; i < FAILED_KERNELS_MAX; i++) {
         if (!plan_make(&engine->plan, &engine->model, device, &plan_options, err))
             return i ? fail_within(err, "%s; without it", failure.text) : false;
-        if (options->skip_self_test || !(failed[i] = self_test_failure(&engine->plan, &failure)))
+        struct cuda *cuda = engine->gpu ? gpu_cuda(engine->gpu) : NULL;
+        if (options->skip_self_test || !(failed[i] = self_test_failure(&engine->plan, cuda, &failure)))
             return true;
         plan_free(&engine->plan);
     }
@@ -73,24 +113,21 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
-    if (!device_parse(&device, options->device ? options->device : "cpu", err))
+    if (!plan_choose_device(&device, options->device, err))
+        return false;
+    if (device.kind == DEVICE_CUDA && !device.imagined && !(engine->gpu = gpu_open(&device, err)))
         return false;
     if (device.imagined)
         return fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device.word);
-    if (!model_describe(&engine->model, engine->checkpoint, err)
-        || !make_proven_plan(engine, &device, options, err)
-        || !open_workspace(engine, err)
-        || !open_pools(engine, err)
-        || !open_weights(engine, err)
-        || !program_bind(engine, err))
-        return false;
-    int cores = device.cores < TEAM_THREADS_MAX ? device.cores : TEAM_THREADS_MAX;
-    engine->team = team_open(options->threads ? options->threads : cores, err);
-    if (!engine->team)
-        return false;
-    weights_load(engine->checkpoint, &engine->plan, engine->packed, engine->team, options->progress,
-                 options->progress_context);
-    return true;
+    return model_describe(&engine->model, engine->checkpoint, err)
+        && make_proven_plan(engine, &device, options, err)
+        && open_workspace(engine, err)
+        && open_batch(engine, err)
+        && open_pools(engine, err)
+        && (engine->placed = new_memory(engine, engine->plan.placed_bytes, "the weights", err))
+        && program_bind(engine, err)
+        && open_team(engine, options->threads, err)
+        && load_weights(engine, options, err);
 }
 
 bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
@@ -103,13 +140,22 @@ bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, con
     return false;
 }
 
+static void free_memory(struct engine *engine)
+{
+    for (int i = 0; i < engine->plan.class_count; i++)
+        memory_map_free(engine->pools[i].bytes, engine->pools[i].page_bytes * (size_t)engine->pools[i].page_count);
+    memory_map_free(engine->workspace, engine->plan.workspace_bytes);
+    memory_map_free(engine->placed, engine->plan.placed_bytes);
+}
+
 void engine_close(struct engine *engine)
 {
     team_close(engine->team);
+    if (!engine->gpu)
+        free_memory(engine);
+    gpu_close(engine->gpu);
     for (int i = 0; i < KV_CLASSES_MAX; i++)
         kv_pool_close(&engine->pools[i]);
-    memory_map_free(engine->workspace, engine->plan.workspace_bytes);
-    memory_map_free(engine->packed, engine->plan.packed_bytes);
     plan_free(&engine->plan);
     model_free(&engine->model);
     arena_free(&engine->arena);
@@ -139,8 +185,26 @@ static void run_phase(void *context, int phase, int part, int parts)
     program->phases[phase].run(program->phases[phase].args, part, parts);
 }
 
-void engine_step(struct engine *engine)
+bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count)
 {
+    return engine->gpu && gpu_ask(engine->gpu, row, sampling, count);
+}
+
+int32_t engine_drawn(const struct engine *engine, int row)
+{
+    return gpu_drawn(engine->gpu, row);
+}
+
+bool engine_start(struct engine *engine, struct error *err)
+{
+    if (engine->gpu)
+        return gpu_start(engine->gpu, engine, err);
     struct program *program = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX ? &engine->few : &engine->many;
     team_run(engine->team, &(struct team_work){ run_phase, program, program->count, .divisible = true });
+    return true;
+}
+
+const float *engine_finish(struct engine *engine, struct error *err)
+{
+    return engine->gpu ? gpu_finish(engine->gpu, err) : engine->buffers[BUFFER_LOGITS];
 }

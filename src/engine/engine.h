@@ -5,7 +5,9 @@
 #define ENGINE_ENGINE_H
 
 #include "device/team.h"
+#include "engine/gpu.h"
 #include "kv/pool.h"
+#include "nibble.h"
 #include "plan/plan.h"
 
 struct engine {
@@ -13,10 +15,11 @@ struct engine {
     struct model model;
     struct plan plan;
     struct kv_pool pools[KV_CLASSES_MAX];
-    float *buffers[BUFFER_COUNT];        // (rows, width) each, carved from one mapping
+    float *buffers[BUFFER_COUNT];        // (rows, width) each, carved from one block; bfloat16 on a GPU, but for some
     void *workspace, *scratch;           // the second within the first
-    uint8_t *packed;                     // weights in the order that kernels read
+    uint8_t *placed;                     // weights, where the plan has placed them
     struct team *team;
+    struct gpu *gpu;                     // NULL on CPUs; with it, all addresses above are its own and the ops run there
 
     struct batch batch;                  // what the next step reads; arrays below
     int32_t *ids, *positions, *output_rows;
@@ -28,13 +31,13 @@ struct engine {
             const void *args;
         } *phases;
         int count;
-    } few, many;                         // for steps of few tokens, and of many
+    } few, many;                         // on CPUs: for steps of few tokens, and of many
     struct arena arena;
 };
 
 struct engine_options {
     struct plan_options plan;
-    const char *device; // a word of device/device.h; NULL: cpu
+    const char *device; // a word of device/device.h, or auto; NULL: auto
     int threads;        // 0: every core
     bool skip_self_test;
     void (*progress)(void *context, double done);
@@ -49,7 +52,17 @@ void engine_close(struct engine *engine);
 bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t count, struct error *err);
 bool engine_check_length(const struct engine *engine, int length, size_t count, struct error *err);
 
-// Runs the batch. Logits of its output rows are in buffers[BUFFER_LOGITS] afterwards: (outputs, vocabulary).
-void engine_step(struct engine *engine);
+// Before a step: of this row of the output only a token is wanted, drawn by these rules after so many tokens of its
+// text. True: the device will draw it (engine_drawn) and its logits will not come. False: this one cannot.
+bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count);
+
+// Runs the batch, and waits for it. The logits of its output rows, (outputs, vocabulary), are the engine's until its
+// next step; those of rows that the device drew from are not there. False and NULL: a GPU failed on the way.
+bool engine_start(struct engine *engine, struct error *err);
+const float *engine_finish(struct engine *engine, struct error *err);
+
+// The token that the device drew, or ENGINE_NOT_FINITE where the logits were not numbers.
+enum { ENGINE_NOT_FINITE = -1 };
+int32_t engine_drawn(const struct engine *engine, int row);
 
 #endif

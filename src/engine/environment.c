@@ -9,7 +9,9 @@
 #include <utf8proc.h>
 
 #include "base/public.h"
+#include "base/strbuf.h"
 #include "device/device.h"
+#include "kernel/cuda/images.h"
 #include "kernel/kernel.h"
 
 static json_t *describe_cpu(const struct error *err, const struct device *device, struct arena *arena)
@@ -31,9 +33,9 @@ static json_t *describe_cuda(void)
     for (int i = 0; i < report.count; i++) {
         char architecture[16];
         snprintf(architecture, sizeof architecture, "sm_%d%d", report.devices[i].major, report.devices[i].minor);
-        json_array_append_new(devices,
-                              json_pack("{s:s, s:s, s:I}", "name", report.devices[i].name, "architecture", architecture,
-                                        "memory_bytes", (json_int_t)report.devices[i].memory_bytes));
+        json_array_append_new(devices, json_pack("{s:s, s:s, s:i, s:I}", "name", report.devices[i].name, "architecture",
+                                                 architecture, "multiprocessors", report.devices[i].multiprocessors,
+                                                 "memory_bytes", (json_int_t)report.devices[i].memory_bytes));
     }
     json_t *cuda = json_pack("{s:o}", "devices", devices);
     if (report.driver_version)
@@ -56,10 +58,16 @@ static json_t *describe_system(void)
 static json_t *describe_build(void)
 {
     int kernels = 0;
+    struct strbuf cuda = { 0 };
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
         kernels++;
-    return json_pack("{s:s, s:s, s:s, s:i, s:b}", "version", NIBBLE_VERSION, "compiler", NIBBLE_COMPILER, "buildtype",
-                     NIBBLE_BUILDTYPE, "kernels", kernels, "cuda", false);
+    for (const int *sm = cuda_architectures; *sm; sm++)
+        strbuf_add_format(&cuda, "%ssm_%d", cuda.len ? " " : "", *sm);
+    json_t *build = json_pack("{s:s, s:s, s:s, s:i, s:s}", "version", NIBBLE_VERSION, "compiler", NIBBLE_COMPILER,
+                              "buildtype", NIBBLE_BUILDTYPE, "kernels", kernels, "cuda",
+                              cuda.len ? strbuf_text(&cuda) : "none");
+    strbuf_free(&cuda);
+    return build;
 }
 
 static json_t *describe_libraries(void)

@@ -28,6 +28,7 @@ struct answer {
 struct row {
     struct answer *answer;
     int position;                   // of the token it comes after
+    bool on_device;                 // it is drawn where its logits are; they do not come here
     const float *logits;
     uint32_t *mask;                 // NULL: every token may come
     bool finite;
@@ -205,28 +206,68 @@ static int tokens_left(const struct answer *answer)
     return answer->max_tokens - answer->request.usage.answer_tokens;
 }
 
-// The rows of the step that was decided, with what listeners allow.
-static void list_rows(struct generator *generator, const float *logits)
+// The rows of the step that was decided.
+static void list_rows(struct generator *generator)
 {
     const struct scheduler *scheduler = &generator->scheduler;
-    size_t vocabulary = (size_t)vocabulary_of(generator);
     generator->row_count = 0;
     for (int i = 0; i < scheduler->chunk_count; i++) {
         const struct chunk *chunk = &scheduler->chunks[i];
         for (int j = 0; j < chunk->outputs; j++) {
-            size_t index = (size_t)generator->row_count++;
-            struct row *row = &generator->rows[index];
-            *row = (struct row){ .answer = (struct answer *)chunk->request,
-                                 .position = chunk->first + chunk->count - chunk->outputs + j,
-                                 .logits = logits + index * vocabulary,
-                                 .top = generator->tops + index * GENERATE_TOP_MAX };
-            const struct nibble_listener *listener = &row->answer->listener;
-            if (!draws(row) || !listener->restrict_tokens)
-                continue;
-            row->mask = generator->masks + index * (size_t)generator->mask_words;
-            memset(row->mask, 0xFF, (size_t)generator->mask_words * sizeof *row->mask);
-            listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
+            int index = generator->row_count++;
+            generator->rows[index] = (struct row){ .answer = (struct answer *)chunk->request,
+                                                   .position = chunk->first + chunk->count - chunk->outputs + j,
+                                                   .top = generator->tops + (size_t)index * GENERATE_TOP_MAX };
         }
+    }
+}
+
+static bool may_stop(const struct answer *answer)
+{
+    return answer->request.usage.answer_tokens >= answer->min_tokens;
+}
+
+// Nothing is asked of the row but a token, drawn from all of them as they are.
+static bool is_plain(const struct row *row)
+{
+    const struct answer *answer = row->answer;
+    const struct nibble_sampling *sampling = &answer->sampling;
+    return draws(row) && answer->top_logprobs < 0 && !answer->listener.restrict_tokens && !answer->bias_count
+        && (may_stop(answer) || !answer->stop_count) && sampling->repetition_penalty == 1
+        && sampling->presence_penalty == 0 && sampling->frequency_penalty == 0;
+}
+
+static void ask_device(struct generator *generator)
+{
+    for (int i = 0; i < generator->row_count; i++) {
+        struct row *row = &generator->rows[i];
+        row->on_device = is_plain(row)
+            && engine_ask(generator->engine, i, &row->answer->sampling, row->answer->request.sequence.count);
+    }
+}
+
+// What listeners allow; on a GPU, while it computes.
+static void list_masks(struct generator *generator)
+{
+    for (int i = 0; i < generator->row_count; i++) {
+        struct row *row = &generator->rows[i];
+        const struct nibble_listener *listener = &row->answer->listener;
+        if (!draws(row) || !listener->restrict_tokens)
+            continue;
+        row->mask = generator->masks + (size_t)i * (size_t)generator->mask_words;
+        memset(row->mask, 0xFF, (size_t)generator->mask_words * sizeof *row->mask);
+        listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
+    }
+}
+
+static void take_results(struct generator *generator, const float *logits)
+{
+    size_t vocabulary = (size_t)vocabulary_of(generator);
+    for (int i = 0; i < generator->row_count; i++) {
+        struct row *row = &generator->rows[i];
+        row->logits = logits + (size_t)i * vocabulary;
+        row->drawn = row->on_device ? engine_drawn(generator->engine, i) : 0;
+        row->finite = row->drawn != ENGINE_NOT_FINITE;
     }
 }
 
@@ -235,11 +276,12 @@ static void draw_row(struct sampler *sampler, struct row *row)
     const struct answer *answer = row->answer;
     const struct request *request = &answer->request;
     int vocabulary = sampler->vocabulary;
+    if (row->on_device)
+        return;
     row->finite = logits_finite(row->logits, vocabulary);
     if (!row->finite)
         return;
     if (draws(row)) {
-        bool may_stop = request->usage.answer_tokens >= answer->min_tokens;
         struct draw draw = { .sampling = &answer->sampling,
                              .ids = request->sequence.ids,
                              .prompt_count = request->prompt_count,
@@ -248,7 +290,7 @@ static void draw_row(struct sampler *sampler, struct row *row)
                              .bias_count = answer->bias_count,
                              .mask = row->mask,
                              .banned = answer->stop_ids,
-                             .banned_count = may_stop ? 0 : answer->stop_count };
+                             .banned_count = may_stop(answer) ? 0 : answer->stop_count };
         row->drawn = sampler_draw(sampler, row->logits, &draw);
     }
     if (answer->top_logprobs >= 0) {
@@ -346,6 +388,15 @@ static int tell_chunk(struct generator *generator, const struct row *rows, int c
     return drawn;
 }
 
+// The device failed: so do the requests that were on it.
+static bool fail_chunks(struct generator *generator, const char *sentence)
+{
+    const struct scheduler *scheduler = &generator->scheduler;
+    for (int i = 0; i < scheduler->chunk_count; i++)
+        finish(generator, (struct answer *)scheduler->chunks[i].request, NIBBLE_FINISH_FAILED, sentence);
+    return true;
+}
+
 bool generator_step(struct generator *generator, struct nibble_step *step)
 {
     struct scheduler *scheduler = &generator->scheduler;
@@ -358,9 +409,16 @@ bool generator_step(struct generator *generator, struct nibble_step *step)
         batch_add(generator->engine, &chunk->request->sequence, chunk->count, chunk->outputs);
         step->tokens += chunk->count;
     }
-    const float *logits = batch_run(generator->engine);
+    list_rows(generator);
+    ask_device(generator);
+    struct error err;
+    bool queued = engine_start(generator->engine, &err);
+    list_masks(generator);
+    const float *logits = queued ? engine_finish(generator->engine, &err) : NULL;
+    if (!logits)
+        return fail_chunks(generator, err.text);
     scheduler_computed(scheduler);
-    list_rows(generator, logits);
+    take_results(generator, logits);
     team_run(generator->engine->team, &(struct team_work){ draw_rows, generator, .phases = 1 });
     const struct row *rows = generator->rows;
     for (int i = 0; i < scheduler->chunk_count; i++) {

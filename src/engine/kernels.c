@@ -7,6 +7,7 @@
 
 #include "base/public.h"
 #include "base/suggest.h"
+#include "kernel/cuda/images.h"
 
 enum { NAMES_MAX = 1024 };
 
@@ -33,12 +34,24 @@ int kernels_count(const struct kernels_query *query)
     return count;
 }
 
+static const char *architecture_words(const int *architectures, struct arena *arena)
+{
+    const char *words = "";
+    for (const int *sm = architectures; *sm; sm++)
+        words = arena_format(arena, "%s%ssm_%d", words, *words ? " " : "", *sm);
+    return *words ? words : "a build with nvcc";
+}
+
 const char *kernels_missing(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     static const char *const kinds[] = { [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", [DEVICE_NONE] = "none" };
     uint32_t missing = kernel->needs & ~device->features;
     if (kernel->device != device->kind)
         return kinds[kernel->device];
+    if (kernel->device == DEVICE_CUDA && !cuda_runs_on(kernel->architectures, device))
+        return architecture_words(kernel->architectures, arena);
+    if (device->shared_bytes && kernel->shared_bytes > device->shared_bytes)
+        return arena_format(arena, "%d KB of shared memory", kernel->shared_bytes >> 10);
     return missing ? device_feature_words(arena, missing) : NULL;
 }
 
@@ -74,12 +87,17 @@ static json_t *format_list(uint64_t formats)
     return list;
 }
 
-static json_t *feature_list(uint32_t features, struct arena *arena)
+// A kernel for every GPU that a build is made for needs just that, whatever they are.
+static json_t *need_list(const struct kernel *kernel, struct arena *arena)
 {
     json_t *list = json_array();
-    for (uint32_t bit = 1; bit && bit <= features; bit <<= 1)
-        if (features & bit)
+    for (uint32_t bit = 1; bit && bit <= kernel->needs; bit <<= 1)
+        if (kernel->needs & bit)
             json_array_append_new(list, json_string(device_feature_words(arena, bit)));
+    if (kernel->device == DEVICE_CUDA && kernel->architectures == cuda_architectures)
+        json_array_append_new(list, json_string("cuda"));
+    else if (kernel->device == DEVICE_CUDA)
+        json_array_append_new(list, json_string(architecture_words(kernel->architectures, arena)));
     return list;
 }
 
@@ -91,7 +109,7 @@ static json_t *describe(const struct kernel *kernel, const struct device *device
                      format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
                      format_list(kernel->k), "v", format_list(kernel->v), "head_dim_multiple",
                      kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
-                     feature_list(kernel->needs, arena), "priority", kernel->priority, "runs", !missing, "missing",
+                     need_list(kernel, arena), "priority", kernel->priority, "runs", !missing, "missing",
                      missing);
 }
 
@@ -222,15 +240,19 @@ static bool check_name(const struct kernels_query *query, struct error *err)
 }
 
 // What is run is run here: on a device like the one that was asked for, as far as this machine goes.
-static bool open_device(struct device *device, const char *word, bool runs, struct error *err)
+static bool open_device(struct kernels_query *query, const char *word, bool runs, struct error *err)
 {
-    struct device here;
+    struct device *device = &query->device, here;
     if (!device_parse(device, word ? word : "cpu", err) || !device_open_cpu(&here, err))
         return false;
-    if (runs)
-        device->features &= here.features;
     device->cores = here.cores;
-    return true;
+    if (!runs)
+        return true;
+    device->features &= here.features;
+    if (device->kind == DEVICE_CUDA && device->imagined)
+        device->kind = DEVICE_NONE;
+    return device->kind != DEVICE_CUDA
+        || ((query->cuda = cuda_open(device->ordinal, err)) && cuda_load_images(query->cuda, err));
 }
 
 bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_text *out, int *failed,
@@ -244,11 +266,12 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
     static void (*const print[])(const struct kernels_report *, struct strbuf *) = {
         [NIBBLE_FORM_TEXT] = print_text, [NIBBLE_FORM_JSON] = print_json, [NIBBLE_FORM_MARKDOWN] = print_markdown,
     };
-    struct kernels_query query = { .name = options->name, .seed = options->seed, .threads = options->threads,
-                                   .progress = options->progress, .progress_context = options->progress_context };
+    struct kernels_query query = { .name = options->name, .seed = options->seed, .quick = options->quick,
+                                   .threads = options->threads, .progress = options->progress,
+                                   .progress_context = options->progress_context };
     struct kernels_report report = { 0 };
     struct error err;
-    bool ok = open_device(&query.device, options->device, options->action != NIBBLE_KERNELS_LIST, &err)
+    bool ok = open_device(&query, options->device, options->action != NIBBLE_KERNELS_LIST, &err)
            && check_name(&query, &err) && make[options->action](&query, &report, &err);
     if (ok) {
         struct strbuf buf = public_text_borrow(out);
@@ -258,6 +281,7 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
         public_error(error, &err);
     }
     *failed = report.failed;
+    cuda_close(query.cuda);
     json_decref(report.json);
     strbuf_free(&report.above);
     strbuf_free(&report.below);

@@ -8,10 +8,14 @@
 #include "engine/grid.h"
 #include "kernel/check.h"
 
+struct cuda;
+
 struct kernels_query {
     const char *name;       // of a kernel or an op; NULL: all
     struct device device;
+    struct cuda *cuda;      // the device, where rows are to be run on a GPU
     uint64_t seed;
+    bool quick;             // of a test: one seed, small shapes
     int threads;            // 0: every core
     void (*progress)(void *context, double done); // may be NULL
     void *progress_context;
@@ -33,7 +37,7 @@ const struct kernel *kernels_next(const struct kernels_query *query, const struc
 
 int kernels_count(const struct kernels_query *query);
 
-// What the device lacks for a kernel ("avx2 fma", "cuda"), or NULL.
+// What the device lacks for a kernel ("avx2 fma", "cuda", "sm_90"), or NULL.
 const char *kernels_missing(const struct kernel *kernel, const struct device *device, struct arena *arena);
 
 const char *kernels_load_word(enum kernel_load load);

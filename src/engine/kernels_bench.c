@@ -5,6 +5,7 @@
 
 #include "engine/ceiling.h"
 #include "engine/kernels.h"
+#include "engine/kernels_cuda.h"
 
 enum { REPEATS_MIN = 3, REPEATS_MAX = 50 };
 static const double seconds_enough = 0.2;
@@ -21,6 +22,25 @@ static bool is_worth_timing(const struct kernel *kernel, const struct sample_cas
     bool load = wanted->load & loads[kernel->op] || !(kernel->load & loads[kernel->op]);
     return load && (wanted->k == wanted->v || !(kernel->k & kernel->v));
 }
+
+// Steps that GPUs are timed on, in place of the two loads.
+static const struct {
+    enum op_kind op;
+    struct sample_step step;
+} gpu_steps[] = {
+    { OP_ATTENTION, { 1, 1, 131072 } }, { OP_ATTENTION, { 64, 1, 4096 } },   { OP_ATTENTION, { 128, 1, 8192 } },
+    { OP_ATTENTION, { 1, 512, 8192 } }, { OP_ATTENTION, { 1, 8192, 8192 } }, { OP_LINEAR, { 1, 1, 1 } },
+    { OP_LINEAR, { 64, 1, 1 } },        { OP_LINEAR, { 1, 2048, 2048 } },
+};
+
+struct bench {
+    const struct kernels_query *query;
+    struct team *team; // NULL: on a GPU
+    struct ceiling ceiling;
+    json_t *rows;
+    struct strbuf *below;
+    struct error *err;
+};
 
 static void run_call(void *context, int phase, int part, int parts)
 {
@@ -54,48 +74,93 @@ static double time_call(struct team *team, struct kernel_call call)
     return samples[count / 2];
 }
 
-static json_t *bench_case(const struct kernel *kernel, const struct sample_case *wanted, struct team *team,
-                          const struct ceiling *ceiling)
+static bool time_kernel(const struct bench *bench, const struct kernel *kernel, struct sample *sample, double *seconds)
 {
-    struct sample sample;
-    sample_open(&sample, kernel, wanted);
-    struct kernel_call call = { kernel->run, sample_args_for(&sample, kernel), kernel->prepare };
-    double seconds = time_call(team, call);
-    double bytes = (double)sample.bytes_moved;
-    bool int8 = kernel->int8 >> wanted->weight & 1;
-    double by_memory = bytes / ceiling->bytes_per_s;
-    double by_arithmetic = sample.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
-    bool memory = by_memory >= by_arithmetic;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op",
-                            op_word(kernel->op), "tokens", kernels_load_word(wanted->load), "formats",
-                            kernels_format_words(kernel, wanted, &sample.arena), "seconds", seconds, "gb_per_s",
-                            1e-9 * bytes / seconds, "gflop_per_s", 1e-9 * sample.flops / seconds, "bound",
-                            memory ? "memory" : "arithmetic", "share", (memory ? by_memory : by_arithmetic) / seconds);
-    sample_close(&sample);
-    return row;
+    if (!bench->team)
+        return gpu_sample_time(bench->query->cuda, kernel, sample, seconds, bench->err);
+    struct kernel_call call = { kernel->run, sample_args_for(sample, kernel), kernel->prepare };
+    *seconds = time_call(bench->team, call);
+    return true;
 }
 
-static void bench_all(const struct kernels_query *query, struct team *team, const struct ceiling *ceiling, json_t *rows,
-                      struct strbuf *below)
+// "64 x 1 of 4096" for a step of one shape: sequences, rows of each, and how long they are.
+static const char *step_words(const struct sample_case *wanted, struct arena *arena)
+{
+    const struct sample_step *step = &wanted->step;
+    return step->sequences ? arena_format(arena, "%d x %d of %d", step->sequences, step->rows_each, step->context)
+                           : kernels_load_word(wanted->load);
+}
+
+static bool bench_case(struct bench *bench, const struct kernel *kernel, const struct sample_case *wanted)
+{
+    struct sample sample;
+    const struct ceiling *ceiling = &bench->ceiling;
+    double seconds;
+    sample_open(&sample, kernel, wanted);
+    bool ok = time_kernel(bench, kernel, &sample, &seconds);
+    if (ok) {
+        double bytes = (double)sample.bytes_moved;
+        bool int8 = kernel->int8 >> wanted->weight & 1;
+        double by_memory = bytes / ceiling->bytes_per_s;
+        double by_arithmetic = sample.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
+        bool memory = by_memory >= by_arithmetic;
+        json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op",
+                                op_word(kernel->op), "tokens", step_words(wanted, &sample.arena), "formats",
+                                kernels_format_words(kernel, wanted, &sample.arena), "seconds", seconds, "gb_per_s",
+                                1e-9 * bytes / seconds, "gflop_per_s", 1e-9 * sample.flops / seconds, "bound",
+                                memory ? "memory" : "arithmetic", "share",
+                                (memory ? by_memory : by_arithmetic) / seconds);
+        json_array_append_new(bench->rows, row);
+    }
+    sample_close(&sample);
+    return ok || fail_within(bench->err, "kernel %s", kernel->name);
+}
+
+// Whether a row is for steps of this shape.
+static bool does_step(const struct kernel *kernel, const struct sample_step *step)
+{
+    int rows = kernel->op == OP_ATTENTION ? step->rows_each : step->sequences * step->rows_each;
+    return kernel->load & (rows > KERNEL_FEW_TOKENS_MAX ? KERNEL_MANY : KERNEL_FEW);
+}
+
+// On a GPU an op that has steps is timed on each of them, whatever the load of the case.
+static bool bench_wanted(struct bench *bench, const struct kernel *kernel, struct sample_case wanted)
+{
+    bool has_steps = false;
+    wanted.size = SAMPLE_LARGE;
+    wanted.seed = bench->query->seed;
+    for (size_t i = 0; i < sizeof gpu_steps / sizeof *gpu_steps && !bench->team; i++) {
+        if (gpu_steps[i].op != kernel->op)
+            continue;
+        has_steps = true;
+        wanted.step = gpu_steps[i].step;
+        enum kernel_load first = kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY; // both cases come here
+        if (wanted.load == first && does_step(kernel, &wanted.step) && !bench_case(bench, kernel, &wanted))
+            return false;
+    }
+    return has_steps || bench_case(bench, kernel, &wanted);
+}
+
+static bool bench_all(struct bench *bench)
 {
     struct arena arena = { 0 };
+    const struct kernels_query *query = bench->query;
     double total = kernels_count(query), done = 0;
-    for (const struct kernel *kernel = kernels_next(query, NULL); kernel; kernel = kernels_next(query, kernel)) {
+    bool ok = true;
+    for (const struct kernel *kernel = kernels_next(query, NULL); kernel && ok; kernel = kernels_next(query, kernel)) {
         struct sample_case cases[CHECK_CASES_MAX];
         const char *missing = kernels_missing(kernel, &query->device, &arena);
         int count = missing ? 0 : check_cases(kernel, cases);
         if (missing)
-            strbuf_add_format(below, "%s not run: needs %s\n", kernel->name, missing);
-        for (int i = 0; i < count; i++) {
-            cases[i].size = SAMPLE_LARGE;
-            cases[i].seed = query->seed;
-            if (is_worth_timing(kernel, &cases[i]))
-                json_array_append_new(rows, bench_case(kernel, &cases[i], team, ceiling));
+            strbuf_add_format(bench->below, "%s not run: needs %s\n", kernel->name, missing);
+        for (int i = 0; i < count && ok; i++) {
+            ok = !is_worth_timing(kernel, &cases[i]) || bench_wanted(bench, kernel, cases[i]);
             kernels_progress(query, (done + (double)i / count) / total);
         }
         kernels_progress(query, ++done / total);
     }
     arena_free(&arena);
+    return ok;
 }
 
 static double real_at(const json_t *row, const char *key)
@@ -132,21 +197,25 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
         { "of the ceiling", "share", cell_share },
         { 0 },
     };
-    struct ceiling ceiling;
+    struct bench bench = { .query = query, .below = &report->below, .err = err };
     int cores = query->device.cores < TEAM_THREADS_MAX ? query->device.cores : TEAM_THREADS_MAX;
-    struct team *team = team_open(query->threads ? query->threads : cores, err);
-    bool ok = team && ceiling_measure(&ceiling, team, &query->device, err);
-    if (ok) {
-        json_t *rows = json_array();
-        int threads = team_size(team);
-        double gb_per_s = 1e-9 * ceiling.bytes_per_s, gflop_per_s = 1e-9 * ceiling.flops_per_s;
-        bench_all(query, team, &ceiling, rows, &report->below);
-        report->json = json_pack("{s:s, s:i, s:{s:f, s:f}, s:o}", "device", query->device.word, "threads", threads,
-                                 "ceiling", "gb_per_s", gb_per_s, "gflop_per_s", gflop_per_s, "kernels", rows);
-        report->columns = columns;
+    if (query->cuda ? !ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
+                    : !(bench.team = team_open(query->threads ? query->threads : cores, err))
+                          || !ceiling_measure(&bench.ceiling, bench.team, &query->device, err))
+        return team_close(bench.team), false;
+    bench.rows = json_array();
+    bool ok = bench_all(&bench);
+    int threads = bench.team ? team_size(bench.team) : 0;
+    double gb_per_s = 1e-9 * bench.ceiling.bytes_per_s, gflop_per_s = 1e-9 * bench.ceiling.flops_per_s;
+    report->json = json_pack("{s:s, s:i, s:{s:f, s:f}, s:o}", "device", query->device.word, "threads", threads,
+                             "ceiling", "gb_per_s", gb_per_s, "gflop_per_s", gflop_per_s, "kernels", bench.rows);
+    report->columns = columns;
+    if (query->cuda)
+        strbuf_add_format(&report->above, "ceiling of %s: %.0f GB/s copied in its memory, %.0f GFLOP/s of bfloat16\n",
+                          query->device.name, gb_per_s, gflop_per_s);
+    else
         strbuf_add_format(&report->above, "ceiling with %d thread%s: %.1f GB/s read from memory, %.1f GFLOP/s\n",
                           threads, threads == 1 ? "" : "s", gb_per_s, gflop_per_s);
-    }
-    team_close(team);
+    team_close(bench.team);
     return ok;
 }

@@ -3,50 +3,90 @@
 #include <math.h>
 
 #include "engine/kernels.h"
+#include "engine/kernels_cuda.h"
 
-enum { ROUNDS = 4 }; // seeds, one after the other
+// Seeds, one after the other.
+static int rounds(const struct kernels_query *query)
+{
+    return query->quick ? 1 : 4;
+}
 
 struct verdict {
     int cases;
     double error, tolerance;
     struct strbuf failure; // the first one
+    bool dead;             // the device cannot be used any more
 };
 
-static void test_case(const struct kernel *kernel, const struct sample_case *wanted, struct verdict *verdict)
+static void add_absorbed(struct strbuf *out, uint32_t absorbs)
+{
+    static const struct {
+        uint32_t bit;
+        enum op_kind op;
+    } neighbours[] = {
+        { KERNEL_ABSORBS_NORM, OP_NORM }, { KERNEL_ABSORBS_ACT_MUL, OP_ACT_MUL },
+        { KERNEL_ABSORBS_ADD, OP_ADD },   { KERNEL_ABSORBS_ROPE, OP_ROPE },
+    };
+    for (size_t i = 0; i < sizeof neighbours / sizeof *neighbours; i++)
+        if (absorbs & neighbours[i].bit)
+            strbuf_add_format(out, " with %s", op_word(neighbours[i].op));
+}
+
+static void tell_failure(const struct kernel *kernel, const struct sample_case *wanted,
+                         const struct check_result *result, struct strbuf *out)
 {
     struct arena arena = { 0 };
-    struct check_result result;
-    check_run(kernel, wanted, &result);
-    verdict->cases++;
-    verdict->error = result.error > verdict->error ? result.error : verdict->error;
-    verdict->tolerance = result.tolerance;
-    if (!result.ok && !verdict->failure.len)
-        strbuf_add_format(&verdict->failure, "%s tokens, %s, --seed %llu%s%s", kernels_load_word(wanted->load),
-                          kernels_format_words(kernel, wanted, &arena), (unsigned long long)wanted->seed,
-                          result.flaw ? ": " : "", result.flaw ? result.flaw : "");
+    strbuf_add_format(out, "%s tokens, %s", kernels_load_word(wanted->load),
+                      kernels_format_words(kernel, wanted, &arena));
+    add_absorbed(out, wanted->absorbs);
+    strbuf_add_format(out, ", --seed %llu", (unsigned long long)wanted->seed);
+    if (result->flaw)
+        strbuf_add_format(out, ": %s", result->flaw);
+    if (result->trouble.text[0])
+        strbuf_add_format(out, ": %s", result->trouble.text);
     arena_free(&arena);
 }
 
-static json_t *test_kernel(const struct kernel *kernel, uint64_t seed, int *failed)
+static void test_case(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,
+                      struct verdict *verdict)
+{
+    struct check_result result;
+    if (verdict->dead)
+        return;
+    check_run(kernel, wanted, device, &result);
+    verdict->cases++;
+    verdict->error = result.error > verdict->error ? result.error : verdict->error;
+    verdict->tolerance = result.tolerance > verdict->tolerance ? result.tolerance : verdict->tolerance;
+    verdict->dead = result.trouble.text[0];
+    if (!result.ok && !verdict->failure.len)
+        tell_failure(kernel, wanted, &result, &verdict->failure);
+}
+
+static void test_kernel(const struct kernel *kernel, const struct kernels_query *query, struct verdict *verdict)
 {
     struct sample_case cases[CHECK_CASES_MAX];
-    struct verdict verdict = { 0 };
-    int count = check_cases(kernel, cases);
+    struct kernels_cuda on_gpu = kernels_cuda_on(query->cuda);
+    uint32_t absorbed[CHECK_ABSORBED_MAX];
+    int count = check_cases(kernel, cases), sets = check_absorbed(kernel, absorbed);
     if (!count)
-        strbuf_add_text(&verdict.failure, "no head size is common to what it lists");
-    for (int i = 0; i < count; i++)
-        for (int round = 0; round < ROUNDS; round++) {
-            cases[i].seed = seed + (uint64_t)round;
-            test_case(kernel, &cases[i], &verdict);
+        strbuf_add_text(&verdict->failure, "no head size is common to what it lists");
+    for (int i = 0; i < count * sets; i++)
+        for (int round = 0; round < rounds(query); round++) {
+            struct sample_case wanted = cases[i / sets];
+            wanted.size = query->quick ? SAMPLE_SMALL : SAMPLE_VARIED;
+            wanted.absorbs = absorbed[i % sets];
+            wanted.seed = query->seed + (uint64_t)round;
+            test_case(kernel, &wanted, &on_gpu.device, verdict);
         }
-    bool ok = !verdict.failure.len;
-    *failed += !ok;
-    json_t *error = isfinite(verdict.error) ? json_real(verdict.error) : json_null();
-    json_t *row = json_pack("{s:s, s:i, s:o, s:f, s:s, s:s?}", "name", kernel->name, "cases", verdict.cases, "error",
-                            error, "tolerance", verdict.tolerance, "result", ok ? "ok" : "FAILED", "note",
-                            ok ? NULL : verdict.failure.data);
-    strbuf_free(&verdict.failure);
-    return row;
+}
+
+static json_t *report_kernel(const struct kernel *kernel, const struct verdict *verdict)
+{
+    bool ok = !verdict->failure.len;
+    json_t *error = isfinite(verdict->error) ? json_real(verdict->error) : json_null();
+    return json_pack("{s:s, s:i, s:o, s:f, s:s, s:s?}", "name", kernel->name, "cases", verdict->cases, "error", error,
+                     "tolerance", verdict->tolerance, "result", ok ? "ok" : "FAILED", "note",
+                     ok ? NULL : verdict->failure.data);
 }
 
 static json_t *leave_out(const struct kernel *kernel, const char *missing)
@@ -63,13 +103,21 @@ bool kernels_test(const struct kernels_query *query, struct kernels_report *repo
     };
     struct arena arena = { 0 };
     json_t *rows = json_array();
+    const struct kernel *killer = NULL; // of the device
     int total = kernels_count(query), left_out = 0;
     (void)err;
     for (const struct kernel *kernel = kernels_next(query, NULL); kernel; kernel = kernels_next(query, kernel)) {
         const char *missing = kernels_missing(kernel, &query->device, &arena);
+        struct verdict verdict = { 0 };
+        if (!missing && killer)
+            missing = arena_format(&arena, "the GPU, which %s has left unusable", killer->name);
         left_out += missing != NULL;
-        json_array_append_new(
-            rows, missing ? leave_out(kernel, missing) : test_kernel(kernel, query->seed, &report->failed));
+        if (!missing)
+            test_kernel(kernel, query, &verdict);
+        report->failed += verdict.failure.len > 0;
+        killer = verdict.dead ? kernel : killer;
+        json_array_append_new(rows, missing ? leave_out(kernel, missing) : report_kernel(kernel, &verdict));
+        strbuf_free(&verdict.failure);
         kernels_progress(query, (double)json_array_size(rows) / total);
     }
     int passed = total - report->failed - left_out;
@@ -78,7 +126,7 @@ bool kernels_test(const struct kernels_query *query, struct kernels_report *repo
                              "kernels", rows);
     report->columns = columns;
     strbuf_add_format(&report->above, "seeds %llu to %llu\n", (unsigned long long)query->seed,
-                      (unsigned long long)query->seed + ROUNDS - 1);
+                      (unsigned long long)query->seed + (unsigned)rounds(query) - 1);
     strbuf_add_format(&report->below, "%d passed, %d failed, %d not run\n", passed, report->failed, left_out);
     arena_free(&arena);
     return true;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/program.h"
 
+#include "engine/gpu.h"
 #include "engine/weights.h"
+#include "kernel/cuda/params.h"
 #include "kernel/fault.h"
 
+// The number itself, or on a GPU its place there.
 static const int *rows_of(const struct engine *engine, const struct op *op)
 {
+    if (engine->gpu)
+        return engine->batch.on_device->counts + (op->on_outputs ? CUDA_OUTPUTS : CUDA_TOKENS);
     return op->on_outputs ? &engine->batch.outputs : &engine->batch.tokens;
 }
 
@@ -22,11 +27,28 @@ static struct kv_place place_of(const struct engine *engine, int layer)
     };
 }
 
+static bool bind_matrix(struct engine *engine, const struct op *op, int number, struct weight *out, struct error *err)
+{
+    size_t at = engine->plan.ops[op - engine->model.ops].placed_at[number];
+    if (!weights_matrix(&op->matrix[number], out, err))
+        return false;
+    if (at != PLAN_IN_FILE)
+        out->data = engine->placed + at;
+    return true;
+}
+
+static bool bind_vector(struct engine *engine, const struct tensor *tensor, float offset, const float **out,
+                        struct error *err)
+{
+    return weights_vector(&engine->arena, tensor, offset, out, err)
+        && (!engine->gpu || gpu_constant(engine->gpu, *out, tensor ? (size_t)tensor_values(tensor) : 0, out, err));
+}
+
 static bool bind_embed(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     args->embed = (struct embed_args){ .batch = &engine->batch, .scale = (float)engine->model.config.embed_scale,
                                        .out = engine->buffers[BUFFER_X] };
-    return weights_matrix(&op->matrix[0], &args->embed.table, err);
+    return bind_matrix(engine, op, 0, &args->embed.table, err);
 }
 
 static bool bind_norm(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
@@ -37,25 +59,23 @@ static bool bind_norm(struct engine *engine, const struct op *op, union op_args 
                                      .out = engine->buffers[op->out],
                                      .groups = op->groups,
                                      .width = op->width,
-                                     .epsilon = (float)config->norm_epsilon };
-    return weights_vector(&engine->arena, op->vector, (float)config->norm_offset, &args->norm.weight, err);
+                                     .epsilon = (float)config->norm_epsilon,
+                                     .f32_x = plan_value_bytes(&engine->plan, op->in) == sizeof(float) };
+    return bind_vector(engine, op->vector, (float)config->norm_offset, &args->norm.weight, err);
 }
 
 static bool bind_linear(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     args->linear = (struct linear_args){
         .rows = rows_of(engine, op), .x = engine->buffers[op->in], .in = op->width, .outputs = op->matrices,
-        .scratch = engine->scratch,
+        .scratch = engine->scratch, .f32_y = plan_value_bytes(&engine->plan, op->matrix[0].out) == sizeof(float),
     };
-    const struct plan_op *bound = &engine->plan.ops[op - engine->model.ops];
     for (int i = 0; i < op->matrices; i++) {
         struct linear_output *output = &args->linear.output[i];
         output->y = engine->buffers[op->matrix[i].out];
-        if (!weights_matrix(&op->matrix[i], &output->weight, err)
-            || !weights_vector(&engine->arena, op->matrix[i].bias, 0, &output->bias, err))
+        if (!bind_matrix(engine, op, i, &output->weight, err)
+            || !bind_vector(engine, op->matrix[i].bias, 0, &output->bias, err))
             return false;
-        if (bound->few->packing)
-            output->weight.data = engine->packed + bound->packed_at[i];
     }
     return true;
 }
@@ -63,7 +83,7 @@ static bool bind_linear(struct engine *engine, const struct op *op, union op_arg
 static bool bind_rope(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     const struct layer *layer = &engine->model.layer[op->layer];
-    (void)err;
+    size_t pairs = (size_t)engine->model.config.rotated / 2;
     args->rope = (struct rope_args){
         .batch = &engine->batch,
         .q = engine->buffers[op->in],
@@ -76,7 +96,8 @@ static bool bind_rope(struct engine *engine, const struct op *op, union op_args 
         .frequencies = layer->frequencies,
         .magnitude = layer->rope_magnitude,
     };
-    return true;
+    return !engine->gpu
+        || gpu_constant(engine->gpu, layer->frequencies, pairs, &args->rope.frequencies, err);
 }
 
 static bool bind_kv_write(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
@@ -158,13 +179,17 @@ static void add_call(struct program *program, struct kernel_call call)
 bool program_bind(struct engine *engine, struct error *err)
 {
     int count = engine->model.op_count;
-    engine->few.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
-    engine->many.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
     union op_args *args = ARENA_NEW(&engine->arena, union op_args, count);
     for (int i = 0; i < count; i++) {
         const struct op *op = &engine->model.ops[i];
         if (!binders[op->kind](engine, op, &args[i], err))
             return false;
+    }
+    if (engine->gpu)
+        return gpu_bind(engine->gpu, engine, args, err);
+    engine->few.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
+    engine->many.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
+    for (int i = 0; i < count; i++) {
         add_call(&engine->few, fault_bind(engine->plan.ops[i].few, &args[i], &engine->arena));
         add_call(&engine->many, fault_bind(engine->plan.ops[i].many, &args[i], &engine->arena));
     }

@@ -5,6 +5,7 @@
 #include "base/public.h"
 #include "engine/ceiling.h"
 #include "engine/generate.h"
+#include "engine/gpu.h"
 #include "engine/reader.h"
 #include "format/json.h"
 #include "format/public.h"
@@ -53,6 +54,7 @@ static struct plan_options plan_options_of(const struct nibble_options *options)
         .batch_tokens = options->batch_tokens,
         .memory_bytes = options->memory_bytes,
         .kv_cache_bytes = options->kv_cache_bytes,
+        .gpu_memory_utilization = options->gpu_memory_utilization,
     };
 }
 
@@ -65,7 +67,7 @@ struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint,
     struct plan_options plan_options = plan_options_of(options);
     struct device device;
     struct error err;
-    bool ok = device_parse(&device, options->device ? options->device : "cpu", &err)
+    bool ok = plan_choose_device(&device, options->device, &err)
         && model_describe(&plan->model, &checkpoint->checkpoint, &err)
         && plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
     plan->plan = &plan->own;
@@ -159,7 +161,9 @@ bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *
 {
     struct ceiling ceiling = { 0 };
     struct error err;
-    bool ok = ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, &err);
+    struct gpu *gpu = engine->engine.gpu;
+    bool ok = gpu ? ceiling_measure_cuda(&ceiling, gpu_cuda(gpu), &err)
+                  : ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, &err);
     *out = (struct nibble_ceiling){ ceiling.bytes_per_s, ceiling.flops_per_s, ceiling.int8_ops_per_s };
     return report(ok, error, &err);
 }

@@ -51,7 +51,8 @@ static bool read_chunk(struct reader *reader, int count, int outputs, const floa
         return fail(err, "the KV cache has no page left; open fewer sequences at once");
     batch_clear(reader->engine);
     batch_add(reader->engine, sequence, count, outputs);
-    *logits = batch_run(reader->engine);
+    if (!engine_start(reader->engine, err) || !(*logits = engine_finish(reader->engine, err)))
+        return false;
     sequence->cached += count;
     int vocabulary = reader->engine->model.config.vocabulary;
     for (int i = 0; i < outputs; i++)

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "kernel/check.h"
+#include "engine/kernels_cuda.h"
 
 enum { SELF_TEST_SEED = 5753 }; // its samples have grouped heads, windows, soft caps, sinks and several long sequences
 
@@ -22,7 +22,7 @@ static bool is_known(const struct questions *questions, const struct kernel *ker
         const struct question *known = &questions->list[i];
         if (known->kernel == kernel && known->wanted.load == wanted->load && known->wanted.weight == wanted->weight
             && known->wanted.k == wanted->k && known->wanted.v == wanted->v
-            && known->wanted.head_dim == wanted->head_dim)
+            && known->wanted.head_dim == wanted->head_dim && known->wanted.absorbs == wanted->absorbs)
             return true;
     }
     return false;
@@ -39,10 +39,11 @@ static void add_question(struct questions *questions, const struct kernel *kerne
     questions->list[questions->count++] = (struct question){ kernel, *wanted };
 }
 
-// The kernels of one op, with the formats it has there.
+// The kernels of one op, with the formats it has there and the neighbours that they do in passing.
 static void add_op(struct questions *questions, const struct plan *plan, int index)
 {
     const struct op *op = &plan->model->ops[index];
+    const struct plan_op *bound = &plan->ops[index];
     struct sample_case wanted = { .size = SAMPLE_SMALL, .seed = SELF_TEST_SEED };
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
         const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
@@ -53,18 +54,22 @@ static void add_op(struct questions *questions, const struct plan *plan, int ind
     for (int i = 0; i == 0 || i < op->matrices; i++) {
         if (op->matrices)
             wanted.weight = op->matrix[i].tensor->dtype;
-        wanted.load = KERNEL_FEW;
-        add_question(questions, plan->ops[index].few, &wanted);
-        wanted.load = KERNEL_MANY;
-        add_question(questions, plan->ops[index].many, &wanted);
+        for (int many = 0; many <= 1; many++) {
+            wanted.load = many ? KERNEL_MANY : KERNEL_FEW;
+            wanted.absorbs = bound->absorbs[many];
+            if (!bound->absorbed[many])
+                add_question(questions, many ? bound->many : bound->few, &wanted);
+        }
     }
 }
 
-static bool answers_rightly(const struct question *question, struct error *err)
+static bool answers_rightly(const struct question *question, const struct check_device *device, struct error *err)
 {
     const struct kernel *kernel = question->kernel;
     struct check_result result;
-    check_run(kernel, &question->wanted, &result);
+    check_run(kernel, &question->wanted, device, &result);
+    if (result.trouble.text[0])
+        return fail(err, "kernel %s fails its self-test on this machine: %s", kernel->name, result.trouble.text);
     return result.ok
         || fail(err,
                 "kernel %s fails its self-test on this machine: %s%sits error is %.2g where %s allows %.2g",
@@ -72,14 +77,15 @@ static bool answers_rightly(const struct question *question, struct error *err)
                 op_word(kernel->op), result.tolerance);
 }
 
-const struct kernel *self_test_failure(const struct plan *plan, struct error *err)
+const struct kernel *self_test_failure(const struct plan *plan, struct cuda *cuda, struct error *err)
 {
+    struct kernels_cuda on_gpu = kernels_cuda_on(cuda);
     struct questions questions = { 0 };
     const struct kernel *failed = NULL;
     for (int i = 0; i < plan->model->op_count; i++)
         add_op(&questions, plan, i);
     for (int i = 0; i < questions.count && !failed; i++)
-        if (!answers_rightly(&questions.list[i], err))
+        if (!answers_rightly(&questions.list[i], &on_gpu.device, err))
             failed = questions.list[i].kernel;
     free(questions.list);
     return failed;

@@ -62,9 +62,8 @@ static void pack_part(void *context, int phase, int part, int parts)
     job->packing->pack(&job->weight, job->slice * parts + part, job->slices * parts, job->out);
 }
 
-// Packs the matrix slice by slice, and gives back the pages of the file that were read.
-static void pack_matrix(const struct checkpoint *checkpoint, const struct tensor *tensor,
-                        const struct kernel_packing *packing, uint8_t *out, struct team *team)
+void weights_pack(const struct checkpoint *checkpoint, const struct tensor *tensor,
+                  const struct kernel_packing *packing, void *out, struct team *team)
 {
     struct packing_job job = { packing, matrix_of(tensor), out, .slices = (int)(tensor->bytes / SLICE_BYTES) + 1 };
     for (; job.slice < job.slices; job.slice++) {
@@ -79,27 +78,28 @@ static void touch(const struct tensor *tensor)
         (void)*(const volatile char *)(tensor->data + at);
 }
 
-void weights_load(const struct checkpoint *checkpoint, const struct plan *plan, uint8_t *packed, struct team *team,
-                  void (*progress)(void *context, double done), void *context)
+bool weights_load(const struct plan *plan, const struct weights_target *target,
+                  void (*progress)(void *context, double done), void *context, struct error *err)
 {
     int done = 0, total = 0;
-    size_t packed_end = 0; // places are given in this same order: what lies before the end is there already
+    size_t end = 0; // places are given in this same order: what lies before the end is there already
     for (int i = 0; i < plan->model->op_count; i++)
         total += plan->model->ops[i].matrices;
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
-        const struct kernel_packing *packing = plan->ops[i].few->packing;
         for (int j = 0; j < op->matrices; j++) {
             const struct tensor *tensor = op->matrix[j].tensor;
-            size_t at = plan->ops[i].packed_at[j];
-            if (packing && at >= packed_end) {
-                pack_matrix(checkpoint, tensor, packing, packed + at, team);
-                packed_end = at + 1;
-            } else if (!packing && op->kind != OP_EMBED) { // of that a few rows are read at a time
+            size_t at = plan->ops[i].placed_at[j];
+            if (at == PLAN_IN_FILE && op->kind != OP_EMBED) { // of that a few rows are read at a time
                 touch(tensor);
+            } else if (at != PLAN_IN_FILE && at >= end) {
+                if (!target->put(target->context, tensor, plan->ops[i].few->packing, at, err))
+                    return false;
+                end = at + 1;
             }
             if (progress)
                 progress(context, ++done / (double)total);
         }
     }
+    return true;
 }

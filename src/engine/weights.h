@@ -14,9 +14,20 @@ bool weights_matrix(const struct op_matrix *matrix, struct weight *out, struct e
 bool weights_vector(struct arena *arena, const struct tensor *tensor, float offset, const float **out,
                     struct error *err);
 
-// Packs what the plan says is packed, on the whole team, and reads the rest once, so that the first token does not wait
-// for the disk. Pages of the file that are packed are given back as soon as they are.
-void weights_load(const struct checkpoint *checkpoint, const struct plan *plan, uint8_t *packed, struct team *team,
-                  void (*progress)(void *context, double done), void *context);
+// Takes one matrix to where the plan has placed it.
+struct weights_target {
+    bool (*put)(void *context, const struct tensor *tensor, const struct kernel_packing *packing, size_t at,
+                struct error *err);
+    void *context;
+};
+
+// Gives the target every matrix that the plan places, once each, and reads the others once, so that the first token
+// does not wait for the disk.
+bool weights_load(const struct plan *plan, const struct weights_target *target,
+                  void (*progress)(void *context, double done), void *context, struct error *err);
+
+// Packs a matrix on the whole team into host memory, slice by slice; pages of the file that were read are given back.
+void weights_pack(const struct checkpoint *checkpoint, const struct tensor *tensor,
+                  const struct kernel_packing *packing, void *out, struct team *team);
 
 #endif

@@ -2,12 +2,18 @@
 // kernel/blocks.h: how weights lie in files: each format is a struct, the bytes of one block in their order. They are
 // bytes only: blocks are read where a mapped file has them, aligned or not. Numbers are little-endian, as is every
 // machine nibble runs on. Where four-bit codes share a byte, the low nibbles are the first half of their group and the
-// high nibbles the second.
+// high nibbles the second. For C and CUDA alike.
 #ifndef KERNEL_BLOCKS_H
 #define KERNEL_BLOCKS_H
 
 #include <stdint.h>
 #include <string.h>
+
+#ifdef __CUDACC__
+#define BLOCKS static inline __host__ __device__
+#else
+#define BLOCKS static inline
+#endif
 
 struct F32 { uint8_t value[4]; };
 struct F16 { uint8_t value[2]; };
@@ -35,7 +41,7 @@ struct NVFP4_GGUF { uint8_t scales[4], codes[32]; };
 #define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 #define E2M1_DOUBLED 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 
-static inline uint16_t read_u16(const uint8_t bytes[2])
+BLOCKS uint16_t read_u16(const uint8_t bytes[2])
 {
     uint16_t value;
     memcpy(&value, bytes, sizeof value);
@@ -43,7 +49,7 @@ static inline uint16_t read_u16(const uint8_t bytes[2])
 }
 
 // Sixteen scales of six bits: low nibbles in bytes 0..7, high pairs in bytes 8..11.
-static inline int q3_scale(const uint8_t scales[12], int s)
+BLOCKS int q3_scale(const uint8_t scales[12], int s)
 {
     int low = scales[s % 8] >> s / 8 * 4 & 15;
     int high = scales[8 + s % 4] >> s / 4 * 2 & 3;
@@ -52,23 +58,23 @@ static inline int q3_scale(const uint8_t scales[12], int s)
 
 // Eight scales and eight minima of six bits: those of sub-blocks 0..3 are the low six bits of bytes 0..3 and 4..7;
 // those of 4..7 have their low nibbles in bytes 8..11 and their high pairs on top of bytes 0..3 and 4..7.
-static inline int q4_scale(const uint8_t scales[12], int s)
+BLOCKS int q4_scale(const uint8_t scales[12], int s)
 {
     return s < 4 ? scales[s] & 63 : (scales[s + 4] & 15) | scales[s - 4] >> 6 << 4;
 }
 
-static inline int q4_min(const uint8_t scales[12], int s)
+BLOCKS int q4_min(const uint8_t scales[12], int s)
 {
     return s < 4 ? scales[s + 4] & 63 : scales[s + 4] >> 4 | scales[s] >> 6 << 4;
 }
 
-static inline int iq4_xs_scale(const struct IQ4_XS *block, int s)
+BLOCKS int iq4_xs_scale(const struct IQ4_XS *block, int s)
 {
     return ((block->scales_low[s / 2] >> s % 2 * 4 & 15) | (read_u16(block->scales_high) >> s * 2 & 3) << 4) - 32;
 }
 
 // E4M3 without a sign: bit 7 is ignored, and the code of NaN stands for 0.
-static inline uint8_t nvfp4_scale(const struct NVFP4_GGUF *block, int s)
+BLOCKS uint8_t nvfp4_scale(const struct NVFP4_GGUF *block, int s)
 {
     return block->scales[s] == 0x7F ? 0 : block->scales[s] & 0x7F;
 }

@@ -7,13 +7,20 @@
 #include "kernel/fault.h"
 #include "kernel/int8.h"
 
-enum { CHECK_PARTS = 3 };
+enum { CHECK_PARTS = 3, ROOMY = 3 };
 
 // Sums may run in another order and exponentials be computed in another way; what moves or stores numbers is exact.
 static const float tolerances[OP_COUNT] = {
     [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,   [OP_LINEAR] = 1e-5f, [OP_ROPE] = 1e-5f, [OP_KV_WRITE] = 0,
     [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,       [OP_PICK] = 0,     [OP_SOFTCAP] = 1e-5f,
 };
+
+// On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
+static const float gpu_tolerances[OP_COUNT] = {
+    [OP_EMBED] = 1e-6f,     [OP_NORM] = 0.005f,    [OP_LINEAR] = 0.01f, [OP_ROPE] = 0.005f, [OP_KV_WRITE] = 0.01f,
+    [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,    [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-3f,
+};
+static const float rope_stored_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
 
 // ---- cases ----
 
@@ -63,6 +70,23 @@ int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_
     return count;
 }
 
+int check_absorbed(const struct kernel *kernel, uint32_t out[CHECK_ABSORBED_MAX])
+{
+    static const uint32_t sets[] = {
+        0,
+        KERNEL_ABSORBS_NORM,
+        KERNEL_ABSORBS_ACT_MUL,
+        KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL,
+        KERNEL_ABSORBS_ADD,
+        KERNEL_ABSORBS_ROPE,
+    };
+    int count = 0;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (!(sets[i] & ~kernel->absorbs))
+            out[count++] = sets[i];
+    return count;
+}
+
 // ---- one case ----
 
 // What the outputs held at some moment, as bytes, or what a run made of them, as values.
@@ -84,15 +108,10 @@ static struct picture take_bytes(struct sample *sample)
     return bytes;
 }
 
-// Runs the call on the sample as it was `before`, the last part first. Leaves the sample as it was.
-static struct picture run_call(struct sample *sample, struct kernel_call call, int parts, const struct picture *before,
-                               bool *strayed)
+// What has just been written to the sample, which is then as it was `before`.
+static struct picture take_values(struct sample *sample, const struct picture *before, bool *strayed)
 {
     struct picture values;
-    for (int part = parts - 1; part >= 0 && call.prepare; part--)
-        call.prepare(call.args, part, parts);
-    for (int part = parts - 1; part >= 0; part--)
-        call.run(call.args, part, parts);
     for (int i = 0; i < sample->outputs; i++) {
         struct sample_output *output = &sample->output[i];
         values.output[i] = arena_new(&sample->arena, value_count(sample, i), sizeof(float));
@@ -103,6 +122,17 @@ static struct picture run_call(struct sample *sample, struct kernel_call call, i
     }
     *strayed |= !sample_guards_intact(sample);
     return values;
+}
+
+// The last part comes first.
+static struct picture run_call(struct sample *sample, struct kernel_call call, int parts, const struct picture *before,
+                               bool *strayed)
+{
+    for (int part = parts - 1; part >= 0 && call.prepare; part--)
+        call.prepare(call.args, part, parts);
+    for (int part = parts - 1; part >= 0; part--)
+        call.run(call.args, part, parts);
+    return take_values(sample, before, strayed);
 }
 
 // The input of a linear as kernels see it that round it to 8 bits.
@@ -120,18 +150,42 @@ static const float *rounded_input(struct sample *sample)
     return rounded;
 }
 
+// The op of a sample as it is defined, with the neighbours that a kernel is to do in passing.
+static void run_defined(const void *arguments, int part, int parts)
+{
+    const struct sample *sample = arguments;
+    union op_args args = sample->args;
+    const struct linear_args *linear = sample->op == OP_LINEAR ? &args.linear : NULL;
+    struct arena arena = { 0 };
+    if (sample->op == OP_KV_WRITE && args.kv_write.rope) { // it turns keys in place, and the sample is to keep them
+        struct rope_args rope = *args.kv_write.rope;
+        size_t count = (size_t)(sample->batch.tokens * rope.kv_heads * rope.head_dim);
+        rope.k = memcpy(ARENA_NEW(&arena, float, count), rope.k, count * sizeof(float));
+        args.kv_write.k = rope.k;
+        kernel_reference(OP_ROPE)->run(&rope, part, parts);
+    }
+    if (linear && linear->norm)
+        kernel_reference(OP_NORM)->run(linear->norm, part, parts);
+    kernel_reference(sample->op)->run(&args, part, parts);
+    if (linear && linear->act_mul)
+        kernel_reference(OP_ACT_MUL)->run(linear->act_mul, part, parts);
+    if (linear && linear->add)
+        kernel_reference(OP_ADD)->run(linear->add, part, parts);
+    arena_free(&arena);
+}
+
 // What the reference makes of the sample. Where the kernel says that it rounds activations, they are rounded for the
 // reference, too: a kernel is held to what it says.
 static struct picture run_reference(struct sample *sample, const struct kernel *kernel, const struct picture *before)
 {
-    struct kernel_call call = { .run = kernel_reference(kernel->op)->run, .args = &sample->args };
+    struct kernel_call call = { .run = run_defined, .args = sample };
     struct picture expected = run_call(sample, call, 1, before, &(bool){ false });
     if (!kernel->int8)
         return expected;
-    struct linear_args args = sample->args.linear;
-    args.x = rounded_input(sample);
-    call.args = &args;
+    const struct linear_args args = sample->args.linear;
+    sample->args.linear.x = rounded_input(sample);
     struct picture rounded = run_call(sample, call, 1, before, &(bool){ false });
+    sample->args.linear = args;
     for (int i = 0; i < args.outputs; i++)
         if (lists(kernel->int8, args.output[i].weight.dtype))
             expected.output[i] = rounded.output[i];
@@ -159,29 +213,134 @@ static bool same_bits(const struct sample *sample, const struct picture *a, cons
     return true;
 }
 
-void check_run(const struct kernel *kernel, const struct sample_case *wanted, struct check_result *out)
+static double largest_difference(const struct sample *sample, const struct picture *found,
+                                 const struct picture *expected)
 {
-    struct sample sample;
-    sample_open(&sample, kernel, wanted);
-    struct picture before = take_bytes(&sample);
-    struct kernel_call call = fault_bind(kernel, sample_args_for(&sample, kernel), &sample.arena);
-    bool strayed = false;
-    struct picture expected = run_reference(&sample, kernel, &before);
-    struct picture found = run_call(&sample, call, 1, &before, &strayed);
-    struct picture in_parts = run_call(&sample, call, CHECK_PARTS, &before, &strayed);
+    double largest = 0;
+    for (int i = 0; i < sample->outputs; i++)
+        largest = fmax(largest, difference(found->output[i], expected->output[i], value_count(sample, i)));
+    return largest;
+}
 
-    *out = (struct check_result){ .tolerance = kernel->tolerance > 0 ? kernel->tolerance : tolerances[kernel->op] };
-    for (int i = 0; i < sample.outputs; i++)
-        out->error = fmax(out->error, difference(found.output[i], expected.output[i], value_count(&sample, i)));
-    bool by_parts = !same_bits(&sample, &found, &in_parts);
-    sample_cut(&sample, wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1);
-    struct picture alone = run_call(&sample, call, 1, &before, &strayed);
-    bool by_neighbours = !same_bits(&sample, &found, &alone);
+static void check_here(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted,
+                       struct check_result *out)
+{
+    struct picture before = take_bytes(sample);
+    struct kernel_call call = fault_bind(kernel, sample_args_for(sample, kernel), &sample->arena);
+    bool strayed = false;
+    struct picture expected = run_reference(sample, kernel, &before);
+    struct picture found = run_call(sample, call, 1, &before, &strayed);
+    struct picture in_parts = run_call(sample, call, CHECK_PARTS, &before, &strayed);
+    out->tolerance = tolerances[kernel->op];
+    out->error = largest_difference(sample, &found, &expected);
+    bool by_parts = !same_bits(sample, &found, &in_parts);
+    sample_cut(sample, wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1);
+    struct picture alone = run_call(sample, call, 1, &before, &strayed);
+    bool by_neighbours = !same_bits(sample, &found, &alone);
     out->flaw = strayed               ? "it writes beside its result"
               : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
               : by_parts              ? "its bits depend on the number of threads"
               : by_neighbours         ? "a token's bits depend on the tokens beside it"
                                       : NULL;
+}
+
+// ---- on a device ----
+
+struct visit {
+    const struct kernel *kernel;
+    const struct check_device *device;
+    const struct picture *before;
+    bool strayed;
+    struct error *err;
+};
+
+static bool visit_device(struct sample *sample, struct visit *visit, struct picture *values)
+{
+    if (!visit->device->run(visit->device, visit->kernel, sample, &visit->strayed, visit->err))
+        return false;
+    fault_apply(visit->kernel, &sample->args);
+    *values = take_values(sample, visit->before, &visit->strayed);
+    return true;
+}
+
+// Where values are stored in few bits, the last bit of a sum may be a whole step: then all errors count together.
+static double together(const float *found, const float *expected, size_t count)
+{
+    double apart = 0, all = 0;
+    for (size_t i = 0; i < count; i++) {
+        apart += ((double)found[i] - expected[i]) * ((double)found[i] - expected[i]);
+        all += (double)expected[i] * expected[i];
+    }
+    return apart == 0 ? 0 : isfinite(apart) ? sqrt(apart / all) : INFINITY;
+}
+
+static double device_difference(const struct sample *sample, const struct picture *found,
+                                const struct picture *expected)
+{
+    if (sample->op != OP_KV_WRITE)
+        return largest_difference(sample, found, expected);
+    double largest = 0;
+    for (int i = 0; i < sample->outputs; i++)
+        largest = fmax(largest, together(found->output[i], expected->output[i], value_count(sample, i)));
+    return largest;
+}
+
+static void widen(struct sample_room *room)
+{
+    room->rows = ROOMY * room->rows + 1;
+    room->tokens = ROOMY * room->tokens + 1;
+    room->sequences = ROOMY * room->sequences;
+    room->rows_each = ROOMY * room->rows_each;
+    room->context = ROOMY * room->context;
+}
+
+// Runs the kernel as it is, again, in a larger step, and with other tokens left out.
+static void check_there(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted,
+                        const struct check_device *device, struct check_result *out)
+{
+    sample_round(sample, kernel);
+    struct picture before = take_bytes(sample), found, again, roomy, alone;
+    struct visit visit = { kernel, device, &before, .err = &out->trouble };
+    struct picture expected = run_reference(sample, kernel, &before);
+    out->tolerance = wanted->absorbs & KERNEL_ABSORBS_ROPE ? rope_stored_tolerance : gpu_tolerances[kernel->op];
+    out->error = INFINITY;
+    out->flaw = "the device did not run it";
+    struct sample_room room = sample->room;
+    if (!visit_device(sample, &visit, &found) || !visit_device(sample, &visit, &again))
+        return;
+    widen(&sample->room);
+    if (!visit_device(sample, &visit, &roomy))
+        return;
+    out->error = fmax(device_difference(sample, &found, &expected), device_difference(sample, &roomy, &expected));
+    bool by_chance = !same_bits(sample, &found, &again);
+    sample->room = room;
+    // Another launch may be for sequences as short as one becomes that is cut: of attention whole ones are left out.
+    int cut = wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1;
+    sample_cut(sample, sample->op == OP_ATTENTION ? sample->sequence[0].count : cut);
+    if (!visit_device(sample, &visit, &alone))
+        return;
+    bool by_neighbours = !same_bits(sample, &found, &alone);
+    out->flaw = visit.strayed         ? "it writes beside its result"
+              : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
+              : by_chance             ? "its bits change from run to run"
+              : by_neighbours         ? "a token's bits depend on the tokens beside it"
+                                      : NULL;
+}
+
+void check_run(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,
+               struct check_result *out)
+{
+    struct sample sample;
+    *out = (struct check_result){ 0 };
+    sample_open(&sample, kernel, wanted);
+    if (kernel->device == DEVICE_CPU)
+        check_here(&sample, kernel, wanted, out);
+    else
+        check_there(&sample, kernel, wanted, device, out);
+    if (kernel->tolerance > 0)
+        out->tolerance = kernel->tolerance;
+    if (wanted->absorbs & KERNEL_ABSORBS_ACT_MUL) // the product of two results
+        out->tolerance *= 2;
     out->ok = !out->flaw && out->error <= out->tolerance;
     sample_close(&sample);
 }

@@ -11,13 +11,29 @@ enum { CHECK_CASES_MAX = 4 * DTYPE_COUNT };
 // beside another one. Returns how many; their seed is 0 and their head size is drawn.
 int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_MAX]);
 
+// Which neighbours a row is tried with: none, and what it says that it does in passing, as it comes in models. Returns
+// how many sets of KERNEL_ABSORBS_* there are.
+enum { CHECK_ABSORBED_MAX = 6 };
+int check_absorbed(const struct kernel *kernel, uint32_t out[CHECK_ABSORBED_MAX]);
+
+// Where rows run that do not run on this CPU.
+struct check_device {
+    // Runs a row on a sample, whose outputs then hold what it made of them, in a step that has as much room as the
+    // sample says. *strayed becomes true if it wrote beside its results.
+    bool (*run)(const struct check_device *device, const struct kernel *kernel, struct sample *sample, bool *strayed,
+                struct error *err);
+};
+
 struct check_result {
     double error;       // the largest difference, as a part of the largest reference value
     double tolerance;
     const char *flaw;   // what it does that no kernel may do, or NULL
     bool ok;
+    struct error trouble; // its text: why the device did not run it; "" otherwise
 };
 
-void check_run(const struct kernel *kernel, const struct sample_case *wanted, struct check_result *out);
+// `device` is for rows that are not for CPUs.
+void check_run(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,
+               struct check_result *out);
 
 #endif

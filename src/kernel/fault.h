@@ -10,4 +10,7 @@
 // The kernel on these arguments, spoilt if it is the one. The environment is read here and at no other time.
 struct kernel_call fault_bind(const struct kernel *kernel, const void *args, struct arena *arena);
 
+// For kernels on a device, whose results have been brought here: spoils them, if it is the one.
+void fault_apply(const struct kernel *kernel, const void *args);
+
 #endif

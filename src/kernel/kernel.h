@@ -4,6 +4,7 @@
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
+#include "device/cuda.h"
 #include "device/device.h"
 #include "kernel/op.h"
 
@@ -18,6 +19,43 @@ struct kernel_packing {
     size_t (*bytes)(enum dtype dtype, int rows, int cols);
     // Each of `parts` callers packs its share of a matrix as the file has it. `out` is 64-byte aligned.
     void (*pack)(const struct weight *weight, int part, int parts, void *out);
+};
+
+// What a row does besides its own op, if the neighbours in the list are these and pass their results on to nobody else.
+enum {
+    KERNEL_ABSORBS_NORM = 1,    // linear: the norm of its input
+    KERNEL_ABSORBS_ACT_MUL = 2, // linear with gate and up: the activation of both
+    KERNEL_ABSORBS_ADD = 4,     // linear: adding its result to the residual stream
+    KERNEL_ABSORBS_ROPE = 8,    // kv_write: turning q and k
+};
+
+// How large a step may get that is being described, and on what.
+struct cuda_shape {
+    int rows;                 // of this op
+    int tokens, sequences;
+    int rows_each;            // the most rows of one sequence
+    int context;              // the longest sequence, this step's tokens included
+    int sm, multiprocessors;
+    int shared_bytes;         // that one block may have
+};
+
+// One launch of a function of the embedded cubins, or one product by cuBLASLt.
+enum { CUDA_CALLS_MAX = 8, CUDA_PARAMS_BYTES = 512 };
+struct cuda_call {
+    const char *function;     // NULL: `product` instead
+    unsigned grid[3], block;
+    unsigned shared_bytes;    // dynamic
+    size_t params_bytes;
+    _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
+    struct cuda_product product;
+};
+
+// How large an op may get: what scratch memory depends on.
+struct kernel_extent {
+    uint64_t weights;         // formats of its matrices
+    int rows, width;          // of what linear reads and what attention gives
+    int heads;                // of attention, as are these:
+    int sequences, context;   // in one step, and of the longest
 };
 
 struct kernel {
@@ -35,14 +73,20 @@ struct kernel {
     int head_dim_multiple;    // of attention; 0: any
     int head_dim_max;         // 0: any
     float tolerance;          // how far it may be from the reference (kernel/check.h); 0: as its op says
+    int shared_bytes;         // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
+    uint32_t absorbs;         // KERNEL_ABSORBS_*: neighbours in the list of ops that it does in passing
 
     // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
     void (*run)(const void *args, int part, int parts);
 
     // What all callers do before any of them runs; NULL: nothing. It may fill the scratch memory of the op's arguments,
-    // which has so many bytes for these formats of weights and an input of (rows, width); NULL: it needs none.
+    // which has as many bytes as asked for here; NULL: it needs none.
     void (*prepare)(const void *args, int part, int parts);
-    size_t (*scratch_bytes)(uint64_t weights, int rows, int width);
+    size_t (*scratch_bytes)(const struct kernel_extent *extent);
+
+    // CUDA, in place of run and prepare: writes down the launches that do this op and returns how many there are. It
+    // depends on nothing but its arguments and touches no device.
+    int (*describe)(const void *args, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX]);
 };
 
 // Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/op.h: the vocabulary of ops. Architectures speak it, kernels answer it: one argument struct each, with
 // everything a kernel may read or write. Arguments are bound once; from step to step only the batch behind them
-// changes. Activations are f32, row by row: (rows, width).
+// changes. Activations are row by row: (rows, width). They are f32; on a GPU, where all addresses are the device's,
+// those that linear layers read and write are bfloat16, and the residual stream and the logits f32
+// (kernel/cuda/params.h).
 #ifndef KERNEL_OP_H
 #define KERNEL_OP_H
 
@@ -34,6 +36,10 @@ const char *op_word(enum op_kind kind);
 
 enum { KV_CLASSES_MAX = 16, LINEAR_OUTPUTS_MAX = 3, HEAD_DIM_MAX = 512, LINEAR_IN_MAX = 1 << 16 };
 
+struct cuda_batch;
+struct act_mul_args;
+struct add_args;
+
 // The tokens of one step. Rows of a sequence are consecutive, in the order of their positions.
 struct batch {
     int tokens;
@@ -46,6 +52,7 @@ struct batch {
     } *sequence;
     int outputs;              // rows whose logits are wanted
     const int32_t *output_rows;
+    const struct cuda_batch *on_device; // the same in a GPU's memory; NULL on CPUs
 };
 
 // A weight matrix: (rows, cols), a row is one output. It lies as in the file, or as the packing of its kernel has it.
@@ -81,20 +88,26 @@ struct norm_args {
     float *out;               // may be x
     int groups, width;
     float epsilon;
+    bool f32_x;               // on a GPU: x is f32 (the residual stream), else bfloat16; out is bfloat16
 };
 
-// y = W x + bias, for up to three matrices that read the same x
+// y = W x + bias, for up to three matrices that read the same x. A kernel may do what stands around it in passing: then
+// the neighbours' arguments are here, and nobody else does them.
 struct linear_args {
     const int *rows;
     const float *x;
     int in;
     void *scratch;            // as much as the kernel asks for; shared by all ops of a step
+    bool f32_y;               // on a GPU: y is f32 (logits), else bfloat16
     int outputs;
     struct linear_output {
         struct weight weight;
         const float *bias;    // (weight.rows) or NULL
         float *y;
     } output[LINEAR_OUTPUTS_MAX];
+    const struct norm_args *norm;       // before it: x is what it reads
+    const struct act_mul_args *act_mul; // after it, of its two outputs: written to its `out`
+    const struct add_args *add;         // after it: to its x
 };
 
 // Turns pairs of channels by position * frequency, in place: q and k. The pairs of the result are always halves apart,
@@ -115,6 +128,7 @@ struct kv_write_args {
     const struct batch *batch;
     const float *k, *v;
     struct kv_place cache;
+    const struct rope_args *rope; // before it, where the kernel does that too
 };
 
 // out = softmax(cap(q K * scale)) V over what the cache holds, the token's own K and V included. A sink is a score that

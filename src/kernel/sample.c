@@ -7,11 +7,32 @@
 #include "kernel/sample_draw.h"
 
 enum { PACKED_ALIGNMENT = 64, PACKING_PARTS = 2 };
-enum { LARGE_BYTES = 64 << 20, LARGE_WIDTH = 4096, LARGE_ROWS = LARGE_BYTES / LARGE_WIDTH / 4 };
+enum { LARGE_BYTES = 64 << 20, LARGE_WIDTH = 4096, LARGE_ROWS = LARGE_BYTES / LARGE_WIDTH / 4, GPU_LARGE_OUT = 28672 };
 
-static void count_bytes(struct draw *draw, double passes, int rows, int width)
+static int least(int a, int b)
 {
-    draw->sample->bytes_moved += (size_t)(passes * rows * width * (double)sizeof(float));
+    return a < b ? a : b;
+}
+
+static int greater(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+// Bytes of a value that is read or written, on average over an op's: activations are bfloat16 on a GPU, the residual
+// stream is f32.
+static double value_bytes(const struct draw *draw)
+{
+    static const double on_gpu[OP_COUNT] = {
+        [OP_EMBED] = 4,     [OP_NORM] = 3,    [OP_LINEAR] = 2, [OP_ROPE] = 2, [OP_KV_WRITE] = 2,
+        [OP_ATTENTION] = 2, [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4, [OP_SOFTCAP] = 4,
+    };
+    return draw->kernel->device == DEVICE_CPU ? sizeof(float) : on_gpu[draw->kernel->op];
+}
+
+void draw_count_bytes(struct draw *draw, double passes, int rows, int width)
+{
+    draw->sample->bytes_moved += (size_t)(passes * rows * width * value_bytes(draw));
 }
 
 // Drawn one statement after the other: the order of a list's members would be the compiler's choice.
@@ -28,7 +49,7 @@ static void draw_embed(struct draw *draw)
     args->table = draw_weight(draw, dtype, vocabulary, width);
     args->scale = draw_coin(draw) ? sqrtf((float)width) : 1;
     args->out = draw_output(draw, sample->batch.tokens, width);
-    count_bytes(draw, 1, sample->batch.tokens, width);
+    draw_count_bytes(draw, 1, sample->batch.tokens, width);
     sample->bytes_moved += dtype_bytes(dtype, (size_t)sample->batch.tokens * (size_t)width);
 }
 
@@ -45,7 +66,8 @@ static void draw_norm(struct draw *draw)
     args->x = in_place ? args->out : draw_values(draw, sample->rows, all);
     args->weight = draw_values(draw, 1, args->width);
     args->epsilon = draw_coin(draw) ? 1e-5f : 1e-6f;
-    count_bytes(draw, 2, sample->rows, all);
+    args->f32_x = !in_place; // as in models: what is normed in place are heads and results
+    draw_count_bytes(draw, 2, sample->rows, all);
 }
 
 // The first matrix has the format asked for; the others any of the row's whose blocks fit `in`.
@@ -60,17 +82,58 @@ static enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
     return draw->wanted->weight;
 }
 
-static void draw_linear_output(struct draw *draw, int index, int in, int large_rows)
+static int draw_linear_rows(struct draw *draw, enum dtype dtype)
+{
+    bool few = draw->wanted->load == KERNEL_FEW;
+    if (draw->kernel->device == DEVICE_CUDA)
+        return draw_size(draw, 1, draw_is_short(draw) ? 160 : 300, GPU_LARGE_OUT);
+    return draw_size(draw, 1, 40, few ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024);
+}
+
+// Between an op and the neighbour that is done in passing.
+static float *new_values(struct draw *draw, int rows, int width)
+{
+    return ARENA_NEW(&draw->sample->arena, float, (size_t)rows * (size_t)width);
+}
+
+static void draw_linear_output(struct draw *draw, int index, int in, int rows)
 {
     struct sample *sample = draw->sample;
     struct linear_output *output = &sample->args.linear.output[index];
-    int rows = draw_size(draw, 1, 40, large_rows);
+    bool passes_on = draw->wanted->absorbs & (KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD);
     output->weight = draw_weight(draw, draw_matrix_dtype(draw, index, in), rows, in);
     output->bias = draw_coin(draw) ? draw_values(draw, 1, rows) : NULL;
-    output->y = draw_output(draw, sample->rows, rows);
-    count_bytes(draw, 1, sample->rows, rows);
+    output->y = (passes_on ? new_values : draw_output)(draw, sample->rows, rows);
+    draw_count_bytes(draw, 1, sample->rows, rows);
     sample->bytes_moved += dtype_bytes(output->weight.dtype, (size_t)rows * (size_t)in);
     sample->flops += 2.0 * sample->rows * rows * in;
+}
+
+// The neighbours of a linear that are done in passing. Of two outputs the first is the gate.
+static void draw_linear_neighbours(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct linear_args *args = &sample->args.linear;
+    const struct linear_output *output = args->output;
+    uint32_t absorbs = draw->wanted->absorbs;
+    if (absorbs & KERNEL_ABSORBS_NORM) {
+        sample->before.norm = (struct norm_args){ .rows = &sample->rows, .x = args->x, .groups = 1, .width = args->in,
+                                                  .weight = draw_values(draw, 1, args->in), .epsilon = 1e-5f,
+                                                  .f32_x = true, .out = new_values(draw, sample->rows, args->in) };
+        args->norm = &sample->before.norm;
+        args->x = args->norm->out;
+    }
+    if (absorbs & KERNEL_ABSORBS_ACT_MUL) {
+        sample->after.act_mul = (struct act_mul_args){ .rows = &sample->rows, .gate = output[0].y, .up = output[1].y,
+                                                       .out = draw_output(draw, sample->rows, output[0].weight.rows),
+                                                       .width = output[0].weight.rows,
+                                                       .act = draw_coin(draw) ? ACT_GELU_TANH : ACT_SILU };
+        args->act_mul = &sample->after.act_mul;
+    } else if (absorbs & KERNEL_ABSORBS_ADD) {
+        sample->after.add = (struct add_args){ .rows = &sample->rows, .y = output[0].y, .width = output[0].weight.rows,
+                                               .x = draw_output_in_place(draw, sample->rows, output[0].weight.rows) };
+        args->add = &sample->after.add;
+    }
 }
 
 static void draw_linear(struct draw *draw)
@@ -78,16 +141,24 @@ static void draw_linear(struct draw *draw)
     struct sample *sample = draw->sample;
     struct linear_args *args = &sample->args.linear;
     enum dtype dtype = draw->wanted->weight;
+    uint32_t absorbs = draw->wanted->absorbs;
     int block = dtype_table[dtype].block;
-    int large_rows = draw->wanted->load == KERNEL_FEW ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024;
     sample->rows = draw_tokens(draw, 64);
     args->rows = &sample->rows;
     args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_WIDTH / block);
     args->x = draw_values(draw, sample->rows, args->in);
     args->outputs = draw_size(draw, 1, LINEAR_OUTPUTS_MAX, 1);
-    count_bytes(draw, 1, sample->rows, args->in);
-    for (int i = 0; i < args->outputs; i++)
-        draw_linear_output(draw, i, args->in, large_rows);
+    if (absorbs & (KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD))
+        args->outputs = absorbs & KERNEL_ABSORBS_ACT_MUL ? 2 : 1;
+    args->f32_y = args->outputs == 1 && sample->rows % 2;
+    draw_count_bytes(draw, 1, sample->rows, args->in);
+    int rows = 0;
+    for (int i = 0; i < args->outputs; i++) {
+        if (i == 0 || !(absorbs & KERNEL_ABSORBS_ACT_MUL))
+            rows = draw_linear_rows(draw, dtype);
+        draw_linear_output(draw, i, args->in, rows);
+    }
+    draw_linear_neighbours(draw);
 }
 
 static void draw_rope(struct draw *draw)
@@ -105,7 +176,7 @@ static void draw_rope(struct draw *draw)
     args->interleaved = draw_coin(draw);
     args->frequencies = draw_frequencies(draw, args->rotated / 2);
     args->magnitude = draw_coin(draw) ? 1.2f : 1;
-    count_bytes(draw, 2, sample->batch.tokens, (args->heads + args->kv_heads) * args->head_dim);
+    draw_count_bytes(draw, 2, sample->batch.tokens, (args->heads + args->kv_heads) * args->head_dim);
 }
 
 static void draw_act_mul(struct draw *draw)
@@ -119,7 +190,7 @@ static void draw_act_mul(struct draw *draw)
     args->gate = in_place ? args->out : draw_values(draw, sample->rows, args->width);
     args->up = draw_values(draw, sample->rows, args->width);
     args->act = draw_coin(draw) ? ACT_GELU_TANH : ACT_SILU;
-    count_bytes(draw, 3, sample->rows, args->width);
+    draw_count_bytes(draw, 3, sample->rows, args->width);
 }
 
 static void draw_add(struct draw *draw)
@@ -130,7 +201,7 @@ static void draw_add(struct draw *draw)
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
     args->x = draw_output_in_place(draw, sample->rows, args->width);
     args->y = draw_values(draw, sample->rows, args->width);
-    count_bytes(draw, 3, sample->rows, args->width);
+    draw_count_bytes(draw, 3, sample->rows, args->width);
 }
 
 static void draw_pick(struct draw *draw)
@@ -142,7 +213,7 @@ static void draw_pick(struct draw *draw)
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
     args->x = draw_values(draw, sample->batch.tokens, args->width);
     args->out = draw_output(draw, sample->batch.outputs, args->width);
-    count_bytes(draw, 2, sample->batch.outputs, args->width);
+    draw_count_bytes(draw, 2, sample->batch.outputs, args->width);
 }
 
 static void draw_softcap(struct draw *draw)
@@ -153,7 +224,7 @@ static void draw_softcap(struct draw *draw)
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
     args->x = draw_output_in_place(draw, sample->rows, args->width);
     args->cap = draw_coin(draw) ? 30 : 2;
-    count_bytes(draw, 2, sample->rows, args->width);
+    draw_count_bytes(draw, 2, sample->rows, args->width);
 }
 
 static void (*const drawers[OP_COUNT])(struct draw *) = {
@@ -162,12 +233,29 @@ static void (*const drawers[OP_COUNT])(struct draw *) = {
     [OP_PICK] = draw_pick,         [OP_SOFTCAP] = draw_softcap,
 };
 
+// A step with just the sample in it.
+static struct sample_room room_of(const struct sample *sample)
+{
+    const struct batch *batch = &sample->batch;
+    struct sample_room room = { .rows = sample_rows(sample), .tokens = batch->tokens, .sequences = batch->sequences };
+    for (int i = 0; i < batch->sequences; i++)
+        room.rows_each = greater(room.rows_each, batch->sequence[i].count);
+    for (int i = 0; i < batch->tokens; i++)
+        room.context = greater(room.context, batch->positions[i] + 1);
+    if (!batch->tokens)
+        room.tokens = sample->rows;
+    return room;
+}
+
 void sample_open(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted)
 {
     struct draw draw = { sample, kernel, wanted, wanted->seed };
     *sample = (struct sample){ .op = kernel->op };
+    draw.is_long =
+        kernel->device != DEVICE_CPU && wanted->size == SAMPLE_VARIED && draw_coin(&draw) && draw_coin(&draw);
     sample->rows = draw_tokens(&draw, LARGE_ROWS);
     drawers[kernel->op](&draw);
+    sample->room = room_of(sample);
 }
 
 void sample_close(struct sample *sample)
@@ -181,41 +269,67 @@ static void *new_aligned(struct arena *arena, size_t bytes)
     return (void *)((memory + PACKED_ALIGNMENT - 1) / PACKED_ALIGNMENT * PACKED_ALIGNMENT);
 }
 
-static void bind_linear(struct sample *sample, const struct kernel *kernel, struct linear_args *args)
+// Packs what is not to be read as the file has it.
+static void bind_weights(struct sample *sample, const struct kernel *kernel, struct linear_args *args)
 {
-    uint64_t formats = 0;
-    for (int i = 0; i < args->outputs; i++) {
+    for (int i = 0; i < args->outputs && kernel->packing; i++) {
         struct weight *weight = &args->output[i].weight;
-        formats |= (uint64_t)1 << weight->dtype;
-        if (!kernel->packing)
-            continue;
         void *packed = new_aligned(&sample->arena, kernel->packing->bytes(weight->dtype, weight->rows, weight->cols));
         for (int part = 0; part < PACKING_PARTS; part++)
             kernel->packing->pack(weight, part, PACKING_PARTS, packed);
         weight->data = packed;
     }
-    if (kernel->scratch_bytes) {
-        size_t bytes = kernel->scratch_bytes(formats, sample->rows, args->in);
-        args->scratch = memset(new_aligned(&sample->arena, bytes), NOTHING, bytes);
-    }
 }
 
-static void bind_attention(struct sample *sample, const struct kernel *kernel, struct attention_args *args)
+size_t draw_scratch_bytes(const struct sample *sample, const struct kernel *kernel)
 {
-    if (kernel->scratch_bytes) {
-        size_t bytes = kernel->scratch_bytes(0, sample->batch.tokens, args->heads * args->cache.layout.v.dim);
-        args->scratch = memset(new_aligned(&sample->arena, bytes), NOTHING, bytes);
+    const struct sample_room *room = &sample->room;
+    struct kernel_extent extent = { .rows = room->rows, .sequences = room->sequences, .context = room->context };
+    if (!kernel->scratch_bytes || (sample->op != OP_LINEAR && sample->op != OP_ATTENTION))
+        return 0;
+    if (sample->op == OP_LINEAR) {
+        const struct linear_args *args = &sample->args.linear;
+        extent.width = args->in;
+        for (int i = 0; i < args->outputs; i++)
+            extent.weights |= (uint64_t)1 << args->output[i].weight.dtype;
+    } else {
+        const struct attention_args *args = &sample->args.attention;
+        extent.heads = args->heads;
+        extent.width = args->heads * args->cache.layout.v.dim;
     }
+    return kernel->scratch_bytes(&extent);
 }
 
-const union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel)
+static void *copy(struct sample *sample, const void *args, size_t bytes)
 {
-    union op_args *args = ARENA_NEW(&sample->arena, union op_args, 1);
-    *args = sample->args;
-    if (sample->op == OP_LINEAR)
-        bind_linear(sample, kernel, &args->linear);
+    return args ? memcpy(arena_new(&sample->arena, bytes, 1), args, bytes) : NULL;
+}
+
+union op_args *sample_copy_args(struct sample *sample, const union op_args *args)
+{
+    union op_args *copied = copy(sample, args, sizeof *args);
+    if (sample->op == OP_LINEAR) {
+        struct linear_args *linear = &copied->linear;
+        linear->norm = copy(sample, linear->norm, sizeof *linear->norm);
+        linear->act_mul = copy(sample, linear->act_mul, sizeof *linear->act_mul);
+        linear->add = copy(sample, linear->add, sizeof *linear->add);
+    } else if (sample->op == OP_KV_WRITE) {
+        copied->kv_write.rope = copy(sample, copied->kv_write.rope, sizeof *copied->kv_write.rope);
+    }
+    return copied;
+}
+
+union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel)
+{
+    union op_args *args = sample_copy_args(sample, &sample->args);
+    size_t bytes = draw_scratch_bytes(sample, kernel);
+    void *scratch = bytes ? memset(new_aligned(&sample->arena, bytes), NOTHING, bytes) : NULL;
     if (sample->op == OP_ATTENTION)
-        bind_attention(sample, kernel, &args->attention);
+        args->attention.scratch = scratch;
+    if (sample->op == OP_LINEAR) {
+        args->linear.scratch = scratch;
+        bind_weights(sample, kernel, &args->linear);
+    }
     return args;
 }
 
@@ -224,11 +338,6 @@ int sample_rows(const struct sample *sample)
     if (sample->op == OP_PICK)
         return sample->batch.outputs;
     return sample->batch.tokens ? sample->batch.tokens : sample->rows;
-}
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 void sample_cut(struct sample *sample, int tokens)
@@ -248,9 +357,14 @@ static size_t result_bytes(const struct sample *sample, int output)
     return (size_t)sample_rows(sample) * (size_t)sample->output[output].row_values * sizeof(float);
 }
 
+static bool is_pages(const struct sample *sample, int output)
+{
+    return sample->op == OP_KV_WRITE && output == 0;
+}
+
 void sample_read(const struct sample *sample, int output, float *values)
 {
-    if (sample->op == OP_KV_WRITE)
+    if (is_pages(sample, output))
         read_kv_write(sample, values);
     else
         memcpy(values, sample->output[output].data, result_bytes(sample, output));
@@ -258,7 +372,7 @@ void sample_read(const struct sample *sample, int output, float *values)
 
 void sample_undo(struct sample *sample, int output, const uint8_t *before)
 {
-    if (sample->op == OP_KV_WRITE)
+    if (is_pages(sample, output))
         undo_kv_write(sample, before);
     else
         memcpy(sample->output[output].data, before, result_bytes(sample, output));

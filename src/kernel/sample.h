@@ -5,13 +5,14 @@
 //   (2) what no kernel may use is NaN: results before they are written, cache slots behind a token, the pages that a
 //       window has given back, the layers beside its own
 //   (3) floats are aligned as floats and weights not at all, as in an engine; packed weights by 64 bytes
+// Samples lie in this CPU's memory and are f32. What kernels on a GPU get of them is listed as operands.
 #ifndef KERNEL_SAMPLE_H
 #define KERNEL_SAMPLE_H
 
 #include "base/memory.h"
 #include "kernel/kernel.h"
 
-enum { SAMPLE_OUTPUTS_MAX = 3, SAMPLE_SEQUENCES_MAX = 4 };
+enum { SAMPLE_OUTPUTS_MAX = 3, SAMPLE_SEQUENCES_MAX = 12, SAMPLE_OPERANDS_MAX = 16 };
 
 enum sample_size {
     SAMPLE_VARIED, // past every tile a kernel may have, and below
@@ -19,18 +20,26 @@ enum sample_size {
     SAMPLE_LARGE,  // for measuring: operands well beyond the caches of a processor
 };
 
+// A step of one shape, of large samples for GPUs.
+struct sample_step {
+    int sequences, rows_each, context; // the last one includes this step's rows
+};
+
 struct sample_case {
     enum kernel_load load; // KERNEL_FEW or KERNEL_MANY
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
     int head_dim;          // 0: drawn, among those that fit
+    uint32_t absorbs;      // KERNEL_ABSORBS_*: the neighbours that the row does in passing
     enum sample_size size;
+    struct sample_step step; // no sequences: drawn, as the load says
     uint64_t seed;
 };
 
 struct sample {
     enum op_kind op;
     union op_args args;    // points into the sample, which must stay where it is
+    union op_args before, after; // of the neighbours that are done in passing
     int rows;
     struct batch batch;
     struct batch_sequence sequence[SAMPLE_SEQUENCES_MAX];
@@ -40,6 +49,12 @@ struct sample {
         size_t bytes;
         int row_values;    // of one token's result, once it is read as floats
     } output[SAMPLE_OUTPUTS_MAX];
+    uint8_t *pages;        // of the cache, page -1 first; NULL: the op has none
+    size_t pages_bytes;
+    size_t pages_there;    // bytes of pages on a GPU, where those here are repeated; 0: as many as here
+    struct sample_room {   // how large a step is assumed that the sample is one of; for GPUs
+        int rows, tokens, sequences, rows_each, context;
+    } room;
     size_t bytes_moved;    // read and written, each thing once
     double flops;
     struct arena arena;
@@ -51,8 +66,12 @@ bool sample_is_possible(const struct kernel *kernel, const struct sample_case *w
 void sample_open(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted);
 void sample_close(struct sample *sample);
 
-// The arguments as this kernel wants them: weights in its packing, and scratch memory. They live as long as the sample.
-const union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel);
+// The arguments as this kernel wants them: weights in its packing, scratch memory, and the neighbours that it does in
+// passing. They live as long as the sample.
+union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel);
+
+// The same arguments once more, to be changed.
+union op_args *sample_copy_args(struct sample *sample, const union op_args *args);
 
 int sample_rows(const struct sample *sample); // of its results
 
@@ -67,5 +86,22 @@ void sample_read(const struct sample *sample, int output, float *values);
 void sample_undo(struct sample *sample, int output, const uint8_t *before);
 
 bool sample_guards_intact(const struct sample *sample);
+
+// What arguments point to: its place and size here, and what it is in a GPU's memory.
+enum sample_type { SAMPLE_F32, SAMPLE_BF16, SAMPLE_BYTES };
+struct sample_operand {
+    void *slot;            // where the arguments have its address
+    int rows;              // one for each row of the op; 0: it does not depend on them
+    size_t width;          // values (or bytes) of a row, or in all
+    enum sample_type type;
+};
+
+// Lists what a kernel gets of arguments that sample_args_for made and may be written to, its neighbours' included. What
+// only the neighbours have between them is not listed. Returns how many there are.
+int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,
+                    struct sample_operand out[SAMPLE_OPERANDS_MAX]);
+
+// Rounds what is bfloat16 on a GPU, so that it is the same there and here.
+void sample_round(struct sample *sample, const struct kernel *kernel);
 
 #endif

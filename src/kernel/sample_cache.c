@@ -9,14 +9,14 @@
 #include "kernel/sample_draw.h"
 #include "kv/pool.h"
 
-enum { CLASS = 1, SPARE_PAGES = 3, DISTINCT_PAGES = 8 };
+enum { CLASS = 1, SPARE_PAGES = 3, DISTINCT_PAGES = 8, CPU_SEQUENCES_MAX = 4 };
 
 struct scene {
     struct kv_place cache;
     int heads, window;
     int old[SAMPLE_SEQUENCES_MAX];      // tokens of each sequence that came before the batch
     int32_t *table[SAMPLE_SEQUENCES_MAX];
-    int pages;                          // of the pool, page -1 included
+    int pages;                          // of the pool here, page -1 included
 };
 
 // ---- drawing ----
@@ -38,13 +38,23 @@ static int first_seen(const struct scene *scene, int sequence)
     return scene->window && old >= scene->window ? old - scene->window + 1 : 0;
 }
 
+// The first row of a sequence. On a GPU some have few rows and some have many, which are not done alike.
+static int first_row(const struct draw *draw, int sequence, int sequences, int tokens)
+{
+    if (draw->kernel->device == DEVICE_CPU)
+        return tokens * sequence / sequences;
+    int row = tokens * sequence * sequence / (sequences * sequences);
+    return row > sequence ? row : sequence;
+}
+
 static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, int large_old)
 {
     struct sample *sample = draw->sample;
-    int sequences = draw_size(draw, 1, tokens < SAMPLE_SEQUENCES_MAX ? tokens : SAMPLE_SEQUENCES_MAX, 1);
+    int most = draw->kernel->device == DEVICE_CPU ? CPU_SEQUENCES_MAX : SAMPLE_SEQUENCES_MAX;
+    int sequences = draw_size(draw, 1, tokens < most ? tokens : most, 1);
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
     for (int s = 0; s < sequences; s++) {
-        int first = tokens * s / sequences, end = tokens * (s + 1) / sequences;
+        int first = first_row(draw, s, sequences, tokens), end = first_row(draw, s + 1, sequences, tokens);
         bool is_long = draw_coin(draw) && draw_coin(draw);
         // Of the short ones, one in five is new.
         int old = draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old);
@@ -81,19 +91,63 @@ static void draw_pages(struct draw *draw, struct scene *scene)
     scene->pages = 1 + total + SPARE_PAGES;
 }
 
+// A step of one shape: its pages in any order, which here are but the first few.
+static void draw_step(struct draw *draw, struct scene *scene)
+{
+    struct sample *sample = draw->sample;
+    const struct sample_step *step = &draw->wanted->step;
+    int each = pages_of(step->context), tokens = step->sequences * step->rows_each;
+    int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
+    int32_t *numbers = ARENA_NEW(&sample->arena, int32_t, step->sequences * each);
+    struct batch_sequence *sequences = ARENA_NEW(&sample->arena, struct batch_sequence, step->sequences);
+    for (int i = 0; i < step->sequences * each; i++)
+        numbers[i] = i;
+    random_shuffle(&draw->seed, numbers, step->sequences * each);
+    for (int i = 0; i < tokens; i++)
+        positions[i] = step->context - step->rows_each + i % step->rows_each;
+    for (int i = 0; i < step->sequences; i++) {
+        sequences[i] = (struct batch_sequence){ .first = i * step->rows_each, .count = step->rows_each };
+        sequences[i].pages[CLASS] = numbers + i * each;
+    }
+    sample->batch = (struct batch){ .tokens = tokens, .positions = positions, .sequences = step->sequences,
+                                    .sequence = sequences };
+    scene->pages = 1 + DISTINCT_PAGES;
+}
+
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
-    int kv_heads = draw_size(draw, 1, 3, 8), layers = draw_size(draw, 1, 3, 1), dim = draw_head_dim(draw);
-    *scene = (struct scene){ .heads = kv_heads * draw_size(draw, 1, 4, 2) };
+    int kv_heads = draw_size(draw, 1, draw->is_long ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
+    int dim = draw_head_dim(draw);
+    bool cpu = draw->kernel->device == DEVICE_CPU;
+    *scene = (struct scene){ .heads = kv_heads * draw_size(draw, 1, cpu ? 4 : draw->is_long ? 2 : 9, cpu ? 2 : 4) };
     scene->window = draw_coin(draw) ? draw_size(draw, 1, draw_coin(draw) ? 50 : 500, 0) : 0;
-    draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
-    draw_pages(draw, scene);
+    if (draw->wanted->step.sequences) {
+        draw_step(draw, scene);
+    } else {
+        draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
+        draw_pages(draw, scene);
+    }
     struct kv_layout layout = kv_layout_make(draw->wanted->k, draw->wanted->v, kv_heads, dim, dim);
     scene->cache = (struct kv_place){
         .page_bytes = (size_t)layers * layout.layer_bytes,
         .layer_offset = (size_t)draw_size(draw, 0, layers - 1, 0) * layout.layer_bytes,
         .class_index = CLASS, .layout = layout, .k_scale = 0.05f, .v_scale = 0.04f,
     };
+}
+
+// The rope that is done in passing. Its q is a result; its k is what is stored.
+static void draw_rope_before(struct draw *draw, const struct scene *scene)
+{
+    struct sample *sample = draw->sample;
+    const struct kv_side *side = &scene->cache.layout.k;
+    struct rope_args *args = &sample->before.rope;
+    *args = (struct rope_args){ .batch = &sample->batch, .k = (float *)sample->args.kv_write.k, .heads = scene->heads,
+                                .kv_heads = side->heads, .head_dim = side->dim, .magnitude = 1 };
+    args->rotated = 2 * draw_size(draw, 1, side->dim / 2, side->dim / 2);
+    args->interleaved = draw_coin(draw);
+    args->frequencies = draw_frequencies(draw, args->rotated / 2);
+    args->q = draw_output_in_place(draw, sample->batch.tokens, scene->heads * side->dim);
+    sample->args.kv_write.rope = args;
 }
 
 void draw_kv_write(struct draw *draw)
@@ -104,13 +158,17 @@ void draw_kv_write(struct draw *draw)
     struct kv_write_args *args = &sample->args.kv_write;
     int row_values = scene.cache.layout.k.heads * scene.cache.layout.k.dim, tokens = sample->batch.tokens;
     size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
-    scene.cache.pool = draw_output_bytes(draw, bytes, 2 * row_values) + scene.cache.page_bytes;
+    sample->pages = draw_output_bytes(draw, bytes, 2 * row_values);
+    sample->pages_bytes = bytes;
+    scene.cache.pool = sample->pages + scene.cache.page_bytes;
     args->batch = &sample->batch;
     args->k = draw_values(draw, tokens, row_values);
     args->v = draw_values(draw, tokens, row_values);
     args->cache = scene.cache;
-    sample->bytes_moved =
-        (size_t)tokens * (2 * (size_t)row_values * sizeof(float) + kv_layout_token_bytes(&scene.cache.layout));
+    if (draw->wanted->absorbs & KERNEL_ABSORBS_ROPE)
+        draw_rope_before(draw, &scene);
+    draw_count_bytes(draw, 2, tokens, row_values);
+    sample->bytes_moved += (size_t)tokens * kv_layout_token_bytes(&scene.cache.layout);
 }
 
 static uint8_t *page_at(const struct scene *scene, int sequence, int index)
@@ -118,27 +176,59 @@ static uint8_t *page_at(const struct scene *scene, int sequence, int index)
     return scene->cache.pool + (ptrdiff_t)scene->table[sequence][index] * (ptrdiff_t)scene->cache.page_bytes;
 }
 
-// Stores K and V of what a sequence's tokens see. Long ones repeat the same few pages.
-static void fill_cache(struct draw *draw, const struct scene *scene, int sequence)
+// Stores random K and V at positions from `first` on, as many as the sequence has rows.
+static void write_cache(struct draw *draw, const struct scene *scene, struct batch_sequence sequence, int first)
 {
     const struct kv_side *side = &scene->cache.layout.k;
+    int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, sequence.count);
+    for (int i = 0; i < sequence.count; i++)
+        positions[i] = first + i;
+    struct batch batch = { .tokens = sequence.count, .positions = positions, .sequences = 1, .sequence = &sequence };
+    struct kv_write_args write = { .batch = &batch, .cache = scene->cache };
+    write.k = draw_values(draw, sequence.count, side->heads * side->dim);
+    write.v = draw_values(draw, sequence.count, side->heads * side->dim);
+    kv_write_ref(&write, 0, 1);
+}
+
+// Stores what a sequence's tokens see. Long ones repeat the same few pages.
+static void fill_cache(struct draw *draw, const struct scene *scene, int sequence)
+{
     int first = first_seen(scene, sequence) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
     int end = length_of(draw, scene, sequence), distinct = DISTINCT_PAGES * KV_PAGE_TOKENS;
-    int count = end - first < distinct ? end - first : distinct;
-    int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, count);
-    for (int i = 0; i < count; i++)
-        positions[i] = first + i;
     struct batch_sequence all = draw->sample->sequence[sequence];
     all.first = 0;
-    all.count = count;
-    struct batch batch = { .tokens = count, .positions = positions, .sequences = 1, .sequence = &all };
-    struct kv_write_args write = { .batch = &batch, .cache = scene->cache };
-    write.k = draw_values(draw, count, side->heads * side->dim);
-    write.v = draw_values(draw, count, side->heads * side->dim);
-    kv_write_ref(&write, 0, 1);
+    all.count = end - first < distinct ? end - first : distinct;
+    write_cache(draw, scene, all, first);
     int first_page = first / KV_PAGE_TOKENS;
     for (int i = first_page + DISTINCT_PAGES; i < pages_of(end); i++)
         memcpy(page_at(scene, sequence, i), page_at(scene, sequence, i - DISTINCT_PAGES), scene->cache.page_bytes);
+}
+
+// The work of one sequence whose first row of the batch has so many tokens before it.
+static void count_attention(struct draw *draw, const struct scene *scene, const struct batch_sequence *sequence)
+{
+    struct sample *sample = draw->sample;
+    int old = sample->batch.positions[sequence->first], length = old + sequence->count;
+    int first = scene->window && old >= scene->window ? old - scene->window + 1 : 0;
+    sample->bytes_moved += (size_t)(length - first) * kv_layout_token_bytes(&scene->cache.layout);
+    for (int i = old + 1; i <= length; i++) {
+        int seen = scene->window && scene->window < i ? scene->window : i;
+        sample->flops += 4.0 * seen * scene->heads * scene->cache.layout.k.dim;
+    }
+}
+
+// The pages of a step: the few that are here hold random tokens.
+static void fill_step(struct draw *draw, const struct scene *scene)
+{
+    int32_t numbers[DISTINCT_PAGES];
+    struct sample *sample = draw->sample;
+    struct batch_sequence whole = { .count = DISTINCT_PAGES * KV_PAGE_TOKENS };
+    for (int i = 0; i < DISTINCT_PAGES; i++)
+        numbers[i] = i;
+    whole.pages[CLASS] = numbers;
+    write_cache(draw, scene, whole, 0);
+    size_t pages = (size_t)(draw->wanted->step.sequences * pages_of(draw->wanted->step.context));
+    sample->pages_there = (1 + pages) * scene->cache.page_bytes;
 }
 
 void draw_attention(struct draw *draw)
@@ -148,16 +238,15 @@ void draw_attention(struct draw *draw)
     draw_scene(draw, &scene, 64, draw->wanted->load == KERNEL_FEW ? 16383 : 512);
     int dim = scene.cache.layout.k.dim, row_values = scene.heads * dim, tokens = sample->batch.tokens;
     size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
-    uint8_t *room = arena_new(&sample->arena, bytes, 1);
-    scene.cache.pool = (uint8_t *)memset(room, NOTHING, bytes) + scene.cache.page_bytes;
+    sample->pages = memset(arena_new(&sample->arena, bytes, 1), NOTHING, bytes);
+    sample->pages_bytes = bytes;
+    scene.cache.pool = sample->pages + scene.cache.page_bytes;
+    if (draw->wanted->step.sequences)
+        fill_step(draw, &scene);
     for (int s = 0; s < sample->batch.sequences; s++) {
-        fill_cache(draw, &scene, s);
-        sample->bytes_moved += (size_t)(length_of(draw, &scene, s) - first_seen(&scene, s))
-                             * kv_layout_token_bytes(&scene.cache.layout);
-        for (int i = 0; i < sample->sequence[s].count; i++) {
-            int context = scene.old[s] + i + 1, seen = scene.window && scene.window < context ? scene.window : context;
-            sample->flops += 4.0 * seen * row_values;
-        }
+        if (!draw->wanted->step.sequences)
+            fill_cache(draw, &scene, s);
+        count_attention(draw, &scene, &sample->batch.sequence[s]);
     }
     struct attention_args *args = &sample->args.attention;
     *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .scale = 1 / sqrtf((float)dim),
@@ -166,7 +255,7 @@ void draw_attention(struct draw *draw)
     args->out = draw_output(draw, tokens, row_values);
     args->softcap = draw_coin(draw) ? 5 : 0;
     args->sinks = draw_coin(draw) ? draw_values(draw, 1, scene.heads) : NULL;
-    sample->bytes_moved += 2 * (size_t)tokens * (size_t)row_values * sizeof(float);
+    draw_count_bytes(draw, 2, tokens, row_values);
 }
 
 // ---- what kv_write wrote ----

@@ -23,11 +23,22 @@ bool draw_coin(struct draw *draw)
     return draw->wanted->size != SAMPLE_LARGE && random_between(&draw->seed, 0, 1);
 }
 
+// Where tiles are as small as a CPU's, or time is short.
+bool draw_is_short(const struct draw *draw)
+{
+    return draw->kernel->device == DEVICE_CPU || draw->wanted->size == SAMPLE_SMALL;
+}
+
 int draw_tokens(struct draw *draw, int large_many)
 {
+    const struct sample_step *step = &draw->wanted->step;
+    if (step->sequences)
+        return step->sequences * step->rows_each;
     if (draw->wanted->load == KERNEL_FEW)
         return draw_size(draw, 1, KERNEL_FEW_TOKENS_MAX, 1);
-    return draw_size(draw, KERNEL_FEW_TOKENS_MAX + 2, 5 * KERNEL_FEW_TOKENS_MAX, large_many);
+    if (draw->is_long)
+        return draw_size(draw, 300, 2100, 0);
+    return draw_size(draw, KERNEL_FEW_TOKENS_MAX + 2, draw_is_short(draw) ? 40 : 200, large_many);
 }
 
 // The head sizes of published models, and some that no model has.

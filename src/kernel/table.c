@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/table.c: chains the tables of the instruction sets that this build has.
+#include "kernel/cuda/rows.h"
 #include "kernel/kernel.h"
 #include "kernel/ref/table.h"
 #if defined(__x86_64__)
@@ -16,6 +17,10 @@ static const struct {
     { x86_kernels, &x86_kernel_count },
     { x86_cache_kernels, &x86_cache_kernel_count },
 #endif
+    { cuda_attention_rows, &cuda_attention_count },
+    { cuda_kv_write_rows, &cuda_kv_write_count },
+    { cuda_linear_rows, &cuda_linear_count },
+    { cuda_small_rows, &cuda_small_count },
 };
 
 enum { TABLES = sizeof tables / sizeof *tables };

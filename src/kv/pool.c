@@ -12,13 +12,9 @@
 
 #include "base/memory.h"
 
-bool kv_pool_open(struct kv_pool *pool, int window, size_t page_bytes, int page_count, struct error *err)
+void kv_pool_open(struct kv_pool *pool, void *bytes, int window, size_t page_bytes, int page_count)
 {
-    *pool = (struct kv_pool){ .page_bytes = page_bytes, .window = window, .page_count = page_count };
-    pool->bytes = memory_map_new(page_bytes * (size_t)page_count);
-    if (!pool->bytes)
-        return fail(err, "the system does not give %zu MiB for the KV cache; ask for less with --max-model-len",
-                    page_bytes * (size_t)page_count >> 20);
+    *pool = (struct kv_pool){ .bytes = bytes, .page_bytes = page_bytes, .window = window, .page_count = page_count };
     uint32_t buckets = 1;
     while (buckets < (uint32_t)page_count)
         buckets *= 2;
@@ -32,12 +28,10 @@ bool kv_pool_open(struct kv_pool *pool, int window, size_t page_bytes, int page_
     pool->oldest = page_count ? 0 : KV_PAGE_NONE;
     pool->newest = page_count - 1;
     pool->free_count = page_count;
-    return true;
 }
 
 void kv_pool_close(struct kv_pool *pool)
 {
-    memory_map_free(pool->bytes, pool->page_bytes * (size_t)pool->page_count);
     free(pool->pages);
     free(pool->buckets);
     *pool = (struct kv_pool){ 0 };

@@ -17,7 +17,7 @@ struct kv_key {
 };
 
 struct kv_pool {
-    uint8_t *bytes;           // page_count * page_bytes, touched by the system only as pages come into use
+    uint8_t *bytes;           // page_count * page_bytes, borrowed: of the host, or of a device, where only kernels go
     size_t page_bytes;
     int window;               // of the class: positions a token sees, itself included; 0: all
     int page_count, free_count;
@@ -33,7 +33,7 @@ struct kv_pool {
     uint32_t bucket_mask;
 };
 
-bool kv_pool_open(struct kv_pool *pool, int window, size_t page_bytes, int page_count, struct error *err);
+void kv_pool_open(struct kv_pool *pool, void *bytes, int window, size_t page_bytes, int page_count);
 void kv_pool_close(struct kv_pool *pool);
 
 int32_t kv_pool_acquire(struct kv_pool *pool);            // one reference, the caller's; KV_PAGE_NONE: there is none

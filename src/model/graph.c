@@ -49,7 +49,8 @@ void graph_linear(struct graph *graph, enum buffer in, const struct graph_output
 {
     int width = graph->model->buffer_width[in];
     struct op op = {
-        .kind = OP_LINEAR, .in = in, .groups = 1, .width = width, .matrices = count, .on_outputs = in == BUFFER_LAST
+        .kind = OP_LINEAR, .in = in, .groups = 1, .width = width, .matrices = count,
+        .on_outputs = outputs->out == BUFFER_LOGITS
     };
     for (int i = 0; i < count; i++)
         op.matrix[i] = find_matrix(graph, outputs[i].name, outputs[i].rows, width, outputs[i].out);
@@ -81,9 +82,9 @@ void graph_logits(struct graph *graph)
     append(graph,
            (struct op){
                .kind = OP_PICK, .in = BUFFER_X, .out = BUFFER_LAST, .width = config->hidden, .on_outputs = true });
-    graph_norm(graph, BUFFER_LAST, BUFFER_LAST, W_FINAL_NORM);
+    graph_norm(graph, BUFFER_LAST, BUFFER_H, W_FINAL_NORM);
     bool tied = find_tied_head(graph); // then the embedding table is the head
-    graph_linear(graph, BUFFER_LAST,
+    graph_linear(graph, BUFFER_H,
                  &(struct graph_output){ BUFFER_LOGITS, tied ? W_EMBED : W_HEAD, config->vocabulary }, 1);
     if (config->final_softcap > 0)
         append(graph,

@@ -12,6 +12,9 @@ bool decide_formats(struct plan *plan, const struct plan_options *options, struc
 // kernels.c: a kernel for each op, few and many tokens.
 bool decide_kernels(struct plan *plan, const struct plan_options *options, struct error *err);
 
+// absorb.c: the ops that a neighbour's kernel does.
+void decide_absorbing(struct plan *plan);
+
 // weights.c: where weights lie, and the scratch memory that kernels want.
 void decide_weights(struct plan *plan);
 

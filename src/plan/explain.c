@@ -189,6 +189,23 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
     }
 }
 
+// What is done in passing, by op: the kernel that does it is one of those named above.
+static void add_absorbed(const struct plan *plan, struct strbuf *out)
+{
+    static const char *const loads[] = { "few", "many" };
+    for (int load = 0; load < 2; load++) {
+        bool of_kind[OP_COUNT] = { 0 };
+        int kinds = 0;
+        for (int i = 0; i < plan->model->op_count; i++)
+            if (plan->ops[i].absorbed[load] && !of_kind[plan->model->ops[i].kind]) {
+                of_kind[plan->model->ops[i].kind] = true;
+                strbuf_add_format(out, "%s%s", kinds++ ? " " : "fused     ", op_word(plan->model->ops[i].kind));
+            }
+        if (kinds)
+            strbuf_add_format(out, " into their neighbours, for %s tokens\n", loads[load]);
+    }
+}
+
 static void add_memory(const struct plan *plan, struct strbuf *out)
 {
     strbuf_add_text(out, "memory    weights ");
@@ -216,10 +233,16 @@ static void add_device(const struct plan *plan, struct strbuf *out)
     strbuf_add_format(out, "device    %s", device->word);
     if (device->imagined)
         strbuf_add_text(out, " (imagined)");
-    if (device->name[0])
+    if (device->name[0] && device->kind == DEVICE_CUDA)
+        strbuf_add_format(out, ": %s, %d multiprocessors, ", device->name, device->multiprocessors);
+    else if (device->name[0])
         strbuf_add_format(out, ": %s, %d cores", device->name, device->cores);
+    if (device->name[0] && device->kind == DEVICE_CUDA)
+        add_size(out, device->memory_bytes);
     if (device->kind == DEVICE_CPU)
         strbuf_add_format(out, ", %s", device_feature_words(&arena, device->features));
+    if (device->note[0])
+        strbuf_add_format(out, "; %s", device->note);
     strbuf_add_byte(out, '\n');
     arena_free(&arena);
 }
@@ -246,6 +269,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     add_device(plan, out);
     add_layer_lines(plan, style, out);
     add_linear(plan, out);
+    add_absorbed(plan, out);
     strbuf_add_text(out, "weights   ");
     add_weights(plan, out);
     strbuf_add_byte(out, '\n');

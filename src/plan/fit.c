@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/fit.h"
 
+#include "kernel/cuda/images.h"
+
 static const char *missing_load(const struct kernel *kernel, const struct fit_request *request)
 {
     if (kernel->load & request->load)
@@ -14,18 +16,22 @@ static const char *missing_features(const struct kernel *kernel, const struct de
     return missing ? arena_format(arena, "needs %s", device_feature_words(arena, missing)) : NULL;
 }
 
-// Likeness of families admits nothing: sm_120 is not sm_100.
 static const char *missing_architecture(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     const char *compiled = "";
-    if (kernel->device != DEVICE_CUDA)
+    if (kernel->device != DEVICE_CUDA || cuda_runs_on(kernel->architectures, device))
         return NULL;
-    for (const int *sm = kernel->architectures; sm && *sm; sm++) {
-        if (*sm == device->sm)
-            return NULL;
+    for (const int *sm = kernel->architectures; *sm; sm++)
         compiled = arena_format(arena, "%s sm_%d", compiled, *sm);
-    }
     return arena_format(arena, "is compiled for%s, not sm_%d", *compiled ? compiled : " nothing", device->sm);
+}
+
+static const char *missing_shared(const struct kernel *kernel, const struct device *device, struct arena *arena)
+{
+    if (kernel->device != DEVICE_CUDA || kernel->shared_bytes <= device->shared_bytes)
+        return NULL;
+    return arena_format(arena, "needs %d KiB of shared memory for a block, and %s has %d", kernel->shared_bytes >> 10,
+                        device->word, device->shared_bytes >> 10);
 }
 
 static const char *missing_format(uint64_t listed, uint64_t wanted, const char *what, struct arena *arena)
@@ -58,12 +64,14 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
                         struct arena *arena)
 {
     const char *wrong = wrong_device(kernel, device);
+    const char *architecture = wrong ? NULL : missing_architecture(kernel, device, arena);
     const uint64_t k = (uint64_t)1 << request->k, v = (uint64_t)1 << request->v;
     const char *const reasons[] = {
         wrong,
         missing_load(kernel, request),
         wrong ? NULL : missing_features(kernel, device, arena),
-        wrong ? NULL : missing_architecture(kernel, device, arena),
+        architecture,
+        wrong || architecture ? NULL : missing_shared(kernel, device, arena),
         missing_format(kernel->weights, request->weights, "weights", arena),
         request->has_cache ? missing_format(kernel->k, k, "keys", arena) : NULL,
         request->has_cache ? missing_format(kernel->v, v, "values", arena) : NULL,

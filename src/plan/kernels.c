@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "base/suggest.h"
+#include "kernel/cuda/images.h"
 #include "plan/decide.h"
 #include "plan/fit.h"
 
@@ -155,7 +156,8 @@ static bool find_pinned(struct plan *plan, const char *name, const struct kernel
 static bool device_has_kernels(const struct device *device)
 {
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
-        if (kernel->device == device->kind)
+        if (kernel->device == device->kind
+            && (device->kind != DEVICE_CUDA || cuda_runs_on(kernel->architectures, device)))
             return true;
     return false;
 }

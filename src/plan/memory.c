@@ -8,10 +8,20 @@ static size_t workspace_bytes(const struct plan *plan)
 {
     size_t bytes = plan->scratch_bytes;
     for (int i = 0; i < BUFFER_COUNT; i++) {
-        size_t rows = (size_t)(i == BUFFER_LAST || i == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens);
-        bytes += rows * (size_t)plan->model->buffer_width[i] * sizeof(float);
+        size_t values = (size_t)plan_buffer_rows(plan, (enum buffer)i) * (size_t)plan->model->buffer_width[i];
+        bytes += plan_align(values * plan_value_bytes(plan, (enum buffer)i));
     }
     return bytes;
+}
+
+// What there is for everything: what is free, or of a GPU's memory the share that may be used, if that is less.
+static size_t usable_bytes(const struct device *device, const struct plan_options *options)
+{
+    double share = options->gpu_memory_utilization > 0 ? options->gpu_memory_utilization : PLAN_GPU_SHARE;
+    size_t usable = (size_t)((double)device->memory_bytes * share);
+    if (options->memory_bytes)
+        return options->memory_bytes;
+    return device->kind == DEVICE_CUDA && usable < device->memory_free_bytes ? usable : device->memory_free_bytes;
 }
 
 // Bytes of so many pages of each class; SIZE_MAX for more than that.
@@ -135,9 +145,10 @@ static bool refuse_cache_bytes(struct plan *plan, size_t cache, size_t room, int
 
 bool decide_memory(struct plan *plan, const struct plan_options *options, struct error *err)
 {
+    plan->max_model_len = options->max_model_len ? options->max_model_len : plan->model->config.context; // at most
     decide_weights(plan);
     plan->workspace_bytes = workspace_bytes(plan);
-    plan->memory_bytes = options->memory_bytes ? options->memory_bytes : plan->device.memory_free_bytes;
+    plan->memory_bytes = usable_bytes(&plan->device, options);
 
     size_t fixed = plan->weight_bytes + plan->workspace_bytes, room = SIZE_MAX, cache = options->kv_cache_bytes;
     if (plan->memory_bytes)
@@ -152,6 +163,6 @@ bool decide_memory(struct plan *plan, const struct plan_options *options, struct
     plan->max_model_len = wanted;
     if (!options->max_model_len && longest < context)
         plan->length_note = arena_format(&plan->arena, "the model's %d do not fit in memory", context);
-    decide_pools(plan, cache ? cache : room / PLAN_CACHE_SHARE);
+    decide_pools(plan, cache ? cache : plan->device.kind == DEVICE_CUDA ? room : room / PLAN_CACHE_SHARE);
     return true;
 }

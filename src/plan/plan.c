@@ -36,8 +36,11 @@ bool decide_all(struct plan *plan, const struct model *model, const struct devic
     plan->max_num_seqs = options->max_num_seqs ? options->max_num_seqs : 1;
     plan->batch_tokens = options->batch_tokens ? options->batch_tokens : PLAN_BATCH_TOKENS;
     plan->outputs = output_rows(plan);
-    return check_options(plan, options, err) && decide_formats(plan, options, err) && decide_kernels(plan, options, err)
-        && decide_memory(plan, options, err);
+    if (!check_options(plan, options, err) || !decide_formats(plan, options, err)
+        || !decide_kernels(plan, options, err))
+        return false;
+    decide_absorbing(plan);
+    return decide_memory(plan, options, err);
 }
 
 static void note_failed(struct plan *plan, const struct kernel *const *failed)
@@ -64,6 +67,17 @@ void plan_free(struct plan *plan)
     free(plan->reasons);
     arena_free(&plan->arena);
     *plan = (struct plan){ 0 };
+}
+
+size_t plan_value_bytes(const struct plan *plan, enum buffer buffer)
+{
+    bool wide = buffer == BUFFER_X || buffer == BUFFER_LAST || buffer == BUFFER_LOGITS;
+    return plan->device.kind == DEVICE_CUDA && !wide ? sizeof(uint16_t) : sizeof(float);
+}
+
+int plan_buffer_rows(const struct plan *plan, enum buffer buffer)
+{
+    return buffer == BUFFER_LAST || buffer == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens;
 }
 
 size_t plan_layer_token_bytes(const struct plan *plan, int layer)

@@ -17,6 +17,7 @@ struct plan_options {
     int max_num_seqs;              // 0: 1
     int batch_tokens;              // 0: PLAN_BATCH_TOKENS
     size_t memory_bytes;           // bounds weights + workspace + pools; 0: what the device has
+    double gpu_memory_utilization; // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE
     size_t kv_cache_bytes;         // of the pools; 0: what max_num_seqs need, at most a share of what is free
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
 };
@@ -25,6 +26,8 @@ enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX
 enum { PLAN_OUTPUTS_MIN = 128, PLAN_OUTPUTS_MAX = 512 }; // rows of logits: one per sequence, within these bounds
 enum { PLAN_TYPICAL_TOKENS = 2048 };                     // the length that pools are balanced for
 enum { PLAN_CACHE_SHARE = 4 };                           // a quarter of what is free, unless told otherwise
+#define PLAN_IN_FILE SIZE_MAX
+#define PLAN_GPU_SHARE 0.92
 
 // Layers that share attention kind, head geometry and formats: one pool of pages.
 struct plan_class {
@@ -80,19 +83,36 @@ struct plan {
 
     struct plan_op {
         const struct kernel *few, *many; // of the same packing
-        size_t packed_at[LINEAR_OUTPUTS_MAX]; // of its matrices among the packed weights, if they are packed
+        uint32_t absorbs[2];             // by few, by many: neighbours that it does in passing (KERNEL_ABSORBS_*)
+        bool absorbed[2];                // for few, for many: a neighbour does this op
+        size_t placed_at[LINEAR_OUTPUTS_MAX]; // of its matrices among the placed weights; PLAN_IN_FILE: not placed
     } *ops;                     // beside model->ops
     int reason_count, reason_capacity;
     struct plan_reason *reasons;
 
-    size_t weight_bytes;        // packed weights, and those that stay in the file
-    size_t packed_bytes;        // of the former
+    size_t weight_bytes;        // placed weights, and those that stay in the file
+    size_t placed_bytes;        // of the former: packed as a kernel reads them, or in a GPU's memory
     size_t workspace_bytes, pool_bytes;
     size_t scratch_bytes;       // the last of the workspace: memory for the kernel that runs
     double concurrency;         // sequences of max_model_len that the pools hold at once
     struct plan_refusal refusal;
     struct arena arena;
 };
+
+// Everything that the plan places begins at such a multiple, whatever reads it.
+enum { PLAN_ALIGNMENT = 256 };
+static inline size_t plan_align(size_t bytes)
+{
+    return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
+}
+
+// Bytes of one value of a buffer: 4, and on a GPU 2 for what linear layers read and write.
+size_t plan_value_bytes(const struct plan *plan, enum buffer buffer);
+int plan_buffer_rows(const struct plan *plan, enum buffer buffer);
+
+// The device of a word (device/device.h). "auto", or NULL, is a GPU of this machine that this build has kernels for,
+// else the CPU, with a note of why no GPU is used where there is one.
+bool plan_choose_device(struct device *device, const char *word, struct error *err);
 
 // True: the plan can run. False: the sentence is in *err, with the alternatives on lines of their own; plan->refusal
 // says the same as values, unless the options themselves were wrong (err->usage). Either way the plan is to be freed.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/weights.c: which weights lie where: in the file, or packed as a kernel reads them. A tensor counts once: where
-// the table of embeddings is the head again, the head is packed, and tokens are looked up in the file, whose pages come
-// and go.
+// plan/weights.c: which weights lie where: in the file, or placed: packed as a kernel reads them, and on a GPU in its
+// memory, packed or not. On CPUs a tensor counts once: where the table of embeddings is the head again, the head is
+// packed, and tokens are looked up in the file, whose pages come and go.
 #include <string.h>
 
 #include "base/map.h"
 #include "plan/decide.h"
-
-enum { PACKED_ALIGNMENT = 64 };
 
 void plan_weights_by_format(const struct model *model, size_t *bytes)
 {
@@ -31,32 +29,33 @@ void plan_weights_by_format(const struct model *model, size_t *bytes)
     map_free(&seen);
 }
 
-static size_t align(size_t bytes)
+// Where the matrix lies among the placed weights; it is added to them if it is new.
+static size_t place(struct plan *plan, struct map *places, const struct tensor *tensor,
+                    const struct kernel_packing *packing)
 {
-    return (bytes + PACKED_ALIGNMENT - 1) / PACKED_ALIGNMENT * PACKED_ALIGNMENT;
-}
-
-// Where the matrix lies among the packed weights; it is added to them if it is new.
-static size_t place_packed(struct plan *plan, struct map *places, const struct tensor *tensor,
-                           const struct kernel_packing *packing)
-{
-    int64_t at = (int64_t)plan->packed_bytes;
-    struct bytes key = bytes_of(arena_format(&plan->arena, "%s %s", packing->name, tensor->name));
+    int64_t at = (int64_t)plan->placed_bytes;
+    const char *order = packing ? packing->name : "file";
+    struct bytes key = bytes_of(arena_format(&plan->arena, "%s %s", order, tensor->name));
     if (map_get(places, key, &at))
         return (size_t)at;
     map_put(places, key, at);
-    plan->packed_bytes += align(packing->bytes(tensor->dtype, (int)tensor->shape[0], (int)tensor->shape[1]));
+    plan->placed_bytes += plan_align(
+        packing ? packing->bytes(tensor->dtype, (int)tensor->shape[0], (int)tensor->shape[1]) : tensor->bytes);
     return (size_t)at;
 }
 
-static void pack_matrices(struct plan *plan, struct map *counted)
+static void place_matrices(struct plan *plan, struct map *counted)
 {
     struct map places = { 0 };
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         struct plan_op *bound = &plan->ops[i];
-        for (int j = 0; j < op->matrices && bound->few->packing; j++) {
-            bound->packed_at[j] = place_packed(plan, &places, op->matrix[j].tensor, bound->few->packing);
+        bool placed = bound->few->packing || plan->device.kind == DEVICE_CUDA;
+        for (int j = 0; j < op->matrices; j++) {
+            bound->placed_at[j] = PLAN_IN_FILE;
+            if (!placed)
+                continue;
+            bound->placed_at[j] = place(plan, &places, op->matrix[j].tensor, bound->few->packing);
             map_put(counted, bytes_of(op->matrix[j].tensor->name), 1);
         }
     }
@@ -74,11 +73,15 @@ static void count_plain(struct plan *plan, struct map *counted, const struct ten
 
 static size_t scratch_bytes(const struct plan *plan, const struct op *op, const struct kernel *kernel)
 {
-    uint64_t formats = 0;
+    struct kernel_extent extent = { .rows = op->on_outputs ? plan->outputs : plan->batch_tokens,
+                                    .width = op->width,
+                                    .sequences = plan->max_num_seqs,
+                                    .context = plan->max_model_len };
     for (int i = 0; i < op->matrices; i++)
-        formats |= (uint64_t)1 << op->matrix[i].tensor->dtype;
-    int rows = op->on_outputs ? plan->outputs : plan->batch_tokens;
-    return kernel->scratch_bytes ? align(kernel->scratch_bytes(formats, rows, op->width)) : 0;
+        extent.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
+    if (op->kind == OP_ATTENTION)
+        extent.heads = plan->model->layer[op->layer].heads;
+    return kernel->scratch_bytes ? plan_align(kernel->scratch_bytes(&extent)) : 0;
 }
 
 static size_t larger(size_t a, size_t b)
@@ -89,8 +92,8 @@ static size_t larger(size_t a, size_t b)
 void decide_weights(struct plan *plan)
 {
     struct map counted = { 0 };
-    pack_matrices(plan, &counted);
-    plan->weight_bytes = plan->packed_bytes;
+    place_matrices(plan, &counted);
+    plan->weight_bytes = plan->placed_bytes;
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         count_plain(plan, &counted, op->vector);

@@ -30,8 +30,9 @@ class Text(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("kv_cache_dtype", c_char_p), ("kv_cache_dtype_skip_layers", c_char_p), ("attention_kernel", c_char_p), ("device", c_char_p),
-                ("memory_bytes", c_size_t), ("kv_cache_bytes", c_size_t), ("max_model_len", c_int), ("max_num_seqs", c_int),
-                ("batch_tokens", c_int), ("threads", c_int), ("no_self_test", c_bool), ("progress", c_void_p), ("progress_context", c_void_p)]
+                ("memory_bytes", c_size_t), ("gpu_memory_utilization", c_double), ("kv_cache_bytes", c_size_t), ("max_model_len", c_int),
+                ("max_num_seqs", c_int), ("batch_tokens", c_int), ("threads", c_int), ("no_self_test", c_bool), ("progress", c_void_p),
+                ("progress_context", c_void_p)]
 
 
 class Sampling(ctypes.Structure):
@@ -175,11 +176,11 @@ class Tokenizer(Handle):
 
 
 class Model(Handle):
-    """A checkpoint and its engine. Options are those of struct nibble_options."""
+    """A checkpoint and its engine. Options are those of struct nibble_options; without a device it is the CPU."""
 
-    def __init__(self, library, path, *, kv_cache_dtype=None, **options):
+    def __init__(self, library, path, *, kv_cache_dtype=None, device="cpu", **options):
         self.checkpoint = Checkpoint(library, path)
-        settings = Options(kv_cache_dtype=kv_cache_dtype.encode() if kv_cache_dtype else None, **options)
+        settings = Options(kv_cache_dtype=kv_cache_dtype.encode() if kv_cache_dtype else None, device=device.encode(), **options)
         try:
             super().__init__(library, "engine", library.ask("engine_open", self.checkpoint.pointer, byref(settings)))
         except Refused:

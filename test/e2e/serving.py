@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nibble serve` as a test starts, asks and stops it: on loopback, on a free port, never left behind."""
+"""`nibble serve` as a test starts, asks and stops it: on loopback, on a free port, never left behind.
+
+NIBBLE_DEVICE=cuda serves on a GPU (scripts/test-gpu); on the CPU otherwise.
+"""
 
 import ctypes
 import dataclasses
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -13,6 +17,7 @@ import threading
 import time
 import urllib.request
 
+DEVICE = os.environ.get("NIBBLE_DEVICE", "cpu")
 READY = re.compile(r"nibble: ready on (\S+) \((.*)\)")
 DONE = "[DONE]"  # the last event of a stream
 PAGE_TOKENS = 16  # the prefix cache knows whole pages only
@@ -75,6 +80,7 @@ class Server:
         self.key = None
         self.log = []
         words = [program, "serve", *([model] if model else []), "--port", "0", *(["--served-model-name", name] if name else [])]
+        words += [] if "--device" in flags else ["--device", DEVICE]
         started = time.monotonic()
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, errors="replace", env=environment, preexec_fn=end_with_the_test)

@@ -73,7 +73,7 @@ static int count_found(const struct kernel *kernel, struct sample_case wanted, s
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct check_result result;
         wanted.seed = seed;
-        check_run(kernel, &wanted, &result);
+        check_run(kernel, &wanted, NULL, &result);
         assert_true(result.ok == (!result.flaw && result.error <= result.tolerance));
         found += !result.ok;
         if (!result.ok)
@@ -227,7 +227,7 @@ static bool finds_flaw(const struct kernel *kernel, struct sample_case wanted, c
 {
     for (wanted.seed = 0; wanted.seed < SEEDS_MAX; wanted.seed++) {
         struct check_result result;
-        check_run(kernel, &wanted, &result);
+        check_run(kernel, &wanted, NULL, &result);
         if (!result.ok && result.flaw && strstr(result.flaw, flaw))
             return true;
     }
@@ -331,11 +331,11 @@ static void test_self_test(void **state)
     if (!device_open_cpu(&device, &err) || !model_describe(&model, &tiny.checkpoint, &err)
         || !plan_make(&plan, &model, &device, &options, &err))
         fail_msg("%s", err.text);
-    assert_null(self_test_failure(&plan, &err));
+    assert_null(self_test_failure(&plan, NULL, &err));
     for (int i = 0; i < model.op_count; i++) {
         const struct kernel *kernel = plan.ops[i].many;
         setenv("NIBBLE_FAULT", kernel->name, 1);
-        assert_ptr_equal(self_test_failure(&plan, &err), kernel);
+        assert_ptr_equal(self_test_failure(&plan, NULL, &err), kernel);
         assert_says(err, kernel->name);
         unsetenv("NIBBLE_FAULT");
     }

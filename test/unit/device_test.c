@@ -316,6 +316,24 @@ static void test_the_probe_always_answers(void **state)
     }
 }
 
+static void test_imagined_gpus_have_their_shared_memory(void **state)
+{
+    (void)state;
+    static const struct { const char *word; int sm, kilobytes; } gpus[] = {
+        { "sm_80", 80, 163 },   { "sm_86", 86, 99 },    { "sm_89", 89, 99 },   { "sm_90", 90, 227 },
+        { "sm_100", 100, 227 }, { "sm_103", 103, 227 }, { "sm_120", 120, 99 }, { "sm_121", 121, 99 },
+        { "sm_70", 70, 0 }, // nobody's
+    };
+    for (size_t i = 0; i < COUNT_OF(gpus); i++) {
+        struct device device;
+        struct error err;
+        assert_true(device_parse(&device, gpus[i].word, &err));
+        assert_true(device.kind == DEVICE_CUDA && device.imagined);
+        assert_int_equal(device.sm, gpus[i].sm);
+        assert_int_equal(device.shared_bytes, gpus[i].kilobytes << 10);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_unknown_features_are_refused),
         cmocka_unit_test(test_features_in_words),
         cmocka_unit_test(test_the_probe_always_answers),
+        cmocka_unit_test(test_imagined_gpus_have_their_shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -489,11 +489,14 @@ static void kernels_store_the_same_bytes(void **state)
     struct error err;
     uint64_t seed = 5;
     assert_true(device_open_cpu(&device, &err));
-    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
-        for (int d = 0; d < DTYPE_COUNT && kernel->op == OP_KV_WRITE && !(kernel->needs & ~device.features); d++)
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
+        if (kernel->op != OP_KV_WRITE || kernel->device != device.kind || kernel->needs & ~device.features)
+            continue;
+        for (int d = 0; d < DTYPE_COUNT; d++)
             for (size_t i = 0; i < COUNT(dims) && kernel->k >> d & 1; i++)
                 for (int round = 0; round < 20 && has_codec(d, dims[i]); round++)
                     check_stores(kernel, (enum dtype)d, dims[i], &seed);
+    }
 }
 
 int main(void)

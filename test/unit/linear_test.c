@@ -27,7 +27,8 @@ static const struct kernel *next_row(const struct kernel *kernel)
 {
     do
         kernel = kernel_next(kernel);
-    while (kernel && !(kernel->op == OP_LINEAR && kernel->packing && !(kernel->needs & ~features)));
+    while (kernel && !(kernel->op == OP_LINEAR && kernel->device == DEVICE_CPU && kernel->packing
+                       && !(kernel->needs & ~features)));
     return kernel;
 }
 

@@ -3,6 +3,7 @@
 // reference and the rows below. They run the reference's code; what is tested is who is chosen, and why not.
 #include "base/error.h"
 #include "kernel/ref/table.h"
+#include "plan/decide.h"
 #include "plan/plan.h"
 
 #include "engine/engine.h"
@@ -203,13 +204,13 @@ static void test_both_rows_of_an_op_read_the_same_weights(void **state)
     const struct plan_op *linear = first_of(scene, OP_LINEAR, 1);
     assert_string_equal(linear->few->name, "linear_copied_few");
     assert_string_equal(linear->many->name, "linear_copied_many");
-    assert_true(scene->plan.packed_bytes > 0 && scene->plan.weight_bytes > scene->plan.packed_bytes);
+    assert_true(scene->plan.placed_bytes > 0 && scene->plan.weight_bytes > scene->plan.placed_bytes);
     size_t weight_bytes = scene->plan.weight_bytes;
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
     linear = first_of(scene, OP_LINEAR, 1);
     assert_string_equal(linear->few->name, "linear_ref");
     assert_string_equal(linear->many->name, "linear_ref");
-    assert_true(scene->plan.packed_bytes == 0 && scene->plan.weight_bytes <= weight_bytes);
+    assert_true(scene->plan.placed_bytes == 0 && scene->plan.weight_bytes <= weight_bytes);
 }
 
 static void test_a_row_that_lies_is_left_out_and_named(void **state)
@@ -235,6 +236,60 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
     assert_non_null(strstr(scene->err.text, "attention_best fails its self-test"));
 }
 
+// Kernels that do whatever they can of their neighbours' work, for few tokens; for many, none does.
+static const struct kernel greedy_linear = { .name = "greedy_linear", .op = OP_LINEAR, .run = linear_ref,
+                                             .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL
+                                                 | KERNEL_ABSORBS_ADD };
+static const struct kernel greedy_write = { .name = "greedy_write", .op = OP_KV_WRITE, .run = kv_write_ref,
+                                            .absorbs = KERNEL_ABSORBS_ROPE };
+
+static void absorb_all(struct scene *scene)
+{
+    assert_true(make(scene, "cpu:ref", (struct plan_options){ 0 }));
+    for (int i = 0; i < scene->model.op_count; i++) {
+        if (scene->model.ops[i].kind == OP_LINEAR)
+            scene->plan.ops[i].few = &greedy_linear;
+        if (scene->model.ops[i].kind == OP_KV_WRITE)
+            scene->plan.ops[i].few = &greedy_write;
+    }
+    decide_absorbing(&scene->plan);
+}
+
+static int left_of(const struct scene *scene, enum op_kind kind, int load)
+{
+    int left = 0;
+    for (int i = 0; i < scene->model.op_count; i++)
+        left += scene->model.ops[i].kind == kind && !scene->plan.ops[i].absorbed[load];
+    return left;
+}
+
+static void test_neighbours_are_done_in_passing(void **state)
+{
+    struct scene *scene = *state;
+    absorb_all(scene);
+    static const enum op_kind kinds[] = { OP_NORM, OP_ADD, OP_ACT_MUL, OP_ROPE };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        assert_int_equal(left_of(scene, kinds[i], 0), 0);
+        assert_true(left_of(scene, kinds[i], 1) >= sizes.layers); // the rows for many tokens are the reference's
+    }
+    assert_int_equal(left_of(scene, OP_LINEAR, 0), 4 * sizes.layers + 1);
+}
+
+// With a norm between the linear and the sum, as Gemma has it, neither is done in passing, nor norms of single heads.
+static void test_what_lies_between_is_not_passed_over(void **state)
+{
+    struct scene *scene = *state;
+    plan_free(&scene->plan);
+    model_free(&scene->model);
+    checkpoint_close(&scene->tiny.checkpoint);
+    tiny_model(&scene->tiny, "gemma3_text", &sizes, "{}");
+    assert_true(model_describe(&scene->model, &scene->tiny.checkpoint, &scene->err));
+    absorb_all(scene);
+    assert_int_equal(left_of(scene, OP_ADD, 0), 2 * sizes.layers);
+    assert_int_equal(left_of(scene, OP_NORM, 0), 4 * sizes.layers); // of q, of k, and the two behind linears
+    assert_int_equal(left_of(scene, OP_ACT_MUL, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +300,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_pinned_row_is_used_or_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_both_rows_of_an_op_read_the_same_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_row_that_lies_is_left_out_and_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_neighbours_are_done_in_passing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_lies_between_is_not_passed_over, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,13 +56,12 @@ static void foresee(struct client *client)
 static void simulation_open(struct simulation *simulation, uint64_t name, const struct scheduler_options *options,
                             const int *windows, const int *pages)
 {
-    struct error err;
+    enum { PAGE_BYTES = KV_PAGE_TOKENS * sizeof(uint64_t) };
     struct scheduler_options own = *options;
     *simulation = (struct simulation){ .seed = name, .name = name };
     own.pools = simulation->pools;
     for (int i = 0; i < own.classes; i++)
-        if (!kv_pool_open(&simulation->pools[i], windows[i], KV_PAGE_TOKENS * sizeof(uint64_t), pages[i], &err))
-            fail_msg("%s", err.text);
+        kv_pool_open(&simulation->pools[i], memory_new((size_t)pages[i], PAGE_BYTES), windows[i], PAGE_BYTES, pages[i]);
     scheduler_open(&simulation->scheduler, &own);
 }
 
@@ -73,6 +72,7 @@ static void simulation_close(struct simulation *simulation)
     scheduler_close(&simulation->scheduler);
     for (int i = 0; i < classes; i++) {
         CHECK(simulation, simulation->pools[i].free_count == simulation->pools[i].page_count);
+        free(simulation->pools[i].bytes);
         kv_pool_close(&simulation->pools[i]);
     }
 }

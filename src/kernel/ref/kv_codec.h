@@ -21,6 +21,7 @@
 #ifndef KERNEL_REF_KV_CODEC_H
 #define KERNEL_REF_KV_CODEC_H
 
+#include "kernel/minifloat.h"
 #include "kv/layout.h"
 
 // Both handle one head vector of one token. dim is a multiple of the format's block, for int4 a power of two as well.
@@ -38,7 +39,7 @@ struct kv_codec {
 //   s: a sign per channel: negative where bit channel % 64 of word channel / 64 is set, the words being what
 //      splitmix64 gives from the seed below
 //   H: the Hadamard matrix in natural order, H[i][j] = (-1)^popcount(i & j), not normalised: H H = dim
-static inline uint64_t kv_rotation_signs(int word)
+MINIFLOAT uint64_t kv_rotation_signs(int word)
 {
     uint64_t z = 0x9E3779B9u + (uint64_t)(word + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;

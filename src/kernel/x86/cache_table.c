@@ -6,12 +6,10 @@
 
 enum { HEAD_DIM_MULTIPLE = 16 };
 
-// Room for the segments of each head. width is that of a row of results, so there are width / HEAD_DIM_MULTIPLE heads
-// at most.
-static size_t partials_bytes(uint64_t weights, int rows, int width)
+// Room for the segments of each head.
+static size_t partials_bytes(const struct kernel_extent *extent)
 {
-    (void)weights, (void)rows;
-    size_t row = (size_t)width + (size_t)(width / HEAD_DIM_MULTIPLE * ATTENTION_PARTIAL_EXTRA);
+    size_t row = (size_t)extent->width + (size_t)(extent->heads * ATTENTION_PARTIAL_EXTRA);
     return ATTENTION_PARTIALS * row * sizeof(float);
 }
 

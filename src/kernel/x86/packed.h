@@ -13,48 +13,11 @@
 
 #include "kernel/int8.h"
 #include "kernel/kernel.h"
+#include "kernel/split.h"
 
-enum { PACKED_ROWS = 16, PACKED_VECTOR = 64, PACKED_QUADS = INT8_BLOCK / 4, PACKED_BLOCK_MAX = 256 };
-
-// One scale per record and row, multiplied by a small one per sub-block; or small ones alone, which are E8M0 or E4M3.
-enum packed_scale { PACKED_F16, PACKED_F16_U8, PACKED_F16_I8, PACKED_E8M0, PACKED_E4M3 };
-enum packed_min { PACKED_NO_MIN, PACKED_ADD_F16, PACKED_SUBTRACT_F16_U8 };
-enum packed_levels {
-    PACKED_CODES,  // a code less the offset
-    PACKED_SIGNED, // two's complement
-    PACKED_IQ4,    // a table (kernel/blocks.h)
-    PACKED_E2M1,   // twice the value, an integer; scales are halved in return
-};
-
-struct packed_format {
-    int block, bits, sub; // values of a record, bits of a code, values that share a scale: 16 or 32
-    enum packed_scale scale;
-    enum packed_min min;
-    enum packed_levels levels;
-    int offset;           // log2 of what makes levels positive, 0: they are
-};
-
-//    id          block bits sub scale min              levels  offset
-#define PACKED_FORMATS(X)                                                    \
-    X(Q4_0,        32,  4,  32, F16,     NO_MIN,          CODES,  3)         \
-    X(Q4_1,        32,  4,  32, F16,     ADD_F16,         CODES,  0)         \
-    X(Q5_0,        32,  5,  32, F16,     NO_MIN,          CODES,  4)         \
-    X(Q5_1,        32,  5,  32, F16,     ADD_F16,         CODES,  0)         \
-    X(Q8_0,        32,  8,  32, F16,     NO_MIN,          SIGNED, 7)         \
-    X(Q2_K,       256,  2,  16, F16_U8,  SUBTRACT_F16_U8, CODES,  0)         \
-    X(Q3_K,       256,  3,  16, F16_I8,  NO_MIN,          CODES,  2)         \
-    X(Q4_K,       256,  4,  32, F16_U8,  SUBTRACT_F16_U8, CODES,  0)         \
-    X(Q5_K,       256,  5,  32, F16_U8,  SUBTRACT_F16_U8, CODES,  0)         \
-    X(Q6_K,       256,  6,  16, F16_I8,  NO_MIN,          CODES,  5)         \
-    X(IQ4_NL,      32,  4,  32, F16,     NO_MIN,          IQ4,    7)         \
-    X(IQ4_XS,     256,  4,  32, F16_I8,  NO_MIN,          IQ4,    7)         \
-    X(MXFP4_GGUF,  32,  4,  32, E8M0,    NO_MIN,          E2M1,   4)         \
-    X(NVFP4_GGUF,  64,  4,  16, E4M3,    NO_MIN,          E2M1,   4)
+enum { PACKED_ROWS = 16, PACKED_VECTOR = 64, PACKED_QUADS = SPLIT_QUADS, PACKED_BLOCK_MAX = SPLIT_BLOCK_MAX };
 
 #define PACKED_FLOATS(X) X(F32) X(F16) X(BF16)
-
-#define PACKED_FORMAT(block, bits, sub, scale, min, levels, offset) \
-    { block, bits, sub, PACKED_##scale, PACKED_##min, PACKED_##levels, offset }
 
 // Where the parts of a record begin.
 static inline size_t packed_min_at(struct packed_format f)

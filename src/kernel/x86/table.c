@@ -12,14 +12,14 @@
 #define FLOAT_WEIGHTS (0 PACKED_FLOATS(BIT))
 
 // Both orders of activations, where an op has weights that want one and weights that want the other.
-static size_t tiled_bytes(uint64_t weights, int rows, int width)
+static size_t tiled_bytes(const struct kernel_extent *extent)
 {
     size_t token = 0;
-    if (weights & INT8_WEIGHTS)
-        token += (size_t)(width / INT8_BLOCK) * TILE_INT8_BYTES;
-    if (weights & FLOAT_WEIGHTS)
-        token += (size_t)width * TILE_FLOAT_BYTES;
-    return (size_t)rows * token;
+    if (extent->weights & INT8_WEIGHTS)
+        token += (size_t)(extent->width / INT8_BLOCK) * TILE_INT8_BYTES;
+    if (extent->weights & FLOAT_WEIGHTS)
+        token += (size_t)extent->width * TILE_FLOAT_BYTES;
+    return (size_t)extent->rows * token;
 }
 
 #define LINEAR(isa, rank)                                                                                   \

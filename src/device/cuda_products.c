@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/cuda_products.c: matrix products by cuBLASLt. It counts columns first, so that a row-major y = x w^T is, to
+// it, y^T = w x^T with w transposed: m outputs, n rows.
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "device/cuda_blas.h"
+#include "device/cuda_parts.h"
+
+enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT_BYTES = 16, KNOWN_MAX = 4096, ROWS_FEW = 64 };
+#define WAVES_LEAST 0.3f
+
+// A kind of product, with everything the library wants to know about it.
+struct known {
+    enum dtype dtype;
+    int rows, in, out;
+    bool f32_out;
+    void *desc, *w, *x, *y;
+    struct blas_choice choice;
+};
+
+struct cuda_products {
+    struct blas blas;
+    void *handle, *preference, *workspace;
+    struct known *known;
+    int count;
+};
+
+// ---- kinds of products ----
+
+static bool check_blas(const struct cuda *cuda, int status, const char *call, const struct known *kind,
+                       struct error *err)
+{
+    return !status
+        || fail(err, "GPU %d: the product of %d x %d %s activations with %d x %d weights: %s failed with %s",
+                cuda->ordinal, kind->rows, kind->in, dtype_word(kind->dtype), kind->out, kind->in, call,
+                cuda->products->blas.status_name(status));
+}
+
+static void forget(const struct blas *blas, struct known *known)
+{
+    if (known->desc)
+        blas->desc_free(known->desc);
+    void *const layouts[] = { known->w, known->x, known->y };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (layouts[i])
+            blas->layout_free(layouts[i]);
+}
+
+static void forget_all(struct cuda_products *products)
+{
+    for (int i = 0; i < products->count; i++)
+        forget(&products->blas, &products->known[i]);
+    products->count = 0;
+}
+
+static bool describe(const struct cuda *cuda, struct known *known, struct error *err)
+{
+    const struct blas *blas = &cuda->products->blas;
+    const int transposed = BLAS_TRANSPOSED, type = known->dtype == DTYPE_BF16 ? BLAS_R_16BF : BLAS_R_16F;
+    uint64_t rows = (uint64_t)known->rows, in = (uint64_t)known->in, out = (uint64_t)known->out;
+    known->desc = known->w = known->x = known->y = NULL;
+    int status = blas->desc_new(&known->desc, BLAS_COMPUTE_32F, BLAS_R_32F);
+    status = status ? status : blas->desc_set(known->desc, BLAS_DESC_TRANSA, &transposed, sizeof transposed);
+    status = status ? status : blas->layout_new(&known->w, type, in, out, known->in);
+    status = status ? status : blas->layout_new(&known->x, type, in, rows, known->in);
+    status = status ? status : blas->layout_new(&known->y, known->f32_out ? BLAS_R_32F : type, out, rows, known->out);
+    if (check_blas(cuda, status, "cublasLtMatrixLayoutCreate", known, err))
+        return true;
+    forget(blas, known);
+    return false;
+}
+
+static bool choose(const struct cuda *cuda, struct known *known, struct error *err)
+{
+    const struct cuda_products *products = cuda->products;
+    int found = 0;
+    int status = products->blas.choose(products->handle, known->desc, known->w, known->x, known->y, known->y,
+                                       products->preference, 1, &known->choice, &found);
+    if (!status && !found)
+        return fail(err, "GPU %d: cuBLASLt has no way to multiply %d x %d %s activations with %d x %d weights",
+                    cuda->ordinal, known->rows, known->in, dtype_word(known->dtype), known->out, known->in);
+    return check_blas(cuda, status, "cublasLtMatmulAlgoGetHeuristic", known, err);
+}
+
+// What would be chosen for more rows, if it does for these as well.
+static bool choose_like(const struct cuda *cuda, struct known *known, int rows, float waves_least)
+{
+    const struct cuda_products *products = cuda->products;
+    struct known like = *known;
+    struct blas_choice checked;
+    struct error ignored;
+    like.rows = rows;
+    if (!describe(cuda, &like, &ignored))
+        return false;
+    bool ok = choose(cuda, &like, &ignored) && like.choice.waves >= waves_least
+        && !products->blas.check(products->handle, known->desc, known->w, known->x, known->y, known->y,
+                                 like.choice.algorithm, &checked);
+    forget(&products->blas, &like);
+    if (ok)
+        known->choice = like.choice;
+    return ok;
+}
+
+// For few rows the library trusts in sums split over the inputs. Asked not to split, it takes ways that leave most of
+// the GPU idle: those for more rows are several times as fast, and never much slower.
+static bool learn(const struct cuda *cuda, struct known *known, struct error *err)
+{
+    if (!describe(cuda, known, err))
+        return false;
+    if (known->rows <= ROWS_FEW
+        && (choose_like(cuda, known, ROWS_FEW, WAVES_LEAST) || choose_like(cuda, known, 2 * ROWS_FEW, 0)))
+        return true;
+    if (choose(cuda, known, err))
+        return true;
+    forget(&cuda->products->blas, known);
+    return false;
+}
+
+static const struct known *find_kind(struct cuda *cuda, const struct cuda_product *product, struct error *err)
+{
+    struct cuda_products *products = cuda->products;
+    for (int i = 0; i < products->count; i++) {
+        const struct known *known = &products->known[i];
+        if (known->rows == product->rows && known->in == product->in && known->out == product->out
+            && known->dtype == product->dtype && known->f32_out == product->f32_out)
+            return known;
+    }
+    struct known known = { .dtype = product->dtype, .rows = product->rows, .in = product->in, .out = product->out,
+                           .f32_out = product->f32_out };
+    if (!learn(cuda, &known, err))
+        return NULL;
+    if (products->count == KNOWN_MAX)
+        forget_all(products);
+    products->known = memory_grow(products->known, (size_t)products->count + 1, sizeof *products->known);
+    products->known[products->count] = known;
+    return &products->known[products->count++];
+}
+
+// ---- opening, multiplying ----
+
+// Sums are not split over the inputs: a row's result then does not depend on how many rows there are.
+static int set_preferences(const struct cuda_products *products)
+{
+    const struct blas *blas = &products->blas;
+    uint64_t workspace = WORKSPACE_BYTES;
+    uint32_t reductions = 0, alignment = ALIGNMENT_BYTES;
+    int status = blas->preference_set(products->preference, BLAS_PREFER_WORKSPACE_MAX, &workspace, sizeof workspace);
+    if (!status)
+        status = blas->preference_set(products->preference, BLAS_PREFER_REDUCTIONS, &reductions, sizeof reductions);
+    for (int i = 0; i < BLAS_ALIGNMENTS && !status; i++)
+        status = blas->preference_set(products->preference, BLAS_PREFER_ALIGNMENT_A + i, &alignment, sizeof alignment);
+    return status;
+}
+
+bool cuda_prepare_products(struct cuda *cuda, struct error *err)
+{
+    if (cuda->products)
+        return true;
+    struct cuda_products *products = memory_new(1, sizeof *products);
+    if (!cuda_blas_open(&products->blas, err))
+        return free(products), false;
+    cuda->products = products;
+    cuda_enter(cuda);
+    int status = products->blas.open(&products->handle);
+    status = status ? status : products->blas.preference_new(&products->preference);
+    status = status ? status : set_preferences(products);
+    if (status)
+        fail(err, "GPU %d: cuBLASLt does not start: %s", cuda->ordinal, products->blas.status_name(status));
+    else if (cuda_check(cuda, cuda->driver.memory_new(&products->workspace, WORKSPACE_BYTES), "cuMemAlloc", err,
+                        "the workspace of cuBLASLt"))
+        return true;
+    cuda_products_close(cuda);
+    return false;
+}
+
+void cuda_products_close(struct cuda *cuda)
+{
+    struct cuda_products *products = cuda->products;
+    if (!products)
+        return;
+    forget_all(products);
+    cuda_free(cuda, products->workspace);
+    if (products->preference)
+        products->blas.preference_free(products->preference);
+    if (products->handle)
+        products->blas.close(products->handle);
+    free(products->known);
+    free(products);
+    cuda->products = NULL;
+}
+
+static bool is_aligned(const void *address)
+{
+    return (uintptr_t)address % ALIGNMENT_BYTES == 0;
+}
+
+bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err)
+{
+    const float one = 1, beta = product->accumulate;
+    assert(product->dtype == DTYPE_BF16 || product->dtype == DTYPE_F16);
+    assert(is_aligned(product->x) && is_aligned(product->w) && is_aligned(product->y));
+    if (!cuda_prepare_products(cuda, err))
+        return false;
+    cuda_enter(cuda);
+    const struct known *kind = find_kind(cuda, product, err);
+    if (!kind)
+        return false;
+    const struct cuda_products *products = cuda->products;
+    int status = products->blas.multiply(products->handle, kind->desc, &one, product->w, kind->w, product->x, kind->x,
+                                         &beta, product->y, kind->y, product->y, kind->y, kind->choice.algorithm,
+                                         products->workspace, WORKSPACE_BYTES, cuda->stream);
+    if (!check_blas(cuda, status, "cublasLtMatmul", kind, err))
+        return false;
+    cuda->last = "a product by cuBLASLt";
+    return true;
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/gpu_step.c: from the plan's kernels to launches.
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/gpu_parts.h"
+#include "kernel/cuda/sample.h"
+
+enum { FEW, MANY };
+
+// ---- binding ----
+
+static void link_absorbed(union op_args *args, const struct model *model, const struct plan_op *ops, int i, int load)
+{
+    uint32_t absorbs = ops[i].absorbs[load];
+    if (model->ops[i].kind == OP_LINEAR) {
+        args[i].linear.norm = absorbs & KERNEL_ABSORBS_NORM ? &args[i - 1].norm : NULL;
+        args[i].linear.act_mul = absorbs & KERNEL_ABSORBS_ACT_MUL ? &args[i + 1].act_mul : NULL;
+        args[i].linear.add = absorbs & KERNEL_ABSORBS_ADD ? &args[i + 1].add : NULL;
+    } else if (model->ops[i].kind == OP_KV_WRITE) {
+        args[i].kv_write.rope = absorbs & KERNEL_ABSORBS_ROPE ? &args[i - 1].rope : NULL;
+    }
+}
+
+bool gpu_bind(struct gpu *gpu, struct engine *engine, const union op_args *args, struct error *err)
+{
+    const struct model *model = &engine->model;
+    (void)err;
+    for (int load = FEW; load <= MANY; load++) {
+        gpu->args[load] = ARENA_NEW(&gpu->arena, union op_args, model->op_count);
+        memcpy(gpu->args[load], args, (size_t)model->op_count * sizeof *args);
+        for (int i = 0; i < model->op_count; i++)
+            link_absorbed(gpu->args[load], model, engine->plan.ops, i, load);
+    }
+    return true;
+}
+
+// ---- launching ----
+
+static struct cuda_function *find_function(struct gpu *gpu, const char *name, struct error *err)
+{
+    int64_t known;
+    if (map_get(&gpu->functions, bytes_of(name), &known))
+        return (struct cuda_function *)(intptr_t)known;
+    struct cuda_function *function = cuda_find(gpu->cuda, name, err);
+    if (function)
+        map_put(&gpu->functions, bytes_of(name), (int64_t)(intptr_t)function);
+    return function;
+}
+
+static bool launch(struct gpu *gpu, const struct cuda_call *call, struct error *err)
+{
+    if (!call->function)
+        return cuda_multiply(gpu->cuda, &call->product, err);
+    struct cuda_launch launch = { .function = find_function(gpu, call->function, err),
+                                  .grid = { call->grid[0], call->grid[1], call->grid[2] },
+                                  .block = call->block,
+                                  .shared_bytes = call->shared_bytes,
+                                  .params = call->params,
+                                  .params_bytes = call->params_bytes,
+                                  .overlap = true };
+    return launch.function && cuda_launch(gpu->cuda, &launch, err);
+}
+
+static bool launch_row(struct gpu *gpu, const struct kernel *row, const union op_args *args,
+                       const struct cuda_shape *shape, int layer, struct error *err)
+{
+    struct cuda_call calls[CUDA_CALLS_MAX];
+    int count = row->describe(args, shape, calls);
+    for (int i = 0; i < count; i++)
+        if (!launch(gpu, &calls[i], err))
+            return fail_within(err, "kernel %s of layer %d", row->name, layer);
+    return true;
+}
+
+static bool launch_all(struct gpu *gpu, const struct engine *engine, const struct cuda_shape *shape, int outputs,
+                       int load, struct error *err)
+{
+    for (int i = 0; i < engine->model.op_count; i++) {
+        const struct op *op = &engine->model.ops[i];
+        const struct plan_op *bound = &engine->plan.ops[i];
+        const union op_args *args = &gpu->args[load][i];
+        struct cuda_shape own = *shape;
+        own.rows = op->on_outputs ? outputs : shape->tokens;
+        if (bound->absorbed[load] || (op->on_outputs && !outputs))
+            continue;
+        if (!launch_row(gpu, load == FEW ? bound->few : bound->many, args, &own, op->layer, err))
+            return false;
+    }
+    return true;
+}
+
+// After the logits: the rows that ask for it are drawn.
+static bool launch_drawing(struct gpu *gpu, const struct engine *engine, int outputs, struct error *err)
+{
+    struct cuda_call calls[CUDA_CALLS_MAX];
+    struct cuda_sampling sampling = { .outputs = gpu->view.counts + CUDA_OUTPUTS,
+                                      .rows = gpu->draws.rows_device,
+                                      .logits = engine->buffers[BUFFER_LOGITS],
+                                      .tokens = gpu->draws.tokens_device,
+                                      .vocabulary = engine->model.config.vocabulary };
+    int count =
+        outputs && gpu->draws.possible ? cuda_sampling_describe(&sampling, gpu->draws.scratch, outputs, calls) : 0;
+    for (int i = 0; i < count; i++)
+        if (!launch(gpu, &calls[i], err))
+            return fail_within(err, "drawing");
+    return true;
+}
+
+// ---- sizes ----
+
+static int bucket_of_rows(int rows, int most)
+{
+    int step = rows <= KERNEL_FEW_TOKENS_MAX ? 1 : rows <= 64 ? 8 : rows <= 256 ? 32 : 128;
+    int bucket = (rows + step - 1) / step * step;
+    return bucket < most ? bucket : most;
+}
+
+static int bucket_of_context(int context)
+{
+    int bucket = 256;
+    while (bucket < context)
+        bucket *= 2;
+    return bucket;
+}
+
+static struct cuda_shape shape_of(const struct gpu *gpu, const struct engine *engine)
+{
+    const struct batch *batch = &engine->batch;
+    struct cuda_shape shape = { .tokens = batch->tokens,
+                                .sequences = batch->sequences,
+                                .sm = cuda_sm(gpu->cuda),
+                                .multiprocessors = cuda_multiprocessors(gpu->cuda),
+                                .shared_bytes = cuda_shared_bytes(gpu->cuda) };
+    for (int i = 0; i < batch->sequences; i++) {
+        const struct batch_sequence *sequence = &batch->sequence[i];
+        int length = batch->positions[sequence->first + sequence->count - 1] + 1;
+        shape.context = length > shape.context ? length : shape.context;
+        shape.rows_each = sequence->count > shape.rows_each ? sequence->count : shape.rows_each;
+    }
+    shape.context = bucket_of_context(shape.context);
+    return shape;
+}
+
+// ---- steps that come again ----
+
+static struct cuda_graph *find_graph(const struct gpu *gpu, const struct cuda_shape *shape, int outputs)
+{
+    for (int i = 0; i < gpu->graph_count; i++)
+        if (!memcmp(&gpu->graphs[i].shape, shape, sizeof *shape) && gpu->graphs[i].outputs == outputs)
+            return gpu->graphs[i].graph;
+    return NULL;
+}
+
+static struct cuda_graph *capture(struct gpu *gpu, const struct engine *engine, const struct cuda_shape *shape,
+                                  int outputs, int load, struct error *err)
+{
+    struct error ignored;
+    if (!cuda_capture_begin(gpu->cuda, err))
+        return NULL;
+    bool ok = launch_all(gpu, engine, shape, outputs, load, err) && launch_drawing(gpu, engine, outputs, err);
+    struct cuda_graph *graph = cuda_capture_end(gpu->cuda, ok ? err : &ignored);
+    if (!graph || !ok)
+        return cuda_graph_free(gpu->cuda, graph), NULL;
+    gpu->graphs = memory_grow(gpu->graphs, (size_t)gpu->graph_count + 1, sizeof *gpu->graphs);
+    gpu->graphs[gpu->graph_count++] = (struct gpu_graph){ *shape, outputs, graph };
+    return graph;
+}
+
+static bool run_launches(struct gpu *gpu, const struct engine *engine, struct error *err)
+{
+    struct cuda_shape shape = shape_of(gpu, engine);
+    int outputs = engine->batch.outputs;
+    bool repeats = shape.rows_each == 1;
+    if (repeats) {
+        shape.tokens = shape.sequences = bucket_of_rows(shape.tokens, engine->plan.batch_tokens);
+        outputs = bucket_of_rows(outputs, engine->plan.outputs);
+    }
+    int load = shape.tokens <= KERNEL_FEW_TOKENS_MAX ? FEW : MANY;
+    if (!repeats)
+        return launch_all(gpu, engine, &shape, outputs, load, err) && launch_drawing(gpu, engine, outputs, err);
+    struct cuda_graph *graph = find_graph(gpu, &shape, outputs);
+    if (!graph && !(graph = capture(gpu, engine, &shape, outputs, load, err)))
+        return false;
+    return cuda_replay(gpu->cuda, graph, err);
+}
+
+// ---- drawing ----
+
+bool gpu_ask(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count)
+{
+    struct gpu_draws *draws = &gpu->draws;
+    if (!draws->possible)
+        return false;
+    for (; draws->asked <= row; draws->asked++)
+        draws->rows_host[draws->asked] = (struct cuda_sampling_row){ .on_host = true, .next = -1 };
+    draws->rows_host[row] = (struct cuda_sampling_row){ .seed = sampling->seed,
+                                                      .temperature = sampling->temperature,
+                                                      .top_p = sampling->top_p,
+                                                      .min_p = sampling->min_p,
+                                                      .top_k = sampling->top_k,
+                                                      .choice = sampling->choice,
+                                                      .count = count,
+                                                      .next = -1 };
+    return true;
+}
+
+int32_t gpu_drawn(const struct gpu *gpu, int row)
+{
+    return gpu->draws.tokens_host[row];
+}
+
+// The rules for every row of the step; rows that nobody asked for stay with the host.
+static bool upload_draws(struct gpu *gpu, int outputs, struct error *err)
+{
+    struct gpu_draws *draws = &gpu->draws;
+    for (; draws->asked < outputs; draws->asked++)
+        draws->rows_host[draws->asked] = (struct cuda_sampling_row){ .on_host = true, .next = -1 };
+    draws->asked = 0;
+    return !outputs
+        || cuda_upload(gpu->cuda, draws->rows_device, draws->rows_host, (size_t)outputs * sizeof *draws->rows_host,
+                       err);
+}
+
+// The tokens, and runs of neighbouring rows whose logits the host wants.
+static bool download_results(struct gpu *gpu, const struct engine *engine, struct error *err)
+{
+    const struct gpu_draws *draws = &gpu->draws;
+    size_t vocabulary = (size_t)engine->model.config.vocabulary;
+    int outputs = engine->batch.outputs, end;
+    for (int first = 0; first < outputs; first = end + 1) {
+        for (end = first; end < outputs && draws->rows_host[end].on_host; end++)
+            ;
+        size_t at = (size_t)first * vocabulary, count = (size_t)(end - first) * vocabulary;
+        if (count
+            && !cuda_download(gpu->cuda, gpu->logits_host + at, engine->buffers[BUFFER_LOGITS] + at,
+                              count * sizeof(float), err))
+            return false;
+    }
+    return !outputs
+        || cuda_download(gpu->cuda, draws->tokens_host, draws->tokens_device, (size_t)outputs * sizeof(int32_t), err);
+}
+
+bool gpu_start(struct gpu *gpu, struct engine *engine, struct error *err)
+{
+    size_t bytes = cuda_batch_fill(&gpu->block, &engine->batch, gpu->batch_host);
+    return cuda_upload(gpu->cuda, gpu->batch_device, gpu->batch_host, bytes, err)
+        && upload_draws(gpu, engine->batch.outputs, err)
+        && run_launches(gpu, engine, err)
+        && download_results(gpu, engine, err);
+}
+
+const float *gpu_finish(struct gpu *gpu, struct error *err)
+{
+    return cuda_wait(gpu->cuda, err) ? gpu->logits_host : NULL;
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/cuda/attention_decode.h"
+
+#include <assert.h>
+
+#include "kernel/cuda/attention_shapes.h"
+#include "kernel/cuda/describe.h"
+
+// What the .cuh files have: COLUMNS, struct sequence_work, MERGE_GROUP.
+enum { WARP = 32, COLUMNS = 8, WORK_BYTES = 20, MERGE_GROUP = 8, MERGE_WARPS_MAX = 8 };
+
+// How the bytes of a cache format are unpacked; -1: by none of the tensor-core kernels.
+static int form_of(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_F16:
+        return FORM_F16;
+    case DTYPE_BF16:
+        return FORM_BF16;
+    case DTYPE_FP8_E4M3:
+    case DTYPE_FP8_TOKEN:
+        return FORM_E4M3;
+    case DTYPE_FP8_E5M2:
+        return FORM_E5M2;
+    case DTYPE_INT8_TOKEN:
+        return FORM_INT8;
+    case DTYPE_INT4_TOKEN:
+        return FORM_INT4;
+    case DTYPE_NVFP4:
+    case DTYPE_NVFP4_4OVER6:
+        return FORM_NVFP4;
+    default:
+        return -1;
+    }
+}
+
+struct decode_kernel {
+    const char *function;
+    int k, v, dim;
+    int warps, stages, pages, blocks;
+};
+
+static const struct decode_kernel kernels[] = {
+#define X(name, K, V, DIM, ...) { "attention_decode_" #name "_" #DIM, FORM_##K, FORM_##V, DIM, __VA_ARGS__ },
+    DECODE_KERNELS(X)
+#undef X
+};
+
+static const struct decode_kernel plain = { .function = "attention_decode_plain", .warps = 4, .blocks = 2 };
+
+static const struct decode_kernel *kernel_for(const struct kv_layout *layout)
+{
+    int k = form_of(layout->k.dtype), v = form_of(layout->v.dtype);
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (kernels[i].k == k && kernels[i].v == v && kernels[i].dim == layout->k.dim && layout->k.dim == layout->v.dim)
+            return &kernels[i];
+    return &plain;
+}
+
+// Bytes in a stage for the scales of one token: fp8 may have one of its own.
+static size_t scale_room(int form, int dim)
+{
+    return form == FORM_NVFP4 ? (size_t)dim / 16 : form == FORM_E4M3 || form == FORM_INT8 || form == FORM_INT4 ? 4 : 0;
+}
+
+// Dynamic shared memory without the list of work: as walk::SHARED_BYTES of attention_feed.cuh.
+static size_t shared_bytes_of(const struct decode_kernel *kernel, const struct kv_layout *layout, int sm)
+{
+    if (kernel == &plain)
+        return 0;
+    size_t token = layout->k.data_bytes + layout->v.data_bytes + scale_room(kernel->k, kernel->dim)
+                 + scale_room(kernel->v, kernel->dim);
+    size_t ring = (size_t)(DECODE_STAGES(kernel->stages, sm) * kernel->pages * KV_PAGE_TOKENS) * token;
+    size_t result = (size_t)(kernel->dim / 4 + 4) * sizeof(float) * WARP;
+    return (size_t)kernel->warps * ring + (size_t)(kernel->warps - 1) * result;
+}
+
+bool attention_decode_has(enum dtype k, enum dtype v, int dim)
+{
+    return dtype_table[k].use & dtype_table[v].use & DTYPE_USE_KV && dim % 2 == 0 && dim <= HEAD_DIM_MAX;
+}
+
+int attention_decode_calls(const struct attention_args *args, const struct cuda_shape *shape, int rows_max,
+                           struct cuda_call *calls)
+{
+    const struct kv_layout *layout = &args->cache.layout;
+    const struct decode_kernel *kernel = kernel_for(layout);
+    assert(rows_max <= DECODE_ROWS_MAX);
+    struct cuda_attention params = {
+        .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
+        .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
+        .partials = args->scratch, .partials_each = split_results_most(shape->context), .heads = args->heads,
+        .window = args->window, .rows_min = 1, .rows_max = rows_max, .scale = args->scale, .softcap = args->softcap,
+    };
+    int tiles = (rows_max * args->heads / layout->k.heads + COLUMNS - 1) / COLUMNS;
+    int64_t pieces = (int64_t)shape->sequences * split_parts_most(shape->context, 1) * layout->k.heads * tiles;
+    int64_t blocks = (int64_t)shape->multiprocessors * kernel->blocks;
+    calls[0] = cuda_call_make(kernel->function, cuda_blocks(pieces < blocks ? pieces : blocks, 1), 1,
+                              (unsigned)(kernel->warps * WARP), &params, sizeof params);
+    size_t list = (size_t)shape->sequences * WORK_BYTES;
+    calls[0].shared_bytes = (unsigned)(shared_bytes_of(kernel, layout, shape->sm) + list);
+    if (shape->context <= 1 << SPLIT_SHIFT_MIN && layout->v.dtype != DTYPE_INT4_TOKEN)
+        return 1; // nothing is ever in parts
+    int groups = (split_parts_most(shape->context, 1) + MERGE_GROUP - 1) / MERGE_GROUP;
+    calls[1] = cuda_call_make("attention_decode_merge", (unsigned)args->heads, (unsigned)rows_max,
+                              (unsigned)(groups < MERGE_WARPS_MAX ? groups : MERGE_WARPS_MAX) * WARP, &params,
+                              sizeof params);
+    calls[1].grid[2] = (unsigned)shape->sequences;
+    calls[1].shared_bytes = (unsigned)groups * (unsigned)(layout->v.dim + SPLIT_TAIL) * sizeof(float);
+    return 2;
+}
+
+size_t attention_decode_scratch(const struct kernel_extent *extent)
+{
+    size_t results = (size_t)extent->sequences * (size_t)extent->heads * (size_t)split_results_most(extent->context);
+    return results * (size_t)(extent->width / extent->heads + SPLIT_TAIL) * sizeof(float);
+}

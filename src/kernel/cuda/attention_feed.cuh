@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/attention_feed.cuh: pages on their way to a warp of decode attention. Each warp has a ring of stages in
+// shared memory of its own and asks for its steps, PAGES pages each, before their turn, across the pieces of work that
+// its block takes. Of a piece, warp w has the steps whose number is w modulo WARPS.
+#ifndef KERNEL_CUDA_ATTENTION_FEED_CUH
+#define KERNEL_CUDA_ATTENTION_FEED_CUH
+
+#include "kernel/cuda/attention_work.cuh"
+#include "kernel/cuda/unpack.cuh"
+
+// How one kernel walks: the formats of K and V, the head size, and how memory is kept busy.
+template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_> struct walk {
+    static constexpr int K = K_FORM, V = V_FORM, D = D_, WARPS = WARPS_, STAGES = STAGES_, PAGES = PAGES_;
+    static constexpr int TOKENS = PAGES * PAGE_TOKENS; // of a step
+    static constexpr int K_ROW = D / UNIT * form<K>::WORDS * 4, V_ROW = D / UNIT * form<V>::WORDS * 4;
+    template <int FORM> static constexpr int scale_bytes()
+    {
+        return form<FORM>::BY_TOKEN ? 4 : form<FORM>::BY_BLOCK ? D / 16 : 0;
+    }
+    static constexpr int K_SCALE = scale_bytes<K>(), V_SCALE = scale_bytes<V>(); // of a token
+
+    // A stage: for each page the rows of K and of V, then for each page the scales of K and of V.
+    static constexpr int PAGE_BYTES = PAGE_TOKENS * (K_ROW + V_ROW), PAGE_SCALES = PAGE_TOKENS * (K_SCALE + V_SCALE);
+    static constexpr int STAGE_BYTES = PAGES * (PAGE_BYTES + PAGE_SCALES);
+    static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+
+    // Where all warps but one put their results to be added up: D / 4 sums, two maxima and sums per lane.
+    static constexpr int RESULT_BYTES = (D / 4 + 4) * 4 * WARP;
+    static constexpr int SHARED_BYTES = WARPS * RING_BYTES + (WARPS - 1) * RESULT_BYTES;
+};
+
+struct feed {
+    const int32_t *table;
+    uint32_t k_at, v_at, scales_at; // the lane's first chunk of each, from a page's beginning
+    int index;                      // of the piece in the list of work
+    int step, steps_end;
+    int first_page, seen_pages;     // that the rows see
+    int new_from;                   // the first token of this step
+    int32_t pages[2];               // of the next step; negative: none
+    bool over;
+};
+
+// Zeros where there is no page.
+DEVICE void copy_chunk(uint32_t to, const uint8_t *from, int32_t page)
+{
+    asm volatile("{ .reg .pred none;\n setp.lt.s32 none, %2, 0;\n cp.async.cg.shared.global [%0], [%1], 16, none; }"
+                 :: "r"(to), "l"(from), "r"(page) : "memory");
+}
+
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }
+
+// A page's first byte; where there is no page, that of another, which nobody will read.
+DEVICE const uint8_t *page_at(const struct cuda_attention &p, int32_t page)
+{
+    return p.cache.pool + (uint64_t)(uint32_t)max(page, 0) * (uint32_t)p.cache.page_bytes;
+}
+
+template <class W> DEVICE void feed_pages(struct feed *feed)
+{
+#pragma unroll
+    for (int i = 0; i < W::PAGES; i++) {
+        int page = feed->step * W::PAGES + i;
+        bool seen = (unsigned)(page - feed->first_page) < (unsigned)feed->seen_pages;
+        feed->pages[i] = seen ? feed->table[page] : -1;
+    }
+}
+
+// Of a piece: the first step that is this warp's, and the last that is anyone's.
+template <class W> DEVICE int first_step(const struct piece &piece)
+{
+    int step = piece.begin / W::TOKENS;
+    return step + (warp_index() - step & (W::WARPS - 1));
+}
+
+template <class W> DEVICE int last_step(const struct piece &piece) { return (piece.end - 1) / W::TOKENS; }
+
+// Which scales a lane copies: 16 bytes of 16 tokens' scales of one side of one page.
+template <class W> struct scale_share {
+    static constexpr int K_CHUNKS = W::K_SCALE, V_CHUNKS = W::V_SCALE, CHUNKS = K_CHUNKS + V_CHUNKS;
+    static_assert(W::PAGES * CHUNKS <= WARP, "one for each lane");
+    DEVICE int page() { return lane_index() >= CHUNKS; }
+    DEVICE int chunk() { return lane_index() - page() * CHUNKS; }
+    DEVICE bool is_k() { return chunk() < K_CHUNKS; }
+};
+
+template <class W> DEVICE void feed_head(const struct cuda_attention &p, int head, struct feed *feed)
+{
+    uint32_t vectors = (uint32_t)head * PAGE_TOKENS, lane = (uint32_t)lane_index() * 16;
+    feed->k_at = p.cache.k.data + vectors * W::K_ROW + lane;
+    feed->v_at = p.cache.v.data + vectors * W::V_ROW + lane;
+    if constexpr (W::PAGE_SCALES > 0) {
+        using share = scale_share<W>;
+        const struct cuda_side &side = share::is_k() ? p.cache.k : p.cache.v;
+        int chunk = share::is_k() ? share::chunk() : share::chunk() - share::K_CHUNKS;
+        feed->scales_at = side.scales + vectors * side.scale_bytes + (uint32_t)chunk * 16;
+    }
+}
+
+// Goes to the first piece from feed->index on that has steps for this warp.
+template <class W>
+DEVICE void feed_open(const struct cuda_attention &p, const struct sequence_work *list, int sequences,
+                      struct feed *feed)
+{
+    struct piece piece;
+    for (; work_piece(p, list, sequences, feed->index, &piece); feed->index += (int)gridDim.x) {
+        feed->step = first_step<W>(piece);
+        feed->steps_end = last_step<W>(piece) + 1;
+        if (feed->step >= feed->steps_end)
+            continue;
+        feed->table = p.batch.tables + piece.table_at;
+        feed->first_page = piece.start / PAGE_TOKENS;
+        feed->seen_pages = piece.last / PAGE_TOKENS - feed->first_page + 1;
+        feed->new_from = piece.last - piece.rows + 1;
+        feed_head<W>(p, piece.head, feed);
+        feed_pages<W>(feed);
+        return;
+    }
+    feed->over = true;
+}
+
+// `from` is the lane's first chunk. Where rows divide a warp's chunks evenly, the bits that its later chunks add to
+// their rows are apart from the first one's, so that their turns are, too.
+template <int ROW_BYTES> DEVICE void copy_rows(uint32_t to, const uint8_t *from, int32_t page)
+{
+    constexpr int ROW = ROW_BYTES / 16;
+    int lane = lane_index(), place = chunk_place<ROW_BYTES>(lane / ROW, lane % ROW);
+#pragma unroll
+    for (int i = 0; i < ROW_BYTES / WARP; i++) {
+        int chunk = i * WARP + lane;
+        int at = WARP % ROW == 0 ? (place ^ chunk_turn<ROW_BYTES>(i * WARP / ROW, 0)) + i * WARP
+                                 : chunk_place<ROW_BYTES>(chunk / ROW, chunk % ROW);
+        copy_chunk(to + at * 16, from + i * WARP * 16, page);
+    }
+}
+
+// Asks for the next step, and finds out about the one after it.
+template <class W>
+DEVICE void feed_step(const struct cuda_attention &p, const struct sequence_work *list, int sequences,
+                      struct feed *feed, uint32_t stage)
+{
+    if (!feed->over) {
+#pragma unroll
+        for (int i = 0; i < W::PAGES; i++) {
+            const uint8_t *page = page_at(p, feed->pages[i]);
+            uint32_t to = stage + i * W::PAGE_BYTES;
+            copy_rows<W::K_ROW>(to, page + feed->k_at, feed->pages[i]);
+            copy_rows<W::V_ROW>(to + PAGE_TOKENS * W::K_ROW, page + feed->v_at, feed->pages[i]);
+        }
+        if constexpr (W::PAGE_SCALES > 0) {
+            using share = scale_share<W>;
+            bool has = (share::is_k() ? p.cache.k.scale_bytes : p.cache.v.scale_bytes) > 0;
+            int32_t page = W::PAGES == 2 && share::page() ? feed->pages[1] : feed->pages[0];
+            if (has && lane_index() < W::PAGES * share::CHUNKS)
+                copy_chunk(stage + W::PAGES * W::PAGE_BYTES + (uint32_t)lane_index() * 16,
+                           page_at(p, page) + feed->scales_at, page);
+        }
+        feed->step += W::WARPS;
+        if (feed->step < feed->steps_end)
+            feed_pages<W>(feed);
+        else {
+            feed->index += (int)gridDim.x;
+            feed_open<W>(p, list, sequences, feed);
+        }
+    }
+    copies_commit(); // an empty group, too: groups are counted
+}
+
+#endif

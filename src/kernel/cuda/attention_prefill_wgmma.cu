@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/attention_prefill_wgmma.cu: prefill attention for sm_90a. Two warpgroups have 64 rows each and do
+// products and softmax; a third brings the tiles of K and a fourth those of V, unpacked, two tiles ahead. A warpgroup
+// computes the scores of one tile while the shares of the tile before are multiplied with V, and the two take turns:
+// while one does its softmax, the products of the other run.
+#include "kernel/cuda/attention_prefill_batch.cuh"
+#include "kernel/cuda/attention_prefill_merge.cuh"
+#include "kernel/cuda/attention_prefill_wgmma.cuh"
+
+enum { GROUP_THREADS = 128, GROUP_WARPS = 4, GROUP_ROWS = 64 };
+enum { USERS = 2, BRINGER_K = USERS, BRINGER_V, GROUPS }; // warpgroups: those who use tiles first
+enum { BLOCK_ROWS = PREFILL_WGMMA_ROWS, STAGES = PREFILL_WGMMA_STAGES };
+static_assert(BLOCK_ROWS == USERS * GROUP_ROWS && PREFILL_WGMMA_THREADS == GROUPS * GROUP_THREADS, "who does what");
+
+// Numbered barriers: a warpgroup's turn, and its threads among themselves. 0 is __syncthreads.
+enum { TURN = 1, AMONG = TURN + USERS };
+
+// Registers of a thread; there are 512 for one of each warpgroup.
+template <int D> constexpr int USER_REGISTERS = D > 128 ? 216 : 200;
+template <int D> constexpr int BRINGER_REGISTERS = 256 - USER_REGISTERS<D>;
+
+// A ring of tiles of one side.
+struct ring {
+    uint32_t tiles, tile_bytes, full, empty; // barriers: one per stage, 8 bytes each
+};
+
+DEVICE uint32_t ring_tile(const struct ring &ring, int n) { return ring.tiles + n % STAGES * ring.tile_bytes; }
+DEVICE uint32_t stage_barrier(uint32_t barriers, int n) { return barriers + n % STAGES * 8; }
+DEVICE int stage_parity(int n) { return n / STAGES & 1; }
+
+DEVICE void wait_empty(const struct ring &ring, int n)
+{
+    barrier_wait(stage_barrier(ring.empty, n), stage_parity(n) ^ 1);
+}
+
+DEVICE void wait_full(const struct ring &ring, int n)
+{
+    barrier_wait(stage_barrier(ring.full, n), stage_parity(n));
+}
+
+// By all lanes of each warp, once they are done.
+DEVICE void tell(uint32_t barriers, int n)
+{
+    __syncwarp();
+    if (lane_index() == 0)
+        barrier_arrive(stage_barrier(barriers, n));
+}
+
+// The tiles that a block walks over, from the last to the first: where that one's tokens begin, how many tiles there
+// are, and how far one is from the next.
+struct walk {
+    int first, count, step;
+};
+
+template <int TOKENS, int SPLIT> DEVICE struct walk walk_of(const struct prefill_block &block, int rank)
+{
+    int last = block.last_seen / TOKENS, end = block.first_seen / TOKENS;
+    last -= (last % SPLIT - rank + SPLIT) % SPLIT;
+    return { last * TOKENS, last < end ? 0 : (last - end) / SPLIT + 1, SPLIT * TOKENS };
+}
+
+// ---- bringing ----
+
+template <int D, int TOKENS>
+DEVICE void bring_copies(const struct source &source, const struct walk &walk, const struct ring &ring, unsigned thread)
+{
+    uint32_t pages = pages_from(source, walk.first, TOKENS);
+    for (int n = 0; n < walk.count; n++) {
+        int first = walk.first - n * walk.step;
+        uint32_t next = pages_from(source, first - walk.step, TOKENS);
+        wait_empty(ring, n);
+        copy_tile<D, GROUP_THREADS, TOKENS>(source, pages, first, thread, ring_tile(ring, n));
+        copies_wait_all();
+        fence_for_products();
+        tell(ring.full, n);
+        pages = next;
+    }
+}
+
+// What is not bfloat16 is copied BATCHES - 1 batches before it is unpacked, beyond the last tile, too: zeros then.
+template <int FORM, int D, int TOKENS, int ROOM, int BATCHES>
+DEVICE void bring_unpacked(const struct source &source, const struct walk &walk, const struct ring &ring, uint32_t room,
+                           unsigned thread)
+{
+    constexpr unsigned PASSES = batch_of<FORM, ROOM>::PASSES, BYTES = ROOM * GROUP_THREADS;
+    constexpr unsigned EACH = TOKENS / share<D, GROUP_THREADS>::ROWS / PASSES; // batches of a tile
+    share<D, GROUP_THREADS> own(thread);
+    int first = walk.first;
+    unsigned batch = 0;
+    uint32_t pages = pages_from(source, first, TOKENS), next = pages_from(source, first - walk.step, TOKENS);
+    uint32_t copied = room, read = room;
+    auto step = [&](uint32_t at) { return at + BYTES < room + BATCHES * BYTES ? at + BYTES : room; };
+    auto copy = [&]() {
+        batch_copy<FORM, ROOM>(source, pages, first, batch, own, copied, thread);
+        copies_commit();
+        copied = step(copied);
+        if (++batch == EACH) {
+            batch = 0;
+            first -= walk.step;
+            pages = next;
+            next = pages_from(source, first - walk.step, TOKENS);
+        }
+    };
+    for (int i = 0; i < BATCHES - 1; i++)
+        copy();
+    for (int n = 0; n < walk.count; n++) {
+        wait_empty(ring, n);
+#pragma unroll 1
+        for (unsigned b = 0; b < EACH; b++, read = step(read)) {
+            unit<FORM> units[PASSES];
+            copy();
+            copies_wait<BATCHES - 1>();
+            batch_read<FORM, ROOM>(source, b, own, read, thread, units);
+#pragma unroll
+            for (unsigned i = 0; i < PASSES; i++)
+                store_unit(ring_tile(ring, n), TOKENS, b * PASSES + i, own, units[i]);
+        }
+        fence_for_products();
+        tell(ring.full, n);
+    }
+}
+
+template <int D, int TOKENS, int ROOM, int BATCHES>
+DEVICE void bring(const struct source &source, const struct walk &walk, const struct ring &ring, uint32_t room,
+                  unsigned thread)
+{
+    if (source.dtype == DTYPE_BF16)
+        return bring_copies<D, TOKENS>(source, walk, ring, thread);
+    with_form(source.dtype, [&](auto form) {
+        bring_unpacked<decltype(form)::FORM_VALUE, D, TOKENS, ROOM, BATCHES>(source, walk, ring, room, thread);
+    });
+}
+
+// ---- using ----
+
+template <int D, int N> DEVICE void multiply_keys(uint32_t queries, uint32_t keys, float s[N][4])
+{
+    constexpr int TOKENS = N * 8;
+#pragma unroll
+    for (int step = 0; step < D / 16; step++) {
+        uint32_t at = step % 4 * 32;
+        product_of_tiles<N>(s, operand(queries + step / 4 * BLOCK_ROWS * PANEL_ROW_BYTES + at, 16),
+                            operand(keys + step / 4 * TOKENS * PANEL_ROW_BYTES + at, 16), step > 0);
+    }
+    products_commit();
+}
+
+// Results of more than 128 channels are products of their own for each 128.
+template <int D, int N>
+DEVICE void multiply_values(const uint32_t shares[N / 2][4], uint32_t values, float o[D / 8][4])
+{
+    constexpr uint32_t PANEL_BYTES = N * 8 * PANEL_ROW_BYTES;
+    constexpr int WIDE = D < 128 ? D : 128;
+#pragma unroll
+    for (int step = 0; step < N / 2; step++)
+#pragma unroll
+        for (int c = 0; c < D; c += WIDE)
+            product_with_tile<WIDE / 8>(o + c / 8, shares[step],
+                                        operand(values + c / PANEL_VALUES * PANEL_BYTES + step * 2048, PANEL_BYTES));
+    products_commit();
+}
+
+// Of all tiles of a walk, of which there is one at least: results that are still to be divided, and the softmax.
+template <int D, int TOKENS>
+DEVICE void use(const struct score_rule &rule, const struct seen_by_all &seen, const struct walk &walk,
+                uint32_t queries, const struct ring &k, const struct ring &v, int group, struct softmax_rows &rows,
+                float o[D / 8][4])
+{
+    constexpr int N = TOKENS / 8;
+    uint32_t shares[N / 2][4];
+    float s[N][4], keep[2];
+    wait_full(k, 0);
+    products_begin();
+    multiply_keys<D, N>(queries, ring_tile(k, 0), s);
+    products_wait<0>();
+    products_hold<N>(s);
+    tell(k.empty, 0);
+    softmax_tile<N>(rule, seen, rows, walk.first, s, keep);
+    pack_shares<N>(s, shares);
+    if (group > 0 && walk.count > 1)
+        group_arrive(TURN, USERS * GROUP_THREADS);
+    if (walk.count > 1)
+        wait_full(k, 1);
+    for (int n = 1; n < walk.count; n++) {
+        group_sync(TURN + group, USERS * GROUP_THREADS);
+        products_begin();
+        multiply_keys<D, N>(queries, ring_tile(k, n), s);
+        wait_full(v, n - 1);
+        products_begin();
+        multiply_values<D, N>(shares, ring_tile(v, n - 1), o);
+        if (group == 0 || n + 1 < walk.count)
+            group_arrive(TURN + (group ^ 1), USERS * GROUP_THREADS);
+        products_wait<1>();
+        products_hold<N>(s);
+        tell(k.empty, n);
+        softmax_tile<N>(rule, seen, rows, walk.first - n * walk.step, s, keep);
+        products_hold<N>(s);
+        if (n + 1 < walk.count)
+            wait_full(k, n + 1); // now: a wait that can branch keeps the compiler from moving the next one up
+        products_wait<0>();
+        products_hold<D / 8>(o);
+        tell(v.empty, n - 1);
+        scale_results<D / 8>(o, keep);
+        pack_shares<N>(s, shares);
+    }
+    wait_full(v, walk.count - 1);
+    products_begin();
+    multiply_values<D, N>(shares, ring_tile(v, walk.count - 1), o);
+    products_wait<0>();
+    products_hold<D / 8>(o);
+}
+
+// A warpgroup's 64 rows.
+template <int D, int TOKENS, int SPLIT>
+DEVICE void do_rows(const struct cuda_attention &p, const struct prefill_block &block, const struct walk &walk,
+                    uint32_t queries, const struct ring &k, const struct ring &v, int group, int rank)
+{
+    struct score_rule rule = score_rule_of(p);
+    int first = group * GROUP_ROWS, row = first + warp_index() % GROUP_WARPS * 16;
+    struct softmax_rows rows;
+    float o[D / 8][4] = {};
+    softmax_begin(p, block, rule, row, rank == 0, rows);
+    load_queries<D>(p, block, queries, BLOCK_ROWS, row, 16);
+    fence_for_products();
+    group_sync(AMONG + group, GROUP_THREADS);
+    if (SPLIT == 1 || walk.count > 0)
+        use<D, TOKENS>(rule, seen_by_rows(block, p.window, first, GROUP_ROWS), walk,
+                       queries + first * PANEL_ROW_BYTES, k, v, group, rows, o);
+    softmax_end(rows);
+    group_sync(AMONG + group, GROUP_THREADS); // the queries' place is free
+    if constexpr (SPLIT == 1) {
+        store_results<D>(p, block, queries, BLOCK_ROWS, row, o, rows.sum);
+    } else {
+        float factor[2];
+        merge_factors(rule, rows, queries, row, factor);
+        merge_results<D, BLOCK_ROWS>(p, block, k.tiles, row, o, factor, rank, USERS * GROUP_THREADS);
+    }
+}
+
+template <int D, int TOKENS, int ROOM, int BATCHES, int SPLIT> DEVICE void prefill(const struct cuda_attention &p)
+{
+    constexpr uint32_t TILE_BYTES = TOKENS * D * 2, QUERIES_BYTES = BLOCK_ROWS * D * 2;
+    static_assert(SPLIT == 1 || BLOCK_ROWS * D * 4 <= 2 * STAGES * TILE_BYTES, "results fit where tiles were");
+    extern __shared__ __align__(1024) uint8_t shared[];
+    uint32_t queries = shared_address(shared), tiles = queries + QUERIES_BYTES;
+    uint32_t batches = queries + PREFILL_TILES_BYTES(D, BLOCK_ROWS, TOKENS, STAGES);
+    uint32_t barriers = batches + BATCHES * ROOM * 2 * GROUP_THREADS;
+    struct ring k = { tiles, TILE_BYTES, barriers, barriers + STAGES * 8 };
+    struct ring v = { tiles + STAGES * TILE_BYTES, TILE_BYTES, barriers + STAGES * 16, barriers + STAGES * 24 };
+    if (threadIdx.x == 0)
+        for (int n = 0; n < STAGES; n++) {
+            barrier_init(stage_barrier(k.full, n), GROUP_WARPS);
+            barrier_init(stage_barrier(v.full, n), GROUP_WARPS);
+            barrier_init(stage_barrier(k.empty, n), USERS * GROUP_WARPS);
+            barrier_init(stage_barrier(v.empty, n), USERS * GROUP_WARPS);
+        }
+    kernel_begin();
+    struct prefill_block block;
+    if (!find_block(p, (int)blockIdx.y, BLOCK_ROWS, block))
+        return;
+    block.kv_head = (int)blockIdx.x;
+    int rank = (int)blockIdx.z;
+    struct walk walk = walk_of<TOKENS, SPLIT>(block, rank);
+    __syncthreads();
+    int group = __shfl_sync(WARP_ALL, warp_index() / GROUP_WARPS, 0); // shows that lanes agree
+    if (group >= USERS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(BRINGER_REGISTERS<D>));
+        bool is_k = group == BRINGER_K;
+        struct source source = source_of(p.cache, block, is_k ? p.cache.k : p.cache.v,
+                                         is_k ? p.cache.k_dim : p.cache.v_dim);
+        uint32_t room = batches + (is_k ? 0 : BATCHES * ROOM * GROUP_THREADS);
+        bring<D, TOKENS, ROOM, BATCHES>(source, walk, is_k ? k : v, room, threadIdx.x % GROUP_THREADS);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(USER_REGISTERS<D>));
+        do_rows<D, TOKENS, SPLIT>(p, block, walk, queries, k, v, group, rank);
+    }
+}
+
+#define X(d, tokens, room, batches)                                                        \
+    extern "C" __global__ void __launch_bounds__(PREFILL_WGMMA_THREADS, 1)                 \
+        attention_prefill_wgmma_##d(const __grid_constant__ struct cuda_attention p)       \
+    {                                                                                      \
+        prefill<d, tokens, room, batches, 1>(p);                                           \
+    }                                                                                      \
+    extern "C" __global__ void __cluster_dims__(1, 1, PREFILL_SPLIT)                       \
+        __launch_bounds__(PREFILL_WGMMA_THREADS, 1)                                        \
+        attention_prefill_wgmma_##d##_split(const __grid_constant__ struct cuda_attention p) \
+    {                                                                                      \
+        prefill<d, tokens, room, batches, PREFILL_SPLIT>(p);                               \
+    }
+PREFILL_WGMMA_KERNELS(X)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/attention_shapes.h: the tensor-core kernels of attention_decode.cu, one line each, read by the file that
+// compiles them and by the one that launches them.
+#ifndef KERNEL_CUDA_ATTENTION_SHAPES_H
+#define KERNEL_CUDA_ATTENTION_SHAPES_H
+
+// How the bytes of a format are unpacked.
+enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
+
+// Of each kind: the warps of a block, 2 or 4; the stages of a warp's ring; the pages of a stage; and the blocks that a
+// multiprocessor is to hold. Measured on an H200: few bits want many warps, since unpacking is what takes the time;
+// many bits want many bytes under way.
+#define SHAPE_FOUR_BITS        2, 2, 2, 8
+#define SHAPE_EIGHT_BITS       4, 2, 2, 2
+#define SHAPE_WIDE             4, 3, 1, 2
+#define SHAPE_FOUR_BITS_LARGE  2, 2, 1, 4
+#define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4
+#define SHAPE_WIDE_LARGE       2, 2, 1, 3
+
+// Blocks may have 99 KB of shared memory on these devices, 163 KB and more on all others.
+#define DECODE_STAGES(stages, sm) (((sm) == 86 || (sm) == 89 || (sm) >= 120) && (stages) > 2 ? 2 : (stages))
+
+//    name       K      V      dim  kind
+#define DECODE_KERNELS(X) \
+    X(nvfp4,     NVFP4, NVFP4,  64, SHAPE_FOUR_BITS)        \
+    X(nvfp4,     NVFP4, NVFP4, 128, SHAPE_FOUR_BITS)        \
+    X(nvfp4,     NVFP4, NVFP4, 192, SHAPE_FOUR_BITS_LARGE)  \
+    X(nvfp4,     NVFP4, NVFP4, 256, SHAPE_FOUR_BITS_LARGE)  \
+    X(int4,      INT4,  INT4,   64, SHAPE_FOUR_BITS)        \
+    X(int4,      INT4,  INT4,  128, SHAPE_FOUR_BITS)        \
+    X(int4,      INT4,  INT4,  256, SHAPE_FOUR_BITS_LARGE)  \
+    X(fp8,       E4M3,  E4M3,   64, SHAPE_EIGHT_BITS)       \
+    X(fp8,       E4M3,  E4M3,  128, SHAPE_EIGHT_BITS)       \
+    X(fp8,       E4M3,  E4M3,  192, SHAPE_EIGHT_BITS_LARGE) \
+    X(fp8,       E4M3,  E4M3,  256, SHAPE_EIGHT_BITS_LARGE) \
+    X(e5m2,      E5M2,  E5M2,   64, SHAPE_EIGHT_BITS)       \
+    X(e5m2,      E5M2,  E5M2,  128, SHAPE_EIGHT_BITS)       \
+    X(e5m2,      E5M2,  E5M2,  192, SHAPE_EIGHT_BITS_LARGE) \
+    X(e5m2,      E5M2,  E5M2,  256, SHAPE_EIGHT_BITS_LARGE) \
+    X(int8,      INT8,  INT8,   64, SHAPE_EIGHT_BITS)       \
+    X(int8,      INT8,  INT8,  128, SHAPE_EIGHT_BITS)       \
+    X(int8,      INT8,  INT8,  192, SHAPE_EIGHT_BITS_LARGE) \
+    X(int8,      INT8,  INT8,  256, SHAPE_EIGHT_BITS_LARGE) \
+    X(f16,       F16,   F16,    64, SHAPE_WIDE)             \
+    X(f16,       F16,   F16,   128, SHAPE_WIDE)             \
+    X(f16,       F16,   F16,   192, SHAPE_WIDE_LARGE)       \
+    X(f16,       F16,   F16,   256, SHAPE_WIDE_LARGE)       \
+    X(bf16,      BF16,  BF16,   64, SHAPE_WIDE)             \
+    X(bf16,      BF16,  BF16,  128, SHAPE_WIDE)             \
+    X(bf16,      BF16,  BF16,  192, SHAPE_WIDE_LARGE)       \
+    X(bf16,      BF16,  BF16,  256, SHAPE_WIDE_LARGE)       \
+    X(fp8_nvfp4, E4M3,  NVFP4,  64, SHAPE_EIGHT_BITS)       \
+    X(fp8_nvfp4, E4M3,  NVFP4, 128, SHAPE_EIGHT_BITS)       \
+    X(nvfp4_fp8, NVFP4, E4M3,   64, SHAPE_EIGHT_BITS)       \
+    X(nvfp4_fp8, NVFP4, E4M3,  128, SHAPE_EIGHT_BITS)
+
+#endif

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/attention_step.cuh: what a warp of decode attention does with a step that has arrived. Tokens are the 16
+// rows of an m16n8k16 product with the queries as its 8 columns, channels of V the rows of the second one with shares
+// as columns; `movmatrix` turns scores into that operand.
+//   (1) g = lane / 4, t = lane % 4. A lane has of K the tokens g and g + 8 and channels [t D/4, (t+1) D/4), of V the
+//       tokens 2t, 2t+1, 2t+8, 2t+9 and channels [g D/8, (g+1) D/8), and of columns 2t and 2t+1 all else
+//   (2) the running maximum of a column moves only when a share would exceed SHARE_MAX: what follows is exact either
+//       way, and columns do not know of each other
+//   (3) scores, maxima and sinks are multiplied by log2 e: exponentials are powers of two
+#ifndef KERNEL_CUDA_ATTENTION_STEP_CUH
+#define KERNEL_CUDA_ATTENTION_STEP_CUH
+
+#include "kernel/cuda/attention_feed.cuh"
+#include "kernel/ref/kv_codec.h"
+
+#define SHARE_MAX 256.0f
+#define SCORE_NONE (-1e30f) // below all scores, and finite: differences are numbers
+#define LOG2_E 1.4426950408889634f
+
+template <int D> struct running {
+    float maximum[2], sum[2]; // the sums of other lanes with the same t are apart
+    float out[D / 16][4];     // [4h + i][c]: channel g D/8 + 8h + i, plus 4 where c > 1; column 2t + c % 2
+};
+
+DEVICE float power_of_two(float x)
+{
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+
+template <bool BF16>
+DEVICE void multiply(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    if (BF16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+DEVICE uint32_t turn_around(uint32_t pair)
+{
+    uint32_t out;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
+    return out;
+}
+
+// ---- queries ----
+
+// y = H s x (kernel/ref/kv_codec.h) of a vector whose quarters are in four neighbouring lanes.
+template <int D> DEVICE void rotate_query(float x[D / 4])
+{
+    int t = lane_index() % 4, first = t * (D / 4);
+    uint64_t signs = kv_rotation_signs(first / 64) >> first % 64;
+#pragma unroll
+    for (int i = 0; i < D / 4; i++)
+        x[i] = __uint_as_float(__float_as_uint(x[i]) ^ (uint32_t)(signs >> i) << 31);
+#pragma unroll
+    for (int stride = 1; stride < D / 4; stride *= 2)
+#pragma unroll
+        for (int i = 0; i < D / 4; i++)
+            if (!(i & stride)) {
+                float a = x[i], b = x[i + stride];
+                x[i] = a + b;
+                x[i + stride] = a - b;
+            }
+#pragma unroll
+    for (int stride = 1; stride < 4; stride *= 2)
+#pragma unroll
+        for (int i = 0; i < D / 4; i++) {
+            float other = __shfl_xor_sync(WARP_ALL, x[i], stride);
+            x[i] = t & stride ? other - x[i] : x[i] + other;
+        }
+}
+
+// Column g's query, channels [t D/4, (t+1) D/4); zeros where there is no column. It is asked for before it is needed.
+template <class W> DEVICE void query_load(const uint16_t *vector, uint32_t query[W::D / 8])
+{
+#pragma unroll
+    for (int i = 0; i < W::D / 32; i++) {
+        uint4 x = vector ? ((const uint4 *)(vector + lane_index() % 4 * (W::D / 4)))[i] : make_uint4(0, 0, 0, 0);
+        query[4 * i] = x.x, query[4 * i + 1] = x.y, query[4 * i + 2] = x.z, query[4 * i + 3] = x.w;
+    }
+}
+
+// Brings it into the type and the order of K's pairs.
+template <class W> DEVICE void query_convert(uint32_t query[W::D / 8])
+{
+    constexpr int COUNT = W::D / 4;
+    if constexpr (W::K != FORM_BF16) {
+        float x[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            x[i] = i % 2 ? bf16_high(query[i / 2]) : bf16_low(query[i / 2]);
+        if constexpr (W::K == FORM_INT4)
+            rotate_query<W::D>(x);
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; i++)
+            query[i] = f16_pair(x[i / 4 * UNIT + pair_channel<W::K>(i % 4, 0)],
+                                x[i / 4 * UNIT + pair_channel<W::K>(i % 4, 1)]);
+    }
+}
+
+// ---- scores ----
+
+template <class W> DEVICE void k_scales(const uint8_t *scales, int row, struct unit_scale out[W::D / 32])
+{
+    constexpr int UNITS = W::D / 32;
+    if constexpr (form<W::K>::BY_BLOCK) {
+        const uint8_t *at = scales + row * W::K_SCALE + lane_index() % 4 * (UNITS / 2);
+        uint32_t bytes = 0;
+        if (UNITS == 4)
+            bytes = *(const uint16_t *)at;
+        else if (UNITS == 8)
+            bytes = *(const uint32_t *)at;
+        else
+#pragma unroll
+            for (int i = 0; i < UNITS / 2; i++)
+                bytes |= (uint32_t)at[i] << 8 * i;
+#pragma unroll
+        for (int i = 0; i < UNITS; i += 4) { // two blocks, each for both halves of a pair
+            uint32_t low, high;
+            e4m3_pairs(__byte_perm(bytes, 0, i ? 0x3322 : 0x1100), &low, &high);
+            out[i].low = out[i + 1].low = low;
+            if (i + 2 < UNITS)
+                out[i + 2].low = out[i + 3].low = high;
+        }
+    } else if constexpr (W::K == FORM_INT4) {
+        uint32_t bits = ((const uint32_t *)scales)[row];
+#pragma unroll
+        for (int i = 0; i < UNITS; i++)
+            out[i] = int4_scale(bits, bits);
+    }
+}
+
+// score[0..1]: token g, score[2..3]: token g + 8, of columns 2t and 2t + 1.
+template <class W>
+DEVICE void page_scores(const uint8_t *rows, const uint8_t *scales, const uint32_t query[W::D / 8], float score[4])
+{
+    constexpr int UNITS = W::D / 32, WORDS = form<W::K>::WORDS;
+    int g = lane_index() / 4, t = lane_index() % 4;
+    uint32_t low[UNITS * WORDS], high[UNITS * WORDS];
+    struct unit_scale low_scale[UNITS], high_scale[UNITS];
+    load_words<W::K_ROW, UNITS * WORDS>(rows, g, t * UNITS * WORDS, low);
+    load_words<W::K_ROW, UNITS * WORDS>(rows, g + 8, t * UNITS * WORDS, high);
+    k_scales<W>(scales, g, low_scale);
+    k_scales<W>(scales, g + 8, high_scale);
+    score[0] = score[1] = score[2] = score[3] = 0;
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        uint32_t a[4], b[4];
+        unpack_k<W::K>(low + u * WORDS, low_scale[u], a);
+        unpack_k<W::K>(high + u * WORDS, high_scale[u], b);
+        multiply<W::K == FORM_BF16>(score, a[0], b[0], a[1], b[1], query[4 * u], query[4 * u + 1]);
+        multiply<W::K == FORM_BF16>(score, a[2], b[2], a[3], b[3], query[4 * u + 2], query[4 * u + 3]);
+    }
+}
+
+// The f32 scale of a token, 1 where the layer alone has one.
+template <int FORM> DEVICE float token_scale(const uint8_t *scales, int row, bool scaled)
+{
+    uint32_t bits = ((const uint32_t *)scales)[row];
+    return scaled ? __uint_as_float(FORM == FORM_INT4 ? bits & ~15u : bits) : 1.0f;
+}
+
+DEVICE float cap(float score, float softcap)
+{
+    return softcap * (1 - __fdividef(2, 1 + power_of_two(2 * LOG2_E / softcap * score)));
+}
+
+// ---- the weighted sum of V ----
+
+// Of tokens 2t and 2t + 1, and of 2t + 8 and 2t + 9.
+template <class W> DEVICE void v_scales(const uint8_t *scales, int unit, struct unit_scale out[2])
+{
+    int row = lane_index() % 4 * 2;
+    if constexpr (form<W::V>::BY_BLOCK) {
+        const uint8_t *at = scales + row * W::V_SCALE + unit / 2;
+        uint32_t low = __byte_perm(at[0], at[W::V_SCALE], 0x0040);
+        uint32_t high = __byte_perm(at[8 * W::V_SCALE], at[9 * W::V_SCALE], 0x0040);
+        e4m3_pairs(__byte_perm(low, high, 0x5410), &out[0].low, &out[1].low);
+    } else if constexpr (W::V == FORM_INT4) {
+        uint2 low = *(const uint2 *)(scales + row * 4), high = *(const uint2 *)(scales + (row + 8) * 4);
+        out[0] = int4_scale(low.x, low.y);
+        out[1] = int4_scale(high.x, high.y);
+    }
+}
+
+// Adds shares times V of a page. share[i]: tokens 2t + 8i and 2t + 8i + 1 of column g.
+template <class W>
+DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t share[2], float out[][4])
+{
+    constexpr int UNITS = W::D / 64, WORDS = form<W::V>::WORDS;
+    int g = lane_index() / 4, t = lane_index() % 4;
+    uint32_t words[4][UNITS * WORDS];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        load_words<W::V_ROW, UNITS * WORDS>(rows, 2 * t + i % 2 + i / 2 * 8, g * UNITS * WORDS, words[i]);
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        uint32_t a[UNIT], b[UNIT];
+        struct unit_scale scale[2];
+        v_scales<W>(scales, g * UNITS + u, scale);
+        unpack_v<W::V>(words[0] + u * WORDS, words[1] + u * WORDS, scale[0], a);
+        unpack_v<W::V>(words[2] + u * WORDS, words[3] + u * WORDS, scale[1], b);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            multiply<W::V == FORM_BF16>(out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);
+    }
+}
+
+// Slots without a token may hold anything; nothing times anything may be NaN.
+template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const struct piece *piece)
+{
+#pragma unroll 1
+    for (int i = 0; i < W::TOKENS; i++) {
+        if (base + i >= piece->start && base + i <= piece->last)
+            continue;
+        uint8_t *rows = stage + i / PAGE_TOKENS * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW;
+        uint8_t *scales =
+            stage + W::PAGES * W::PAGE_BYTES + i / PAGE_TOKENS * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE;
+        for (int chunk = lane_index(); chunk < W::V_ROW / 16; chunk += WARP)
+            *(uint4 *)(rows + chunk_place<W::V_ROW>(i % PAGE_TOKENS, chunk) * 16) = make_uint4(0, 0, 0, 0);
+        if (lane_index() < W::V_SCALE)
+            scales[i % PAGE_TOKENS * W::V_SCALE + lane_index()] = 0;
+    }
+    __syncwarp();
+}
+
+// Scores of tokens that a column does not see become nothing.
+template <class W>
+DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct piece *piece, float score[][4])
+{
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        int row = column_of(p, *piece, lane_index() % 4 * 2 + c).row, position = piece->last - piece->rows + 1 + row;
+        int from = first_seen(p, position), to = row < piece->rows ? position : -1;
+#pragma unroll
+        for (int i = c; i < W::PAGES * 4; i += 2) {
+            int token = base + i / 4 * PAGE_TOKENS + i % 4 / 2 * 8 + lane_index() / 4;
+            if (token < from || token > to)
+                score[i / 4][i % 4] = -INFINITY;
+        }
+    }
+}
+
+// Moves the maxima of those columns whose shares have become too large. score is plus log2 of V's scale here.
+template <class W>
+DEVICE void renew(struct running<W::D> *state, const float largest[2], const float best[2])
+{
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        float share = largest[c], score = best[c];
+#pragma unroll
+        for (int step = 4; step < WARP; step *= 2) {
+            share = fmaxf(share, __shfl_xor_sync(WARP_ALL, share, step));
+            score = fmaxf(score, __shfl_xor_sync(WARP_ALL, score, step));
+        }
+        if (share > SHARE_MAX) {
+            float keep = power_of_two(state->maximum[c] - score);
+            state->maximum[c] = score;
+            state->sum[c] *= keep;
+#pragma unroll
+            for (int i = 0; i < W::D / 16; i++) {
+                state->out[i][c] *= keep;
+                state->out[i][c + 2] *= keep;
+            }
+        }
+    }
+}
+
+// Scores become shares of V, and their sums. v_scale[2i], v_scale[2i + 1]: of page i's tokens g and g + 8.
+template <class W>
+DEVICE void shares(struct running<W::D> *state, const float score[][4], const float *v_scale, float share[][4])
+{
+    constexpr bool SCALED = form<W::V>::BY_TOKEN;
+    float sum[2], largest[2];
+#pragma unroll
+    for (int attempt = 0; attempt < 2; attempt++) {
+        sum[0] = sum[1] = largest[0] = largest[1] = 0;
+#pragma unroll
+        for (int i = 0; i < W::PAGES * 4; i++) {
+            float x = power_of_two(score[i / 4][i % 4] - state->maximum[i % 2]);
+            sum[i % 2] += x;
+            share[i / 4][i % 4] = SCALED ? x * v_scale[i / 2] : x;
+            largest[i % 2] = fmaxf(largest[i % 2], share[i / 4][i % 4]);
+        }
+        if (attempt || !__any_sync(WARP_ALL, fmaxf(largest[0], largest[1]) > SHARE_MAX))
+            break;
+        float best[2] = { -INFINITY, -INFINITY };
+#pragma unroll
+        for (int i = 0; i < W::PAGES * 4; i++)
+            best[i % 2] = fmaxf(best[i % 2], score[i / 4][i % 4] + (SCALED ? __log2f(v_scale[i / 2]) : 0));
+        renew<W>(state, largest, best);
+    }
+    state->sum[0] += sum[0];
+    state->sum[1] += sum[1];
+}
+
+template <class W>
+DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step, const struct piece *piece,
+                        float score_scale, const uint32_t query[W::D / 8], struct running<W::D> *state)
+{
+    const uint8_t *all_scales = stage + W::PAGES * W::PAGE_BYTES;
+    int g = lane_index() / 4, base = step * W::TOKENS;
+    // Whether all columns see all tokens.
+    bool partly = base + W::TOKENS > piece->last - piece->rows + 2 || base < first_seen(p, piece->last);
+    if (partly)
+        clear_unseen<W>(stage, base, piece);
+
+    float score[W::PAGES][4], share[W::PAGES][4], v_scale[W::PAGES * 2];
+#pragma unroll
+    for (int i = 0; i < W::PAGES; i++) {
+        const uint8_t *scales = all_scales + i * W::PAGE_SCALES;
+        page_scores<W>(stage + i * W::PAGE_BYTES, scales, query, score[i]);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float scale = score_scale;
+            if constexpr (form<W::K>::BY_TOKEN)
+                scale *= token_scale<W::K>(scales, g + 8 * j, p.cache.k.scale_bytes > 0);
+            if constexpr (form<W::V>::BY_TOKEN)
+                v_scale[2 * i + j] =
+                    token_scale<W::V>(scales + PAGE_TOKENS * W::K_SCALE, g + 8 * j, p.cache.v.scale_bytes > 0);
+            score[i][2 * j] *= scale;
+            score[i][2 * j + 1] *= scale;
+        }
+    }
+    if (p.softcap > 0)
+#pragma unroll
+        for (int i = 0; i < W::PAGES * 4; i++)
+            score[i / 4][i % 4] = cap(score[i / 4][i % 4], p.softcap * LOG2_E);
+    if (partly)
+        mask_unseen<W>(p, base, piece, score);
+    shares<W>(state, score, v_scale, share);
+#pragma unroll
+    for (int i = 0; i < W::PAGES; i++) {
+        uint32_t turned[2];
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+            turned[j] = turn_around(W::V == FORM_BF16 ? bf16_pair(share[i][2 * j], share[i][2 * j + 1])
+                                                      : f16_pair(share[i][2 * j], share[i][2 * j + 1]));
+        page_sum<W>(stage + i * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW,
+                    all_scales + i * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE, turned, state->out);
+    }
+}
+
+#endif

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/common.cuh: what all kernels share.
+//   (1) every block of every kernel waits for the launch before it (kernel_begin, or its two halves apart), even one
+//       that has nothing to do: then a launch may begin while the one before it ends. Before that it may read what no
+//       kernel writes: its parameters, weights, and all of the step's batch but the ids
+//   (2) blocks are one-dimensional and whole warps
+//   (3) a sum's order depends on the size of its block alone, never on the rows beside it
+//   (4) buffers, vectors and pools begin at multiples of 16 bytes
+#ifndef KERNEL_CUDA_COMMON_CUH
+#define KERNEL_CUDA_COMMON_CUH
+
+#include <math.h>
+#include <stdint.h>
+
+#include "kernel/cuda/params.h"
+#include "kernel/minifloat.h"
+#include "kernel/op.h"
+
+#define DEVICE static __device__ __forceinline__
+
+enum { WARP = 32, WARPS_MAX = 32 };
+#define WARP_ALL 0xFFFFFFFFu
+
+// ---- the order of launches ----
+
+// The next kernel may be brought in once all blocks of this one are here.
+DEVICE void launch_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// Until everything that earlier kernels wrote can be seen.
+DEVICE void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+DEVICE void kernel_begin()
+{
+    launch_next();
+    wait_for_previous();
+}
+
+// ---- who am I ----
+
+DEVICE int lane_index() { return (int)(threadIdx.x % WARP); }
+DEVICE int warp_index() { return (int)(threadIdx.x / WARP); }
+DEVICE int block_warps() { return (int)(blockDim.x / WARP); }
+
+// ---- bfloat16 ----
+
+// Two at a time: the lower half is the one at the lower address.
+DEVICE float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
+DEVICE float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+
+DEVICE uint32_t bf16_pair(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+DEVICE uint16_t bf16_round(float value) { return (uint16_t)bf16_pair(value, 0); }
+
+// Eight values are 16 bytes. `from` and `to` must be multiples of that.
+DEVICE void bf16_unpack(uint4 packed, float x[8])
+{
+    const uint32_t pairs[4] = { packed.x, packed.y, packed.z, packed.w };
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = bf16_low(pairs[i]);
+        x[2 * i + 1] = bf16_high(pairs[i]);
+    }
+}
+
+DEVICE void bf16_load(const uint16_t *from, float x[8])
+{
+    bf16_unpack(*(const uint4 *)from, x);
+}
+
+DEVICE void bf16_store(uint16_t *to, const float x[8])
+{
+    *(uint4 *)to = make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]),
+                              bf16_pair(x[6], x[7]));
+}
+
+DEVICE void f32_load(const float *from, float x[8])
+{
+    float4 a = *(const float4 *)from, b = *(const float4 *)(from + 4);
+    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+    x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+}
+
+DEVICE void f32_store(float *to, const float x[8])
+{
+    *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+    *(float4 *)(to + 4) = make_float4(x[4], x[5], x[6], x[7]);
+}
+
+// ---- sums and maxima ----
+// Over `lanes` neighbouring lanes, a power of two; all of them get the same bits. Every lane of the warp takes part.
+
+DEVICE float lanes_sum(float value, int lanes = WARP)
+{
+    for (int step = lanes / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(WARP_ALL, value, step);
+    return value;
+}
+
+DEVICE float lanes_max(float value, int lanes = WARP)
+{
+    for (int step = lanes / 2; step > 0; step /= 2)
+        value = fmaxf(value, __shfl_xor_sync(WARP_ALL, value, step));
+    return value;
+}
+
+// Over the block; every thread gets it.
+DEVICE float block_sum(float value)
+{
+    __shared__ float parts[WARPS_MAX];
+    value = lanes_sum(value);
+    if (lane_index() == 0)
+        parts[warp_index()] = value;
+    __syncthreads();
+    value = lanes_sum(lane_index() < block_warps() ? parts[lane_index()] : 0.0f);
+    __syncthreads(); // before `parts` is used again
+    return value;
+}
+
+DEVICE float block_max(float value)
+{
+    __shared__ float parts[WARPS_MAX];
+    value = lanes_max(value);
+    if (lane_index() == 0)
+        parts[warp_index()] = value;
+    __syncthreads();
+    value = lanes_max(lane_index() < block_warps() ? parts[lane_index()] : -INFINITY);
+    __syncthreads();
+    return value;
+}
+
+// ---- arithmetic that several kernels must do alike ----
+
+// What a row whose squares sum up to this is multiplied with by norm.
+DEVICE float norm_factor(float squares, int width, float epsilon)
+{
+    return 1 / sqrtf(squares / (float)width + epsilon);
+}
+
+// tanh(u) = 2 sigmoid(2u) - 1 makes both activations x times a sigmoid; the fast exponential and division are good to
+// 2^-20, far below bfloat16.
+DEVICE float activate(int act, float x)
+{
+    float u = act == ACT_SILU ? x : 2 * 0.7978845608f * (x + 0.044715f * x * x * x);
+    return __fdividef(x, 1 + __expf(-u));
+}
+
+#endif

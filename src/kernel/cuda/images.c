@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/cuda/images.h"
+
+static bool is_listed(const int *architectures, int sm)
+{
+    while (*architectures && *architectures != sm)
+        architectures++;
+    return *architectures != 0;
+}
+
+static bool is_newer_than_all(int sm)
+{
+    for (const int *known = cuda_architectures; *known; known++)
+        if (sm <= *known)
+            return false;
+    return true;
+}
+
+// Whether PTX is there for a device, and is what it gets.
+static bool needs_ptx(int sm)
+{
+    for (const struct cuda_image *image = cuda_images; image->name; image++)
+        if (!image->architecture)
+            return is_newer_than_all(sm);
+    return false;
+}
+
+bool cuda_runs_on(const int *architectures, const struct device *device)
+{
+    return is_listed(architectures, device->sm)
+        || (architectures == cuda_architectures && !device->imagined && needs_ptx(device->sm));
+}
+
+// Functions are looked up at once: the driver brings them to the device then, and not in the midst of a step.
+static bool load_image(struct cuda *cuda, const struct cuda_image *image, struct error *err)
+{
+    if (!cuda_load_image(cuda, image->bytes, image->size, image->name, err))
+        return false;
+    for (const struct cuda_image_function *function = image->functions; function->name; function++)
+        if (!cuda_find(cuda, function->name, err))
+            return false;
+    return true;
+}
+
+bool cuda_load_images(struct cuda *cuda, struct error *err)
+{
+    int sm = cuda_sm(cuda), wanted = needs_ptx(sm) ? 0 : sm, version = cuda_driver_version(cuda), loaded = 0;
+    if (version < cuda_driver_needed)
+        return fail(err, "the NVIDIA driver is one for CUDA %d.%d, and the kernels of this build need one for %d.%d or "
+                    "later: install a newer driver", version / 1000, version % 1000 / 10, cuda_driver_needed / 1000,
+                    cuda_driver_needed % 1000 / 10);
+    for (const struct cuda_image *image = cuda_images; image->name; image++) {
+        if (image->architecture != wanted)
+            continue;
+        if (!load_image(cuda, image, err))
+            return false;
+        loaded++;
+    }
+    return loaded || fail(err, "this build has no kernels for sm_%d: build it with -Dcuda_archs naming it", sm);
+}

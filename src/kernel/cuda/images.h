@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/images.h: the compiled kernels that this build carries, made by kernel/cuda/embed.py. Rows take their
+// architectures from here, so that none claims what was not compiled.
+#ifndef KERNEL_CUDA_IMAGES_H
+#define KERNEL_CUDA_IMAGES_H
+
+#include <stddef.h>
+
+#include "device/cuda.h"
+
+struct cuda_image {
+    const char *name;             // of the .cu file
+    int architecture;             // 90 for sm_90; 0: PTX, for devices newer than every architecture of the build
+    const unsigned char *bytes;
+    size_t size;
+    const struct cuda_image_function {
+        const char *name;
+        int shared_bytes;         // static; not known of PTX
+    } *functions;                 // the kernels in it; ends in one without a name
+};
+
+extern const struct cuda_image cuda_images[]; // ends in one without a name
+extern const int cuda_architectures[];        // ends in 0; empty in a build without nvcc
+extern const int cuda_attention_prefill_wgmma_architectures[]; // those of a file that is not for all
+extern const int cuda_driver_needed;          // 13000 for CUDA 13.0
+
+// Whether kernels for these architectures run on a device. Likeness of families admits nothing: each is named, or it is
+// real, newer than all that this build names, and the kernel is there as PTX, as those for all architectures are.
+bool cuda_runs_on(const int *architectures, const struct device *device);
+
+// Loads every image that is for this GPU.
+bool cuda_load_images(struct cuda *cuda, struct error *err);
+
+#endif

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/linear.c: which kernels do a linear op, and on how much of the GPU.
+//   (1) matrices of one op may differ in format; those that are alike go into one launch
+//   (2) few tokens:  linear_few_*; what it cannot read goes to linear_any_*
+//   (3) many tokens: 16-bit matrices go to cuBLASLt, quantised ones to linear_wgmma_* on sm_90 and to linear_many_*
+//       elsewhere, float32 to linear_any_f32
+#include "kernel/cuda/linear.h"
+
+#include <assert.h>
+
+#include "kernel/cuda/describe.h"
+#include "kernel/cuda/images.h"
+#include "kernel/cuda/rows.h"
+
+enum { PIECE = 8, WARP = 32, ANY_WARPS = 8, ANY_TOKENS = 64, SMALL_BLOCK = 256, SMALL_BLOCKS_MAX = 1024 };
+enum { TILE_TOKENS = 32, MANY_SIZES = 3, WGMMA_SIZES = 4 }; // tiles of 32, 64, 128 and 256 tokens
+
+// The kernels of a packed kind, or of 16-bit floats.
+struct tiled {
+    const char *few, *many[MANY_SIZES], *wgmma[WGMMA_SIZES];
+    int record, record_bytes; // values along k, and bytes
+};
+
+static const struct tiled tiled_packed[LINEAR_KIND_COUNT] = {
+#define SIZE(kernel, kind, tokens) "linear_" #kernel "_" #kind "_" #tokens
+#define X(kind, bits, block, e2m1, small, min)                                                                      \
+    [LINEAR_##kind] = { .few = "linear_few_" #kind,                                                                 \
+                        .many = { SIZE(many, kind, 32), SIZE(many, kind, 64), SIZE(many, kind, 128) },              \
+                        .wgmma = { SIZE(wgmma, kind, 32), SIZE(wgmma, kind, 64), SIZE(wgmma, kind, 128),            \
+                                   SIZE(wgmma, kind, 256) },                                                        \
+                        .record = LINEAR_RECORD,                                                                    \
+                        .record_bytes = LINEAR_RECORD_BYTES(bits, block, small, min) },
+    LINEAR_KINDS(X)
+#undef X
+#undef SIZE
+};
+static const struct tiled tiled_bf16 = { .few = "linear_few_bf16", .record = 64, .record_bytes = LINEAR_ROWS * 64 * 2 };
+static const struct tiled tiled_f16 = { .few = "linear_few_f16", .record = 64, .record_bytes = LINEAR_ROWS * 64 * 2 };
+
+static bool is_packed(enum dtype dtype) { return linear_kind_of(dtype) != LINEAR_KIND_COUNT; }
+
+// NULL: float32, or rows that do not begin where sixteen bytes can be read.
+static const struct tiled *tiled_of(const struct weight *weight)
+{
+    if (is_packed(weight->dtype))
+        return &tiled_packed[linear_kind_of(weight->dtype)];
+    if (weight->cols % PIECE || weight->dtype == DTYPE_F32)
+        return NULL;
+    return weight->dtype == DTYPE_F16 ? &tiled_f16 : &tiled_bf16;
+}
+
+// ---- the list of calls ----
+
+struct list {
+    struct cuda_call *calls;
+    int count;
+    const struct cuda_shape *shape;
+};
+
+static struct cuda_call *add_call(struct list *list, const char *function, unsigned grid_x, unsigned grid_y,
+                                  unsigned block, const void *params, size_t bytes)
+{
+    assert(list->count < CUDA_CALLS_MAX);
+    list->calls[list->count] = cuda_call_make(function, grid_x, grid_y, block, params, bytes);
+    return &list->calls[list->count++];
+}
+
+static struct cuda_linear params_of(const struct linear_args *args)
+{
+    struct cuda_linear p = { .rows = args->rows, .x = args->x, .in = args->in, .act = -1, .f32_out = args->f32_y,
+                             .scratch = args->scratch, .residual = args->add != NULL };
+    if (args->norm) {
+        p.x = args->norm->x;
+        p.norm_weight = args->norm->weight;
+        p.epsilon = args->norm->epsilon;
+    }
+    return p;
+}
+
+static struct cuda_linear_output output_of(const struct linear_args *args, int i)
+{
+    const struct linear_output *output = &args->output[i];
+    const struct weight *weight = &output->weight;
+    void *y = args->add ? args->add->x : args->act_mul ? args->act_mul->out : output->y;
+    return (struct cuda_linear_output){ weight->data, output->bias, y, weight->rows, weight->scale };
+}
+
+// The parameters for matrix `first` and all after it that are like it and not done. With an activation of matrices that
+// differ the gate comes first, and then up, which finds the gate where the result goes.
+static struct cuda_linear take_alike(const struct linear_args *args, const struct cuda_linear *all, int first,
+                                     uint32_t *done)
+{
+    struct cuda_linear p = *all;
+    const struct tiled *tiled = tiled_of(&args->output[first].weight);
+    for (int i = first; i < args->outputs && (tiled || i == first); i++)
+        if (!(*done >> i & 1) && tiled_of(&args->output[i].weight) == tiled) {
+            p.output[p.outputs++] = output_of(args, i);
+            *done |= 1u << i;
+        }
+    if (args->act_mul && (p.outputs == 2 || first == 1))
+        p.act = (int)args->act_mul->act;
+    return p;
+}
+
+// ---- small steps ----
+
+static void add_small(struct list *list, const char *function, const struct cuda_linear *p, int64_t values)
+{
+    unsigned blocks = cuda_blocks(values, SMALL_BLOCK);
+    add_call(list, function, blocks < SMALL_BLOCKS_MAX ? blocks : SMALL_BLOCKS_MAX, 1, SMALL_BLOCK, p, sizeof *p);
+}
+
+static void add_norm(struct list *list, struct cuda_linear *p)
+{
+    add_call(list, "linear_norm", (unsigned)list->shape->rows, 1, SMALL_BLOCK, p, sizeof *p);
+    p->x = p->scratch;
+    p->norm_weight = NULL;
+}
+
+// x as one copy in scratch; a second one begins behind it.
+static size_t copy_bytes(int rows, int width)
+{
+    enum { ALIGNMENT = 256 };
+    return ((size_t)rows * (size_t)width * sizeof(uint16_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+// Into the second half of scratch: the first may hold the x that is converted.
+static void add_x_f16(struct list *list, struct cuda_linear *p)
+{
+    int64_t values = (int64_t)list->shape->rows * p->in;
+    p->scratch = (char *)p->scratch + copy_bytes(list->shape->rows, p->in);
+    add_small(list, "linear_x_f16", p, values);
+    p->x = p->scratch;
+}
+
+static void add_any(struct list *list, const struct cuda_linear *p, enum dtype dtype)
+{
+    const char *function = dtype == DTYPE_F32 ? "linear_any_f32"
+                         : dtype == DTYPE_F16 ? "linear_any_f16"
+                                              : "linear_any_bf16";
+    int tokens = list->shape->rows < ANY_TOKENS ? list->shape->rows : ANY_TOKENS;
+    add_call(list, function, cuda_blocks(p->output[0].rows, ANY_WARPS), (unsigned)tokens, ANY_WARPS * WARP, p,
+             sizeof *p);
+}
+
+// ---- few tokens ----
+
+// Packed weights are multiplied two groups of rows at a time, floats one.
+static int few_groups(const struct tiled *tiled) { return tiled->record == LINEAR_RECORD ? 2 : 1; }
+
+// Rings, sums of two rounds, gates, squares and factors, x.
+static size_t few_shared_bytes(const struct tiled *tiled, int warps, int x_rows, int in)
+{
+    int groups = few_groups(tiled), stage_bytes = groups * tiled->record_bytes;
+    int ring_bytes = warps * linear_few_stages(stage_bytes) * stage_bytes;
+    int sums = warps * LINEAR_ROWS * LINEAR_FEW_TOKENS * (groups == 1 ? 3 : 4);
+    int others = (warps + 2) * LINEAR_FEW_TOKENS;
+    size_t x_bytes = (size_t)x_rows * cuda_blocks(in, tiled->record) * (size_t)tiled->record * sizeof(uint16_t);
+    return (size_t)ring_bytes + (size_t)(sums + others) * sizeof(float) + x_bytes;
+}
+
+// Fewer warps along k where they would have less than four records each, if there are rows enough for all others.
+static int few_k_split(int warps, int records, int tiles, int multiprocessors)
+{
+    int split = warps;
+    while (split > 4 && records < 4 * split && tiles >= multiprocessors * 4 * (warps / split))
+        split /= 2;
+    return split;
+}
+
+// The matrices of p, all of this kind. A multiprocessor has one block: of two, one might wait for the other's results.
+static void add_few(struct list *list, struct cuda_linear p, const struct tiled *tiled)
+{
+    const struct cuda_shape *shape = list->shape;
+    size_t most = (size_t)shape->shared_bytes;
+    int rows = shape->rows < LINEAR_FEW_TOKENS ? shape->rows : LINEAR_FEW_TOKENS, warps = LINEAR_FEW_WARPS_MAX;
+    if (few_shared_bytes(tiled, warps, 0, 0) > most)
+        warps /= 2;
+    bool x_shared = few_shared_bytes(tiled, warps, rows, p.in) <= most, half = tiled == &tiled_f16;
+    if (p.norm_weight && (!x_shared || half))
+        add_norm(list, &p);
+    if (half && !x_shared)
+        add_x_f16(list, &p);
+    bool both = p.act >= 0 && p.outputs == 2;
+    int tiles = 0, tile_rows = LINEAR_ROWS * (both ? 1 : few_groups(tiled));
+    for (int i = 0; i < (both ? 1 : p.outputs); i++)
+        tiles += (int)cuda_blocks(p.output[i].rows, tile_rows);
+    int split = few_k_split(warps, (int)cuda_blocks(p.in, tiled->record), tiles, shape->multiprocessors);
+    unsigned blocks = cuda_blocks(tiles, warps / split), multiprocessors = (unsigned)shape->multiprocessors;
+    size_t shared_bytes = few_shared_bytes(tiled, warps, x_shared ? rows : 0, p.in);
+    struct cuda_linear_few few = { p, split, x_shared };
+    struct cuda_call *call = add_call(list, tiled->few, blocks < multiprocessors ? blocks : multiprocessors, 1,
+                                      (unsigned)(warps + 1) * WARP, &few, sizeof few);
+    call->shared_bytes = (unsigned)(shared_bytes > most / 2 ? shared_bytes : most / 2 + 1);
+}
+
+static int describe_few(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
+{
+    const struct linear_args *args = arguments;
+    struct list list = { calls, 0, shape };
+    struct cuda_linear all = params_of(args);
+    for (int i = 0; i < args->outputs; i++)
+        if (all.norm_weight && !tiled_of(&args->output[i].weight))
+            add_norm(&list, &all);
+    uint32_t done = 0;
+    for (int i = 0; i < args->outputs; i++) {
+        if (done >> i & 1)
+            continue;
+        struct cuda_linear p = take_alike(args, &all, i, &done);
+        if (tiled_of(&args->output[i].weight))
+            add_few(&list, p, tiled_of(&args->output[i].weight));
+        else
+            add_any(&list, &p, args->output[i].weight.dtype);
+    }
+    return list.count;
+}
+
+// ---- many tokens ----
+
+// A 16-bit matrix by cuBLASLt, which knows neither scale nor bias. Products of f16 give f16.
+static void add_product(struct list *list, const struct cuda_linear *p, enum dtype dtype)
+{
+    const struct cuda_linear_output *output = &p->output[0];
+    bool wide = p->residual || p->f32_out, f16_out = dtype == DTYPE_F16 && !wide;
+    assert(list->count < CUDA_CALLS_MAX);
+    list->calls[list->count++] = (struct cuda_call){
+        .product = { .dtype = dtype, .rows = list->shape->rows, .in = p->in, .out = output->rows, .x = p->x,
+                     .w = output->weight, .y = output->y, .f32_out = wide, .accumulate = p->residual } };
+    if (output->bias || output->scale != 1 || f16_out)
+        add_small(list, f16_out ? "linear_finish_f16" : "linear_finish_bf16", p,
+                  (int64_t)list->shape->rows * output->rows);
+}
+
+// Into how many parts matrices are cut along k, so that few rows still keep a GPU busy.
+static int many_splits(int tiles, int tile_rows, int tokens, int in)
+{
+    int splits = tokens <= LINEAR_SPLIT_TOKENS_MAX ? LINEAR_SPLIT_ROWS_MAX / (tiles * tile_rows) : 1;
+    int most = (int)cuda_blocks(in, LINEAR_RECORD) / 4;
+    splits = splits < most ? splits : most;
+    return splits > 1 ? splits : 1;
+}
+
+static size_t arranged_bytes(int rows, int in)
+{
+    return (size_t)cuda_blocks(rows, LINEAR_WGMMA_TOKENS_MAX) * LINEAR_WGMMA_TOKENS_MAX
+         * (size_t)cuda_blocks(in, LINEAR_RECORD) * LINEAR_RECORD * sizeof(uint16_t);
+}
+
+static float *after_arranged(void *scratch, int rows, int in)
+{
+    return (float *)((uint8_t *)scratch + arranged_bytes(rows, in));
+}
+
+// One launch over tiles of (rows, tokens), and another one where sums have to be added.
+static void add_tiles(struct list *list, struct cuda_linear_many *many, const char *function, int warps, int tile_rows,
+                      size_t shared_bytes)
+{
+    const struct cuda_linear *p = &many->linear;
+    int tiles = 0, all_rows = 0, rows = list->shape->rows;
+    for (int i = 0; i < p->outputs; i++) {
+        tiles += (int)cuda_blocks(p->output[i].rows, tile_rows);
+        all_rows += p->output[i].rows;
+    }
+    many->splits = many_splits(tiles, tile_rows, rows, p->in);
+    struct cuda_call *call = add_call(list, function, cuda_blocks(rows, many->tokens), (unsigned)tiles,
+                                      (unsigned)(warps * WARP), many, sizeof *many);
+    call->grid[2] = (unsigned)many->splits;
+    call->shared_bytes = (unsigned)shared_bytes;
+    if (many->splits > 1)
+        add_call(list, "linear_many_add", cuda_blocks(all_rows, SMALL_BLOCK), (unsigned)rows, SMALL_BLOCK, many,
+                 sizeof *many);
+}
+
+static size_t many_shared_bytes(const struct tiled *tiled, int warps, int tokens)
+{
+    return (size_t)(LINEAR_MANY_STAGES * (warps * (LINEAR_MANY_WARP_ROWS / LINEAR_ROWS) * tiled->record_bytes +
+                                          tokens * LINEAR_RECORD * (int)sizeof(uint16_t)));
+}
+
+static int size_for(int rows, int sizes)
+{
+    int size = 0;
+    while (size + 1 < sizes && rows > TILE_TOKENS << size)
+        size++;
+    return size;
+}
+
+static void add_many(struct list *list, const struct cuda_linear *p, const struct tiled *tiled)
+{
+    size_t most = (size_t)list->shape->shared_bytes;
+    int size = size_for(list->shape->rows, MANY_SIZES), warps = LINEAR_MANY_WARPS_MAX;
+    while (size > 0 && many_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
+        size--;
+    while (warps > 1 && many_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
+        warps /= 2;
+    struct cuda_linear_many many = { .linear = *p, .partials = p->scratch, .tokens = TILE_TOKENS << size };
+    add_tiles(list, &many, tiled->many[size], warps, warps * LINEAR_MANY_WARP_ROWS,
+              many_shared_bytes(tiled, warps, TILE_TOKENS << size));
+}
+
+// Up to 64 tokens a multiprocessor has two blocks of eight warps, up to 128 one of sixteen, and one of eight above,
+// where sums take all registers; as many stages as fit. x has been arranged. After all stages their memory is used to
+// turn sums around.
+static void add_wgmma(struct list *list, const struct cuda_linear *p, const struct tiled *tiled)
+{
+    int size = size_for(list->shape->rows, WGMMA_SIZES), tokens = TILE_TOKENS << size;
+    int warps = size == 2 ? 16 : 8, blocks = size < 2 ? 2 : 1;
+    int stage_bytes = linear_wgmma_stage_bytes(tiled->record_bytes, warps, tokens);
+    int stages = (list->shape->shared_bytes / blocks - 2 * LINEAR_WGMMA_ALIGNMENT) / stage_bytes;
+    stages = stages < LINEAR_WGMMA_STAGES_MAX ? stages : LINEAR_WGMMA_STAGES_MAX;
+    int ring_bytes = stages * stage_bytes, turned_bytes = warps * linear_turned_bytes(1, tokens);
+    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .stages = stages, .tokens = tokens,
+                                     .partials = after_arranged(p->scratch, list->shape->rows, p->in) };
+    add_tiles(list, &many, tiled->wgmma[size], warps, warps * LINEAR_ROWS,
+              (size_t)((ring_bytes > turned_bytes ? ring_bytes : turned_bytes) + LINEAR_WGMMA_ALIGNMENT));
+}
+
+static void add_arrange(struct list *list, const struct cuda_linear *p)
+{
+    int tokens = TILE_TOKENS << size_for(list->shape->rows, WGMMA_SIZES);
+    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .tokens = tokens };
+    add_call(list, "linear_arrange", cuda_blocks(cuda_blocks(p->in, LINEAR_RECORD) * 16, SMALL_BLOCK),
+             cuda_blocks(list->shape->rows, tokens) * (unsigned)tokens, SMALL_BLOCK, &many, sizeof many);
+}
+
+static void describe_packed(struct list *list, const struct linear_args *args, const struct cuda_linear *all)
+{
+    uint32_t done = 0;
+    for (int i = 0; i < args->outputs; i++) {
+        const struct weight *weight = &args->output[i].weight;
+        if (!is_packed(weight->dtype) || done >> i & 1)
+            continue;
+        if (list->shape->sm == 90 && !done)
+            add_arrange(list, all);
+        struct cuda_linear p = take_alike(args, all, i, &done);
+        (list->shape->sm == 90 ? add_wgmma : add_many)(list, &p, tiled_of(weight));
+    }
+}
+
+static void describe_floats(struct list *list, const struct linear_args *args, const struct cuda_linear *all)
+{
+    struct cuda_linear with_f16 = *all;
+    for (int i = 0; i < args->outputs; i++) {
+        enum dtype dtype = args->output[i].weight.dtype;
+        if (is_packed(dtype))
+            continue;
+        bool product = dtype != DTYPE_F32 && !(all->residual && args->output[i].weight.scale != 1);
+        if (product && dtype == DTYPE_F16 && with_f16.x == all->x)
+            add_x_f16(list, &with_f16);
+        struct cuda_linear p = product && dtype == DTYPE_F16 ? with_f16 : *all;
+        p.output[p.outputs++] = output_of(args, i);
+        if (product)
+            add_product(list, &p, dtype);
+        else
+            add_any(list, &p, dtype);
+    }
+}
+
+// Packed matrices first: what is in scratch is theirs, and then that of the others.
+static int describe_many(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
+{
+    struct list list = { calls, 0, shape };
+    struct cuda_linear all = params_of(arguments);
+    describe_packed(&list, arguments, &all);
+    describe_floats(&list, arguments, &all);
+    return list.count;
+}
+
+// ---- rows ----
+
+// x, normed or converted
+static size_t few_scratch(const struct kernel_extent *extent)
+{
+    return 2 * copy_bytes(extent->rows, extent->width);
+}
+
+// x, converted; or arranged, and the sums of splits
+static size_t many_scratch(const struct kernel_extent *extent)
+{
+    int rows = extent->rows < LINEAR_SPLIT_TOKENS_MAX ? extent->rows : LINEAR_SPLIT_TOKENS_MAX;
+    size_t sums = (size_t)rows * LINEAR_SPLIT_ROWS_MAX * sizeof(float);
+    size_t arranged = arranged_bytes(extent->rows, extent->width) + sums, converted = few_scratch(extent);
+    return arranged > converted ? arranged : converted;
+}
+
+#define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
+#define BIT(id, kind) | DTYPE_BIT(id)
+#define ALL (FLOATS LINEAR_FORMATS(BIT))
+#define LINEAR .device = DEVICE_CUDA, .op = OP_LINEAR, .architectures = cuda_architectures, .tolerance = 0.015f
+#define FEW .load = KERNEL_FEW, .scratch_bytes = few_scratch, .describe = describe_few, \
+    .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD
+#define MANY .load = KERNEL_MANY, .scratch_bytes = many_scratch, .describe = describe_many, \
+    .absorbs = KERNEL_ABSORBS_ADD
+
+const struct kernel cuda_linear_rows[] = {
+    { .name = "linear_cuda_float_few", LINEAR, FEW, .priority = 20, .weights = FLOATS },
+    { .name = "linear_cuda_float_many", LINEAR, MANY, .priority = 20, .weights = FLOATS },
+    { .name = "linear_cuda_few", LINEAR, FEW, .priority = 10, .weights = ALL, .packing = &linear_packing },
+    { .name = "linear_cuda_many", LINEAR, MANY, .priority = 10, .weights = ALL, .packing = &linear_packing },
+};
+const int cuda_linear_count = sizeof cuda_linear_rows / sizeof *cuda_linear_rows;

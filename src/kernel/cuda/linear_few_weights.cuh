@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/linear_few_weights.cuh: what a warp of linear_few.cu streams: tiles of rows, and in them records along k,
+// which it fetches into its ring and multiplies with x.
+#ifndef KERNEL_CUDA_LINEAR_FEW_WEIGHTS_CUH
+#define KERNEL_CUDA_LINEAR_FEW_WEIGHTS_CUH
+
+#include "kernel/cuda/linear_decode.cuh"
+
+enum { FEW_TOKENS = LINEAR_FEW_TOKENS, GROUP_SUMS = LINEAR_ROWS * FEW_TOKENS, PIECE = 8 /* values of 16 bytes */ };
+
+// ---- tiles ----
+
+DEVICE int group_count(const cuda_linear_output &output) { return (output.rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
+
+// Which tiles a block has: a run of them, `side` at a time. Where gate and up are multiplied for an activation, a tile
+// is the same rows of both, as its two groups, or, if it has but one, in two rounds.
+struct few_tiles {
+    int first, end, side;
+    int step;   // groups of a matrix in a tile
+    int halves; // rounds for a tile
+    bool pairs; // a tile is two groups, of gate and up
+
+    // In which `beside` has a tile; for 0, all of the block's.
+    MEMBER int rounds(int beside) const { return (end - first - beside + side - 1) / side * halves; }
+    MEMBER int count(const cuda_linear_output &output) const { return (group_count(output) + step - 1) / step; }
+};
+
+// Of a block, those that multiply.
+DEVICE int few_warps() { return block_warps() - 1; }
+
+template <class Weights> DEVICE struct few_tiles few_share(const struct cuda_linear_few &q)
+{
+    const struct cuda_linear &p = q.linear;
+    bool both = p.act >= 0 && p.outputs == 2;
+    struct few_tiles tiles;
+    tiles.side = few_warps() / q.k_split;
+    tiles.pairs = both && Weights::GROUPS == 2;
+    tiles.halves = both && Weights::GROUPS == 1 ? 2 : 1;
+    tiles.step = both ? 1 : Weights::GROUPS;
+    int all = 0;
+    for (int i = 0; i < (both ? 1 : p.outputs); i++)
+        all += tiles.count(p.output[i]);
+    tiles.first = (int)((unsigned)all * blockIdx.x / gridDim.x); // far below 2^32: rows / 16 times multiprocessors
+    tiles.end = (int)((unsigned)all * (blockIdx.x + 1) / gridDim.x);
+    return tiles;
+}
+
+// One tile: its matrix, and its place among that one's.
+struct few_tile {
+    int output, index, step;
+    bool pairs;
+
+    MEMBER few_tile(const struct few_tiles &tiles) : output(0), index(0), step(tiles.step), pairs(tiles.pairs) {}
+
+    MEMBER int output_of(int group) const { return pairs ? group : output; }
+    MEMBER int group_of(int group) const { return index * step + (pairs ? 0 : group); }
+
+    // On by so many.
+    MEMBER void move(const struct cuda_linear &p, const struct few_tiles &tiles, int count)
+    {
+        index += count;
+        while (!pairs && tiles.halves == 1 && output + 1 < p.outputs && index >= tiles.count(p.output[output]))
+            index -= tiles.count(p.output[output++]);
+    }
+
+    // To that of the next round.
+    MEMBER void next(const struct cuda_linear &p, const struct few_tiles &tiles)
+    {
+        if (tiles.halves == 2)
+            output ^= 1;
+        if (tiles.halves == 1 || output == 0)
+            move(p, tiles, tiles.side);
+    }
+};
+
+// ---- x ----
+
+// One token's row as a lane reads it, in pieces of eight values. Where there is no such token it is another's, and what
+// is made of it is nobody's result. Past its end, where weights are zero, its beginning is read.
+struct x_row {
+    const uint4 *pieces; // where x was given
+    uint32_t shared;     // or in shared memory, 0: it is not there
+    int count, swizzle;
+
+    // `STEP` from one to the next.
+    template <int COUNT, int STEP> MEMBER void load(int first, uint4 out[COUNT]) const
+    {
+        first = first < count ? first : 0;
+        if (shared) {
+#pragma unroll
+            for (int i = 0; i < COUNT; i++)
+                asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(out[i].x), "=r"(out[i].y), "=r"(out[i].z), "=r"(out[i].w)
+                             : "r"(shared + ((first + i * STEP) ^ swizzle) * 16));
+        } else {
+#pragma unroll
+            for (int i = 0; i < COUNT; i++)
+                out[i] = pieces[first + i * STEP < count ? first + i * STEP : 0];
+        }
+    }
+};
+
+// ---- weights ----
+
+// The records of a tile that a warp fetches, one after the other, and what is made of them. Packed weights come in
+// pairs of groups, which share what it takes to bring x: neighbours, or the same rows of gate and up. Sums of a group
+// are so many CHAINS, added in the end: products that follow each other need not wait for each other.
+template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct few_packed {
+    using packed = packed_weights<BITS, BLOCK, E2M1, SMALL, MIN>;
+    static constexpr bool HALF = false;
+    static constexpr int EXPONENT = LINEAR_EXPONENT, K = packed::K, GROUPS = 2, CHAINS = 1;
+    static constexpr int BYTES = GROUPS * packed::BYTES;
+
+    const uint8_t *from[GROUPS]; // this lane's part of the next record, nullptr: there is no such group
+
+    MEMBER void begin(const struct cuda_linear &p, const struct few_tile &tile, int record, int lane)
+    {
+        size_t records = (size_t)((p.in + K - 1) / K);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            const cuda_linear_output &output = p.output[tile.output_of(g)];
+            int group = tile.group_of(g);
+            from[g] = group * LINEAR_ROWS < output.rows
+                    ? output.weight + ((size_t)group * records + (size_t)record) * packed::BYTES + lane * 16 : nullptr;
+        }
+    }
+
+    MEMBER void fetch(uint32_t to, int lane)
+    {
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            if (!from[g])
+                continue;
+#pragma unroll
+            for (int i = 0; i < packed::BYTES / 16; i += WARP)
+                if (i + WARP <= packed::BYTES / 16 || i + lane < packed::BYTES / 16)
+                    copy_16(to + g * packed::BYTES + (i + lane) * 16, from[g] + i * 16);
+            from[g] += packed::BYTES;
+        }
+    }
+
+    // Pieces of a record that one access of the warp wants lie in different banks.
+    static MEMBER int swizzle(int token, int piece) { return (piece >> 3 & 1) ^ (token & 1) << 1; }
+    static MEMBER int lane_swizzle(int lane) { return swizzle(lane / 4, lane % 4 * 4); }
+
+    static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
+                                       int index, int lane)
+    {
+        packed weights[GROUPS];
+        uint4 b[4];
+        x.load<4, 1>(index * (K / PIECE) + lane % 4 * 4, b);
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            weights[g].load_scales(record + g * packed::BYTES, lane);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++)
+                weights[g].load_piece(record + g * packed::BYTES, lane, i);
+#pragma unroll
+            for (int n = 0; n < 2 * GROUPS; n++) {
+                uint32_t a[4];
+                weights[n % GROUPS].operand(2 * i + n / GROUPS, a);
+                multiply<HALF>(sums[n % GROUPS], a, n < GROUPS ? b[i].x : b[i].z, n < GROUPS ? b[i].y : b[i].w);
+            }
+        }
+    }
+};
+
+// Sixteen bits a value, row by row: a record is 128 bytes of each of sixteen rows. in is a multiple of eight.
+template <bool IS_HALF> struct few_floats {
+    static constexpr bool HALF = IS_HALF;
+    static constexpr int EXPONENT = 0, K = 64, GROUPS = 1, CHAINS = 2;
+    static constexpr int BYTES = LINEAR_ROWS * K * 2, ROW_PIECES = K / PIECE;
+    static constexpr int COPY_ROWS = WARP / ROW_PIECES; // that the warp's lanes reach at a time
+
+    const uint8_t *from;
+    size_t step;         // from a row to that which the lane fetches next
+    int rows, columns;   // that are left, from the lane's on
+
+    MEMBER void begin(const struct cuda_linear &p, const struct few_tile &tile, int record, int lane)
+    {
+        const cuda_linear_output &output = p.output[tile.output_of(0)];
+        int row = tile.group_of(0) * LINEAR_ROWS + lane / ROW_PIECES, column = record * ROW_PIECES + lane % ROW_PIECES;
+        from = output.weight + ((size_t)row * (size_t)(p.in / PIECE) + (size_t)column) * 16;
+        step = (size_t)COPY_ROWS * (size_t)p.in * 2;
+        rows = output.rows - row;
+        columns = p.in / PIECE - column;
+    }
+
+    MEMBER void fetch(uint32_t to, int lane)
+    {
+        int row = lane / ROW_PIECES;
+        to += (uint32_t)(row * ROW_PIECES + (lane % ROW_PIECES ^ swizzle(row, 0))) * 16;
+#pragma unroll
+        for (int i = 0; i < LINEAR_ROWS / COPY_ROWS; i++) {
+            bool there = i * COPY_ROWS < rows && columns > 0;
+            copy_16(to + i * COPY_ROWS * ROW_PIECES * 16, there ? from + i * step : from - 16, there ? 16 : 0);
+        }
+        from += ROW_PIECES * 16;
+        columns -= ROW_PIECES;
+    }
+
+    static MEMBER int swizzle(int row, int) { return (row & 1) << 2; }
+    static MEMBER int lane_swizzle(int lane) { return swizzle(lane / 4, 0); }
+
+    static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
+                                       int index, int lane)
+    {
+        const uint4 *upper = (const uint4 *)record + lane / 4 * ROW_PIECES, *lower = upper + 8 * ROW_PIECES;
+        uint4 b[ROW_PIECES / 4];
+        x.load<ROW_PIECES / 4, 4>(index * ROW_PIECES + lane % 4, b);
+#pragma unroll
+        for (int i = 0; i < ROW_PIECES / 4; i++) {
+            int column = i * 4 + lane % 4;
+            uint4 first = upper[column ^ lane_swizzle(lane)], second = lower[column ^ lane_swizzle(lane)];
+            const uint32_t a[4] = { first.x, second.x, first.y, second.y };
+            const uint32_t c[4] = { first.z, second.z, first.w, second.w };
+            multiply<HALF>(sums[0], a, b[i].x, b[i].y);
+            multiply<HALF>(sums[1], c, b[i].z, b[i].w);
+        }
+    }
+};
+
+#endif

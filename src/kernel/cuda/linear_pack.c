@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/linear_pack.c: from blocks as files have them to records as kernel/cuda/linear_packed.h has them. A
+// lane's run of 32 values is the unit: every format's blocks are whole runs.
+#include <math.h>
+#include <string.h>
+
+#include "kernel/cuda/linear.h"
+#include "kernel/minifloat.h"
+#include "kernel/split.h"
+
+enum { RUN_QUADS = LINEAR_LANE_VALUES / 4, RUN_SUBS_MAX = 2, RUNS_IN_RECORD = LINEAR_RECORD / LINEAR_LANE_VALUES };
+
+static const struct linear_layout layouts[] = {
+#define X(kind, ...) [LINEAR_##kind] = { __VA_ARGS__ },
+    LINEAR_KINDS(X)
+#undef X
+};
+
+// What a lane holds of one row in a record.
+struct run {
+    uint32_t quads[RUN_QUADS];
+    float scales[RUN_SUBS_MAX], mins[RUN_SUBS_MAX];
+    uint8_t small_scales[RUN_SUBS_MAX];
+};
+
+// ---- codes ----
+
+// The first two and the last two bytes of a quad, in the halves of a word.
+static inline uint32_t first_pair(uint32_t quad) { return (quad & 0xFF) | (quad & 0xFF00) << 8; }
+static inline uint32_t last_pair(uint32_t quad) { return (quad >> 16 & 0xFF) | (quad >> 8 & 0xFF0000); }
+
+static inline void put_word(uint8_t *plane_at, int plane, int lane, int i, uint32_t bits)
+{
+    uint32_t word;
+    uint8_t *at = plane_at + linear_word_at(plane, lane, i);
+    memcpy(&word, at, sizeof word);
+    word |= bits;
+    memcpy(at, &word, sizeof word);
+}
+
+// `upper`: the row is the lane's second.
+static inline void put_codes(struct linear_layout f, const uint32_t *quads, int lane, int upper, uint8_t *record)
+{
+    for (int left = f.bits, plane; left > 0; left -= plane, record += linear_plane_bytes(plane)) {
+        plane = linear_plane(left);
+        int slots = 16 / plane; // of a word
+        for (int i = 0; i < 2 * plane; i++) {
+            uint32_t word = 0;
+            for (int slot = i * slots + upper, at = upper * plane; slot < (i + 1) * slots; slot += 2, at += 2 * plane) {
+                uint32_t quad = quad_bits(quads[slot / 4], left - plane, plane);
+                word |= (slot & 2 ? last_pair(quad) : first_pair(quad)) << at;
+            }
+            put_word(record, plane, lane, i, word);
+        }
+    }
+}
+
+// A pair of E2M1 codes into the two words of eight slots.
+static inline void place_e2m1(uint32_t pair, int slot, uint32_t words[2])
+{
+    uint32_t sign = pair & 0x00080008, magnitude = pair & 0x00070007;
+    uint32_t m = pair & 0x00010001, ee = pair >> 1 & 0x00030003;
+    switch (slot) {
+    case 0: case 4: words[slot / 4] |= sign << 12 | magnitude << 6; break;
+    case 1: case 5: words[slot / 4] |= sign >> 16 | sign << 16 | magnitude << 10; break;
+    case 2: case 6: words[slot / 4] |= sign << 6 | magnitude; break;
+    case 3: words[0] |= sign << 10 | m << 4, words[1] |= ee << 4; break;
+    case 7: words[0] |= sign << 11 | m << 5, words[1] |= ee << 13; break;
+    }
+}
+
+// Of two quads, the slots of the lane's first row, or its second.
+static inline void place_quads(const uint32_t quads[2], int upper, uint32_t words[2])
+{
+    for (int j = 0; j < 2; j++) {
+        place_e2m1(first_pair(quads[j]), 4 * j + upper, words);
+        place_e2m1(last_pair(quads[j]), 4 * j + upper + 2, words);
+    }
+}
+
+static inline void put_e2m1(const uint32_t *quads, int lane, int upper, uint8_t *record)
+{
+    for (int i = 0; i < RUN_QUADS; i += 2) {
+        uint32_t words[2] = { 0, 0 };
+        if (upper) // each with places that are known when it is compiled
+            place_quads(quads + i, 1, words);
+        else
+            place_quads(quads + i, 0, words);
+        put_word(record, 4, lane, i, words[0]);
+        put_word(record, 4, lane, i + 1, words[1]);
+    }
+}
+
+// ---- scales ----
+
+static inline void put_bf16(uint8_t *at, float value)
+{
+    uint16_t code = f32_to_bf16(value);
+    memcpy(at, &code, sizeof code);
+}
+
+static inline void put_scales(struct linear_layout f, const struct run *run, int lane, int upper, uint8_t *record)
+{
+    int subs = LINEAR_LANE_VALUES / f.block;
+    uint8_t *scales = record + linear_scales_at(f), *mins = record + linear_mins_at(f);
+    for (int s = 0; s < subs; s++) {
+        int at = (lane * subs + s) * 2 + upper;
+        if (f.small)
+            scales[at] = run->small_scales[s];
+        else if (f.e2m1)
+            put_bf16(scales + 2 * at, fminf(run->scales[s], 0x1p28f) * 0x1p98f);
+        else
+            put_bf16(scales + 2 * at, run->scales[s] * 0x1p105f / (float)(1 << (8 - f.bits)));
+        if (f.min)
+            put_bf16(mins + 2 * at, run->mins[s] * 0x1p-28f);
+    }
+}
+
+// E4M3 without a sign as the scale of one byte that linear_packed.h defines.
+static inline uint8_t small_scale(uint8_t code)
+{
+    static const uint8_t subnormals[8] = { 0, 1 << 3, 2 << 3, 2 << 3 | 4, 3 << 3, 3 << 3 | 2, 3 << 3 | 4, 3 << 3 | 6 };
+    return (uint8_t)(code < 8 ? subnormals[code] : code + (3 << 3));
+}
+
+// ---- from a block to its runs ----
+
+static inline float f16_of(const uint8_t bytes[2]) { return f16_to_f32(read_u16(bytes)); }
+
+static inline float scale_of(struct packed_format from, const struct block_parts *parts, int s)
+{
+    switch (from.scale) {
+    case PACKED_F16: return f16_of(parts->scale);
+    case PACKED_F16_U8: return f16_of(parts->scale) * (float)parts->scales[s];
+    case PACKED_F16_I8: return f16_of(parts->scale) * (float)(int8_t)parts->scales[s];
+    case PACKED_E8M0: return e8m0_to_f32(parts->scales[s]);
+    case PACKED_E4M3: break;
+    }
+    return 0;
+}
+
+// Where the kind has a minimum and the format has not, its codes are about their middle.
+static inline float min_of(struct packed_format from, const struct block_parts *parts, int s)
+{
+    switch (from.min) {
+    case PACKED_ADD_F16: return f16_of(parts->min);
+    case PACKED_SUBTRACT_F16_U8: return -f16_of(parts->min) * (float)parts->mins[s];
+    case PACKED_NO_MIN: break;
+    }
+    return -scale_of(from, parts, s) * (float)(1 << from.offset);
+}
+
+// What stands in a byte for -128 is 0.
+static inline uint32_t level_quad(struct packed_format from, uint32_t quad)
+{
+    static const int8_t iq4[16] = { IQ4_LEVELS };
+    if (from.levels == PACKED_SIGNED)
+        return quad ^ 0x80808080;
+    if (from.levels != PACKED_IQ4)
+        return quad;
+    uint32_t levels = 0;
+    for (int i = 0; i < 4; i++)
+        levels |= (uint32_t)(uint8_t)(iq4[quad >> 8 * i & 15] + 128) << 8 * i;
+    return levels;
+}
+
+// Run `index` of a block.
+static inline void take_run(struct packed_format from, struct linear_layout f, const struct block_parts *parts,
+                            int index, struct run *run)
+{
+    int subs = LINEAR_LANE_VALUES / f.block;
+    for (int i = 0; i < RUN_QUADS; i++)
+        run->quads[i] = level_quad(from, parts->quads[index * RUN_QUADS + i]);
+    for (int s = 0; s < subs; s++) {
+        int at = index * subs + s;
+        run->scales[s] = scale_of(from, parts, at);
+        run->mins[s] = f.min ? min_of(from, parts, at) : 0;
+        if (!f.small)
+            continue;
+        run->small_scales[s] = small_scale(parts->scales[at]);
+        for (int i = 0; i < RUN_QUADS / subs && !parts->scales[at]; i++)
+            run->quads[s * RUN_QUADS / subs + i] = 0; // a byte cannot say zero
+    }
+}
+
+static inline void put_run(struct linear_layout f, const struct run *run, int row, int index, uint8_t *group)
+{
+    uint8_t *record = group + (size_t)(index / RUNS_IN_RECORD) * (size_t)linear_record_bytes(f);
+    int lane = row % 8 * 4 + index % RUNS_IN_RECORD, upper = row / 8;
+    if (f.e2m1)
+        put_e2m1(run->quads, lane, upper, record);
+    else
+        put_codes(f, run->quads, lane, upper, record);
+    put_scales(f, run, lane, upper, record);
+}
+
+#define X(id, ...) static const struct packed_format format_##id = PACKED_FORMAT(__VA_ARGS__);
+PACKED_FORMATS(X)
+#undef X
+
+// Packs `rows` rows of `cols` values, at most sixteen, into a group that is all zeros.
+#define X(id, kind)                                                                                     \
+    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *group)                        \
+    {                                                                                                   \
+        const struct id *block = (const void *)in;                                                      \
+        for (int row = 0; row < rows; row++)                                                            \
+            for (int index = 0; index < cols / LINEAR_LANE_VALUES; block++) {                           \
+                struct block_parts parts;                                                               \
+                split_##id(block, &parts);                                                              \
+                for (int i = 0; i < format_##id.block / LINEAR_LANE_VALUES; i++, index++) {             \
+                    struct run run;                                                                     \
+                    take_run(format_##id, layouts[LINEAR_##kind], &parts, i, &run);                     \
+                    put_run(layouts[LINEAR_##kind], &run, row, index, group);                           \
+                }                                                                                       \
+            }                                                                                           \
+    }
+LINEAR_FORMATS(X)
+#undef X
+
+static const struct {
+    void (*pack)(const uint8_t *in, int rows, int cols, uint8_t *group); // NULL: floats, which stay as they are
+    enum linear_kind kind;
+} packers[DTYPE_COUNT] = {
+#define X(id, kind) [DTYPE_##id] = { pack_##id, LINEAR_##kind },
+    LINEAR_FORMATS(X)
+#undef X
+};
+
+enum linear_kind linear_kind_of(enum dtype dtype)
+{
+    return packers[dtype].pack ? packers[dtype].kind : LINEAR_KIND_COUNT;
+}
+
+size_t linear_group_bytes(enum linear_kind kind, int cols)
+{
+    return (size_t)((cols + LINEAR_RECORD - 1) / LINEAR_RECORD) * (size_t)linear_record_bytes(layouts[kind]);
+}
+
+static int group_count(int rows)
+{
+    return (rows + LINEAR_ROWS - 1) / LINEAR_ROWS;
+}
+
+static size_t packed_bytes(enum dtype dtype, int rows, int cols)
+{
+    if (!packers[dtype].pack)
+        return dtype_bytes(dtype, (size_t)rows * (size_t)cols);
+    return (size_t)group_count(rows) * linear_group_bytes(packers[dtype].kind, cols);
+}
+
+static void pack_share(const struct weight *weight, int part, int parts, void *out)
+{
+    size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols);
+    bool floats = !packers[weight->dtype].pack;
+    size_t group_bytes =
+        floats ? row_bytes * LINEAR_ROWS : linear_group_bytes(packers[weight->dtype].kind, weight->cols);
+    int first, end;
+    kernel_share(group_count(weight->rows), part, parts, &first, &end);
+    for (int group = first; group < end; group++) {
+        int row = group * LINEAR_ROWS, rows = weight->rows - row < LINEAR_ROWS ? weight->rows - row : LINEAR_ROWS;
+        const uint8_t *from = (const uint8_t *)weight->data + (size_t)row * row_bytes;
+        uint8_t *to = (uint8_t *)out + (size_t)group * group_bytes;
+        if (floats) {
+            memcpy(to, from, (size_t)rows * row_bytes);
+            continue;
+        }
+        memset(to, 0, group_bytes);
+        packers[weight->dtype].pack(from, rows, weight->cols, to);
+    }
+}
+
+const struct kernel_packing linear_packing = { .name = "cuda", .bytes = packed_bytes, .pack = pack_share };

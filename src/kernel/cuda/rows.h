@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/rows.h: the rows of kernels for NVIDIA GPUs, one table per family.
+#ifndef KERNEL_CUDA_ROWS_H
+#define KERNEL_CUDA_ROWS_H
+
+#include "kernel/kernel.h"
+
+extern const struct kernel cuda_attention_rows[];
+extern const int cuda_attention_count;
+extern const struct kernel cuda_kv_write_rows[];
+extern const int cuda_kv_write_count;
+extern const struct kernel cuda_linear_rows[];
+extern const int cuda_linear_count;
+extern const struct kernel cuda_small_rows[];
+extern const int cuda_small_count;
+
+#endif

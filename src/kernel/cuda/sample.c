@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/cuda/sample.h"
+
+#include <assert.h>
+
+#include "kernel/cuda/describe.h"
+
+enum { CHUNK_THREADS = 256, CHUNKS_AT_ONCE = CHUNK_THREADS / 32, DRAW_THREADS = 512, BLOCKS_WANTED = 2048 };
+
+static int chunks_of(int vocabulary)
+{
+    assert(vocabulary > 0 && vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX);
+    return (vocabulary + CUDA_SAMPLING_CHUNK - 1) / CUDA_SAMPLING_CHUNK;
+}
+
+size_t cuda_sampling_bytes(int rows, int vocabulary)
+{
+    return (size_t)rows * (size_t)chunks_of(vocabulary) * (sizeof(uint64_t) + sizeof(float));
+}
+
+int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, int rows,
+                           struct cuda_call calls[CUDA_CALLS_MAX])
+{
+    struct cuda_sampling params = *sampling;
+    params.chunks = chunks_of(sampling->vocabulary);
+    params.masses = scratch;
+    params.peaks = (float *)(params.masses + (size_t)rows * (size_t)params.chunks);
+    unsigned all = cuda_blocks(rows, 1), blocks = cuda_blocks(params.chunks, CHUNKS_AT_ONCE);
+    unsigned enough = cuda_blocks(BLOCKS_WANTED, all); // a block that is not needed costs more than one with much to do
+    blocks = blocks < enough ? blocks : enough;
+    calls[0] = cuda_call_make("sample_peaks", all, blocks, CHUNK_THREADS, &params, sizeof params);
+    calls[1] = cuda_call_make("sample_masses", all, blocks, CHUNK_THREADS, &params, sizeof params);
+    calls[2] = cuda_call_make("sample_draw", all, 1, DRAW_THREADS, &params, sizeof params);
+    return 3;
+}

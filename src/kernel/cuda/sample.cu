@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/sample.cu: from logits to tokens, as engine/sampler.c draws them, in three launches: the largest logit of
+// each chunk of the vocabulary; each chunk's sum of probabilities, for rows that need it; the draw, one block per row.
+// Nothing sorts a vocabulary: the k-th largest of the chunks' peaks is a bound above which lie k logits at least, and
+// not many more; they are listed in shared memory. If they are too many, a search over the row finds where to cut.
+// What may differ from the host's draw is the last bit of an exponential, and with it of a sum: one token in 10^8.
+#include "kernel/cuda/sample_rule.cuh"
+
+enum {
+    CHUNK = CUDA_SAMPLING_CHUNK,
+    CHUNKS_MAX = IDS / CHUNK,
+    THREADS = 512, // of a draw
+    WARPS = THREADS / WARP,
+    WARPS_BITS = 4,
+    CHUNKS_EACH = CHUNKS_MAX / THREADS,
+    LIST_EACH = 8,
+    LIST_MAX = LIST_EACH * THREADS,
+    DIGIT_BITS = 3, // of a search over keys
+    DIGITS = 1 << DIGIT_BITS,
+};
+static_assert(KEY_BITS % DIGIT_BITS == 0 && WARPS == 1 << WARPS_BITS, "digits are whole");
+
+// ---- the first two launches: a warp has a chunk at a time ----
+
+// Calls visit(id, logit) on this lane's tokens of a chunk; past the vocabulary's end logits are -inf, which none has.
+// COPIES: how often the compiler writes down the visit, which costs instructions to be fetched.
+template <int COPIES, class Visit> DEVICE void visit_chunk(const float *logits, int vocabulary, int chunk, Visit visit)
+{
+    float x[CHUNK / WARP];
+    int first = chunk * CHUNK + lane_index();
+    bool whole = (chunk + 1) * CHUNK <= vocabulary;
+#pragma unroll
+    for (int i = 0; i < CHUNK / WARP; i++)
+        x[i] = whole || first + i * WARP < vocabulary ? (logits + first)[i * WARP] : -INFINITY;
+#pragma unroll COPIES
+    for (int i = 0; i < CHUNK / WARP; i++)
+        visit(first + i * WARP, x[i]);
+}
+
+DEVICE int first_chunk() { return (int)blockIdx.y * block_warps() + warp_index(); }
+DEVICE int chunk_step() { return (int)gridDim.y * block_warps(); }
+
+// A chunk with anything that is not finite has NaN for its peak.
+extern "C" __global__ void __launch_bounds__(256) sample_peaks(const __grid_constant__ struct cuda_sampling p)
+{
+    int row = (int)blockIdx.x;
+    bool there = row < *p.outputs && !p.rows[row].on_host;
+    kernel_begin();
+    const float *logits = p.logits + (size_t)row * (size_t)p.vocabulary;
+    for (int chunk = first_chunk(); there && chunk < p.chunks; chunk += chunk_step()) {
+        float peak = -INFINITY;
+        bool finite = true;
+        visit_chunk<CHUNK / WARP>(logits, p.vocabulary, chunk, [&](int id, float logit) {
+            peak = fmaxf(peak, logit);
+            finite = finite && (fabsf(logit) < INFINITY || id >= p.vocabulary);
+        });
+        peak = lanes_max(peak);
+        finite = __all_sync(WARP_ALL, finite);
+        if (lane_index() == 0)
+            p.peaks[(size_t)row * (size_t)p.chunks + (size_t)chunk] = finite ? peak : NAN;
+    }
+}
+
+// The largest of the peaks; NaN if one is. `copy` gets them, ordered, unless it is NULL.
+DEVICE float highest_of(const float *peaks, int chunks, uint32_t *copy)
+{
+    float highest = -INFINITY;
+    int broken = 0;
+    for (int i = (int)threadIdx.x; i < chunks; i += (int)blockDim.x) {
+        float peak = peaks[i];
+        highest = fmaxf(highest, peak);
+        broken |= isnan(peak);
+        if (copy)
+            copy[i] = ordered(peak);
+    }
+    highest = block_max(highest);
+    return __syncthreads_or(broken) ? NAN : highest;
+}
+
+DEVICE uint64_t lanes_total(uint64_t value)
+{
+#pragma unroll
+    for (int step = WARP / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(WARP_ALL, value, step);
+    return value;
+}
+
+extern "C" __global__ void __launch_bounds__(256) sample_masses(const __grid_constant__ struct cuda_sampling p)
+{
+    int row = (int)blockIdx.x;
+    bool there = row < *p.outputs && !p.rows[row].on_host && p.rows[row].temperature > 0
+              && !is_cut(p.rows[row], p.vocabulary);
+    kernel_begin();
+    if (!there)
+        return;
+    size_t first = (size_t)row * (size_t)p.chunks;
+    const struct rule rule = rule_of(p.rows[row], highest_of(p.peaks + first, p.chunks, NULL), p.vocabulary);
+    const float *logits = p.logits + (size_t)row * (size_t)p.vocabulary;
+    for (int chunk = first_chunk(); chunk < p.chunks; chunk += chunk_step()) {
+        uint64_t mass = 0;
+        visit_chunk<CHUNK / WARP>(logits, p.vocabulary, chunk,
+                                  [&](int, float logit) { mass += weight_of(rule, logit); });
+        mass = lanes_total(mass);
+        if (lane_index() == 0)
+            p.masses[first + (size_t)chunk] = mass;
+    }
+}
+
+// ---- the draw: what a block works on, and its steps; all threads take part in each and get its result ----
+// Steps are functions, called, not copied: fetching instructions would take longer than what they do.
+
+#define STEP static __device__ __noinline__
+
+struct draw {
+    struct cuda_sampling_row row;
+    struct rule rule;
+    const float *logits;
+    const uint64_t *masses;
+    int vocabulary, chunks;
+    uint32_t *peaks;  // shared, as are these: ordered
+    uint16_t *chosen; // chunks
+    uint64_t *list;   // keys
+};
+
+STEP int block_min(int value)
+{
+    __shared__ int parts[WARPS];
+    value = __reduce_min_sync(WARP_ALL, value);
+    if (lane_index() == 0)
+        parts[warp_index()] = value;
+    __syncthreads();
+    value = __reduce_min_sync(WARP_ALL, parts[lane_index() % WARPS]);
+    __syncthreads();
+    return value;
+}
+
+// Where the running sum of weights, EACH per thread, reaches `goal`: index -1 if it does not.
+struct crossing {
+    int index;
+    uint64_t through; // the sum with that one
+    uint64_t total;
+};
+
+template <int EACH> STEP struct crossing cross(const uint64_t weights[EACH], uint64_t goal)
+{
+    __shared__ uint64_t parts[WARPS];
+    __shared__ struct crossing found;
+    uint64_t own = 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        own += weights[i];
+    uint64_t sum = own; // of the warp up to this lane
+#pragma unroll
+    for (int step = 1; step < WARP; step *= 2) {
+        uint64_t lower = __shfl_up_sync(WARP_ALL, sum, step);
+        sum += lane_index() >= step ? lower : 0;
+    }
+    if (lane_index() == WARP - 1)
+        parts[warp_index()] = sum;
+    if (threadIdx.x == 0)
+        found.index = -1;
+    __syncthreads();
+    uint64_t total = 0;
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) {
+        sum += i < warp_index() ? parts[i] : 0;
+        total += parts[i];
+    }
+    uint64_t reached = sum - own;
+    if (reached < goal && goal <= sum) {
+        int index = -1;
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (reached < goal) {
+                reached += weights[i];
+                index = i;
+            }
+        found.index = (int)threadIdx.x * EACH + index;
+        found.through = reached;
+    }
+    __syncthreads();
+    struct crossing result = { found.index, found.through, total };
+    __syncthreads();
+    return result;
+}
+
+enum : uint64_t { NOWHERE = ~0ull };
+
+DEVICE uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+// As much of a sum, from 1 on, as the row's number in [0, 1) says, which is a pure function of (seed, choice, count).
+DEVICE uint64_t drawn_part(const struct cuda_sampling_row &row, uint64_t total)
+{
+    uint64_t key = mix(row.seed + 0x9E3779B97F4A7C15u);
+    key = mix(key ^ ((uint64_t)(uint32_t)row.choice << 32 | (uint32_t)row.count));
+    uint64_t number = mix(key + 0x9E3779B97F4A7C15u) >> 11 << 11; // 53 bits, as the host's
+    return __umul64hi(number, total) + 1;
+}
+
+DEVICE uint64_t top_p_part(const struct cuda_sampling_row &row, uint64_t total)
+{
+    uint64_t part = __double2ull_ru(row.top_p * (double)total);
+    return part < 1 ? 1 : part < total ? part : total;
+}
+
+// The lowest id with the largest logit.
+STEP int most_likely(const struct draw &draw)
+{
+    uint32_t highest = ordered(draw.rule.highest);
+    int chunk = INT32_MAX;
+    for (int i = (int)threadIdx.x; i < draw.chunks && chunk == INT32_MAX; i += THREADS)
+        if (draw.peaks[i] == highest)
+            chunk = i;
+    int id = block_min(chunk) * CHUNK + (int)threadIdx.x;
+    bool here = threadIdx.x < CHUNK && id < draw.vocabulary && ordered(draw.logits[id]) == highest;
+    return block_min(here ? id : INT32_MAX);
+}
+
+DEVICE void load_masses(const uint64_t *masses, int chunks, uint64_t weights[CHUNKS_EACH])
+{
+#pragma unroll
+    for (int i = 0; i < CHUNKS_EACH; i++) {
+        int chunk = (int)threadIdx.x * CHUNKS_EACH + i;
+        weights[i] = chunk < chunks ? masses[chunk] : 0;
+    }
+}
+
+STEP uint64_t sum_masses(const uint64_t *masses, int chunks)
+{
+    uint64_t weights[CHUNKS_EACH];
+    load_masses(masses, chunks, weights);
+    return cross<CHUNKS_EACH>(weights, NOWHERE).total;
+}
+
+// Draws in the order of ids from those whose key is `floor` at least; masses are those of the chunks.
+STEP int draw_by_id(const struct draw &draw, const uint64_t *masses, uint64_t floor)
+{
+    uint64_t weights[CHUNKS_EACH];
+    load_masses(masses, draw.chunks, weights);
+    uint64_t goal = drawn_part(draw.row, cross<CHUNKS_EACH>(weights, NOWHERE).total);
+    struct crossing chunk = cross<CHUNKS_EACH>(weights, goal);
+    goal -= chunk.through - masses[chunk.index];
+    int id = chunk.index * CHUNK + (int)threadIdx.x;
+    uint64_t weight = 0;
+    if (threadIdx.x < CHUNK && id < draw.vocabulary && key_of(draw.rule, draw.logits[id], id) >= floor)
+        weight = weight_of(draw.rule, draw.logits[id]);
+    return chunk.index * CHUNK + cross<1>(&weight, goal).index;
+}
+
+// ---- lists ----
+
+// An ordered logit that k peaks reach, and few more than that; 0 if there are not so many. Each warp tries another
+// value of a digit; five digits are a sign, an exponent and enough of a mantissa.
+STEP uint32_t find_peak(const struct draw &draw, int k)
+{
+    __shared__ int counts[WARPS];
+    uint32_t bound = 0;
+    for (int shift = 32 - WARPS_BITS; shift >= 32 - 5 * WARPS_BITS && k <= draw.chunks; shift -= WARPS_BITS) {
+        uint32_t tried = bound | (uint32_t)warp_index() << shift;
+        int count = 0;
+        for (int i = lane_index(); i < draw.chunks; i += WARP)
+            count += draw.peaks[i] >= tried;
+        count = __reduce_add_sync(WARP_ALL, count);
+        if (lane_index() == 0)
+            counts[warp_index()] = count;
+        __syncthreads();
+        uint32_t enough = __ballot_sync(WARP_ALL, lane_index() < WARPS && counts[lane_index() % WARPS] >= k);
+        bound |= (uint32_t)(31 - __clz((int)enough)) << shift;
+        __syncthreads();
+    }
+    return bound;
+}
+
+// Sorts so many keys, falling; what follows them in the list is overwritten. A short list is one warp's.
+STEP void list_sort(uint64_t *list, int count)
+{
+    int size = 2;
+    while (size < count)
+        size *= 2;
+    for (int i = count + (int)threadIdx.x; i < size; i += THREADS)
+        list[i] = 0;
+    __syncthreads();
+    bool is_short = size <= 4 * WARP;
+    int threads = is_short ? WARP : THREADS;
+    for (int run = 2; run <= size && (int)threadIdx.x < threads; run *= 2)
+        for (int apart = run / 2; apart > 0; apart /= 2) {
+            for (int i = (int)threadIdx.x; i < size / 2; i += threads) {
+                int low = 2 * i - (i & (apart - 1)), high = low + apart;
+                uint64_t a = list[low], b = list[high];
+                if ((a < b) == !(low & run)) {
+                    list[low] = b;
+                    list[high] = a;
+                }
+            }
+            if (is_short)
+                __syncwarp();
+            else
+                __syncthreads();
+        }
+    __syncthreads();
+}
+
+// Lists the tokens that are wanted(key, logit), the greatest key first, of chunks whose peak is `bound` at least.
+// Returns how many there are, be it more than LIST_MAX: then the list is not to be used.
+template <class Wanted> DEVICE int list_where(const struct draw &draw, uint32_t bound, Wanted wanted)
+{
+    __shared__ int chunks, count;
+    if (threadIdx.x == 0)
+        chunks = count = 0;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < draw.chunks; i += THREADS)
+        if (draw.peaks[i] >= bound)
+            draw.chosen[atomicAdd(&chunks, 1)] = (uint16_t)i;
+    __syncthreads();
+    for (int i = warp_index(); i < chunks; i += WARPS)
+        visit_chunk<1>(draw.logits, draw.vocabulary, draw.chosen[i], [&](int id, float logit) {
+            uint64_t key = key_of(draw.rule, logit, id);
+            if (logit == -INFINITY || !wanted(key, logit))
+                return;
+            int at = atomicAdd(&count, 1);
+            if (at < LIST_MAX)
+                draw.list[at] = key;
+        });
+    __syncthreads();
+    int found = count;
+    __syncthreads();
+    if (found <= LIST_MAX)
+        list_sort(draw.list, found);
+    return found;
+}
+
+// All from a logit on that k peaks reach: k at least. Returns what list_where does.
+STEP int list_likeliest(const struct draw &draw, int k)
+{
+    if (k > draw.chunks && draw.vocabulary > LIST_MAX)
+        return draw.vocabulary;
+    uint32_t bound = find_peak(draw, k);
+    return list_where(draw, bound, [=](uint64_t, float logit) { return ordered(logit) >= bound; });
+}
+
+STEP void list_weights(const struct draw &draw, int count, uint64_t weights[LIST_EACH])
+{
+#pragma unroll 1
+    for (int i = 0; i < LIST_EACH; i++) {
+        int at = (int)threadIdx.x * LIST_EACH + i;
+        weights[i] = at < count ? key_weight(draw.rule, draw.list[at]) : 0;
+    }
+}
+
+// From the top_k most likely, in that order; -1: the list does not hold them.
+STEP int draw_top_k(const struct draw &draw)
+{
+    int top_k = draw.row.top_k, count = list_likeliest(draw, top_k);
+    if (count > LIST_MAX)
+        return -1;
+    uint64_t weights[LIST_EACH];
+    list_weights(draw, count < top_k ? count : top_k, weights);
+    uint64_t total = cross<LIST_EACH>(weights, NOWHERE).total;
+    if (draw.row.top_p < 1) // what is beyond it can stay: the draw does not get there
+        total = cross<LIST_EACH>(weights, top_p_part(draw.row, total)).through;
+    return key_id(draw.list[cross<LIST_EACH>(weights, drawn_part(draw.row, total)).index]);
+}
+
+// From the first `count` of the list, in the order of their ids: a key's two parts change places for sorting.
+STEP int draw_listed_by_id(const struct draw &draw, int count, uint64_t total)
+{
+    for (int i = (int)threadIdx.x; i < count; i += THREADS)
+        draw.list[i] = (draw.list[i] & (IDS - 1)) << 32 | key_rank(draw.list[i]);
+    __syncthreads();
+    list_sort(draw.list, count);
+    for (int i = (int)threadIdx.x; i < count; i += THREADS)
+        draw.list[i] = (uint64_t)(uint32_t)draw.list[i] << ID_BITS | draw.list[i] >> 32;
+    __syncthreads();
+    uint64_t weights[LIST_EACH];
+    list_weights(draw, count, weights);
+    return key_id(draw.list[cross<LIST_EACH>(weights, drawn_part(draw.row, total)).index]);
+}
+
+// From the most likely that make up top_p; -1: the list does not hold them. Tokens of one probability are taken by
+// their ids: the last probability listed, of which some may be missing, does not count.
+STEP int draw_top_p(const struct draw &draw)
+{
+    uint64_t part = top_p_part(draw.row, sum_masses(draw.masses, draw.chunks)), weights[LIST_EACH];
+    for (int k = 32, listed = 0; listed < draw.chunks; k *= 8) {
+        listed = k < draw.chunks ? k : draw.chunks;
+        int count = list_likeliest(draw, listed);
+        if (count > LIST_MAX)
+            return -1;
+        list_weights(draw, count, weights);
+        struct crossing last = cross<LIST_EACH>(weights, part);
+        bool holds = last.index >= 0 && key_rank(draw.list[last.index]) > key_rank(draw.list[count - 1]);
+        __syncthreads(); // before the list is used again
+        if (holds)
+            return draw_listed_by_id(draw, last.index + 1, last.through);
+    }
+    return -1;
+}
+
+// ---- over the whole row ----
+
+struct selection {
+    uint64_t key, through; // the sum of all keys from it on
+};
+
+// How much of a row the next digit of a key would cover: `count` tokens, which come to `sum`.
+struct tally {
+    uint64_t sum[DIGITS];
+    int count[DIGITS];
+};
+
+// Tallies the keys from `floor` on that agree with `key` above the digit at `shift`. Each is worth one, or its weight.
+STEP void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, int shift, bool counting,
+                        struct tally *out)
+{
+    __shared__ struct tally parts[WARPS];
+    struct tally own = {};
+    for (int chunk = warp_index(); chunk < draw.chunks; chunk += WARPS)
+        visit_chunk<1>(draw.logits, draw.vocabulary, chunk, [&](int id, float logit) {
+            uint64_t other = key_of(draw.rule, logit, id);
+            if (logit == -INFINITY || other < floor || other >> shift >> DIGIT_BITS != key >> shift >> DIGIT_BITS)
+                return;
+            uint64_t weight = counting ? 1 : key_weight(draw.rule, other);
+#pragma unroll
+            for (int i = 0; i < DIGITS; i++)
+                if ((other >> shift & (DIGITS - 1)) == i) {
+                    own.sum[i] += weight;
+                    own.count[i]++;
+                }
+        });
+#pragma unroll
+    for (int i = 0; i < DIGITS; i++) {
+        own.sum[i] = lanes_total(own.sum[i]);
+        own.count[i] = __reduce_add_sync(WARP_ALL, own.count[i]);
+    }
+    if (lane_index() == 0)
+        parts[warp_index()] = own;
+    __syncthreads();
+    *out = {};
+    for (int warp = 0; warp < WARPS; warp++)
+#pragma unroll
+        for (int i = 0; i < DIGITS; i++) {
+            out->sum[i] += parts[warp].sum[i];
+            out->count[i] += parts[warp].count[i];
+        }
+    __syncthreads();
+}
+
+// The greatest key that makes up `goal` together with all greater ones; of keys from `floor` on. It is found digit by
+// digit until a list holds what is left.
+STEP struct selection find_key(const struct draw &draw, uint64_t floor, uint64_t goal, bool counting)
+{
+    // Probabilities that have a weight are above 2^-63: there the first digit is known.
+    int shift = draw.rule.cut ? KEY_BITS : KEY_BITS - DIGIT_BITS, count = LIST_MAX + 1;
+    uint64_t key = draw.rule.cut ? 0 : (uint64_t)1 << shift, above = 0;
+    while (shift > 0 && count > LIST_MAX) {
+        struct tally tally;
+        shift -= DIGIT_BITS;
+        tally_digit(draw, floor, key, shift, counting, &tally);
+        int digit = DIGITS - 1;
+        bool passed = false;
+#pragma unroll
+        for (int i = DIGITS - 1; i >= 0; i--)
+            if (!passed) {
+                passed = i == 0 || above + tally.sum[i] >= goal;
+                above += passed ? 0 : tally.sum[i];
+                count = tally.count[i];
+                digit = i;
+            }
+        key |= (uint64_t)digit << shift;
+    }
+    count = list_where(draw, 0, [=](uint64_t other, float) {
+        return other >= floor && other >> shift == key >> shift;
+    });
+    uint64_t weights[LIST_EACH];
+#pragma unroll 1
+    for (int i = 0; i < LIST_EACH; i++) {
+        int at = (int)threadIdx.x * LIST_EACH + i;
+        weights[i] = at >= count ? 0 : counting ? 1 : key_weight(draw.rule, draw.list[at]);
+    }
+    struct crossing found = cross<LIST_EACH>(weights, goal - above);
+    struct selection result = { draw.list[found.index], above + found.through };
+    __syncthreads(); // before the list is used again
+    return result;
+}
+
+// Each chunk's mass from the key `floor` on, in the place of the list.
+STEP void weigh_chunks(const struct draw &draw, uint64_t floor)
+{
+    for (int chunk = warp_index(); chunk < draw.chunks; chunk += WARPS) {
+        uint64_t mass = 0;
+        visit_chunk<1>(draw.logits, draw.vocabulary, chunk, [&](int id, float logit) {
+            uint64_t key = key_of(draw.rule, logit, id);
+            mass += key >= floor ? key_weight(draw.rule, key) : 0;
+        });
+        mass = lanes_total(mass);
+        if (lane_index() == 0)
+            draw.list[chunk] = mass;
+    }
+    __syncthreads();
+}
+
+STEP int draw_wide(const struct draw &draw)
+{
+    uint64_t floor = 0;
+    if (draw.rule.cut) {
+        floor = find_key(draw, 0, (uint64_t)draw.row.top_k, true).key;
+        weigh_chunks(draw, floor);
+    }
+    uint64_t total = sum_masses(draw.rule.cut ? draw.list : draw.masses, draw.chunks);
+    if (draw.row.top_p < 1) {
+        struct selection last = find_key(draw, floor, top_p_part(draw.row, total), false);
+        floor = last.key;
+        total = last.through;
+    }
+    if (draw.rule.cut)
+        return key_id(find_key(draw, floor, drawn_part(draw.row, total), false).key);
+    weigh_chunks(draw, floor);
+    return draw_by_id(draw, draw.list, floor);
+}
+
+DEVICE int draw_token(const struct draw &draw)
+{
+    if (isnan(draw.rule.highest))
+        return CUDA_SAMPLING_NOT_FINITE;
+    if (draw.row.temperature == 0)
+        return most_likely(draw);
+    if (!draw.rule.cut && draw.row.top_p >= 1)
+        return draw_by_id(draw, draw.masses, 0);
+    int token = draw.rule.cut ? draw_top_k(draw) : draw_top_p(draw);
+    return token >= 0 ? token : draw_wide(draw);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) sample_draw(const __grid_constant__ struct cuda_sampling p)
+{
+    __shared__ uint64_t list[LIST_MAX];
+    __shared__ uint32_t peaks[CHUNKS_MAX];
+    __shared__ uint16_t chosen[CHUNKS_MAX];
+    int row = (int)blockIdx.x;
+    bool there = row < *p.outputs && !p.rows[row].on_host;
+    kernel_begin();
+    if (!there)
+        return;
+    size_t first = (size_t)row * (size_t)p.chunks;
+    struct draw draw = { p.rows[row], {}, p.logits + (size_t)row * (size_t)p.vocabulary, p.masses + first,
+                         p.vocabulary, p.chunks, peaks, chosen, list };
+    draw.rule = rule_of(draw.row, highest_of(p.peaks + first, p.chunks, peaks), p.vocabulary);
+    int token = draw_token(draw);
+    if (threadIdx.x == 0) {
+        p.tokens[row] = token;
+        if (p.next_ids && draw.row.next >= 0)
+            p.next_ids[draw.row.next] = token < 0 ? 0 : token;
+    }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/sample.h: drawing tokens on the device. It is no op of a model: the engine calls it after the logits.
+// Rows whose rule is but a few numbers (struct cuda_sampling_row) are drawn there, the others on the host.
+#ifndef KERNEL_CUDA_SAMPLE_H
+#define KERNEL_CUDA_SAMPLE_H
+
+#include "kernel/cuda/params.h"
+#include "kernel/kernel.h"
+
+// Scratch memory for so many rows.
+size_t cuda_sampling_bytes(int rows, int vocabulary);
+
+// The launches for at most `rows` rows; of `sampling`, the scratch and its chunks are filled in here. `scratch` is
+// aligned by 16. The vocabulary is at most CUDA_SAMPLING_VOCABULARY_MAX.
+int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, int rows,
+                           struct cuda_call calls[CUDA_CALLS_MAX]);
+
+#endif

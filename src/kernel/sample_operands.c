@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/sample_operands.c: what each op's arguments point to. The types are those of kernel/cuda/params.h.
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernel/minifloat.h"
+#include "kernel/sample_draw.h"
+
+struct list {
+    const struct sample *sample;
+    const struct kernel *kernel;
+    struct sample_operand *out;
+    int count;
+};
+
+static void add(struct list *list, void *slot, int rows, size_t width, enum sample_type type)
+{
+    const void *address;
+    memcpy(&address, slot, sizeof address);
+    if (!address)
+        return;
+    assert(list->count < SAMPLE_OPERANDS_MAX);
+    list->out[list->count++] = (struct sample_operand){ slot, rows, width, type };
+}
+
+static void add_rows(struct list *list, void *slot, int width, enum sample_type type)
+{
+    add(list, slot, sample_rows(list->sample), (size_t)width, type);
+}
+
+static void add_constant(struct list *list, void *slot, int count)
+{
+    add(list, slot, 0, (size_t)count, SAMPLE_F32);
+}
+
+static void list_embed(struct list *list, union op_args *all)
+{
+    struct embed_args *args = &all->embed;
+    size_t bytes = dtype_bytes(args->table.dtype, (size_t)args->table.rows * (size_t)args->table.cols);
+    add(list, &args->table.data, 0, bytes, SAMPLE_BYTES);
+    add_rows(list, &args->out, args->table.cols, SAMPLE_F32);
+}
+
+static void list_norm_input(struct list *list, struct norm_args *args)
+{
+    add_rows(list, &args->x, args->groups * args->width, args->f32_x ? SAMPLE_F32 : SAMPLE_BF16);
+    add_constant(list, &args->weight, args->width);
+}
+
+static void list_norm(struct list *list, union op_args *all)
+{
+    list_norm_input(list, &all->norm);
+    add_rows(list, &all->norm.out, all->norm.groups * all->norm.width, SAMPLE_BF16);
+}
+
+static void list_linear(struct list *list, union op_args *all)
+{
+    struct linear_args *args = &all->linear;
+    const struct kernel_packing *packing = list->kernel->packing;
+    if (args->norm)
+        list_norm_input(list, (struct norm_args *)args->norm);
+    else
+        add_rows(list, &args->x, args->in, SAMPLE_BF16);
+    for (int i = 0; i < args->outputs; i++) {
+        struct linear_output *output = &args->output[i];
+        const struct weight *weight = &output->weight;
+        size_t bytes = packing ? packing->bytes(weight->dtype, weight->rows, weight->cols)
+                               : dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
+        add(list, &output->weight.data, 0, bytes, SAMPLE_BYTES);
+        add_constant(list, &output->bias, weight->rows);
+        if (!args->act_mul && !args->add)
+            add_rows(list, &output->y, weight->rows, args->f32_y ? SAMPLE_F32 : SAMPLE_BF16);
+    }
+    if (args->act_mul)
+        add_rows(list, &((struct act_mul_args *)args->act_mul)->out, args->act_mul->width, SAMPLE_BF16);
+    if (args->add)
+        add_rows(list, &((struct add_args *)args->add)->x, args->add->width, SAMPLE_F32);
+    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+}
+
+static void list_rope_args(struct list *list, struct rope_args *args)
+{
+    add_rows(list, &args->q, args->heads * args->head_dim, SAMPLE_BF16);
+    add_rows(list, &args->k, args->kv_heads * args->head_dim, SAMPLE_BF16);
+    add_constant(list, &args->frequencies, args->rotated / 2);
+}
+
+static void list_rope(struct list *list, union op_args *all)
+{
+    list_rope_args(list, &all->rope);
+}
+
+static void list_kv_write(struct list *list, union op_args *all)
+{
+    struct kv_write_args *args = &all->kv_write;
+    const struct kv_layout *layout = &args->cache.layout;
+    add_rows(list, &args->k, layout->k.heads * layout->k.dim, SAMPLE_BF16);
+    add_rows(list, &args->v, layout->v.heads * layout->v.dim, SAMPLE_BF16);
+    add(list, &args->cache.pool, 0, list->sample->pages_bytes, SAMPLE_BYTES);
+    if (args->rope)
+        list_rope_args(list, (struct rope_args *)args->rope);
+}
+
+static void list_attention(struct list *list, union op_args *all)
+{
+    struct attention_args *args = &all->attention;
+    const struct kv_layout *layout = &args->cache.layout;
+    add_rows(list, &args->q, args->heads * layout->k.dim, SAMPLE_BF16);
+    add_rows(list, &args->out, args->heads * layout->v.dim, SAMPLE_BF16);
+    add_constant(list, &args->sinks, args->heads);
+    add(list, &args->cache.pool, 0, list->sample->pages_bytes, SAMPLE_BYTES);
+    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+}
+
+static void list_act_mul(struct list *list, union op_args *all)
+{
+    struct act_mul_args *args = &all->act_mul;
+    add_rows(list, &args->gate, args->width, SAMPLE_BF16);
+    add_rows(list, &args->up, args->width, SAMPLE_BF16);
+    add_rows(list, &args->out, args->width, SAMPLE_BF16);
+}
+
+static void list_add(struct list *list, union op_args *all)
+{
+    add_rows(list, &all->add.x, all->add.width, SAMPLE_F32);
+    add_rows(list, &all->add.y, all->add.width, SAMPLE_BF16);
+}
+
+// Rows that are picked are there, even where the batch was cut.
+static void list_pick(struct list *list, union op_args *all)
+{
+    const struct batch *batch = &list->sample->batch;
+    int rows = batch->tokens;
+    for (int i = 0; i < batch->outputs; i++)
+        rows = batch->output_rows[i] < rows ? rows : batch->output_rows[i] + 1;
+    add(list, &all->pick.x, rows, (size_t)all->pick.width, SAMPLE_F32);
+    add_rows(list, &all->pick.out, all->pick.width, SAMPLE_F32);
+}
+
+static void list_softcap(struct list *list, union op_args *all)
+{
+    add_rows(list, &all->softcap.x, all->softcap.width, SAMPLE_F32);
+}
+
+static void (*const listers[OP_COUNT])(struct list *, union op_args *) = {
+    [OP_EMBED] = list_embed,       [OP_NORM] = list_norm,           [OP_LINEAR] = list_linear,   [OP_ROPE] = list_rope,
+    [OP_KV_WRITE] = list_kv_write, [OP_ATTENTION] = list_attention, [OP_ACT_MUL] = list_act_mul, [OP_ADD] = list_add,
+    [OP_PICK] = list_pick,         [OP_SOFTCAP] = list_softcap,
+};
+
+int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,
+                    struct sample_operand out[SAMPLE_OPERANDS_MAX])
+{
+    struct list list = { sample, kernel, out, 0 };
+    listers[sample->op](&list, args);
+    return list.count;
+}
+
+void sample_round(struct sample *sample, const struct kernel *kernel)
+{
+    struct sample_operand operands[SAMPLE_OPERANDS_MAX];
+    int count = sample_operands(sample, kernel, &sample->args, operands);
+    for (int i = 0; i < count; i++) {
+        float *values;
+        size_t total = (size_t)operands[i].rows * operands[i].width;
+        memcpy(&values, operands[i].slot, sizeof values);
+        for (size_t j = 0; operands[i].type == SAMPLE_BF16 && j < total; j++)
+            values[j] = isnan(values[j]) ? values[j] : bf16_to_f32(f32_to_bf16(values[j]));
+    }
+}

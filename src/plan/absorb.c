@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/absorb.c: which ops are done in passing by the kernel of a neighbour, so that a step has fewer launches and its
+// results make fewer ways through memory. A kernel says what it can absorb; here it is seen whether the list of ops
+// allows it: the neighbour must be next to it, fit together with it, and nobody else may read what is no longer
+// written.
+#include "plan/decide.h"
+
+// Does an op after `from` read the buffer before it is written again?
+static bool is_read_later(const struct model *model, int from, enum buffer buffer)
+{
+    for (int i = from + 1; i < model->op_count; i++) {
+        const struct op *op = &model->ops[i];
+        bool two = op->kind == OP_ROPE || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL;
+        if (op->kind != OP_EMBED && (op->in == buffer || (two && op->second == buffer)))
+            return true;
+        if (op->kind == OP_ADD && op->out == buffer)
+            return true;
+        for (int j = 0; j < op->matrices; j++)
+            if (op->kind == OP_LINEAR && op->matrix[j].out == buffer)
+                return false;
+        if (op->kind != OP_LINEAR && op->kind != OP_ROPE && op->kind != OP_KV_WRITE && op->out == buffer)
+            return false;
+    }
+    return false;
+}
+
+static bool can_norm(const struct model *model, int i, int neighbour)
+{
+    const struct op *linear = &model->ops[i], *norm = &model->ops[neighbour];
+    return norm->kind == OP_NORM && norm->groups == 1 && norm->out == linear->in && norm->in != norm->out
+        && (norm->in == BUFFER_X || norm->in == BUFFER_LAST) && norm->on_outputs == linear->on_outputs
+        && !is_read_later(model, i, norm->out);
+}
+
+static bool can_act_mul(const struct model *model, int i, int neighbour)
+{
+    const struct op *linear = &model->ops[i], *act = &model->ops[neighbour];
+    return act->kind == OP_ACT_MUL && linear->matrices == 2 && act->in == linear->matrix[0].out
+        && act->second == linear->matrix[1].out && !is_read_later(model, neighbour, linear->matrix[1].out);
+}
+
+static bool can_add(const struct model *model, int i, int neighbour)
+{
+    const struct op *linear = &model->ops[i], *add = &model->ops[neighbour];
+    return add->kind == OP_ADD && linear->matrices == 1 && add->in == linear->matrix[0].out && add->out == BUFFER_X
+        && !is_read_later(model, neighbour, add->in);
+}
+
+static bool can_rope(const struct model *model, int i, int neighbour)
+{
+    const struct op *write = &model->ops[i], *rope = &model->ops[neighbour];
+    return rope->kind == OP_ROPE && rope->second == write->in && rope->layer == write->layer;
+}
+
+static const struct {
+    uint32_t flag;
+    int step; // to the neighbour
+    bool (*possible)(const struct model *model, int i, int neighbour);
+} ways[] = {
+    { KERNEL_ABSORBS_NORM, -1, can_norm },
+    { KERNEL_ABSORBS_ACT_MUL, 1, can_act_mul },
+    { KERNEL_ABSORBS_ADD, 1, can_add },
+    { KERNEL_ABSORBS_ROPE, -1, can_rope },
+};
+
+void decide_absorbing(struct plan *plan)
+{
+    const struct model *model = plan->model;
+    for (int i = 0; i < model->op_count; i++) {
+        const struct kernel *const rows[] = { plan->ops[i].few, plan->ops[i].many };
+        for (int load = 0; load < 2; load++)
+            for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+                int neighbour = i + ways[way].step;
+                if (!(rows[load]->absorbs & ways[way].flag) || neighbour < 0 || neighbour >= model->op_count
+                    || !ways[way].possible(model, i, neighbour))
+                    continue;
+                plan->ops[i].absorbs[load] |= ways[way].flag;
+                plan->ops[neighbour].absorbed[load] = true;
+            }
+    }
+}

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What needs a GPU: run by scripts/test-gpu, skipped everywhere else."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from libnibble import Library, Model, Refused
+from serving import QUESTIONS, Server, text_of, user
+from test_golden import CHUNKS, CONTAINERS, cases, score
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test" / "golden"))
+import tiny  # noqa: E402
+
+pytestmark = pytest.mark.skipif(os.environ.get("NIBBLE_DEVICE") != "cuda", reason="no GPU: scripts/test-gpu runs these")
+
+ERROR_MAX = 0.04  # of the largest logit: activations are bfloat16, which tiny models feel more than real ones
+GREEDY_TOKENS = 32
+STREAMS = 64
+SETTLE_SECONDS = 10  # within which a process's memory is given back
+MEMORY_SPREAD_MIB = 64
+
+
+@pytest.fixture(scope="module")
+def lib(library):
+    return Library(library)
+
+
+def open_on_gpu(lib, path, **options):
+    """A model on the GPU; its head size may be one that no kernel there is compiled for."""
+    try:
+        return Model(lib, path, device="cuda", **options)
+    except Refused as refused:
+        if "head" in str(refused):
+            pytest.skip(str(refused).splitlines()[0][:200])
+        raise
+
+
+# ---- logits ----
+
+
+@pytest.mark.parametrize("name, container", list(cases()))
+def test_logits(lib, tmp_path, name, container):
+    golden = tiny.load(name)
+    with open_on_gpu(lib, CONTAINERS[container](golden, tmp_path)) as model:
+        got = score(model, [golden["ids"]])[golden["positions"]]
+    want = tiny.logits(golden)
+    error = np.abs(got - want).max() / np.abs(want).max()
+    print(f"{name} {container}: largest error {error:.1e} of the largest logit")
+    assert error <= ERROR_MAX
+
+
+@pytest.mark.parametrize("name", tiny.names())
+def test_chunks_change_little(lib, tmp_path, name):
+    golden = tiny.load(name)
+    ends = np.cumsum(CHUNKS)
+    parts = [golden["ids"][end - count:end] for end, count in zip(ends, CHUNKS)]
+    with open_on_gpu(lib, CONTAINERS[golden["containers"][0]](golden, tmp_path)) as model:
+        whole = score(model, [golden["ids"]])
+        assert np.array_equal(score(model, [golden["ids"]]), whole), "the same text gives other logits the second time"
+        error = np.abs(score(model, parts) - whole).max() / np.abs(whole).max()
+    print(f"{name}: chunks change {error:.1e} of the largest logit")
+    assert error <= ERROR_MAX
+
+
+@pytest.mark.parametrize("format", ["float16", "fp8", "fp8_e5m2", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head",
+                                    "nvfp4", "nvfp4_4over6", "fp8/nvfp4"])
+@pytest.mark.parametrize("name", ["llama", "mistral_window", "gemma3", "gemma3_multimodal"])
+def test_cache_formats(lib, tmp_path, name, format):
+    """A cache of few bits has its own error; it is no larger than on the CPU."""
+    golden = tiny.load(name)
+    path = CONTAINERS["safetensors"](golden, tmp_path)
+    logits = {}
+    for device, word in (("cpu", "float32"), ("cpu", format), ("cuda", format)):
+        with Model(lib, path, kv_cache_dtype=word, device=device) as model:
+            logits[device, word] = score(model, [golden["ids"]])
+    exact = logits["cpu", "float32"]
+    on_cpu, on_gpu = (np.sqrt(np.square(logits[device, format] - exact).mean() / np.square(exact).mean()) for device in ("cpu", "cuda"))
+    print(f"{name} {format}: {on_gpu:.1e} from float32, on the CPU {on_cpu:.1e}")
+    assert on_gpu <= 1.3 * on_cpu + ERROR_MAX
+
+
+# ---- text ----
+
+
+def greedy(nibble, model, prompt, device, *flags):
+    environment = {**os.environ, "NIBBLE_FEATURES": "none"}  # where the CPU does not round activations to 8 bits
+    command = [nibble, "run", model, prompt, "--temperature", "0", "--max-tokens", str(GREEDY_TOKENS), "--device", device, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("prompt", ["What is the capital of Germany?", "Count from one to twenty.", "Write the alphabet."])
+def test_smollm2_says_what_it_says_on_the_cpu(nibble, smollm2, prompt):
+    assert greedy(nibble, smollm2, prompt, "cuda") == greedy(nibble, smollm2, prompt, "cpu")
+
+
+def test_gemma3_says_what_it_says_on_the_cpu(nibble, gemma3):
+    prompt = "Monday, Tuesday, Wednesday, Thursday,"
+    assert greedy(nibble, gemma3, prompt, "cuda", "--raw") == greedy(nibble, gemma3, prompt, "cpu", "--raw")
+
+
+# ---- serving ----
+
+
+def test_many_streams(nibble, smollm2):
+    with Server(nibble, smollm2, "--max-model-len", 2048, "--max-num-seqs", STREAMS, "--device", "cuda") as server:
+        questions = [f"{QUESTIONS[i % len(QUESTIONS)]} ({i})" for i in range(STREAMS)]
+        request = {"temperature": 0, "max_tokens": 48}
+        alone = [text_of(server.events("/v1/chat/completions", {**request, "messages": user(question)})) for question in questions]
+        together = [None] * STREAMS
+
+        def ask(i):
+            together[i] = text_of(server.events("/v1/chat/completions", {**request, "messages": user(questions[i])}))
+
+        threads = [threading.Thread(target=ask, args=[i]) for i in range(STREAMS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert all(together)
+        same = sum(a == b for a, b in zip(alone, together))
+        print(f"{same} of {STREAMS} streams say the same as alone")
+        assert same >= STREAMS * 3 // 4  # products of many rows are summed in another order
+        server.wait_idle()
+
+
+# ---- what is left behind ----
+
+
+def used_mib():
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0])
+
+
+@pytest.fixture(scope="module")
+def large_model(tmp_path_factory):
+    """Some gigabytes of noise, which take a moment to load."""
+    path = tmp_path_factory.mktemp("large") / "model.gguf"
+    subprocess.run([sys.executable, ROOT / "bench" / "gpu_model.py", "Q4_0", path, "--layers", "16"], check=True)
+    yield path
+    path.unlink()
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 1.0, 1.5])
+def test_a_killed_process_leaves_nothing(nibble, large_model, seconds):
+    before = used_mib()
+    process = subprocess.Popen([nibble, "serve", large_model, "--port", "0", "--device", "cuda"], stderr=subprocess.DEVNULL)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    end = time.monotonic() + SETTLE_SECONDS
+    while used_mib() > before + MEMORY_SPREAD_MIB:
+        assert time.monotonic() < end, f"{used_mib()} MiB are in use, {before} were before"
+        time.sleep(0.2)
+
+
+def test_a_gpu_that_is_not_there_gets_a_sentence(nibble, smollm2):
+    done = subprocess.run([nibble, "run", smollm2, "hi", "--device", "cuda:15"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "GPU" in done.stderr and len(done.stderr.splitlines()) < 30
+
+
+def test_a_cache_that_does_not_fit_is_refused(nibble, smollm2):
+    command = [nibble, "plan", smollm2, "--device", "cuda", "--kv-cache-memory-bytes", "4000G"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout == "" and "--kv-cache-memory-bytes" in done.stderr

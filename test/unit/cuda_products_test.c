@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by cuBLASLt, as nibble asks for them, against libraries that stand in for it and for the driver.
+#include <dlfcn.h>
+#include <string.h>
+
+#include "container.h"
+#include "device/cuda.h"
+#include "fake_blas.h"
+#include "fake_cuda.h"
+#include "kernel/minifloat.h"
+
+enum { ROWS = 5, IN = 24, OUT = 7 };
+
+static struct fake_blas *blas;
+static struct fake_cuda *gpu;
+
+// One product on the fake GPU, whose memory is the host's.
+struct scene {
+    struct cuda *cuda;
+    uint16_t *x, *w;
+    void *y;
+};
+
+static void *in_library(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_NOW), *found = handle ? dlsym(handle, name) : NULL;
+    if (!found)
+        fail_msg("%s is not the one of this test: LD_LIBRARY_PATH names it in test/meson.build", library);
+    return found;
+}
+
+static int set_up(void **state)
+{
+    static struct scene scene;
+    struct error err;
+    blas = in_library("libcublasLt.so.13", "fake_blas");
+    gpu = in_library("libcuda.so.1", "fake_cuda");
+    *blas = (struct fake_blas){ .waves = 1 };
+    *gpu = (struct fake_cuda){ .devices = 1, .free_bytes = 1 << 30 };
+    scene.cuda = cuda_open(0, &err);
+    scene.x = cuda_new(scene.cuda, ROWS * IN * 2, "x", &err);
+    scene.w = cuda_new(scene.cuda, OUT * IN * 2, "w", &err);
+    scene.y = cuda_new(scene.cuda, ROWS * OUT * 4, "y", &err);
+    *state = &scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+    cuda_free(scene->cuda, scene->x);
+    cuda_free(scene->cuda, scene->w);
+    cuda_free(scene->cuda, scene->y);
+    cuda_close(scene->cuda);
+    assert_int_equal(blas->live, 0);
+    assert_int_equal(gpu->live, 0);
+    return 0;
+}
+
+static struct cuda_product product_of(const struct scene *scene, enum dtype dtype, bool f32_out)
+{
+    return (struct cuda_product){ .dtype = dtype, .rows = ROWS, .in = IN, .out = OUT, .x = scene->x, .w = scene->w,
+                                  .y = scene->y, .f32_out = f32_out };
+}
+
+static int x_value(int row, int i) { return (row * 5 + i * 3) % 11 - 5; }
+static int w_value(int out, int i) { return (out * 7 + i * 2) % 13 - 6; }
+
+// Small whole numbers, which every format has.
+static void fill(const struct scene *scene, enum dtype dtype)
+{
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < IN; i++) {
+            float value = (float)x_value(row, i);
+            scene->x[row * IN + i] = dtype == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+        }
+    for (int out = 0; out < OUT; out++)
+        for (int i = 0; i < IN; i++) {
+            float value = (float)w_value(out, i);
+            scene->w[out * IN + i] = dtype == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+        }
+}
+
+static void check_result(const struct scene *scene, enum dtype dtype, bool f32_out, int times)
+{
+    for (int row = 0; row < ROWS; row++)
+        for (int out = 0; out < OUT; out++) {
+            int sum = 0, at = row * OUT + out;
+            for (int i = 0; i < IN; i++)
+                sum += x_value(row, i) * w_value(out, i);
+            uint16_t code = ((uint16_t *)scene->y)[at];
+            float found = f32_out ? ((float *)scene->y)[at] : dtype == DTYPE_F16 ? f16_to_f32(code) : bf16_to_f32(code);
+            float want = (float)(times * sum);
+            if (!f32_out)
+                want = dtype == DTYPE_F16 ? f16_to_f32(f32_to_f16(want)) : bf16_to_f32(f32_to_bf16(want));
+            assert_true(found == want);
+        }
+}
+
+static void test_rows_are_rows(void **state)
+{
+    struct scene *scene = *state;
+    static const enum dtype dtypes[] = { DTYPE_BF16, DTYPE_F16 };
+    struct error err;
+    for (int i = 0; i < 4; i++) {
+        struct cuda_product product = product_of(scene, dtypes[i % 2], i / 2);
+        fill(scene, product.dtype);
+        assert_true(cuda_multiply(scene->cuda, &product, &err));
+        check_result(scene, product.dtype, product.f32_out, 1);
+        product.accumulate = true;
+        if (product.f32_out) {
+            assert_true(cuda_multiply(scene->cuda, &product, &err));
+            check_result(scene, product.dtype, true, 2);
+        }
+    }
+}
+
+static void test_a_kind_is_learned_once(void **state)
+{
+    struct scene *scene = *state;
+    struct error err;
+    struct cuda_product product = product_of(scene, DTYPE_BF16, false);
+    for (int i = 0; i < 3; i++)
+        assert_true(cuda_multiply(scene->cuda, &product, &err));
+    assert_int_equal(blas->searches, 1);
+    product.rows--;
+    assert_true(cuda_multiply(scene->cuda, &product, &err));
+    assert_int_equal(blas->searches, 2);
+}
+
+static void test_few_rows_are_done_like_more(void **state)
+{
+    struct scene *scene = *state;
+    struct error err;
+    struct cuda_product product = product_of(scene, DTYPE_BF16, false);
+    assert_true(cuda_multiply(scene->cuda, &product, &err));
+    assert_int_equal(blas->searched_rows, 64);
+    product.rows = 4;
+    blas->waves = 0.1f; // most of the GPU would be idle
+    assert_true(cuda_multiply(scene->cuda, &product, &err));
+    assert_int_equal(blas->searched_rows, 128);
+    product.rows = 3;
+    blas->failing = "cublasLtMatmulAlgoCheck"; // what is for more does not do for these
+    assert_true(cuda_multiply(scene->cuda, &product, &err));
+    assert_int_equal(blas->searched_rows, 3);
+}
+
+static void test_whatever_fails_ends_in_a_sentence(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const symbols[] = {
+        "cublasLtCreate", "cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceSetAttribute",
+        "cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate",
+        "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul",
+    };
+    struct error err;
+    struct cuda_product product = product_of(scene, DTYPE_BF16, false);
+    for (size_t i = 0; i < COUNT_OF(symbols); i++) {
+        blas->failing = symbols[i];
+        assert_false(cuda_multiply(scene->cuda, &product, &err));
+        assert_says(err, "GPU 0: ");
+        assert_says(err, "CUBLAS_STATUS_FAKE");
+    }
+    blas->failing = NULL;
+    blas->knows_nothing = true;
+    product.rows = 2;
+    assert_false(cuda_multiply(scene->cuda, &product, &err));
+    assert_says(err, "no way to multiply 2 x 24 bfloat16 activations with 7 x 24 weights");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_rows_are_rows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_kind_is_learned_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_few_rows_are_done_like_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_whatever_fails_ends_in_a_sentence, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
