@@ -75,11 +75,6 @@ static size_t shared_bytes_of(const struct decode_kernel *kernel, const struct k
     return (size_t)kernel->warps * ring + (size_t)(kernel->warps - 1) * result;
 }
 
-bool attention_decode_has(enum dtype k, enum dtype v, int dim)
-{
-    return dtype_table[k].use & dtype_table[v].use & DTYPE_USE_KV && dim % 2 == 0 && dim <= HEAD_DIM_MAX;
-}
-
 int attention_decode_calls(const struct attention_args *args, const struct cuda_shape *shape, int rows_max,
                            struct cuda_call *calls)
 {

@@ -9,9 +9,6 @@
 
 enum { DECODE_ROWS_MAX = SPLIT_ROWS_MAX }; // of a sequence
 
-// Whether vectors of this size can be read, K in one of these formats and V in the other.
-bool attention_decode_has(enum dtype k, enum dtype v, int dim);
-
 // For sequences with at most `rows_max` rows. Returns how many calls there are, one or two.
 int attention_decode_calls(const struct attention_args *args, const struct cuda_shape *shape, int rows_max,
                            struct cuda_call *calls);

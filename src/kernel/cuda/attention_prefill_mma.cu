@@ -118,7 +118,7 @@ template <int D, int WARPS, int BLOCKS, int TOKENS> DEVICE void prefill(const st
     struct softmax_rows rows[BLOCKS];
     float o[BLOCKS][D / 8][4] = {};
     for (int b = 0; b < BLOCKS; b++)
-        softmax_begin(p, block, rule, row + b * 16, true, rows[b]);
+        softmax_begin(p, block, rule, row + b * 16, rows[b]);
     load_queries<D>(p, block, queries, ROWS, row, BLOCKS * 16);
 
     int first = block.last_seen / TOKENS * TOKENS, end = block.first_seen / TOKENS * TOKENS;

@@ -230,9 +230,9 @@ struct softmax_rows {
     float maximum[2], sum[2];
 };
 
-// A sink is as if it had been seen before anything else, once.
+// A sink is as if it had been seen before anything else.
 DEVICE void softmax_begin(const struct cuda_attention &p, const struct prefill_block &block,
-                          const struct score_rule &rule, int row, bool with_sinks, struct softmax_rows &rows)
+                          const struct score_rule &rule, int row, struct softmax_rows &rows)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -240,7 +240,7 @@ DEVICE void softmax_begin(const struct cuda_attention &p, const struct prefill_b
         rows.position[i] = position_of(block, own);
         rows.maximum[i] = -INFINITY;
         rows.sum[i] = 0;
-        if (p.sinks && with_sinks) {
+        if (p.sinks) {
             rows.maximum[i] = p.sinks[block.kv_head * block.group + (block.row + own) % block.group] * LOG2_E
                             / rule.to_power;
             rows.sum[i] = lane_index() % 4 ? 0 : 1;

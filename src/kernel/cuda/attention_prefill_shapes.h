@@ -5,7 +5,6 @@
 #define KERNEL_CUDA_ATTENTION_PREFILL_SHAPES_H
 
 enum { PREFILL_WGMMA_ROWS = 128, PREFILL_WGMMA_THREADS = 512, PREFILL_WGMMA_STAGES = 2 };
-enum { PREFILL_SPLIT = 8 }; // blocks of a cluster that do the same rows, in the kernels whose names end in _split
 
 //    head size, tokens of a tile, bytes that a thread copies ahead of unpacking at a time, and how many times over
 #define PREFILL_WGMMA_KERNELS(X) \

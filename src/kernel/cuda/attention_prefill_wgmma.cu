@@ -4,7 +4,6 @@
 // computes the scores of one tile while the shares of the tile before are multiplied with V, and the two take turns:
 // while one does its softmax, the products of the other run.
 #include "kernel/cuda/attention_prefill_batch.cuh"
-#include "kernel/cuda/attention_prefill_merge.cuh"
 #include "kernel/cuda/attention_prefill_wgmma.cuh"
 
 enum { GROUP_THREADS = 128, GROUP_WARPS = 4, GROUP_ROWS = 64 };
@@ -46,17 +45,15 @@ DEVICE void tell(uint32_t barriers, int n)
         barrier_arrive(stage_barrier(barriers, n));
 }
 
-// The tiles that a block walks over, from the last to the first: where that one's tokens begin, how many tiles there
-// are, and how far one is from the next.
+// The tiles that a block walks over, from the last to the first.
 struct walk {
-    int first, count, step;
+    int first, count; // position of the last tile's first token
 };
 
-template <int TOKENS, int SPLIT> DEVICE struct walk walk_of(const struct prefill_block &block, int rank)
+template <int TOKENS> DEVICE struct walk walk_of(const struct prefill_block &block)
 {
     int last = block.last_seen / TOKENS, end = block.first_seen / TOKENS;
-    last -= (last % SPLIT - rank + SPLIT) % SPLIT;
-    return { last * TOKENS, last < end ? 0 : (last - end) / SPLIT + 1, SPLIT * TOKENS };
+    return { last * TOKENS, last - end + 1 };
 }
 
 // ---- bringing ----
@@ -66,8 +63,8 @@ DEVICE void bring_copies(const struct source &source, const struct walk &walk, c
 {
     uint32_t pages = pages_from(source, walk.first, TOKENS);
     for (int n = 0; n < walk.count; n++) {
-        int first = walk.first - n * walk.step;
-        uint32_t next = pages_from(source, first - walk.step, TOKENS);
+        int first = walk.first - n * TOKENS;
+        uint32_t next = pages_from(source, first - TOKENS, TOKENS);
         wait_empty(ring, n);
         copy_tile<D, GROUP_THREADS, TOKENS>(source, pages, first, thread, ring_tile(ring, n));
         copies_wait_all();
@@ -87,7 +84,7 @@ DEVICE void bring_unpacked(const struct source &source, const struct walk &walk,
     share<D, GROUP_THREADS> own(thread);
     int first = walk.first;
     unsigned batch = 0;
-    uint32_t pages = pages_from(source, first, TOKENS), next = pages_from(source, first - walk.step, TOKENS);
+    uint32_t pages = pages_from(source, first, TOKENS), next = pages_from(source, first - TOKENS, TOKENS);
     uint32_t copied = room, read = room;
     auto step = [&](uint32_t at) { return at + BYTES < room + BATCHES * BYTES ? at + BYTES : room; };
     auto copy = [&]() {
@@ -96,9 +93,9 @@ DEVICE void bring_unpacked(const struct source &source, const struct walk &walk,
         copied = step(copied);
         if (++batch == EACH) {
             batch = 0;
-            first -= walk.step;
+            first -= TOKENS;
             pages = next;
-            next = pages_from(source, first - walk.step, TOKENS);
+            next = pages_from(source, first - TOKENS, TOKENS);
         }
     };
     for (int i = 0; i < BATCHES - 1; i++)
@@ -160,18 +157,26 @@ DEVICE void multiply_values(const uint32_t shares[N / 2][4], uint32_t values, fl
     products_commit();
 }
 
-// Of all tiles of a walk, of which there is one at least: results that are still to be divided, and the softmax.
 template <int D, int TOKENS>
-DEVICE void use(const struct score_rule &rule, const struct seen_by_all &seen, const struct walk &walk,
-                uint32_t queries, const struct ring &k, const struct ring &v, int group, struct softmax_rows &rows,
-                float o[D / 8][4])
+DEVICE void use(const struct cuda_attention &p, const struct prefill_block &block, const struct walk &walk,
+                uint32_t queries, const struct ring &k, const struct ring &v, int group)
 {
     constexpr int N = TOKENS / 8;
-    uint32_t shares[N / 2][4];
-    float s[N][4], keep[2];
+    struct score_rule rule = score_rule_of(p);
+    int row = group * GROUP_ROWS + warp_index() % GROUP_WARPS * 16;
+    struct softmax_rows rows;
+    softmax_begin(p, block, rule, row, rows);
+    load_queries<D>(p, block, queries, BLOCK_ROWS, row, 16);
+    fence_for_products();
+    group_sync(AMONG + group, GROUP_THREADS);
+
+    uint32_t own_queries = queries + group * GROUP_ROWS * PANEL_ROW_BYTES, shares[N / 2][4];
+    struct seen_by_all seen = seen_by_rows(block, p.window, group * GROUP_ROWS, GROUP_ROWS);
+    float o[D / 8][4] = {}, s[N][4], keep[2];
+
     wait_full(k, 0);
     products_begin();
-    multiply_keys<D, N>(queries, ring_tile(k, 0), s);
+    multiply_keys<D, N>(own_queries, ring_tile(k, 0), s);
     products_wait<0>();
     products_hold<N>(s);
     tell(k.empty, 0);
@@ -184,7 +189,7 @@ DEVICE void use(const struct score_rule &rule, const struct seen_by_all &seen, c
     for (int n = 1; n < walk.count; n++) {
         group_sync(TURN + group, USERS * GROUP_THREADS);
         products_begin();
-        multiply_keys<D, N>(queries, ring_tile(k, n), s);
+        multiply_keys<D, N>(own_queries, ring_tile(k, n), s);
         wait_full(v, n - 1);
         products_begin();
         multiply_values<D, N>(shares, ring_tile(v, n - 1), o);
@@ -193,7 +198,7 @@ DEVICE void use(const struct score_rule &rule, const struct seen_by_all &seen, c
         products_wait<1>();
         products_hold<N>(s);
         tell(k.empty, n);
-        softmax_tile<N>(rule, seen, rows, walk.first - n * walk.step, s, keep);
+        softmax_tile<N>(rule, seen, rows, walk.first - n * TOKENS, s, keep);
         products_hold<N>(s);
         if (n + 1 < walk.count)
             wait_full(k, n + 1); // now: a wait that can branch keeps the compiler from moving the next one up
@@ -208,39 +213,14 @@ DEVICE void use(const struct score_rule &rule, const struct seen_by_all &seen, c
     multiply_values<D, N>(shares, ring_tile(v, walk.count - 1), o);
     products_wait<0>();
     products_hold<D / 8>(o);
-}
-
-// A warpgroup's 64 rows.
-template <int D, int TOKENS, int SPLIT>
-DEVICE void do_rows(const struct cuda_attention &p, const struct prefill_block &block, const struct walk &walk,
-                    uint32_t queries, const struct ring &k, const struct ring &v, int group, int rank)
-{
-    struct score_rule rule = score_rule_of(p);
-    int first = group * GROUP_ROWS, row = first + warp_index() % GROUP_WARPS * 16;
-    struct softmax_rows rows;
-    float o[D / 8][4] = {};
-    softmax_begin(p, block, rule, row, rank == 0, rows);
-    load_queries<D>(p, block, queries, BLOCK_ROWS, row, 16);
-    fence_for_products();
-    group_sync(AMONG + group, GROUP_THREADS);
-    if (SPLIT == 1 || walk.count > 0)
-        use<D, TOKENS>(rule, seen_by_rows(block, p.window, first, GROUP_ROWS), walk,
-                       queries + first * PANEL_ROW_BYTES, k, v, group, rows, o);
     softmax_end(rows);
     group_sync(AMONG + group, GROUP_THREADS); // the queries' place is free
-    if constexpr (SPLIT == 1) {
-        store_results<D>(p, block, queries, BLOCK_ROWS, row, o, rows.sum);
-    } else {
-        float factor[2];
-        merge_factors(rule, rows, queries, row, factor);
-        merge_results<D, BLOCK_ROWS>(p, block, k.tiles, row, o, factor, rank, USERS * GROUP_THREADS);
-    }
+    store_results<D>(p, block, queries, BLOCK_ROWS, row, o, rows.sum);
 }
 
-template <int D, int TOKENS, int ROOM, int BATCHES, int SPLIT> DEVICE void prefill(const struct cuda_attention &p)
+template <int D, int TOKENS, int ROOM, int BATCHES> DEVICE void prefill(const struct cuda_attention &p)
 {
     constexpr uint32_t TILE_BYTES = TOKENS * D * 2, QUERIES_BYTES = BLOCK_ROWS * D * 2;
-    static_assert(SPLIT == 1 || BLOCK_ROWS * D * 4 <= 2 * STAGES * TILE_BYTES, "results fit where tiles were");
     extern __shared__ __align__(1024) uint8_t shared[];
     uint32_t queries = shared_address(shared), tiles = queries + QUERIES_BYTES;
     uint32_t batches = queries + PREFILL_TILES_BYTES(D, BLOCK_ROWS, TOKENS, STAGES);
@@ -259,8 +239,7 @@ template <int D, int TOKENS, int ROOM, int BATCHES, int SPLIT> DEVICE void prefi
     if (!find_block(p, (int)blockIdx.y, BLOCK_ROWS, block))
         return;
     block.kv_head = (int)blockIdx.x;
-    int rank = (int)blockIdx.z;
-    struct walk walk = walk_of<TOKENS, SPLIT>(block, rank);
+    struct walk walk = walk_of<TOKENS>(block);
     __syncthreads();
     int group = __shfl_sync(WARP_ALL, warp_index() / GROUP_WARPS, 0); // shows that lanes agree
     if (group >= USERS) {
@@ -272,20 +251,14 @@ template <int D, int TOKENS, int ROOM, int BATCHES, int SPLIT> DEVICE void prefi
         bring<D, TOKENS, ROOM, BATCHES>(source, walk, is_k ? k : v, room, threadIdx.x % GROUP_THREADS);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(USER_REGISTERS<D>));
-        do_rows<D, TOKENS, SPLIT>(p, block, walk, queries, k, v, group, rank);
+        use<D, TOKENS>(p, block, walk, queries, k, v, group);
     }
 }
 
-#define X(d, tokens, room, batches)                                                        \
-    extern "C" __global__ void __launch_bounds__(PREFILL_WGMMA_THREADS, 1)                 \
-        attention_prefill_wgmma_##d(const __grid_constant__ struct cuda_attention p)       \
-    {                                                                                      \
-        prefill<d, tokens, room, batches, 1>(p);                                           \
-    }                                                                                      \
-    extern "C" __global__ void __cluster_dims__(1, 1, PREFILL_SPLIT)                       \
-        __launch_bounds__(PREFILL_WGMMA_THREADS, 1)                                        \
-        attention_prefill_wgmma_##d##_split(const __grid_constant__ struct cuda_attention p) \
-    {                                                                                      \
-        prefill<d, tokens, room, batches, PREFILL_SPLIT>(p);                               \
+#define X(d, tokens, room, batches)                                                  \
+    extern "C" __global__ void __launch_bounds__(PREFILL_WGMMA_THREADS, 1)           \
+        attention_prefill_wgmma_##d(const __grid_constant__ struct cuda_attention p) \
+    {                                                                                \
+        prefill<d, tokens, room, batches>(p);                                        \
     }
 PREFILL_WGMMA_KERNELS(X)

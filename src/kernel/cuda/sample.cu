@@ -23,8 +23,7 @@ static_assert(KEY_BITS % DIGIT_BITS == 0 && WARPS == 1 << WARPS_BITS, "digits ar
 // ---- the first two launches: a warp has a chunk at a time ----
 
 // Calls visit(id, logit) on this lane's tokens of a chunk; past the vocabulary's end logits are -inf, which none has.
-// COPIES: how often the compiler writes down the visit, which costs instructions to be fetched.
-template <int COPIES, class Visit> DEVICE void visit_chunk(const float *logits, int vocabulary, int chunk, Visit visit)
+template <class Visit> DEVICE void visit_chunk(const float *logits, int vocabulary, int chunk, Visit visit)
 {
     float x[CHUNK / WARP];
     int first = chunk * CHUNK + lane_index();
@@ -32,7 +31,7 @@ template <int COPIES, class Visit> DEVICE void visit_chunk(const float *logits, 
 #pragma unroll
     for (int i = 0; i < CHUNK / WARP; i++)
         x[i] = whole || first + i * WARP < vocabulary ? (logits + first)[i * WARP] : -INFINITY;
-#pragma unroll COPIES
+#pragma unroll
     for (int i = 0; i < CHUNK / WARP; i++)
         visit(first + i * WARP, x[i]);
 }
@@ -46,11 +45,10 @@ extern "C" __global__ void __launch_bounds__(256) sample_peaks(const __grid_cons
     int row = (int)blockIdx.x;
     bool there = row < *p.outputs && !p.rows[row].on_host;
     kernel_begin();
-    const float *logits = p.logits + (size_t)row * (size_t)p.vocabulary;
     for (int chunk = first_chunk(); there && chunk < p.chunks; chunk += chunk_step()) {
         float peak = -INFINITY;
         bool finite = true;
-        visit_chunk<CHUNK / WARP>(logits, p.vocabulary, chunk, [&](int id, float logit) {
+        visit_chunk(p.logits + (size_t)row * (size_t)p.vocabulary, p.vocabulary, chunk, [&](int id, float logit) {
             peak = fmaxf(peak, logit);
             finite = finite && (fabsf(logit) < INFINITY || id >= p.vocabulary);
         });
@@ -95,11 +93,10 @@ extern "C" __global__ void __launch_bounds__(256) sample_masses(const __grid_con
         return;
     size_t first = (size_t)row * (size_t)p.chunks;
     const struct rule rule = rule_of(p.rows[row], highest_of(p.peaks + first, p.chunks, NULL), p.vocabulary);
-    const float *logits = p.logits + (size_t)row * (size_t)p.vocabulary;
     for (int chunk = first_chunk(); chunk < p.chunks; chunk += chunk_step()) {
         uint64_t mass = 0;
-        visit_chunk<CHUNK / WARP>(logits, p.vocabulary, chunk,
-                                  [&](int, float logit) { mass += weight_of(rule, logit); });
+        visit_chunk(p.logits + (size_t)row * (size_t)p.vocabulary, p.vocabulary, chunk,
+                    [&](int, float logit) { mass += weight_of(rule, logit); });
         mass = lanes_total(mass);
         if (lane_index() == 0)
             p.masses[first + (size_t)chunk] = mass;
@@ -107,9 +104,6 @@ extern "C" __global__ void __launch_bounds__(256) sample_masses(const __grid_con
 }
 
 // ---- the draw: what a block works on, and its steps; all threads take part in each and get its result ----
-// Steps are functions, called, not copied: fetching instructions would take longer than what they do.
-
-#define STEP static __device__ __noinline__
 
 struct draw {
     struct cuda_sampling_row row;
@@ -122,7 +116,7 @@ struct draw {
     uint64_t *list;   // keys
 };
 
-STEP int block_min(int value)
+DEVICE int block_min(int value)
 {
     __shared__ int parts[WARPS];
     value = __reduce_min_sync(WARP_ALL, value);
@@ -141,7 +135,7 @@ struct crossing {
     uint64_t total;
 };
 
-template <int EACH> STEP struct crossing cross(const uint64_t weights[EACH], uint64_t goal)
+template <int EACH> DEVICE struct crossing cross(const uint64_t weights[EACH], uint64_t goal)
 {
     __shared__ uint64_t parts[WARPS];
     __shared__ struct crossing found;
@@ -209,7 +203,7 @@ DEVICE uint64_t top_p_part(const struct cuda_sampling_row &row, uint64_t total)
 }
 
 // The lowest id with the largest logit.
-STEP int most_likely(const struct draw &draw)
+DEVICE int most_likely(const struct draw &draw)
 {
     uint32_t highest = ordered(draw.rule.highest);
     int chunk = INT32_MAX;
@@ -230,7 +224,7 @@ DEVICE void load_masses(const uint64_t *masses, int chunks, uint64_t weights[CHU
     }
 }
 
-STEP uint64_t sum_masses(const uint64_t *masses, int chunks)
+DEVICE uint64_t sum_masses(const uint64_t *masses, int chunks)
 {
     uint64_t weights[CHUNKS_EACH];
     load_masses(masses, chunks, weights);
@@ -238,7 +232,7 @@ STEP uint64_t sum_masses(const uint64_t *masses, int chunks)
 }
 
 // Draws in the order of ids from those whose key is `floor` at least; masses are those of the chunks.
-STEP int draw_by_id(const struct draw &draw, const uint64_t *masses, uint64_t floor)
+DEVICE int draw_by_id(const struct draw &draw, const uint64_t *masses, uint64_t floor)
 {
     uint64_t weights[CHUNKS_EACH];
     load_masses(masses, draw.chunks, weights);
@@ -256,7 +250,7 @@ STEP int draw_by_id(const struct draw &draw, const uint64_t *masses, uint64_t fl
 
 // An ordered logit that k peaks reach, and few more than that; 0 if there are not so many. Each warp tries another
 // value of a digit; five digits are a sign, an exponent and enough of a mantissa.
-STEP uint32_t find_peak(const struct draw &draw, int k)
+DEVICE uint32_t find_peak(const struct draw &draw, int k)
 {
     __shared__ int counts[WARPS];
     uint32_t bound = 0;
@@ -277,7 +271,7 @@ STEP uint32_t find_peak(const struct draw &draw, int k)
 }
 
 // Sorts so many keys, falling; what follows them in the list is overwritten. A short list is one warp's.
-STEP void list_sort(uint64_t *list, int count)
+DEVICE void list_sort(uint64_t *list, int count)
 {
     int size = 2;
     while (size < count)
@@ -318,7 +312,7 @@ template <class Wanted> DEVICE int list_where(const struct draw &draw, uint32_t 
             draw.chosen[atomicAdd(&chunks, 1)] = (uint16_t)i;
     __syncthreads();
     for (int i = warp_index(); i < chunks; i += WARPS)
-        visit_chunk<1>(draw.logits, draw.vocabulary, draw.chosen[i], [&](int id, float logit) {
+        visit_chunk(draw.logits, draw.vocabulary, draw.chosen[i], [&](int id, float logit) {
             uint64_t key = key_of(draw.rule, logit, id);
             if (logit == -INFINITY || !wanted(key, logit))
                 return;
@@ -335,7 +329,7 @@ template <class Wanted> DEVICE int list_where(const struct draw &draw, uint32_t 
 }
 
 // All from a logit on that k peaks reach: k at least. Returns what list_where does.
-STEP int list_likeliest(const struct draw &draw, int k)
+DEVICE int list_likeliest(const struct draw &draw, int k)
 {
     if (k > draw.chunks && draw.vocabulary > LIST_MAX)
         return draw.vocabulary;
@@ -343,9 +337,9 @@ STEP int list_likeliest(const struct draw &draw, int k)
     return list_where(draw, bound, [=](uint64_t, float logit) { return ordered(logit) >= bound; });
 }
 
-STEP void list_weights(const struct draw &draw, int count, uint64_t weights[LIST_EACH])
+DEVICE void list_weights(const struct draw &draw, int count, uint64_t weights[LIST_EACH])
 {
-#pragma unroll 1
+#pragma unroll
     for (int i = 0; i < LIST_EACH; i++) {
         int at = (int)threadIdx.x * LIST_EACH + i;
         weights[i] = at < count ? key_weight(draw.rule, draw.list[at]) : 0;
@@ -353,7 +347,7 @@ STEP void list_weights(const struct draw &draw, int count, uint64_t weights[LIST
 }
 
 // From the top_k most likely, in that order; -1: the list does not hold them.
-STEP int draw_top_k(const struct draw &draw)
+DEVICE int draw_top_k(const struct draw &draw)
 {
     int top_k = draw.row.top_k, count = list_likeliest(draw, top_k);
     if (count > LIST_MAX)
@@ -367,7 +361,7 @@ STEP int draw_top_k(const struct draw &draw)
 }
 
 // From the first `count` of the list, in the order of their ids: a key's two parts change places for sorting.
-STEP int draw_listed_by_id(const struct draw &draw, int count, uint64_t total)
+DEVICE int draw_listed_by_id(const struct draw &draw, int count, uint64_t total)
 {
     for (int i = (int)threadIdx.x; i < count; i += THREADS)
         draw.list[i] = (draw.list[i] & (IDS - 1)) << 32 | key_rank(draw.list[i]);
@@ -383,7 +377,7 @@ STEP int draw_listed_by_id(const struct draw &draw, int count, uint64_t total)
 
 // From the most likely that make up top_p; -1: the list does not hold them. Tokens of one probability are taken by
 // their ids: the last probability listed, of which some may be missing, does not count.
-STEP int draw_top_p(const struct draw &draw)
+DEVICE int draw_top_p(const struct draw &draw)
 {
     uint64_t part = top_p_part(draw.row, sum_masses(draw.masses, draw.chunks)), weights[LIST_EACH];
     for (int k = 32, listed = 0; listed < draw.chunks; k *= 8) {
@@ -414,13 +408,13 @@ struct tally {
 };
 
 // Tallies the keys from `floor` on that agree with `key` above the digit at `shift`. Each is worth one, or its weight.
-STEP void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, int shift, bool counting,
+DEVICE void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, int shift, bool counting,
                         struct tally *out)
 {
     __shared__ struct tally parts[WARPS];
     struct tally own = {};
     for (int chunk = warp_index(); chunk < draw.chunks; chunk += WARPS)
-        visit_chunk<1>(draw.logits, draw.vocabulary, chunk, [&](int id, float logit) {
+        visit_chunk(draw.logits, draw.vocabulary, chunk, [&](int id, float logit) {
             uint64_t other = key_of(draw.rule, logit, id);
             if (logit == -INFINITY || other < floor || other >> shift >> DIGIT_BITS != key >> shift >> DIGIT_BITS)
                 return;
@@ -452,7 +446,7 @@ STEP void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, int
 
 // The greatest key that makes up `goal` together with all greater ones; of keys from `floor` on. It is found digit by
 // digit until a list holds what is left.
-STEP struct selection find_key(const struct draw &draw, uint64_t floor, uint64_t goal, bool counting)
+DEVICE struct selection find_key(const struct draw &draw, uint64_t floor, uint64_t goal, bool counting)
 {
     // Probabilities that have a weight are above 2^-63: there the first digit is known.
     int shift = draw.rule.cut ? KEY_BITS : KEY_BITS - DIGIT_BITS, count = LIST_MAX + 1;
@@ -477,7 +471,7 @@ STEP struct selection find_key(const struct draw &draw, uint64_t floor, uint64_t
         return other >= floor && other >> shift == key >> shift;
     });
     uint64_t weights[LIST_EACH];
-#pragma unroll 1
+#pragma unroll
     for (int i = 0; i < LIST_EACH; i++) {
         int at = (int)threadIdx.x * LIST_EACH + i;
         weights[i] = at >= count ? 0 : counting ? 1 : key_weight(draw.rule, draw.list[at]);
@@ -489,11 +483,11 @@ STEP struct selection find_key(const struct draw &draw, uint64_t floor, uint64_t
 }
 
 // Each chunk's mass from the key `floor` on, in the place of the list.
-STEP void weigh_chunks(const struct draw &draw, uint64_t floor)
+DEVICE void weigh_chunks(const struct draw &draw, uint64_t floor)
 {
     for (int chunk = warp_index(); chunk < draw.chunks; chunk += WARPS) {
         uint64_t mass = 0;
-        visit_chunk<1>(draw.logits, draw.vocabulary, chunk, [&](int id, float logit) {
+        visit_chunk(draw.logits, draw.vocabulary, chunk, [&](int id, float logit) {
             uint64_t key = key_of(draw.rule, logit, id);
             mass += key >= floor ? key_weight(draw.rule, key) : 0;
         });
@@ -504,7 +498,7 @@ STEP void weigh_chunks(const struct draw &draw, uint64_t floor)
     __syncthreads();
 }
 
-STEP int draw_wide(const struct draw &draw)
+DEVICE int draw_wide(const struct draw &draw)
 {
     uint64_t floor = 0;
     if (draw.rule.cut) {
