@@ -153,7 +153,7 @@ def test_enter_sends_and_the_answer_streams_in(server, open_page):
 
     question, answer = page.run(CONVERSATION)
     messages = [{"role": "user", "content": question["content"]}]
-    request = {"model": server.model, "messages": messages, "temperature": 0, "max_tokens": 48}
+    request = {"model": server.model, "messages": messages, "temperature": 0, "max_tokens": 96}
     told = json.loads(get(server.url + "/v1/chat/completions", request))["choices"][0]["message"]["content"]
     assert answer["content"] == told
     figures = page.find(".assistant .figures").text
