@@ -33,7 +33,7 @@ need_packages() {
 local_gpus() {
     local found
     found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sed 's/^90$/90a/' |
-        grep -xE '80|86|89|90a|100|103|120|121' | sort -u | paste -sd,)
+        grep -xE '80|86|89|90a|100|103|120|121' | sort -u | paste -sd,) || true
     echo "${found:-none}"
 }
 
