@@ -3,6 +3,7 @@
 #ifndef DEVICE_CUDA_PARTS_H
 #define DEVICE_CUDA_PARTS_H
 
+#include "base/map.h"
 #include "device/cuda_driver.h"
 
 struct cuda {
@@ -18,6 +19,7 @@ struct cuda {
     int module_count;
     struct cuda_function **functions;
     int function_count;
+    struct map function_index; // of each, by name
     struct cuda_products *products;    // cuda_products.c; NULL before the first one
 };
 

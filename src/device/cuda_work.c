@@ -114,6 +114,7 @@ void cuda_close(struct cuda *cuda)
         free(cuda->functions[i]);
     }
     free(cuda->functions);
+    map_free(&cuda->function_index);
     free(cuda->modules);
     free(cuda);
 }
@@ -186,9 +187,9 @@ static bool allow_shared_memory(struct cuda *cuda, const struct cuda_function *f
 
 struct cuda_function *cuda_find(struct cuda *cuda, const char *name, struct error *err)
 {
-    for (int i = 0; i < cuda->function_count; i++)
-        if (!strcmp(cuda->functions[i]->name, name))
-            return cuda->functions[i];
+    int64_t known;
+    if (map_get(&cuda->function_index, bytes_of(name), &known))
+        return cuda->functions[known];
     cuda_enter(cuda);
     struct cuda_function found = { .name = (char *)name, .entry = find_entry(cuda, name, err) };
     if (!found.entry || !allow_shared_memory(cuda, &found, err))
@@ -203,6 +204,7 @@ struct cuda_function *cuda_find(struct cuda *cuda, const char *name, struct erro
     *function = found;
     function->name = memory_new(1, strlen(name) + 1);
     memcpy(function->name, name, strlen(name));
+    map_put(&cuda->function_index, bytes_of(function->name), cuda->function_count);
     cuda->functions = memory_grow(cuda->functions, (size_t)cuda->function_count + 1, sizeof *cuda->functions);
     return cuda->functions[cuda->function_count++] = function;
 }

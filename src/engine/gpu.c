@@ -86,7 +86,6 @@ void gpu_close(struct gpu *gpu)
     free(gpu->graphs);
     free(gpu->blocks);
     free(gpu->constants);
-    map_free(&gpu->functions);
     arena_free(&gpu->arena);
     free(gpu);
 }

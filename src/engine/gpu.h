@@ -29,7 +29,7 @@ bool gpu_constant(struct gpu *gpu, const float *values, size_t count, const floa
 bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err);
 
 // Takes the ops' arguments as bound, with device addresses, and links those that are done in passing.
-bool gpu_bind(struct gpu *gpu, struct engine *engine, const union op_args *args, struct error *err);
+void gpu_bind(struct gpu *gpu, const struct engine *engine, const union op_args *args);
 
 // Every placed matrix goes to engine->placed, packed by the team, through two buffers: while one is copied, the other
 // is filled.

@@ -3,7 +3,6 @@
 #ifndef ENGINE_GPU_PARTS_H
 #define ENGINE_GPU_PARTS_H
 
-#include "base/map.h"
 #include "device/cuda.h"
 #include "engine/cuda_batch.h"
 #include "engine/gpu.h"
@@ -33,7 +32,6 @@ struct gpu {
     } draws;
 
     union op_args *args[2];           // of every op: for steps of few tokens, and of many
-    struct map functions;             // name -> struct cuda_function *
     struct gpu_graph {
         struct cuda_shape shape;
         int outputs;

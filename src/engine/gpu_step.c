@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/gpu_parts.h"
+#include "kernel/cuda/images.h"
 #include "kernel/cuda/sample.h"
 
 enum { FEW, MANY };
@@ -22,45 +23,18 @@ static void link_absorbed(union op_args *args, const struct model *model, const 
     }
 }
 
-bool gpu_bind(struct gpu *gpu, struct engine *engine, const union op_args *args, struct error *err)
+void gpu_bind(struct gpu *gpu, const struct engine *engine, const union op_args *args)
 {
     const struct model *model = &engine->model;
-    (void)err;
     for (int load = FEW; load <= MANY; load++) {
         gpu->args[load] = ARENA_NEW(&gpu->arena, union op_args, model->op_count);
         memcpy(gpu->args[load], args, (size_t)model->op_count * sizeof *args);
         for (int i = 0; i < model->op_count; i++)
             link_absorbed(gpu->args[load], model, engine->plan.ops, i, load);
     }
-    return true;
 }
 
 // ---- launching ----
-
-static struct cuda_function *find_function(struct gpu *gpu, const char *name, struct error *err)
-{
-    int64_t known;
-    if (map_get(&gpu->functions, bytes_of(name), &known))
-        return (struct cuda_function *)(intptr_t)known;
-    struct cuda_function *function = cuda_find(gpu->cuda, name, err);
-    if (function)
-        map_put(&gpu->functions, bytes_of(name), (int64_t)(intptr_t)function);
-    return function;
-}
-
-static bool launch(struct gpu *gpu, const struct cuda_call *call, struct error *err)
-{
-    if (!call->function)
-        return cuda_multiply(gpu->cuda, &call->product, err);
-    struct cuda_launch launch = { .function = find_function(gpu, call->function, err),
-                                  .grid = { call->grid[0], call->grid[1], call->grid[2] },
-                                  .block = call->block,
-                                  .shared_bytes = call->shared_bytes,
-                                  .params = call->params,
-                                  .params_bytes = call->params_bytes,
-                                  .overlap = true };
-    return launch.function && cuda_launch(gpu->cuda, &launch, err);
-}
 
 static bool launch_row(struct gpu *gpu, const struct kernel *row, const union op_args *args,
                        const struct cuda_shape *shape, int layer, struct error *err)
@@ -68,7 +42,7 @@ static bool launch_row(struct gpu *gpu, const struct kernel *row, const union op
     struct cuda_call calls[CUDA_CALLS_MAX];
     int count = row->describe(args, shape, calls);
     for (int i = 0; i < count; i++)
-        if (!launch(gpu, &calls[i], err))
+        if (!cuda_call_queue(gpu->cuda, &calls[i], err))
             return fail_within(err, "kernel %s of layer %d", row->name, layer);
     return true;
 }
@@ -102,7 +76,7 @@ static bool launch_drawing(struct gpu *gpu, const struct engine *engine, int out
     int count =
         outputs && gpu->draws.possible ? cuda_sampling_describe(&sampling, gpu->draws.scratch, outputs, calls) : 0;
     for (int i = 0; i < count; i++)
-        if (!launch(gpu, &calls[i], err))
+        if (!cuda_call_queue(gpu->cuda, &calls[i], err))
             return fail_within(err, "drawing");
     return true;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/cuda/images.h"
 #include "kernel/minifloat.h"
 
 enum { GUARD_BYTES = 256, GUARD = 0xA5, NOTHING = 0xFF };
@@ -264,16 +265,9 @@ void gpu_sample_close(struct gpu_sample *there)
 
 bool gpu_sample_launch(const struct gpu_sample *there, struct error *err)
 {
-    for (int i = 0; i < there->call_count; i++) {
-        const struct cuda_call *call = &there->calls[i];
-        struct cuda_launch launch = { .grid = { call->grid[0], call->grid[1], call->grid[2] },
-                                      .block = call->block, .shared_bytes = call->shared_bytes,
-                                      .params = call->params, .params_bytes = call->params_bytes, .overlap = true };
-        if (!call->function ? !cuda_multiply(there->cuda, &call->product, err)
-                            : !(launch.function = cuda_find(there->cuda, call->function, err))
-                                  || !cuda_launch(there->cuda, &launch, err))
+    for (int i = 0; i < there->call_count; i++)
+        if (!cuda_call_queue(there->cuda, &there->calls[i], err))
             return false;
-    }
     return true;
 }
 

@@ -186,7 +186,7 @@ bool program_bind(struct engine *engine, struct error *err)
             return false;
     }
     if (engine->gpu)
-        return gpu_bind(engine->gpu, engine, args, err);
+        return gpu_bind(engine->gpu, engine, args), true;
     engine->few.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
     engine->many.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
     for (int i = 0; i < count; i++) {

@@ -5,29 +5,7 @@
 #define KERNEL_CUDA_ATTENTION_PREFILL_WGMMA_CUH
 
 #include "kernel/cuda/attention_prefill_unpack.cuh"
-
-// ---- barriers in shared memory ----
-
-DEVICE void barrier_init(uint32_t barrier, int arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
-}
-
-DEVICE void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
-}
-
-// Until the phase of this parity is over.
-DEVICE void barrier_wait(uint32_t barrier, int parity)
-{
-    asm volatile("{\n"
-                 ".reg .pred over;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-                 "@!over bra again;\n"
-                 "}" :: "r"(barrier), "r"(parity) : "memory");
-}
+#include "kernel/cuda/warpgroup.cuh"
 
 // What this thread wrote to shared memory can be seen by wgmma.
 DEVICE void fence_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -57,8 +35,6 @@ DEVICE uint64_t operand(uint32_t address, uint32_t panel_bytes)
          | swizzle_128 << 62;
 }
 
-DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-DEVICE void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT> DEVICE void products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");

@@ -58,3 +58,17 @@ bool cuda_load_images(struct cuda *cuda, struct error *err)
     }
     return loaded || fail(err, "this build has no kernels for sm_%d: build it with -Dcuda_archs naming it", sm);
 }
+
+bool cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err)
+{
+    if (!call->function)
+        return cuda_multiply(cuda, &call->product, err);
+    struct cuda_launch launch = { .function = cuda_find(cuda, call->function, err),
+                                  .grid = { call->grid[0], call->grid[1], call->grid[2] },
+                                  .block = call->block,
+                                  .shared_bytes = call->shared_bytes,
+                                  .params = call->params,
+                                  .params_bytes = call->params_bytes,
+                                  .overlap = true };
+    return launch.function && cuda_launch(cuda, &launch, err);
+}

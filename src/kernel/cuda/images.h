@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "device/cuda.h"
+#include "kernel/kernel.h"
 
 struct cuda_image {
     const char *name;             // of the .cu file
@@ -30,5 +30,8 @@ bool cuda_runs_on(const int *architectures, const struct device *device);
 
 // Loads every image that is for this GPU.
 bool cuda_load_images(struct cuda *cuda, struct error *err);
+
+// Queues what a row has described: a kernel of these images, or a product.
+bool cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err);
 
 #endif

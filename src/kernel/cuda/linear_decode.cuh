@@ -169,4 +169,17 @@ template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct packed_weigh
     }
 };
 
+// ---- results ----
+
+DEVICE void linear_store(const struct cuda_linear &p, const cuda_linear_output &output, int token, int row, float value)
+{
+    size_t at = (size_t)token * (size_t)output.rows + (size_t)row;
+    if (p.residual)
+        ((float *)output.y)[at] += value;
+    else if (p.f32_out)
+        ((float *)output.y)[at] = value;
+    else
+        ((uint16_t *)output.y)[at] = bf16_round(value);
+}
+
 #endif

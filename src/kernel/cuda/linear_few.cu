@@ -12,17 +12,6 @@
 
 // ---- results ----
 
-DEVICE void few_store(const struct cuda_linear &p, const cuda_linear_output &output, int token, int row, float value)
-{
-    size_t at = (size_t)token * (size_t)output.rows + (size_t)row;
-    if (p.residual)
-        ((float *)output.y)[at] += value;
-    else if (p.f32_out)
-        ((float *)output.y)[at] = value;
-    else
-        ((uint16_t *)output.y)[at] = bf16_round(value);
-}
-
 // Where gate and up are of different formats, the gate was computed before and is where the result will be.
 DEVICE float few_gate(const cuda_linear_output &output, int token, int row)
 {
@@ -50,15 +39,15 @@ DEVICE void few_result(const struct cuda_linear &p, const struct few_tiles &tile
 {
     const cuda_linear_output &output = p.output[tile.output];
     if (tiles.pairs)
-        few_store(p, output, token, row, activate(p.act, total) * up);
+        linear_store(p, output, token, row, activate(p.act, total) * up);
     else if (tiles.halves == 2 && tile.output == 0)
         *gate = total;
     else if (tiles.halves == 2)
-        few_store(p, p.output[0], token, row, activate(p.act, *gate) * total);
+        linear_store(p, p.output[0], token, row, activate(p.act, *gate) * total);
     else if (p.act >= 0)
-        few_store(p, output, token, row, activate(p.act, few_gate(output, token, row)) * total);
+        linear_store(p, output, token, row, activate(p.act, few_gate(output, token, row)) * total);
     else
-        few_store(p, output, token, row, total);
+        linear_store(p, output, token, row, total);
 }
 
 // The sums of one tile: lanes are rows of its groups, and, if there is but one, two tokens. Several tokens are added up

@@ -42,14 +42,8 @@ DEVICE int many_rows(const struct cuda_linear &p)
 
 DEVICE void many_store(const struct cuda_linear &p, const cuda_linear_output &output, int token, int row, float sum)
 {
-    size_t at = (size_t)token * (size_t)output.rows + (size_t)row;
     float value = sum * output.scale * (float)(1u << LINEAR_EXPONENT) + (output.bias ? output.bias[row] : 0.0f);
-    if (p.residual)
-        ((float *)output.y)[at] += value;
-    else if (p.f32_out)
-        ((float *)output.y)[at] = value;
-    else
-        ((uint16_t *)output.y)[at] = bf16_round(value);
+    linear_store(p, output, token, row, value);
 }
 
 // Turns a warp's sums of GROUPS times sixteen rows around in shared memory, so that it writes neighbours. No stage is

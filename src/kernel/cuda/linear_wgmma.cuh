@@ -5,34 +5,14 @@
 #define KERNEL_CUDA_LINEAR_WGMMA_CUH
 
 #include "kernel/cuda/linear_decode.cuh"
+#include "kernel/cuda/warpgroup.cuh"
 
 // ---- barriers and copies ----
-
-DEVICE void barrier_init(uint32_t barrier, int arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
-}
-
-DEVICE void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
-}
 
 // Arrives and makes the phase last until so many bytes have been copied.
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
-}
-
-// Until the phase of this parity is over.
-DEVICE void barrier_wait(uint32_t barrier, int parity)
-{
-    asm volatile("{\n"
-                 ".reg .pred over;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-                 "@!over bra again;\n"
-                 "}" :: "r"(barrier), "r"(parity) : "memory");
 }
 
 DEVICE void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
@@ -50,8 +30,6 @@ DEVICE uint64_t x_operand(uint32_t address)
     return (uint64_t)(address & 0x3FFFF) >> 4 | (uint64_t)1 << 16 | eight_rows >> 4 << 32 | swizzle_128 << 62;
 }
 
-DEVICE void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-DEVICE void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 DEVICE void products_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 
 // Keeps the compiler from computing an operand later than here: it must be there before products begin.
