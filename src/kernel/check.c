@@ -285,6 +285,7 @@ static double device_difference(const struct sample *sample, const struct pictur
     return largest;
 }
 
+// More room than the sample needs, on so small a device that blocks have several pieces of work each.
 static void widen(struct sample_room *room)
 {
     room->rows = ROOMY * room->rows + 1;
@@ -292,6 +293,7 @@ static void widen(struct sample_room *room)
     room->sequences = ROOMY * room->sequences;
     room->rows_each = ROOMY * room->rows_each;
     room->context = ROOMY * room->context;
+    room->multiprocessors = 1;
 }
 
 // Runs the kernel as it is, again, in a larger step, and with other tokens left out.

@@ -54,6 +54,7 @@ struct sample {
     size_t pages_there;    // bytes of pages on a GPU, where those here are repeated; 0: as many as here
     struct sample_room {   // how large a step is assumed that the sample is one of; for GPUs
         int rows, tokens, sequences, rows_each, context;
+        int multiprocessors; // of a device that is smaller than the one it runs on; 0: as it is
     } room;
     size_t bytes_moved;    // read and written, each thing once
     double flops;

@@ -103,7 +103,8 @@ template <class W> DEVICE void results_add(const float4 *shared, struct running<
 }
 
 // Barriers of a block's warps. Those that have put down their results go on; the one that adds them up waits for them,
-// and they for it before they put down the next: by then it is long done.
+// and they for it before they put down the next: by then it is long done. It does not wait for them in turn, so that it
+// may come to the next such wait before they have come to this one: pieces take turns with two barriers.
 enum { BARRIER_PUT = 1, BARRIER_ADDED = 2 };
 
 template <class W> DEVICE void barrier_arrive(int barrier)
@@ -158,7 +159,7 @@ DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece,
 {
     int adder = n % W::WARPS, adder_before = (n + W::WARPS - 1) % W::WARPS;
     if (n > 0 && warp_index() != adder_before)
-        barrier_wait<W>(BARRIER_ADDED);
+        barrier_wait<W>(BARRIER_ADDED + (n - 1) % 2);
     if (warp_index() != adder) {
         result_put<W::D>(shared + (warp_index() - (warp_index() > adder)) * (W::RESULT_BYTES / 16), state);
         barrier_arrive<W>(BARRIER_PUT);
@@ -166,7 +167,7 @@ DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece,
     }
     barrier_wait<W>(BARRIER_PUT);
     results_add<W>(shared, state);
-    barrier_arrive<W>(BARRIER_ADDED);
+    barrier_arrive<W>(BARRIER_ADDED + n % 2);
     result_write<W>(p, piece, state);
 }
 
