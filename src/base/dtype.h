@@ -56,6 +56,7 @@ enum dtype_scale {
     X(IQ4_XS,      "IQ4_XS",              W,     4, 256, 136, INSIDE,   23, NULL)      \
     X(MXFP4_GGUF,  "MXFP4",               W,     4,  32,  17, INSIDE,   39, NULL)      \
     X(NVFP4_GGUF,  "NVFP4",               W,     4,  64,  36, INSIDE,   40, NULL)      \
+    X(FP8_32,      "FP8",                 W,     8,  32,  36, INSIDE,   -1, NULL)      \
     X(F64,         "float64",             NONE, 64,   1,   8, NONE,     28, "F64")     \
     X(I8,          "int8",                NONE,  8,   1,   1, NONE,     24, "I8")      \
     X(U8,          "uint8",               NONE,  8,   1,   1, NONE,     -1, "U8")      \

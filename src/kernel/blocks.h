@@ -36,6 +36,7 @@ struct IQ4_NL { uint8_t scale[2], codes[16]; };
 struct IQ4_XS { uint8_t scale[2], scales_high[2], scales_low[4], codes[128]; };
 struct MXFP4_GGUF { uint8_t scale, codes[16]; };
 struct NVFP4_GGUF { uint8_t scales[4], codes[32]; };
+struct FP8_32 { uint8_t scale[4], codes[32]; }; // E4M3 codes after one f32 scale; its NaN codes are NaN
 
 // What the codes of IQ4_NL and IQ4_XS stand for, and twice what those of E2M1 do.
 #define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113

@@ -99,7 +99,9 @@ def greedy(nibble, model, prompt, device, *flags):
     return done.stdout
 
 
-@pytest.mark.parametrize("prompt", ["What is the capital of Germany?", "Count from one to twenty.", "Write the alphabet."])
+# Answers whose every token is ahead of the next best by 0.2 in log probability or more: between near-equals rounding decides.
+@pytest.mark.parametrize("prompt", ["What is the capital of Germany?", "Recite the numbers from 1 to 15.", "List the months of the year.",
+                                    "Count from one to ten."])
 def test_smollm2_says_what_it_says_on_the_cpu(nibble, smollm2, prompt):
     assert greedy(nibble, smollm2, prompt, "cuda") == greedy(nibble, smollm2, prompt, "cpu")
 

@@ -136,4 +136,11 @@ DEVICE float weight_value(const struct NVFP4_GGUF *block, int i)
     return scale * e2m1_value(nibble_of(block->codes + i / 16 * 8, i % 16, 16));
 }
 
+DEVICE float weight_value(const struct FP8_32 *block, int i)
+{
+    float scale;
+    memcpy(&scale, block->scale, sizeof scale);
+    return scale * e4m3_to_f32(block->codes[i]);
+}
+
 #endif

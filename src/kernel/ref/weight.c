@@ -206,6 +206,14 @@ static inline void block_NVFP4_GGUF(const struct NVFP4_GGUF *restrict in, float 
     }
 }
 
+static inline void block_FP8_32(const struct FP8_32 *restrict in, float *restrict out)
+{
+    float scale;
+    memcpy(&scale, in->scale, sizeof scale);
+    for (int i = 0; i < 32; i++)
+        out[i] = scale * e4m3_to_f32(in->codes[i]);
+}
+
 // A row of dtype.h that is read as weights and has no block above, or one of another size, does not compile.
 #define DECODER_NONE(id, block, bytes)
 #define DECODER_KV(id, block, bytes)
