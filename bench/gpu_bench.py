@@ -88,7 +88,9 @@ def measure_kernels(setup):
     priority = {row["name"]: row["priority"] for row in run_json([setup.nibble, "kernels", "--device", "cuda", "--json"])["kernels"]}
     figures, best, shares = {}, {}, []
     for op in ("attention", "linear"):
+        began = time.monotonic()
         report = run_json([setup.nibble, "kernels", op, "--bench", "--device", "cuda", "--json"])
+        print(f"  {op}: {len(report['kernels'])} figures in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         figures["ceiling GB/s"], figures["ceiling TFLOP/s"] = report["ceiling"]["gb_per_s"], report["ceiling"]["gflop_per_s"] / 1e3
         for row in report["kernels"]:
             shares.append(row)
@@ -156,7 +158,8 @@ def measure_bars(setup):
     figures = {}
     with Model(setup, "bf16") as model:
         try_bench(figures, model, {("decode", 0, 1): "bf16 decode 1", ("prefill", 0, 1): "bf16 prefill 2048"}, "-p", 2048, "-n", 128)
-        try_bench(figures, model, {("decode", 512, 128): "bf16 streams 128"}, "-p", 0, "-n", 64, "-d", 512, "--batch", 128)
+        try_bench(figures, model, {("decode", 512, 128): "bf16 streams 128", ("prefill", 512, 1): "bf16 prefill 512 at 512"}, "-p", 512,
+                  "-n", 64, "-d", 512, "--batch", 128, "--max-model-len", 1088)
     with Model(setup, "NVFP4") as model:
         try_bench(figures, model, {("decode", 0, 1): "NVFP4 decode 1", ("prefill", 0, 1): "NVFP4 prefill 2048"}, "-p", 2048, "-n", 128)
         try_bench(figures, model, {("decode", 32768, 1): "NVFP4 decode 32768 nvfp4"}, "-p", 0, "-n", 64, "-d", 32768,

@@ -7,6 +7,7 @@
 //   engine       a plan made real: weights mapped, cache allocated, threads waiting
 //   sequence     one text being read and scored
 //   scheduler    many texts being continued at once
+//   quantize     a checkpoint written anew, with smaller weights
 //
 // Functions that can fail return NULL or false and leave a sentence in *error. A tokenizer, chat, plan or engine
 // borrows its checkpoint, a sequence or a scheduler its engine: close them in the opposite order of opening. An engine
@@ -138,8 +139,10 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
 void nibble_engine_close(struct nibble_engine *engine);
 const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine); // what runs; borrowed
 int nibble_engine_vocabulary(const struct nibble_engine *engine);                 // logits per token
+int nibble_engine_layers(const struct nibble_engine *engine);
 int nibble_engine_max_model_len(const struct nibble_engine *engine);
-int nibble_engine_threads(const struct nibble_engine *engine);
+const char *nibble_engine_device(const struct nibble_engine *engine);             // its maker's name for it; borrowed
+int nibble_engine_threads(const struct nibble_engine *engine);                    // that compute; 0: a GPU does
 
 // What this machine does at best with the engine's threads, measured in about a second.
 struct nibble_ceiling {
@@ -164,6 +167,10 @@ size_t nibble_sequence_cached(const struct nibble_sequence *sequence); // how ma
 // Appends `count` tokens, reads them and writes the logits after each of them: (count, vocabulary).
 bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
                            struct nibble_error *error);
+
+// Raises each layer's entry of k and v to the largest magnitude that the cache holds of the sequence's tokens from
+// `from` on, where a window has not let go of them. Of an engine on a CPU.
+void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from, float *k, float *v);
 
 // ---- many texts at once -------------------------------------------------------------------------------------------
 
@@ -291,6 +298,45 @@ struct nibble_scheduler_stats {
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
+
+// ---- checkpoints written anew ---------------------------------------------------------------------------------------
+
+enum nibble_weights {
+    NIBBLE_WEIGHTS_NVFP4, NIBBLE_WEIGHTS_MXFP4, NIBBLE_WEIGHTS_FP8, NIBBLE_WEIGHTS_INT8,
+    NIBBLE_WEIGHTS_BF16, // not quantised; what was becomes plain again
+};
+enum nibble_layout { NIBBLE_LAYOUT_COMPRESSED_TENSORS, NIBBLE_LAYOUT_MODELOPT };
+
+// What became of a linear layer. Lent for the call.
+struct nibble_quantized {
+    const char *name;   // "model.layers.0.mlp.up_proj.weight"
+    int64_t rows, cols;
+    const char *format; // "nvfp4", or what it was left in
+    const char *kept;   // why it was not quantised, or NULL
+    double error;       // root mean square of what was lost, over that of the values
+};
+
+struct nibble_quantize_options {
+    enum nibble_weights weights;
+    enum nibble_layout layout;
+    const char *const *exclude;        // modules that stay as they are: paths, parts of one, wildcards, re:REGEX
+    size_t exclude_count;
+    const float *k_scales, *v_scales;  // a scale for each layer's keys and values in an fp8 cache; NULL: none
+    size_t shard_bytes;                // of a file of weights; 0: 5 GB
+    int threads;                       // 0: every core this process may use
+    bool (*progress)(void *context, double done); // 0 .. 1; false: stop; may be NULL
+    void *progress_context;
+    void (*tensor)(void *context, const struct nibble_quantized *tensor); // may be NULL
+    void *tensor_context;
+};
+
+// Writes weights and config.json as published checkpoints have them into a folder that is there and empty. A folder
+// without config.json, which comes last, is no checkpoint.
+bool nibble_quantize(const struct nibble_checkpoint *checkpoint, const char *folder,
+                     const struct nibble_quantize_options *options, struct nibble_error *error);
+
+// The other files of such a folder: tokenizer, chat template, generation_config.json; copied, or made of a GGUF's keys.
+bool nibble_text_save(const struct nibble_checkpoint *checkpoint, const char *folder, struct nibble_error *error);
 
 // ---- the machine --------------------------------------------------------------------------------------------------
 

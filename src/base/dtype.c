@@ -31,7 +31,7 @@ bool dtype_from_kv_word(struct bytes word, enum dtype *out)
     if (bytes_equal(word, bytes_of("fp8")))
         return *out = DTYPE_FP8_E4M3, true;
     for (int i = 0; i < DTYPE_COUNT; i++)
-        if (dtype_table[i].use & DTYPE_USE_KV && bytes_equal(word, bytes_of(dtype_table[i].word)))
+        if (dtype_table[i].use & DTYPE_USE_CACHE && bytes_equal(word, bytes_of(dtype_table[i].word)))
             return *out = (enum dtype)i, true;
     return false;
 }

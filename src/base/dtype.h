@@ -3,7 +3,9 @@
 // a user's word or a file's type number becomes a row here and never travels further in any other form.
 //
 //   word         what users type and read (--kv-cache-dtype, plan, eval)
-//   use          W: weights are read in it; KV: the cache stores it; neither: recognised in files, never computed with
+//   use          W: weights are read in it; KV: the cache stores it; LATENT: the cache stores latents in it, which are
+//                keys and values at once (kv/layout.h), and nothing else; NONE: recognised in files, never computed
+//                with
 //   bits         of one value, scales not counted
 //   block        values that share one scale, or one indivisible group in a file
 //   block_bytes  bytes of such a group with everything in it
@@ -20,7 +22,14 @@
 
 #include "base/bytes.h"
 
-enum dtype_use { DTYPE_USE_NONE = 0, DTYPE_USE_W = 1, DTYPE_USE_KV = 2, DTYPE_USE_W_KV = 3 };
+enum dtype_use {
+    DTYPE_USE_NONE = 0,
+    DTYPE_USE_W = 1,
+    DTYPE_USE_KV = 2,
+    DTYPE_USE_W_KV = 3,
+    DTYPE_USE_LATENT = 4,
+    DTYPE_USE_CACHE = DTYPE_USE_KV | DTYPE_USE_LATENT,
+};
 
 enum dtype_scale {
     DTYPE_SCALE_NONE,
@@ -42,6 +51,7 @@ enum dtype_scale {
     X(INT4_TOKEN,  "int4_per_token_head", KV,    4,   2,   1, VECTOR,   -1, NULL)      \
     X(NVFP4,       "nvfp4",               KV,    4,  16,   9, BLOCK,    -1, NULL)      \
     X(NVFP4_4OVER6, "nvfp4_4over6",       KV,    4,  16,   9, BLOCK,    -1, NULL)      \
+    X(FP8_DS_MLA,  "fp8_ds_mla",          LATENT, 8, 576, 656, INSIDE,  -1, NULL)      \
     X(Q4_0,        "Q4_0",                W,     4,  32,  18, INSIDE,    2, NULL)      \
     X(Q4_1,        "Q4_1",                W,     4,  32,  20, INSIDE,    3, NULL)      \
     X(Q5_0,        "Q5_0",                W,     5,  32,  22, INSIDE,    6, NULL)      \
@@ -72,7 +82,6 @@ enum dtype_scale {
 // Words that users of other engines know and nibble refuses: their bits per value, and the reason.
 #define KV_WORDS_REFUSED(X)                                                                                  \
     X("fp8_inc",            8, "it is the cache format of Gaudi accelerators, which nibble does not run on") \
-    X("fp8_ds_mla",         8, "it holds MLA latents, and this model has none")                              \
     X("turboquant_k8v4",    6, "nibble has no kernel for turboquant formats")                                \
     X("turboquant_4bit_nc", 4, "nibble has no kernel for turboquant formats")                                \
     X("turboquant_k3v4_nc", 4, "nibble has no kernel for turboquant formats")                                \

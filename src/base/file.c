@@ -58,3 +58,26 @@ bool file_exists(const char *path)
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
+
+bool file_write_at(int fd, uint64_t offset, const void *data, size_t bytes, const char *path, struct error *err)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t written = pwrite(fd, (const char *)data + done, bytes - done, (off_t)(offset + done));
+        if (written < 0 && errno != EINTR)
+            return fail(err, "%s: cannot be written (%s)", path, strerror(errno));
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+bool file_save(const char *path, struct bytes content, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail(err, "%s: cannot be made (%s)", path, strerror(errno));
+    bool ok = file_write_at(fd, 0, content.data, content.len, path, err);
+    if (ok && fsync(fd) < 0)
+        ok = fail(err, "%s: cannot be written (%s)", path, strerror(errno));
+    close(fd);
+    return ok;
+}

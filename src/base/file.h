@@ -18,4 +18,10 @@ void file_release(const struct file *file, struct bytes part);
 
 bool file_exists(const char *path); // a regular file, links followed
 
+// All of it, at that place of an open file; `path` is for the sentence.
+bool file_write_at(int fd, uint64_t offset, const void *data, size_t bytes, const char *path, struct error *err);
+
+// A new file with this content, which is on the disk when this returns true.
+bool file_save(const char *path, struct bytes content, struct error *err);
+
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory.h"
 
+#include <limits.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdalign.h>
@@ -41,6 +42,14 @@ void memory_give_back(void)
 {
 #ifdef __GLIBC__
     malloc_trim(0);
+#endif
+}
+
+void memory_keep(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
 #endif
 }
 

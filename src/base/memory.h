@@ -12,6 +12,7 @@ void *memory_new(size_t count, size_t size) __attribute__((malloc, returns_nonnu
 void *memory_grow(void *old, size_t count, size_t size) __attribute__((returns_nonnull)); // new bytes are not zeroed
 
 void memory_give_back(void); // what was freed goes back to the system, as far as the C library can do that
+void memory_keep(void);      // what is freed from now on stays here, for who asks for much again and again
 
 // Anonymous zero pages straight from the system, 64-byte aligned at least; NULL when there are none.
 void *memory_map_new(size_t bytes);

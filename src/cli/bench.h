@@ -12,7 +12,7 @@ enum { BENCH_BATCH_MAX = 512, BENCH_REPEATS_MAX = 1000 };
 // A cache format and a number of threads: one engine, open from beginning to end.
 struct bench_subject {
     const char *format;
-    int threads;
+    int threads;                   // once it is open, 0: a GPU computes
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_ceiling ceiling;

@@ -241,8 +241,11 @@ static void add_line(struct strbuf *out, const struct lines *lines, const struct
                       "<text x=\"%d\" y=\"%d\">",
                       PLOT_LEFT, y - 6, index % COLOURS, PLOT_LEFT + 22, y);
     add_text(out, named->subject->format);
-    strbuf_add_format(out, ", %s %d, %d new tokens, %d threads</text></g>\n", lines->over_depth ? "batch" : "depth",
-                      lines->over_depth ? named->batch : named->depth, named->new, named->subject->threads);
+    strbuf_add_format(out, ", %s %d, %d new tokens", lines->over_depth ? "batch" : "depth",
+                      lines->over_depth ? named->batch : named->depth, named->new);
+    if (named->subject->threads)
+        strbuf_add_format(out, ", %d threads", named->subject->threads);
+    strbuf_add_text(out, "</text></g>\n");
 }
 
 // How many lines there are, and how far they reach.
@@ -282,9 +285,10 @@ static void add_lines(struct strbuf *out, const struct bench *bench, bool over_d
 
 static void add_table(struct strbuf *out, const struct bench *bench)
 {
-    strbuf_add_text(out, "<h2>All figures</h2>\n<div><table>\n<tr><th>kind</th><th>prompt</th><th>new</th>"
-                         "<th>depth</th><th>batch</th><th>format</th><th>threads</th><th>t/s</th><th>lowest</th>"
-                         "<th>highest</th><th>ceiling</th><th>share</th></tr>\n");
+    strbuf_add_format(out, "<h2>All figures</h2>\n<div><table>\n<tr><th>kind</th><th>prompt</th><th>new</th>"
+                           "<th>depth</th><th>batch</th><th>format</th>%s<th>t/s</th><th>lowest</th>"
+                           "<th>highest</th><th>ceiling</th><th>share</th></tr>\n",
+                      bench->subjects->threads ? "<th>threads</th>" : "");
     for (int i = 0; i < bench->case_count; i++) {
         const struct bench_case *measured = &bench->cases[i];
         if (!measured->sample_count)
@@ -294,10 +298,11 @@ static void add_table(struct strbuf *out, const struct bench *bench)
                           bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
                           measured->batch);
         add_text(out, measured->subject->format);
+        if (measured->subject->threads)
+            strbuf_add_format(out, "</td><td>%d", measured->subject->threads);
         strbuf_add_format(out,
-                          "</td><td>%d</td><td>%.2f</td><td>%.2f</td><td>%.2f</td><td>%.2f (%s)</td><td>%.0f %%</td>"
-                          "</tr>\n",
-                          measured->subject->threads, summary.median, summary.low, summary.high, summary.limit,
+                          "</td><td>%.2f</td><td>%.2f</td><td>%.2f</td><td>%.2f (%s)</td><td>%.0f %%</td></tr>\n",
+                          summary.median, summary.low, summary.high, summary.limit,
                           summary.by_memory ? "memory" : "arithmetic", 100 * summary.median / summary.limit);
     }
     strbuf_add_text(out, "</table></div>\n");

@@ -59,17 +59,34 @@ struct bench_summary bench_summarise(const struct bench_case *measured)
 static json_t *json_of_ceiling(const struct bench_subject *subject)
 {
     const struct nibble_ceiling *ceiling = &subject->ceiling;
-    return json_pack("{s:i, s:f, s:f, s:f}", "threads", subject->threads, "gb_per_s", 1e-9 * ceiling->bytes_per_s,
-                     "gflop_per_s", 1e-9 * ceiling->flops_per_s, "int8_gop_per_s", 1e-9 * ceiling->int8_ops_per_s);
+    json_t *json = json_pack("{s:f, s:f}", "gb_per_s", 1e-9 * ceiling->bytes_per_s, "gflop_per_s",
+                             1e-9 * ceiling->flops_per_s);
+    if (subject->threads) {
+        json_object_set_new(json, "threads", json_integer(subject->threads));
+        json_object_set_new(json, "int8_gop_per_s", json_real(1e-9 * ceiling->int8_ops_per_s));
+    }
+    return json;
 }
 
-// A new reference: the CPU as `nibble env` has it, and each number of threads with what was measured for it.
+// What computed, as `nibble env` has it: the CPU, or the first GPU of this name.
+static const json_t *find_device(const json_t *environment, const struct bench_subject *subject)
+{
+    const json_t *gpus = json_object_get(json_object_get(environment, "cuda"), "devices"), *gpu;
+    const char *name = nibble_engine_device(subject->engine);
+    size_t index;
+    json_array_foreach(gpus, index, gpu)
+        if (!subject->threads && !strcmp(json_string_value(json_object_get(gpu, "name")), name))
+            return gpu;
+    return json_object_get(environment, "cpu");
+}
+
+// A new reference: the device, and each number of threads with what was measured for it.
 static json_t *describe_machine(const struct bench *bench)
 {
     struct nibble_text text = { 0 };
     nibble_environment(&text, true);
     json_t *environment = json_loadb(text.data, text.len, 0, NULL);
-    json_t *machine = json_deep_copy(json_object_get(environment, "cpu")), *ceilings = json_array();
+    json_t *machine = json_deep_copy(find_device(environment, bench->subjects)), *ceilings = json_array();
     for (int i = 0; i < bench->subject_count; i++) {
         const struct bench_subject *subject = &bench->subjects[i];
         bool seen = false;
@@ -94,15 +111,22 @@ void bench_describe_machine(const struct bench *bench, struct strbuf *out)
 {
     json_t *machine = describe_machine(bench), *ceiling;
     size_t index;
-    strbuf_add_format(out, "%s, %lld cores, %.10s, nibble %s\n", json_string_value(json_object_get(machine, "name")),
-                      (long long)json_integer_value(json_object_get(machine, "cores")),
-                      json_string_value(json_object_get(machine, "date")), nibble_version());
+    bool gpu = !bench->subjects->threads;
+    strbuf_add_format(out, "%s, %lld %s, %.10s, nibble %s\n", json_string_value(json_object_get(machine, "name")),
+                      (long long)json_integer_value(json_object_get(machine, gpu ? "multiprocessors" : "cores")),
+                      gpu ? "multiprocessors" : "cores", json_string_value(json_object_get(machine, "date")),
+                      nibble_version());
     json_array_foreach(json_object_get(machine, "ceilings"), index, ceiling) {
         long long threads = json_integer_value(json_object_get(ceiling, "threads"));
-        strbuf_add_format(out, "ceiling with %lld thread%s: %.1f GB/s read, %.1f GFLOP/s, %.1f GOP/s of int8\n",
-                          threads, threads == 1 ? "" : "s", json_real_value(json_object_get(ceiling, "gb_per_s")),
-                          json_real_value(json_object_get(ceiling, "gflop_per_s")),
-                          json_real_value(json_object_get(ceiling, "int8_gop_per_s")));
+        double gb_per_s = json_real_value(json_object_get(ceiling, "gb_per_s"));
+        double gflop_per_s = json_real_value(json_object_get(ceiling, "gflop_per_s"));
+        if (gpu)
+            strbuf_add_format(out, "ceiling: %.0f GB/s copied in its memory, %.0f GFLOP/s of bfloat16\n", gb_per_s,
+                              gflop_per_s);
+        else
+            strbuf_add_format(out, "ceiling with %lld thread%s: %.1f GB/s read, %.1f GFLOP/s, %.1f GOP/s of int8\n",
+                              threads, threads == 1 ? "" : "s", gb_per_s, gflop_per_s,
+                              json_real_value(json_object_get(ceiling, "int8_gop_per_s")));
     }
     json_decref(machine);
 }
@@ -116,20 +140,22 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
         if ((int)strlen(bench->subjects[i].format) > width)
             width = (int)strlen(bench->subjects[i].format);
     bench_describe_machine(bench, out);
-    strbuf_add_format(out, "%-7s  %6s  %5s  %6s  %5s  %-*s  %7s  %9s  %17s  %s\n", "kind", "prompt", "new", "depth",
-                      "batch", width, "format", "threads", "t/s", "lowest - highest", "of the ceiling");
+    strbuf_add_format(out, "%-7s  %6s  %5s  %6s  %5s  %-*s%s  %9s  %17s  %s\n", "kind", "prompt", "new", "depth",
+                      "batch", width, "format", bench->subjects->threads ? "  threads" : "", "t/s",
+                      "lowest - highest", "of the ceiling");
     for (int i = 0; i < bench->case_count; i++) {
         const struct bench_case *measured = &bench->cases[i];
         if (!measured->sample_count)
             continue;
         struct bench_summary summary = bench_summarise(measured);
-        char spread[64];
+        char spread[64], threads[16] = "";
         snprintf(spread, sizeof spread, "%.2f - %.2f", summary.low, summary.high);
-        strbuf_add_format(out, "%-7s  %6d  %5d  %6d  %5d  %-*s  %7d  %9.2f  %17s  %.0f %% (%s)\n",
+        if (measured->subject->threads)
+            snprintf(threads, sizeof threads, "  %7d", measured->subject->threads);
+        strbuf_add_format(out, "%-7s  %6d  %5d  %6d  %5d  %-*s%s  %9.2f  %17s  %.0f %% (%s)\n",
                           bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
-                          measured->batch, width, measured->subject->format, measured->subject->threads,
-                          summary.median, spread, 100 * summary.median / summary.limit,
-                          summary.by_memory ? "memory" : "arithmetic");
+                          measured->batch, width, measured->subject->format, threads, summary.median, spread,
+                          100 * summary.median / summary.limit, summary.by_memory ? "memory" : "arithmetic");
     }
 }
 
@@ -139,12 +165,14 @@ static json_t *json_of_case(const struct bench_case *measured)
     json_t *samples = json_array();
     for (int i = 0; i < measured->sample_count; i++)
         json_array_append_new(samples, json_real(measured->samples[i]));
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:i, s:f, s:o, s:f, s:f, s:s}", "kind",
-                     bench_kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
-                     measured->depth, "batch", measured->batch, "kv_cache_dtype", measured->subject->format, "threads",
-                     measured->subject->threads, "median", summary.median, "samples", samples, "ceiling",
-                     summary.median / summary.limit, "limit", summary.limit, "bound",
-                     summary.by_memory ? "memory" : "arithmetic");
+    json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:o, s:f, s:f, s:s}", "kind",
+                            bench_kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
+                            measured->depth, "batch", measured->batch, "kv_cache_dtype", measured->subject->format,
+                            "median", summary.median, "samples", samples, "ceiling", summary.median / summary.limit,
+                            "limit", summary.limit, "bound", summary.by_memory ? "memory" : "arithmetic");
+    if (measured->subject->threads)
+        json_object_set_new(row, "threads", json_integer(measured->subject->threads));
+    return row;
 }
 
 void bench_print_json(const struct bench *bench, struct strbuf *out)

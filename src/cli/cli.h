@@ -12,6 +12,7 @@ int command_env(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_kernels(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_quantize(int argc, char **argv);
 int command_render(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_serve(int argc, char **argv);

@@ -23,19 +23,21 @@ void device_probe_cuda(struct cuda_report *report)
         snprintf(report->note, sizeof report->note, "the NVIDIA driver finds no device");
 }
 
-size_t device_cuda_memory_free(int ordinal)
+bool device_cuda_memory_free(int ordinal, size_t *bytes, struct error *err)
 {
     struct cuda_driver driver;
     struct cuda_context *context;
-    struct error err;
     int device;
-    size_t free = 0, total;
-    if (!cuda_driver_open(&driver, &err) || driver.device_get(&device, ordinal)
-        || driver.context_retain(&context, device))
-        return 0;
-    if (driver.context_use(context) || driver.memory_info(&free, &total))
-        free = 0;
+    size_t total;
+    if (!cuda_driver_open(&driver, err))
+        return false;
+    int status = driver.device_get(&device, ordinal);
+    status = status ? status : driver.context_retain(&context, device);
+    if (status)
+        return fail(err, "GPU %d cannot be used: %s", ordinal, cuda_driver_says(&driver, status).text);
+    status = driver.context_use(context);
+    status = status ? status : driver.memory_info(bytes, &total);
     driver.context_use(NULL);
     driver.context_release(device);
-    return free;
+    return !status || fail(err, "GPU %d cannot be used: %s", ordinal, cuda_driver_says(&driver, status).text);
 }

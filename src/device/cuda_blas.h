@@ -10,6 +10,7 @@
 enum { BLAS_R_32F = 0, BLAS_R_16F = 2, BLAS_R_16BF = 14, BLAS_COMPUTE_32F = 68, BLAS_TRANSPOSED = 1 };
 enum { BLAS_DESC_TRANSA = 3 };
 enum { BLAS_PREFER_WORKSPACE_MAX = 1, BLAS_PREFER_REDUCTIONS = 3, BLAS_PREFER_ALIGNMENT_A = 5, BLAS_ALIGNMENTS = 4 };
+enum { BLAS_NO_REDUCTION = 0, BLAS_REDUCTION_IN_ORDER = 2 }; // parts of sums are kept as f32 and added in the end
 
 struct blas_choice { // of an algorithm, by the library's heuristic
     uint64_t algorithm[8];

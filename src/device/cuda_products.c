@@ -8,8 +8,10 @@
 #include "device/cuda_blas.h"
 #include "device/cuda_parts.h"
 
-enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT_BYTES = 16, KNOWN_MAX = 4096, ROWS_FEW = 64 };
-#define WAVES_LEAST 0.3f
+enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT_BYTES = 16, KNOWN_MAX = 4096 };
+
+// Up to so many rows, all are multiplied in the way that is best for ROWS_OF_STEP of them.
+enum { ROWS_ALIKE_MAX = 256, ROWS_OF_STEP = 128 };
 
 // A kind of product, with everything the library wants to know about it.
 struct known {
@@ -22,7 +24,8 @@ struct known {
 
 struct cuda_products {
     struct blas blas;
-    void *handle, *preference, *workspace;
+    void *handle, *workspace;
+    void *whole, *parted; // preferences: sums in one piece, and in parts that are added in order
     struct known *known;
     int count;
 };
@@ -72,47 +75,46 @@ static bool describe(const struct cuda *cuda, struct known *known, struct error 
     return false;
 }
 
-static bool choose(const struct cuda *cuda, struct known *known, struct error *err)
+static bool choose(const struct cuda *cuda, struct known *known, void *preference, struct error *err)
 {
     const struct cuda_products *products = cuda->products;
     int found = 0;
     int status = products->blas.choose(products->handle, known->desc, known->w, known->x, known->y, known->y,
-                                       products->preference, 1, &known->choice, &found);
+                                       preference, 1, &known->choice, &found);
     if (!status && !found)
         return fail(err, "GPU %d: cuBLASLt has no way to multiply %d x %d %s activations with %d x %d weights",
                     cuda->ordinal, known->rows, known->in, dtype_word(known->dtype), known->out, known->in);
     return check_blas(cuda, status, "cublasLtMatmulAlgoGetHeuristic", known, err);
 }
 
-// What would be chosen for more rows, if it does for these as well.
-static bool choose_like(const struct cuda *cuda, struct known *known, int rows, float waves_least)
+// What is chosen for the rows of a step, if it does for these as well.
+static bool choose_as_of_step(const struct cuda *cuda, struct known *known)
 {
     const struct cuda_products *products = cuda->products;
-    struct known like = *known;
+    struct known step = *known;
     struct blas_choice checked;
     struct error ignored;
-    like.rows = rows;
-    if (!describe(cuda, &like, &ignored))
+    step.rows = ROWS_OF_STEP;
+    if (!describe(cuda, &step, &ignored))
         return false;
-    bool ok = choose(cuda, &like, &ignored) && like.choice.waves >= waves_least
+    bool ok = choose(cuda, &step, products->parted, &ignored)
         && !products->blas.check(products->handle, known->desc, known->w, known->x, known->y, known->y,
-                                 like.choice.algorithm, &checked);
-    forget(&products->blas, &like);
+                                 step.choice.algorithm, &checked);
+    forget(&products->blas, &step);
     if (ok)
-        known->choice = like.choice;
+        known->choice = step.choice;
     return ok;
 }
 
-// For few rows the library trusts in sums split over the inputs. Asked not to split, it takes ways that leave most of
-// the GPU idle: those for more rows are several times as fast, and never much slower.
+// A row's bits must not depend on how many rows there are. Few rows need sums in parts to keep a GPU busy, and the way
+// that does it is the same for all their numbers; for many, sums are in one piece, whichever way is taken.
 static bool learn(const struct cuda *cuda, struct known *known, struct error *err)
 {
     if (!describe(cuda, known, err))
         return false;
-    if (known->rows <= ROWS_FEW
-        && (choose_like(cuda, known, ROWS_FEW, WAVES_LEAST) || choose_like(cuda, known, 2 * ROWS_FEW, 0)))
+    if (known->rows <= ROWS_ALIKE_MAX && choose_as_of_step(cuda, known))
         return true;
-    if (choose(cuda, known, err))
+    if (choose(cuda, known, cuda->products->whole, err))
         return true;
     forget(&cuda->products->blas, known);
     return false;
@@ -140,17 +142,17 @@ static const struct known *find_kind(struct cuda *cuda, const struct cuda_produc
 
 // ---- opening, multiplying ----
 
-// Sums are not split over the inputs: a row's result then does not depend on how many rows there are.
-static int set_preferences(const struct cuda_products *products)
+static int make_preference(const struct blas *blas, void **preference, uint32_t reductions)
 {
-    const struct blas *blas = &products->blas;
     uint64_t workspace = WORKSPACE_BYTES;
-    uint32_t reductions = 0, alignment = ALIGNMENT_BYTES;
-    int status = blas->preference_set(products->preference, BLAS_PREFER_WORKSPACE_MAX, &workspace, sizeof workspace);
+    uint32_t alignment = ALIGNMENT_BYTES;
+    int status = blas->preference_new(preference);
     if (!status)
-        status = blas->preference_set(products->preference, BLAS_PREFER_REDUCTIONS, &reductions, sizeof reductions);
+        status = blas->preference_set(*preference, BLAS_PREFER_WORKSPACE_MAX, &workspace, sizeof workspace);
+    if (!status)
+        status = blas->preference_set(*preference, BLAS_PREFER_REDUCTIONS, &reductions, sizeof reductions);
     for (int i = 0; i < BLAS_ALIGNMENTS && !status; i++)
-        status = blas->preference_set(products->preference, BLAS_PREFER_ALIGNMENT_A + i, &alignment, sizeof alignment);
+        status = blas->preference_set(*preference, BLAS_PREFER_ALIGNMENT_A + i, &alignment, sizeof alignment);
     return status;
 }
 
@@ -164,8 +166,8 @@ bool cuda_prepare_products(struct cuda *cuda, struct error *err)
     cuda->products = products;
     cuda_enter(cuda);
     int status = products->blas.open(&products->handle);
-    status = status ? status : products->blas.preference_new(&products->preference);
-    status = status ? status : set_preferences(products);
+    status = status ? status : make_preference(&products->blas, &products->whole, BLAS_NO_REDUCTION);
+    status = status ? status : make_preference(&products->blas, &products->parted, BLAS_REDUCTION_IN_ORDER);
     if (status)
         fail(err, "GPU %d: cuBLASLt does not start: %s", cuda->ordinal, products->blas.status_name(status));
     else if (cuda_check(cuda, cuda->driver.memory_new(&products->workspace, WORKSPACE_BYTES), "cuMemAlloc", err,
@@ -182,8 +184,10 @@ void cuda_products_close(struct cuda *cuda)
         return;
     forget_all(products);
     cuda_free(cuda, products->workspace);
-    if (products->preference)
-        products->blas.preference_free(products->preference);
+    void *const preferences[] = { products->whole, products->parted };
+    for (size_t i = 0; i < sizeof preferences / sizeof *preferences; i++)
+        if (preferences[i])
+            products->blas.preference_free(preferences[i]);
     if (products->handle)
         products->blas.close(products->handle);
     free(products->known);

@@ -95,7 +95,7 @@ struct cuda_report {
 };
 void device_probe_cuda(struct cuda_report *report);
 
-// What is free on a GPU once it is in use by this process; that takes a moment. 0: the driver does not say.
-size_t device_cuda_memory_free(int ordinal);
+// What is free on a GPU once it is in use by this process; that takes a moment. False: it cannot be used.
+bool device_cuda_memory_free(int ordinal, size_t *bytes, struct error *err);
 
 #endif

@@ -67,9 +67,13 @@ static void open_cuda(struct device *device, int ordinal)
     device->multiprocessors = found->multiprocessors;
     device->shared_bytes = found->shared_bytes;
     device->memory_bytes = found->memory_bytes;
-    device->memory_free_bytes = device_cuda_memory_free(found->ordinal);
     snprintf(device->word, sizeof device->word, "sm_%d", device->sm);
     snprintf(device->name, sizeof device->name, "%s", found->name);
+    struct error err;
+    if (device_cuda_memory_free(found->ordinal, &device->memory_free_bytes, &err))
+        return;
+    device->kind = DEVICE_NONE;
+    snprintf(device->note, sizeof device->note, "%.*s", (int)sizeof device->note - 1, err.text);
 }
 
 // "sm_90" and the like: two or three digits.

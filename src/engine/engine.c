@@ -61,12 +61,17 @@ static bool open_pools(struct engine *engine, struct error *err)
 
 // ---- weights ----
 
-static bool pack_in_place(void *context, const struct tensor *tensor, const struct kernel_packing *packing, size_t at,
+static bool make_in_place(void *context, const struct tensor *tensor, const struct kernel_packing *packing, size_t at,
                           struct error *err)
 {
     struct engine *engine = context;
-    (void)err;
-    weights_pack(engine->checkpoint, tensor, packing, engine->placed + at, engine->team);
+    int count = weights_count(tensor);
+    size_t bytes = plan_placed_bytes(tensor, packing) / (size_t)count;
+    for (int i = 0; i < count; i++)
+        if (!weights_make(engine->checkpoint, tensor, i, packing, engine->placed + at + (size_t)i * bytes, engine->team,
+                          err))
+            return false;
+    weights_release(engine->checkpoint, tensor);
     return true;
 }
 
@@ -74,7 +79,7 @@ static bool load_weights(struct engine *engine, const struct engine_options *opt
 {
     if (engine->gpu)
         return gpu_load_weights(engine->gpu, engine, options->progress, options->progress_context, err);
-    struct weights_target target = { pack_in_place, engine };
+    struct weights_target target = { make_in_place, engine };
     return weights_load(&engine->plan, &target, options->progress, options->progress_context, err);
 }
 
@@ -91,7 +96,8 @@ static bool open_team(struct engine *engine, int threads, struct error *err)
     return engine->team;
 }
 
-// A plan whose every kernel has just given the right answer: one that does not is left out of the next try.
+// A plan whose every kernel has just given the right answer: one that does not is left out of the next try. A GPU is
+// opened once there is a plan for it.
 static bool make_proven_plan(struct engine *engine, const struct device *device, const struct engine_options *options,
                              struct error *err)
 {
@@ -102,6 +108,8 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
     for (int i = 0; i < FAILED_KERNELS_MAX; i++) {
         if (!plan_make(&engine->plan, &engine->model, device, &plan_options, err))
             return i ? fail_within(err, "%s; without it", failure.text) : false;
+        if (device->kind == DEVICE_CUDA && !engine->gpu && !(engine->gpu = gpu_open(device, err)))
+            return false;
         struct cuda *cuda = engine->gpu ? gpu_cuda(engine->gpu) : NULL;
         if (options->skip_self_test || !(failed[i] = self_test_failure(&engine->plan, cuda, &failure)))
             return true;
@@ -114,8 +122,6 @@ static bool open_all(struct engine *engine, const struct engine_options *options
 {
     struct device device;
     if (!plan_choose_device(&device, options->device, err))
-        return false;
-    if (device.kind == DEVICE_CUDA && !device.imagined && !(engine->gpu = gpu_open(&device, err)))
         return false;
     if (device.imagined)
         return fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device.word);
@@ -190,21 +196,24 @@ bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sa
     return engine->gpu && gpu_ask(engine->gpu, row, sampling, count);
 }
 
-int32_t engine_drawn(const struct engine *engine, int row)
+bool engine_may_follow(const struct engine *engine, int step)
 {
-    return gpu_drawn(engine->gpu, row);
+    return engine->gpu && gpu_may_follow(engine->gpu, step);
 }
 
-bool engine_start(struct engine *engine, struct error *err)
+int engine_start(struct engine *engine, struct error *err)
 {
     if (engine->gpu)
         return gpu_start(engine->gpu, engine, err);
     struct program *program = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX ? &engine->few : &engine->many;
     team_run(engine->team, &(struct team_work){ run_phase, program, program->count, .divisible = true });
-    return true;
+    return 1;
 }
 
-const float *engine_finish(struct engine *engine, struct error *err)
+bool engine_finish(struct engine *engine, int step, struct engine_result *result, struct error *err)
 {
-    return engine->gpu ? gpu_finish(engine->gpu, err) : engine->buffers[BUFFER_LOGITS];
+    if (engine->gpu)
+        return gpu_finish(engine->gpu, step, result, err);
+    *result = (struct engine_result){ .logits = engine->buffers[BUFFER_LOGITS] };
+    return true;
 }

@@ -53,16 +53,25 @@ bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t co
 bool engine_check_length(const struct engine *engine, int length, size_t count, struct error *err);
 
 // Before a step: of this row of the output only a token is wanted, drawn by these rules after so many tokens of its
-// text. True: the device will draw it (engine_drawn) and its logits will not come. False: this one cannot.
+// text. True: the device will draw it and its logits will not come. False: this one cannot.
 bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count);
 
-// Runs the batch, and waits for it. The logits of its output rows, (outputs, vocabulary), are the engine's until its
-// next step; those of rows that the device drew from are not there. False and NULL: a GPU failed on the way.
-bool engine_start(struct engine *engine, struct error *err);
-const float *engine_finish(struct engine *engine, struct error *err);
+// Starts the batch and returns a number for this step, which is to be finished; 0: a GPU failed on the way.
+int engine_start(struct engine *engine, struct error *err);
 
-// The token that the device drew, or ENGINE_NOT_FINITE where the logits were not numbers.
+// Whether another step may be started before this one is finished. It then runs after it, on what it leaves in the
+// cache, and the id ~i in its batch stands for the token that was drawn of this one's row i. All that is wanted of it
+// must be drawn by the device.
+bool engine_may_follow(const struct engine *engine, int step);
+
+// What a step came to. It is the engine's until the next one is started.
 enum { ENGINE_NOT_FINITE = -1 };
-int32_t engine_drawn(const struct engine *engine, int row);
+struct engine_result {
+    const float *logits;  // (outputs, vocabulary); those of rows that the device drew from are not there
+    const int32_t *drawn; // (outputs): what the device drew, or ENGINE_NOT_FINITE where the logits were not numbers
+};
+
+// Waits for a step. False: a GPU failed on the way.
+bool engine_finish(struct engine *engine, int step, struct engine_result *result, struct error *err);
 
 #endif

@@ -26,13 +26,14 @@ struct answer {
 
 // One row of logits: what is asked of it and what was found.
 struct row {
-    struct answer *answer;
+    struct answer *answer;          // NULL: it has ended in the meantime
     int position;                   // of the token it comes after
+    bool last;                      // of its text
     bool on_device;                 // it is drawn where its logits are; they do not come here
     const float *logits;
     uint32_t *mask;                 // NULL: every token may come
     bool finite;
-    int32_t drawn;                  // only after a text's last token
+    int32_t drawn;                  // only where something is
     double log_total;
     struct candidate *top;
     int top_count;
@@ -72,7 +73,8 @@ void generator_open(struct generator *generator, struct engine *engine, const st
     scheduler_open(&generator->scheduler, &decided_by);
     size_t outputs = (size_t)plan->outputs;
     generator->mask_words = (vocabulary_of(generator) + 31) / 32;
-    generator->rows = memory_new(outputs, sizeof *generator->rows);
+    for (int i = 0; i < GENERATE_FLIGHTS; i++)
+        generator->flights[i].rows = memory_new(outputs, sizeof *generator->flights[i].rows);
     generator->masks = memory_new(outputs * (size_t)generator->mask_words, sizeof *generator->masks);
     generator->tops = memory_new(outputs * GENERATE_TOP_MAX, sizeof *generator->tops);
     generator->samplers = memory_new((size_t)team_size(engine->team), sizeof *generator->samplers);
@@ -157,6 +159,10 @@ static void finish(struct generator *generator, struct answer *answer, enum nibb
     struct nibble_usage usage = answer->request.usage;
     usage.finished = now(generator);
     scheduler_remove(&generator->scheduler, &answer->request);
+    for (int i = 0; i < GENERATE_FLIGHTS; i++)
+        for (int j = 0; j < generator->flights[i].row_count; j++)
+            if (generator->flights[i].rows[j].answer == answer)
+                generator->flights[i].rows[j].answer = NULL;
     if (answer->listener.finished)
         answer->listener.finished(answer->listener.context, reason, &usage, error);
     free(answer->stop_ids);
@@ -171,6 +177,16 @@ void generator_cancel(struct generator *generator, uint64_t name)
         finish(generator, (struct answer *)request, NIBBLE_FINISH_CANCELLED, NULL);
 }
 
+// Nobody waits for it any more.
+static void drop_early(struct generator *generator)
+{
+    struct engine_result ignored;
+    struct flight *flight = generator->early;
+    if (flight && flight->step)
+        engine_finish(generator->engine, flight->step, &ignored, &flight->err);
+    generator->early = NULL;
+}
+
 void generator_close(struct generator *generator)
 {
     struct scheduler *scheduler = &generator->scheduler;
@@ -178,11 +194,13 @@ void generator_close(struct generator *generator)
         struct request *request = scheduler->running.first ? scheduler->running.first : scheduler->waiting.first;
         finish(generator, (struct answer *)request, NIBBLE_FINISH_CANCELLED, NULL);
     }
+    drop_early(generator);
     scheduler_close(scheduler);
     for (int i = 0; i < team_size(generator->engine->team); i++)
         sampler_close(&generator->samplers[i]);
     free(generator->samplers);
-    free(generator->rows);
+    for (int i = 0; i < GENERATE_FLIGHTS; i++)
+        free(generator->flights[i].rows);
     free(generator->masks);
     free(generator->tops);
     *generator = (struct generator){ 0 };
@@ -190,15 +208,9 @@ void generator_close(struct generator *generator)
 
 // ---- a step ----
 
-// After the last token of its text, a row is drawn from.
-static bool is_last(const struct row *row)
-{
-    return row->position == row->answer->request.sequence.count - 1;
-}
-
 static bool draws(const struct row *row)
 {
-    return is_last(row) && row->answer->max_tokens > 0;
+    return row->last && row->answer->max_tokens > 0;
 }
 
 static int tokens_left(const struct answer *answer)
@@ -206,78 +218,116 @@ static int tokens_left(const struct answer *answer)
     return answer->max_tokens - answer->request.usage.answer_tokens;
 }
 
-// The rows of the step that was decided.
-static void list_rows(struct generator *generator)
+static bool may_stop(const struct answer *answer)
+{
+    return answer->request.usage.answer_tokens + answer->request.promised >= answer->min_tokens;
+}
+
+// Nothing is asked of its rows but a token, drawn from all of them as they are. What is plain stays so.
+static bool is_plain(const struct answer *answer)
+{
+    const struct nibble_sampling *sampling = &answer->sampling;
+    const struct nibble_listener *listener = &answer->listener;
+    return answer->max_tokens > 0 && !answer->score_prompt && answer->top_logprobs < 0 && !answer->bias_count
+        && !listener->restrict_tokens && !listener->choose_token && (may_stop(answer) || !answer->stop_count)
+        && sampling->repetition_penalty == 1 && sampling->presence_penalty == 0 && sampling->frequency_penalty == 0;
+}
+
+// The rows of the step that was decided, drawn by the device where it can.
+static void list_rows(struct generator *generator, struct flight *flight)
 {
     const struct scheduler *scheduler = &generator->scheduler;
-    generator->row_count = 0;
+    flight->row_count = 0;
     for (int i = 0; i < scheduler->chunk_count; i++) {
         const struct chunk *chunk = &scheduler->chunks[i];
         for (int j = 0; j < chunk->outputs; j++) {
-            int index = generator->row_count++;
-            generator->rows[index] = (struct row){ .answer = (struct answer *)chunk->request,
-                                                   .position = chunk->first + chunk->count - chunk->outputs + j,
-                                                   .top = generator->tops + (size_t)index * GENERATE_TOP_MAX };
+            int index = flight->row_count++, position = chunk->first + chunk->count - chunk->outputs + j;
+            struct answer *answer = (struct answer *)chunk->request;
+            flight->rows[index] = (struct row){
+                .answer = answer,
+                .position = position,
+                .last = position == chunk->request->sequence.count - 1,
+                .top = generator->tops + (size_t)index * GENERATE_TOP_MAX,
+                .on_device = is_plain(answer)
+                    && engine_ask(generator->engine, index, &answer->sampling, chunk->request->sequence.count),
+            };
         }
     }
 }
 
-static bool may_stop(const struct answer *answer)
+// Decides and starts a step. NULL: there is nothing to read.
+static struct flight *start(struct generator *generator, struct flight *flight)
 {
-    return answer->request.usage.answer_tokens >= answer->min_tokens;
-}
-
-// Nothing is asked of the row but a token, drawn from all of them as they are.
-static bool is_plain(const struct row *row)
-{
-    const struct answer *answer = row->answer;
-    const struct nibble_sampling *sampling = &answer->sampling;
-    return draws(row) && answer->top_logprobs < 0 && !answer->listener.restrict_tokens && !answer->bias_count
-        && (may_stop(answer) || !answer->stop_count) && sampling->repetition_penalty == 1
-        && sampling->presence_penalty == 0 && sampling->frequency_penalty == 0;
-}
-
-static void ask_device(struct generator *generator)
-{
-    for (int i = 0; i < generator->row_count; i++) {
-        struct row *row = &generator->rows[i];
-        row->on_device = is_plain(row)
-            && engine_ask(generator->engine, i, &row->answer->sampling, row->answer->request.sequence.count);
+    struct scheduler *scheduler = &generator->scheduler;
+    if (!scheduler_decide(scheduler, now(generator)))
+        return NULL;
+    flight->tokens = 0;
+    flight->computed = false;
+    batch_clear(generator->engine);
+    for (int i = 0; i < scheduler->chunk_count; i++) {
+        const struct chunk *chunk = &scheduler->chunks[i];
+        batch_add(generator->engine, &chunk->request->sequence, chunk->count, chunk->outputs);
+        flight->tokens += chunk->count;
     }
+    list_rows(generator, flight);
+    flight->step = engine_start(generator->engine, &flight->err);
+    return flight;
+}
+
+static bool are_plain(const struct request_queue *queue)
+{
+    for (const struct request *request = queue->first; request; request = request->after)
+        if (!is_plain((const struct answer *)request))
+            return false;
+    return true;
+}
+
+// Whether the step after this one can be decided now.
+static bool may_go_on(const struct generator *generator, const struct flight *flight)
+{
+    const struct scheduler *scheduler = &generator->scheduler;
+    if (!engine_may_follow(generator->engine, flight->step) || !scheduler_has_slack(scheduler)
+        || !are_plain(&scheduler->running) || !are_plain(&scheduler->waiting))
+        return false;
+    for (int i = 0; i < flight->row_count && scheduler->waiting.count; i++)
+        if (flight->rows[i].answer && tokens_left(flight->rows[i].answer) == 1)
+            return false;
+    return true;
+}
+
+// The next step, as if this one's results were there.
+static void start_early(struct generator *generator, struct flight *flight)
+{
+    scheduler_computed(&generator->scheduler);
+    flight->computed = true;
+    for (int i = 0; i < flight->row_count; i++)
+        if (flight->rows[i].answer && tokens_left(flight->rows[i].answer) > 1)
+            scheduler_promise(&flight->rows[i].answer->request, ~i);
+    struct flight *other = flight == generator->flights ? flight + 1 : generator->flights;
+    generator->early = start(generator, other);
 }
 
 // What listeners allow; on a GPU, while it computes.
-static void list_masks(struct generator *generator)
+static void list_masks(struct generator *generator, struct flight *flight)
 {
-    for (int i = 0; i < generator->row_count; i++) {
-        struct row *row = &generator->rows[i];
-        const struct nibble_listener *listener = &row->answer->listener;
-        if (!draws(row) || !listener->restrict_tokens)
+    for (int i = 0; i < flight->row_count; i++) {
+        struct row *row = &flight->rows[i];
+        if (!row->answer || !draws(row) || !row->answer->listener.restrict_tokens)
             continue;
+        const struct nibble_listener *listener = &row->answer->listener;
         row->mask = generator->masks + (size_t)i * (size_t)generator->mask_words;
         memset(row->mask, 0xFF, (size_t)generator->mask_words * sizeof *row->mask);
         listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
     }
 }
 
-static void take_results(struct generator *generator, const float *logits)
-{
-    size_t vocabulary = (size_t)vocabulary_of(generator);
-    for (int i = 0; i < generator->row_count; i++) {
-        struct row *row = &generator->rows[i];
-        row->logits = logits + (size_t)i * vocabulary;
-        row->drawn = row->on_device ? engine_drawn(generator->engine, i) : 0;
-        row->finite = row->drawn != ENGINE_NOT_FINITE;
-    }
-}
-
 static void draw_row(struct sampler *sampler, struct row *row)
 {
     const struct answer *answer = row->answer;
-    const struct request *request = &answer->request;
     int vocabulary = sampler->vocabulary;
-    if (row->on_device)
+    if (row->on_device || !answer)
         return;
+    const struct request *request = &answer->request;
     row->finite = logits_finite(row->logits, vocabulary);
     if (!row->finite)
         return;
@@ -299,13 +349,35 @@ static void draw_row(struct sampler *sampler, struct row *row)
     }
 }
 
+struct drawing {
+    struct sampler *samplers;
+    struct flight *flight;
+};
+
 // Each part has a sampler of its own; a row's result does not depend on which one drew it.
 static void draw_rows(void *context, int phase, int part, int parts)
 {
     (void)phase;
-    struct generator *generator = context;
-    for (int i = part; i < generator->row_count; i += parts)
-        draw_row(&generator->samplers[part], &generator->rows[i]);
+    const struct drawing *drawing = context;
+    for (int i = part; i < drawing->flight->row_count; i += parts)
+        draw_row(&drawing->samplers[part], &drawing->flight->rows[i]);
+}
+
+// What the device drew, and what the team does.
+static void take_results(struct generator *generator, struct flight *flight, const struct engine_result *result)
+{
+    size_t vocabulary = (size_t)vocabulary_of(generator);
+    bool all_drawn = true;
+    for (int i = 0; i < flight->row_count; i++) {
+        struct row *row = &flight->rows[i];
+        row->logits = result->logits + (size_t)i * vocabulary;
+        row->drawn = row->on_device ? result->drawn[i] : 0;
+        row->finite = row->drawn != ENGINE_NOT_FINITE;
+        all_drawn &= row->on_device;
+    }
+    struct drawing drawing = { generator->samplers, flight };
+    if (!all_drawn)
+        team_run(generator->engine->team, &(struct team_work){ draw_rows, &drawing, .phases = 1 });
 }
 
 // ---- telling ----
@@ -367,8 +439,8 @@ static bool take_token(struct generator *generator, const struct row *row, enum 
     return !goes_on || tokens_left(answer) == 0;
 }
 
-// What follows from one chunk's rows. Returns how many tokens its answer got.
-static int tell_chunk(struct generator *generator, const struct row *rows, int count)
+// What follows from the rows of one answer. Returns how many tokens it got.
+static int tell_answer(struct generator *generator, const struct row *rows, int count)
 {
     struct answer *answer = rows->answer;
     enum nibble_finish reason = NIBBLE_FINISH_LENGTH;
@@ -383,50 +455,53 @@ static int tell_chunk(struct generator *generator, const struct row *rows, int c
     }
     const struct row *last = &rows[count - 1];
     bool drawn = draws(last);
-    if (is_last(last) && (!drawn || take_token(generator, last, &reason)))
+    if (last->last && (!drawn || take_token(generator, last, &reason)))
         finish(generator, answer, reason, NULL);
     return drawn;
 }
 
-// The device failed: so do the requests that were on it.
-static bool fail_chunks(struct generator *generator, const char *sentence)
+static int tell_rows(struct generator *generator, const struct flight *flight)
 {
-    const struct scheduler *scheduler = &generator->scheduler;
-    for (int i = 0; i < scheduler->chunk_count; i++)
-        finish(generator, (struct answer *)scheduler->chunks[i].request, NIBBLE_FINISH_FAILED, sentence);
+    int tokens = 0, count;
+    for (int i = 0; i < flight->row_count; i += count) {
+        const struct row *rows = &flight->rows[i];
+        for (count = 1; i + count < flight->row_count && rows[count].answer == rows->answer; count++)
+            ;
+        if (rows->answer)
+            tokens += tell_answer(generator, rows, count);
+    }
+    return tokens;
+}
+
+// The device failed: so do the requests that were on it.
+static bool fail_running(struct generator *generator, const char *sentence)
+{
+    while (generator->scheduler.running.first)
+        finish(generator, (struct answer *)generator->scheduler.running.first, NIBBLE_FINISH_FAILED, sentence);
     return true;
 }
 
 bool generator_step(struct generator *generator, struct nibble_step *step)
 {
     struct scheduler *scheduler = &generator->scheduler;
+    struct engine_result result;
     *step = (struct nibble_step){ 0 };
-    if (!scheduler_decide(scheduler, now(generator)))
+    if (generator->early && !scheduler_is_awaited(scheduler))
+        drop_early(generator);
+    struct flight *flight = generator->early ? generator->early : start(generator, generator->flights);
+    generator->early = NULL;
+    if (!flight)
         return false;
-    batch_clear(generator->engine);
-    for (int i = 0; i < scheduler->chunk_count; i++) {
-        const struct chunk *chunk = &scheduler->chunks[i];
-        batch_add(generator->engine, &chunk->request->sequence, chunk->count, chunk->outputs);
-        step->tokens += chunk->count;
-    }
-    list_rows(generator);
-    ask_device(generator);
-    struct error err;
-    bool queued = engine_start(generator->engine, &err);
-    list_masks(generator);
-    const float *logits = queued ? engine_finish(generator->engine, &err) : NULL;
-    if (!logits)
-        return fail_chunks(generator, err.text);
-    scheduler_computed(scheduler);
-    take_results(generator, logits);
-    team_run(generator->engine->team, &(struct team_work){ draw_rows, generator, .phases = 1 });
-    const struct row *rows = generator->rows;
-    for (int i = 0; i < scheduler->chunk_count; i++) {
-        int outputs = scheduler->chunks[i].outputs;
-        if (outputs)
-            step->answers += tell_chunk(generator, rows, outputs);
-        rows += outputs;
-    }
+    step->tokens = flight->tokens;
+    list_masks(generator, flight);
+    if (may_go_on(generator, flight))
+        start_early(generator, flight);
+    if (!flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err))
+        return fail_running(generator, flight->err.text);
+    if (!flight->computed)
+        scheduler_computed(scheduler);
+    take_results(generator, flight, &result);
+    step->answers = tell_rows(generator, flight);
     return true;
 }
 

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/generate.h: many texts being continued at once: what the scheduler decides is read by the engine, tokens are
 // drawn by the team, and listeners hear of them. While requests only continue, a step allocates nothing.
+//
+// Where the engine draws tokens itself, the next step is started before the results of this one are there, so that the
+// device has no rest between them: everyone is assumed to go on, with an id that stands for the token which is still
+// being drawn. It is as if the step had been decided a little early:
+//   (1) what a request hears does not depend on it: a row of a request that has ended by then is not looked at
+//   (2) nobody is preempted by it, and nobody waits whom an end that could be foreseen makes room for
+//   (3) a request that wants more than tokens, be it one that waits, keeps all steps from being started early
 #ifndef ENGINE_GENERATE_H
 #define ENGINE_GENERATE_H
 
@@ -9,6 +16,7 @@
 #include "engine/scheduler.h"
 
 enum { GENERATE_TOP_MAX = 128 }; // likeliest tokens that can come with each
+enum { GENERATE_FLIGHTS = 2 };   // steps under way
 
 struct generator {
     struct engine *engine;     // borrowed
@@ -16,8 +24,15 @@ struct generator {
     double (*clock)(void *context);
     void *clock_context;
     struct sampler *samplers;  // one per member of the team
-    struct row *rows;          // (outputs), of the step that is under way
-    int row_count;
+    struct flight {            // a step that was started
+        struct row *rows;      // (outputs)
+        int row_count;
+        int tokens;            // that it reads
+        int step;              // the engine's number; 0: it could not be started, as `err` says
+        bool computed;         // the scheduler has been told
+        struct error err;
+    } flights[GENERATE_FLIGHTS];
+    struct flight *early;      // the one that was started before the last one's results were there, or NULL
     uint32_t *masks;           // (outputs, mask_words)
     int mask_words;
     struct candidate *tops;    // (outputs, GENERATE_TOP_MAX)

@@ -66,6 +66,13 @@ struct gpu *gpu_open(const struct device *device, struct error *err)
     return NULL;
 }
 
+static void close_slot(struct gpu *gpu, struct gpu_slot *slot)
+{
+    cuda_host_free(gpu->cuda, slot->upload);
+    cuda_host_free(gpu->cuda, slot->tokens);
+    cuda_event_free(gpu->cuda, slot->done);
+}
+
 void gpu_close(struct gpu *gpu)
 {
     if (!gpu)
@@ -77,10 +84,9 @@ void gpu_close(struct gpu *gpu)
             cuda_graph_free(gpu->cuda, gpu->graphs[i].graph);
         for (int i = 0; i < gpu->block_count; i++)
             cuda_free(gpu->cuda, gpu->blocks[i]);
-        cuda_host_free(gpu->cuda, gpu->batch_host);
+        for (int i = 0; i < GPU_SLOTS; i++)
+            close_slot(gpu, &gpu->slots[i]);
         cuda_host_free(gpu->cuda, gpu->logits_host);
-        cuda_host_free(gpu->cuda, gpu->draws.rows_host);
-        cuda_host_free(gpu->cuda, gpu->draws.tokens_host);
         cuda_close(gpu->cuda);
     }
     free(gpu->graphs);
@@ -95,23 +101,25 @@ struct cuda *gpu_cuda(struct gpu *gpu)
     return gpu->cuda;
 }
 
-static bool open_draws(struct gpu *gpu, int outputs, int vocabulary, struct error *err)
+static bool open_slot(struct gpu *gpu, struct gpu_slot *slot, size_t tokens, struct error *err)
 {
-    struct gpu_draws *draws = &gpu->draws;
-    static const char what[] = "drawing tokens";
-    draws->possible = vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX;
-    size_t rows = (size_t)outputs * sizeof *draws->rows_host, tokens = (size_t)outputs * sizeof *draws->tokens_host;
-    return (draws->rows_host = cuda_host_new(gpu->cuda, rows, what, err))
-        && (draws->tokens_host = cuda_host_new(gpu->cuda, tokens, what, err))
-        && (draws->rows_device = gpu_new(gpu, rows, what, err))
-        && (draws->tokens_device = gpu_new(gpu, tokens, what, err))
-        && (!draws->possible
-            || (draws->scratch = gpu_new(gpu, cuda_sampling_bytes(outputs, vocabulary), what, err)));
+    return (slot->upload = cuda_host_new(gpu->cuda, gpu->rows_bytes + gpu->block.bytes, "the step's tokens", err))
+        && (slot->tokens = cuda_host_new(gpu->cuda, tokens, "drawing tokens", err))
+        && (slot->done = cuda_event_new(gpu->cuda, err));
+}
+
+static bool open_slots(struct gpu *gpu, size_t tokens, struct error *err)
+{
+    for (int i = 0; i < GPU_SLOTS; i++)
+        if (!open_slot(gpu, &gpu->slots[i], tokens, err))
+            return false;
+    return true;
 }
 
 bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err)
 {
     const struct plan *plan = &engine->plan;
+    int vocabulary = engine->model.config.vocabulary;
     size_t pages = (size_t)((plan->max_model_len + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
     gpu->block = (struct cuda_batch_block){ .tokens = plan->batch_tokens,
                                             .sequences = plan->max_num_seqs,
@@ -119,12 +127,17 @@ bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err)
                                             .classes = plan->class_count,
                                             .pages = pages * (size_t)(plan->max_num_seqs * plan->class_count) };
     cuda_batch_measure(&gpu->block);
-    size_t logits = (size_t)plan->outputs * (size_t)engine->model.config.vocabulary * sizeof(float);
-    if (!(gpu->batch_device = gpu_new(gpu, gpu->block.bytes, "the step's tokens", err))
-        || !(gpu->batch_host = cuda_host_new(gpu->cuda, gpu->block.bytes, "the step's tokens", err))
-        || !(gpu->logits_host = cuda_host_new(gpu->cuda, logits, "the logits", err)))
+    size_t outputs = (size_t)plan->outputs, tokens = outputs * sizeof *gpu->tokens;
+    size_t logits = outputs * (size_t)vocabulary * sizeof(float);
+    gpu->rows_bytes = plan_align(outputs * sizeof(struct cuda_sampling_row));
+    if (!(gpu->upload = gpu_new(gpu, gpu->rows_bytes + gpu->block.bytes, "the step's tokens", err))
+        || !(gpu->tokens = gpu_new(gpu, tokens, "drawing tokens", err))
+        || !(gpu->logits_host = cuda_host_new(gpu->cuda, logits, "the logits", err))
+        || !open_slots(gpu, tokens, err))
         return false;
-    gpu->view = cuda_batch_view(&gpu->block, gpu->batch_device);
+    gpu->view = cuda_batch_view(&gpu->block, gpu->upload + gpu->rows_bytes);
+    gpu->view.drawn = gpu->tokens;
     engine->batch.on_device = &gpu->view;
-    return open_draws(gpu, plan->outputs, engine->model.config.vocabulary, err);
+    size_t scratch = vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX ? cuda_sampling_bytes(plan->outputs, vocabulary) : 0;
+    return !scratch || (gpu->draw_scratch = gpu_new(gpu, scratch, "drawing tokens", err));
 }

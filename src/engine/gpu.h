@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/gpu.h: the engine's GPU: its memory, the step's batch as it is there, and the steps it has learned to replay.
-// A step is one upload (the batch), the launches that the plan's kernels describe, and one download: the tokens that
-// were drawn there, and the logits of rows that the host wants to look at. Steps in which every sequence has one token
-// are captured once for each size and replayed from then on.
+// A step is one upload (the batch, and how its rows are drawn), the launches that the plan's kernels describe, and one
+// download: the tokens that were drawn there, and the logits of rows that the host wants to look at. Steps in which
+// every sequence has one token are captured once for each size and replayed from then on.
+//
+// Everything goes through one queue, so that a step can be put behind one that is still running: it finds the cache as
+// that one leaves it, takes the tokens it drew from where they are, and pages that the host has given to others in the
+// meantime are not written before it is done with them. Each of the two has memory of its own on the host.
 #ifndef ENGINE_GPU_H
 #define ENGINE_GPU_H
 
@@ -11,6 +15,7 @@
 #include "plan/plan.h"
 
 struct engine;
+struct engine_result;
 struct gpu;
 
 // The GPU of this device, with the kernels of this build loaded.
@@ -36,10 +41,10 @@ void gpu_bind(struct gpu *gpu, const struct engine *engine, const union op_args 
 bool gpu_load_weights(struct gpu *gpu, struct engine *engine, void (*progress)(void *context, double done),
                       void *context, struct error *err);
 
-// As engine_ask, engine_start, engine_finish and engine_drawn.
+// As engine_ask, engine_start, engine_may_follow and engine_finish.
 bool gpu_ask(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count);
-bool gpu_start(struct gpu *gpu, struct engine *engine, struct error *err);
-const float *gpu_finish(struct gpu *gpu, struct error *err);
-int32_t gpu_drawn(const struct gpu *gpu, int row);
+int gpu_start(struct gpu *gpu, struct engine *engine, struct error *err);
+bool gpu_may_follow(const struct gpu *gpu, int step);
+bool gpu_finish(struct gpu *gpu, int step, struct engine_result *result, struct error *err);
 
 #endif

@@ -7,6 +7,8 @@
 #include "engine/cuda_batch.h"
 #include "engine/gpu.h"
 
+enum { GPU_SLOTS = 2 };
+
 struct gpu {
     struct cuda *cuda;
     void **blocks;                    // device memory given out
@@ -20,16 +22,20 @@ struct gpu {
 
     struct cuda_batch_block block;
     struct cuda_batch view;
-    void *batch_device, *batch_host;
-    float *logits_host;               // (outputs, vocabulary)
+    uint8_t *upload;                  // how the output rows are drawn, and then the batch
+    size_t rows_bytes;                // of the first part
+    int32_t *tokens;                  // (outputs), drawn by the step that ran last
+    void *draw_scratch;               // NULL: the vocabulary is too large for drawing here
+    float *logits_host;               // (outputs, vocabulary); a step that follows another has no use for it
 
-    struct gpu_draws {                // in both memories: what is drawn of each output row, and the tokens
-        struct cuda_sampling_row *rows_host, *rows_device;
-        int32_t *tokens_host, *tokens_device;
-        void *scratch;
-        bool possible;                // the vocabulary is not too large
-        int asked;                    // rows up to here have been written for the next step
-    } draws;
+    struct gpu_slot {                 // the host's side of a step that is under way
+        int step;                     // its number; 0: the slot is free
+        uint8_t *upload;
+        int32_t *tokens;
+        struct cuda_event *done;
+    } slots[GPU_SLOTS];
+    int step;                         // the number of the one that was started last
+    int asked;                        // rows up to here have been written for the next one
 
     union op_args *args[2];           // of every op: for steps of few tokens, and of many
     struct gpu_graph {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/gpu_step.c: from the plan's kernels to launches.
+#include <assert.h>
+#include <limits.h>
 #include <string.h>
 
 #include "engine/engine.h"
@@ -69,12 +71,12 @@ static bool launch_drawing(struct gpu *gpu, const struct engine *engine, int out
 {
     struct cuda_call calls[CUDA_CALLS_MAX];
     struct cuda_sampling sampling = { .outputs = gpu->view.counts + CUDA_OUTPUTS,
-                                      .rows = gpu->draws.rows_device,
+                                      .rows = (const void *)gpu->upload,
                                       .logits = engine->buffers[BUFFER_LOGITS],
-                                      .tokens = gpu->draws.tokens_device,
+                                      .tokens = gpu->tokens,
                                       .vocabulary = engine->model.config.vocabulary };
-    int count =
-        outputs && gpu->draws.possible ? cuda_sampling_describe(&sampling, gpu->draws.scratch, outputs, calls) : 0;
+    bool possible = outputs && gpu->draw_scratch;
+    int count = possible ? cuda_sampling_describe(&sampling, gpu->draw_scratch, outputs, calls) : 0;
     for (int i = 0; i < count; i++)
         if (!cuda_call_queue(gpu->cuda, &calls[i], err))
             return fail_within(err, "drawing");
@@ -159,51 +161,54 @@ static bool run_launches(struct gpu *gpu, const struct engine *engine, struct er
     return cuda_replay(gpu->cuda, graph, err);
 }
 
-// ---- drawing ----
+// ---- a step ----
+
+// The one with this number; 0: one that is free.
+static struct gpu_slot *find_slot(struct gpu *gpu, int step)
+{
+    for (int i = 0; i < GPU_SLOTS; i++)
+        if (gpu->slots[i].step == step)
+            return &gpu->slots[i];
+    assert(!"one step can follow another, and no more");
+    return NULL;
+}
+
+static struct cuda_sampling_row *rows_of(const struct gpu_slot *slot)
+{
+    return (struct cuda_sampling_row *)(void *)slot->upload;
+}
+
+// Rows that nobody asks for stay with the host.
+static void skip_rows(struct gpu *gpu, const struct gpu_slot *slot, int end)
+{
+    for (; gpu->asked < end; gpu->asked++)
+        rows_of(slot)[gpu->asked] = (struct cuda_sampling_row){ .on_host = true };
+}
 
 bool gpu_ask(struct gpu *gpu, int row, const struct nibble_sampling *sampling, int count)
 {
-    struct gpu_draws *draws = &gpu->draws;
-    if (!draws->possible)
+    const struct gpu_slot *slot = find_slot(gpu, 0);
+    if (!gpu->draw_scratch)
         return false;
-    for (; draws->asked <= row; draws->asked++)
-        draws->rows_host[draws->asked] = (struct cuda_sampling_row){ .on_host = true, .next = -1 };
-    draws->rows_host[row] = (struct cuda_sampling_row){ .seed = sampling->seed,
-                                                      .temperature = sampling->temperature,
-                                                      .top_p = sampling->top_p,
-                                                      .min_p = sampling->min_p,
-                                                      .top_k = sampling->top_k,
-                                                      .choice = sampling->choice,
-                                                      .count = count,
-                                                      .next = -1 };
+    skip_rows(gpu, slot, row + 1);
+    rows_of(slot)[row] = (struct cuda_sampling_row){ .seed = sampling->seed,
+                                                     .temperature = sampling->temperature,
+                                                     .top_p = sampling->top_p,
+                                                     .min_p = sampling->min_p,
+                                                     .top_k = sampling->top_k,
+                                                     .choice = sampling->choice,
+                                                     .count = count };
     return true;
 }
 
-int32_t gpu_drawn(const struct gpu *gpu, int row)
-{
-    return gpu->draws.tokens_host[row];
-}
-
-// The rules for every row of the step; rows that nobody asked for stay with the host.
-static bool upload_draws(struct gpu *gpu, int outputs, struct error *err)
-{
-    struct gpu_draws *draws = &gpu->draws;
-    for (; draws->asked < outputs; draws->asked++)
-        draws->rows_host[draws->asked] = (struct cuda_sampling_row){ .on_host = true, .next = -1 };
-    draws->asked = 0;
-    return !outputs
-        || cuda_upload(gpu->cuda, draws->rows_device, draws->rows_host, (size_t)outputs * sizeof *draws->rows_host,
-                       err);
-}
-
 // The tokens, and runs of neighbouring rows whose logits the host wants.
-static bool download_results(struct gpu *gpu, const struct engine *engine, struct error *err)
+static bool download_results(struct gpu *gpu, const struct engine *engine, const struct gpu_slot *slot,
+                             struct error *err)
 {
-    const struct gpu_draws *draws = &gpu->draws;
     size_t vocabulary = (size_t)engine->model.config.vocabulary;
     int outputs = engine->batch.outputs, end;
     for (int first = 0; first < outputs; first = end + 1) {
-        for (end = first; end < outputs && draws->rows_host[end].on_host; end++)
+        for (end = first; end < outputs && rows_of(slot)[end].on_host; end++)
             ;
         size_t at = (size_t)first * vocabulary, count = (size_t)(end - first) * vocabulary;
         if (count
@@ -212,19 +217,36 @@ static bool download_results(struct gpu *gpu, const struct engine *engine, struc
             return false;
     }
     return !outputs
-        || cuda_download(gpu->cuda, draws->tokens_host, draws->tokens_device, (size_t)outputs * sizeof(int32_t), err);
+        || cuda_download(gpu->cuda, slot->tokens, gpu->tokens, (size_t)outputs * sizeof *slot->tokens, err);
 }
 
-bool gpu_start(struct gpu *gpu, struct engine *engine, struct error *err)
+int gpu_start(struct gpu *gpu, struct engine *engine, struct error *err)
 {
-    size_t bytes = cuda_batch_fill(&gpu->block, &engine->batch, gpu->batch_host);
-    return cuda_upload(gpu->cuda, gpu->batch_device, gpu->batch_host, bytes, err)
-        && upload_draws(gpu, engine->batch.outputs, err)
-        && run_launches(gpu, engine, err)
-        && download_results(gpu, engine, err);
+    struct gpu_slot *slot = find_slot(gpu, 0);
+    skip_rows(gpu, slot, engine->batch.outputs);
+    gpu->asked = 0;
+    size_t bytes = gpu->rows_bytes + cuda_batch_fill(&gpu->block, &engine->batch, slot->upload + gpu->rows_bytes);
+    if (!cuda_upload(gpu->cuda, gpu->upload, slot->upload, bytes, err)
+        || !run_launches(gpu, engine, err)
+        || !download_results(gpu, engine, slot, err)
+        || !cuda_event_record(gpu->cuda, slot->done, err))
+        return 0;
+    gpu->step = gpu->step < INT_MAX ? gpu->step + 1 : 1;
+    return slot->step = gpu->step;
 }
 
-const float *gpu_finish(struct gpu *gpu, struct error *err)
+bool gpu_may_follow(const struct gpu *gpu, int step)
 {
-    return cuda_wait(gpu->cuda, err) ? gpu->logits_host : NULL;
+    int busy = 0;
+    for (int i = 0; i < GPU_SLOTS; i++)
+        busy += gpu->slots[i].step != 0;
+    return gpu->draw_scratch && step && step == gpu->step && busy < GPU_SLOTS;
+}
+
+bool gpu_finish(struct gpu *gpu, int step, struct engine_result *result, struct error *err)
+{
+    struct gpu_slot *slot = find_slot(gpu, step);
+    slot->step = 0;
+    *result = (struct engine_result){ .logits = gpu->logits_host, .drawn = slot->tokens };
+    return cuda_event_wait(gpu->cuda, slot->done, err);
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/gpu_weights.c: from the mapped file into a GPU's memory, at the speed of the link: the team fills one pinned
 // buffer, with bytes as they are or packed, while the other one is on its way.
-#include <string.h>
-
 #include "engine/engine.h"
 #include "engine/gpu_parts.h"
 #include "engine/weights.h"
+#include "model/stored.h"
 
 enum { STAGES = 2, STAGE_BYTES_MIN = 64 << 20 };
 
@@ -27,7 +26,7 @@ static size_t largest_packed(const struct plan *plan)
         const struct kernel_packing *packing = plan->ops[i].few->packing;
         for (int j = 0; j < plan->model->ops[i].matrices && packing; j++) {
             const struct tensor *tensor = plan->model->ops[i].matrix[j].tensor;
-            size_t bytes = packing->bytes(tensor->dtype, (int)tensor->shape[0], (int)tensor->shape[1]);
+            size_t bytes = plan_placed_bytes(tensor, packing) / (size_t)weights_count(tensor);
             most = bytes > most ? bytes : most;
         }
     }
@@ -67,34 +66,35 @@ static bool send_stage(struct loading *loading, struct stage *stage, size_t at, 
         && cuda_event_record(loading->cuda, stage->copied, err);
 }
 
-struct copying {
-    uint8_t *to;
-    const uint8_t *from;
-    size_t bytes;
-};
-
-static void copy_part(void *context, int phase, int part, int parts)
-{
-    const struct copying *copying = context;
-    size_t first = copying->bytes / (size_t)parts * (size_t)part;
-    size_t end = part + 1 < parts ? copying->bytes / (size_t)parts * (size_t)(part + 1) : copying->bytes;
-    (void)phase;
-    memcpy(copying->to + first, copying->from + first, end - first);
-}
-
 static bool send_as_it_is(struct loading *loading, const struct tensor *tensor, size_t at, struct error *err)
 {
-    for (size_t done = 0; done < tensor->bytes; done += loading->stage_bytes) {
+    int64_t rows = tensor_values(tensor) / stored_cols(tensor);
+    size_t row_bytes = dtype_bytes(tensor->dtype, (size_t)stored_cols(tensor));
+    int64_t each = (int64_t)(loading->stage_bytes / row_bytes);
+    for (int64_t done = 0; done < rows; done += each) {
         struct stage *stage = take_stage(loading, err);
         if (!stage)
             return false;
-        size_t left = tensor->bytes - done, bytes = left < loading->stage_bytes ? left : loading->stage_bytes;
-        struct copying copying = { stage->bytes, (const uint8_t *)tensor->data + done, bytes };
-        team_run(loading->engine->team, &(struct team_work){ copy_part, &copying, .phases = 1, .divisible = true });
-        if (!send_stage(loading, stage, at + done, bytes, err))
+        int64_t count = rows - done < each ? rows - done : each;
+        weights_make_rows(tensor, done, count, stage->bytes, loading->engine->team);
+        if (!send_stage(loading, stage, at + (size_t)done * row_bytes, (size_t)count * row_bytes, err))
             return false;
     }
-    checkpoint_release(loading->engine->checkpoint, tensor);
+    return true;
+}
+
+static bool send_packed(struct loading *loading, const struct tensor *tensor, const struct kernel_packing *packing,
+                        size_t at, struct error *err)
+{
+    int count = weights_count(tensor);
+    size_t bytes = plan_placed_bytes(tensor, packing) / (size_t)count;
+    for (int i = 0; i < count; i++) {
+        struct stage *stage = take_stage(loading, err);
+        if (!stage
+            || !weights_make(loading->engine->checkpoint, tensor, i, packing, stage->bytes, loading->engine->team, err)
+            || !send_stage(loading, stage, at + (size_t)i * bytes, bytes, err))
+            return false;
+    }
     return true;
 }
 
@@ -102,14 +102,9 @@ static bool put(void *context, const struct tensor *tensor, const struct kernel_
                 struct error *err)
 {
     struct loading *loading = context;
-    if (!packing)
-        return send_as_it_is(loading, tensor, at, err);
-    struct stage *stage = take_stage(loading, err);
-    if (!stage)
-        return false;
-    weights_pack(loading->engine->checkpoint, tensor, packing, stage->bytes, loading->engine->team);
-    return send_stage(loading, stage, at,
-                      packing->bytes(tensor->dtype, (int)tensor->shape[0], (int)tensor->shape[1]), err);
+    bool sent = packing ? send_packed(loading, tensor, packing, at, err) : send_as_it_is(loading, tensor, at, err);
+    weights_release(loading->engine->checkpoint, tensor);
+    return sent;
 }
 
 bool gpu_load_weights(struct gpu *gpu, struct engine *engine, void (*progress)(void *context, double done),

@@ -63,8 +63,10 @@ const char *kernels_load_word(enum kernel_load load)
 
 const char *kernels_format_words(const struct kernel *kernel, const struct sample_case *wanted, struct arena *arena)
 {
-    if (!kernel->weights && !kernel->k)
+    if (!kernel->weights && !kernel->k && !kernel->latents)
         return "-";
+    if (wanted->latent)
+        return arena_format(arena, "%s latent", dtype_word(wanted->k));
     if (kernel->k && wanted->k != wanted->v)
         return arena_format(arena, "%s/%s", dtype_word(wanted->k), dtype_word(wanted->v));
     return dtype_word(kernel->k ? wanted->k : wanted->weight);
@@ -104,40 +106,41 @@ static json_t *need_list(const struct kernel *kernel, struct arena *arena)
 static json_t *describe(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     const char *missing = kernels_missing(kernel, device, arena);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name, "op",
-                     op_word(kernel->op), "tokens", kernels_load_word(kernel->load), "weights",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name,
+                     "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load), "weights",
                      format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
-                     format_list(kernel->k), "v", format_list(kernel->v), "head_dim_multiple",
-                     kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
+                     format_list(kernel->k), "v", format_list(kernel->v), "latents", format_list(kernel->latents),
+                     "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
                      need_list(kernel, arena), "priority", kernel->priority, "runs", !missing, "missing",
                      missing);
 }
 
-static size_t format_count(enum dtype_use use)
+static uint64_t formats_of(enum dtype_use use)
 {
-    size_t count = 0;
+    uint64_t formats = 0;
     for (int i = 0; i < DTYPE_COUNT; i++)
-        count += (dtype_table[i].use & use) != 0;
-    return count;
+        formats |= (uint64_t)((dtype_table[i].use & use) != 0) << i;
+    return formats;
 }
 
 static void cell_formats(const json_t *row, const char *key, struct strbuf *out)
 {
-    enum dtype_use use = !strcmp(key, "weights") ? DTYPE_USE_W : DTYPE_USE_KV;
-    if (json_array_size(json_object_get(row, key)) == format_count(use))
+    uint64_t all = !strcmp(key, "weights") ? formats_of(DTYPE_USE_W)
+                 : !strcmp(key, "latents") ? KV_LATENT_FORMATS : formats_of(DTYPE_USE_KV);
+    if (json_array_size(json_object_get(row, key)) == (size_t)__builtin_popcountll(all))
         strbuf_add_text(out, "all");
     else
         grid_cell(row, key, out);
 }
 
-// The formats that are read with rounded activations: all whose values share scales, or some of them.
+// The formats that are read with rounded activations: all whose codes are small integers, or some of them.
 static void cell_int8(const json_t *row, const char *key, struct strbuf *out)
 {
-    size_t with_blocks = 0, count = json_array_size(json_object_get(row, key));
+    size_t integers = 0, count = json_array_size(json_object_get(row, key));
     for (int i = 0; i < DTYPE_COUNT; i++)
-        with_blocks += dtype_table[i].use & DTYPE_USE_W && dtype_table[i].block > 1;
-    if (count == with_blocks)
-        strbuf_add_text(out, "all with blocks");
+        integers += dtype_table[i].use & DTYPE_USE_W && dtype_table[i].block > 1 && i != DTYPE_FP8_32;
+    if (count == integers)
+        strbuf_add_format(out, "all with blocks but %s", dtype_word(DTYPE_FP8_32));
     else
         grid_cell(row, key, out);
 }
@@ -166,8 +169,8 @@ static void cell_runs(const json_t *row, const char *key, struct strbuf *out)
 #define ROW_COLUMNS                                                                                        \
     { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "weights", "weights", cell_formats },    \
     { "int8 activations", "int8_activations", cell_int8 }, { "K", "k", cell_formats },                     \
-    { "V", "v", cell_formats }, { "head sizes", "head_dim_multiple", cell_head_sizes }, { "needs", "needs" }, \
-    { "priority", "priority" }
+    { "V", "v", cell_formats }, { "latents", "latents", cell_formats },                                    \
+    { "head sizes", "head_dim_multiple", cell_head_sizes }, { "needs", "needs" }, { "priority", "priority" }
 
 bool kernels_list(const struct kernels_query *query, struct kernels_report *report, struct error *err)
 {
@@ -185,11 +188,11 @@ bool kernels_list(const struct kernels_query *query, struct kernels_report *repo
 
 // ---- forms ----
 
-static void add_format_words(struct strbuf *out, const char *what, enum dtype_use use)
+static void add_format_words(struct strbuf *out, const char *what, uint64_t formats)
 {
     strbuf_add_format(out, "- %s:", what);
     for (int i = 0; i < DTYPE_COUNT; i++)
-        if (dtype_table[i].use & use)
+        if (formats >> i & 1)
             strbuf_add_format(out, " `%s`", dtype_word((enum dtype)i));
     strbuf_add_byte(out, '\n');
 }
@@ -202,8 +205,9 @@ static void print_markdown(const struct kernels_report *report, struct strbuf *o
                          "Written by `nibble kernels --markdown`. Of the rows that list an op's formats, head size and "
                          "load, the planner takes\nthe one of the highest priority whose needs the device meets; "
                          "priority 0 is the reference. \"all\" stands for:\n\n");
-    add_format_words(out, "weights", DTYPE_USE_W);
-    add_format_words(out, "K and V", DTYPE_USE_KV);
+    add_format_words(out, "weights", formats_of(DTYPE_USE_W));
+    add_format_words(out, "K and V", formats_of(DTYPE_USE_KV));
+    add_format_words(out, "latents, where V lies in K", KV_LATENT_FORMATS);
     strbuf_add_byte(out, '\n');
     grid_markdown(json_object_get(report->json, "kernels"), columns, out);
 }

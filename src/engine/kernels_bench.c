@@ -14,7 +14,8 @@ static const double seconds_enough = 0.2;
 static const enum kernel_load loads[OP_COUNT] = {
     [OP_EMBED] = KERNEL_MANY,    [OP_NORM] = KERNEL_MANY,     [OP_LINEAR] = KERNEL_ANY,   [OP_ROPE] = KERNEL_MANY,
     [OP_KV_WRITE] = KERNEL_MANY, [OP_ATTENTION] = KERNEL_ANY, [OP_ACT_MUL] = KERNEL_MANY, [OP_ADD] = KERNEL_MANY,
-    [OP_PICK] = KERNEL_MANY,     [OP_SOFTCAP] = KERNEL_MANY,
+    [OP_PICK] = KERNEL_MANY,     [OP_SOFTCAP] = KERNEL_MANY,  [OP_HEADS] = KERNEL_ANY,
+    [OP_ROUTE] = KERNEL_MANY,    [OP_EXPERTS] = KERNEL_ANY,   [OP_COMBINE] = KERNEL_MANY,  [OP_COPY] = KERNEL_MANY,
 };
 
 static bool is_worth_timing(const struct kernel *kernel, const struct sample_case *wanted)
@@ -30,12 +31,14 @@ static const struct {
 } gpu_steps[] = {
     { OP_ATTENTION, { 1, 1, 131072 } }, { OP_ATTENTION, { 64, 1, 4096 } },   { OP_ATTENTION, { 128, 1, 8192 } },
     { OP_ATTENTION, { 1, 512, 8192 } }, { OP_ATTENTION, { 1, 8192, 8192 } }, { OP_LINEAR, { 1, 1, 1 } },
-    { OP_LINEAR, { 64, 1, 1 } },        { OP_LINEAR, { 1, 2048, 2048 } },
+    { OP_LINEAR, { 64, 1, 1 } },        { OP_LINEAR, { 1, 2048, 2048 } },    { OP_EXPERTS, { 1, 1, 1 } },
+    { OP_EXPERTS, { 64, 1, 1 } },       { OP_EXPERTS, { 1, 2048, 2048 } },   { OP_HEADS, { 1, 1, 1 } },
+    { OP_HEADS, { 64, 1, 1 } },         { OP_HEADS, { 1, 2048, 2048 } },
 };
 
 struct bench {
     const struct kernels_query *query;
-    struct team *team; // NULL: on a GPU
+    struct team *team; // on a GPU it packs weights
     struct ceiling ceiling;
     json_t *rows;
     struct strbuf *below;
@@ -76,7 +79,8 @@ static double time_call(struct team *team, struct kernel_call call)
 
 static bool time_kernel(const struct bench *bench, const struct kernel *kernel, struct sample *sample, double *seconds)
 {
-    if (!bench->team)
+    sample->team = bench->team;
+    if (bench->query->cuda)
         return gpu_sample_time(bench->query->cuda, kernel, sample, seconds, bench->err);
     struct kernel_call call = { kernel->run, sample_args_for(sample, kernel), kernel->prepare };
     *seconds = time_call(bench->team, call);
@@ -129,7 +133,7 @@ static bool bench_wanted(struct bench *bench, const struct kernel *kernel, struc
     bool has_steps = false;
     wanted.size = SAMPLE_LARGE;
     wanted.seed = bench->query->seed;
-    for (size_t i = 0; i < sizeof gpu_steps / sizeof *gpu_steps && !bench->team; i++) {
+    for (size_t i = 0; i < sizeof gpu_steps / sizeof *gpu_steps && bench->query->cuda; i++) {
         if (gpu_steps[i].op != kernel->op)
             continue;
         has_steps = true;
@@ -199,13 +203,14 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
     };
     struct bench bench = { .query = query, .below = &report->below, .err = err };
     int cores = query->device.cores < TEAM_THREADS_MAX ? query->device.cores : TEAM_THREADS_MAX;
-    if (query->cuda ? !ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
-                    : !(bench.team = team_open(query->threads ? query->threads : cores, err))
-                          || !ceiling_measure(&bench.ceiling, bench.team, &query->device, err))
+    if (!(bench.team = team_open(query->threads ? query->threads : cores, err))
+        || !(query->cuda ? ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
+                         : ceiling_measure(&bench.ceiling, bench.team, &query->device, err)))
         return team_close(bench.team), false;
+    memory_keep(); // samples are large, and alike
     bench.rows = json_array();
     bool ok = bench_all(&bench);
-    int threads = bench.team ? team_size(bench.team) : 0;
+    int threads = query->cuda ? 0 : team_size(bench.team);
     double gb_per_s = 1e-9 * bench.ceiling.bytes_per_s, gflop_per_s = 1e-9 * bench.ceiling.flops_per_s;
     report->json = json_pack("{s:s, s:i, s:{s:f, s:f}, s:o}", "device", query->device.word, "threads", threads,
                              "ceiling", "gb_per_s", gb_per_s, "gflop_per_s", gflop_per_s, "kernels", bench.rows);

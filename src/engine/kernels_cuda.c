@@ -134,13 +134,15 @@ static size_t guard_bytes(const struct gpu_piece *piece)
 static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
 {
     size_t guard = guard_bytes(piece), all = piece->bytes + 2 * guard;
+    size_t given = value_count(&piece->operand) * type_bytes(piece->operand.type);
     if (!(piece->memory = cuda_new(there->cuda, all, "a sample", err)))
         return false;
     piece->address = piece->memory + guard + piece->lead;
-    uint8_t *image = memory_new(all, 1);
-    memset(image, GUARD, all);
-    memset(image + guard, NOTHING, piece->bytes);
+    uint8_t *image = memory_grow(NULL, all, 1);
+    memset(image, GUARD, guard);
     to_device(piece, image + guard);
+    memset(image + guard + given, NOTHING, piece->bytes - given);
+    memset(image + guard + piece->bytes, GUARD, guard);
     bool ok = cuda_upload(there->cuda, piece->memory, image, all, err);
     free(image);
     return ok;

@@ -6,8 +6,9 @@
 #include "device/cuda.h"
 #include "engine/kernels_cuda.h"
 
-enum { COPIES_MAX = 64, ROUNDS_MAX = 16, LAUNCHES_MIN = 12, REPLAYS = 7 };
+enum { COPIES_MAX = 64, LAUNCHES_ENOUGH = 12, REPLAYS = 5 };
 static const size_t bytes_between = 256 << 20; // that other copies read and write before one comes again
+static const double seconds_enough = 2e-3;     // for one replay
 
 struct timing {
     struct cuda *cuda;
@@ -28,7 +29,6 @@ static bool open_copies(struct timing *timing, const struct kernel *kernel, stru
             return false;
         timing->count++;
     }
-    timing->rounds = 1 + LAUNCHES_MIN / timing->count;
     return true;
 }
 
@@ -37,6 +37,21 @@ static bool launch_all(struct timing *timing, int rounds, struct error *err)
     for (int i = 0; i < rounds * timing->count; i++)
         if (!gpu_sample_launch(&timing->copies[i % timing->count], err))
             return false;
+    return true;
+}
+
+// How often a replay goes through all copies: a long launch needs no company to be timed.
+static bool choose_rounds(struct timing *timing, struct error *err)
+{
+    double seconds;
+    if (!launch_all(timing, 1, err) // what is loaded or chosen at first use is then there
+        || !cuda_event_record(timing->cuda, timing->start, err) || !launch_all(timing, 1, err)
+        || !cuda_event_record(timing->cuda, timing->end, err) || !cuda_wait(timing->cuda, err)
+        || !cuda_event_seconds(timing->cuda, timing->start, timing->end, &seconds, err))
+        return false;
+    timing->rounds = 1 + LAUNCHES_ENOUGH / timing->count;
+    while (timing->rounds > 1 && seconds * (timing->rounds - 1) > seconds_enough)
+        timing->rounds--;
     return true;
 }
 
@@ -76,11 +91,10 @@ bool gpu_sample_time(struct cuda *cuda, const struct kernel *kernel, struct samp
     struct timing *timing = memory_new(1, sizeof *timing);
     timing->cuda = cuda;
     bool ok = open_copies(timing, kernel, sample, err)
-           && launch_all(timing, 1, err) // what is loaded or chosen at first use is then there
-           && cuda_wait(cuda, err)
-           && capture(timing, err)
            && (timing->start = cuda_event_new(cuda, err))
            && (timing->end = cuda_event_new(cuda, err))
+           && choose_rounds(timing, err)
+           && capture(timing, err)
            && replay(timing, seconds, err);
     cuda_event_free(cuda, timing->start);
     cuda_event_free(cuda, timing->end);

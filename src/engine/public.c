@@ -6,6 +6,7 @@
 #include "engine/ceiling.h"
 #include "engine/generate.h"
 #include "engine/gpu.h"
+#include "engine/kv_amax.h"
 #include "engine/reader.h"
 #include "format/json.h"
 #include "format/public.h"
@@ -147,14 +148,24 @@ int nibble_engine_vocabulary(const struct nibble_engine *engine)
     return engine->engine.model.config.vocabulary;
 }
 
+int nibble_engine_layers(const struct nibble_engine *engine)
+{
+    return engine->engine.model.config.layers;
+}
+
 int nibble_engine_max_model_len(const struct nibble_engine *engine)
 {
     return engine->engine.plan.max_model_len;
 }
 
+const char *nibble_engine_device(const struct nibble_engine *engine)
+{
+    return engine->engine.plan.device.name;
+}
+
 int nibble_engine_threads(const struct nibble_engine *engine)
 {
-    return team_size(engine->engine.team);
+    return engine->engine.gpu ? 0 : team_size(engine->engine.team);
 }
 
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error)
@@ -211,6 +222,11 @@ bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids,
     bool ok = reader->sequence.cached == reader->sequence.count || reader_read(reader, &ignored, &err);
     ok = ok && reader_append(reader, ids, count, &err) && reader_score(reader, logits, &err);
     return report(ok, error, &err);
+}
+
+void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from, float *k, float *v)
+{
+    kv_amax(sequence->reader.engine, &sequence->reader.sequence, (int)from, k, v);
 }
 
 // ---- sampling and scheduler ----

@@ -51,8 +51,11 @@ static bool read_chunk(struct reader *reader, int count, int outputs, const floa
         return fail(err, "the KV cache has no page left; open fewer sequences at once");
     batch_clear(reader->engine);
     batch_add(reader->engine, sequence, count, outputs);
-    if (!engine_start(reader->engine, err) || !(*logits = engine_finish(reader->engine, err)))
+    struct engine_result result;
+    int step = engine_start(reader->engine, err);
+    if (!step || !engine_finish(reader->engine, step, &result, err))
         return false;
+    *logits = result.logits;
     sequence->cached += count;
     int vocabulary = reader->engine->model.config.vocabulary;
     for (int i = 0; i < outputs; i++)
@@ -85,7 +88,7 @@ bool reader_score(struct reader *reader, float *logits, struct error *err)
     struct sequence *sequence = &reader->sequence;
     size_t vocabulary = (size_t)reader->engine->model.config.vocabulary;
     while (sequence->cached < sequence->count) {
-        const float *found;
+        const float *found = NULL;
         int count = smaller(sequence->count - sequence->cached, reader->engine->plan.outputs);
         if (!read_chunk(reader, count, count, &found, err))
             return false;

@@ -105,6 +105,9 @@ void scheduler_remove(struct scheduler *scheduler, struct request *request)
     for (struct request *other = scheduler->waiting.first; other; other = other->after)
         if (other->leader == request)
             other->leader = NULL;
+    for (int i = 0; i < scheduler->chunk_count; i++)
+        if (scheduler->chunks[i].request == request)
+            scheduler->chunks[i].request = NULL;
     sequence_close(&request->sequence);
     kv_prefix_close(&request->prefix);
 }
@@ -130,6 +133,14 @@ static int pages_promised(const struct scheduler *scheduler, int class)
         pages += kv_table_pages_missing(&request->sequence.tables[class], request->sequence.count,
                                         scheduler->options.batch_tokens);
     return pages;
+}
+
+bool scheduler_has_slack(const struct scheduler *scheduler)
+{
+    for (int i = 0; i < scheduler->options.classes; i++)
+        if (pages_promised(scheduler, i) > scheduler->options.pools[i].free_count)
+            return false;
+    return true;
 }
 
 // Takes what the cache has of a request's beginning. The first token whose logits are wanted is always read.
@@ -280,14 +291,24 @@ bool scheduler_decide(struct scheduler *scheduler, double now)
     divide_budget(scheduler);
     if (continue_running(scheduler))
         admit_waiting(scheduler, now);
-    scheduler->counts.steps += scheduler->chunk_count > 0;
     return scheduler->chunk_count > 0;
+}
+
+bool scheduler_is_awaited(const struct scheduler *scheduler)
+{
+    for (int i = 0; i < scheduler->chunk_count; i++)
+        if (scheduler->chunks[i].request)
+            return true;
+    return false;
 }
 
 void scheduler_computed(struct scheduler *scheduler)
 {
+    scheduler->counts.steps++;
     for (int i = 0; i < scheduler->chunk_count; i++) {
         struct request *request = scheduler->chunks[i].request;
+        if (!request)
+            continue;
         struct sequence *sequence = &request->sequence;
         sequence->cached += scheduler->chunks[i].count;
         if (sequence->cached > request->next_output)
@@ -305,10 +326,19 @@ void scheduler_computed(struct scheduler *scheduler)
     }
 }
 
-void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id)
+void scheduler_promise(struct request *request, int32_t stand_in)
 {
     assert(request->running && tokens_left(request) == 0);
-    sequence_append(&request->sequence, &id, 1);
+    sequence_append(&request->sequence, &stand_in, 1);
+    request->promised = true;
+}
+
+void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id)
+{
+    if (!request->promised)
+        scheduler_promise(request, id);
+    request->sequence.ids[request->sequence.count - 1] = id;
+    request->promised = false;
     request->usage.answer_tokens++;
     scheduler->counts.answer_tokens++;
 }

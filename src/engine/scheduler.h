@@ -3,6 +3,10 @@
 // are read by someone else (engine/generate.c, a simulation), who then tells it. What it decides depends on what it was
 // told and on nothing else.
 //
+// It may be told that a step has been computed as soon as later steps will find its pages written, and that a request
+// goes on before the token is known: then it decides the step after, assuming that nobody ends. Whoever does is taken
+// out, and leaves a gap in the chunks.
+//
 // Requests stand in one order: by arrival, or by priority and then arrival. The first in it go first and are preempted
 // last, so the very first always gets ahead. Preempted requests give up their pages, wait in their old place and read
 // everything again, or find it in the prefix cache.
@@ -31,6 +35,7 @@ struct request {
     struct kv_prefix prefix;          // empty without a prefix cache
     int next_output;                  // the first position whose logits are still wanted
     bool running;
+    bool promised;                    // its last token is not known yet: something stands in for it
     bool prompt_read;                 // once, whatever happened later
     const struct request *leader;     // while it waits: the one that has to read its prompt first, or NULL
     struct nibble_usage usage;
@@ -44,7 +49,7 @@ struct request_queue {
 
 // The next `count` tokens of a request, from position `first` on; logits are wanted after the last `outputs` of them.
 struct chunk {
-    struct request *request;
+    struct request *request;          // NULL: it was taken out
     int first, count, outputs;
 };
 
@@ -73,7 +78,7 @@ struct request_wish {
 // Fills *request and queues it.
 void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *wish, double now);
 
-// Takes a request out, finished or not; its pages are free afterwards. Not between a decision and its computation.
+// Takes a request out, finished or not, also of the chunks; its pages are free afterwards.
 void scheduler_remove(struct scheduler *scheduler, struct request *request);
 
 struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name); // NULL: there is none
@@ -81,10 +86,18 @@ struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name)
 // Chooses the chunks of the next step, with their pages. False: there is nothing to read.
 bool scheduler_decide(struct scheduler *scheduler, double now);
 
-// The chunks have been read and their pages written.
+bool scheduler_is_awaited(const struct scheduler *scheduler); // whether any of the chunks still has a request
+
+// The chunks have been read and their pages written, as far as anyone can see who reads them later.
 void scheduler_computed(struct scheduler *scheduler);
 
-// A request whose every token has been read goes on with this one.
+// Whether the next step takes no page away from anybody, even if all that run go on.
+bool scheduler_has_slack(const struct scheduler *scheduler);
+
+// A request whose every token has been read will go on, with a token that this number stands for until it is known.
+void scheduler_promise(struct request *request, int32_t stand_in);
+
+// It goes on with this one, whether that was promised or not.
 void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id);
 
 void scheduler_stats(const struct scheduler *scheduler, struct nibble_scheduler_stats *out); // all but cache_tokens

@@ -22,7 +22,8 @@ static bool is_known(const struct questions *questions, const struct kernel *ker
         const struct question *known = &questions->list[i];
         if (known->kernel == kernel && known->wanted.load == wanted->load && known->wanted.weight == wanted->weight
             && known->wanted.k == wanted->k && known->wanted.v == wanted->v
-            && known->wanted.head_dim == wanted->head_dim && known->wanted.absorbs == wanted->absorbs)
+            && known->wanted.head_dim == wanted->head_dim && known->wanted.value_dim == wanted->value_dim
+            && known->wanted.latent == wanted->latent && known->wanted.absorbs == wanted->absorbs)
             return true;
     }
     return false;
@@ -49,7 +50,9 @@ static void add_op(struct questions *questions, const struct plan *plan, int ind
         const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
         wanted.k = layout->k.dtype;
         wanted.v = layout->v.dtype;
+        wanted.latent = layout->latent;
         wanted.head_dim = layout->k.dim;
+        wanted.value_dim = layout->v.dim;
     }
     for (int i = 0; i == 0 || i < op->matrices; i++) {
         if (op->matrices)

@@ -2,8 +2,10 @@
 #include "engine/weights.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "kernel/ref/weight.h"
+#include "model/stored.h"
 
 enum { PAGE_BYTES = 4096, SLICE_BYTES = 16 << 20 };
 
@@ -11,21 +13,46 @@ static struct weight matrix_of(const struct tensor *tensor)
 {
     return (struct weight){
         .dtype = tensor->dtype,
-        .rows = (int)tensor->shape[0],
-        .cols = (int)tensor->shape[1],
+        .rows = (int)stored_rows(tensor),
+        .cols = (int)stored_cols(tensor),
         .data = tensor->data,
         .scale = 1,
     };
 }
 
+static bool check_positive(const struct tensor *tensor, float scale, struct error *err)
+{
+    return (scale > 0 && isfinite(scale))
+        || fail(err, "tensor %s is %g; an overall scale must be a positive number, so the file is damaged",
+                tensor->name, (double)scale);
+}
+
+bool weights_scales(struct arena *arena, const struct op_matrix *matrix, const float **out, struct error *err)
+{
+    const struct tensor *scale = matrix->scale;
+    *out = NULL;
+    if (!scale)
+        return true;
+    if (!stored_check(scale, err) || !weights_vector(arena, scale, 0, out, err))
+        return false;
+    for (int64_t i = 0; i < tensor_values(scale); i++)
+        if (!check_positive(scale, (*out)[i], err))
+            return false;
+    return true;
+}
+
 bool weights_matrix(const struct op_matrix *matrix, struct weight *out, struct error *err)
 {
+    const float *scale;
+    struct arena arena = { 0 };
     *out = matrix_of(matrix->tensor);
-    if (matrix->scale)
-        weight_decode(matrix->scale->dtype, matrix->scale->data, 1, &out->scale);
-    return (out->scale > 0 && isfinite(out->scale))
-        || fail(err, "tensor %s is %g; an overall scale must be a positive number, so the file is damaged",
-                matrix->scale->name, out->scale);
+    if (!matrix->scale || matrix->tensor->rank == 3)
+        return true;
+    bool ok = weights_scales(&arena, matrix, &scale, err);
+    if (ok)
+        out->scale = *scale;
+    arena_free(&arena);
+    return ok;
 }
 
 bool weights_vector(struct arena *arena, const struct tensor *tensor, float offset, const float **out,
@@ -34,9 +61,12 @@ bool weights_vector(struct arena *arena, const struct tensor *tensor, float offs
     *out = NULL;
     if (!tensor)
         return true;
-    size_t count = (size_t)tensor_values(tensor);
+    size_t count = (size_t)tensor_values(tensor), cols = tensor->rank ? (size_t)stored_cols(tensor) : 1;
     float *values = ARENA_NEW(arena, float, count);
-    weight_decode(tensor->dtype, tensor->data, count, values);
+    void *bytes = memory_new(tensor->bytes, 1);
+    stored_read(tensor, 0, (int64_t)(count / cols), bytes);
+    weight_decode(tensor->dtype, bytes, count, values);
+    free(bytes);
     for (size_t i = 0; i < count; i++) {
         values[i] += offset;
         if (!isfinite(values[i]))
@@ -46,7 +76,53 @@ bool weights_vector(struct arena *arena, const struct tensor *tensor, float offs
     return true;
 }
 
-// ---- loading ----
+bool weights_cache_scale(const struct tensor *tensor, float *out, struct error *err)
+{
+    *out = tensor ? 0 : 1;
+    for (int64_t i = 0; tensor && i < tensor_values(tensor); i++) {
+        float scale = stored_scale(tensor, i);
+        if (!(scale > 0 && isfinite(scale)))
+            return fail(err, "tensor %s is %g; a scale of the cache must be a positive number: choose a cache format "
+                        "without one (--kv-cache-dtype bfloat16), or take the tensor out of the checkpoint",
+                        tensor->name, (double)scale);
+        *out = scale > *out ? scale : *out;
+    }
+    return true;
+}
+
+// ---- making ----
+
+static void release(void *context, const struct tensor *tensor)
+{
+    checkpoint_release(context, tensor);
+}
+
+void weights_release(const struct checkpoint *checkpoint, const struct tensor *tensor)
+{
+    stored_visit(tensor, release, (void *)checkpoint);
+}
+
+struct reading_job {
+    const struct tensor *tensor;
+    int64_t first, count;
+    size_t row_bytes;
+    char *out;
+};
+
+static void read_part(void *context, int phase, int part, int parts)
+{
+    (void)phase;
+    const struct reading_job *job = context;
+    int64_t first = job->count * part / parts, end = job->count * (part + 1) / parts;
+    if (end > first)
+        stored_read(job->tensor, job->first + first, end - first, job->out + (size_t)first * job->row_bytes);
+}
+
+void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct team *team)
+{
+    struct reading_job job = { tensor, first, count, dtype_bytes(tensor->dtype, (size_t)stored_cols(tensor)), out };
+    team_run(team, &(struct team_work){ read_part, &job, .phases = 1, .divisible = true });
+}
 
 struct packing_job {
     const struct kernel_packing *packing;
@@ -62,14 +138,46 @@ static void pack_part(void *context, int phase, int part, int parts)
     job->packing->pack(&job->weight, job->slice * parts + part, job->slices * parts, job->out);
 }
 
-void weights_pack(const struct checkpoint *checkpoint, const struct tensor *tensor,
-                  const struct kernel_packing *packing, void *out, struct team *team)
+// A tensor's own pages are given back on the way.
+static void pack(const struct checkpoint *checkpoint, const struct tensor *tensor, struct packing_job *job,
+                 size_t bytes, struct team *team)
 {
-    struct packing_job job = { packing, matrix_of(tensor), out, .slices = (int)(tensor->bytes / SLICE_BYTES) + 1 };
-    for (; job.slice < job.slices; job.slice++) {
-        team_run(team, &(struct team_work){ pack_part, &job, .phases = 1, .divisible = true });
-        checkpoint_release(checkpoint, tensor);
+    job->slices = (int)(bytes / SLICE_BYTES) + 1;
+    for (job->slice = 0; job->slice < job->slices; job->slice++) {
+        team_run(team, &(struct team_work){ pack_part, job, .phases = 1, .divisible = true });
+        if (!tensor->stored && job->slices > 1)
+            checkpoint_release(checkpoint, tensor);
     }
+}
+
+int weights_count(const struct tensor *tensor)
+{
+    return tensor->rank == 3 ? (int)tensor->shape[0] : 1;
+}
+
+bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
+                  const struct kernel_packing *packing, void *out, struct team *team, struct error *err)
+{
+    struct packing_job job = { packing, matrix_of(tensor), out };
+    int64_t rows = stored_rows(tensor);
+    size_t bytes = tensor->bytes / (size_t)weights_count(tensor);
+    if (!packing) {
+        weights_make_rows(tensor, expert * rows, rows, out, team);
+        return true;
+    }
+    if (!tensor->stored) {
+        job.weight.data = tensor->data + (size_t)expert * bytes;
+        pack(checkpoint, tensor, &job, bytes, team);
+        return true;
+    }
+    void *made = memory_map_new(bytes);
+    if (!made)
+        return fail(err, "the system does not give %zu MiB for a matrix on its way to its kernel", bytes >> 20);
+    weights_make_rows(tensor, expert * rows, rows, made, team);
+    job.weight.data = made;
+    pack(checkpoint, tensor, &job, bytes, team);
+    memory_map_free(made, bytes);
+    return true;
 }
 
 static void touch(const struct tensor *tensor)
@@ -93,7 +201,8 @@ bool weights_load(const struct plan *plan, const struct weights_target *target,
             if (at == PLAN_IN_FILE && op->kind != OP_EMBED) { // of that a few rows are read at a time
                 touch(tensor);
             } else if (at != PLAN_IN_FILE && at >= end) {
-                if (!target->put(target->context, tensor, plan->ops[i].few->packing, at, err))
+                if (!stored_check(tensor, err)
+                    || !target->put(target->context, tensor, plan->ops[i].few->packing, at, err))
                     return false;
                 end = at + 1;
             }

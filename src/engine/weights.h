@@ -7,12 +7,19 @@
 #include "device/team.h"
 #include "plan/plan.h"
 
-// The matrix where it lies. An overall scale (NVFP4 has one) must be a positive number.
+// The matrix where it lies, of experts that of the first. An overall scale (NVFP4 has one) must be a positive number;
+// those of experts are their own (weights_scales), and the matrix then has 1.
 bool weights_matrix(const struct op_matrix *matrix, struct weight *out, struct error *err);
 
 // All values as f32 with `offset` added, each of them finite. A NULL tensor gives *out = NULL.
 bool weights_vector(struct arena *arena, const struct tensor *tensor, float offset, const float **out,
                     struct error *err);
+
+// One scale for each expert, each a positive number; *out is NULL where they have none.
+bool weights_scales(struct arena *arena, const struct op_matrix *matrix, const float **out, struct error *err);
+
+// What a layer's keys or values are divided by in the cache: the largest, where there is one for each head. NULL: 1.
+bool weights_cache_scale(const struct tensor *tensor, float *out, struct error *err);
 
 // Takes one matrix to where the plan has placed it.
 struct weights_target {
@@ -26,8 +33,15 @@ struct weights_target {
 bool weights_load(const struct plan *plan, const struct weights_target *target,
                   void (*progress)(void *context, double done), void *context, struct error *err);
 
-// Packs a matrix on the whole team into host memory, slice by slice; pages of the file that were read are given back.
-void weights_pack(const struct checkpoint *checkpoint, const struct tensor *tensor,
-                  const struct kernel_packing *packing, void *out, struct team *team);
+// Makes one matrix on the whole team in host memory, of experts the one of that number: packed, or with NULL as it is.
+bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
+                  const struct kernel_packing *packing, void *out, struct team *team, struct error *err);
+int weights_count(const struct tensor *tensor); // of experts, 1: it is a matrix
+
+// Rows [first, first + count), of experts counted through, as they are.
+void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct team *team);
+
+// The pages of the file behind a tensor are not going to be read again.
+void weights_release(const struct checkpoint *checkpoint, const struct tensor *tensor);
 
 #endif

@@ -164,6 +164,21 @@ bool json_read_file(const char *path, json_t **out, struct error *err)
     return ok;
 }
 
+bool json_save(const json_t *value, const char *folder, const char *name, struct error *err)
+{
+    enum { REAL_DIGITS = 16 }; // 1e-05 stays what it is
+    struct strbuf path = { 0 };
+    strbuf_add_format(&path, "%s/%s", folder, name);
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(REAL_DIGITS));
+    struct strbuf content = { 0 };
+    strbuf_add_format(&content, "%s\n", text ? text : "");
+    bool ok = text ? file_save(path.data, strbuf_bytes(&content), err) : fail(err, "%s: no JSON to write", path.data);
+    free(text);
+    strbuf_free(&content);
+    strbuf_free(&path);
+    return ok;
+}
+
 static const char *type_name(const json_t *value)
 {
     switch (json_typeof(value)) {

@@ -20,6 +20,9 @@ bool json_read(struct bytes in, json_t **out, struct error *err);
 bool json_read_strict(struct bytes in, size_t containers_max, json_t **out, struct error *err);
 bool json_read_file(const char *path, json_t **out, struct error *err);
 
+// A new file for people to read, too, on the disk when this returns true.
+bool json_save(const json_t *value, const char *folder, const char *name, struct error *err);
+
 // Typed look-ups in an object. Absent or null: true and *out untouched, so set the default first.
 // Present with another type or out of range: false and a sentence naming the key. A whole real is an integer.
 bool json_get_int(const json_t *object, const char *key, int64_t low, int64_t high, int64_t *out, struct error *err);

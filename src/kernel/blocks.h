@@ -80,4 +80,16 @@ BLOCKS uint8_t nvfp4_scale(const struct NVFP4_GGUF *block, int s)
     return block->scales[s] == 0x7F ? 0 : block->scales[s] & 0x7F;
 }
 
+// NaN where one of the codes is: NaN times anything is NaN, so that the scale alone says it for a sum over the block.
+BLOCKS float fp8_scale(const struct FP8_32 *block)
+{
+    uint32_t bits;
+    float scale;
+    memcpy(&bits, block->scale, sizeof bits);
+    for (int i = 0; i < 32; i++)
+        bits = (block->codes[i] & 0x7F) == 0x7F ? 0x7FC00000 : bits;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
+}
+
 #endif

@@ -13,12 +13,14 @@ enum { CHECK_PARTS = 3, ROOMY = 3 };
 static const float tolerances[OP_COUNT] = {
     [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,   [OP_LINEAR] = 1e-5f, [OP_ROPE] = 1e-5f, [OP_KV_WRITE] = 0,
     [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,       [OP_PICK] = 0,     [OP_SOFTCAP] = 1e-5f,
+    [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 1e-5f, [OP_COMBINE] = 1e-5f, [OP_COPY] = 0, [OP_HEADS] = 1e-5f,
 };
 
 // On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
 static const float gpu_tolerances[OP_COUNT] = {
     [OP_EMBED] = 1e-6f,     [OP_NORM] = 0.005f,    [OP_LINEAR] = 0.01f, [OP_ROPE] = 0.005f, [OP_KV_WRITE] = 0.01f,
     [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,    [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-3f,
+    [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 0.01f,  [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f, [OP_HEADS] = 0.01f,
 };
 static const float rope_stored_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
 
@@ -53,12 +55,14 @@ static int add_case(const struct kernel *kernel, struct sample_case wanted, stru
 int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_MAX])
 {
     int count = 0;
-    if (!kernel->weights && !kernel->k)
+    if (!kernel->weights && !kernel->k && !kernel->latents)
         count += add_case(kernel, (struct sample_case){ 0 }, out);
     for (int i = 0; i < DTYPE_COUNT; i++) {
         enum dtype dtype = (enum dtype)i;
         if (lists(kernel->weights, i))
             count += add_case(kernel, (struct sample_case){ .weight = dtype }, out + count);
+        if (lists(kernel->latents, i))
+            count += add_case(kernel, (struct sample_case){ .k = dtype, .v = dtype, .latent = true }, out + count);
         if (!lists(kernel->k, i))
             continue;
         enum dtype other = next_format(kernel->v, dtype);
@@ -135,15 +139,13 @@ static struct picture run_call(struct sample *sample, struct kernel_call call, i
     return take_values(sample, before, strayed);
 }
 
-// The input of a linear as kernels see it that round it to 8 bits.
-static const float *rounded_input(struct sample *sample)
+// The input of a linear, or of experts, as kernels see it that round it to 8 bits.
+static const float *rounded_input(struct sample *sample, const float *x, size_t count)
 {
-    const struct linear_args *args = &sample->args.linear;
-    size_t count = (size_t)sample->rows * (size_t)args->in;
     float *rounded = ARENA_NEW(&sample->arena, float, count);
     for (size_t i = 0; i + INT8_BLOCK <= count; i += INT8_BLOCK) {
         int8_t codes[INT8_BLOCK];
-        float scale = int8_round(args->x + i, codes);
+        float scale = int8_round(x + i, codes);
         for (int j = 0; j < INT8_BLOCK; j++)
             rounded[i + (size_t)j] = scale * (float)codes[j];
     }
@@ -166,6 +168,8 @@ static void run_defined(const void *arguments, int part, int parts)
     }
     if (linear && linear->norm)
         kernel_reference(OP_NORM)->run(linear->norm, part, parts);
+    if (kernel_reference(sample->op)->prepare)
+        kernel_reference(sample->op)->prepare(&args, part, parts);
     kernel_reference(sample->op)->run(&args, part, parts);
     if (linear && linear->act_mul)
         kernel_reference(OP_ACT_MUL)->run(linear->act_mul, part, parts);
@@ -182,12 +186,18 @@ static struct picture run_reference(struct sample *sample, const struct kernel *
     struct picture expected = run_call(sample, call, 1, before, &(bool){ false });
     if (!kernel->int8)
         return expected;
-    const struct linear_args args = sample->args.linear;
-    sample->args.linear.x = rounded_input(sample);
+    const union op_args args = sample->args;
+    bool experts = sample->op == OP_EXPERTS;
+    int in = experts ? args.experts.in : args.linear.in, outputs = experts ? args.experts.outputs : args.linear.outputs;
+    size_t rows = (size_t)(sample->rows * (experts && args.experts.x_per_slot ? args.experts.routes.chosen : 1));
+    if (experts)
+        sample->args.experts.x = rounded_input(sample, args.experts.x, rows * (size_t)in);
+    else
+        sample->args.linear.x = rounded_input(sample, args.linear.x, rows * (size_t)in);
     struct picture rounded = run_call(sample, call, 1, before, &(bool){ false });
-    sample->args.linear = args;
-    for (int i = 0; i < args.outputs; i++)
-        if (lists(kernel->int8, args.output[i].weight.dtype))
+    sample->args = args;
+    for (int i = 0; i < outputs; i++)
+        if (lists(kernel->int8, (experts ? args.experts.output[i].weight : args.linear.output[i].weight).dtype))
             expected.output[i] = rounded.output[i];
     return expected;
 }

@@ -53,7 +53,7 @@ struct cuda_call {
 // How large an op may get: what scratch memory depends on.
 struct kernel_extent {
     uint64_t weights;         // formats of its matrices
-    int rows, width;          // of what linear reads and what attention gives
+    int rows, width;          // of what linear and, for each pair, experts read, and of what attention gives
     int heads;                // of attention, as are these:
     int sequences, context;   // in one step, and of the longest
 };
@@ -70,8 +70,9 @@ struct kernel {
     uint64_t int8;            // those of `weights` for which activations are rounded to 8 bits (kernel/int8.h)
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
     uint64_t k, v;            // of kv_write and attention
-    int head_dim_multiple;    // of attention; 0: any
-    int head_dim_max;         // 0: any
+    uint64_t latents;         // of the same, where V lies in K (kv/layout.h)
+    int head_dim_multiple;    // of attention, of latents those of K and of V; 0: any
+    int head_dim_max;         // of V; 0: any
     float tolerance;          // how far it may be from the reference (kernel/check.h); 0: as its op says
     int shared_bytes;         // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
     uint32_t absorbs;         // KERNEL_ABSORBS_*: neighbours in the list of ops that it does in passing

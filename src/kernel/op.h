@@ -17,13 +17,18 @@
     X(EMBED,     "embed")      \
     X(NORM,      "norm")       \
     X(LINEAR,    "linear")     \
+    X(HEADS,     "heads")      \
     X(ROPE,      "rope")       \
     X(KV_WRITE,  "kv_write")   \
     X(ATTENTION, "attention")  \
     X(ACT_MUL,   "act_mul")    \
     X(ADD,       "add")        \
     X(PICK,      "pick")       \
-    X(SOFTCAP,   "softcap")
+    X(SOFTCAP,   "softcap")    \
+    X(COPY,      "copy")       \
+    X(ROUTE,     "route")      \
+    X(EXPERTS,   "experts")    \
+    X(COMBINE,   "combine")
 
 enum op_kind {
 #define X(id, word) OP_##id,
@@ -35,6 +40,8 @@ enum op_kind {
 const char *op_word(enum op_kind kind);
 
 enum { KV_CLASSES_MAX = 16, LINEAR_OUTPUTS_MAX = 3, HEAD_DIM_MAX = 512, LINEAR_IN_MAX = 1 << 16 };
+enum { LATENT_DIM_MAX = HEAD_DIM_MAX + 64 }; // of a latent, its turned channels included: a key
+enum { EXPERTS_MAX = 512, EXPERTS_CHOSEN_MAX = 32, EXPERTS_GROUPS_MAX = 32, EXPERTS_OUTPUTS_MAX = 2 };
 
 struct cuda_batch;
 struct act_mul_args;
@@ -87,6 +94,7 @@ struct norm_args {
     const float *weight;      // (width)
     float *out;               // may be x
     int groups, width;
+    int gap;                  // values between a row's end and the next one, of x and of out: a multiple of 8
     float epsilon;
     bool f32_x;               // on a GPU: x is f32 (the residual stream), else bfloat16; out is bfloat16
 };
@@ -110,6 +118,16 @@ struct linear_args {
     const struct add_args *add;         // after it: to its x
 };
 
+// y = W x for each head by itself, which has a small matrix of its own. What else there is of a head in x comes behind
+// it as it is.
+struct heads_args {
+    const int *rows;
+    const float *x;           // (rows, heads, in + rest)
+    float *y;                 // (rows, heads, out + rest)
+    int heads, in, out, rest;
+    struct weight weight;     // (heads * out, in)
+};
+
 // Turns pairs of channels by position * frequency, in place: q and k. The pairs of the result are always halves apart,
 // (i, i + rotated/2), whatever the order they came in: the cache then holds a model's keys in one order, and blocks
 // that share a scale hold the same channels, whichever file they came from.
@@ -117,13 +135,13 @@ struct rope_args {
     const struct batch *batch;
     float *q, *k;
     int heads, kv_heads, head_dim;
-    int rotated;              // channels that turn, from the first on; the rest stay
+    int first, rotated;       // channels that turn, from which on and how many; the rest stay
     bool interleaved;         // pairs come as neighbours, (2i, 2i+1)
     const float *frequencies; // (rotated / 2), radians per position
     float magnitude;          // of the turned channels, 1 for most
 };
 
-// Stores k and v of the batch's tokens in their pages, in the cache's formats
+// Stores k and v of the batch's tokens in their pages, in the cache's formats; of latents k alone
 struct kv_write_args {
     const struct batch *batch;
     const float *k, *v;
@@ -146,9 +164,12 @@ struct attention_args {
     void *scratch;            // as much as the kernel asks for; shared by all ops of a step
 };
 
-enum activation { ACT_SILU, ACT_GELU_TANH };
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED };
 
-// out = act(gate) * up
+// out = act(gate) * up. ACT_CLAMPED bounds both: with g = min(gate, 7) and u = up within -7 and 7 it is
+// g * sigmoid(1.702 g) * (u + 1).
+#define ACT_CLAMPED_LIMIT 7.0f
+#define ACT_CLAMPED_SLOPE 1.702f
 struct act_mul_args {
     const int *rows;
     const float *gate, *up;
@@ -173,6 +194,14 @@ struct pick_args {
     int width;
 };
 
+// out = x: the residual stream where a linear is to read it as it is; on a GPU it becomes bfloat16
+struct copy_args {
+    const int *rows;
+    const float *x;
+    float *out;
+    int width;
+};
+
 // x = cap * tanh(x / cap)
 struct softcap_args {
     const int *rows;
@@ -181,10 +210,64 @@ struct softcap_args {
     float cap;
 };
 
+// Mixture of experts: which of them each token goes through, and how much each counts. A slot is one of a token's
+// choices, and token * chosen + slot the number of a pair. The pairs of one expert stand together, so that its weights
+// are read once for all of them and those of an expert that nobody chose not at all.
+struct routes {
+    int experts, chosen;
+    int32_t *expert;          // (rows, chosen), those of a token all different, the highest score first
+    float *share;             // (rows, chosen)
+    int32_t *first;           // (experts + 1): where the pairs of each expert begin in `pair`
+    int32_t *pair;            // (rows * chosen): every pair, by expert; in which order within one does not matter
+};
+
+enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+
+// Scores of a token's experts by softmax or sigmoid of the router's logits; with a bias, which counts for the choice
+// alone, the highest ones are chosen (of equals the first), and their scores are the shares. Experts may come in groups
+// of which only some are looked at: those whose `group_best` highest add up to most.
+struct route_args {
+    const int *rows;
+    const float *logits;      // (rows, experts); f32 on a GPU, too
+    const float *bias;        // (experts) or NULL
+    enum route_score score;
+    int groups, groups_chosen, group_best; // 1 group: all experts are looked at
+    bool normalise;           // shares are divided by their sum
+    float scale;              // of shares, after that
+    struct routes routes;
+};
+
+// y = W[expert] x + bias[expert] for every pair, for up to two matrices of each expert that read the same x.
+struct experts_args {
+    const int *rows;          // tokens
+    const float *x;           // (rows, in), or, with x_per_slot, (rows, chosen, in)
+    bool x_per_slot;
+    int in;
+    struct routes routes;
+    void *scratch;            // as much as the kernel asks for; shared by all ops of a step
+    int outputs;
+    struct experts_output {
+        struct weight weight; // one expert's shape; those of all lie one after the other, packed each by itself
+        const float *scales;  // (experts): each expert's own besides weight.scale; NULL: none
+        const float *bias;    // (experts, weight.rows) or NULL
+        float *y;             // (rows, chosen, weight.rows)
+    } output[EXPERTS_OUTPUTS_MAX];
+};
+
+// out = the sum over slots of share * x
+struct combine_args {
+    const int *rows;
+    const float *x;           // (rows, chosen, width)
+    float *out;               // (rows, width)
+    int width;
+    struct routes routes;
+};
+
 union op_args {
     struct embed_args embed;
     struct norm_args norm;
     struct linear_args linear;
+    struct heads_args heads;
     struct rope_args rope;
     struct kv_write_args kv_write;
     struct attention_args attention;
@@ -192,6 +275,10 @@ union op_args {
     struct add_args add;
     struct pick_args pick;
     struct softcap_args softcap;
+    struct copy_args copy;
+    struct route_args route;
+    struct experts_args experts;
+    struct combine_args combine;
 };
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernel/ref/experts.h"
 #include "kernel/sample_draw.h"
 
 enum { PACKED_ALIGNMENT = 64, PACKING_PARTS = 2 };
@@ -26,6 +27,7 @@ static double value_bytes(const struct draw *draw)
     static const double on_gpu[OP_COUNT] = {
         [OP_EMBED] = 4,     [OP_NORM] = 3,    [OP_LINEAR] = 2, [OP_ROPE] = 2, [OP_KV_WRITE] = 2,
         [OP_ATTENTION] = 2, [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4, [OP_SOFTCAP] = 4,
+        [OP_ROUTE] = 4,     [OP_EXPERTS] = 2, [OP_COMBINE] = 2, [OP_COPY] = 3, [OP_HEADS] = 2,
     };
     return draw->kernel->device == DEVICE_CPU ? sizeof(float) : on_gpu[draw->kernel->op];
 }
@@ -61,7 +63,8 @@ static void draw_norm(struct draw *draw)
     args->rows = &sample->rows;
     args->groups = draw_size(draw, 1, 4, 1);
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    int all = args->groups * args->width;
+    args->gap = in_place && draw_coin(draw) ? 8 * draw_size(draw, 1, 9, 0) : 0;
+    int all = args->groups * args->width + args->gap;
     args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, all);
     args->x = in_place ? args->out : draw_values(draw, sample->rows, all);
     args->weight = draw_values(draw, 1, args->width);
@@ -70,8 +73,7 @@ static void draw_norm(struct draw *draw)
     draw_count_bytes(draw, 2, sample->rows, all);
 }
 
-// The first matrix has the format asked for; the others any of the row's whose blocks fit `in`.
-static enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
+enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
 {
     int start = draw_size(draw, 0, DTYPE_COUNT - 1, 0);
     for (int i = 0; index && i < DTYPE_COUNT; i++) {
@@ -161,6 +163,27 @@ static void draw_linear(struct draw *draw)
     draw_linear_neighbours(draw);
 }
 
+static void draw_heads(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct heads_args *args = &sample->args.heads;
+    enum dtype dtype = draw->wanted->weight;
+    int block = dtype_table[dtype].block;
+    bool wide = draw_coin(draw);
+    sample->rows = draw_tokens(draw, 64);
+    args->rows = &sample->rows;
+    args->heads = draw_size(draw, 1, 5, 128);
+    args->in = block * draw_size(draw, 1, wide ? HEAD_DIM_MAX / block : (140 + block) / block, 128 / block);
+    args->out = draw_size(draw, 1, wide ? 70 : 300, HEAD_DIM_MAX);
+    args->rest = draw_coin(draw) ? 0 : draw_size(draw, 1, 64, 64);
+    args->x = draw_values(draw, sample->rows, args->heads * (args->in + args->rest));
+    args->y = draw_output(draw, sample->rows, args->heads * (args->out + args->rest));
+    args->weight = draw_weight(draw, dtype, args->heads * args->out, args->in);
+    draw_count_bytes(draw, 1, sample->rows, args->heads * (args->in + args->out + 2 * args->rest));
+    sample->bytes_moved += dtype_bytes(dtype, (size_t)args->heads * (size_t)args->out * (size_t)args->in);
+    sample->flops += 2.0 * sample->rows * args->heads * args->out * args->in;
+}
+
 static void draw_rope(struct draw *draw)
 {
     struct sample *sample = draw->sample;
@@ -171,6 +194,7 @@ static void draw_rope(struct draw *draw)
     args->kv_heads = draw_size(draw, 1, 3, 8);
     args->head_dim = 2 * draw_size(draw, 1, 80, 64);
     args->rotated = 2 * draw_size(draw, 1, args->head_dim / 2, 64);
+    args->first = draw_coin(draw) ? args->head_dim - args->rotated : 0;
     args->q = draw_output_in_place(draw, sample->batch.tokens, args->heads * args->head_dim);
     args->k = draw_output_in_place(draw, sample->batch.tokens, args->kv_heads * args->head_dim);
     args->interleaved = draw_coin(draw);
@@ -189,7 +213,7 @@ static void draw_act_mul(struct draw *draw)
     args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, args->width);
     args->gate = in_place ? args->out : draw_values(draw, sample->rows, args->width);
     args->up = draw_values(draw, sample->rows, args->width);
-    args->act = draw_coin(draw) ? ACT_GELU_TANH : ACT_SILU;
+    args->act = draw_coin(draw) ? ACT_GELU_TANH : draw_coin(draw) ? ACT_CLAMPED : ACT_SILU;
     draw_count_bytes(draw, 3, sample->rows, args->width);
 }
 
@@ -216,6 +240,17 @@ static void draw_pick(struct draw *draw)
     draw_count_bytes(draw, 2, sample->batch.outputs, args->width);
 }
 
+static void draw_copy(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct copy_args *args = &sample->args.copy;
+    args->rows = &sample->rows;
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->x = draw_values(draw, sample->rows, args->width);
+    args->out = draw_output(draw, sample->rows, args->width);
+    draw_count_bytes(draw, 2, sample->rows, args->width);
+}
+
 static void draw_softcap(struct draw *draw)
 {
     struct sample *sample = draw->sample;
@@ -230,7 +265,8 @@ static void draw_softcap(struct draw *draw)
 static void (*const drawers[OP_COUNT])(struct draw *) = {
     [OP_EMBED] = draw_embed,       [OP_NORM] = draw_norm,           [OP_LINEAR] = draw_linear,   [OP_ROPE] = draw_rope,
     [OP_KV_WRITE] = draw_kv_write, [OP_ATTENTION] = draw_attention, [OP_ACT_MUL] = draw_act_mul, [OP_ADD] = draw_add,
-    [OP_PICK] = draw_pick,         [OP_SOFTCAP] = draw_softcap,
+    [OP_PICK] = draw_pick,         [OP_SOFTCAP] = draw_softcap,     [OP_ROUTE] = draw_route,
+    [OP_EXPERTS] = draw_experts,   [OP_COMBINE] = draw_combine,     [OP_COPY] = draw_copy,     [OP_HEADS] = draw_heads,
 };
 
 // A step with just the sample in it.
@@ -269,25 +305,51 @@ static void *new_aligned(struct arena *arena, size_t bytes)
     return (void *)((memory + PACKED_ALIGNMENT - 1) / PACKED_ALIGNMENT * PACKED_ALIGNMENT);
 }
 
-// Packs what is not to be read as the file has it.
-static void bind_weights(struct sample *sample, const struct kernel *kernel, struct linear_args *args)
+struct packing_work {
+    const struct kernel_packing *packing;
+    struct weight weight;
+    uint8_t *out;
+};
+
+static void pack_part(void *context, int phase, int part, int parts)
 {
-    for (int i = 0; i < args->outputs && kernel->packing; i++) {
-        struct weight *weight = &args->output[i].weight;
-        void *packed = new_aligned(&sample->arena, kernel->packing->bytes(weight->dtype, weight->rows, weight->cols));
-        for (int part = 0; part < PACKING_PARTS; part++)
-            kernel->packing->pack(weight, part, PACKING_PARTS, packed);
-        weight->data = packed;
+    const struct packing_work *work = context;
+    (void)phase;
+    work->packing->pack(&work->weight, part, parts, work->out);
+}
+
+// Packs `count` matrices that are not to be read as the file has them, one after the other.
+static void bind_weight(struct sample *sample, const struct kernel *kernel, struct weight *weight, int count)
+{
+    if (!kernel->packing)
+        return;
+    size_t bytes = kernel->packing->bytes(weight->dtype, weight->rows, weight->cols);
+    uint8_t *packed = new_aligned(&sample->arena, bytes * (size_t)count);
+    struct packing_work work = { kernel->packing, *weight, packed };
+    for (int i = 0; i < count; i++, work.out += bytes) {
+        if (sample->team)
+            team_run(sample->team, &(struct team_work){ pack_part, &work, .phases = 1 });
+        for (int part = 0; part < PACKING_PARTS && !sample->team; part++)
+            pack_part(&work, 0, part, PACKING_PARTS);
+        work.weight.data = (const char *)work.weight.data
+                         + dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
     }
+    weight->data = packed;
 }
 
 size_t draw_scratch_bytes(const struct sample *sample, const struct kernel *kernel)
 {
     const struct sample_room *room = &sample->room;
     struct kernel_extent extent = { .rows = room->rows, .sequences = room->sequences, .context = room->context };
-    if (!kernel->scratch_bytes || (sample->op != OP_LINEAR && sample->op != OP_ATTENTION))
+    if (!kernel->scratch_bytes)
         return 0;
-    if (sample->op == OP_LINEAR) {
+    if (sample->op == OP_EXPERTS) {
+        const struct experts_args *args = &sample->args.experts;
+        extent.rows *= args->routes.chosen;
+        extent.width = args->in;
+        for (int i = 0; i < args->outputs; i++)
+            extent.weights |= (uint64_t)1 << args->output[i].weight.dtype;
+    } else if (sample->op == OP_LINEAR) {
         const struct linear_args *args = &sample->args.linear;
         extent.width = args->in;
         for (int i = 0; i < args->outputs; i++)
@@ -328,7 +390,13 @@ union op_args *sample_args_for(struct sample *sample, const struct kernel *kerne
         args->attention.scratch = scratch;
     if (sample->op == OP_LINEAR) {
         args->linear.scratch = scratch;
-        bind_weights(sample, kernel, &args->linear);
+        for (int i = 0; i < args->linear.outputs; i++)
+            bind_weight(sample, kernel, &args->linear.output[i].weight, 1);
+    }
+    if (sample->op == OP_EXPERTS) {
+        args->experts.scratch = scratch;
+        for (int i = 0; i < args->experts.outputs; i++)
+            bind_weight(sample, kernel, &args->experts.output[i].weight, args->experts.routes.experts);
     }
     return args;
 }
@@ -350,6 +418,8 @@ void sample_cut(struct sample *sample, int tokens)
         batch->sequences--;
     for (int i = 0; i < batch->sequences; i++)
         sample->sequence[i].count = least(sample->sequence[i].count, tokens - sample->sequence[i].first);
+    if (sample->op == OP_EXPERTS)
+        experts_order(&sample->args.experts.routes, sample->rows);
 }
 
 static size_t result_bytes(const struct sample *sample, int output)
@@ -366,6 +436,8 @@ void sample_read(const struct sample *sample, int output, float *values)
 {
     if (is_pages(sample, output))
         read_kv_write(sample, values);
+    else if (is_order(sample, output))
+        read_order(sample, output, values);
     else
         memcpy(values, sample->output[output].data, result_bytes(sample, output));
 }
@@ -374,6 +446,8 @@ void sample_undo(struct sample *sample, int output, const uint8_t *before)
 {
     if (is_pages(sample, output))
         undo_kv_write(sample, before);
+    else if (is_order(sample, output))
+        memcpy(sample->output[output].data, before, sample->output[output].bytes);
     else
         memcpy(sample->output[output].data, before, result_bytes(sample, output));
 }

@@ -10,9 +10,10 @@
 #define KERNEL_SAMPLE_H
 
 #include "base/memory.h"
+#include "device/team.h"
 #include "kernel/kernel.h"
 
-enum { SAMPLE_OUTPUTS_MAX = 3, SAMPLE_SEQUENCES_MAX = 12, SAMPLE_OPERANDS_MAX = 16 };
+enum { SAMPLE_OUTPUTS_MAX = 4, SAMPLE_SEQUENCES_MAX = 12, SAMPLE_OPERANDS_MAX = 16 };
 
 enum sample_size {
     SAMPLE_VARIED, // past every tile a kernel may have, and below
@@ -29,7 +30,9 @@ struct sample_case {
     enum kernel_load load; // KERNEL_FEW or KERNEL_MANY
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
+    bool latent;           // V lies in K
     int head_dim;          // 0: drawn, among those that fit
+    int value_dim;         // of latents, where there is a head_dim
     uint32_t absorbs;      // KERNEL_ABSORBS_*: the neighbours that the row does in passing
     enum sample_size size;
     struct sample_step step; // no sequences: drawn, as the load says
@@ -58,6 +61,7 @@ struct sample {
     } room;
     size_t bytes_moved;    // read and written, each thing once
     double flops;
+    struct team *team;     // borrowed: packs weights; NULL: the caller does
     struct arena arena;
 };
 

@@ -117,9 +117,11 @@ static void draw_step(struct draw *draw, struct scene *scene)
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
     int kv_heads = draw_size(draw, 1, draw->is_long ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
-    int dim = draw_head_dim(draw);
+    struct kv_layout layout = draw_layout(draw, kv_heads);
     bool cpu = draw->kernel->device == DEVICE_CPU;
-    *scene = (struct scene){ .heads = kv_heads * draw_size(draw, 1, cpu ? 4 : draw->is_long ? 2 : 9, cpu ? 2 : 4) };
+    int group = layout.latent ? draw_size(draw, 1, draw->is_long ? 20 : 80, 128)
+                              : draw_size(draw, 1, cpu ? 4 : draw->is_long ? 2 : 9, cpu ? 2 : 4);
+    *scene = (struct scene){ .heads = layout.k.heads * group };
     scene->window = draw_coin(draw) ? draw_size(draw, 1, draw_coin(draw) ? 50 : 500, 0) : 0;
     if (draw->wanted->step.sequences) {
         draw_step(draw, scene);
@@ -127,11 +129,10 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
         draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
         draw_pages(draw, scene);
     }
-    struct kv_layout layout = kv_layout_make(draw->wanted->k, draw->wanted->v, kv_heads, dim, dim);
     scene->cache = (struct kv_place){
         .page_bytes = (size_t)layers * layout.layer_bytes,
         .layer_offset = (size_t)draw_size(draw, 0, layers - 1, 0) * layout.layer_bytes,
-        .class_index = CLASS, .layout = layout, .k_scale = 0.05f, .v_scale = 0.04f,
+        .class_index = CLASS, .layout = layout, .k_scale = 0.05f, .v_scale = layout.latent ? 0.05f : 0.04f,
     };
 }
 
@@ -158,12 +159,12 @@ void draw_kv_write(struct draw *draw)
     struct kv_write_args *args = &sample->args.kv_write;
     int row_values = scene.cache.layout.k.heads * scene.cache.layout.k.dim, tokens = sample->batch.tokens;
     size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
-    sample->pages = draw_output_bytes(draw, bytes, 2 * row_values);
+    sample->pages = draw_output_bytes(draw, bytes, scene.cache.layout.latent ? row_values : 2 * row_values);
     sample->pages_bytes = bytes;
     scene.cache.pool = sample->pages + scene.cache.page_bytes;
     args->batch = &sample->batch;
     args->k = draw_values(draw, tokens, row_values);
-    args->v = draw_values(draw, tokens, row_values);
+    args->v = scene.cache.layout.latent ? NULL : draw_values(draw, tokens, row_values);
     args->cache = scene.cache;
     if (draw->wanted->absorbs & KERNEL_ABSORBS_ROPE)
         draw_rope_before(draw, &scene);
@@ -213,7 +214,7 @@ static void count_attention(struct draw *draw, const struct scene *scene, const 
     sample->bytes_moved += (size_t)(length - first) * kv_layout_token_bytes(&scene->cache.layout);
     for (int i = old + 1; i <= length; i++) {
         int seen = scene->window && scene->window < i ? scene->window : i;
-        sample->flops += 4.0 * seen * scene->heads * scene->cache.layout.k.dim;
+        sample->flops += 2.0 * seen * scene->heads * (scene->cache.layout.k.dim + scene->cache.layout.v.dim);
     }
 }
 
@@ -236,7 +237,8 @@ void draw_attention(struct draw *draw)
     struct sample *sample = draw->sample;
     struct scene scene;
     draw_scene(draw, &scene, 64, draw->wanted->load == KERNEL_FEW ? 16383 : 512);
-    int dim = scene.cache.layout.k.dim, row_values = scene.heads * dim, tokens = sample->batch.tokens;
+    const struct kv_layout *layout = &scene.cache.layout;
+    int tokens = sample->batch.tokens;
     size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
     sample->pages = memset(arena_new(&sample->arena, bytes, 1), NOTHING, bytes);
     sample->pages_bytes = bytes;
@@ -249,13 +251,13 @@ void draw_attention(struct draw *draw)
         count_attention(draw, &scene, &sample->batch.sequence[s]);
     }
     struct attention_args *args = &sample->args.attention;
-    *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .scale = 1 / sqrtf((float)dim),
-                                     .window = scene.window, .cache = scene.cache };
-    args->q = draw_values(draw, tokens, row_values);
-    args->out = draw_output(draw, tokens, row_values);
+    *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .window = scene.window,
+                                     .scale = 1 / sqrtf((float)layout->k.dim), .cache = scene.cache };
+    args->q = draw_values(draw, tokens, scene.heads * layout->k.dim);
+    args->out = draw_output(draw, tokens, scene.heads * layout->v.dim);
     args->softcap = draw_coin(draw) ? 5 : 0;
     args->sinks = draw_coin(draw) ? draw_values(draw, 1, scene.heads) : NULL;
-    draw_count_bytes(draw, 2, tokens, row_values);
+    draw_count_bytes(draw, 1, tokens, scene.heads * (layout->k.dim + layout->v.dim));
 }
 
 // ---- what kv_write wrote ----
@@ -266,13 +268,13 @@ struct vector {
     uint8_t *data, *scale;
 };
 
-// Every vector that the batch has a place for: row by row, K's heads and then V's.
+// Every vector that the batch has a place for: row by row, K's heads and then V's, if those are not in them.
 static void walk_vectors(const struct sample *sample, void (*visit)(const struct vector *vector, void *context),
                          void *context)
 {
     const struct kv_place *cache = &sample->args.kv_write.cache;
     for (int s = 0; s < sample->batch.sequences; s++)
-        for (int i = 0; i < 2 * sample->sequence[s].count; i++) {
+        for (int i = 0; i < 2 * sample->sequence[s].count; i += cache->layout.latent ? 2 : 1) {
             int position = sample->batch.positions[sample->sequence[s].first + i / 2];
             int32_t page = sample->sequence[s].pages[CLASS][position / KV_PAGE_TOKENS];
             uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;

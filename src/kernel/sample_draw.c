@@ -41,39 +41,63 @@ int draw_tokens(struct draw *draw, int large_many)
     return draw_size(draw, KERNEL_FEW_TOKENS_MAX + 2, draw_is_short(draw) ? 40 : 200, large_many);
 }
 
-// The head sizes of published models, and some that no model has.
-static const int head_dims[] = { 128, 64, 80, 96, 256, 32, 16, 112, 160, 192, 512, 2, 10, 40, 65 };
-enum { HEAD_DIMS = sizeof head_dims / sizeof *head_dims };
+// The head sizes of published models, and some that no model has; the same for latents, with the channels of V.
+static const struct head_size {
+    int k, v;
+} head_sizes[] = {
+    { 128, 128 }, { 64, 64 },   { 80, 80 },   { 96, 96 },   { 256, 256 }, { 32, 32 }, { 16, 16 }, { 112, 112 },
+    { 160, 160 }, { 192, 192 }, { 512, 512 }, { 2, 2 },     { 10, 10 },   { 40, 40 }, { 65, 65 },
+}, latent_sizes[] = { { 576, 512 }, { 288, 256 }, { 128, 96 }, { 48, 32 }, { 30, 20 } };
 
-static bool head_dim_fits(const struct kernel *kernel, const struct sample_case *wanted, int dim)
+enum { HEAD_SIZES = sizeof head_sizes / sizeof *head_sizes, LATENT_SIZES = sizeof latent_sizes / sizeof *latent_sizes };
+
+static const char *misfit(struct arena *arena, const struct sample_case *wanted, struct head_size size)
+{
+    if (wanted->latent)
+        return kv_latent_misfit(arena, wanted->k, size.k, size.v);
+    const char *reason = kv_format_misfit(arena, wanted->k, size.k);
+    return reason ? reason : kv_format_misfit(arena, wanted->v, size.v);
+}
+
+static bool size_fits(const struct kernel *kernel, const struct sample_case *wanted, struct head_size size)
 {
     struct arena arena = { 0 };
-    bool fits = (!kernel->head_dim_multiple || dim % kernel->head_dim_multiple == 0)
-             && (!kernel->head_dim_max || dim <= kernel->head_dim_max)
-             && (!kernel->k || !kv_format_misfit(&arena, wanted->k, dim))
-             && (!kernel->v || !kv_format_misfit(&arena, wanted->v, dim));
+    int multiple = kernel->head_dim_multiple ? kernel->head_dim_multiple : 1;
+    bool fits = size.k % multiple == 0 && size.v % multiple == 0
+             && (!kernel->head_dim_max || size.v <= kernel->head_dim_max)
+             && !((kernel->k || kernel->latents) && misfit(&arena, wanted, size));
     arena_free(&arena);
     return fits;
 }
 
-bool sample_is_possible(const struct kernel *kernel, const struct sample_case *wanted)
+// The one that is wanted, or the first from `start` on that fits; false: there is none.
+static bool find_size(const struct kernel *kernel, const struct sample_case *wanted, int start, struct head_size *out)
 {
+    const struct head_size *sizes = wanted->latent ? latent_sizes : head_sizes;
+    int count = wanted->latent ? LATENT_SIZES : HEAD_SIZES;
+    *out = (struct head_size){ wanted->head_dim, wanted->latent ? wanted->value_dim : wanted->head_dim };
     if (wanted->head_dim)
-        return head_dim_fits(kernel, wanted, wanted->head_dim);
-    for (int i = 0; i < HEAD_DIMS; i++)
-        if (head_dim_fits(kernel, wanted, head_dims[i]))
+        return size_fits(kernel, wanted, *out);
+    for (int i = 0; i < count; i++)
+        if (size_fits(kernel, wanted, *out = sizes[(start + i) % count]))
             return true;
     return false;
 }
 
-int draw_head_dim(struct draw *draw)
+bool sample_is_possible(const struct kernel *kernel, const struct sample_case *wanted)
 {
-    if (draw->wanted->head_dim)
-        return draw->wanted->head_dim;
-    int start = draw_size(draw, 0, HEAD_DIMS - 1, 0), i = start;
-    while (!head_dim_fits(draw->kernel, draw->wanted, head_dims[i % HEAD_DIMS]) && i < start + HEAD_DIMS)
-        i++;
-    return head_dims[i % HEAD_DIMS];
+    struct head_size size;
+    return find_size(kernel, wanted, 0, &size);
+}
+
+struct kv_layout draw_layout(struct draw *draw, int kv_heads)
+{
+    const struct sample_case *wanted = draw->wanted;
+    struct head_size size;
+    int start = wanted->head_dim ? 0 : draw_size(draw, 0, (wanted->latent ? LATENT_SIZES : HEAD_SIZES) - 1, 0);
+    find_size(draw->kernel, wanted, start, &size);
+    return wanted->latent ? kv_layout_make_latent(wanted->k, size.k, size.v)
+                          : kv_layout_make(wanted->k, wanted->v, kv_heads, size.k, size.v);
 }
 
 // ---- input ----
@@ -130,7 +154,7 @@ static void draw_block(struct draw *draw, enum dtype dtype, uint8_t *block)
         weight_decode(dtype, block, (size_t)info->block, values);
         largest = 0;
         for (int i = 0; i < info->block; i++) // NaN stays
-            largest = fabsf(values[i]) <= largest ? largest : fabsf(values[i]);
+            largest = isnan(largest) || fabsf(values[i]) <= largest ? largest : fabsf(values[i]);
     } while (!(largest >= 1.0f / 64 && largest <= 4));
 }
 

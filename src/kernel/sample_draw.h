@@ -19,7 +19,7 @@ struct draw {
 int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included; `large` in large samples
 bool draw_is_short(const struct draw *draw);
 bool draw_coin(struct draw *draw);                              // in large samples always false
-int draw_head_dim(struct draw *draw);
+struct kv_layout draw_layout(struct draw *draw, int kv_heads);  // of any head size that fits
 
 float *draw_values(struct draw *draw, int rows, int width);     // of an input: around 1, some far out
 float *draw_frequencies(struct draw *draw, int count);
@@ -35,6 +35,16 @@ void draw_count_bytes(struct draw *draw, double passes, int rows, int width); //
 void draw_batch(struct draw *draw, int tokens, int vocabulary); // one sequence, and no pages
 
 size_t draw_scratch_bytes(const struct sample *sample, const struct kernel *kernel); // that the kernel asks for
+
+// The first matrix has the format asked for; the others any of the row's whose blocks fit `in`.
+enum dtype draw_matrix_dtype(struct draw *draw, int index, int in);
+
+// sample_experts.c
+void draw_route(struct draw *draw);
+void draw_experts(struct draw *draw);
+void draw_combine(struct draw *draw);
+bool is_order(const struct sample *sample, int output); // of route: where the pairs stand
+void read_order(const struct sample *sample, int output, float *values);
 
 // sample_cache.c
 void draw_kv_write(struct draw *draw);

@@ -44,14 +44,14 @@ static void list_embed(struct list *list, union op_args *all)
 
 static void list_norm_input(struct list *list, struct norm_args *args)
 {
-    add_rows(list, &args->x, args->groups * args->width, args->f32_x ? SAMPLE_F32 : SAMPLE_BF16);
+    add_rows(list, &args->x, args->groups * args->width + args->gap, args->f32_x ? SAMPLE_F32 : SAMPLE_BF16);
     add_constant(list, &args->weight, args->width);
 }
 
 static void list_norm(struct list *list, union op_args *all)
 {
     list_norm_input(list, &all->norm);
-    add_rows(list, &all->norm.out, all->norm.groups * all->norm.width, SAMPLE_BF16);
+    add_rows(list, &all->norm.out, all->norm.groups * all->norm.width + all->norm.gap, SAMPLE_BF16);
 }
 
 static void list_linear(struct list *list, union op_args *all)
@@ -77,6 +77,15 @@ static void list_linear(struct list *list, union op_args *all)
     if (args->add)
         add_rows(list, &((struct add_args *)args->add)->x, args->add->width, SAMPLE_F32);
     add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+}
+
+static void list_heads(struct list *list, union op_args *all)
+{
+    struct heads_args *args = &all->heads;
+    size_t values = (size_t)args->heads * (size_t)args->out * (size_t)args->in;
+    add_rows(list, &args->x, args->heads * (args->in + args->rest), SAMPLE_BF16);
+    add(list, &args->weight.data, 0, dtype_bytes(args->weight.dtype, values), SAMPLE_BYTES);
+    add_rows(list, &args->y, args->heads * (args->out + args->rest), SAMPLE_BF16);
 }
 
 static void list_rope_args(struct list *list, struct rope_args *args)
@@ -143,10 +152,61 @@ static void list_softcap(struct list *list, union op_args *all)
     add_rows(list, &all->softcap.x, all->softcap.width, SAMPLE_F32);
 }
 
+static void list_copy(struct list *list, union op_args *all)
+{
+    add_rows(list, &all->copy.x, all->copy.width, SAMPLE_F32);
+    add_rows(list, &all->copy.out, all->copy.width, SAMPLE_BF16);
+}
+
+static void list_routes(struct list *list, struct routes *routes)
+{
+    add_rows(list, &routes->expert, routes->chosen, SAMPLE_F32);
+    add_rows(list, &routes->share, routes->chosen, SAMPLE_F32);
+    add_rows(list, &routes->pair, routes->chosen, SAMPLE_F32);
+    add_constant(list, &routes->first, routes->experts + 1);
+}
+
+static void list_route(struct list *list, union op_args *all)
+{
+    struct route_args *args = &all->route;
+    add_rows(list, &args->logits, args->routes.experts, SAMPLE_F32);
+    add_constant(list, &args->bias, args->routes.experts);
+    list_routes(list, &args->routes);
+}
+
+static void list_experts(struct list *list, union op_args *all)
+{
+    struct experts_args *args = &all->experts;
+    const struct kernel_packing *packing = list->kernel->packing;
+    int experts = args->routes.experts, chosen = args->routes.chosen;
+    add_rows(list, &args->x, args->in * (args->x_per_slot ? chosen : 1), SAMPLE_BF16);
+    for (int i = 0; i < args->outputs; i++) {
+        struct experts_output *output = &args->output[i];
+        const struct weight *weight = &output->weight;
+        size_t bytes = packing ? packing->bytes(weight->dtype, weight->rows, weight->cols)
+                               : dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
+        add(list, &output->weight.data, 0, bytes * (size_t)experts, SAMPLE_BYTES);
+        add_constant(list, &output->scales, experts);
+        add_constant(list, &output->bias, experts * weight->rows);
+        add_rows(list, &output->y, chosen * weight->rows, SAMPLE_BF16);
+    }
+    list_routes(list, &args->routes);
+    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+}
+
+static void list_combine(struct list *list, union op_args *all)
+{
+    struct combine_args *args = &all->combine;
+    add_rows(list, &args->x, args->routes.chosen * args->width, SAMPLE_BF16);
+    add_rows(list, &args->out, args->width, SAMPLE_BF16);
+    list_routes(list, &args->routes);
+}
+
 static void (*const listers[OP_COUNT])(struct list *, union op_args *) = {
     [OP_EMBED] = list_embed,       [OP_NORM] = list_norm,           [OP_LINEAR] = list_linear,   [OP_ROPE] = list_rope,
     [OP_KV_WRITE] = list_kv_write, [OP_ATTENTION] = list_attention, [OP_ACT_MUL] = list_act_mul, [OP_ADD] = list_add,
-    [OP_PICK] = list_pick,         [OP_SOFTCAP] = list_softcap,
+    [OP_PICK] = list_pick,         [OP_SOFTCAP] = list_softcap,     [OP_ROUTE] = list_route,
+    [OP_EXPERTS] = list_experts,   [OP_COMBINE] = list_combine,     [OP_COPY] = list_copy,     [OP_HEADS] = list_heads,
 };
 
 int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,

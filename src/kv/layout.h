@@ -6,9 +6,13 @@
 //   layer = K data | K scales | V data | V scales
 //   data  = (kv head, token, data_bytes)                 tokens of one head lie together
 //   scales= (kv head, token, scale_bytes)                linear, in the same order
+//
+// Latents are keys that hold their values: one head, and V is the first channels of K. They are stored once, as K; the
+// side V has K's places and a smaller dim.
 #ifndef KV_LAYOUT_H
 #define KV_LAYOUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +20,15 @@
 #include "base/memory.h"
 
 enum { KV_PAGE_TOKENS = 16, KV_INT4_DIM_MAX = 512 };
+
+// A record of fp8_ds_mla: E4M3 codes of the latent, an f32 scale for each 128 of them, and the turned channels in
+// bfloat16.
+enum { KV_RECORD_LATENT = 512, KV_RECORD_GROUP = 128, KV_RECORD_TURNED = 64 };
+enum { KV_RECORD_SCALES_AT = 512, KV_RECORD_TURNED_AT = 528, KV_RECORD_BYTES = 656 };
+
+// Formats that can hold latents, if the sizes fit: all of the cache's but the one that rotates whole vectors.
+#define KV_BIT_IF_CACHE(id, word, use, ...) | (DTYPE_USE_##use & DTYPE_USE_CACHE ? DTYPE_BIT(id) : 0)
+#define KV_LATENT_FORMATS ((0 DTYPES(KV_BIT_IF_CACHE)) & ~DTYPE_BIT(INT4_TOKEN))
 
 // One side (K or V) of a layer.
 struct kv_side {
@@ -27,14 +40,18 @@ struct kv_side {
 
 struct kv_layout {
     struct kv_side k, v;
+    bool latent; // V lies in K
     size_t layer_bytes;
 };
 
-// Why a format cannot hold vectors of this size, or NULL when it can.
+// Why a format cannot hold vectors of this size, or latents of `dim` channels of which so many are values; NULL when it
+// can.
 const char *kv_format_misfit(struct arena *arena, enum dtype dtype, int dim);
+const char *kv_latent_misfit(struct arena *arena, enum dtype dtype, int dim, int value_dim);
 
 // The sides must fit (kv_format_misfit). K and V may differ in format and in dim.
 struct kv_layout kv_layout_make(enum dtype k, enum dtype v, int heads, int k_dim, int v_dim);
+struct kv_layout kv_layout_make_latent(enum dtype dtype, int dim, int value_dim); // kv_latent_misfit
 
 // A layer's bytes for one token.
 static inline size_t kv_layout_token_bytes(const struct kv_layout *layout)

@@ -9,12 +9,12 @@
 static void write_block(struct graph *graph, bool head_norms)
 {
     graph_attention_block(graph, head_norms);
-    graph_norm(graph, BUFFER_H, BUFFER_H, W_GEMMA_ATTENTION_POST_NORM);
+    graph_norm(graph, BUFFER_H, BUFFER_H, W_POST_ATTENTION_NORM);
     graph_add(graph, BUFFER_X, BUFFER_H);
 
-    graph_norm(graph, BUFFER_X, BUFFER_H, W_GEMMA_FFN_NORM);
+    graph_norm(graph, BUFFER_X, BUFFER_H, W_PRE_FFN_NORM);
     graph_feed_forward(graph);
-    graph_norm(graph, BUFFER_H, BUFFER_H, W_GEMMA_FFN_POST_NORM);
+    graph_norm(graph, BUFFER_H, BUFFER_H, W_POST_FFN_NORM);
     graph_add(graph, BUFFER_X, BUFFER_H);
 }
 

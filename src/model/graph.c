@@ -45,24 +45,64 @@ void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name,
                                .vector = find_vector(graph, name, width) });
 }
 
-void graph_linear(struct graph *graph, enum buffer in, const struct graph_output *outputs, int count)
+void graph_latent_norm(struct graph *graph, enum buffer in, enum weight_name name, int width)
 {
-    int width = graph->model->buffer_width[in];
+    append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = 1, .width = width,
+                               .rest = graph->model->buffer_width[in] - width,
+                               .vector = find_vector(graph, name, width) });
+}
+
+void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, int width)
+{
+    int heads = graph->model->config.heads;
+    append(graph, (struct op){ .kind = OP_HEADS, .in = in, .out = matrix.out, .groups = heads, .width = width,
+                               .rest = graph->model->buffer_width[in] / heads - width,
+                               .matrices = 1, .matrix = { matrix } });
+}
+
+// Of a row's first channels, which are all there are in most buffers.
+static void append_linear(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
+{
     struct op op = {
         .kind = OP_LINEAR, .in = in, .groups = 1, .width = width, .matrices = count,
         .on_outputs = outputs->out == BUFFER_LOGITS
     };
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         op.matrix[i] = find_matrix(graph, outputs[i].name, outputs[i].rows, width, outputs[i].out);
+        op.matrix[i].factor = outputs[i].factor;
+    }
     append(graph, op);
+}
+
+void graph_linear(struct graph *graph, enum buffer in, const struct graph_output *outputs, int count)
+{
+    append_linear(graph, in, graph->model->buffer_width[in], outputs, count);
+}
+
+void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix *matrices, int count)
+{
+    struct op op = { .kind = OP_LINEAR, .in = in, .groups = 1, .width = graph->model->buffer_width[in],
+                     .matrices = count };
+    for (int i = 0; i < count; i++)
+        op.matrix[i] = matrices[i];
+    append(graph, op);
+}
+
+static const struct tensor *find_sinks(struct graph *graph)
+{
+    return find_named_vector(graph, W_SINKS, graph->source.json ? "" : "weight", graph->model->config.heads);
 }
 
 void graph_attention(struct graph *graph)
 {
-    append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
-    append(graph, (struct op){ .kind = OP_KV_WRITE, .in = BUFFER_K, .second = BUFFER_V });
+    const struct layer *layer = &graph->model->layer[graph->layer];
+    if (layer->frequencies)
+        append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
+    append(graph, (struct op){ .kind = OP_KV_WRITE, .in = BUFFER_K,
+                               .second = graph->model->config.latent ? BUFFER_K : BUFFER_V });
     append(graph, (struct op){ .kind = OP_ATTENTION, .in = BUFFER_Q, .out = BUFFER_A,
-                               .width = graph->model->config.heads * graph->model->config.head_dim });
+                               .width = graph->model->buffer_width[BUFFER_A],
+                               .vector = graph->sinks ? find_sinks(graph) : NULL });
 }
 
 void graph_act_mul(struct graph *graph)
@@ -76,6 +116,12 @@ void graph_add(struct graph *graph, enum buffer out, enum buffer in)
     append(graph, (struct op){ .kind = OP_ADD, .in = in, .out = out, .width = graph->model->config.hidden });
 }
 
+void graph_copy(struct graph *graph)
+{
+    append(graph, (struct op){ .kind = OP_COPY, .in = BUFFER_X, .out = BUFFER_H,
+                               .width = graph->model->config.hidden });
+}
+
 void graph_logits(struct graph *graph)
 {
     struct model_config *config = &graph->model->config;
@@ -85,7 +131,9 @@ void graph_logits(struct graph *graph)
     graph_norm(graph, BUFFER_LAST, BUFFER_H, W_FINAL_NORM);
     bool tied = find_tied_head(graph); // then the embedding table is the head
     graph_linear(graph, BUFFER_H,
-                 &(struct graph_output){ BUFFER_LOGITS, tied ? W_EMBED : W_HEAD, config->vocabulary }, 1);
+                 &(struct graph_output){ BUFFER_LOGITS, tied ? W_EMBED : W_HEAD, config->vocabulary,
+                                         .factor = config->logit_scale },
+                 1);
     if (config->final_softcap > 0)
         append(graph,
                (struct op){ .kind = OP_SOFTCAP,
@@ -108,18 +156,50 @@ void graph_qkv(struct graph *graph)
 
 void graph_output(struct graph *graph)
 {
-    graph_linear(graph, BUFFER_A, &(struct graph_output){ BUFFER_H, W_O, graph->model->config.hidden }, 1);
+    const struct model_config *config = &graph->model->config;
+    graph_linear(graph, BUFFER_A,
+                 &(struct graph_output){ BUFFER_H, W_O, config->hidden, .factor = config->residual_scale }, 1);
+}
+
+void graph_gated(struct graph *graph, const enum weight_name names[3], int width, enum buffer out)
+{
+    const struct model_config *config = &graph->model->config;
+    graph_linear(graph, BUFFER_H,
+                 (struct graph_output[]){ { BUFFER_GATE, names[0], width }, { BUFFER_UP, names[1], width } }, 2);
+    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = BUFFER_UP, .out = BUFFER_GATE,
+                               .width = width });
+    append_linear(graph, BUFFER_GATE, width,
+                  &(struct graph_output){ out, names[2], config->hidden, .factor = config->residual_scale }, 1);
 }
 
 void graph_feed_forward(struct graph *graph)
 {
+    graph_gated(graph, (const enum weight_name[]){ W_GATE, W_UP, W_DOWN }, graph->model->config.feed_forward, BUFFER_H);
+}
+
+static void append_experts(struct graph *graph, enum buffer in, int width, const struct op_matrix *matrices, int count)
+{
+    struct op op = { .kind = OP_EXPERTS, .in = in, .width = width, .matrices = count,
+                     .groups = graph->model->config.experts.chosen };
+    for (int i = 0; i < count; i++)
+        op.matrix[i] = matrices[i];
+    append(graph, op);
+}
+
+void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,
+                   const struct op_matrix matrices[3])
+{
     const struct model_config *config = &graph->model->config;
-    graph_linear(graph, BUFFER_H,
-                 (struct graph_output[]){ { BUFFER_GATE, W_GATE, config->feed_forward },
-                                          { BUFFER_UP, W_UP, config->feed_forward } },
-                 2);
-    graph_act_mul(graph);
-    graph_linear(graph, BUFFER_GATE, &(struct graph_output){ BUFFER_H, W_DOWN, config->hidden }, 1);
+    const struct model_experts *experts = &config->experts;
+    graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_ROUTER, router, experts->count }, 1);
+    append(graph, (struct op){ .kind = OP_ROUTE, .in = BUFFER_ROUTER, .out = BUFFER_EXPERT, .groups = 1,
+                               .width = experts->count, .vector = bias });
+    append_experts(graph, BUFFER_H, config->hidden, matrices, 2);
+    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = BUFFER_UP, .out = BUFFER_GATE,
+                               .width = experts->chosen * experts->width });
+    append_experts(graph, BUFFER_GATE, experts->width, matrices + 2, 1);
+    append(graph, (struct op){ .kind = OP_COMBINE, .in = BUFFER_SLOTS, .out = BUFFER_H, .groups = 1,
+                               .width = config->hidden });
 }
 
 void graph_attention_block(struct graph *graph, bool head_norms)
@@ -144,6 +224,23 @@ void graph_plain_layer(struct graph *graph, bool head_norms)
     graph_add(graph, BUFFER_X, BUFFER_H);
 }
 
+static void set_experts_widths(struct model *model)
+{
+    const struct model_experts *experts = &model->config.experts;
+    int slots = experts->chosen * experts->width;
+    if (!experts->count)
+        return;
+    for (int i = BUFFER_EXPERT; i <= BUFFER_PAIR; i++)
+        model->buffer_width[i] = experts->chosen;
+    model->buffer_width[BUFFER_FIRST] = experts->count + 1;
+    model->buffer_width[BUFFER_ROUTER] = experts->count;
+    model->buffer_width[BUFFER_SLOTS] = experts->chosen * model->config.hidden;
+    if (experts->shared_width > slots)
+        slots = experts->shared_width;
+    for (int i = BUFFER_GATE; i <= BUFFER_UP; i++)
+        model->buffer_width[i] = slots > model->buffer_width[i] ? slots : model->buffer_width[i];
+}
+
 static void set_buffer_widths(struct model *model)
 {
     const struct model_config *config = &model->config;
@@ -161,6 +258,13 @@ static void set_buffer_widths(struct model *model)
     };
     for (int i = 0; i < BUFFER_COUNT; i++)
         model->buffer_width[i] = widths[i];
+    set_experts_widths(model);
+    if (!config->latent)
+        return;
+    model->buffer_width[BUFFER_Q_RANK] = config->q_rank;
+    model->buffer_width[BUFFER_Q_HEADS] = config->heads * (config->unturned + config->rotated);
+    model->buffer_width[BUFFER_A] = config->heads * config->latent;
+    model->buffer_width[BUFFER_V] = config->heads * config->value_dim;
 }
 
 bool graph_write(struct graph *graph, void (*write_layer)(struct graph *graph))

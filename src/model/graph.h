@@ -16,6 +16,8 @@ struct graph {
     const struct architecture *architecture;
     struct source source;
     const char *prefix;   // of safetensors names: "model." or what stands for it
+    struct find *find;    // what looking for weights needs (model/find.c)
+    bool sinks;           // attention has them
     bool qkv_bias;        // q, k and v must have biases; elsewhere those that are there are used
     int layer;            // the layer being written, -1 outside
     int capacity;
@@ -27,22 +29,36 @@ struct graph_output {
     enum buffer out;
     enum weight_name name;
     int rows;
+    double factor; // multiplies the result; 0: nothing does
 };
 
 void graph_embed(struct graph *graph);                                                    // tokens -> X
 void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name);
 void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name,
                      int heads); // each head by itself, in place
+void graph_latent_norm(struct graph *graph, enum buffer in, enum weight_name name,
+                       int width); // the first channels of a row, in place
+void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix,
+                 int width); // the first channels of each head by a matrix of its own
 void graph_linear(struct graph *graph, enum buffer in, const struct graph_output *outputs, int count);
-void graph_attention(struct graph *graph);                            // Q, K, V -> A: rope, kv_write, attention
+void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix *matrices,
+                    int count); // a linear of matrices that were found already
+void graph_attention(struct graph *graph);                            // Q, K (and V) -> A: rope, kv_write, attention
 void graph_act_mul(struct graph *graph);                              // act(GATE) * UP -> GATE
 void graph_add(struct graph *graph, enum buffer out, enum buffer in); // out += in
+void graph_copy(struct graph *graph);                                 // X -> H, as it is
 void graph_logits(struct graph *graph);                               // X -> LOGITS: pick, norm, head, soft cap
 
 // What most layers are made of.
 void graph_qkv(struct graph *graph);          // H -> Q, K, V
 void graph_output(struct graph *graph);       // A -> H
 void graph_feed_forward(struct graph *graph); // H -> H, gated
+void graph_gated(struct graph *graph, const enum weight_name names[3], int width,
+                 enum buffer out);            // the same with any gate, up and down
+
+// H -> H: the experts of each token, found already: gate, up and down. `bias`: of the choice, or NULL.
+void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,
+                   const struct op_matrix matrices[3]);
 
 // X -> H: norm, q, k and v (normed per head with head_norms), attention, output.
 void graph_attention_block(struct graph *graph, bool head_norms);

@@ -5,27 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-// The object that holds quantisation's keys, or NULL.
-static const json_t *find_declaration(const struct checkpoint *checkpoint)
-{
-    const json_t *places[] = {
-        json_object_get(checkpoint->config, "quantization_config"),
-        json_object_get(json_object_get(checkpoint->config, "text_config"), "quantization_config"),
-        checkpoint->hf_quant_config,
-    };
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (json_is_object(places[i]))
-            return places[i];
-    return NULL;
-}
-
-// ModelOpt keeps its keys at the top or one level down.
-static const json_t *find_key(const json_t *declaration, const char *key)
-{
-    const json_t *inner = json_object_get(json_object_get(declaration, "quantization"), key);
-    const json_t *value = inner && !json_is_null(inner) ? inner : json_object_get(declaration, key);
-    return json_is_null(value) ? NULL : value;
-}
+#include "model/quantised.h"
 
 static bool dtype_of_algorithm(const char *word, enum dtype *out)
 {
@@ -82,14 +62,14 @@ static void read_layers(struct model *model, const json_t *map)
 void kv_declared_read(struct model *model, const struct checkpoint *checkpoint)
 {
     static const char *const keys[] = { "kv_cache_scheme", "kv_cache_quant_algo" };
-    const json_t *declaration = find_declaration(checkpoint), *scheme = NULL;
+    const json_t *declaration = quantised_declaration(checkpoint), *scheme = NULL;
     enum dtype dtype = model->config.kv_dtype;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !scheme; i++) {
-        scheme = find_key(declaration, keys[i]);
+        scheme = quantised_key(declaration, keys[i]);
         if (scheme && !dtype_of_scheme(scheme, &dtype))
             note_unknown(model, keys[i], scheme);
     }
     for (int i = 0; i < model->config.layers; i++)
         model->layer[i].kv_dtype = dtype;
-    read_layers(model, find_key(declaration, "kv_cache_quantized_layers"));
+    read_layers(model, quantised_key(declaration, "kv_cache_quantized_layers"));
 }

@@ -2,11 +2,14 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/strbuf.h"
 #include "format/json.h"
 #include "model/architecture.h"
+#include "model/find.h"
 #include "model/kv_declared.h"
 
 enum { LAYERS_MAX = 1024, WIDTH_MAX = LINEAR_IN_MAX, HEADS_MAX = 1024, CONTEXT_MAX = 1 << 28 };
@@ -14,6 +17,10 @@ enum { LAYERS_MAX = 1024, WIDTH_MAX = LINEAR_IN_MAX, HEADS_MAX = 1024, CONTEXT_M
 static const struct architecture *const architectures[] = {
     &llama_architecture, &mistral_architecture, &qwen2_architecture,
     &qwen3_architecture, &gemma2_architecture,  &gemma3_architecture,
+    &phi3_architecture,  &olmo2_architecture,   &granite_architecture,
+    &smollm3_architecture, &mixtral_architecture, &qwen3_moe_architecture,
+    &gpt_oss_architecture,
+    &deepseek_v2_architecture, &deepseek_v3_architecture,
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
@@ -101,7 +108,8 @@ static bool read_rotated(const struct source *source, int head_dim, int *out, st
 static bool read_common(struct model_config *config, const struct source *source,
                         const struct architecture_defaults *defaults, struct error *err)
 {
-    *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1 };
+    *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1, .residual_scale = 1,
+                                      .logit_scale = 1 };
     if (!source_need_int(source, "num_hidden_layers", "block_count", 1, LAYERS_MAX, 0, &config->layers, err)
         || !source_need_int(source, "hidden_size", "embedding_length", 1, WIDTH_MAX, 0, &config->hidden, err)
         || !source_need_int(source, "num_attention_heads", "attention.head_count", 1, HEADS_MAX, defaults->heads,
@@ -110,8 +118,17 @@ static bool read_common(struct model_config *config, const struct source *source
                             err)
         || !source_need_int(source, "max_position_embeddings", "context_length", 1, CONTEXT_MAX, defaults->context,
                             &config->context, err)
-        || !source_real(source, "rms_norm_eps", "attention.layer_norm_rms_epsilon", &config->norm_epsilon, err))
+        || !source_real(source, "rms_norm_eps", "attention.layer_norm_rms_epsilon", &config->norm_epsilon, err)
+        || !read_kv_dtype(source, &config->kv_dtype, err))
         return false;
+    return config->norm_epsilon > 0
+        || fail(err, "norm epsilon %g makes no model that nibble can run", config->norm_epsilon);
+}
+
+// How many heads, of what size: of every architecture whose heads have keys and values.
+static bool read_heads(struct model_config *config, const struct source *source,
+                       const struct architecture_defaults *defaults, struct error *err)
+{
     config->kv_heads = source->json && defaults->kv_heads ? defaults->kv_heads : config->heads;
     config->head_dim = source->json && defaults->head_dim ? defaults->head_dim : config->hidden / config->heads;
     if (!source_int(source, "num_key_value_heads", "attention.head_count_kv", 1, HEADS_MAX, &config->kv_heads, err)
@@ -119,8 +136,7 @@ static bool read_common(struct model_config *config, const struct source *source
         return false;
     int value_dim = config->head_dim;
     if (!read_rotated(source, config->head_dim, &config->rotated, err)
-        || !source_int(source, NULL, "attention.value_length", 2, HEAD_DIM_MAX, &value_dim, err)
-        || !read_kv_dtype(source, &config->kv_dtype, err))
+        || !source_int(source, NULL, "attention.value_length", 2, HEAD_DIM_MAX, &value_dim, err))
         return false;
     if (config->heads % config->kv_heads)
         return fail(err, "%d attention heads cannot share %d key/value heads evenly", config->heads, config->kv_heads);
@@ -130,9 +146,8 @@ static bool read_common(struct model_config *config, const struct source *source
                     "heads of %d channels, values of %d, %d of them turned by rope; even sizes up to %d, the same for "
                     "keys and values, are supported",
                     config->head_dim, value_dim, config->rotated, HEAD_DIM_MAX);
-    if (config->heads * config->head_dim > WIDTH_MAX || !(config->norm_epsilon > 0))
-        return fail(err, "%d heads of %d channels with norm epsilon %g make no model nibble can run", config->heads,
-                    config->head_dim, config->norm_epsilon);
+    if (config->heads * config->head_dim > WIDTH_MAX)
+        return fail(err, "%d heads of %d channels make no model nibble can run", config->heads, config->head_dim);
     config->attention_scale = 1 / sqrt(config->head_dim);
     return true;
 }
@@ -180,12 +195,42 @@ bool architecture_set_rope(struct graph *graph)
     struct rope rope = { .theta = graph->source.json ? graph->architecture->defaults.rope_theta : 0 };
     if (!rope_read(&rope, &graph->source, "full_attention", model->config.context, model->config.rotated, graph->err))
         return false;
+    bool long_texts = rope.scaling == ROPE_LONG; // which other texts' turning would not suit
+    if (long_texts && !rope_read_divisors(&rope, &graph->source, "full_attention", model->config.rotated, &model->arena,
+                                          graph->err))
+        return false;
+    if (!graph->source.json && graph->architecture->defaults.rope_not_truncated)
+        rope.truncate = false;
     const float *frequencies = rope_frequencies(&rope, model->config.rotated, &model->arena);
+    rope.divisors = rope.short_divisors;
+    const float *others = long_texts ? rope_frequencies(&rope, model->config.rotated, &model->arena) : NULL;
     for (int i = 0; i < model->config.layers; i++) {
         model->layer[i].frequencies = frequencies;
+        model->layer[i].short_frequencies = others;
+        model->layer[i].short_context = (int)fmin(rope.original_context, CONTEXT_MAX);
         model->layer[i].rope_magnitude = (float)rope.magnitude;
     }
     return true;
+}
+
+bool architecture_read_experts(struct graph *graph, const char *count_key, const char *width_key)
+{
+    const struct source *source = &graph->source;
+    struct model_config *config = &graph->model->config;
+    struct model_experts *experts = &config->experts;
+    *experts = (struct model_experts){ .groups = 1, .groups_chosen = 1, .group_best = 1, .normalise = true, .scale = 1,
+                                       .width = config->feed_forward };
+    if (!source_int(source, "num_local_experts", "expert_count", 0, EXPERTS_MAX, &experts->count, graph->err)
+        || !source_int(source, count_key, NULL, 0, EXPERTS_MAX, &experts->count, graph->err))
+        return false;
+    if (!experts->count)
+        return true;
+    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_CHOSEN_MAX, 0,
+                         &experts->chosen, graph->err)
+        || !source_int(source, width_key, "expert_feed_forward_length", 1, WIDTH_MAX, &experts->width, graph->err))
+        return false;
+    return experts->chosen <= experts->count
+        || fail(graph->err, "a token goes through %d experts, and the model has %d", experts->chosen, experts->count);
 }
 
 bool architecture_check_activation(struct graph *graph, const char *json_key, const char *word)
@@ -203,7 +248,8 @@ bool model_describe(struct model *model, const struct checkpoint *checkpoint, st
     *model = (struct model){ 0 };
     struct graph graph = { .model = model, .layer = -1, .err = err };
     const struct architecture *architecture = graph.architecture = choose(&graph.source, checkpoint, err);
-    if (!architecture || !read_common(&model->config, &graph.source, &architecture->defaults, err))
+    if (!architecture || !read_common(&model->config, &graph.source, &architecture->defaults, err)
+        || !(architecture->latent || read_heads(&model->config, &graph.source, &architecture->defaults, err)))
         return false;
     model->config.architecture = architecture->name;
     model->layer = ARENA_NEW(&model->arena, struct layer, model->config.layers);
@@ -212,10 +258,28 @@ bool model_describe(struct model *model, const struct checkpoint *checkpoint, st
                                           .kv_heads = model->config.kv_heads,
                                           .head_dim = model->config.head_dim };
     kv_declared_read(model, checkpoint);
-    if (architecture->describe(&graph))
+    bool described = architecture->describe(&graph);
+    find_end(&graph);
+    if (described && !graph.failed)
         return true;
     model_free(model);
     return false;
+}
+
+enum { WARNING_BYTES_MAX = 1024 };
+
+void model_warn(struct model *model, const char *format, ...)
+{
+    char text[WARNING_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char **grown = ARENA_NEW(&model->arena, const char *, model->warning_count + 1); // there are few
+    for (int i = 0; i < model->warning_count; i++)
+        grown[i] = model->warnings[i];
+    grown[model->warning_count++] = arena_text(&model->arena, text, strlen(text));
+    model->warnings = grown;
 }
 
 void model_free(struct model *model)

@@ -16,8 +16,21 @@ struct model_config {
     double norm_offset;           // added to stored norm weights: Gemma's safetensors keep them as differences from 1
     double embed_scale;
     double attention_scale;
+    double residual_scale, logit_scale;      // of what a block gives back, and of the head's result
     double attention_softcap, final_softcap; // 0: none
     bool rope_interleaved;        // pairs of neighbours (llama GGUFs), else of halves
+    int latent;                   // latent attention: channels of a latent that are not turned; 0: heads have K and V
+    int q_rank;                   // of the queries' own low rank projection; 0: they have none
+    int unturned, value_dim;      // of a head: channels of q and k that rope leaves alone, and those of v
+    struct model_experts {        // mixture of experts (kernel/op.h: route_args)
+        int count, chosen, width; // count 0: there are none
+        int first_layer, rhythm;  // which layers have them: every so many from this one on, counted from layer 0
+        int shared_width;         // of those that every token goes through, as one; 0: there are none
+        enum route_score score;
+        int groups, groups_chosen, group_best;
+        bool normalise;
+        double scale;
+    } experts;
     enum activation activation;
     enum dtype kv_dtype;          // what `auto` means without a declaration: the model's own 16-bit type
 };
@@ -28,16 +41,22 @@ enum buffer {
     BUFFER_H,      // what a block reads and what it gives back
     BUFFER_Q, BUFFER_K, BUFFER_V,
     BUFFER_A,      // attention's result
-    BUFFER_GATE, BUFFER_UP,
+    BUFFER_Q_RANK, BUFFER_Q_HEADS, // latent attention: queries on their way to the latents' channels
+    BUFFER_GATE, BUFFER_UP,        // with experts, of every slot of a token
+    BUFFER_ROUTER,                 // experts' logits
+    BUFFER_EXPERT, BUFFER_SHARE, BUFFER_PAIR, BUFFER_FIRST, // who goes where: struct routes of kernel/op.h
+    BUFFER_SLOTS,                  // what each slot's expert gives back
     BUFFER_LAST,   // the rows that want logits
     BUFFER_LOGITS,
     BUFFER_COUNT
 };
 
-// A matrix of an op: where its result goes and, where the file has them, its bias and its overall scale.
+// A matrix of an op, or one of each expert: where its result goes and, where the file has them, its bias and its
+// overall scale.
 struct op_matrix {
     const struct tensor *tensor, *bias, *scale;
     enum buffer out;
+    double factor;                 // multiplies the result; 0: nothing does
 };
 
 struct op {
@@ -46,17 +65,22 @@ struct op {
     enum buffer in, second, out;   // linear: see matrix[].out
     bool on_outputs;               // works on the rows that want logits, not on all tokens
     int width, groups;             // of a row of `in`: groups runs of width
+    int rest;                      // what a row, or with `heads` each head, has besides
     int matrices;
     struct op_matrix matrix[LINEAR_OUTPUTS_MAX];
-    const struct tensor *vector;   // norm
+    const struct tensor *vector;   // of norm; the sinks of attention; the bias of route
 };
 
 // One layer's attention, as the cache, the planner and the kernels need it.
 struct layer {
     int heads, kv_heads, head_dim;
+    int latent;                    // the first channels of K that are V (kv/layout.h); 0: V is apart
     int window;                    // 0: full attention
     enum dtype kv_dtype;           // what `auto` means for its cache: as the checkpoint declares, else 16 bit
-    const float *frequencies;      // (rotated / 2)
+    const struct tensor *k_scale, *v_scale; // of its cache, in formats that have one, as the file has them; NULL: 1
+    const float *frequencies;      // (rotated / 2); NULL: it turns nothing
+    const float *short_frequencies; // the same for plans without longer texts than short_context; NULL: no others
+    int short_context;
     float rope_magnitude;
 };
 
@@ -68,11 +92,16 @@ struct model {
     int buffer_width[BUFFER_COUNT];
     bool imagined;                 // no weights were there: it can be planned, not run
     const char *kv_declared_unknown; // why `auto` cannot follow the checkpoint's declaration, or NULL
+    const char *unused;            // how many tensors nibble has no use for, by kind, or NULL
+    const char **warnings;         // sentences about the checkpoint
+    int warning_count;
     struct arena arena;
 };
 
 bool model_describe(struct model *model, const struct checkpoint *checkpoint,
                     struct error *err); // on false nothing needs freeing
 void model_free(struct model *model);
+
+void model_warn(struct model *model, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -16,13 +16,39 @@
     X(O,               "self_attn.o_proj",              "attn_output")                \
     X(Q_NORM,          "self_attn.q_norm",              "attn_q_norm")                \
     X(K_NORM,          "self_attn.k_norm",              "attn_k_norm")                \
+    X(Q_A,             "self_attn.q_a_proj",            "attn_q_a")                   \
+    X(Q_A_NORM,        "self_attn.q_a_layernorm",       "attn_q_a_norm")              \
+    X(Q_B,             "self_attn.q_b_proj",            "attn_q_b")                   \
+    X(KV_A,            "self_attn.kv_a_proj_with_mqa",  "attn_kv_a_mqa")              \
+    X(KV_A_NORM,       "self_attn.kv_a_layernorm",      "attn_kv_a_norm")             \
+    X(KV_B,            "self_attn.kv_b_proj",           "attn_kv_b")                  \
+    X(K_B,             "self_attn.k_b_proj",            "attn_k_b")                   \
+    X(V_B,             "self_attn.v_b_proj",            "attn_v_b")                   \
     X(FFN_NORM,        "post_attention_layernorm",      "ffn_norm")                   \
     X(GATE,            "mlp.gate_proj",                 "ffn_gate")                   \
     X(UP,              "mlp.up_proj",                   "ffn_up")                     \
     X(DOWN,            "mlp.down_proj",                 "ffn_down")                   \
-    X(GEMMA_ATTENTION_POST_NORM, "post_attention_layernorm",   "post_attention_norm") \
-    X(GEMMA_FFN_NORM,            "pre_feedforward_layernorm",  "ffn_norm")            \
-    X(GEMMA_FFN_POST_NORM,       "post_feedforward_layernorm", "post_ffw_norm")
+    X(POST_ATTENTION_NORM, "post_attention_layernorm",  "post_attention_norm")        \
+    X(PRE_FFN_NORM,    "pre_feedforward_layernorm",     "ffn_norm")                   \
+    X(POST_FFN_NORM,   "post_feedforward_layernorm",    "post_ffw_norm")              \
+    X(QKV,             "self_attn.qkv_proj",            "attn_qkv")                   \
+    X(GATE_UP,         "mlp.gate_up_proj",              "ffn_up")                     \
+    X(SINKS,           "self_attn.sinks",               "attn_sinks")                 \
+    X(ROUTER,          "mlp.gate",                      "ffn_gate_inp")               \
+    X(EXPERTS_GATE,    "mlp.experts.*.gate_proj",       "ffn_gate_exps")              \
+    X(EXPERTS_UP,      "mlp.experts.*.up_proj",         "ffn_up_exps")                \
+    X(EXPERTS_DOWN,    "mlp.experts.*.down_proj",       "ffn_down_exps")              \
+    X(ROUTER_BIAS,     "mlp.gate",                      "exp_probs_b")                \
+    X(SHARED_GATE,     "mlp.shared_experts.gate_proj",  "ffn_gate_shexp")             \
+    X(SHARED_UP,       "mlp.shared_experts.up_proj",    "ffn_up_shexp")               \
+    X(SHARED_DOWN,     "mlp.shared_experts.down_proj",  "ffn_down_shexp")             \
+    X(MIXTRAL_ROUTER,  "block_sparse_moe.gate",         "ffn_gate_inp")               \
+    X(MIXTRAL_GATE,    "block_sparse_moe.experts.*.w1", "ffn_gate_exps")              \
+    X(MIXTRAL_UP,      "block_sparse_moe.experts.*.w3", "ffn_up_exps")                \
+    X(MIXTRAL_DOWN,    "block_sparse_moe.experts.*.w2", "ffn_down_exps")              \
+    X(GPT_OSS_ROUTER,  "mlp.router",                    "ffn_gate_inp")               \
+    X(GPT_OSS_GATE_UP, "mlp.experts.gate_up_proj",      "ffn_gate_exps")              \
+    X(GPT_OSS_DOWN,    "mlp.experts.down_proj",         "ffn_down_exps")
 
 enum weight_name {
 #define X(id, ...) W_##id,

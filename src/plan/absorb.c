@@ -15,10 +15,11 @@ static bool is_read_later(const struct model *model, int from, enum buffer buffe
             return true;
         if (op->kind == OP_ADD && op->out == buffer)
             return true;
-        for (int j = 0; j < op->matrices; j++)
-            if (op->kind == OP_LINEAR && op->matrix[j].out == buffer)
+        bool by_matrices = op->kind == OP_LINEAR || op->kind == OP_EXPERTS;
+        for (int j = 0; j < op->matrices && by_matrices; j++)
+            if (op->matrix[j].out == buffer)
                 return false;
-        if (op->kind != OP_LINEAR && op->kind != OP_ROPE && op->kind != OP_KV_WRITE && op->out == buffer)
+        if (!by_matrices && op->kind != OP_ROPE && op->kind != OP_KV_WRITE && op->out == buffer)
             return false;
     }
     return false;
@@ -35,7 +36,8 @@ static bool can_norm(const struct model *model, int i, int neighbour)
 static bool can_act_mul(const struct model *model, int i, int neighbour)
 {
     const struct op *linear = &model->ops[i], *act = &model->ops[neighbour];
-    return act->kind == OP_ACT_MUL && linear->matrices == 2 && act->in == linear->matrix[0].out
+    return act->kind == OP_ACT_MUL && model->config.activation != ACT_CLAMPED && linear->matrices == 2
+        && act->in == linear->matrix[0].out
         && act->second == linear->matrix[1].out && !is_read_later(model, neighbour, linear->matrix[1].out);
 }
 

@@ -7,12 +7,15 @@
 #include "plan/plan.h"
 
 struct plan_cost {
-    double read_bytes; // weights once, and what the cache holds of every sequence
+    double read_bytes; // weights once, of experts those likely to be chosen, and what the cache holds of every sequence
     double flops;      // of matrix products and attention; a multiply-add is two
     double int8_ops;   // the same of matrix products whose activations are 8-bit integers
 };
 
 // `sequences` sequences with `depth` tokens in the cache, of which `tokens` more are read, with logits after the last.
 struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, int tokens);
+
+// Of all experts' matrices, as they are placed.
+double plan_experts_bytes(const struct plan *plan);
 
 #endif

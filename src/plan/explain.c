@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/explain.h"
 
+#include "plan/cost.h"
 #include "plan/explain_parts.h"
 
 const struct plan_class *explain_class_of(const struct plan *plan, int layer)
@@ -116,6 +117,7 @@ void explain_short(const struct plan *plan, struct strbuf *out)
     if (plan->failed_note)
         strbuf_add_format(out, "; left out after a failed self-test: %s", plan->failed_note);
     strbuf_add_byte(out, '\n');
+    explain_add_warnings(plan, "warning: ", out);
 }
 
 // A column of `width`, coloured without counting the colour.
@@ -132,11 +134,21 @@ static const char *colour_of(enum dtype dtype)
     return bits <= 4 ? "\033[32m" : bits <= 8 ? "\033[33m" : "";
 }
 
+void explain_add_attention(struct strbuf *out, const struct plan_class *class)
+{
+    int latent = class->layout.v.dim, turned = class->layout.k.dim - latent;
+    if (class->layout.latent)
+        strbuf_add_format(out, "latent %d+%d", latent, turned);
+    else
+        strbuf_add_format(out, class->window ? "window %d" : "full", class->window);
+}
+
 static void add_layer_lines(const struct plan *plan, struct explain_style style, struct strbuf *out)
 {
-    static const struct { const char *title; int width; } columns[] = {
-        { "layers", 9 },       { "attention", 12 },  { "K", 20 }, { "V", 20 },
-        { "bytes/token", 12 }, { "few tokens", 20 }, { "many tokens", 0 },
+    const int kind_width = plan->classes[0].layout.latent ? 14 : 12;
+    const struct { const char *title; int width; } columns[] = {
+        { "layers", 9 },       { "attention", kind_width }, { "K", 20 }, { "V", 20 },
+        { "bytes/token", 12 }, { "few tokens", 20 },        { "many tokens", 0 },
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         add_cell(out, style, "\033[1m", columns[i].width, columns[i].title);
@@ -147,12 +159,13 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         const struct plan_op *attention = explain_binding_of(plan, first, OP_ATTENTION);
         struct strbuf range = { 0 }, kind = { 0 }, bytes = { 0 };
         explain_add_range(&range, first, last);
-        strbuf_add_format(&kind, class->window ? "window %d" : "full", class->window);
+        explain_add_attention(&kind, class);
         strbuf_add_format(&bytes, "%zu", plan_layer_token_bytes(plan, first));
         add_cell(out, style, "", 9, range.data);
-        add_cell(out, style, "", 12, kind.data);
+        add_cell(out, style, "", kind_width, kind.data);
         add_cell(out, style, colour_of(class->layout.k.dtype), 20, dtype_word(class->layout.k.dtype));
-        add_cell(out, style, colour_of(class->layout.v.dtype), 20, dtype_word(class->layout.v.dtype));
+        add_cell(out, style, colour_of(class->layout.v.dtype), 20,
+                 class->layout.latent ? "in K" : dtype_word(class->layout.v.dtype));
         add_cell(out, style, "", 12, bytes.data);
         add_cell(out, style, "", 20, attention->few->name);
         strbuf_add_format(out, "%s\n", attention->many->name);
@@ -164,10 +177,11 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
 
 static bool is_first_of_pair(const struct plan *plan, int index)
 {
+    enum op_kind kind = plan->model->ops[index].kind;
     for (int i = 0; i < index; i++)
-        if (plan->model->ops[i].kind == OP_LINEAR && same_pair(&plan->ops[i], &plan->ops[index]))
+        if (plan->model->ops[i].kind == kind && same_pair(&plan->ops[i], &plan->ops[index]))
             return false;
-    return plan->model->ops[index].kind == OP_LINEAR;
+    return kind == OP_LINEAR || kind == OP_EXPERTS || kind == OP_HEADS;
 }
 
 // A line for each pair of kernels that multiplies by weights.
@@ -178,7 +192,7 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
         if (!is_first_of_pair(plan, i))
             continue;
         uint64_t int8 = explain_int8_weights(plan, pair);
-        strbuf_add_format(out, "linear    %s", pair->few->name);
+        strbuf_add_format(out, "%-9s %s", op_word(plan->model->ops[i].kind), pair->few->name);
         if (pair->many != pair->few)
             strbuf_add_format(out, ", %s", pair->many->name);
         strbuf_add_text(out, int8 ? "; activations rounded to int8 for weights in" : "");
@@ -187,6 +201,20 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
                 strbuf_add_format(out, " %s", dtype_word((enum dtype)dtype));
         strbuf_add_byte(out, '\n');
     }
+}
+
+static void add_experts(const struct plan *plan, struct strbuf *out)
+{
+    const struct model_experts *experts = &plan->model->config.experts;
+    if (!experts->count)
+        return;
+    double bytes = plan_experts_bytes(plan);
+    strbuf_add_format(out, "routing   a token goes through %d of %d experts and reads ", experts->chosen,
+                      experts->count);
+    add_size(out, (size_t)(bytes * experts->chosen / experts->count));
+    strbuf_add_text(out, " of their ");
+    add_size(out, (size_t)bytes);
+    strbuf_add_byte(out, '\n');
 }
 
 // What is done in passing, by op: the kernel that does it is one of those named above.
@@ -269,11 +297,13 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     add_device(plan, out);
     add_layer_lines(plan, style, out);
     add_linear(plan, out);
+    add_experts(plan, out);
     add_absorbed(plan, out);
     strbuf_add_text(out, "weights   ");
     add_weights(plan, out);
     strbuf_add_byte(out, '\n');
     add_memory(plan, out);
+    explain_add_checkpoint(plan, out);
     if (style.verbose)
         add_passed_over(plan, out);
 }

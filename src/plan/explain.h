@@ -11,7 +11,7 @@ struct explain_style {
     bool verbose; // every kernel that was passed over, and why
 };
 
-void explain_short(const struct plan *plan, struct strbuf *out); // one line, for the start of run
+void explain_short(const struct plan *plan, struct strbuf *out); // a line, for the start of run, and warnings
 void explain_full(const struct plan *plan, struct explain_style style, struct strbuf *out);
 void explain_json(const struct plan *plan, struct strbuf *out);  // a refusal, too
 

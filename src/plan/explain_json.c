@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/cost.h"
 #include "plan/explain.h"
 #include "plan/explain_parts.h"
 
@@ -18,14 +19,19 @@ static json_t *json_of_layer(const struct plan *plan, int index)
     const struct plan_class *class = explain_class_of(plan, index);
     const struct plan_op *attention = explain_binding_of(plan, index, OP_ATTENTION),
                          *write = explain_binding_of(plan, index, OP_KV_WRITE);
-    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index,
-                     "attention", class->window ? "window" : "full", "window",
-                     class->window ? json_integer(class->window) : json_null(), "k", dtype_word(class->layout.k.dtype),
-                     "v", dtype_word(class->layout.v.dtype), "k_bits", side_bits(&class->layout.k), "v_bits",
-                     side_bits(&class->layout.v), "transform", "none", "bytes_per_token",
-                     (json_int_t)plan_layer_token_bytes(plan, index), "kernels", "attention_few", attention->few->name,
-                     "attention_many", attention->many->name, "kv_write", write->few->name, "linear",
-                     explain_binding_of(plan, index, OP_LINEAR)->few->name);
+    const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
+    bool latent = class->layout.latent; // then V takes no bits of its own
+    json_t *layer = json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index,
+                              "attention", latent ? "mla" : class->window ? "window" : "full", "window",
+                              class->window ? json_integer(class->window) : json_null(), "k", dtype_word(k->dtype),
+                              "v", dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits", latent ? 0.0 : side_bits(v),
+                              "transform", "none", "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index),
+                              "kernels", "attention_few", attention->few->name, "attention_many", attention->many->name,
+                              "kv_write", write->few->name, "linear",
+                              explain_binding_of(plan, index, OP_LINEAR)->few->name);
+    if (latent)
+        json_object_set_new(layer, "latent", json_pack("[i, i]", v->dim, k->dim - v->dim));
+    return layer;
 }
 
 static json_t *json_of_memory(const struct plan *plan)
@@ -34,7 +40,8 @@ static json_t *json_of_memory(const struct plan *plan)
     for (int i = 0; i < plan->class_count; i++) {
         const struct plan_class *class = &plan->classes[i];
         struct strbuf name = { 0 };
-        strbuf_add_format(&name, class->window ? "window %d " : "full ", class->window);
+        explain_add_attention(&name, class);
+        strbuf_add_byte(&name, ' ');
         explain_add_formats(&name, &class->layout);
         json_array_append_new(pools,
                               json_pack("{s:s, s:I, s:i}", "class", name.data, "page_bytes",
@@ -104,6 +111,14 @@ static json_t *json_of_refusal(const struct plan *plan)
                      json_of_reasons(refusal->candidates, refusal->candidate_count), "alternatives", alternatives);
 }
 
+static json_t *json_of_experts(const struct plan *plan)
+{
+    const struct model_experts *experts = &plan->model->config.experts;
+    double bytes = plan_experts_bytes(plan);
+    return json_pack("{s:i, s:i, s:I, s:I}", "count", experts->count, "chosen", experts->chosen, "bytes",
+                     (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->chosen / experts->count));
+}
+
 static json_t *json_of_acceptance(const struct plan *plan)
 {
     size_t by_format[DTYPE_COUNT];
@@ -117,11 +132,16 @@ static json_t *json_of_acceptance(const struct plan *plan)
         if (explain_int8_weights(plan, NULL) >> i & 1)
             json_array_append_new(int8, json_string(dtype_word((enum dtype)i)));
     }
-    return json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o}, s:o, s:o}", "accepted", true, "device",
-                     plan->device.word, "architecture", plan->model->config.architecture, "servable",
-                     !plan->model->imagined, "layers", layers, "weights", "bytes", (json_int_t)plan->weight_bytes,
-                     "by_format", formats, "int8_activations", int8, "memory", json_of_memory(plan), "passed_over",
-                     json_of_reasons(plan->reasons, plan->reason_count));
+    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o, s:o}, s:o, s:o, s:o}", "accepted", true,
+                             "device", plan->device.word, "architecture", plan->model->config.architecture, "servable",
+                             !plan->model->imagined, "layers", layers, "weights", "bytes",
+                             (json_int_t)plan->weight_bytes, "by_format", formats, "stored", explain_json_stored(plan),
+                             "int8_activations", int8, "memory", json_of_memory(plan), "passed_over",
+                             json_of_reasons(plan->reasons, plan->reason_count), "checkpoint",
+                             explain_json_checkpoint(plan));
+    if (plan->model->config.experts.count)
+        json_object_set_new(root, "experts", json_of_experts(plan));
+    return root;
 }
 
 void explain_json(const struct plan *plan, struct strbuf *out)

@@ -3,6 +3,8 @@
 #ifndef PLAN_EXPLAIN_PARTS_H
 #define PLAN_EXPLAIN_PARTS_H
 
+#include <jansson.h>
+
 #include "base/strbuf.h"
 #include "plan/plan.h"
 
@@ -11,7 +13,14 @@ const struct plan_class *explain_class_of(const struct plan *plan, int layer);
 const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind);
 // Formats of the weights for which this pair of kernels, or any where it is NULL, rounds activations to 8 bits.
 uint64_t explain_int8_weights(const struct plan *plan, const struct plan_op *pair);
+void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
 void explain_add_range(struct strbuf *out, int first, int last);              // "0-3" or "7"
 void explain_add_formats(struct strbuf *out, const struct kv_layout *layout); // "fp8_e4m3/nvfp4" or "nvfp4"
+
+// explain_checkpoint.c: lines about the checkpoint, warnings last, and the same for programs.
+void explain_add_checkpoint(const struct plan *plan, struct strbuf *out);
+void explain_add_warnings(const struct plan *plan, const char *title, struct strbuf *out);
+json_t *explain_json_stored(const struct plan *plan);
+json_t *explain_json_checkpoint(const struct plan *plan);
 
 #endif

@@ -42,14 +42,29 @@ static const char *missing_format(uint64_t listed, uint64_t wanted, const char *
     return NULL;
 }
 
-static const char *wrong_head_dim(const struct kernel *kernel, int head_dim, struct arena *arena)
+static const char *wrong_head_dim(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
 {
-    if (kernel->head_dim_multiple && head_dim % kernel->head_dim_multiple)
-        return arena_format(arena, "needs a head size that is a multiple of %d, not %d", kernel->head_dim_multiple,
-                            head_dim);
-    if (kernel->head_dim_max && head_dim > kernel->head_dim_max)
-        return arena_format(arena, "has head sizes up to %d, not %d", kernel->head_dim_max, head_dim);
+    int multiple = kernel->head_dim_multiple ? kernel->head_dim_multiple : 1;
+    if (request->k_dim % multiple || request->v_dim % multiple)
+        return arena_format(arena, "needs a head size that is a multiple of %d, not %d", multiple,
+                            request->v_dim % multiple ? request->v_dim : request->k_dim);
+    if (kernel->head_dim_max && request->v_dim > kernel->head_dim_max)
+        return arena_format(arena, "has head sizes up to %d, not %d", kernel->head_dim_max, request->v_dim);
     return NULL;
+}
+
+// Keys and values, or latents, which are both.
+static const char *missing_cache_format(const struct kernel *kernel, const struct fit_request *request,
+                                        struct arena *arena)
+{
+    const uint64_t k = (uint64_t)1 << request->k, v = (uint64_t)1 << request->v;
+    if (request->latent)
+        return kernel->latents ? missing_format(kernel->latents, k, "latents", arena) : "does not read latents";
+    if (!kernel->k)
+        return "reads latents alone";
+    const char *keys = missing_format(kernel->k, k, "keys", arena);
+    const char *values = missing_format(kernel->v, v, "values", arena);
+    return keys && values ? arena_format(arena, "%s; %s", keys, values) : keys ? keys : values;
 }
 
 static const char *wrong_device(const struct kernel *kernel, const struct device *device)
@@ -65,7 +80,6 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
 {
     const char *wrong = wrong_device(kernel, device);
     const char *architecture = wrong ? NULL : missing_architecture(kernel, device, arena);
-    const uint64_t k = (uint64_t)1 << request->k, v = (uint64_t)1 << request->v;
     const char *const reasons[] = {
         wrong,
         missing_load(kernel, request),
@@ -73,9 +87,8 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
         architecture,
         wrong || architecture ? NULL : missing_shared(kernel, device, arena),
         missing_format(kernel->weights, request->weights, "weights", arena),
-        request->has_cache ? missing_format(kernel->k, k, "keys", arena) : NULL,
-        request->has_cache ? missing_format(kernel->v, v, "values", arena) : NULL,
-        request->has_cache ? wrong_head_dim(kernel, request->head_dim, arena) : NULL,
+        request->has_cache ? missing_cache_format(kernel, request, arena) : NULL,
+        request->has_cache ? wrong_head_dim(kernel, request, arena) : NULL,
     };
     const char *all = NULL;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)

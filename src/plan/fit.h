@@ -13,7 +13,8 @@ struct fit_request {
     uint64_t weights;      // formats of its matrices; 0: it has none
     bool has_cache;
     enum dtype k, v;
-    int head_dim;
+    bool latent;           // V lies in K
+    int k_dim, v_dim;
 };
 
 // NULL when the kernel fits, else every reason why it does not, joined by "; ". The kernel's op is the request's op.

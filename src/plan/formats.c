@@ -15,7 +15,8 @@ static int find_class(const struct plan *plan, const struct plan_class *wanted)
 {
     for (int i = 0; i < plan->class_count; i++) {
         const struct plan_class *class = &plan->classes[i];
-        if (class->window == wanted->window && same_side(&class->layout.k, &wanted->layout.k)
+        if (class->window == wanted->window && class->layout.latent == wanted->layout.latent
+            && same_side(&class->layout.k, &wanted->layout.k)
             && same_side(&class->layout.v, &wanted->layout.v))
             return i;
     }
@@ -28,7 +29,9 @@ static bool place_layer(struct plan *plan, int index, const struct kv_formats *f
     const struct layer *layer = &plan->model->layer[index];
     struct plan_class wanted = {
         .window = layer->window,
-        .layout = kv_layout_make(formats->k, formats->v, layer->kv_heads, layer->head_dim, layer->head_dim),
+        .layout = layer->latent
+                    ? kv_layout_make_latent(formats->k, layer->head_dim, layer->latent)
+                    : kv_layout_make(formats->k, formats->v, layer->kv_heads, layer->head_dim, layer->head_dim),
     };
     int found = find_class(plan, &wanted);
     if (found < 0 && plan->class_count == KV_CLASSES_MAX)
@@ -42,6 +45,22 @@ static bool place_layer(struct plan *plan, int index, const struct kv_formats *f
     return true;
 }
 
+// Why these formats cannot hold what a layer keeps, or NULL.
+static const char *layer_misfit(struct plan *plan, const struct layer *layer, const struct kv_formats *formats)
+{
+    bool wider = formats->k == DTYPE_FP8_E5M2 || formats->v == DTYPE_FP8_E5M2;
+    const struct tensor *scale = layer->k_scale ? layer->k_scale : layer->v_scale;
+    if (wider && scale)
+        return arena_format(&plan->arena, "the checkpoint's scales (%s) are for fp8_e4m3", scale->name);
+    if (!layer->latent) {
+        const char *misfit = kv_format_misfit(&plan->arena, formats->k, layer->head_dim);
+        return misfit ? misfit : kv_format_misfit(&plan->arena, formats->v, layer->head_dim);
+    }
+    if (formats->k != formats->v)
+        return "a latent is key and value at once and has one format";
+    return kv_latent_misfit(&plan->arena, formats->k, layer->head_dim, layer->latent);
+}
+
 // Formats that cannot hold a layer's vectors: all such layers are named, with the first one's reason.
 static bool check_sizes(struct plan *plan, const struct kv_formats *formats, const char *flag, struct error *err)
 {
@@ -49,10 +68,7 @@ static bool check_sizes(struct plan *plan, const struct kv_formats *formats, con
     bool *misfits = ARENA_NEW(&plan->arena, bool, layers);
     const char *reason = NULL;
     for (int i = 0; i < layers; i++) {
-        int dim = plan->model->layer[i].head_dim;
-        const char *misfit = kv_format_misfit(&plan->arena, formats[i].k, dim);
-        if (!misfit)
-            misfit = kv_format_misfit(&plan->arena, formats[i].v, dim);
+        const char *misfit = layer_misfit(plan, &plan->model->layer[i], &formats[i]);
         misfits[i] = misfit;
         reason = reason ? reason : misfit;
     }

@@ -21,7 +21,9 @@ static struct fit_request request_of(const struct plan *plan, const struct op *o
         request.has_cache = true;
         request.k = layout->k.dtype;
         request.v = layout->v.dtype;
-        request.head_dim = layout->k.dim;
+        request.latent = layout->latent;
+        request.k_dim = layout->k.dim;
+        request.v_dim = layout->v.dim;
     }
     return request;
 }

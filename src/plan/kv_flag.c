@@ -17,6 +17,7 @@ static const char *const words[] = {
 #define WORD_IF_NONE(word)
 #define WORD_IF_W(word)
 #define WORD_IF_KV(word) word,
+#define WORD_IF_LATENT(word) word,
 #define WORD_IF_W_KV(word) word,
 #define X(id, word, use, ...) WORD_IF_##use(word)
     DTYPES(X)

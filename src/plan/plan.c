@@ -71,12 +71,15 @@ void plan_free(struct plan *plan)
 
 size_t plan_value_bytes(const struct plan *plan, enum buffer buffer)
 {
-    bool wide = buffer == BUFFER_X || buffer == BUFFER_LAST || buffer == BUFFER_LOGITS;
+    bool routes = buffer >= BUFFER_ROUTER && buffer <= BUFFER_FIRST;
+    bool wide = buffer == BUFFER_X || buffer == BUFFER_LAST || buffer == BUFFER_LOGITS || routes;
     return plan->device.kind == DEVICE_CUDA && !wide ? sizeof(uint16_t) : sizeof(float);
 }
 
 int plan_buffer_rows(const struct plan *plan, enum buffer buffer)
 {
+    if (buffer == BUFFER_FIRST)
+        return 1; // of a step, not of a token
     return buffer == BUFFER_LAST || buffer == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens;
 }
 

@@ -106,7 +106,10 @@ static inline size_t plan_align(size_t bytes)
     return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
 }
 
-// Bytes of one value of a buffer: 4, and on a GPU 2 for what linear layers read and write.
+// Of a matrix, or of those of all experts, each packed by itself (NULL: not packed), one after the other.
+size_t plan_placed_bytes(const struct tensor *tensor, const struct kernel_packing *packing);
+
+// Bytes of one value of a buffer: 4, and on a GPU 2 for what linear layers read and write, but for a router's logits.
 size_t plan_value_bytes(const struct plan *plan, enum buffer buffer);
 int plan_buffer_rows(const struct plan *plan, enum buffer buffer);
 

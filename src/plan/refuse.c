@@ -72,7 +72,7 @@ static void try_formats(struct search *search)
         options.kv_cache_dtype = dtype_word((enum dtype)i);
         bool asked =
             search->options->kv_cache_dtype && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
-        if (!(dtype_table[i].use & DTYPE_USE_KV) || asked)
+        if (!(dtype_table[i].use & DTYPE_USE_CACHE) || asked)
             continue;
         if (memory && dtype_table[i].bits >= 16) // more bytes would not help
             continue;
@@ -176,12 +176,16 @@ static void sort_alternatives(struct plan_refusal *refusal, size_t asked_bytes)
         }
 }
 
-// Bytes per token of a word that has no layout here: by its bits.
+// Bytes per token of a word that is not known, or has no layout here: by its bits.
 static size_t bytes_of_refused_word(const struct plan *plan)
 {
     const struct model_config *config = &plan->model->config;
-    int bits = dtype_kv_word_refused_bits(bytes_of(plan->refusal.value));
-    return (size_t)config->layers * (size_t)(2 * config->kv_heads * config->head_dim) * (size_t)bits / 8;
+    struct bytes word = bytes_of(plan->refusal.value);
+    int bits = dtype_kv_word_refused_bits(word), sides = config->latent ? 1 : 2;
+    enum dtype dtype;
+    if (dtype_from_kv_word(word, &dtype))
+        bits = dtype_table[dtype].bits;
+    return (size_t)config->layers * (size_t)(sides * config->kv_heads * config->head_dim) * (size_t)bits / 8;
 }
 
 void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/weights.c: which weights lie where: in the file, or placed: packed as a kernel reads them, and on a GPU in its
-// memory, packed or not. On CPUs a tensor counts once: where the table of embeddings is the head again, the head is
-// packed, and tokens are looked up in the file, whose pages come and go.
+// plan/weights.c: which weights lie where: in the file, or placed: packed as a kernel reads them, made of what the file
+// has where no kernel reads that, and on a GPU in its memory in any case. On CPUs a tensor counts once: where the table
+// of embeddings is the head again, the head is packed, and tokens are looked up in the file, whose pages come and go.
 #include <string.h>
 
 #include "base/map.h"
+#include "model/stored.h"
 #include "plan/decide.h"
 
 void plan_weights_by_format(const struct model *model, size_t *bytes)
@@ -29,6 +30,14 @@ void plan_weights_by_format(const struct model *model, size_t *bytes)
     map_free(&seen);
 }
 
+size_t plan_placed_bytes(const struct tensor *tensor, const struct kernel_packing *packing)
+{
+    size_t count = tensor->rank == 3 ? (size_t)tensor->shape[0] : 1;
+    if (!packing)
+        return tensor->bytes;
+    return count * packing->bytes(tensor->dtype, (int)stored_rows(tensor), (int)stored_cols(tensor));
+}
+
 // Where the matrix lies among the placed weights; it is added to them if it is new.
 static size_t place(struct plan *plan, struct map *places, const struct tensor *tensor,
                     const struct kernel_packing *packing)
@@ -39,8 +48,7 @@ static size_t place(struct plan *plan, struct map *places, const struct tensor *
     if (map_get(places, key, &at))
         return (size_t)at;
     map_put(places, key, at);
-    plan->placed_bytes += plan_align(
-        packing ? packing->bytes(tensor->dtype, (int)tensor->shape[0], (int)tensor->shape[1]) : tensor->bytes);
+    plan->placed_bytes += plan_align(plan_placed_bytes(tensor, packing));
     return (size_t)at;
 }
 
@@ -52,11 +60,12 @@ static void place_matrices(struct plan *plan, struct map *counted)
         struct plan_op *bound = &plan->ops[i];
         bool placed = bound->few->packing || plan->device.kind == DEVICE_CUDA;
         for (int j = 0; j < op->matrices; j++) {
+            const struct tensor *tensor = op->matrix[j].tensor;
             bound->placed_at[j] = PLAN_IN_FILE;
-            if (!placed)
+            if (!placed && !tensor->stored)
                 continue;
-            bound->placed_at[j] = place(plan, &places, op->matrix[j].tensor, bound->few->packing);
-            map_put(counted, bytes_of(op->matrix[j].tensor->name), 1);
+            bound->placed_at[j] = place(plan, &places, tensor, bound->few->packing);
+            map_put(counted, bytes_of(tensor->name), 1);
         }
     }
     map_free(&places);
@@ -79,6 +88,8 @@ static size_t scratch_bytes(const struct plan *plan, const struct op *op, const 
                                     .context = plan->max_model_len };
     for (int i = 0; i < op->matrices; i++)
         extent.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
+    if (op->kind == OP_EXPERTS)
+        extent.rows *= op->groups;
     if (op->kind == OP_ATTENTION)
         extent.heads = plan->model->layer[op->layer].heads;
     return kernel->scratch_bytes ? plan_align(kernel->scratch_bytes(&extent)) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/public.c: nibble_tokenizer_*, nibble_token*, nibble_decoder_* and nibble_chat_*.
+// text/public.c: nibble_tokenizer_*, nibble_token*, nibble_decoder_*, nibble_chat_* and nibble_text_save.
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -7,6 +7,7 @@
 #include "format/json.h"
 #include "format/public.h"
 #include "text/chat.h"
+#include "text/save.h"
 #include "text/tokenizer.h"
 
 // The public handles are our own objects under another name.
@@ -130,6 +131,15 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
     bool ok = chat_render((const struct chat *)chat, request, &buf, &err);
     public_text_return(out, &buf);
     json_decref(request);
+    if (!ok)
+        public_error(error, &err);
+    return ok;
+}
+
+bool nibble_text_save(const struct nibble_checkpoint *checkpoint, const char *folder, struct nibble_error *error)
+{
+    struct error err = { 0 };
+    bool ok = text_save(&checkpoint->checkpoint, folder, &err);
     if (!ok)
         public_error(error, &err);
     return ok;

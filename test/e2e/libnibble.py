@@ -13,6 +13,7 @@ import numpy as np
 NEED_TEXT, NEED_HEADERS, NEED_ALL = range(3)
 ADD_SPECIAL, PARSE_SPECIAL = 1, 2
 PLAN_SHORT, PLAN_FULL, PLAN_JSON = range(3)
+WEIGHTS = ["nvfp4", "mxfp4", "fp8", "int8", "bf16"]
 FINISH_REASONS = ["stop", "length", "cancelled", "failed"]
 
 
@@ -88,10 +89,17 @@ class Stats(ctypes.Structure):
                 ("prefix_hits", c_uint64)]
 
 
+class QuantizeOptions(ctypes.Structure):
+    _fields_ = [("weights", c_int), ("layout", c_int), ("exclude", POINTER(c_char_p)), ("exclude_count", c_size_t),
+                ("k_scales", POINTER(c_float)), ("v_scales", POINTER(c_float)), ("shard_bytes", c_size_t), ("threads", c_int),
+                ("progress", c_void_p), ("progress_context", c_void_p), ("tensor", c_void_p), ("tensor_context", c_void_p)]
+
+
 ERROR = POINTER(Error)
 PROTOTYPES = {  # result, arguments
     "nibble_checkpoint_open": (c_void_p, [c_char_p, c_int, ERROR]),
     "nibble_checkpoint_close": (None, [c_void_p]),
+    "nibble_quantize": (c_bool, [c_void_p, c_char_p, POINTER(QuantizeOptions), ERROR]),
     "nibble_tokenizer_open": (c_void_p, [c_void_p, ERROR]),
     "nibble_tokenizer_close": (None, [c_void_p]),
     "nibble_tokenize": (c_ssize_t, [c_void_p, c_char_p, c_size_t, c_int, POINTER(POINTER(c_int32)), ERROR]),
@@ -160,6 +168,10 @@ class Handle:
 class Checkpoint(Handle):
     def __init__(self, library, path, need=NEED_ALL):
         super().__init__(library, "checkpoint", library.ask("checkpoint_open", str(path).encode(), need))
+
+    def quantize(self, folder, weights):
+        """Weights and config into a folder that is there and empty."""
+        self.library.ask("quantize", self.pointer, str(folder).encode(), byref(QuantizeOptions(WEIGHTS.index(weights))))
 
 
 class Tokenizer(Handle):

@@ -14,7 +14,8 @@ import tiny  # noqa: E402
 
 ERROR_MAX = 1e-3  # of the largest logit; float32 sums in another order give 1e-5
 INT8_ERROR_MAX = 0.06  # with activations rounded to 8 bits, which tiny models feel more than real ones
-QUANTISED = ["llama_fp4", "llama_k_quants", "llama_legacy_quants"]  # all or some weights in blocks
+QUANTISED = ["gpt_oss_mxfp4", "llama_fp4", "llama_k_quants", "llama_legacy_quants",
+             "mixtral_quants"]  # all or some weights in blocks
 CHUNKS = [1, 2, 3, 50, 16, 7, 51]  # of the same text, uneven and across windows and pages
 
 CONTAINERS = {
@@ -22,6 +23,7 @@ CONTAINERS = {
     "sharded": lambda golden, folder: tiny.write_safetensors(golden, folder, shards=3),
     "old_config": lambda golden, folder: tiny.write_safetensors(golden, folder, config="config_old"),
     "gguf": lambda golden, folder: tiny.write_gguf(golden, folder / "model.gguf"),
+    "mxfp4": lambda golden, folder: tiny.write_mxfp4(golden, folder),
 }
 
 
@@ -40,8 +42,9 @@ def lib(library):
     return Library(library)
 
 
-def open_model(lib, path, **options):
-    return Model(lib, path, **{"kv_cache_dtype": "float32", "threads": 2, **options})
+def open_model(lib, golden, path, **options):
+    known = golden.get("options", {})
+    return Model(lib, path, **{"kv_cache_dtype": "float32", "threads": 2, **known, **options})
 
 
 def score(model, parts):
@@ -55,7 +58,7 @@ def test_logits(lib, tmp_path, monkeypatch, name, container, features):
     """With the reference alone, as on an older machine, and with all that this one has."""
     monkeypatch.setenv("NIBBLE_FEATURES", features)
     golden = tiny.load(name)
-    with open_model(lib, CONTAINERS[container](golden, tmp_path)) as model:
+    with open_model(lib, golden, CONTAINERS[container](golden, tmp_path)) as model:
         assert model.vocabulary == tiny.text_config(golden)["vocab_size"]
         got = score(model, [golden["ids"]])[golden["positions"]]
     want = tiny.logits(golden)
@@ -73,10 +76,10 @@ def test_chunks_and_threads_change_no_bit(lib, tmp_path, name):
     ends = np.cumsum(CHUNKS)
     assert ends[-1] == len(ids)
     parts = [ids[end - count:end] for end, count in zip(ends, CHUNKS)]
-    with open_model(lib, path) as model:
+    with open_model(lib, golden, path) as model:
         whole = score(model, [ids])
         assert np.array_equal(score(model, parts), whole), "the text in chunks gives other logits than at once"
-    with open_model(lib, path, threads=1) as model:
+    with open_model(lib, golden, path, threads=1) as model:
         assert np.array_equal(score(model, [ids]), whole), "one thread gives other logits than two"
-    with open_model(lib, path, batch_tokens=32) as model:
+    with open_model(lib, golden, path, batch_tokens=32) as model:
         assert np.array_equal(score(model, [ids]), whole), "a smaller batch gives other logits than one pass"

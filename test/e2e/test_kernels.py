@@ -30,7 +30,8 @@ def test_names_come_first(run, table):
 
 
 def test_every_op_has_a_reference(table):
-    for op in ("embed", "norm", "linear", "rope", "kv_write", "attention", "act_mul", "add", "pick", "softcap"):
+    for op in ("embed", "norm", "linear", "rope", "kv_write", "attention", "act_mul", "add", "pick", "softcap", "copy",
+               "route", "experts", "combine"):
         reference, = [row for row in table if row["op"] == op and row["priority"] == 0]
         assert reference["runs"] and reference["missing"] is None and reference["needs"] == [] and reference["tokens"] == "any"
 

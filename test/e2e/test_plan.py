@@ -279,7 +279,7 @@ def test_auto_follows_each_layers_declaration(plan, tmp_path):
 
 
 def test_unknown_declaration_refuses_auto_alone(plan, tmp_path):
-    config = llama(4, 256, 4, 2, 512, quantization_config={"quant_method": "x", "kv_cache_scheme": {"num_bits": 3, "type": "int"}})
+    config = llama(4, 256, 4, 2, 512, quantization_config={"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 3, "type": "int"}})
     (tmp_path / "config.json").write_text(json.dumps(config))
     result = plan(tmp_path, "--device", "cpu:ref")
     assert result.returncode == 1 and "num_bits" in result.stderr and "--kv-cache-dtype fp8" in result.stderr

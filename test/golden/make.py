@@ -12,6 +12,7 @@ import base64
 import copy
 import json
 import pathlib
+import re
 import tempfile
 
 import numpy as np
@@ -48,6 +49,38 @@ def qwen2(**more):
 
 def gemma(model_type, **more):
     return {**llama(64, 2, 1, 64, model_type=model_type, tie_word_embeddings=True, rms_norm_eps=1e-6), **more}
+
+
+def deepseek(model_type, **more):
+    base = llama(64, 4, 4, None, model_type=model_type, rms_norm_eps=1e-6, qk_nope_head_dim=32, v_head_dim=48,
+                 n_shared_experts=2, num_experts_per_tok=3, moe_intermediate_size=32, first_k_dense_replace=1)
+    del base["head_dim"]
+    return {**base, **more}
+
+
+def deepseek_yarn(mscale, mscale_all_dim):
+    return {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 64,
+            "beta_fast": 32.0, "beta_slow": 1.0, "mscale": mscale, "mscale_all_dim": mscale_all_dim}
+
+
+def moe(model_type, **more):
+    return llama(64, 4, 2, 32, model_type=model_type, num_experts_per_tok=2, **more)
+
+
+def gpt_oss(**more):
+    return moe("gpt_oss", num_local_experts=6, sliding_window=24, intermediate_size=64, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 64,
+        "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}, **more)
+
+
+def phi3(original, **more):
+    config = llama(128, 4, 2, None, model_type="phi3", pad_token_id=0, original_max_position_embeddings=original,
+                   rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+                                    "factor": 512 / original, "original_max_position_embeddings": original,
+                                    "short_factor": [1.0 + 0.05 * i for i in range(12)],
+                                    "long_factor": [1.0 + 0.9 * i for i in range(12)]}, **more)
+    del config["head_dim"]
+    return config
 
 
 def gemma3_rope(full):
@@ -112,6 +145,59 @@ VARIANTS = {
                      sliding_window_pattern=3, rope_parameters=gemma3_rope({"rope_type": "linear", "factor": 8.0})),
         types=["F32"], containers=["safetensors"],
         bites=[{"rope_parameters.full_attention.factor": 1.0}, {"query_pre_attn_scalar": 128}]),
+    "deepseek_v2": dict(
+        config=deepseek("deepseek_v2", q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, n_routed_experts=8,
+                        rope_parameters=deepseek_yarn(0.707, 0.707)),
+        types=["BF16"], bites=[{"rope_parameters.mscale_all_dim": 0.0}, {"num_experts_per_tok": 2}]),
+    "deepseek_v2_groups": dict(
+        config=deepseek("deepseek_v2", q_lora_rank=48, kv_lora_rank=96, qk_rope_head_dim=32, n_routed_experts=16,
+                        topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=4.0,
+                        rope_parameters=deepseek_yarn(1.0, 0.5)),
+        types=["F32"], containers=["safetensors"],
+        bites=[{"rope_parameters.mscale": 0.5}, {"topk_method": "greedy"}, {"topk_group": 1},
+               {"routed_scaling_factor": 1.0}]),
+    "deepseek_v3": dict(
+        config=deepseek("deepseek_v3", q_lora_rank=48, kv_lora_rank=64, qk_rope_head_dim=16, n_routed_experts=16,
+                        n_group=4, topk_group=2, num_experts_per_tok=4, routed_scaling_factor=2.5,
+                        rope_parameters=deepseek_yarn(1.0, 1.0)),
+        types=["BF16"], bites=[{"norm_topk_prob": False}, {"n_group": 1, "topk_group": 1}, {"n_group": 8},
+                               {"rope_interleave": False}, {"routed_scaling_factor": 1.0}]),
+    "phi3": dict(
+        config=phi3(64), types=["BF16"],
+        bites=[{"rope_parameters.long_factor": [1.0] * 12}, {"rope_parameters.attention_factor": 1.0}]),
+    "phi3_short": dict(
+        config=phi3(192, sliding_window=32), types=["F32"], options={"max_model_len": 192},
+        bites=[{"rope_parameters.short_factor": [2.0] * 12}, {"sliding_window": 31}]),
+    "olmo2": dict(config=llama(128, 4, 2, 32, model_type="olmo2", pad_token_id=0), types=["BF16"]),
+    "granite": dict(
+        config=llama(128, 4, 2, 32, model_type="granite", embedding_multiplier=3.0, attention_multiplier=0.1,
+                     residual_multiplier=0.4, logits_scaling=2.0, tie_word_embeddings=True),
+        types=["BF16"], bites=[{"embedding_multiplier": 1.0}, {"attention_multiplier": 0.2},
+                               {"residual_multiplier": 1.0}, {"logits_scaling": 1.0}]),
+    "smollm3": dict(
+        config=llama(128, 4, 2, 32, model_type="smollm3", num_hidden_layers=5, pad_token_id=0,
+                     tie_word_embeddings=True),
+        types=["BF16"], bites=[{"no_rope_layers": [1] * 5}, {"no_rope_layers": [0] * 5}]),
+    "mixtral": dict(
+        config=moe("mixtral", num_local_experts=6, intermediate_size=96), types=["BF16"],
+        bites=[{"num_experts_per_tok": 1}, {"num_experts_per_tok": 3}]),
+    "mixtral_quants": dict(  # all experts are chosen: rounded activations cannot choose others
+        config={**moe("mixtral", num_local_experts=3, intermediate_size=256), "num_experts_per_tok": 3},
+        containers=["gguf"], types=["Q4_0", "Q8_0", "Q5_1"]),
+    "qwen3_moe": dict(
+        config=moe("qwen3_moe", num_experts=8, moe_intermediate_size=48, norm_topk_prob=True, mlp_only_layers=[1]),
+        types=["BF16"], containers=["safetensors"], bites=[{"norm_topk_prob": False}, {"num_experts_per_tok": 1}]),
+    "qwen3_moe_plain": dict(
+        config=moe("qwen3_moe", num_experts=8, moe_intermediate_size=48, norm_topk_prob=True), types=["F32"]),
+    "qwen3_moe_shares": dict(
+        config=moe("qwen3_moe", num_experts=12, moe_intermediate_size=32, norm_topk_prob=False), types=["F32"],
+        containers=["safetensors"], bites=[{"norm_topk_prob": True}]),
+    "gpt_oss": dict(
+        config=gpt_oss(num_hidden_layers=4), types=["BF16"],
+        bites=[{"sliding_window": 25}, {"layer_types": ["full_attention"] * 4}, {"rope_parameters.truncate": True},
+               {"swiglu_limit": 1.0}, {"num_experts_per_tok": 1}]),
+    "gpt_oss_mxfp4": dict(
+        config=gpt_oss(num_hidden_layers=2), types=["BF16"], experts="MXFP4", containers=["mxfp4", "gguf"]),
     "gemma3_multimodal": dict(
         config=gemma("gemma3_text", head_dim=256, num_hidden_layers=7, query_pre_attn_scalar=256, sliding_window=16,
                      rope_parameters=gemma3_rope({"rope_type": "linear", "factor": 8.0})),
@@ -131,10 +217,11 @@ def model_of(config, multimodal):
         image_token_index=319))
 
 
-def saved(model, types):
+def saved(model, types, experts):
     """config.json and the tensors as save_pretrained writes them.
 
-    Of several types the embedding has the first, the other matrices take turns, and the rest is F32.
+    Of several types the embedding has the first, the other matrices take turns (all of one name alike), and the rest
+    is F32, routers too. `experts`: the type of those that are one tensor.
     """
     dtype = {"F16": torch.float16, "BF16": torch.bfloat16}.get(types[0] if len(types) == 1 else "F32", torch.float32)
     with tempfile.TemporaryDirectory() as folder:
@@ -142,14 +229,17 @@ def saved(model, types):
         config = json.loads(pathlib.Path(folder, "config.json").read_text())
         with safetensors.safe_open(f"{folder}/model.safetensors", "np") as file:
             shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
-    tensors, matrices = [], 0
+    tensors, turns = [], {}
     for name, shape in shapes.items():
         takes_turn = len(shape) > 1 and "embed_tokens" not in name
-        type_name = types[matrices % len(types) if takes_turn else 0]
-        if len(types) > 1 and len(shape) == 1:
+        turn = turns.setdefault(re.sub(r"experts\.\d+", "experts", name), len(turns)) if takes_turn else 0
+        type_name = types[turn % len(types)]
+        plain = len(shape) == 1 or name.endswith("moe.gate.weight")
+        if (len(types) > 1 and plain) or name.endswith("e_score_correction_bias"):
             type_name = "F32"
+        if experts and tiny.inputs_first(name):
+            type_name = experts
         tensors.append({"name": name, "shape": shape, "type": type_name})
-        matrices += takes_turn
     return config, tensors
 
 
@@ -176,7 +266,10 @@ def old_spelling(config):
         rope = rope["full_attention"]
     if rope:
         old["rope_theta"] = rope.pop("rope_theta")
-        if rope["rope_type"] == "yarn":
+        if old["model_type"] == "phi3":
+            old["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+            del rope["factor"], rope["original_max_position_embeddings"]
+        if rope["rope_type"] in ("yarn", "longrope"):
             rope["type"] = rope.pop("rope_type")
         old["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     return old
@@ -210,11 +303,13 @@ def largest_change(a, b):
 
 
 def make(name, variant):
-    config, tensors = saved(model_of(variant["config"], variant.get("multimodal")), variant["types"])
+    config, tensors = saved(model_of(variant["config"], variant.get("multimodal")), variant["types"],
+                            variant.get("experts"))
     golden = {
         "name": name,
         "made_with": {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]},
         "containers": variant.get("containers", ["safetensors", "gguf"]),
+        "options": variant.get("options", {}),
         "config": config,
         "config_old": old_spelling(config),
         "tensors": tensors,

@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import pathlib
+import re
 
 import gguf
 import numpy as np
@@ -57,14 +58,24 @@ def text_config(golden):
 def spread(golden, name, shape):
     """Centre and standard deviation of a tensor: logits near 2, attention far from uniform, norms far from 1."""
     kind = name.rsplit(".", 2)[-2]
-    if name.endswith(".bias"):
+    if name.endswith("bias"):
         return 0.0, 0.5
+    if name.endswith(".sinks"):
+        return 0.0, 1.0
+    if inputs_first(name):
+        return 0.0, 1.0 / math.sqrt(shape[1])
     if kind in ("q_norm", "k_norm"):
         return (0.4 if is_gemma(golden) else 1.4), 0.3
     if len(shape) == 1:
         return (0.0 if is_gemma(golden) else 1.0), 0.3
-    gain = {"embed_tokens": 2.0, "lm_head": 2.0, "q_proj": 1.4, "k_proj": 1.4}.get(kind, 1.0)
+    gain = {"embed_tokens": 2.0, "lm_head": 2.0, "q_proj": 1.4, "k_proj": 1.4, "qkv_proj": 1.4,
+            "gate": 2.0, "router": 2.0}.get(kind, 1.0)
     return 0.0, gain / math.sqrt(shape[-1])
+
+
+def inputs_first(name):
+    """gpt-oss has the matrices of its experts as (experts, inputs, outputs); in block formats, outputs come first."""
+    return name.endswith((".experts.gate_up_proj", ".experts.down_proj"))
 
 
 def is_gemma(golden):
@@ -84,7 +95,9 @@ def draw(golden, tensor):
         uniform = 2.0 * random.random_sample(tensor["shape"]) - 1.0
         numbers = (centre + deviation * math.sqrt(3.0) * uniform).astype(np.float32)
         return gguf.quants.quantize(numbers, Type[tensor["type"]]).view(np.uint8)
-    return draw_blocks(random, tensor["type"], tensor["shape"], deviation)
+    experts, inputs, outputs = tensor["shape"] if inputs_first(tensor["name"]) else (None, None, None)
+    shape = [experts, outputs, inputs] if experts else tensor["shape"]
+    return draw_blocks(random, tensor["type"], shape, deviation)
 
 
 def draw_blocks(random, type_name, shape, deviation):
@@ -100,12 +113,15 @@ def draw_blocks(random, type_name, shape, deviation):
         blocks[:, at:at + 2] = scale.astype("<f2").view(np.uint8)
         if offset:
             blocks[:, offset[0]:offset[0] + 2] = (offset[1] * scale).astype("<f2").view(np.uint8)
-    return blocks.reshape(shape[0], -1)
+    return blocks.reshape(*shape[:-1], -1)
 
 
 def values(golden, tensor):
     """A tensor's numbers in float32, exactly what its stored bytes mean."""
-    numbers = gguf.quants.dequantize(draw(golden, tensor), Type[tensor["type"]]).reshape(tensor["shape"])
+    numbers = gguf.quants.dequantize(draw(golden, tensor), Type[tensor["type"]])
+    if inputs_first(tensor["name"]) and tensor["type"] not in SAFETENSORS_DTYPE:
+        numbers = numbers.swapaxes(1, 2)
+    numbers = numbers.reshape(tensor["shape"])
     return numbers * np.float32(NVFP4_GLOBAL_SCALE) if tensor["type"] == "NVFP4" else numbers
 
 
@@ -132,19 +148,52 @@ def write_safetensors(golden, folder, shards=1, config="config"):
 
 
 def write_shard(golden, tensors, path):
-    data, specs = [], {}
+    arrays = {}
     for tensor in tensors:
         dtype = SAFETENSORS_DTYPE.get(tensor["type"])
-        data.append(np.ascontiguousarray(draw(golden, tensor) if dtype else values(golden, tensor)))
-        specs[tensor["name"]] = TensorSpec(dtype=dtype or "float32", shape=tensor["shape"],
-                                           data_ptr=data[-1].ctypes.data, data_len=data[-1].nbytes)
+        arrays[tensor["name"]] = (dtype or "float32", tensor["shape"],
+                                  draw(golden, tensor) if dtype else values(golden, tensor))
+    write_arrays(arrays, path)
+
+
+def write_arrays(arrays, path):
+    """name: (dtype, shape, the bytes in any shape)"""
+    data = {name: np.ascontiguousarray(array) for name, (_, _, array) in arrays.items()}
+    specs = {name: TensorSpec(dtype=dtype, shape=list(shape), data_ptr=data[name].ctypes.data,
+                              data_len=data[name].nbytes)
+             for name, (dtype, shape, _) in arrays.items()}
     serialize_file(specs, str(path), {"format": "pt"})
+
+
+def write_mxfp4(golden, folder):
+    """As gpt-oss is published: blocks of 32 neighbours, the first of each two in the low nibble, and their scales."""
+    folder = pathlib.Path(folder)
+    config = {**golden["config"], "quantization_config": {
+        "quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                            "model.embed_tokens", "lm_head"]}}
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    arrays = {}
+    for tensor in golden["tensors"]:
+        name, stored = tensor["name"], draw(golden, tensor)
+        if tensor["type"] != "MXFP4":
+            arrays[name] = SAFETENSORS_DTYPE[tensor["type"]], tensor["shape"], stored
+            continue
+        blocks = stored.reshape(*stored.shape[:2], -1, 17)
+        codes = np.concatenate([blocks[..., 1:] & 15, blocks[..., 1:] >> 4], axis=-1)
+        pairs = codes[..., 0::2] | codes[..., 1::2] << 4
+        arrays[f"{name}_blocks"] = "uint8", pairs.shape, pairs
+        arrays[f"{name}_scales"] = "uint8", blocks.shape[:3], blocks[..., 0]
+    write_arrays(arrays, folder / "model.safetensors")
+    return folder
 
 
 # ---- GGUF, as llama.cpp's converter writes it -----------------------------------------------------------------------
 
 GGUF_ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
-             "gemma2": "gemma2", "gemma3_text": "gemma3"}
+             "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3", "olmo2": "olmo2", "granite": "granite",
+             "smollm3": "smollm3", "mixtral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss",
+             "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
+INTERLEAVED = ("llama", "granite", "smollm3")  # whose rope pairs stand side by side
 
 
 def write_gguf(golden, path):
@@ -156,8 +205,11 @@ def write_gguf(golden, path):
     rope = rope_parameters(config)
     if rope["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(rope, head_dim(config)))
-    for tensor in golden["tensors"]:
-        add_tensor(writer, golden, arch, tensor)
+    if rope["rope_type"] == "longrope":
+        for kind in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32))
+    for name, array, type_name in gguf_tensors(golden):
+        add_tensor(writer, golden, arch, name, array, type_name)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -181,14 +233,30 @@ def add_metadata(writer, arch, config):
     writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_head_count_kv(1 if arch == "deepseek2" else config["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    if "head_dim" in config:
+    if arch == "deepseek2":
+        add_latents(writer, config)
+    elif "head_dim" in config:
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
-    if arch == "llama":
+    if arch in INTERLEAVED:
         writer.add_vocab_size(config["vocab_size"])
         writer.add_rope_dimension_count(head_dim(config))
+    if arch == "phi3":
+        writer.add_rope_dimension_count(int(head_dim(config) * rope_parameters(config)["partial_rotary_factor"]))
+    if arch in ("phi3", "gpt-oss"):
+        writer.add_sliding_window(config["sliding_window"] or 0)
+    if arch == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    if "num_local_experts" in config:
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if arch in ("qwen3moe", "gpt-oss"):
+        writer.add_expert_feed_forward_length(config.get("moe_intermediate_size") or config["intermediate_size"])
     if arch != "gemma2":
         add_rope(writer, rope_parameters(config))
     if arch in ("gemma2", "gemma3"):
@@ -198,11 +266,40 @@ def add_metadata(writer, arch, config):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
 
 
+def add_latents(writer, config):
+    """DeepSeek: heads as the cache has them, and as they are without latents; and how experts are chosen."""
+    latent, turned = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    if config["q_lora_rank"]:
+        writer.add_q_lora_rank(config["q_lora_rank"])
+    writer.add_kv_lora_rank(latent)
+    writer.add_key_length(latent + turned)
+    writer.add_value_length(latent)
+    writer.add_key_length_mla(config["qk_nope_head_dim"] + turned)
+    writer.add_value_length_mla(config["v_head_dim"])
+    writer.add_rope_dimension_count(turned)
+    writer.add_rope_scaling_yarn_log_mul(0.1 * config["rope_parameters"]["mscale_all_dim"])
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    if config["model_type"] == "deepseek_v3":
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
 def add_rope(writer, rope):
     writer.add_rope_freq_base(rope["rope_theta"])
     if rope["rope_type"] in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
         writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "longrope":
+        factor, original = rope["factor"], rope["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(factor) / math.log(original)))
     if rope["rope_type"] == "yarn":
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
@@ -231,24 +328,64 @@ def add_vocabulary(writer, size):
     writer.add_add_bos_token(False)
 
 
-def add_tensor(writer, golden, arch, tensor):
+def gguf_tensors(golden):
+    """Names, arrays and types: experts that were apart are one tensor; gate and up that were one are apart."""
+    stacks = {}
+    for tensor in golden["tensors"]:
+        name, shape = tensor["name"].removeprefix("language_model."), tensor["shape"]
+        array, type_name = draw(golden, tensor), tensor["type"]
+        expert = re.fullmatch(r"(.*\.experts)\.(\d+)\.(.*)", name)
+        if expert:
+            stacks.setdefault((f"{expert[1]}.{expert[3]}", type_name), {})[int(expert[2])] = array
+            continue
+        if name.endswith("kv_b_proj.weight"):
+            yield from latents_apart(golden, tensor)
+            continue
+        if len(shape) == 1 or name.endswith("_bias"):
+            array, type_name = values(golden, tensor), "F32"
+        elif inputs_first(name) and type_name in SAFETENSORS_DTYPE:
+            turned = np.ascontiguousarray(values(golden, tensor).swapaxes(1, 2))
+            array = gguf.quants.quantize(turned, Type[type_name]).view(np.uint8)
+        suffix = ".bias" if name.endswith("_bias") else ".weight"
+        if ".experts.gate_up_proj" in name:
+            stem = name.partition("gate_up_proj")[0]
+            yield f"{stem}gate_proj{suffix}", np.ascontiguousarray(array[:, 0::2]), type_name
+            yield f"{stem}up_proj{suffix}", np.ascontiguousarray(array[:, 1::2]), type_name
+        elif name.endswith("e_score_correction_bias"):
+            yield name.replace("_bias", ".bias"), array, type_name
+        elif ".experts.down_proj" in name or name.endswith(".sinks"):
+            yield name.removesuffix("_bias") + suffix, array, type_name
+        else:
+            yield name, array, type_name
+    for (name, type_name), arrays in stacks.items():
+        yield name, np.stack([arrays[i] for i in sorted(arrays)]), type_name
+
+
+def latents_apart(golden, tensor):
+    """What makes keys of latents, turned around, and what makes values, a matrix for each head."""
     config = text_config(golden)
-    name = tensor["name"].removeprefix("language_model.")
+    unturned = config["qk_nope_head_dim"]
+    heads = values(golden, tensor).reshape(-1, unturned + config["v_head_dim"], config["kv_lora_rank"])
+    for word, part in ("k_b", heads[:, :unturned].swapaxes(1, 2)), ("v_b", heads[:, unturned:]):
+        array = gguf.quants.quantize(np.ascontiguousarray(part), Type[tensor["type"]]).view(np.uint8)
+        yield tensor["name"].replace("kv_b", word), array, tensor["type"]
+
+
+def add_tensor(writer, golden, arch, name, array, type_name):
+    config = text_config(golden)
     arch_id = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
     gguf_name = gguf.get_tensor_name_map(arch_id, config["num_hidden_layers"]).get_name(name, (".weight", ".bias"))
     if gguf_name is None:
         return  # the vision tower
-    if len(tensor["shape"]) == 1:
-        numbers = values(golden, tensor)
+    if array.dtype == np.float32:
         if is_gemma(golden) and name.endswith("norm.weight"):
-            numbers = numbers + np.float32(1)
-        writer.add_tensor(gguf_name, numbers)
+            array = array + np.float32(1)
+        writer.add_tensor(gguf_name, array)
         return
-    rows = draw(golden, tensor)
-    if arch == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
-        rows = interleave_halves(rows, head_dim(config))
-    writer.add_tensor(gguf_name, rows, raw_dtype=Type[tensor["type"]])
-    if tensor["type"] == "NVFP4":
+    if arch in INTERLEAVED and name.endswith(("q_proj.weight", "k_proj.weight")):
+        array = interleave_halves(array, head_dim(config))
+    writer.add_tensor(gguf_name, array, raw_dtype=Type[type_name])
+    if type_name == "NVFP4":
         writer.add_tensor(gguf_name.replace(".weight", ".scale"), np.array([NVFP4_GLOBAL_SCALE], np.float32))
 
 

@@ -26,10 +26,12 @@ WRONG(embed, args.table.scale *= 1.0001f)
 WRONG(norm, args.epsilon += 1e-2f)
 WRONG(linear, args.output[0].weight.scale *= 1.001f)
 WRONG(rope, args.magnitude *= 1.0001f)
-WRONG(kv_write, args.k = args.v)
+WRONG(kv_write, args.k = args.v ? args.v : args.k + 1) // of latents there are no values
 WRONG(attention, args.scale *= 1.01f)
 WRONG(act_mul, args.act = args.act == ACT_SILU ? ACT_GELU_TANH : ACT_SILU)
 WRONG(softcap, args.cap *= 1.001f)
+WRONG(heads, args.weight.scale *= 1.001f)
+WRONG(experts, args.output[0].weight.scale *= 1.001f)
 
 static void add_wrong(const void *arguments, int part, int parts)
 {
@@ -49,12 +51,39 @@ static void pick_wrong(const void *arguments, int part, int parts)
     pick_ref(&args, part, parts);
 }
 
+static void copy_wrong(const void *arguments, int part, int parts)
+{
+    const struct copy_args *args = arguments;
+    copy_ref(arguments, part, parts);
+    if (part == 0)
+        args->out[0] *= 1.001f;
+}
+
+static void route_wrong(const void *arguments, int part, int parts)
+{
+    const struct route_args *args = arguments;
+    route_ref(arguments, part, parts);
+    if (part == 0)
+        args->routes.share[0] *= 1.001f;
+}
+
+static void combine_wrong(const void *arguments, int part, int parts)
+{
+    const struct combine_args *args = arguments;
+    combine_ref(arguments, part, parts);
+    if (part == 0)
+        args->out[0] += 0.01f;
+}
+
 static void (*const wrong[OP_COUNT])(const void *, int, int) = {
     [OP_EMBED] = embed_wrong,       [OP_NORM] = norm_wrong,
     [OP_LINEAR] = linear_wrong,     [OP_ROPE] = rope_wrong,
     [OP_KV_WRITE] = kv_write_wrong, [OP_ATTENTION] = attention_wrong,
     [OP_ACT_MUL] = act_mul_wrong,   [OP_ADD] = add_wrong,
     [OP_PICK] = pick_wrong,         [OP_SOFTCAP] = softcap_wrong,
+    [OP_HEADS] = heads_wrong,
+    [OP_COPY] = copy_wrong,         [OP_ROUTE] = route_wrong,
+    [OP_EXPERTS] = experts_wrong,   [OP_COMBINE] = combine_wrong,
 };
 
 // A row like the reference's, but for what it runs.
@@ -255,17 +284,18 @@ static void test_every_listed_format_has_its_cases(void **state)
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
         struct sample_case cases[CHECK_CASES_MAX];
         int count = check_cases(kernel, cases);
-        uint64_t weights = 0, k = 0, v = 0;
+        uint64_t weights = 0, k = 0, v = 0, latents = 0;
         unsigned loads = 0;
         assert_in_range(count, 1, CHECK_CASES_MAX);
         for (int i = 0; i < count; i++) {
             weights |= (uint64_t)1 << cases[i].weight;
-            k |= (uint64_t)1 << cases[i].k;
-            v |= (uint64_t)1 << cases[i].v;
+            *(cases[i].latent ? &latents : &k) |= (uint64_t)1 << cases[i].k;
+            v |= (uint64_t)!cases[i].latent << cases[i].v;
             loads |= cases[i].load;
         }
         assert_true(!kernel->weights || weights == kernel->weights);
         assert_true(!kernel->k || (k == kernel->k && v == kernel->v));
+        assert_true(latents == kernel->latents);
         assert_int_equal(loads, kernel->load);
     }
 }

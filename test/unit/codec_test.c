@@ -211,6 +211,22 @@ static void nvfp4_weights_decode(void **state)
     }
 }
 
+// Every code, NaN too, under a scale of any sign.
+static void fp8_weights_decode(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 256; code++) {
+        float scale = code % 2 ? 0.0390625f : -3e4f, out[32];
+        uint8_t block[36] = { 0 };
+        memcpy(block, &scale, sizeof scale);
+        block[4 + code % 32] = (uint8_t)code;
+        weight_decode(DTYPE_FP8_32, block, COUNT(out), out);
+        float want = scale * e4m3_to_f32((uint8_t)code);
+        for (int i = 0; i < (int)COUNT(out); i++)
+            assert_true(i != code % 32 ? out[i] == 0 : isnan(want) ? isnan(out[i]) : out[i] == want);
+    }
+}
+
 // Whatever the bytes: exactly the input is read (the sanitizer watches, at an odd address), exactly the output written.
 static void every_weight_format_keeps_its_bounds(void **state)
 {
@@ -260,6 +276,7 @@ int main(void)
         cmocka_unit_test(plain_weights_decode),
         cmocka_unit_test(simple_weights_follow_their_formula),
         cmocka_unit_test(nvfp4_weights_decode),
+        cmocka_unit_test(fp8_weights_decode),
         cmocka_unit_test(every_weight_format_keeps_its_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

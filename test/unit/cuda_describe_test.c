@@ -90,11 +90,12 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
                                             .multiprocessors = devices[d].multiprocessors,
                                             .shared_bytes = devices[d].shared_bytes };
                 struct cuda_call calls[CUDA_CALLS_MAX];
-                int count = kernel->describe(args, &shape, calls);
+                check_calls(kernel->name, calls, kernel->describe(args, &shape, calls), &shape);
                 assert_true(kernel->shared_bytes <= shape.shared_bytes);
-                if (kernel->shared_bytes) // what the row says is what the plan has asked the device for
-                    shape.shared_bytes = kernel->shared_bytes;
-                check_calls(kernel->name, calls, count, &shape);
+                if (!kernel->shared_bytes)
+                    continue;
+                shape.shared_bytes = kernel->shared_bytes; // a device with just what the row says it needs
+                check_calls(kernel->name, calls, kernel->describe(args, &shape, calls), &shape);
             }
 }
 
@@ -104,6 +105,7 @@ static void hide_rows(struct sample *sample, union op_args *args)
     const void *nowhere = (const void *)(intptr_t)NOWHERE;
     static const bool has_rows[OP_COUNT] = {
         [OP_NORM] = true, [OP_LINEAR] = true, [OP_ACT_MUL] = true, [OP_ADD] = true, [OP_SOFTCAP] = true,
+        [OP_HEADS] = true,
     };
     static struct cuda_batch batch;
     sample->batch.on_device = &batch;
@@ -152,10 +154,12 @@ static void test_sampling(void **state)
                 check_calls("sampling", calls, cuda_sampling_describe(&sampling, scratch, rows, calls), &shape);
                 struct cuda_sampling found;
                 memcpy(&found, calls[0].params, sizeof found);
-                size_t values = (size_t)rows * (size_t)found.chunks;
+                size_t values = (size_t)rows * (size_t)found.chunks, bins = (size_t)rows * CUDA_SAMPLING_BINS;
                 assert_true((int64_t)found.chunks * CUDA_SAMPLING_CHUNK >= vocabularies[i]);
                 assert_ptr_equal(found.masses, scratch);
-                assert_ptr_equal(found.peaks, found.masses + values);
+                assert_ptr_equal(found.bin_masses, found.masses + values);
+                assert_ptr_equal(found.bin_counts, found.bin_masses + bins);
+                assert_ptr_equal(found.peaks, found.bin_counts + bins);
                 assert_ptr_equal(found.peaks + values, scratch + cuda_sampling_bytes(rows, vocabularies[i]));
                 free(scratch);
             }

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernel/cuda/linear.h"
 #include "kernel/cuda/rows.h"

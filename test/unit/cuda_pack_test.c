@@ -32,6 +32,14 @@ static uint32_t next_random(uint32_t *state)
     return *state = *state * 1664525u + 1013904223u;
 }
 
+// Any code but NaN, and any scale of an ordinary size.
+static void draw_fp8(struct FP8_32 *block)
+{
+    block->scale[3] = (uint8_t)(0x38 | (block->scale[3] & 0x83));
+    for (int i = 0; i < 32; i++)
+        block->codes[i] &= (block->codes[i] & 0x7F) == 0x7F ? 0xF7 : 0xFF;
+}
+
 // Any bytes are blocks; f16 scales and minima are made finite ones, neither large nor tiny.
 static void draw_blocks(enum dtype dtype, uint8_t *blocks, size_t bytes, uint32_t seed)
 {
@@ -46,6 +54,7 @@ static void draw_blocks(enum dtype dtype, uint8_t *blocks, size_t bytes, uint32_
         case DTYPE_Q6_K: min = scale = ((struct Q6_K *)block)->scale; break;
         case DTYPE_MXFP4_GGUF: *block = (uint8_t)(100 + next_random(&seed) % 50); continue;
         case DTYPE_NVFP4_GGUF: block[0] = 0; continue; // the rest are any E4M3, zero and subnormals among them
+        case DTYPE_FP8_32: draw_fp8((struct FP8_32 *)block); continue;
         default: break;
         }
         scale[1] = (uint8_t)(0x1C + (scale[1] & 3));
@@ -111,7 +120,10 @@ static float unpacked(struct linear_layout f, const uint8_t *group, int row, int
         return scale * e2m1_at(record, lane, slot, half);
     }
     float scale = bf16_at(scales, block);
-    if (f.e2m1)
+    if (f.floats && f.bits == 8)
+        return ldexpf(scale * e4m3_to_f32((uint8_t)code_at(f, record, lane, slot, half)),
+                      LINEAR_EXPONENT - LINEAR_E4M3_EXPONENT);
+    if (f.floats)
         return ldexpf(scale * e2m1_at(record, lane, slot, half), LINEAR_EXPONENT - LINEAR_E2M1_EXPONENT);
     int code = code_at(f, record, lane, slot, half) - (f.min ? 0 : 128);
     float min = f.min ? ldexpf(bf16_at(mins, block), LINEAR_EXPONENT) : 0;
@@ -136,7 +148,7 @@ static float tolerance(struct linear_layout f, const float *run)
     float largest = 0;
     for (int i = 0; i < LINEAR_LANE_VALUES; i++)
         largest = fmaxf(largest, fabsf(run[i]));
-    return f.e2m1 ? 0 : largest / 64;
+    return f.floats && f.bits == 4 ? 0 : largest / 64;
 }
 
 static void every_format_reads_back(void **state)
@@ -181,6 +193,18 @@ static void the_last_record_is_filled_up(void **state)
     free(packed);
 }
 
+static void fp8_nan_spoils_its_block(void **state)
+{
+    (void)state;
+    struct FP8_32 blocks[LINEAR_RECORD / 32] = { [2] = { .codes = { [5] = 0xFF } } };
+    struct linear_layout f = layouts[LINEAR_e4m3_32];
+    uint8_t *packed = pack(&(struct weight){ DTYPE_FP8_32, 1, LINEAR_RECORD, blocks, 1 },
+                           linear_packing.bytes(DTYPE_FP8_32, 1, LINEAR_RECORD));
+    for (int col = 0; col < LINEAR_RECORD; col++)
+        assert_true(isnan(unpacked(f, packed + GUARD, 0, col)) == (col / 32 == 2));
+    free(packed);
+}
+
 static void floats_stay_as_they_are(void **state)
 {
     (void)state;
@@ -198,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_reads_back),
         cmocka_unit_test(the_last_record_is_filled_up),
+        cmocka_unit_test(fp8_nan_spoils_its_block),
         cmocka_unit_test(floats_stay_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static int set_up(void **state)
     struct error err;
     blas = in_library("libcublasLt.so.13", "fake_blas");
     gpu = in_library("libcuda.so.1", "fake_cuda");
-    *blas = (struct fake_blas){ .waves = 1 };
+    *blas = (struct fake_blas){ 0 };
     *gpu = (struct fake_cuda){ .devices = 1, .free_bytes = 1 << 30 };
     scene.cuda = cuda_open(0, &err);
     scene.x = cuda_new(scene.cuda, ROWS * IN * 2, "x", &err);
@@ -128,21 +128,35 @@ static void test_a_kind_is_learned_once(void **state)
     assert_int_equal(blas->searches, 2);
 }
 
-static void test_few_rows_are_done_like_more(void **state)
+static void test_the_rows_of_a_step_are_done_alike(void **state)
 {
     struct scene *scene = *state;
     struct error err;
     struct cuda_product product = product_of(scene, DTYPE_BF16, false);
     assert_true(cuda_multiply(scene->cuda, &product, &err));
-    assert_int_equal(blas->searched_rows, 64);
-    product.rows = 4;
-    blas->waves = 0.1f; // most of the GPU would be idle
-    assert_true(cuda_multiply(scene->cuda, &product, &err));
     assert_int_equal(blas->searched_rows, 128);
+    assert_true(blas->in_parts);
     product.rows = 3;
-    blas->failing = "cublasLtMatmulAlgoCheck"; // what is for more does not do for these
+    blas->failing = "cublasLtMatmulAlgoCheck"; // what is for a step does not do for these
     assert_true(cuda_multiply(scene->cuda, &product, &err));
     assert_int_equal(blas->searched_rows, 3);
+    assert_false(blas->in_parts);
+}
+
+// Whichever way is taken for so many rows, it does not split sums.
+static void test_many_rows_are_done_as_is_best_for_them(void **state)
+{
+    struct scene *scene = *state;
+    struct error err;
+    struct cuda_product product = product_of(scene, DTYPE_BF16, false);
+    product.rows = 257;
+    product.x = cuda_new(scene->cuda, (size_t)product.rows * IN * 2, "x", &err);
+    product.y = cuda_new(scene->cuda, (size_t)product.rows * OUT * 2, "y", &err);
+    assert_true(cuda_multiply(scene->cuda, &product, &err));
+    assert_int_equal(blas->searched_rows, product.rows);
+    assert_false(blas->in_parts);
+    cuda_free(scene->cuda, (void *)product.x);
+    cuda_free(scene->cuda, product.y);
 }
 
 static void test_whatever_fails_ends_in_a_sentence(void **state)
@@ -173,7 +187,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rows_are_rows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_kind_is_learned_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_few_rows_are_done_like_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_rows_of_a_step_are_done_alike, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_rows_are_done_as_is_best_for_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_whatever_fails_ends_in_a_sentence, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@ static int set_up(void **state)
     fake = library ? dlsym(library, "fake_cuda") : NULL;
     if (!fake)
         fail_msg("libcuda.so.1 is not the one of this test: LD_LIBRARY_PATH names it in test/meson.build");
-    *fake = (struct fake_cuda){ .devices = 2, .free_bytes = 1 << 30, .params_bytes = 8, .compiled_for = 90 };
+    *fake = (struct fake_cuda)FAKE_CUDA_WELL;
     return 0;
 }
 

@@ -10,7 +10,8 @@
 
 struct fake_blas fake_blas;
 
-enum { R_32F = 0, R_16F = 2, R_16BF = 14, DESC_TRANSA = 3, INVALID_VALUE = 7, CHOICE_BYTES = 96, WAVES_AT = 76 };
+enum { R_32F = 0, R_16F = 2, R_16BF = 14, DESC_TRANSA = 3, PREFER_REDUCTIONS = 3 };
+enum { INVALID_VALUE = 7, CHOICE_BYTES = 96 };
 
 struct layout {
     int type;
@@ -64,11 +65,18 @@ int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t 
 }
 
 int cublasLtMatrixLayoutDestroy(void *layout) { return give_back(layout); }
-int cublasLtMatmulPreferenceCreate(void **out) { BEGIN("cublasLtMatmulPreferenceCreate") return make(out, 1); }
+
+int cublasLtMatmulPreferenceCreate(void **out)
+{
+    BEGIN("cublasLtMatmulPreferenceCreate")
+    return make(out, sizeof(uint32_t));
+}
 
 int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *value, size_t bytes)
 {
     BEGIN("cublasLtMatmulPreferenceSetAttribute")
+    if (attribute == PREFER_REDUCTIONS)
+        memcpy(preference, value, sizeof(uint32_t));
     return preference && attribute >= 0 && value && bytes ? 0 : INVALID_VALUE;
 }
 
@@ -79,10 +87,10 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, v
 {
     BEGIN("cublasLtMatmulAlgoGetHeuristic")
     memset(choices, 0, (size_t)wanted * CHOICE_BYTES);
-    memcpy((char *)choices + WAVES_AT, &fake_blas.waves, sizeof fake_blas.waves);
     *found = fake_blas.knows_nothing ? 0 : 1;
     fake_blas.searches++;
     fake_blas.searched_rows = (int)((struct layout *)b)->cols;
+    fake_blas.in_parts = *(uint32_t *)preference != 0;
     return handle && desc && a && c && d && preference ? 0 : INVALID_VALUE;
 }
 

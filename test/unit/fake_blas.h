@@ -11,7 +11,7 @@ struct fake_blas {
     int live;             // what nobody has given back
     int searches;         // for algorithms
     int searched_rows;    // what the last one was for
-    float waves;          // how busy it says its algorithms keep a GPU
+    bool in_parts;        // whether that one was for sums that may be split
 };
 
 extern struct fake_blas fake_blas; // of the loaded library: dlsym

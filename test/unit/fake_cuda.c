@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct fake_cuda fake_cuda = { .devices = 2, .free_bytes = 1 << 30, .params_bytes = 8, .compiled_for = 90 };
+struct fake_cuda fake_cuda = FAKE_CUDA_WELL;
 
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, SHARED_BYTES = 227 << 10, FIXED_SHARED_BYTES = 1024 };
 
@@ -22,6 +22,11 @@ static _Thread_local struct cuda_context *context;
     BEGIN(symbol)                                                           \
     if (!context)                                                           \
         return INVALID_CONTEXT;
+
+// The same for what goes into a stream's queue, or waits for it.
+#define BEGIN_IN_QUEUE(symbol)                                              \
+    BEGIN_IN_CONTEXT(symbol)                                                \
+    fake_cuda.queued[fake_cuda.queued_count++ % FAKE_CUDA_CALLS_MAX] = symbol;
 
 static int make(void *out)
 {
@@ -38,7 +43,7 @@ static int give_back(void *handle)
 }
 
 int cuInit(unsigned flags) { BEGIN("cuInit") return (int)flags; }
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDriverGetVersion(int *version) { *version = fake_cuda.version; return 0; }
 
 int cuGetErrorName(int status, const char **name)
 {
@@ -146,7 +151,7 @@ int cuMemFreeHost(void *memory) { return give_back(memory); }
 
 int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, struct cuda_stream *stream)
 {
-    BEGIN_IN_CONTEXT("cuMemcpyHtoDAsync_v2")
+    BEGIN_IN_QUEUE("cuMemcpyHtoDAsync_v2")
     (void)stream;
     memcpy(to, from, bytes);
     return 0;
@@ -154,7 +159,7 @@ int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, struct cuda_s
 
 int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, struct cuda_stream *stream)
 {
-    BEGIN_IN_CONTEXT("cuMemcpyDtoHAsync_v2")
+    BEGIN_IN_QUEUE("cuMemcpyDtoHAsync_v2")
     (void)stream;
     memcpy(to, from, bytes);
     return 0;
@@ -207,7 +212,7 @@ int cuGraphUpload(struct cuda_graph *graph, struct cuda_stream *stream)
 
 int cuGraphLaunch(struct cuda_graph *graph, struct cuda_stream *stream)
 {
-    BEGIN_IN_CONTEXT("cuGraphLaunch")
+    BEGIN_IN_QUEUE("cuGraphLaunch")
     fake_cuda.replays++;
     return graph && stream ? 0 : INVALID_VALUE;
 }
@@ -218,11 +223,17 @@ int cuEventDestroy_v2(struct cuda_event *event) { return give_back(event); }
 
 int cuEventRecord(struct cuda_event *event, struct cuda_stream *stream)
 {
-    BEGIN_IN_CONTEXT("cuEventRecord")
+    BEGIN_IN_QUEUE("cuEventRecord")
     return event && stream ? 0 : INVALID_VALUE;
 }
 
-int cuEventSynchronize(struct cuda_event *event) { BEGIN_IN_CONTEXT("cuEventSynchronize") return event ? 0 : 1; }
+
+int cuEventSynchronize(struct cuda_event *event)
+{
+    BEGIN_IN_QUEUE("cuEventSynchronize")
+    fake_cuda.waited = event;
+    return event ? 0 : 1;
+}
 
 int cuEventElapsedTime(float *milliseconds, struct cuda_event *from, struct cuda_event *to)
 {

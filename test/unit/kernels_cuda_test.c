@@ -338,10 +338,15 @@ static void test_a_lie_is_found(void **state)
     struct cuda cuda = { 0 };
     struct check_result last;
     (void)state;
+    uint32_t absorbed[CHECK_ABSORBED_MAX];
     add_function = "add_right";
+    forgets_bias = false;
     setenv("NIBBLE_FAULT", "add_there", 1);
     assert_int_equal(count_wrong(&cuda, &add_row, &last), 2 * SEEDS);
+    setenv("NIBBLE_FAULT", "linear_there", 1); // whatever it does in passing
+    assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 2 * SEEDS * check_absorbed(&linear_rows, absorbed));
     unsetenv("NIBBLE_FAULT");
+    assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 0);
 }
 
 static void test_trouble_is_told(void **state)

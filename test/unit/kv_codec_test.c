@@ -114,7 +114,7 @@ static void every_cache_format_has_a_codec(void **state)
 {
     (void)state;
     for (int d = 0; d < DTYPE_COUNT; d++) {
-        bool wanted = dtype_table[d].use & DTYPE_USE_KV;
+        bool wanted = dtype_table[d].use & DTYPE_USE_CACHE;
         assert_int_equal(kv_codecs[d].store != NULL, wanted);
         assert_int_equal(kv_codecs[d].load != NULL, wanted);
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "container.h"
+#include "kernel/blocks.h"
 #include "kernel/int8.h"
 #include "kernel/sample.h"
 
@@ -100,6 +101,36 @@ static void test_packed_sizes(void **state)
         }
 }
 
+// A NaN among the weights is a NaN in its row of the result, and there only.
+static void test_fp8_nan(void **state)
+{
+    (void)state;
+    enum { ROWS = 20, TOKENS = 3, RECORDS = 3, IN = 32 * RECORDS };
+    static const int rows = TOKENS;
+    struct FP8_32 w[ROWS][RECORDS] = { 0 };
+    _Alignas(64) uint8_t packed[2 * sizeof w];
+    float x[TOKENS][IN] = { 0 }, y[TOKENS][ROWS];
+    for (int row = 0; row < ROWS; row++)
+        for (int block = 0; block < RECORDS; block++)
+            memcpy(w[row][block].scale, &(float){ 1 }, sizeof(float));
+    w[2][1].codes[31] = 0x7F;
+    w[18][2].codes[5] = 0xFF;
+    for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel)) {
+        struct weight weight = { DTYPE_FP8_32, ROWS, IN, w, 1 };
+        uint8_t scratch[TOKENS * IN * sizeof(float)];
+        assert_in_range(kernel->packing->bytes(DTYPE_FP8_32, ROWS, IN), 1, sizeof packed);
+        kernel->packing->pack(&weight, 0, 1, packed);
+        weight.data = packed;
+        struct linear_args args = { .rows = &rows, .x = x[0], .in = IN, .outputs = 1, .scratch = scratch,
+                                    .output = { { .weight = weight, .y = y[0] } } };
+        if (kernel->prepare)
+            kernel->prepare(&args, 0, 1);
+        kernel->run(&args, 0, 1);
+        for (int i = 0; i < TOKENS * ROWS; i++)
+            assert_true(i % ROWS == 2 || i % ROWS == 18 ? isnan(y[i / ROWS][i % ROWS]) : y[i / ROWS][i % ROWS] == 0);
+    }
+}
+
 // ---- activations ----
 
 static void test_int8(void **state)
@@ -132,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_a_packing_agree_bit_for_bit),
         cmocka_unit_test(test_packed_sizes),
+        cmocka_unit_test(test_fp8_nan),
         cmocka_unit_test(test_int8),
     };
     return cmocka_run_group_tests(tests, find_features, NULL);

@@ -106,7 +106,9 @@ static void test_rope_that_makes_no_sense(void **state)
         const char *config, *says;
     } cases[] = {
         { "{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", "rope scaling \"dynamic\" is not supported" },
-        { "{\"rope_scaling\":{\"rope_type\":\"longrope\"}}", "\"longrope\"" },
+        { "{\"rope_scaling\":{\"rope_type\":\"mrope\"}}", "\"mrope\"" },
+        { "{\"rope_scaling\":{\"rope_type\":\"longrope\",\"original_max_position_embeddings\":0}}",
+          "original context 0" },
         { "{\"rope_parameters\":{\"rope_type\":\"proportional\"}}", "\"proportional\"" },
         { "{\"rope_scaling\":{\"type\":4}}", "\"type\" is an integer" },
         { "{\"rope_theta\":0}", "theta 0" },
@@ -486,7 +488,8 @@ static void test_gguf_keys_that_make_no_sense(void **state)
         { "llama.attention.value_length", 6, NULL, "values of 6" },
         { "llama.rope.dimension_count", 5, NULL, "5 of them turned by rope" },
         { "llama.rope.dimension_count", 10, NULL, "10 of them turned by rope" },
-        { "llama.rope.scaling.type", 0, "longrope", "\"longrope\"" },
+        { "llama.rope.scaling.type", 0, "mrope", "\"mrope\"" },
+        { "llama.rope.scaling.type", 0, "longrope", "lacks long_factor" },
         { "llama.rope.freq_base", 0, NULL, "theta 0" },
         { "llama.attention.layer_norm_rms_epsilon", 0, NULL, "norm epsilon 0" },
         { "llama.attention.sliding_window", 513, NULL, "llama.attention.sliding_window" },

@@ -93,7 +93,6 @@ static void test_wrong_flags_are_explained(void **state)
         { "0-9:fp8:nvfp4", true, "\"fp8:nvfp4\" is not a cache format" },
         // words that are known and refused
         { "fp8_inc", false, "fp8_inc: it is the cache format of Gaudi" },
-        { "fp8_ds_mla", false, "fp8_ds_mla: it holds MLA latents" },
         { "turboquant_k8v4", false, "turboquant_k8v4: nibble has no kernel" },
         { "turboquant_4bit_nc", false, "no kernel" },
         { "turboquant_k3v4_nc", false, "no kernel" },
@@ -170,7 +169,7 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
     const struct kernel linear = { .op = OP_LINEAR, .load = KERNEL_ANY,
                                    .weights = DTYPE_BIT(Q4_0) | DTYPE_BIT(Q8_0) };
     const struct fit_request keys = { .op = OP_ATTENTION, .load = KERNEL_FEW, .has_cache = true, .k = DTYPE_F16,
-                                      .v = DTYPE_NVFP4, .head_dim = 64 };
+                                      .v = DTYPE_NVFP4, .k_dim = 64, .v_dim = 64 };
     const struct fit_request weights = { .op = OP_LINEAR, .load = KERNEL_MANY, .weights = DTYPE_BIT(Q8_0) };
     struct kernel kernel = attention;
     struct fit_request request = keys;
@@ -180,12 +179,25 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
     assert_string_equal(REASON, "does not read values in float16");
     request = keys, request.k = DTYPE_NVFP4_4OVER6; // same bytes as nvfp4, but another word
     assert_string_equal(REASON, "does not read keys in nvfp4_4over6");
-    request = keys, request.head_dim = 48;
+    request = keys, request.k_dim = request.v_dim = 48;
     assert_string_equal(REASON, "needs a head size that is a multiple of 32, not 48");
-    request.head_dim = 160;
+    request.k_dim = request.v_dim = 160;
     assert_string_equal(REASON, "has head sizes up to 128, not 160");
-    request.head_dim = 128;
+    request.k_dim = request.v_dim = 128;
     assert_null(REASON);
+    request.latent = true;
+    assert_string_equal(REASON, "does not read latents");
+    kernel.latents = DTYPE_BIT(NVFP4);
+    assert_string_equal(REASON, "does not read latents in float16");
+    kernel.latents = DTYPE_BIT(F16);
+    request.k_dim = 576; // keys of latents may be larger than values
+    assert_null(REASON);
+    request.v_dim = 500;
+    assert_string_equal(REASON, "needs a head size that is a multiple of 32, not 500");
+    request = keys;
+    kernel.k = 0;
+    assert_string_equal(REASON, "reads latents alone");
+    kernel = attention;
     kernel.needs = CPU_AVX2 | CPU_FMA | CPU_AVX512F;
     assert_string_equal(REASON, "needs fma avx512f");
     kernel = attention, kernel.load = KERNEL_MANY;

@@ -37,7 +37,7 @@ static int form_of(enum dtype dtype)
 struct decode_kernel {
     const char *function;
     int k, v, dim;
-    int warps, stages, pages, blocks;
+    int warps, stages, pages, blocks, part_shift;
 };
 
 static const struct decode_kernel kernels[] = {
@@ -46,7 +46,8 @@ static const struct decode_kernel kernels[] = {
 #undef X
 };
 
-static const struct decode_kernel plain = { .function = "attention_decode_plain", .warps = 4, .blocks = 2 };
+static const struct decode_kernel plain = { .function = "attention_decode_plain", .warps = 4, .blocks = 2,
+                                            .part_shift = SPLIT_SHIFT_MIN };
 
 static const struct decode_kernel *kernel_for(const struct kv_layout *layout)
 {
@@ -70,38 +71,61 @@ static size_t shared_bytes_of(const struct decode_kernel *kernel, const struct k
         return 0;
     size_t token = layout->k.data_bytes + layout->v.data_bytes + scale_room(kernel->k, kernel->dim)
                  + scale_room(kernel->v, kernel->dim);
-    size_t ring = (size_t)(DECODE_STAGES(kernel->stages, sm) * kernel->pages * KV_PAGE_TOKENS) * token;
-    size_t result = (size_t)(kernel->dim / 4 + 4) * sizeof(float) * WARP;
-    return (size_t)kernel->warps * ring + (size_t)(kernel->warps - 1) * result;
+    size_t fetched = (size_t)kernel->pages * KV_PAGE_TOKENS * token;
+    size_t result = ((size_t)kernel->dim * WARP + 2 * COLUMNS * sizeof(float) + 127) / 128 * 128;
+    return (size_t)(kernel->warps * DECODE_STAGES(kernel->stages, sm)) * (fetched > result ? fetched : result);
+}
+
+// As many blocks as there may be pieces of work, or as the device holds.
+static struct cuda_call decode_call(const struct decode_kernel *kernel, const struct attention_args *args,
+                                    const struct cuda_shape *shape, int rows, const struct cuda_attention *params)
+{
+    const struct kv_layout *layout = &args->cache.layout;
+    int parts = split_parts(0, shape->context - 1, 1, kernel->part_shift) + (args->window > 0);
+    int tiles = (rows * args->heads / layout->k.heads + COLUMNS - 1) / COLUMNS;
+    int64_t pieces = (int64_t)shape->sequences * parts * layout->k.heads * tiles;
+    int64_t most = (int64_t)shape->multiprocessors * kernel->blocks;
+    struct cuda_call call = cuda_call_make(kernel->function, cuda_blocks(pieces < most ? pieces : most, 1), 1,
+                                           (unsigned)(kernel->warps * WARP), params, sizeof *params);
+    // Blocks are put side by side as long as there is room, even while other multiprocessors are idle: so there is room
+    // for their share alone.
+    size_t shared = shared_bytes_of(kernel, layout, shape->sm) + (size_t)shape->sequences * WORK_BYTES;
+    size_t share = cuda_blocks(call.grid[0], shape->multiprocessors);
+    size_t alone = (size_t)shape->shared_bytes / (share + 1) + 1;
+    call.shared_bytes = (unsigned)(shared > alone ? shared : alone);
+    return call;
+}
+
+// Block (head, row of a sequence, sequence).
+static struct cuda_call merge_call(const struct attention_args *args, const struct cuda_shape *shape, int rows,
+                                   const struct cuda_attention *params)
+{
+    int groups = (split_parts_most(shape->context, 1) + MERGE_GROUP - 1) / MERGE_GROUP;
+    int warps = groups < MERGE_WARPS_MAX ? groups : MERGE_WARPS_MAX;
+    struct cuda_call call = cuda_call_make("attention_decode_merge", (unsigned)args->heads, (unsigned)rows,
+                                           (unsigned)warps * WARP, params, sizeof *params);
+    call.grid[2] = (unsigned)shape->sequences;
+    call.shared_bytes = (unsigned)groups * (unsigned)(args->cache.layout.v.dim + SPLIT_TAIL) * sizeof(float);
+    return call;
 }
 
 int attention_decode_calls(const struct attention_args *args, const struct cuda_shape *shape, int rows_max,
                            struct cuda_call *calls)
 {
-    const struct kv_layout *layout = &args->cache.layout;
-    const struct decode_kernel *kernel = kernel_for(layout);
+    const struct decode_kernel *kernel = kernel_for(&args->cache.layout);
+    int rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
     assert(rows_max <= DECODE_ROWS_MAX);
     struct cuda_attention params = {
         .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
         .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .partials = args->scratch, .partials_each = split_results_most(shape->context), .heads = args->heads,
-        .window = args->window, .rows_min = 1, .rows_max = rows_max, .scale = args->scale, .softcap = args->softcap,
+        .partials = args->scratch, .partials_each = split_results_most(shape->context),
+        .part_shift = kernel->part_shift, .heads = args->heads, .window = args->window, .rows_min = 1,
+        .rows_max = rows_max, .scale = args->scale, .softcap = args->softcap,
     };
-    int tiles = (rows_max * args->heads / layout->k.heads + COLUMNS - 1) / COLUMNS;
-    int64_t pieces = (int64_t)shape->sequences * split_parts_most(shape->context, 1) * layout->k.heads * tiles;
-    int64_t blocks = (int64_t)shape->multiprocessors * kernel->blocks;
-    calls[0] = cuda_call_make(kernel->function, cuda_blocks(pieces < blocks ? pieces : blocks, 1), 1,
-                              (unsigned)(kernel->warps * WARP), &params, sizeof params);
-    size_t list = (size_t)shape->sequences * WORK_BYTES;
-    calls[0].shared_bytes = (unsigned)(shared_bytes_of(kernel, layout, shape->sm) + list);
-    if (shape->context <= 1 << SPLIT_SHIFT_MIN && layout->v.dtype != DTYPE_INT4_TOKEN)
+    calls[0] = decode_call(kernel, args, shape, rows, &params);
+    if (shape->context <= 1 << SPLIT_SHIFT_MIN && args->cache.layout.v.dtype != DTYPE_INT4_TOKEN)
         return 1; // nothing is ever in parts
-    int groups = (split_parts_most(shape->context, 1) + MERGE_GROUP - 1) / MERGE_GROUP;
-    calls[1] = cuda_call_make("attention_decode_merge", (unsigned)args->heads, (unsigned)rows_max,
-                              (unsigned)(groups < MERGE_WARPS_MAX ? groups : MERGE_WARPS_MAX) * WARP, &params,
-                              sizeof params);
-    calls[1].grid[2] = (unsigned)shape->sequences;
-    calls[1].shared_bytes = (unsigned)groups * (unsigned)(layout->v.dim + SPLIT_TAIL) * sizeof(float);
+    calls[1] = merge_call(args, shape, rows, &params);
     return 2;
 }
 

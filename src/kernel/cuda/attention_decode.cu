@@ -44,22 +44,20 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     uint8_t *ring = shared + warp_index() * W::RING_BYTES;
-    float4 *results = (float4 *)(shared + W::WARPS * W::RING_BYTES);
     struct sequence_work *list = (struct sequence_work *)(shared + W::SHARED_BYTES);
     uint32_t ring_address = (uint32_t)__cvta_generic_to_shared(ring);
-    launch_next();
     int sequences = p.batch.counts[CUDA_SEQUENCES];
     if (sequences == 0)
-        return;
+        return wait_for_previous();
     work_list(p, list, sequences);
+    struct piece piece;
+    bool more = work_piece(p, list, sequences, (int)blockIdx.x, &piece);
     struct feed feed = { 0 };
     feed_begin<W>(p, list, sequences, &feed, ring_address);
 
     float score_scale = p.scale * LOG2_E * unit_of(p.cache.k, W::D);
     int stage = 0, free_stage = W::STAGES - 1;
     uint32_t query[W::D / 8];
-    struct piece piece;
-    bool more = work_piece(p, list, sequences, (int)blockIdx.x, &piece);
     if (more)
         piece_query<W>(p, piece, query);
     for (int n = 0; more; n++) {
@@ -77,7 +75,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
         more = work_piece(p, list, sequences, (int)blockIdx.x + (n + 1) * (int)gridDim.x, &next);
         if (more)
             piece_query<W>(p, next, query); // on its way while results are added up
-        piece_end<W>(p, piece, n, results, &state);
+        piece_end<W>(p, piece, shared, free_stage, &state);
         piece = next;
     }
 }
@@ -89,7 +87,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
 #endif
 #define X(name, K, V, DIM, ...) DECODE(attention_decode_##name##_##DIM, FORM_##K, FORM_##V, DIM, __VA_ARGS__)
 #define DECODE(...) DECODE_KERNEL(__VA_ARGS__)
-#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS)                   \
+#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PART)             \
     extern "C" __global__ void __launch_bounds__(WARPS *WARP, BLOCKS)                  \
         name(const __grid_constant__ struct cuda_attention p)                          \
     {                                                                                  \

@@ -21,50 +21,49 @@ template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_> s
 
     // A stage: for each page the rows of K and of V, then for each page the scales of K and of V.
     static constexpr int PAGE_BYTES = PAGE_TOKENS * (K_ROW + V_ROW), PAGE_SCALES = PAGE_TOKENS * (K_SCALE + V_SCALE);
-    static constexpr int STAGE_BYTES = PAGES * (PAGE_BYTES + PAGE_SCALES);
-    static constexpr int RING_BYTES = STAGES * STAGE_BYTES;
+    static constexpr int FETCHED_BYTES = PAGES * (PAGE_BYTES + PAGE_SCALES);
 
-    // Where all warps but one put their results to be added up: D / 4 sums, two maxima and sums per lane.
-    static constexpr int RESULT_BYTES = (D / 4 + 4) * 4 * WARP;
-    static constexpr int SHARED_BYTES = WARPS * RING_BYTES + (WARPS - 1) * RESULT_BYTES;
+    // What a warp leaves behind of a piece, in the stage that is free then: D / 4 sums per lane, and each column's
+    // maximum and sum of shares.
+    static constexpr int RESULT_BYTES = (D / 4 * WARP + 2 * COLUMNS) * 4;
+    static constexpr int STAGE_BYTES = FETCHED_BYTES > RESULT_BYTES ? FETCHED_BYTES : (RESULT_BYTES + 127) / 128 * 128;
+    static constexpr int RING_BYTES = STAGES * STAGE_BYTES, SHARED_BYTES = WARPS * RING_BYTES;
 };
 
 struct feed {
     const int32_t *table;
-    uint32_t k_at, v_at, scales_at; // the lane's first chunk of each, from a page's beginning
-    int index;                      // of the piece in the list of work
+    const uint8_t *k, *v, *scales; // the lane's first chunk of each, in page 0
+    int index;                     // of the piece in the list of work
     int step, steps_end;
-    int first_page, seen_pages;     // that the rows see
-    int new_from;                   // the first token of this step
-    int32_t pages[2];               // of the next step; negative: none
+    int first_page, last_page;     // that the rows see
+    int new_from;                  // the first token of this step
+    int32_t pages[2];              // of the next step
     bool over;
 };
 
-// Zeros where there is no page.
-DEVICE void copy_chunk(uint32_t to, const uint8_t *from, int32_t page)
+DEVICE void copy_chunk(uint32_t to, const uint8_t *from)
 {
-    asm volatile("{ .reg .pred none;\n setp.lt.s32 none, %2, 0;\n cp.async.cg.shared.global [%0], [%1], 16, none; }"
-                 :: "r"(to), "l"(from), "r"(page) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
 }
 
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }
 
-// A page's first byte; where there is no page, that of another, which nobody will read.
-DEVICE const uint8_t *page_at(const struct cuda_attention &p, int32_t page)
+// What `at` is in page 0, in this one.
+DEVICE const uint8_t *in_page(const struct cuda_attention &p, int32_t page, const uint8_t *at)
 {
-    return p.cache.pool + (uint64_t)(uint32_t)max(page, 0) * (uint32_t)p.cache.page_bytes;
+    return at + (uint64_t)(uint32_t)page * (uint32_t)p.cache.page_bytes;
 }
 
+// A step may begin a page before those that are seen, or end behind them: then a page comes twice, and what it holds is
+// masked.
 template <class W> DEVICE void feed_pages(struct feed *feed)
 {
-#pragma unroll
-    for (int i = 0; i < W::PAGES; i++) {
-        int page = feed->step * W::PAGES + i;
-        bool seen = (unsigned)(page - feed->first_page) < (unsigned)feed->seen_pages;
-        feed->pages[i] = seen ? feed->table[page] : -1;
-    }
+    int page = feed->step * W::PAGES;
+    feed->pages[0] = feed->table[max(page, feed->first_page)];
+    if (W::PAGES == 2)
+        feed->pages[1] = feed->table[min(page + 1, feed->last_page)];
 }
 
 // Of a piece: the first step that is this warp's, and the last that is anyone's.
@@ -88,17 +87,18 @@ template <class W> struct scale_share {
 template <class W> DEVICE void feed_head(const struct cuda_attention &p, int head, struct feed *feed)
 {
     uint32_t vectors = (uint32_t)head * PAGE_TOKENS, lane = (uint32_t)lane_index() * 16;
-    feed->k_at = p.cache.k.data + vectors * W::K_ROW + lane;
-    feed->v_at = p.cache.v.data + vectors * W::V_ROW + lane;
+    feed->k = p.cache.pool + (p.cache.k.data + vectors * W::K_ROW + lane);
+    feed->v = p.cache.pool + (p.cache.v.data + vectors * W::V_ROW + lane);
     if constexpr (W::PAGE_SCALES > 0) {
         using share = scale_share<W>;
         const struct cuda_side &side = share::is_k() ? p.cache.k : p.cache.v;
         int chunk = share::is_k() ? share::chunk() : share::chunk() - share::K_CHUNKS;
-        feed->scales_at = side.scales + vectors * side.scale_bytes + (uint32_t)chunk * 16;
+        feed->scales = p.cache.pool + (side.scales + vectors * side.scale_bytes + (uint32_t)chunk * 16);
     }
 }
 
-// Goes to the first piece from feed->index on that has steps for this warp.
+// Goes to the first piece from feed->index on that has steps for this warp. Behind the last one the next kernel is let
+// in: were it there before, its blocks would wait where some of this one's belong.
 template <class W>
 DEVICE void feed_open(const struct cuda_attention &p, const struct sequence_work *list, int sequences,
                       struct feed *feed)
@@ -111,18 +111,19 @@ DEVICE void feed_open(const struct cuda_attention &p, const struct sequence_work
             continue;
         feed->table = p.batch.tables + piece.table_at;
         feed->first_page = piece.start / PAGE_TOKENS;
-        feed->seen_pages = piece.last / PAGE_TOKENS - feed->first_page + 1;
+        feed->last_page = piece.last / PAGE_TOKENS;
         feed->new_from = piece.last - piece.rows + 1;
         feed_head<W>(p, piece.head, feed);
         feed_pages<W>(feed);
         return;
     }
     feed->over = true;
+    launch_next();
 }
 
 // `from` is the lane's first chunk. Where rows divide a warp's chunks evenly, the bits that its later chunks add to
 // their rows are apart from the first one's, so that their turns are, too.
-template <int ROW_BYTES> DEVICE void copy_rows(uint32_t to, const uint8_t *from, int32_t page)
+template <int ROW_BYTES> DEVICE void copy_rows(uint32_t to, const uint8_t *from)
 {
     constexpr int ROW = ROW_BYTES / 16;
     int lane = lane_index(), place = chunk_place<ROW_BYTES>(lane / ROW, lane % ROW);
@@ -131,7 +132,7 @@ template <int ROW_BYTES> DEVICE void copy_rows(uint32_t to, const uint8_t *from,
         int chunk = i * WARP + lane;
         int at = WARP % ROW == 0 ? (place ^ chunk_turn<ROW_BYTES>(i * WARP / ROW, 0)) + i * WARP
                                  : chunk_place<ROW_BYTES>(chunk / ROW, chunk % ROW);
-        copy_chunk(to + at * 16, from + i * WARP * 16, page);
+        copy_chunk(to + at * 16, from + i * WARP * 16);
     }
 }
 
@@ -143,18 +144,18 @@ DEVICE void feed_step(const struct cuda_attention &p, const struct sequence_work
     if (!feed->over) {
 #pragma unroll
         for (int i = 0; i < W::PAGES; i++) {
-            const uint8_t *page = page_at(p, feed->pages[i]);
             uint32_t to = stage + i * W::PAGE_BYTES;
-            copy_rows<W::K_ROW>(to, page + feed->k_at, feed->pages[i]);
-            copy_rows<W::V_ROW>(to + PAGE_TOKENS * W::K_ROW, page + feed->v_at, feed->pages[i]);
+            copy_rows<W::K_ROW>(to, in_page(p, feed->pages[i], feed->k));
+            copy_rows<W::V_ROW>(to + PAGE_TOKENS * W::K_ROW, in_page(p, feed->pages[i], feed->v));
         }
         if constexpr (W::PAGE_SCALES > 0) {
             using share = scale_share<W>;
-            bool has = (share::is_k() ? p.cache.k.scale_bytes : p.cache.v.scale_bytes) > 0;
+            bool always = W::K != FORM_E4M3 && W::V != FORM_E4M3;
+            bool has = always || (share::is_k() ? p.cache.k.scale_bytes : p.cache.v.scale_bytes) > 0;
             int32_t page = W::PAGES == 2 && share::page() ? feed->pages[1] : feed->pages[0];
             if (has && lane_index() < W::PAGES * share::CHUNKS)
                 copy_chunk(stage + W::PAGES * W::PAGE_BYTES + (uint32_t)lane_index() * 16,
-                           page_at(p, page) + feed->scales_at, page);
+                           in_page(p, page, feed->scales));
         }
         feed->step += W::WARPS;
         if (feed->step < feed->steps_end)

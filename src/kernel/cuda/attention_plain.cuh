@@ -71,7 +71,7 @@ DEVICE float2 plain_pair(const struct plain_side &page, int token, int pair)
 DEVICE struct plain_side plain_page(const struct cuda_attention &p, const struct cuda_side &side, int32_t page,
                                     int head)
 {
-    const uint8_t *at = page_at(p, page);
+    const uint8_t *at = in_page(p, page, p.cache.pool);
     uint32_t vector = (uint32_t)head * PAGE_TOKENS;
     return { at + side.data + vector * side.data_bytes, at + side.scales + vector * side.scale_bytes, &side };
 }

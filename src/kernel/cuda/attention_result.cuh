@@ -35,140 +35,84 @@ DEVICE float finish_factor(const struct cuda_attention &p, int head, float maxim
 
 // ---- within a block ----
 
-template <int D> DEVICE void result_put(float4 *to, const struct running<D> *state)
+// A warp's sums [D / 4][lane], then the columns' maxima and sums of shares.
+template <class W> DEVICE void result_put(float *to, const struct running<W::D> *state)
 {
-    to[lane_index()] = make_float4(state->maximum[0], state->maximum[1], state->sum[0], state->sum[1]);
 #pragma unroll
-    for (int i = 0; i < D / 16; i++)
-        to[(i + 1) * WARP + lane_index()] =
-            make_float4(state->out[i][0], state->out[i][1], state->out[i][2], state->out[i][3]);
-}
-
-// What a warp's sums are to be multiplied with, given the maximum of all.
-struct weights {
-    float of[2];
-};
-
-DEVICE struct weights weights_of(float maximum_0, float maximum_1, const float top[2])
-{
-    return { power_of_two(maximum_0 - top[0]), power_of_two(maximum_1 - top[1]) };
-}
-
-// (a + b) + (c + d), each times its weight, or a + b alone. Sums and products are rounded one by one: so it is the same
-// whichever warp does it, with its own sums as `a` and its neighbour's as `b`.
-template <int WARPS> DEVICE float add_weighted(const float x[4], const struct weights w[4], int column)
-{
-    float pair = __fadd_rn(__fmul_rn(x[0], w[0].of[column]), __fmul_rn(x[1], w[1].of[column]));
-    return WARPS == 2 ? pair : __fadd_rn(pair, __fadd_rn(__fmul_rn(x[2], w[2].of[column]),
-                                                         __fmul_rn(x[3], w[3].of[column])));
-}
-
-// Adds up the results of all warps, by one of them; the others' are in shared memory.
-template <class W> DEVICE void results_add(const float4 *shared, struct running<W::D> *state)
-{
-    static_assert(W::WARPS == 2 || W::WARPS == 4, "pairs, or pairs of pairs");
-    constexpr int OTHERS = W::WARPS - 1;
-    const float4 *from[OTHERS];
-    float4 x[4] = { make_float4(state->maximum[0], state->maximum[1], state->sum[0], state->sum[1]) };
-    struct weights weight[4];
-    float top[2] = { state->maximum[0], state->maximum[1] };
-#pragma unroll
-    for (int i = 0; i < OTHERS; i++) {
-        int warp = warp_index() ^ (i + 1);
-        from[i] = shared + (warp - (warp > warp_index())) * (W::RESULT_BYTES / 16) + lane_index();
-        x[i + 1] = from[i][0];
-        top[0] = fmaxf(top[0], x[i + 1].x);
-        top[1] = fmaxf(top[1], x[i + 1].y);
-    }
-#pragma unroll
-    for (int i = 0; i < W::WARPS; i++)
-        weight[i] = weights_of(x[i].x, x[i].y, top);
-#define ADD(member, column) \
-    add_weighted<W::WARPS>((const float[4]){ x[0].member, x[1].member, x[2].member, x[3].member }, weight, column)
-    state->maximum[0] = top[0], state->maximum[1] = top[1];
-    state->sum[0] = ADD(z, 0);
-    state->sum[1] = ADD(w, 1);
-#pragma unroll
-    for (int i = 0; i < W::D / 16; i++) {
-        x[0] = make_float4(state->out[i][0], state->out[i][1], state->out[i][2], state->out[i][3]);
-#pragma unroll
-        for (int j = 0; j < OTHERS; j++)
-            x[j + 1] = from[j][(i + 1) * WARP];
-        state->out[i][0] = ADD(x, 0);
-        state->out[i][1] = ADD(y, 1);
-        state->out[i][2] = ADD(z, 0);
-        state->out[i][3] = ADD(w, 1);
-    }
-#undef ADD
-}
-
-// Barriers of a block's warps. Those that have put down their results go on; the one that adds them up waits for them,
-// and they for it before they put down the next: by then it is long done. It does not wait for them in turn, so that it
-// may come to the next such wait before they have come to this one: pieces take turns with two barriers.
-enum { BARRIER_PUT = 1, BARRIER_ADDED = 2 };
-
-template <class W> DEVICE void barrier_arrive(int barrier)
-{
-    asm volatile("barrier.cta.arrive %0, %1;" :: "r"(barrier), "n"(W::WARPS * WARP) : "memory");
-}
-
-template <class W> DEVICE void barrier_wait(int barrier)
-{
-    asm volatile("barrier.cta.sync %0, %1;" :: "r"(barrier), "n"(W::WARPS * WARP) : "memory");
-}
-
-// Writes the finished result of a sequence of one part, or what this part leaves behind.
-template <class W>
-DEVICE void result_write(const struct cuda_attention &p, const struct piece &piece, const struct running<W::D> *state)
-{
-    constexpr int D = W::D;
-    int g = lane_index() / 4, t = lane_index() % 4;
+    for (int i = 0; i < W::D / 4; i++)
+        to[i * WARP + lane_index()] = state->out[i / 4][i % 4];
+    float *columns = to + W::D / 4 * WARP + lane_index() % 4 * 2;
 #pragma unroll
     for (int c = 0; c < 2; c++) {
         float sum = state->sum[c];
 #pragma unroll
         for (int step = 4; step < WARP; step *= 2)
             sum += __shfl_xor_sync(WARP_ALL, sum, step);
-        struct column column = column_of(p, piece, 2 * t + c);
-        if (column.row >= piece.rows)
-            continue;
-        bool finished = W::V != FORM_INT4 && piece.parts == 1;
-        float factor = finished ? finish_factor(p, column.head, state->maximum[c], sum) * unit_of(p.cache.v, D) : 1;
-        float *partial = work_partials(p, piece.sequence, column.row, column.head, piece.parts)
-                       + piece.part * (D + SPLIT_TAIL);
-        uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D;
-#pragma unroll
-        for (int i = 0; i < D / 32; i++) { // four channels each
-            int at = g * (D / 8) + i * 4, tile = i / 2 * 4, side = i % 2 * 2 + c;
-            float4 x = make_float4(state->out[tile][side] * factor, state->out[tile + 1][side] * factor,
-                                   state->out[tile + 2][side] * factor, state->out[tile + 3][side] * factor);
-            if (finished)
-                *(uint2 *)(out + at) = make_uint2(bf16_pair(x.x, x.y), bf16_pair(x.z, x.w));
-            else
-                *(float4 *)(partial + at) = x;
+        if (lane_index() < 4) {
+            columns[c] = state->maximum[c];
+            columns[COLUMNS + c] = sum;
         }
-        if (!finished && g == 0)
-            *(float2 *)(partial + D) = make_float2(state->maximum[c], sum);
     }
 }
 
-// A block's n-th piece is done: warp n modulo WARPS adds up and writes.
+// Adds up four channels of the columns 2t + c, of all warps, one after the other, and writes them: finished, of a
+// sequence of one part, or as what this part leaves behind.
 template <class W>
-DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece, int n, float4 *shared,
-                      struct running<W::D> *state)
+DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece, const float *const from[W::WARPS],
+                       int quarter, int c)
 {
-    int adder = n % W::WARPS, adder_before = (n + W::WARPS - 1) % W::WARPS;
-    if (n > 0 && warp_index() != adder_before)
-        barrier_wait<W>(BARRIER_ADDED + (n - 1) % 2);
-    if (warp_index() != adder) {
-        result_put<W::D>(shared + (warp_index() - (warp_index() > adder)) * (W::RESULT_BYTES / 16), state);
-        barrier_arrive<W>(BARRIER_PUT);
+    constexpr int D = W::D, TILES = D / 4 * WARP;
+    int g = lane_index() / 4, t = lane_index() % 4, tile = quarter / 2 * 4, side = quarter % 2 * 2 + c;
+    float top = SCORE_NONE, sum = 0, x[4] = { 0, 0, 0, 0 };
+#pragma unroll
+    for (int i = 0; i < W::WARPS; i++)
+        top = fmaxf(top, from[i][TILES + 2 * t + c]);
+#pragma unroll
+    for (int i = 0; i < W::WARPS; i++) {
+        float weight = power_of_two(from[i][TILES + 2 * t + c] - top);
+        sum += weight * from[i][TILES + COLUMNS + 2 * t + c];
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            x[j] += weight * from[i][((tile + j) * 4 + side) * WARP + lane_index()];
+    }
+    struct column column = column_of(p, piece, 2 * t + c);
+    if (column.row >= piece.rows)
+        return;
+    int at = g * (D / 8) + quarter * 4;
+    if (W::V != FORM_INT4 && piece.parts == 1) {
+        float factor = finish_factor(p, column.head, top, sum) * unit_of(p.cache.v, D);
+        uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D;
+        *(uint2 *)(out + at) =
+            make_uint2(bf16_pair(x[0] * factor, x[1] * factor), bf16_pair(x[2] * factor, x[3] * factor));
         return;
     }
-    barrier_wait<W>(BARRIER_PUT);
-    results_add<W>(shared, state);
-    barrier_arrive<W>(BARRIER_ADDED + n % 2);
-    result_write<W>(p, piece, state);
+    float *partial = work_partials(p, piece.sequence, column.row, column.head, piece.parts)
+                   + piece.part * (D + SPLIT_TAIL);
+    *(float4 *)(partial + at) = make_float4(x[0], x[1], x[2], x[3]);
+    if (g == 0 && quarter == 0)
+        *(float2 *)(partial + D) = make_float2(top, sum);
+}
+
+// A piece is done: its warps leave their results in shared memory and add them up, some channels each.
+template <class W>
+DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece, uint8_t *shared, int free_stage,
+                      const struct running<W::D> *state)
+{
+    __shared__ int places[W::WARPS];
+    int place = warp_index() * W::RING_BYTES + free_stage * W::STAGE_BYTES;
+    __syncwarp();
+    result_put<W>((float *)(shared + place), state);
+    if (lane_index() == 0)
+        places[warp_index()] = place;
+    __syncthreads();
+    const float *from[W::WARPS];
+#pragma unroll
+    for (int i = 0; i < W::WARPS; i++)
+        from[i] = (const float *)(shared + places[i]);
+#pragma unroll 1
+    for (int i = warp_index(); i < W::D / 16; i += W::WARPS)
+        result_add<W>(p, piece, from, i / 2, i % 2);
+    __syncthreads();
 }
 
 // ---- across parts ----
@@ -205,14 +149,15 @@ DEVICE void flip_signs(float *x, int dim)
 DEVICE void merge_group(const float *partials, int count, int dim, float *out)
 {
     int stride = dim + SPLIT_TAIL;
-    for (int at = 2 * lane_index(); at < dim; at += 2 * WARP) {
-        float2 x[MERGE_GROUP], tail[MERGE_GROUP], total = make_float2(0, 0);
+    for (int at = 4 * lane_index(); at < dim; at += 4 * WARP) {
+        float4 x[MERGE_GROUP], total = make_float4(0, 0, 0, 0);
+        float2 tail[MERGE_GROUP];
         float sum = 0, top = SCORE_NONE;
 #pragma unroll
         for (int i = 0; i < MERGE_GROUP; i++) {
             const float *part = partials + min(i, count - 1) * stride;
-            x[i] = *(const float2 *)(part + at);
             tail[i] = *(const float2 *)(part + dim);
+            x[i] = *(const float4 *)(part + at);
         }
 #pragma unroll
         for (int i = 0; i < MERGE_GROUP; i++)
@@ -222,30 +167,43 @@ DEVICE void merge_group(const float *partials, int count, int dim, float *out)
             float weight = i < count ? power_of_two(tail[i].x - top) : 0;
             sum += weight * tail[i].y;
             total.x += weight * x[i].x, total.y += weight * x[i].y;
+            total.z += weight * x[i].z, total.w += weight * x[i].w;
         }
-        *(float2 *)(out + at) = total;
+        *(float4 *)(out + at) = total;
         if (at == 0)
             *(float2 *)(out + dim) = make_float2(top, sum);
     }
+}
+
+// Channels i and i + 1 of all groups, under the maximum of all, times `factor`.
+DEVICE float2 merge_groups(const float *groups, int count, int stride, float top, float factor, int i)
+{
+    float2 x = make_float2(0, 0);
+    for (int j = 0; j < count; j++) {
+        const float *group = groups + j * stride;
+        float weight = power_of_two(group[stride - SPLIT_TAIL + SPLIT_MAXIMUM] - top);
+        float2 y = *(const float2 *)(group + i);
+        x.x += weight * y.x, x.y += weight * y.y;
+    }
+    return make_float2(x.x * factor, x.y * factor);
 }
 
 // Block (head, row of a sequence, sequence). Shared memory is for as many groups as there may be.
 extern "C" __global__ void __launch_bounds__(8 * WARP, 4)
     attention_decode_merge(const __grid_constant__ struct cuda_attention p)
 {
-    extern __shared__ float groups[];
+    extern __shared__ __align__(16) float groups[];
     int head = (int)blockIdx.x, row = (int)blockIdx.y, sequence = (int)blockIdx.z, dim = p.cache.v_dim;
     launch_next();
-    if (sequence >= p.batch.counts[CUDA_SEQUENCES])
-        return;
-    int rows = p.batch.count[sequence], first = p.batch.first[sequence];
     bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN;
-    if (rows < p.rows_min || rows > p.rows_max || row >= rows)
-        return;
-    int last = p.batch.positions[first + rows - 1], parts = split_parts(first_seen(p, last - rows + 1), last, rows);
-    if (parts == 1 && !rotated)
-        return;
+    int first = p.batch.first[sequence], rows = p.batch.count[sequence], parts = 0;
+    if (sequence < p.batch.counts[CUDA_SEQUENCES] && rows >= p.rows_min && rows <= p.rows_max && row < rows) {
+        int last = p.batch.positions[first + rows - 1];
+        parts = split_parts(first_seen(p, last - rows + 1), last, rows, p.part_shift);
+    }
     wait_for_previous();
+    if (parts == 0 || (parts == 1 && !rotated))
+        return;
     const float *partials = work_partials(p, sequence, row, head, parts);
     int count = (parts + MERGE_GROUP - 1) / MERGE_GROUP, stride = dim + SPLIT_TAIL;
     for (int i = warp_index(); i < count; i += block_warps())
@@ -259,18 +217,18 @@ extern "C" __global__ void __launch_bounds__(8 * WARP, 4)
     for (int i = 0; i < count; i++)
         sum += power_of_two(groups[i * stride + dim + SPLIT_MAXIMUM] - top) * groups[i * stride + dim + SPLIT_SUM];
     float factor = finish_factor(p, head, top, sum) * unit_of(p.cache.v, dim);
-    for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
-        float x = 0;
-        for (int j = 0; j < count; j++)
-            x += power_of_two(groups[j * stride + dim + SPLIT_MAXIMUM] - top) * groups[j * stride + i];
-        groups[i] = x * factor; // nobody else reads this channel
-    }
-    __syncthreads();
-    if (rotated) {
-        hadamard(groups, dim);
-        flip_signs(groups, dim);
-    }
     uint16_t *out = p.out + ((size_t)(first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
+    for (int i = 2 * (int)threadIdx.x; i < dim; i += 2 * (int)blockDim.x) {
+        float2 x = merge_groups(groups, count, stride, top, factor, i);
+        if (rotated)
+            *(float2 *)(groups + i) = x; // nobody else reads these channels
+        else
+            *(uint32_t *)(out + i) = bf16_pair(x.x, x.y);
+    }
+    if (!rotated)
+        return;
+    hadamard(groups, dim);
+    flip_signs(groups, dim);
     for (int i = 2 * (int)threadIdx.x; i < dim; i += 2 * (int)blockDim.x)
         *(uint32_t *)(out + i) = bf16_pair(groups[i], groups[i + 1]);
 }

@@ -7,15 +7,15 @@
 // How the bytes of a format are unpacked.
 enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
 
-// Of each kind: the warps of a block, 2 or 4; the stages of a warp's ring; the pages of a stage; and the blocks that a
-// multiprocessor is to hold. Measured on an H200: few bits want many warps, since unpacking is what takes the time;
-// many bits want many bytes under way.
-#define SHAPE_FOUR_BITS        2, 2, 2, 8
-#define SHAPE_EIGHT_BITS       4, 2, 2, 2
-#define SHAPE_WIDE             4, 3, 1, 2
-#define SHAPE_FOUR_BITS_LARGE  2, 2, 1, 4
-#define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4
-#define SHAPE_WIDE_LARGE       2, 2, 1, 3
+// Of each kind: the warps of a block, a power of two; the stages of a warp's ring; the pages of a stage; the blocks
+// that a multiprocessor is to hold; and log2 of the tokens that suit a part. Measured on an H200: few bits want many
+// warps, since unpacking is what takes the time; many bits want many bytes under way.
+#define SHAPE_FOUR_BITS        8, 2, 2, 2, 11
+#define SHAPE_EIGHT_BITS       4, 2, 2, 3, 11
+#define SHAPE_WIDE             4, 3, 1, 2, 10
+#define SHAPE_FOUR_BITS_LARGE  2, 2, 1, 4, 9
+#define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4, 9
+#define SHAPE_WIDE_LARGE       2, 2, 1, 3, 9
 
 // Blocks may have 99 KB of shared memory on these devices, 163 KB and more on all others.
 #define DECODE_STAGES(stages, sm) (((sm) == 86 || (sm) == 89 || (sm) >= 120) && (stages) > 2 ? 2 : (stages))

@@ -211,20 +211,26 @@ DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t 
     }
 }
 
-// Slots without a token may hold anything; nothing times anything may be NaN.
+// Slots without a token may hold anything; nothing times anything may be NaN, if not of all formats.
 template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const struct piece *piece)
 {
-#pragma unroll 1
-    for (int i = 0; i < W::TOKENS; i++) {
-        if (base + i >= piece->start && base + i <= piece->last)
-            continue;
-        uint8_t *rows = stage + i / PAGE_TOKENS * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW;
-        uint8_t *scales =
-            stage + W::PAGES * W::PAGE_BYTES + i / PAGE_TOKENS * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE;
-        for (int chunk = lane_index(); chunk < W::V_ROW / 16; chunk += WARP)
-            *(uint4 *)(rows + chunk_place<W::V_ROW>(i % PAGE_TOKENS, chunk) * 16) = make_uint4(0, 0, 0, 0);
-        if (lane_index() < W::V_SCALE)
-            scales[i % PAGE_TOKENS * W::V_SCALE + lane_index()] = 0;
+    constexpr int ROW = W::V_ROW / 16;
+    if constexpr (!form<W::V>::FOUR_BITS && W::V != FORM_INT8)
+#pragma unroll
+        for (int i = lane_index(); i < W::TOKENS * ROW; i += WARP) {
+            int token = i / ROW;
+            uint8_t *rows = stage + token / PAGE_TOKENS * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW;
+            if (base + token < piece->start || base + token > piece->last)
+                *(uint4 *)(rows + chunk_place<W::V_ROW>(token % PAGE_TOKENS, i % ROW) * 16) = make_uint4(0, 0, 0, 0);
+        }
+    if constexpr (W::V_SCALE > 0) {
+        int token = lane_index();
+        uint8_t *scales = stage + W::PAGES * W::PAGE_BYTES + token / PAGE_TOKENS * W::PAGE_SCALES
+                        + PAGE_TOKENS * W::K_SCALE + token % PAGE_TOKENS * W::V_SCALE;
+        if (token < W::TOKENS && (base + token < piece->start || base + token > piece->last))
+#pragma unroll
+            for (int i = 0; i < W::V_SCALE; i += 4)
+                *(uint32_t *)(scales + i) = 0;
     }
     __syncwarp();
 }

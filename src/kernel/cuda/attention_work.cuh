@@ -50,7 +50,7 @@ DEVICE void work_list(const struct cuda_attention &p, struct sequence_work *list
         if (work.rows >= p.rows_min && work.rows <= p.rows_max && work.rows > 0) {
             work.last = p.batch.positions[work.first + work.rows - 1];
             int start = first_seen(p, work.last - work.rows + 1);
-            work.end = split_parts(start, work.last, work.rows) * p.cache.heads * tiles_of(p, work.rows);
+            work.end = split_parts(start, work.last, work.rows, p.part_shift) * p.cache.heads * tiles_of(p, work.rows);
         }
         list[s] = work;
     }
@@ -95,7 +95,8 @@ DEVICE bool work_piece(const struct cuda_attention &p, const struct sequence_wor
     out->part = divide(without_tile, heads);
     out->head = without_tile - out->part * heads;
     out->tile = rest - without_tile * tiles;
-    int shift = split_shift(work->last - out->start + 1, work->rows), part = (out->start >> shift) + out->part;
+    int shift = split_shift(work->last - out->start + 1, work->rows, p.part_shift);
+    int part = (out->start >> shift) + out->part;
     out->parts = (work->last >> shift) - (out->start >> shift) + 1;
     out->begin = max(part << shift, out->start);
     out->end = min((part + 1) << shift, work->last + 1);

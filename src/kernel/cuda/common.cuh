@@ -155,8 +155,17 @@ DEVICE float norm_factor(float squares, int width, float epsilon)
 // 2^-20, far below bfloat16.
 DEVICE float activate(int act, float x)
 {
-    float u = act == ACT_SILU ? x : 2 * 0.7978845608f * (x + 0.044715f * x * x * x);
+    x = act == ACT_CLAMPED ? fminf(x, ACT_CLAMPED_LIMIT) : x;
+    float u = act == ACT_SILU      ? x
+            : act == ACT_CLAMPED   ? ACT_CLAMPED_SLOPE * x
+                                   : 2 * 0.7978845608f * (x + 0.044715f * x * x * x);
     return __fdividef(x, 1 + __expf(-u));
+}
+
+// What an activated gate is multiplied with.
+DEVICE float activated_factor(int act, float up)
+{
+    return act == ACT_CLAMPED ? fminf(fmaxf(up, -ACT_CLAMPED_LIMIT), ACT_CLAMPED_LIMIT) + 1 : up;
 }
 
 #endif

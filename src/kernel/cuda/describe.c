@@ -54,6 +54,7 @@ struct cuda_rope cuda_rope_make(const struct rope_args *rope)
                                .heads = rope->heads,
                                .kv_heads = rope->kv_heads,
                                .head_dim = rope->head_dim,
+                               .first = rope->first,
                                .rotated = rope->rotated,
                                .interleaved = rope->interleaved,
                                .magnitude = rope->magnitude };

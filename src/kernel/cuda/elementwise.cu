@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/elementwise.cu: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap.
+// kernel/cuda/elementwise.cu: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap,
+// copy.
 // All move memory and little else: accesses are 16 bytes wherever rows allow it.
 #include "kernel/cuda/vector.cuh"
 #include "kernel/cuda/weight.cuh"
@@ -33,11 +34,15 @@ extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ 
     int row = (int)blockIdx.x;
     if (row >= p.batch.counts[CUDA_TOKENS])
         return;
-    const uint8_t *in = p.table + (uint64_t)p.batch.ids[row] * p.row_bytes;
+    int id = p.batch.ids[row];
+    if (id < 0)
+        id = max(p.batch.drawn[~id], 0); // where nothing could be drawn, nobody will ask for what follows
+    const uint8_t *in = p.table + (uint64_t)id * p.row_bytes;
     float *out = p.out + (size_t)row * (size_t)p.width;
     switch (p.dtype) {
 #define EMBED_NONE(id, block)
 #define EMBED_KV(id, block)
+#define EMBED_LATENT(id, block)
 #define EMBED_W(id, block) case DTYPE_##id: return embed_run<struct id, block>(p, in, out);
 #define EMBED_W_KV(id, block) EMBED_W(id, block)
 #define X(id, word, use, bits, block, ...) EMBED_##use(id, block)
@@ -107,8 +112,9 @@ template <class In, int HELD> DEVICE void norm_group(const struct cuda_norm &p)
     int end = group < *p.rows * p.groups ? width : 0; // threads without a group take part in sums
     wait_for_previous();
 
-    const In *x = (const In *)p.x + (size_t)group * (size_t)width;
-    uint16_t *out = p.out + (size_t)group * (size_t)width;
+    size_t at_group = (size_t)group * (size_t)width + (size_t)(group / p.groups) * (size_t)p.gap;
+    const In *x = (const In *)p.x + at_group;
+    uint16_t *out = p.out + at_group;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (first + i * step < end)
@@ -179,6 +185,36 @@ extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ s
     }
 }
 
+// The same for vectors of which but some channels turn, or which are longer than a warp holds: a thread has a pair.
+extern "C" __global__ void __launch_bounds__(512) rope_within(const __grid_constant__ struct cuda_turn p)
+{
+    __shared__ struct turn turn;
+    launch_next();
+    int row = (int)blockIdx.x, pairs = p.rope.rotated / 2;
+    bool has_row = row < p.batch.counts[CUDA_TOKENS];
+    if (has_row)
+        turn_prepare(&turn, p.rope, p.batch.positions[row]);
+    __syncthreads();
+    wait_for_previous();
+    if (!has_row)
+        return;
+    int each = (int)blockDim.x / pairs, vectors = p.rope.heads + p.rope.kv_heads;
+    for (int first = 0; first < vectors; first += each) {
+        int head = first + (int)threadIdx.x / pairs, pair = (int)threadIdx.x % pairs;
+        bool there = (int)threadIdx.x < each * pairs && head < vectors, is_q = head < p.rope.heads;
+        size_t at = is_q ? (size_t)row * (size_t)p.rope.heads + (size_t)head
+                         : (size_t)row * (size_t)p.rope.kv_heads + (size_t)(head - p.rope.heads);
+        uint16_t *vector = (is_q ? p.rope.q : p.rope.k) + at * (size_t)p.rope.head_dim + p.rope.first;
+        float low = there ? turned_value(&turn, p.rope, vector, pair) : 0;
+        float high = there ? turned_value(&turn, p.rope, vector, pair + pairs) : 0;
+        __syncthreads(); // all of a vector is read before any of it is written
+        if (there) {
+            vector[pair] = bf16_round(low);
+            vector[pair + pairs] = bf16_round(high);
+        }
+    }
+}
+
 // ---- flat ops: a thread has eight neighbouring values, whatever the rows ----
 
 DEVICE int64_t flat_first() { return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 8; }
@@ -193,11 +229,12 @@ extern "C" __global__ void __launch_bounds__(256) act_mul(const __grid_constant_
         bf16_load(p.up + i, up);
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            gate[j] = activate(p.act, gate[j]) * up[j];
+            gate[j] = activate(p.act, gate[j]) * activated_factor(p.act, up[j]);
         bf16_store(p.out + i, gate);
     } else {
         for (; i < count; i++)
-            p.out[i] = bf16_round(activate(p.act, bf16_to_f32(p.gate[i])) * bf16_to_f32(p.up[i]));
+            p.out[i] = bf16_round(activate(p.act, bf16_to_f32(p.gate[i]))
+                                  * activated_factor(p.act, bf16_to_f32(p.up[i])));
     }
 }
 
@@ -216,6 +253,20 @@ extern "C" __global__ void __launch_bounds__(256) add(const __grid_constant__ st
     } else {
         for (; i < count; i++)
             p.x[i] += bf16_to_f32(p.y[i]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) copy(const __grid_constant__ struct cuda_copy p)
+{
+    int64_t count = (int64_t)*p.rows * p.width, i = flat_first();
+    kernel_begin();
+    if (i + 8 <= count) {
+        float x[8];
+        f32_load(p.x + i, x);
+        bf16_store(p.out + i, x);
+    } else {
+        for (; i < count; i++)
+            p.out[i] = bf16_round(p.x[i]);
     }
 }
 

@@ -23,7 +23,7 @@ struct tiled {
 
 static const struct tiled tiled_packed[LINEAR_KIND_COUNT] = {
 #define SIZE(kernel, kind, tokens) "linear_" #kernel "_" #kind "_" #tokens
-#define X(kind, bits, block, e2m1, small, min)                                                                      \
+#define X(kind, bits, block, floats, small, min)                                                                    \
     [LINEAR_##kind] = { .few = "linear_few_" #kind,                                                                 \
                         .many = { SIZE(many, kind, 32), SIZE(many, kind, 64), SIZE(many, kind, 128) },              \
                         .wgmma = { SIZE(wgmma, kind, 32), SIZE(wgmma, kind, 64), SIZE(wgmma, kind, 128),            \

@@ -53,8 +53,8 @@ LINEAR_FUNCTION int linear_wgmma_stage_bytes(int record_bytes, int warps, int to
 #ifndef __CUDACC__
 #include "kernel/kernel.h"
 
-//    format       kind
-#define LINEAR_FORMATS(X)      \
+//    format       kind        of those of kernel/split.h, then all
+#define LINEAR_SPLIT(X)        \
     X(Q4_0,       int4_32)     \
     X(Q4_1,       int4_32m)    \
     X(Q5_0,       int5_32m)    \
@@ -69,6 +69,7 @@ LINEAR_FUNCTION int linear_wgmma_stage_bytes(int record_bytes, int warps, int to
     X(IQ4_XS,     int8_32)     \
     X(MXFP4_GGUF, e2m1_32)     \
     X(NVFP4_GGUF, e2m1_16)
+#define LINEAR_FORMATS(X) LINEAR_SPLIT(X) X(FP8_32, e4m3_32)
 
 extern const struct kernel_packing linear_packing; // floats stay as they are
 

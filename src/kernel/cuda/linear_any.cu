@@ -20,7 +20,7 @@ template <class Block> DEVICE void any_row(const struct cuda_linear &p, int row)
         if (lane_index() > 0)
             continue;
         if (p.act >= 0)
-            sum *= activate(p.act, bf16_to_f32(((const uint16_t *)output.y)[at]));
+            sum = activate(p.act, bf16_to_f32(((const uint16_t *)output.y)[at])) * activated_factor(p.act, sum);
         if (p.residual)
             ((float *)output.y)[at] += sum;
         else if (p.f32_out)

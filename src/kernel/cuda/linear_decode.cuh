@@ -51,8 +51,8 @@ template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_grou
 
 #define MEMBER __device__ __forceinline__
 
-template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct packed_weights {
-    static constexpr struct linear_layout LAYOUT = { BITS, BLOCK, E2M1, SMALL, MIN };
+template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_weights {
+    static constexpr struct linear_layout LAYOUT = { BITS, BLOCK, FLOATS, SMALL, MIN };
     static constexpr int K = LINEAR_RECORD;
     static constexpr int BYTES = linear_record_bytes(LAYOUT);
     static constexpr int BLOCKS = LINEAR_LANE_VALUES / BLOCK; // of a lane's row in a record
@@ -121,7 +121,7 @@ template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct packed_weigh
             load_pairs(record + linear_scales_at(LAYOUT), lane, scales);
         if constexpr (MIN)
             load_pairs(record + linear_mins_at(LAYOUT), lane, mins);
-        else if constexpr (!E2M1) // codes are about 128, once they are eight bits wide
+        else if constexpr (!FLOATS) // codes are about 128, once they are eight bits wide
 #pragma unroll
             for (int i = 0; i < 2 * BLOCKS; i++)
                 mins[i / 2][i % 2] = bf16_fma(scales[i / 2][i % 2], 0x80808080u /* -2^-126 */, 0x80008000u);
@@ -150,6 +150,13 @@ template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct packed_weigh
         }
     }
 
+    // Of a word's two slots the first is in the low bytes.
+    static MEMBER uint32_t e4m3(const uint32_t words[4], int slot)
+    {
+        uint32_t codes = slot % 2 ? words[slot / 2] : words[slot / 2] << 8;
+        return (codes & 0x80008000u) | (codes >> 4 & 0x07F007F0u);
+    }
+
     // The operand of product j of eight, whose piece is loaded.
     MEMBER void operand(int j, uint32_t a[4]) const
     {
@@ -157,8 +164,9 @@ template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct packed_weigh
 #pragma unroll
         for (int r = 0; r < 4; r++) {
             int block = j * BLOCKS / 8, slot = 4 * j + r;
-            if constexpr (E2M1) {
-                a[r] = bf16_fma(e2m1(high, slot % 8), scales[block][r % 2], 0x80008000u);
+            if constexpr (FLOATS) {
+                uint32_t codes = BITS == 4 ? e2m1(high, slot % 8) : e4m3(high, slot % 8);
+                a[r] = bf16_fma(codes, scales[block][r % 2], 0x80008000u);
             } else {
                 uint32_t codes = moved<PLANE, 8 - PLANE>(high, slot) & HIGH * 0x00010001u;
                 if constexpr (REST > 0)

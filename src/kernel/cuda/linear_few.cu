@@ -39,13 +39,14 @@ DEVICE void few_result(const struct cuda_linear &p, const struct few_tiles &tile
 {
     const cuda_linear_output &output = p.output[tile.output];
     if (tiles.pairs)
-        linear_store(p, output, token, row, activate(p.act, total) * up);
+        linear_store(p, output, token, row, activate(p.act, total) * activated_factor(p.act, up));
     else if (tiles.halves == 2 && tile.output == 0)
         *gate = total;
     else if (tiles.halves == 2)
-        linear_store(p, p.output[0], token, row, activate(p.act, *gate) * total);
+        linear_store(p, p.output[0], token, row, activate(p.act, *gate) * activated_factor(p.act, total));
     else if (p.act >= 0)
-        linear_store(p, output, token, row, activate(p.act, few_gate(output, token, row)) * total);
+        linear_store(p, output, token, row,
+                     activate(p.act, few_gate(output, token, row)) * activated_factor(p.act, total));
     else
         linear_store(p, output, token, row, total);
 }
@@ -82,10 +83,8 @@ DEVICE void few_finish(const struct cuda_linear_few &q, const struct few_shared 
     }
 }
 
-// Sums of a round are there (barriers 1 and 2) or have been taken (3 and 4): of even rounds, and of odd ones.
 DEVICE void few_arrive(int barrier) { asm volatile("bar.arrive %0, %1;" :: "r"(barrier), "r"(blockDim.x) : "memory"); }
 DEVICE void few_wait(int barrier) { asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(blockDim.x) : "memory"); }
-enum { SUMS_THERE = 1, SUMS_TAKEN = 3 };
 
 // What will be added to, on its way while its sums are made; of the first tile side by side, mostly the only one.
 DEVICE void few_warm_residual(const struct cuda_linear &p, const struct few_tile &tile, int tokens)

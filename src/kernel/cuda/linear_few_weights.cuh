@@ -25,6 +25,10 @@ struct few_tiles {
     MEMBER int count(const cuda_linear_output &output) const { return (group_count(output) + step - 1) / step; }
 };
 
+// A block's barriers: x is there, where warps bring it together; sums of a round are there, or have been taken, of even
+// rounds and of odd ones.
+enum { SUMS_THERE = 1, SUMS_TAKEN = 3, X_THERE = 5 };
+
 // Of a block, those that multiply.
 DEVICE int few_warps() { return block_warps() - 1; }
 
@@ -105,13 +109,17 @@ struct x_row {
 // The records of a tile that a warp fetches, one after the other, and what is made of them. Packed weights come in
 // pairs of groups, which share what it takes to bring x: neighbours, or the same rows of gate and up. Sums of a group
 // are so many CHAINS, added in the end: products that follow each other need not wait for each other.
-template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct few_packed {
-    using packed = packed_weights<BITS, BLOCK, E2M1, SMALL, MIN>;
+template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed {
+    using packed = packed_weights<BITS, BLOCK, FLOATS, SMALL, MIN>;
     static constexpr bool HALF = false;
     static constexpr int EXPONENT = LINEAR_EXPONENT, K = packed::K, GROUPS = 2, CHAINS = 1;
     static constexpr int BYTES = GROUPS * packed::BYTES;
 
-    const uint8_t *from[GROUPS]; // this lane's part of the next record, nullptr: there is no such group
+    // Pieces of a record that whole warps copy, and the rest, which is copied for both groups at once.
+    static constexpr int WHOLE = packed::BYTES / 16 / WARP * WARP, REST = packed::BYTES / 16 - WHOLE;
+    static_assert(GROUPS == 2 && 2 * REST <= WARP, "one lane, one piece");
+
+    const uint8_t *from[GROUPS], *rest; // this lane's parts of the next record
 
     MEMBER void begin(const struct cuda_linear &p, const struct few_tile &tile, int record, int lane)
     {
@@ -120,23 +128,25 @@ template <int BITS, int BLOCK, int E2M1, int SMALL, int MIN> struct few_packed {
         for (int g = 0; g < GROUPS; g++) {
             const cuda_linear_output &output = p.output[tile.output_of(g)];
             int group = tile.group_of(g);
-            from[g] = group * LINEAR_ROWS < output.rows
-                    ? output.weight + ((size_t)group * records + (size_t)record) * packed::BYTES + lane * 16 : nullptr;
+            from[g] = output.weight + ((size_t)group * records + (size_t)record) * packed::BYTES + lane * 16;
+            if (group * LINEAR_ROWS >= output.rows) // there is none: the first comes twice
+                from[g] = from[0];
         }
+        rest = (lane < REST ? from[0] : from[1] - REST * 16) + WHOLE * 16;
     }
 
     MEMBER void fetch(uint32_t to, int lane)
     {
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            if (!from[g])
-                continue;
 #pragma unroll
-            for (int i = 0; i < packed::BYTES / 16; i += WARP)
-                if (i + WARP <= packed::BYTES / 16 || i + lane < packed::BYTES / 16)
-                    copy_16(to + g * packed::BYTES + (i + lane) * 16, from[g] + i * 16);
+            for (int i = 0; i < WHOLE; i += WARP)
+                copy_16(to + g * packed::BYTES + (i + lane) * 16, from[g] + i * 16);
             from[g] += packed::BYTES;
         }
+        if (lane < 2 * REST)
+            copy_16(to + (WHOLE + lane) * 16 + (lane < REST ? 0 : packed::BYTES - REST * 16), rest);
+        rest += packed::BYTES;
     }
 
     // Pieces of a record that one access of the warp wants lie in different banks.

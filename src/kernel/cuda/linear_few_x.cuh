@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/linear_few_x.cuh: how x comes into the shared memory of linear_few.cu: each warp brings its part of k,
-// normed or converted in passing, and waits for no other.
+// normed or converted in passing, and waits for no other, unless some have the same part: these share the work.
 #ifndef KERNEL_CUDA_LINEAR_FEW_X_CUH
 #define KERNEL_CUDA_LINEAR_FEW_X_CUH
 
@@ -12,7 +12,7 @@ struct few_shared {
     uint8_t *ring;     // (stages, record) of this warp
     float *sums;       // (2, warps, group, token, row): two tiles' in turn
     float *gates;      // (side by side, token, row): of the tile before, where gate and up are tiles of their own
-    float *squares;    // (token, part of k)
+    float *squares;    // (token, warp)
     float *factors;    // (token)
     uint4 *x;          // (token, pieces)
 };
@@ -87,26 +87,27 @@ template <> struct x_piece<true> {
 };
 
 // Brings a warp's part of x, pieces [first, end) of each token, into shared memory, with zeros where x has none. What
-// is loaded for TOKENS and STEPS is on its way before any is stored. Warps with the same part store the same.
+// is loaded for TOKENS and STEPS is on its way before any is stored. Warps with the same part share it.
 template <class Weights, bool NORM, int TOKENS, int STEPS>
 DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shared &shared, int first, int end,
                           int tokens)
 {
     const struct cuda_linear &p = q.linear;
     int pieces = p.in / PIECE, all = (p.in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
+    int side = few_warps() / q.k_split, own = warp_index() / q.k_split * WARP + lane_index(), step = side * WARP;
     for (int token = 0; token < tokens; token += TOKENS) {
         float squares[TOKENS] = {};
-        for (int start = first + lane_index(); start < end; start += STEPS * WARP) {
+        for (int start = first + own; start < end; start += STEPS * step) {
             struct x_piece<NORM> x[TOKENS * STEPS];
 #pragma unroll
             for (int i = 0; i < TOKENS * STEPS; i++) {
-                int t = token + i % TOKENS, column = start + i / TOKENS * WARP;
+                int t = token + i % TOKENS, column = start + i / TOKENS * step;
                 if (t < tokens && column < end && column < pieces)
                     x[i].load(p, (size_t)t * (size_t)pieces + (size_t)column, column);
             }
 #pragma unroll
             for (int i = 0; i < TOKENS * STEPS; i++) {
-                int t = token + i % TOKENS, column = start + i / TOKENS * WARP;
+                int t = token + i % TOKENS, column = start + i / TOKENS * step;
                 uint4 piece = x[i].finish(&squares[i % TOKENS]), *to = shared.x + t * all;
                 if (t < tokens && column < end)
                     to[column ^ Weights::swizzle(t, column)] = Weights::HALF ? f16_piece(piece) : piece;
@@ -116,10 +117,13 @@ DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shar
         for (int t = 0; t < TOKENS && NORM; t++) {
             float sum = lanes_sum(squares[t]);
             if (lane_index() == 0 && token + t < tokens)
-                shared.squares[(token + t) * q.k_split + warp_index() % q.k_split] = sum;
+                shared.squares[(token + t) * few_warps() + warp_index()] = sum;
         }
     }
-    __syncwarp();
+    if (side > 1)
+        asm volatile("bar.sync %0, %1;" :: "r"((int)X_THERE), "r"(few_warps() * WARP) : "memory");
+    else
+        __syncwarp();
 }
 
 template <class Weights>
@@ -149,8 +153,8 @@ DEVICE void few_find_factors(const struct cuda_linear_few &q, const struct few_s
 {
     if (lane_index() < tokens && q.linear.norm_weight) {
         float squares = 0;
-        for (int i = 0; i < q.k_split; i++)
-            squares += shared.squares[lane_index() * q.k_split + i];
+        for (int i = 0; i < few_warps(); i++)
+            squares += shared.squares[lane_index() * few_warps() + i];
         shared.factors[lane_index()] = norm_factor(squares, q.linear.in, q.linear.epsilon);
     }
     __syncwarp();

@@ -5,7 +5,7 @@
 //       read: for each tile of tokens and each record two panels, (tokens, 64 values), swizzled
 //   (2) a block has a tile of rows, sixteen per warp, and a tile of tokens. Records of weights and x come into a ring
 //       of stages; its first warp sees to that. All unpack their rows' weights into registers, half a record at a time,
-//       and wait for their products: while one group of warps unpacks, the products of others run
+//       while the products of the half before run
 #include "kernel/cuda/linear_many.cuh"
 #include "kernel/cuda/linear_wgmma.cuh"
 
@@ -58,8 +58,10 @@ template <class Packed, int TOKENS> struct bringer {
 
 // ---- multiplying ----
 
+// While the products of one half run, the next is unpacked. Those of the record before are done when the first half's
+// are under way: then nobody needs its stage, whose barrier is `before` (0: there was none).
 template <class Packed, int TOKENS>
-DEVICE void multiply_record(float sums[TOKENS / 8][4], const uint8_t *record, uint32_t x)
+DEVICE void multiply_record(float sums[TOKENS / 8][4], const uint8_t *record, uint32_t x, bool first, uint32_t before)
 {
     int lane = lane_index();
     Packed packed[4];
@@ -82,9 +84,11 @@ DEVICE void multiply_record(float sums[TOKENS / 8][4], const uint8_t *record, ui
         products_begin();
 #pragma unroll
         for (int j = 0; j < HALF_PRODUCTS; j++)
-            product<TOKENS>(sums, a[j], x_operand(x + half * TOKENS * 128 + j * 32));
+            product<TOKENS>(sums, a[j], x_operand(x + half * TOKENS * 128 + j * 32), !first || half > 0 || j > 0);
         products_commit();
-        products_wait();
+        products_wait<1>();
+        if (half == 0 && before && lane_index() == 0)
+            barrier_arrive(before);
     }
 }
 
@@ -95,6 +99,7 @@ DEVICE void multiply_records(float sums[TOKENS / 8][4], const uint8_t *memory, c
 {
     struct place now = {}, again = {};
     int lag = ring.stages > 2 ? 2 : 1;
+    uint32_t before = 0;
     for (int i = 0; i < records; i++, now.next(ring)) {
         if (warp_index() == 0 && i >= lag && i - lag + ring.stages < records) {
             barrier_wait(ring.empty + again.stage * 8, again.parity);
@@ -105,10 +110,16 @@ DEVICE void multiply_records(float sums[TOKENS / 8][4], const uint8_t *memory, c
         barrier_wait(ring.full + now.stage * 8, now.parity);
         uint32_t x_at = now.stage * ring.stage_bytes;
         uint32_t weights_at = x_at + bringer.X_BYTES + warp_index() * Packed::BYTES;
-        multiply_record<Packed, TOKENS>(sums, memory + weights_at, ring.memory + x_at);
+        multiply_record<Packed, TOKENS>(sums, memory + weights_at, ring.memory + x_at, i == 0, before);
+        before = ring.empty + now.stage * 8;
+        if (lag > 1)
+            continue;
+        products_wait<0>();
         if (lane_index() == 0)
-            barrier_arrive(ring.empty + now.stage * 8);
+            barrier_arrive(before);
+        before = 0;
     }
+    products_wait<0>();
 }
 
 // ---- the kernels ----
@@ -147,7 +158,7 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
         bringer.bring_x(ring, i, i);
 
     int tokens = *p.rows;
-    float sums[TOKENS / 8][4] = {};
+    float sums[TOKENS / 8][4]; // the first product is not added
     multiply_records<Packed, TOKENS>(sums, memory, ring, bringer, tile.token < tokens ? tile.records : ahead);
     __syncthreads();
     many_finish<1, TOKENS>(q, tile, &sums, memory, tokens);

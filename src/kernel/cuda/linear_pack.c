@@ -107,8 +107,10 @@ static inline void put_scales(struct linear_layout f, const struct run *run, int
         int at = (lane * subs + s) * 2 + upper;
         if (f.small)
             scales[at] = run->small_scales[s];
-        else if (f.e2m1)
+        else if (f.floats && f.bits == 4)
             put_bf16(scales + 2 * at, fminf(run->scales[s], 0x1p28f) * 0x1p98f);
+        else if (f.floats)
+            put_bf16(scales + 2 * at, run->scales[s] * 0x1p92f);
         else
             put_bf16(scales + 2 * at, run->scales[s] * 0x1p105f / (float)(1 << (8 - f.bits)));
         if (f.min)
@@ -187,18 +189,32 @@ static inline void put_run(struct linear_layout f, const struct run *run, int ro
 {
     uint8_t *record = group + (size_t)(index / RUNS_IN_RECORD) * (size_t)linear_record_bytes(f);
     int lane = row % 8 * 4 + index % RUNS_IN_RECORD, upper = row / 8;
-    if (f.e2m1)
+    if (f.floats && f.bits == 4)
         put_e2m1(run->quads, lane, upper, record);
     else
         put_codes(f, run->quads, lane, upper, record);
     put_scales(f, run, lane, upper, record);
 }
 
+// Packs `rows` rows of `cols` values, at most sixteen, into a group that is all zeros.
+static void pack_FP8_32(const uint8_t *in, int rows, int cols, uint8_t *group)
+{
+    const struct FP8_32 *block = (const void *)in;
+    for (int row = 0; row < rows; row++)
+        for (int index = 0; index < cols / LINEAR_LANE_VALUES; index++, block++) {
+            struct run run;
+            memcpy(run.quads, block->codes, sizeof run.quads);
+            run.scales[0] = fp8_scale(block);
+            if (fabsf(run.scales[0]) > 0x1p34f) // what bfloat16 can hold of it
+                run.scales[0] = copysignf(0x1p34f, run.scales[0]);
+            put_run(layouts[LINEAR_e4m3_32], &run, row, index, group);
+        }
+}
+
 #define X(id, ...) static const struct packed_format format_##id = PACKED_FORMAT(__VA_ARGS__);
 PACKED_FORMATS(X)
 #undef X
 
-// Packs `rows` rows of `cols` values, at most sixteen, into a group that is all zeros.
 #define X(id, kind)                                                                                     \
     static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *group)                        \
     {                                                                                                   \
@@ -214,7 +230,7 @@ PACKED_FORMATS(X)
                 }                                                                                       \
             }                                                                                           \
     }
-LINEAR_FORMATS(X)
+LINEAR_SPLIT(X)
 #undef X
 
 static const struct {

@@ -16,10 +16,11 @@
 //         slot 2, 6: s 9, eem 2-0             likewise
 //         slot 3:    s 13, m 4 of the first, ee 5-4 of the second word
 //         slot 7:    s 14, m 5 of the first, ee 14-13 of the second word
+//       E4M3 codes are a plane of 8 bits like any other
 //   (5) scales of a lane: for each block of its 32 values, that of its first and that of its second row. They are
 //       bfloat16, or, where a scale is a positive E4M3, one byte: three bits of mantissa, above them an exponent that
 //       is 1 for 2^-9, so that there are no subnormals. Minima are likewise, bfloat16
-//   (6) decoded weights are 2^-28 of what they stand for: integers and E2M1 are decoded as the subnormal bfloat16 that
+//   (6) decoded weights are 2^-28 of what they stand for: codes are decoded as the small or subnormal bfloat16 that
 //       their bits are, and scales make up for that as far as the widest scale of a file allows
 #ifndef KERNEL_CUDA_LINEAR_PACKED_H
 #define KERNEL_CUDA_LINEAR_PACKED_H
@@ -31,10 +32,11 @@ enum {
     LINEAR_EXPONENT = 28,         // (6)
     LINEAR_INT_EXPONENT = 133,    // an integer at the lowest bits of a bfloat16 is 2^-133 of itself
     LINEAR_E2M1_EXPONENT = 126,
+    LINEAR_E4M3_EXPONENT = 120,
     LINEAR_SMALL_EXPONENT = 10,   // of the scales of one byte
 };
 
-//    kind      bits block e2m1 small min      small: scales are bytes
+//    kind      bits block floats small min    floats: codes are E2M1 or E4M3, by their bits; small: scales are bytes
 #define LINEAR_KINDS(X)                \
     X(e2m1_16,   4,  16,   1,   1,   0) \
     X(e2m1_32,   4,  32,   1,   0,   0) \
@@ -44,7 +46,8 @@ enum {
     X(int4_32m,  4,  32,   0,   0,   1) \
     X(int5_32m,  5,  32,   0,   0,   1) \
     X(int6_16,   6,  16,   0,   0,   0) \
-    X(int8_32,   8,  32,   0,   0,   0)
+    X(int8_32,   8,  32,   0,   0,   0) \
+    X(e4m3_32,   8,  32,   1,   0,   0)
 
 enum linear_kind {
 #define X(kind, ...) LINEAR_##kind,
@@ -54,7 +57,7 @@ enum linear_kind {
 };
 
 struct linear_layout {
-    int bits, block, e2m1, small, min;
+    int bits, block, floats, small, min;
 };
 
 #ifdef __CUDACC__

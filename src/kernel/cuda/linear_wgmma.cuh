@@ -30,7 +30,11 @@ DEVICE uint64_t x_operand(uint32_t address)
     return (uint64_t)(address & 0x3FFFF) >> 4 | (uint64_t)1 << 16 | eight_rows >> 4 << 32 | swizzle_128 << 62;
 }
 
-DEVICE void products_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// Until all but the last LEFT groups of products are done.
+template <int LEFT> DEVICE void products_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
+}
 
 // Keeps the compiler from computing an operand later than here: it must be there before products begin.
 DEVICE void operand_hold(uint32_t a[4])
@@ -53,22 +57,26 @@ DEVICE void operand_hold(uint32_t a[4])
 #define SUMS_32(s, j) SUMS_16(s, j), SUMS_16(s, j + 4)
 #define SUMS_64(s, j) SUMS_32(s, j), SUMS_32(s, j + 8)
 #define SUMS_128(s, j) SUMS_64(s, j), SUMS_64(s, j + 16)
-#define PRODUCT(shape, registers, sums, a0, a1, a2, a3, b)                                             \
-    asm volatile("wgmma.mma_async.sync.aligned." shape ".f32.bf16.bf16 {" registers "}, {" a0 ", " a1 ", " a2 ", " a3 \
-                 "}, " b ", 1, 1, 1, 0;"                                                               \
-                 : sums : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(x))
+#define PRODUCT(shape, registers, sums, a0, a1, a2, a3, b, added)                                      \
+    asm volatile("{\n"                                                                                 \
+                 ".reg .pred added;\n"                                                                 \
+                 "setp.ne.b32 added, " added ", 0;\n"                                                  \
+                 "wgmma.mma_async.sync.aligned." shape ".f32.bf16.bf16 {" registers "}, {" a0 ", " a1 ", " a2 ", " a3 \
+                 "}, " b ", added, 1, 1, 0;\n"                                                         \
+                 "}" : sums : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(x), "r"((int)add))
 
-// sums (64 rows, TOKENS) += a (64, 16) x (16, TOKENS); the four warps of a group have sixteen rows each.
-template <int TOKENS> DEVICE void product(float sums[TOKENS / 8][4], const uint32_t a[4], uint64_t x)
+// sums (64 rows, TOKENS) = a (64, 16) x (16, TOKENS), added to what they are or not; the four warps of a group have
+// sixteen rows each.
+template <int TOKENS> DEVICE void product(float sums[TOKENS / 8][4], const uint32_t a[4], uint64_t x, bool add)
 {
     if constexpr (TOKENS == 32)
-        PRODUCT("m64n32k16", REGISTERS_16, SUMS_16(sums, 0), "%16", "%17", "%18", "%19", "%20");
+        PRODUCT("m64n32k16", REGISTERS_16, SUMS_16(sums, 0), "%16", "%17", "%18", "%19", "%20", "%21");
     else if constexpr (TOKENS == 64)
-        PRODUCT("m64n64k16", REGISTERS_32, SUMS_32(sums, 0), "%32", "%33", "%34", "%35", "%36");
+        PRODUCT("m64n64k16", REGISTERS_32, SUMS_32(sums, 0), "%32", "%33", "%34", "%35", "%36", "%37");
     else if constexpr (TOKENS == 128)
-        PRODUCT("m64n128k16", REGISTERS_64, SUMS_64(sums, 0), "%64", "%65", "%66", "%67", "%68");
+        PRODUCT("m64n128k16", REGISTERS_64, SUMS_64(sums, 0), "%64", "%65", "%66", "%67", "%68", "%69");
     else
-        PRODUCT("m64n256k16", REGISTERS_128, SUMS_128(sums, 0), "%128", "%129", "%130", "%131", "%132");
+        PRODUCT("m64n256k16", REGISTERS_128, SUMS_128(sums, 0), "%128", "%129", "%130", "%131", "%132", "%133");
 }
 
 #endif

@@ -13,7 +13,7 @@ enum cuda_count { CUDA_TOKENS, CUDA_SEQUENCES, CUDA_OUTPUTS, CUDA_COUNTS };
 
 struct cuda_batch {
     const int32_t *counts;      // (CUDA_COUNTS)
-    const int32_t *ids;         // (tokens)
+    const int32_t *ids;         // (tokens); ~i stands for drawn[i]
     const int32_t *positions;   // (tokens)
     const int32_t *sequence_of; // (tokens)
     const int32_t *first;       // (sequences): its first row
@@ -21,6 +21,7 @@ struct cuda_batch {
     const int32_t *output_rows; // (outputs)
     const int32_t *tables;      // page numbers, one run per class and sequence
     const int32_t *table_at; // (classes, sequences_max): where each run begins in `tables`; -1 entries are never read
+    const int32_t *drawn;       // tokens of the step before, one for each of its outputs
     int32_t sequences_max;
 };
 
@@ -54,7 +55,7 @@ struct cuda_norm {
     const void *x;                 // f32 or bfloat16, as the function's name says
     uint16_t *out;                 // bfloat16; may be x if that is bfloat16, too
     const float *weight;
-    int32_t groups, width;
+    int32_t groups, width, gap;    // gap: between a row's end and the next one
     int32_t team;                  // threads that do one group: a power of two within a warp, or the whole block
     float epsilon;
 };
@@ -62,8 +63,17 @@ struct cuda_norm {
 struct cuda_rope {
     uint16_t *q, *k;               // bfloat16, turned in place
     const float *frequencies;
-    int32_t heads, kv_heads, head_dim, rotated, interleaved;
+    int32_t heads, kv_heads, head_dim, first, rotated, interleaved;
     float magnitude;
+};
+
+struct cuda_heads {
+    const int32_t *rows;
+    const uint16_t *x;             // (rows, heads, in + rest)
+    uint16_t *y;                   // (rows, heads, out + rest)
+    const uint8_t *weight;         // (heads, out, in), as the file has it
+    int32_t heads, in, out, rest, dtype;
+    float scale;
 };
 
 struct cuda_turn {
@@ -88,6 +98,7 @@ struct cuda_attention {
     const float *sinks;            // (heads) or NULL
     float *partials;               // scratch of the op
     int32_t partials_each;         // how many there is room for, per sequence and head
+    int32_t part_shift;            // log2 of the tokens of a part that suit the kernel (attention_split.h)
     int32_t heads, window, rows_min, rows_max;
     float scale, softcap;
 };
@@ -113,6 +124,13 @@ struct cuda_pick {
     int32_t width;
 };
 
+struct cuda_copy {
+    const int32_t *rows;
+    const float *x;                // the residual stream
+    uint16_t *out;
+    int32_t width;
+};
+
 struct cuda_softcap {
     const int32_t *rows;
     float *x;                      // logits
@@ -126,11 +144,15 @@ struct cuda_sampling_row {
     double temperature, top_p, min_p;
     int32_t top_k, choice;
     int32_t count;                 // of the text's tokens so far: with seed and choice the key of the draw
-    int32_t next;                  // where in next_ids the token is written, too; -1: nowhere
     int32_t on_host;               // nothing is drawn here: the host wants the logits
 };
 
-enum { CUDA_SAMPLING_CHUNK = 256, CUDA_SAMPLING_VOCABULARY_MAX = 1 << 19, CUDA_SAMPLING_NOT_FINITE = -1 };
+enum {
+    CUDA_SAMPLING_CHUNK = 256,
+    CUDA_SAMPLING_BINS = 128,
+    CUDA_SAMPLING_VOCABULARY_MAX = 1 << 19,
+    CUDA_SAMPLING_NOT_FINITE = -1,
+};
 
 struct cuda_sampling {
     const int32_t *outputs;        // device count
@@ -138,8 +160,9 @@ struct cuda_sampling {
     const float *logits;           // (outputs, vocabulary)
     float *peaks;                  // scratch: (outputs, chunks), the largest logit of each chunk of the vocabulary
     uint64_t *masses;              // scratch: (outputs, chunks), the sum of its probabilities
+    uint64_t *bin_masses;          // scratch: (outputs, CUDA_SAMPLING_BINS), the same by how likely tokens are
+    int32_t *bin_counts;           // scratch: how many those are
     int32_t *tokens;               // (outputs): what was drawn, or CUDA_SAMPLING_NOT_FINITE
-    int32_t *next_ids;             // ids of the next step's batch, or NULL
     int32_t vocabulary, chunks;
 };
 

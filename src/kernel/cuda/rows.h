@@ -7,8 +7,12 @@
 
 extern const struct kernel cuda_attention_rows[];
 extern const int cuda_attention_count;
+extern const struct kernel cuda_experts_rows[];
+extern const int cuda_experts_count;
 extern const struct kernel cuda_kv_write_rows[];
 extern const int cuda_kv_write_count;
+extern const struct kernel cuda_latent_rows[];
+extern const int cuda_latent_count;
 extern const struct kernel cuda_linear_rows[];
 extern const int cuda_linear_count;
 extern const struct kernel cuda_small_rows[];

@@ -15,7 +15,8 @@ static int chunks_of(int vocabulary)
 
 size_t cuda_sampling_bytes(int rows, int vocabulary)
 {
-    return (size_t)rows * (size_t)chunks_of(vocabulary) * (sizeof(uint64_t) + sizeof(float));
+    size_t chunk = sizeof(uint64_t) + sizeof(float), bin = sizeof(uint64_t) + sizeof(int32_t);
+    return (size_t)rows * ((size_t)chunks_of(vocabulary) * chunk + CUDA_SAMPLING_BINS * bin);
 }
 
 int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, int rows,
@@ -24,7 +25,9 @@ int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, 
     struct cuda_sampling params = *sampling;
     params.chunks = chunks_of(sampling->vocabulary);
     params.masses = scratch;
-    params.peaks = (float *)(params.masses + (size_t)rows * (size_t)params.chunks);
+    params.bin_masses = params.masses + (size_t)rows * (size_t)params.chunks;
+    params.bin_counts = (int32_t *)(params.bin_masses + (size_t)rows * CUDA_SAMPLING_BINS);
+    params.peaks = (float *)(params.bin_counts + (size_t)rows * CUDA_SAMPLING_BINS);
     unsigned all = cuda_blocks(rows, 1), blocks = cuda_blocks(params.chunks, CHUNKS_AT_ONCE);
     unsigned enough = cuda_blocks(BLOCKS_WANTED, all); // a block that is not needed costs more than one with much to do
     blocks = blocks < enough ? blocks : enough;

@@ -2,39 +2,12 @@
 // kernel/cuda/sample.cu: from logits to tokens, as engine/sampler.c draws them, in three launches: the largest logit of
 // each chunk of the vocabulary; each chunk's sum of probabilities, for rows that need it; the draw, one block per row.
 // Nothing sorts a vocabulary: the k-th largest of the chunks' peaks is a bound above which lie k logits at least, and
-// not many more; they are listed in shared memory. If they are too many, a search over the row finds where to cut.
+// not many more; they are listed in shared memory. Where top_p cuts is looked up in bins of likeliness first. If there
+// are too many for a list, a search over the row finds where to cut.
 // What may differ from the host's draw is the last bit of an exponential, and with it of a sum: one token in 10^8.
-#include "kernel/cuda/sample_rule.cuh"
-
-enum {
-    CHUNK = CUDA_SAMPLING_CHUNK,
-    CHUNKS_MAX = IDS / CHUNK,
-    THREADS = 512, // of a draw
-    WARPS = THREADS / WARP,
-    WARPS_BITS = 4,
-    CHUNKS_EACH = CHUNKS_MAX / THREADS,
-    LIST_EACH = 8,
-    LIST_MAX = LIST_EACH * THREADS,
-    DIGIT_BITS = 3, // of a search over keys
-    DIGITS = 1 << DIGIT_BITS,
-};
-static_assert(KEY_BITS % DIGIT_BITS == 0 && WARPS == 1 << WARPS_BITS, "digits are whole");
+#include "kernel/cuda/sample_block.cuh"
 
 // ---- the first two launches: a warp has a chunk at a time ----
-
-// Calls visit(id, logit) on this lane's tokens of a chunk; past the vocabulary's end logits are -inf, which none has.
-template <class Visit> DEVICE void visit_chunk(const float *logits, int vocabulary, int chunk, Visit visit)
-{
-    float x[CHUNK / WARP];
-    int first = chunk * CHUNK + lane_index();
-    bool whole = (chunk + 1) * CHUNK <= vocabulary;
-#pragma unroll
-    for (int i = 0; i < CHUNK / WARP; i++)
-        x[i] = whole || first + i * WARP < vocabulary ? (logits + first)[i * WARP] : -INFINITY;
-#pragma unroll
-    for (int i = 0; i < CHUNK / WARP; i++)
-        visit(first + i * WARP, x[i]);
-}
 
 DEVICE int first_chunk() { return (int)blockIdx.y * block_warps() + warp_index(); }
 DEVICE int chunk_step() { return (int)gridDim.y * block_warps(); }
@@ -42,9 +15,13 @@ DEVICE int chunk_step() { return (int)gridDim.y * block_warps(); }
 // A chunk with anything that is not finite has NaN for its peak.
 extern "C" __global__ void __launch_bounds__(256) sample_peaks(const __grid_constant__ struct cuda_sampling p)
 {
-    int row = (int)blockIdx.x;
+    int row = (int)blockIdx.x, bin = (int)threadIdx.x;
     bool there = row < *p.outputs && !p.rows[row].on_host;
     kernel_begin();
+    if (there && blockIdx.y == 0 && bin < BINS) {
+        p.bin_masses[row * BINS + bin] = 0;
+        p.bin_counts[row * BINS + bin] = 0;
+    }
     for (int chunk = first_chunk(); there && chunk < p.chunks; chunk += chunk_step()) {
         float peak = -INFINITY;
         bool finite = true;
@@ -75,175 +52,43 @@ DEVICE float highest_of(const float *peaks, int chunks, uint32_t *copy)
     return __syncthreads_or(broken) ? NAN : highest;
 }
 
-DEVICE uint64_t lanes_total(uint64_t value)
-{
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2)
-        value += __shfl_xor_sync(WARP_ALL, value, step);
-    return value;
-}
+DEVICE void add_mass(uint64_t *sum, uint64_t mass) { atomicAdd((unsigned long long *)sum, (unsigned long long)mass); }
 
 extern "C" __global__ void __launch_bounds__(256) sample_masses(const __grid_constant__ struct cuda_sampling p)
 {
-    int row = (int)blockIdx.x;
+    __shared__ uint64_t bin_masses[BINS];
+    __shared__ int bin_counts[BINS];
+    int row = (int)blockIdx.x, bin = (int)threadIdx.x;
     bool there = row < *p.outputs && !p.rows[row].on_host && p.rows[row].temperature > 0
               && !is_cut(p.rows[row], p.vocabulary);
     kernel_begin();
     if (!there)
         return;
     size_t first = (size_t)row * (size_t)p.chunks;
+    if (bin < BINS)
+        bin_masses[bin] = bin_counts[bin] = 0; // for all to see when the highest is found
     const struct rule rule = rule_of(p.rows[row], highest_of(p.peaks + first, p.chunks, NULL), p.vocabulary);
+    bool binned = p.rows[row].top_p < 1;
     for (int chunk = first_chunk(); chunk < p.chunks; chunk += chunk_step()) {
         uint64_t mass = 0;
-        visit_chunk(p.logits + (size_t)row * (size_t)p.vocabulary, p.vocabulary, chunk,
-                    [&](int, float logit) { mass += weight_of(rule, logit); });
+        visit_chunk(p.logits + (size_t)row * (size_t)p.vocabulary, p.vocabulary, chunk, [&](int, float logit) {
+            float probability = probability_of(rule, logit);
+            uint64_t weight = weight_of_probability(rule, probability);
+            mass += weight;
+            if (binned && weight && bin_of(probability) < BINS) {
+                add_mass(&bin_masses[bin_of(probability)], weight);
+                atomicAdd(&bin_counts[bin_of(probability)], 1);
+            }
+        });
         mass = lanes_total(mass);
         if (lane_index() == 0)
             p.masses[first + (size_t)chunk] = mass;
     }
-}
-
-// ---- the draw: what a block works on, and its steps; all threads take part in each and get its result ----
-
-struct draw {
-    struct cuda_sampling_row row;
-    struct rule rule;
-    const float *logits;
-    const uint64_t *masses;
-    int vocabulary, chunks;
-    uint32_t *peaks;  // shared, as are these: ordered
-    uint16_t *chosen; // chunks
-    uint64_t *list;   // keys
-};
-
-DEVICE int block_min(int value)
-{
-    __shared__ int parts[WARPS];
-    value = __reduce_min_sync(WARP_ALL, value);
-    if (lane_index() == 0)
-        parts[warp_index()] = value;
     __syncthreads();
-    value = __reduce_min_sync(WARP_ALL, parts[lane_index() % WARPS]);
-    __syncthreads();
-    return value;
-}
-
-// Where the running sum of weights, EACH per thread, reaches `goal`: index -1 if it does not.
-struct crossing {
-    int index;
-    uint64_t through; // the sum with that one
-    uint64_t total;
-};
-
-template <int EACH> DEVICE struct crossing cross(const uint64_t weights[EACH], uint64_t goal)
-{
-    __shared__ uint64_t parts[WARPS];
-    __shared__ struct crossing found;
-    uint64_t own = 0;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-        own += weights[i];
-    uint64_t sum = own; // of the warp up to this lane
-#pragma unroll
-    for (int step = 1; step < WARP; step *= 2) {
-        uint64_t lower = __shfl_up_sync(WARP_ALL, sum, step);
-        sum += lane_index() >= step ? lower : 0;
+    if (bin < BINS && bin_counts[bin]) {
+        add_mass(&p.bin_masses[row * BINS + bin], bin_masses[bin]);
+        atomicAdd(&p.bin_counts[row * BINS + bin], bin_counts[bin]);
     }
-    if (lane_index() == WARP - 1)
-        parts[warp_index()] = sum;
-    if (threadIdx.x == 0)
-        found.index = -1;
-    __syncthreads();
-    uint64_t total = 0;
-#pragma unroll
-    for (int i = 0; i < WARPS; i++) {
-        sum += i < warp_index() ? parts[i] : 0;
-        total += parts[i];
-    }
-    uint64_t reached = sum - own;
-    if (reached < goal && goal <= sum) {
-        int index = -1;
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if (reached < goal) {
-                reached += weights[i];
-                index = i;
-            }
-        found.index = (int)threadIdx.x * EACH + index;
-        found.through = reached;
-    }
-    __syncthreads();
-    struct crossing result = { found.index, found.through, total };
-    __syncthreads();
-    return result;
-}
-
-enum : uint64_t { NOWHERE = ~0ull };
-
-DEVICE uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-// As much of a sum, from 1 on, as the row's number in [0, 1) says, which is a pure function of (seed, choice, count).
-DEVICE uint64_t drawn_part(const struct cuda_sampling_row &row, uint64_t total)
-{
-    uint64_t key = mix(row.seed + 0x9E3779B97F4A7C15u);
-    key = mix(key ^ ((uint64_t)(uint32_t)row.choice << 32 | (uint32_t)row.count));
-    uint64_t number = mix(key + 0x9E3779B97F4A7C15u) >> 11 << 11; // 53 bits, as the host's
-    return __umul64hi(number, total) + 1;
-}
-
-DEVICE uint64_t top_p_part(const struct cuda_sampling_row &row, uint64_t total)
-{
-    uint64_t part = __double2ull_ru(row.top_p * (double)total);
-    return part < 1 ? 1 : part < total ? part : total;
-}
-
-// The lowest id with the largest logit.
-DEVICE int most_likely(const struct draw &draw)
-{
-    uint32_t highest = ordered(draw.rule.highest);
-    int chunk = INT32_MAX;
-    for (int i = (int)threadIdx.x; i < draw.chunks && chunk == INT32_MAX; i += THREADS)
-        if (draw.peaks[i] == highest)
-            chunk = i;
-    int id = block_min(chunk) * CHUNK + (int)threadIdx.x;
-    bool here = threadIdx.x < CHUNK && id < draw.vocabulary && ordered(draw.logits[id]) == highest;
-    return block_min(here ? id : INT32_MAX);
-}
-
-DEVICE void load_masses(const uint64_t *masses, int chunks, uint64_t weights[CHUNKS_EACH])
-{
-#pragma unroll
-    for (int i = 0; i < CHUNKS_EACH; i++) {
-        int chunk = (int)threadIdx.x * CHUNKS_EACH + i;
-        weights[i] = chunk < chunks ? masses[chunk] : 0;
-    }
-}
-
-DEVICE uint64_t sum_masses(const uint64_t *masses, int chunks)
-{
-    uint64_t weights[CHUNKS_EACH];
-    load_masses(masses, chunks, weights);
-    return cross<CHUNKS_EACH>(weights, NOWHERE).total;
-}
-
-// Draws in the order of ids from those whose key is `floor` at least; masses are those of the chunks.
-DEVICE int draw_by_id(const struct draw &draw, const uint64_t *masses, uint64_t floor)
-{
-    uint64_t weights[CHUNKS_EACH];
-    load_masses(masses, draw.chunks, weights);
-    uint64_t goal = drawn_part(draw.row, cross<CHUNKS_EACH>(weights, NOWHERE).total);
-    struct crossing chunk = cross<CHUNKS_EACH>(weights, goal);
-    goal -= chunk.through - masses[chunk.index];
-    int id = chunk.index * CHUNK + (int)threadIdx.x;
-    uint64_t weight = 0;
-    if (threadIdx.x < CHUNK && id < draw.vocabulary && key_of(draw.rule, draw.logits[id], id) >= floor)
-        weight = weight_of(draw.rule, draw.logits[id]);
-    return chunk.index * CHUNK + cross<1>(&weight, goal).index;
 }
 
 // ---- lists ----
@@ -375,26 +220,6 @@ DEVICE int draw_listed_by_id(const struct draw &draw, int count, uint64_t total)
     return key_id(draw.list[cross<LIST_EACH>(weights, drawn_part(draw.row, total)).index]);
 }
 
-// From the most likely that make up top_p; -1: the list does not hold them. Tokens of one probability are taken by
-// their ids: the last probability listed, of which some may be missing, does not count.
-DEVICE int draw_top_p(const struct draw &draw)
-{
-    uint64_t part = top_p_part(draw.row, sum_masses(draw.masses, draw.chunks)), weights[LIST_EACH];
-    for (int k = 32, listed = 0; listed < draw.chunks; k *= 8) {
-        listed = k < draw.chunks ? k : draw.chunks;
-        int count = list_likeliest(draw, listed);
-        if (count > LIST_MAX)
-            return -1;
-        list_weights(draw, count, weights);
-        struct crossing last = cross<LIST_EACH>(weights, part);
-        bool holds = last.index >= 0 && key_rank(draw.list[last.index]) > key_rank(draw.list[count - 1]);
-        __syncthreads(); // before the list is used again
-        if (holds)
-            return draw_listed_by_id(draw, last.index + 1, last.through);
-    }
-    return -1;
-}
-
 // ---- over the whole row ----
 
 struct selection {
@@ -444,13 +269,27 @@ DEVICE void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, i
     __syncthreads();
 }
 
+// What is known of a key that is looked for: its digits above `shift`, what all greater ones come to, and how many
+// tokens have these digits.
+struct lead {
+    uint64_t key, above;
+    int shift, count;
+};
+
+// Nothing; but probabilities that have a weight are above 2^-63: there the first digit is known.
+DEVICE struct lead lead_of(const struct rule &rule)
+{
+    int shift = rule.cut ? KEY_BITS : KEY_BITS - DIGIT_BITS;
+    return { rule.cut ? 0 : (uint64_t)1 << shift, 0, shift, LIST_MAX + 1 };
+}
+
 // The greatest key that makes up `goal` together with all greater ones; of keys from `floor` on. It is found digit by
 // digit until a list holds what is left.
-DEVICE struct selection find_key(const struct draw &draw, uint64_t floor, uint64_t goal, bool counting)
+DEVICE struct selection find_key(const struct draw &draw, struct lead lead, uint64_t floor, uint64_t goal,
+                                 bool counting)
 {
-    // Probabilities that have a weight are above 2^-63: there the first digit is known.
-    int shift = draw.rule.cut ? KEY_BITS : KEY_BITS - DIGIT_BITS, count = LIST_MAX + 1;
-    uint64_t key = draw.rule.cut ? 0 : (uint64_t)1 << shift, above = 0;
+    int shift = lead.shift, count = lead.count;
+    uint64_t key = lead.key, above = lead.above;
     while (shift > 0 && count > LIST_MAX) {
         struct tally tally;
         shift -= DIGIT_BITS;
@@ -498,21 +337,63 @@ DEVICE void weigh_chunks(const struct draw &draw, uint64_t floor)
     __syncthreads();
 }
 
+// From the top_k most likely, when a list does not hold them.
 DEVICE int draw_wide(const struct draw &draw)
 {
-    uint64_t floor = 0;
-    if (draw.rule.cut) {
-        floor = find_key(draw, 0, (uint64_t)draw.row.top_k, true).key;
-        weigh_chunks(draw, floor);
-    }
-    uint64_t total = sum_masses(draw.rule.cut ? draw.list : draw.masses, draw.chunks);
+    struct lead lead = lead_of(draw.rule);
+    uint64_t floor = find_key(draw, lead, 0, (uint64_t)draw.row.top_k, true).key;
+    weigh_chunks(draw, floor);
+    uint64_t total = sum_masses(draw.list, draw.chunks);
     if (draw.row.top_p < 1) {
-        struct selection last = find_key(draw, floor, top_p_part(draw.row, total), false);
+        struct selection last = find_key(draw, lead, floor, top_p_part(draw.row, total), false);
         floor = last.key;
         total = last.through;
     }
-    if (draw.rule.cut)
-        return key_id(find_key(draw, floor, drawn_part(draw.row, total), false).key);
+    return key_id(find_key(draw, lead, floor, drawn_part(draw.row, total), false).key);
+}
+
+// ---- top_p ----
+
+// The bin in which a running sum over the likeliest reaches `goal`, and how many tokens there are through it; false: it
+// is beyond the bins.
+DEVICE bool find_bin(const struct draw &draw, uint64_t goal, struct lead *lead, int *bin, int *through)
+{
+    int own = (int)threadIdx.x;
+    uint64_t mass = own < BINS ? draw.bin_masses[own] : 0;
+    struct crossing found = cross<1>(&mass, goal);
+    uint64_t count = own <= found.index ? (uint64_t)draw.bin_counts[own] : 0;
+    *through = (int)cross<1>(&count, NOWHERE).total;
+    *bin = found.index;
+    if (found.index < 0)
+        return false;
+    *lead = { (uint64_t)bin_rank(found.index) << ID_BITS, found.through - draw.bin_masses[found.index],
+              BIN_BITS + ID_BITS, draw.bin_counts[found.index] };
+    return true;
+}
+
+// An ordered logit that no token of this rank or a greater one is below.
+DEVICE uint32_t bound_of(const struct draw &draw, uint32_t rank)
+{
+    float apart = (float)draw.row.temperature * (logf(__uint_as_float(rank)) - 0.01f);
+    return ordered(draw.rule.highest + apart - (fabsf(draw.rule.highest) + fabsf(apart)) * 0x1p-20f);
+}
+
+// From the most likely that make up top_p, in the order of their ids.
+DEVICE int draw_top_p(const struct draw &draw)
+{
+    uint64_t part = top_p_part(draw.row, sum_masses(draw.masses, draw.chunks)), weights[LIST_EACH];
+    struct lead lead = lead_of(draw.rule);
+    int bin, through;
+    if (find_bin(draw, part, &lead, &bin, &through) && through <= LIST_MAX) {
+        uint32_t least = bin_rank(bin);
+        int count = list_where(draw, bound_of(draw, least),
+                               [=](uint64_t key, float) { return key_rank(key) >= least; });
+        list_weights(draw, count, weights);
+        struct crossing last = cross<LIST_EACH>(weights, part);
+        if (count <= LIST_MAX)
+            return draw_listed_by_id(draw, last.index + 1, last.through);
+    }
+    uint64_t floor = find_key(draw, lead, 0, part, false).key;
     weigh_chunks(draw, floor);
     return draw_by_id(draw, draw.list, floor);
 }
@@ -525,7 +406,9 @@ DEVICE int draw_token(const struct draw &draw)
         return most_likely(draw);
     if (!draw.rule.cut && draw.row.top_p >= 1)
         return draw_by_id(draw, draw.masses, 0);
-    int token = draw.rule.cut ? draw_top_k(draw) : draw_top_p(draw);
+    if (!draw.rule.cut)
+        return draw_top_p(draw);
+    int token = draw_top_k(draw);
     return token >= 0 ? token : draw_wide(draw);
 }
 
@@ -541,12 +424,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) sample_draw(const __gri
         return;
     size_t first = (size_t)row * (size_t)p.chunks;
     struct draw draw = { p.rows[row], {}, p.logits + (size_t)row * (size_t)p.vocabulary, p.masses + first,
-                         p.vocabulary, p.chunks, peaks, chosen, list };
+                         p.bin_masses + row * BINS, p.bin_counts + row * BINS, p.vocabulary, p.chunks, peaks, chosen,
+                         list };
     draw.rule = rule_of(draw.row, highest_of(p.peaks + first, p.chunks, peaks), p.vocabulary);
     int token = draw_token(draw);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         p.tokens[row] = token;
-        if (p.next_ids && draw.row.next >= 0)
-            p.next_ids[draw.row.next] = token < 0 ? 0 : token;
-    }
 }

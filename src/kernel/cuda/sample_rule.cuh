@@ -14,6 +14,9 @@ enum {
     ID_BITS = 19,
     KEY_BITS = 32 + ID_BITS,
     UNIT_BITS = 44,
+    BINS = CUDA_SAMPLING_BINS,
+    BIN_BITS = 20, // of a probability, within its bin: three of a mantissa are left, and eight bins are a power of two
+    FIRST_BIN = 0x3F800000 >> BIN_BITS, // of the likeliest token, which has 1
 };
 static_assert(IDS == 1 << ID_BITS, "an id is the lower part of a key");
 
@@ -83,6 +86,9 @@ DEVICE uint64_t key_of(const struct rule &rule, float logit, int id)
     uint32_t rank = rule.cut ? ordered(logit) : __float_as_uint(probability_of(rule, logit));
     return (uint64_t)rank << ID_BITS | (uint32_t)(IDS - 1 - id);
 }
+
+DEVICE int bin_of(float probability) { return FIRST_BIN - (int)(__float_as_uint(probability) >> BIN_BITS); }
+DEVICE uint32_t bin_rank(int bin) { return (uint32_t)(FIRST_BIN - bin) << BIN_BITS; } // the least in it
 
 DEVICE uint32_t key_rank(uint64_t key) { return (uint32_t)(key >> ID_BITS); }
 DEVICE int key_id(uint64_t key) { return IDS - 1 - (int)(key & (IDS - 1)); }

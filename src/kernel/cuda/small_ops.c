@@ -45,6 +45,7 @@ static int describe_norm(const void *arguments, const struct cuda_shape *shape, 
                                       .weight = args->weight,
                                       .groups = args->groups,
                                       .width = args->width,
+                                      .gap = args->gap,
                                       .team = norm_team(args->width, args->f32_x ? 2 : 1),
                                       .epsilon = args->epsilon };
     int block = params.team <= WARP ? THREADS : params.team;
@@ -58,7 +59,8 @@ static int describe_rope(const void *arguments, const struct cuda_shape *shape, 
 {
     const struct rope_args *args = arguments;
     const struct cuda_turn params = { .batch = *args->batch->on_device, .rope = cuda_rope_make(args) };
-    calls[0] = cuda_call_make("rope", cuda_blocks(shape->rows, 1), 1, THREADS, &params, sizeof params);
+    const char *function = args->first || args->head_dim > HEAD_DIM_MAX ? "rope_within" : "rope";
+    calls[0] = cuda_call_make(function, cuda_blocks(shape->rows, 1), 1, THREADS, &params, sizeof params);
     return 1;
 }
 
@@ -99,6 +101,15 @@ static int describe_softcap(const void *arguments, const struct cuda_shape *shap
     return describe_flat("softcap", shape, args->width, &params, sizeof params, calls);
 }
 
+static int describe_copy(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct copy_args *args = arguments;
+    const struct cuda_copy params = {
+        .rows = args->rows, .x = args->x, .out = (uint16_t *)(void *)args->out, .width = args->width
+    };
+    return describe_flat("copy", shape, args->width, &params, sizeof params, calls);
+}
+
 static int describe_pick(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
 {
     const struct pick_args *args = arguments;
@@ -121,6 +132,8 @@ const struct kernel cuda_small_rows[] = {
       .architectures = cuda_architectures, .describe = describe_act_mul },
     { .name = "add_cuda", .device = DEVICE_CUDA, .op = OP_ADD, .priority = 1, .load = KERNEL_ANY,
       .architectures = cuda_architectures, .describe = describe_add },
+    { .name = "copy_cuda", .device = DEVICE_CUDA, .op = OP_COPY, .priority = 1, .load = KERNEL_ANY,
+      .architectures = cuda_architectures, .describe = describe_copy },
     { .name = "pick_cuda", .device = DEVICE_CUDA, .op = OP_PICK, .priority = 1, .load = KERNEL_ANY,
       .architectures = cuda_architectures, .describe = describe_pick },
     { .name = "softcap_cuda", .device = DEVICE_CUDA, .op = OP_SOFTCAP, .priority = 1, .load = KERNEL_ANY,

@@ -14,8 +14,8 @@
 enum { ITEM_ROWS = 16 };
 
 struct page_values {
-    float k[KV_PAGE_TOKENS * HEAD_DIM_MAX]; // (token, k dim)
-    float v[KV_PAGE_TOKENS * HEAD_DIM_MAX]; // (token, v dim)
+    float k[KV_PAGE_TOKENS * LATENT_DIM_MAX]; // (token, k dim)
+    float v[KV_PAGE_TOKENS * HEAD_DIM_MAX];   // (token, v dim)
 };
 
 // Where the softmax of one (row, head) stands; the weighted sum of V is built in the output itself.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/elementwise.c: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap.
+// kernel/ref/elementwise.c: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap,
+// copy.
 // Work is shared by rows, or by values where rows do not matter.
 #include <math.h>
 #include <string.h>
@@ -30,8 +31,9 @@ void norm_ref(const void *arguments, int part, int parts)
     int first, end, width = args->width;
     kernel_share(*args->rows * args->groups, part, parts, &first, &end);
     for (int group = first; group < end; group++) {
-        const float *x = args->x + (size_t)group * (size_t)width;
-        float *out = args->out + (size_t)group * (size_t)width;
+        size_t at = (size_t)group * (size_t)width + (size_t)(group / args->groups) * (size_t)args->gap;
+        const float *x = args->x + at;
+        float *out = args->out + at;
         float factor = 1 / sqrtf(dot(x, x, width) / (float)width + args->epsilon);
         for (int i = 0; i < width; i++)
             out[i] = x[i] * factor * args->weight[i];
@@ -43,6 +45,7 @@ static void rope_head(const struct rope_args *args, float *x, const float *cosin
 {
     int pairs = args->rotated / 2;
     float turned[HEAD_DIM_MAX];
+    x += args->first;
     for (int i = 0; i < pairs; i++) {
         float a = x[args->interleaved ? 2 * i : i];
         float b = x[args->interleaved ? 2 * i + 1 : i + pairs];
@@ -80,8 +83,17 @@ static float activate(enum activation act, float x)
         return x / (1 + expf(-x));
     case ACT_GELU_TANH:
         return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case ACT_CLAMPED:
+        x = fminf(x, ACT_CLAMPED_LIMIT);
+        return x / (1 + expf(-ACT_CLAMPED_SLOPE * x));
     }
     return x;
+}
+
+// What an activated gate is multiplied with.
+static float factor_of(enum activation act, float up)
+{
+    return act == ACT_CLAMPED ? fminf(fmaxf(up, -ACT_CLAMPED_LIMIT), ACT_CLAMPED_LIMIT) + 1 : up;
 }
 
 void act_mul_ref(const void *arguments, int part, int parts)
@@ -90,7 +102,7 @@ void act_mul_ref(const void *arguments, int part, int parts)
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     for (int i = first; i < end; i++)
-        args->out[i] = activate(args->act, args->gate[i]) * args->up[i];
+        args->out[i] = activate(args->act, args->gate[i]) * factor_of(args->act, args->up[i]);
 }
 
 void add_ref(const void *arguments, int part, int parts)
@@ -111,6 +123,14 @@ void pick_ref(const void *arguments, int part, int parts)
     for (int i = first; i < end; i++)
         memcpy(args->out + (size_t)i * width, args->x + (size_t)args->batch->output_rows[i] * width,
                width * sizeof(float));
+}
+
+void copy_ref(const void *arguments, int part, int parts)
+{
+    const struct copy_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    memcpy(args->out + first, args->x + first, (size_t)(end - first) * sizeof *args->out);
 }
 
 void softcap_ref(const void *arguments, int part, int parts)

@@ -2,6 +2,7 @@
 #include "kernel/ref/kv_codec.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 #include "kernel/minifloat.h"
@@ -296,6 +297,31 @@ static void load_nvfp4(const uint8_t *restrict data, const uint8_t *restrict sca
     }
 }
 
+// A scale for each group of the latent; a group of zeros has the least.
+static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)layer_scale, (void)scale;
+    assert(dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
+    for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP) {
+        float max = magnitude_max(x + i, KV_RECORD_GROUP);
+        float own_scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / 448;
+        own_scale = own_scale > FLT_MIN ? own_scale : FLT_MIN;
+        memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
+        store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
+    }
+    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
+}
+
+static void load_ds_mla(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x)
+{
+    (void)layer_scale, (void)scale;
+    assert(dim == KV_RECORD_LATENT || dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
+    for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP)
+        load_e4m3(data + i, NULL, KV_RECORD_GROUP,
+                  read_f32(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof(float)), x + i);
+    load_bf16(data + KV_RECORD_TURNED_AT, NULL, dim - KV_RECORD_LATENT, 1, x + KV_RECORD_LATENT);
+}
+
 const struct kv_codec kv_codecs[DTYPE_COUNT] = {
     [DTYPE_F32] = { store_f32, load_f32 },
     [DTYPE_F16] = { store_f16, load_f16 },
@@ -307,4 +333,5 @@ const struct kv_codec kv_codecs[DTYPE_COUNT] = {
     [DTYPE_INT4_TOKEN] = { store_int4_token, load_int4_token },
     [DTYPE_NVFP4] = { store_nvfp4, load_nvfp4 },
     [DTYPE_NVFP4_4OVER6] = { store_nvfp4_4over6, load_nvfp4 },
+    [DTYPE_FP8_DS_MLA] = { store_ds_mla, load_ds_mla },
 };

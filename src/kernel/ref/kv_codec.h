@@ -10,6 +10,8 @@
 //   int4_per_token_head   dim / 2           4: f32, zero point in its   (code - zero point) * scale, then the inverse
 //                                              4 low mantissa bits      of the rotation (below)
 //   nvfp4, nvfp4_4over6   dim / 2           dim / 16: E4M3              E2M1 code * E4M3 scale * layer_scale
+//   fp8_ds_mla            656               none: in the record         E4M3 code * f32 scale of its 128; the last 64
+//                                                                       values bfloat16 (kv/layout.h)
 //
 //   (1) two codes in a byte: the even index is the low nibble
 //   (2) numbers are little-endian and may lie at any address
@@ -25,6 +27,7 @@
 #include "kv/layout.h"
 
 // Both handle one head vector of one token. dim is a multiple of the format's block, for int4 a power of two as well.
+// Of a latent, load may be asked for its first channels alone; of fp8_ds_mla those are all but the turned ones.
 struct kv_codec {
     void (*store)(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale);
     void (*load)(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x);
@@ -47,6 +50,6 @@ MINIFLOAT uint64_t kv_rotation_signs(int word)
     return z ^ z >> 31;
 }
 
-extern const struct kv_codec kv_codecs[DTYPE_COUNT]; // filled for every row whose use has KV
+extern const struct kv_codec kv_codecs[DTYPE_COUNT]; // filled for every row whose use has KV or LATENT
 
 #endif

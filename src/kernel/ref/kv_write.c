@@ -28,7 +28,8 @@ void kv_write_ref(const void *arguments, int part, int parts)
             uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
             int slot = position % KV_PAGE_TOKENS;
             store_token(k, args->k + (size_t)row * (size_t)(k->heads * k->dim), cache->k_scale, layer, slot);
-            store_token(v, args->v + (size_t)row * (size_t)(v->heads * v->dim), cache->v_scale, layer, slot);
+            if (!cache->layout.latent)
+                store_token(v, args->v + (size_t)row * (size_t)(v->heads * v->dim), cache->v_scale, layer, slot);
         }
     }
 }

@@ -11,6 +11,7 @@ extern const int ref_kernel_count;
 void embed_ref(const void *args, int part, int parts);
 void norm_ref(const void *args, int part, int parts);
 void linear_ref(const void *args, int part, int parts);
+void heads_ref(const void *args, int part, int parts);
 void rope_ref(const void *args, int part, int parts);
 void kv_write_ref(const void *args, int part, int parts);
 void attention_ref(const void *args, int part, int parts);
@@ -18,5 +19,10 @@ void act_mul_ref(const void *args, int part, int parts);
 void add_ref(const void *args, int part, int parts);
 void pick_ref(const void *args, int part, int parts);
 void softcap_ref(const void *args, int part, int parts);
+void copy_ref(const void *args, int part, int parts);
+void route_prepare_ref(const void *args, int part, int parts);
+void route_ref(const void *args, int part, int parts);
+void experts_ref(const void *args, int part, int parts);
+void combine_ref(const void *args, int part, int parts);
 
 #endif

@@ -217,6 +217,7 @@ static inline void block_FP8_32(const struct FP8_32 *restrict in, float *restric
 // A row of dtype.h that is read as weights and has no block above, or one of another size, does not compile.
 #define DECODER_NONE(id, block, bytes)
 #define DECODER_KV(id, block, bytes)
+#define DECODER_LATENT(id, block, bytes)
 #define DECODER_W_KV(id, block, bytes) DECODER_W(id, block, bytes)
 #define DECODER_W(id, block, bytes)                                                                       \
     _Static_assert(sizeof(struct id) == (bytes) && _Alignof(struct id) == 1, #id " is bytes, no padding"); \
@@ -232,6 +233,7 @@ DTYPES(X)
 
 #define ROW_NONE(id)
 #define ROW_KV(id)
+#define ROW_LATENT(id)
 #define ROW_W(id) [DTYPE_##id] = decode_##id,
 #define ROW_W_KV(id) ROW_W(id)
 static void (*const weight_decoders[DTYPE_COUNT])(const void *blocks, size_t values, float *out) = {

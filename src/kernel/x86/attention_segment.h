@@ -34,8 +34,8 @@ struct sums {
 struct work {
     struct page_tile tile;
     float token_scale[KV_PAGE_TOKENS];
-    float q[QUERIES_MAX * HEAD_DIM_MAX];   // (query, k dim), scales included
-    int16_t q16[QUERIES_MAX * HEAD_DIM_MAX];
+    float q[QUERIES_MAX * LATENT_DIM_MAX]; // (query, k dim), scales included
+    int16_t q16[QUERIES_MAX * LATENT_DIM_MAX];
     float q_scale[QUERIES_MAX * ROW_BLOCKS_MAX];
     float score[QUERIES_MAX * SEGMENT];    // (query, token), then the exponentials
     struct sums segment, whole;
@@ -54,6 +54,7 @@ static const struct page_format page_formats[DTYPE_COUNT] = {
     [DTYPE_INT4_TOKEN] = INTEGER_FORMAT(int4, .unit = 256, .token_scales = token_scales_int4, .order = nibble_order,
                                         .turned = true),
     [DTYPE_NVFP4] = INTEGER_FORMAT(nvfp4, .unit = 512, .order = nibble_order, .turned = true),
+    [DTYPE_FP8_DS_MLA] = FLOAT_FORMAT(ds_mla, .unit = 1),
     [DTYPE_NVFP4_4OVER6] = INTEGER_FORMAT(nvfp4, .unit = 512, .order = nibble_order, .turned = true),
 };
 

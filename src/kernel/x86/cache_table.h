@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/cache_table.h: the kernels for x86-64 that read and write the cache, and those that look at one row.
+// kernel/x86/cache_table.h: the kernels for x86-64 that read and write the cache, and those that look at one row or one
+// head.
 #ifndef KERNEL_X86_CACHE_TABLE_H
 #define KERNEL_X86_CACHE_TABLE_H
 
@@ -18,6 +19,7 @@ extern const int x86_cache_kernel_count;
     void attention_##isa(const void *args, int part, int parts);         \
     void attention_prepare_##isa(const void *args, int part, int parts); \
     void kv_write_##isa(const void *args, int part, int parts);          \
+    void heads_##isa(const void *args, int part, int parts);             \
     void norm_##isa(const void *args, int part, int parts);              \
     void rope_##isa(const void *args, int part, int parts);              \
     void act_mul_##isa(const void *args, int part, int parts);           \

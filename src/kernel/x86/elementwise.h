@@ -53,8 +53,9 @@ void VECTOR_NAME(norm)(const void *arguments, int part, int parts)
     int first, end, count = args->width;
     kernel_share(*args->rows * args->groups, part, parts, &first, &end);
     for (int group = first; group < end; group++) {
-        const float *x = args->x + (size_t)group * (size_t)count;
-        float *out = args->out + (size_t)group * (size_t)count;
+        size_t at = (size_t)group * (size_t)count + (size_t)(group / args->groups) * (size_t)args->gap;
+        const float *x = args->x + at;
+        float *out = args->out + at;
         vec factor = vec_set(1 / sqrtf(sum_of_squares(x, count) / (float)count + args->epsilon));
         FOR_VECTORS(i, count, width)
             store_lanes(out + i, load_lanes(x + i, width) * factor * load_lanes(args->weight + i, width), width);
@@ -118,7 +119,7 @@ void VECTOR_NAME(rope)(const void *arguments, int part, int parts)
                      ? args->q + ((size_t)row * (size_t)args->heads + (size_t)head) * (size_t)args->head_dim
                      : args->k + ((size_t)row * (size_t)args->kv_heads + (size_t)(head - args->heads))
                                      * (size_t)args->head_dim;
-        rotate_head(args, x, &angles);
+        rotate_head(args, x + args->first, &angles);
     }
 }
 
@@ -130,8 +131,20 @@ ALWAYS_INLINE vec activate(enum activation act, vec x)
 {
     if (act == ACT_SILU)
         return x * vec_sigmoid(x);
+    if (act == ACT_CLAMPED) {
+        x = vec_min(x, vec_set(ACT_CLAMPED_LIMIT));
+        return x * vec_sigmoid(vec_set(ACT_CLAMPED_SLOPE) * x);
+    }
     vec u = vec_set(0.7978845608f) * vec_fma(vec_set(0.044715f) * x * x, x, x);
     return x * vec_sigmoid(u + u);
+}
+
+// What an activated gate is multiplied with.
+ALWAYS_INLINE vec factor_of(enum activation act, vec up)
+{
+    if (act == ACT_CLAMPED)
+        return vec_min(vec_max(up, vec_set(-ACT_CLAMPED_LIMIT)), vec_set(ACT_CLAMPED_LIMIT)) + vec_set(1);
+    return up;
 }
 
 ALWAYS_INLINE void act_mul_as(const struct act_mul_args *args, enum activation act, int first, int end)
@@ -139,7 +152,8 @@ ALWAYS_INLINE void act_mul_as(const struct act_mul_args *args, enum activation a
     const float *gate = args->gate + first, *up = args->up + first;
     float *out = args->out + first;
     FOR_VECTORS(i, end - first, width)
-        store_lanes(out + i, activate(act, load_lanes(gate + i, width)) * load_lanes(up + i, width), width);
+        store_lanes(out + i, activate(act, load_lanes(gate + i, width)) * factor_of(act, load_lanes(up + i, width)),
+                    width);
 }
 
 void VECTOR_NAME(act_mul)(const void *arguments, int part, int parts)
@@ -149,6 +163,8 @@ void VECTOR_NAME(act_mul)(const void *arguments, int part, int parts)
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     if (args->act == ACT_SILU)
         act_mul_as(args, ACT_SILU, first, end);
+    else if (args->act == ACT_CLAMPED)
+        act_mul_as(args, ACT_CLAMPED, first, end);
     else
         act_mul_as(args, ACT_GELU_TANH, first, end);
 }

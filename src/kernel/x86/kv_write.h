@@ -4,6 +4,7 @@
 #ifndef KERNEL_X86_KV_WRITE_H
 #define KERNEL_X86_KV_WRITE_H
 
+#include <float.h>
 #include <math.h>
 
 #include "kernel/kernel.h"
@@ -242,6 +243,21 @@ static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8
     }
 }
 
+// ---- a record ----
+
+static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    (void)dim, (void)layer_scale, (void)scale;
+    for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP) {
+        float max = magnitude_max(x + i, KV_RECORD_GROUP);
+        float own_scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / 448;
+        own_scale = own_scale > FLT_MIN ? own_scale : FLT_MIN;
+        memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
+        store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
+    }
+    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
+}
+
 static store_vector *const stores[DTYPE_COUNT] = {
     [DTYPE_F32] = store_f32,
     [DTYPE_F16] = store_f16,
@@ -253,6 +269,7 @@ static store_vector *const stores[DTYPE_COUNT] = {
     [DTYPE_INT4_TOKEN] = store_int4_token,
     [DTYPE_NVFP4] = store_nvfp4,
     [DTYPE_NVFP4_4OVER6] = store_nvfp4_4over6,
+    [DTYPE_FP8_DS_MLA] = store_ds_mla,
 };
 
 // ---- the op ----
@@ -280,7 +297,8 @@ void VECTOR_NAME(kv_write)(const void *arguments, int part, int parts)
             int32_t page = sequence->pages[cache->class_index][position / KV_PAGE_TOKENS];
             uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
             store_head(&cache->layout.k, args->k, row, i % heads, cache->k_scale, layer, slot);
-            store_head(&cache->layout.v, args->v, row, i % heads, cache->v_scale, layer, slot);
+            if (!cache->layout.latent)
+                store_head(&cache->layout.v, args->v, row, i % heads, cache->v_scale, layer, slot);
         }
     }
 }

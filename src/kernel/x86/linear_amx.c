@@ -100,21 +100,24 @@ TILE_INLINE void any_int8_tile(struct packed_format f, int tokens, const uint8_t
 
 #include "kernel/x86/linear_walk.h"
 
-static bool uses_tiles(const struct linear_args *args)
+#include "kernel/x86/experts_walk.h"
+
+static bool uses_tiles(uint64_t weights, int tokens)
 {
 #define X(id, block, bits, sub, ...) | (sub == INT8_BLOCK ? DTYPE_BIT(id) : 0)
     const uint64_t formats = 0 PACKED_FORMATS(X);
 #undef X
-    bool any = false;
-    for (int i = 0; i < args->outputs; i++)
-        any |= formats >> args->output[i].weight.dtype & 1;
-    return any && *args->rows >= TILE_TOKENS;
+    return weights & formats && tokens >= TILE_TOKENS;
 }
 
 // Tiles are set up where they are used: they are state that the system has to save.
-void linear_amx_many(const void *args, int part, int parts)
+void linear_amx_many(const void *arguments, int part, int parts)
 {
-    bool tiles = uses_tiles(args);
+    const struct linear_args *args = arguments;
+    uint64_t weights = 0;
+    for (int i = 0; i < args->outputs; i++)
+        weights |= (uint64_t)1 << args->output[i].weight.dtype;
+    bool tiles = uses_tiles(weights, *args->rows);
     if (tiles)
         _tile_loadconfig(&amx_config);
     run_many(args, part, parts);
@@ -125,4 +128,19 @@ void linear_amx_many(const void *args, int part, int parts)
 void linear_amx_prepare(const void *args, int part, int parts)
 {
     prepare_many(args, part, parts);
+}
+
+void experts_amx(const void *args, int part, int parts)
+{
+    bool tiles = uses_tiles(experts_formats(args), pair_count(args));
+    if (tiles)
+        _tile_loadconfig(&amx_config);
+    run_experts(args, part, parts);
+    if (tiles)
+        _tile_release();
+}
+
+void experts_amx_prepare(const void *args, int part, int parts)
+{
+    prepare_experts(args, part, parts);
 }

@@ -53,6 +53,16 @@ TILE_INLINE floats load_half_e4m3(const uint8_t *w)
     return _mm256_mul_ps(_mm256_cvtph_ps(bits), _mm256_set1_ps(128));
 }
 
+// E4M3 from the low or the high bytes of sixteen words, as f16 of 256ths.
+TILE_INLINE void load_e4m3(const uint8_t *w, bool high, floats out[HALVES])
+{
+    __m256i words = _mm256_loadu_si256((const void *)w);
+    words = high ? words : _mm256_slli_epi16(words, 8);
+    words = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xBF80));
+    out[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(words));
+    out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1));
+}
+
 // ---- codes ----
 
 // Minus the offset times the sum of a sub-block's activations.
@@ -158,6 +168,8 @@ TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part,
 #define any_int8_tile int8_tile
 #include "kernel/x86/linear_walk.h"
 
+#include "kernel/x86/experts_walk.h"
+
 void linear_avx2_few(const void *args, int part, int parts)
 {
     run_few(args, part, parts);
@@ -171,4 +183,14 @@ void linear_avx2_many(const void *args, int part, int parts)
 void linear_avx2_prepare(const void *args, int part, int parts)
 {
     prepare_many(args, part, parts);
+}
+
+void experts_avx2(const void *args, int part, int parts)
+{
+    run_experts(args, part, parts);
+}
+
+void experts_avx2_prepare(const void *args, int part, int parts)
+{
+    prepare_experts(args, part, parts);
 }

@@ -8,6 +8,8 @@
 #define any_int8_tile int8_tile
 #include "kernel/x86/linear_walk.h"
 
+#include "kernel/x86/experts_walk.h"
+
 void linear_avx512_few(const void *args, int part, int parts)
 {
     run_few(args, part, parts);
@@ -21,4 +23,14 @@ void linear_avx512_many(const void *args, int part, int parts)
 void linear_avx512_prepare(const void *args, int part, int parts)
 {
     prepare_many(args, part, parts);
+}
+
+void experts_avx512(const void *args, int part, int parts)
+{
+    run_experts(args, part, parts);
+}
+
+void experts_avx512_prepare(const void *args, int part, int parts)
+{
+    prepare_experts(args, part, parts);
 }

@@ -5,10 +5,12 @@
 //       sum = fma(exact integer dot product, scale of W * scale of x, sum), and where the format has minima
 //       sum = fma(minimum, scale of x * integer sum of x, sum)
 //   floats: the products of 32 consecutive k are summed by fma from zero, then added to the sum
+//   FP8_32: the products of 16 consecutive k are summed by fma from zero, then sum = fma(these, scale of W, sum)
 // A file that includes this one defines its vectors and what is done with them first:
 //   LANES, HALVES, floats, integers; zero, add, multiply, multiply_add, to_floats, shift_left, splat, splat_integer and
 //   store; load_f32, load_f16, load_bf16, load_u8, load_i8, load_half_e8m0 and load_half_e4m3: LANES values as floats;
-//   TILE_TOKENS, the most tokens of a tile; unpack() for the codes of a block, and dot() of these with TOKENS_AT_ONCE
+//   load_e4m3: 256ths of sixteen values; TILE_TOKENS, the most tokens of a tile; unpack() for the codes of a block, and
+//   dot() of these with TOKENS_AT_ONCE
 #ifndef KERNEL_X86_LINEAR_TILE_H
 #define KERNEL_X86_LINEAR_TILE_H
 
@@ -95,6 +97,13 @@ TILE_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t
     }
 }
 
+TILE_INLINE void clear(int tokens, floats sums[TILE_TOKENS][HALVES])
+{
+    UNROLL for (int i = 0; i < tokens; i++)
+        for (int half = 0; half < HALVES; half++)
+            sums[i][half] = zero();
+}
+
 TILE_INLINE void store_sums(int tokens, const floats sums[TILE_TOKENS][HALVES], float *out)
 {
     UNROLL for (int i = 0; i < tokens; i++)
@@ -106,9 +115,7 @@ TILE_INLINE void store_sums(int tokens, const floats sums[TILE_TOKENS][HALVES], 
 TILE_INLINE void int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)
 {
     floats sums[TILE_TOKENS][HALVES];
-    UNROLL for (int i = 0; i < tokens; i++)
-        for (int half = 0; half < HALVES; half++)
-            sums[i][half] = zero();
+    clear(tokens, sums);
     for (int k = 0; k < in; k += f.block, w += packed_record_bytes(f)) {
         const uint8_t *codes = w + packed_codes_at(f);
         for (int block = 0; block < f.block / INT8_BLOCK; block++) {
@@ -121,22 +128,22 @@ TILE_INLINE void int8_tile(struct packed_format f, int tokens, const uint8_t *w,
     store_sums(tokens, sums, out);
 }
 
-TILE_INLINE void float_tile(enum dtype dtype, int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)
+TILE_INLINE floats load_plain(enum dtype dtype, const uint8_t *w)
+{
+    return dtype == DTYPE_F32 ? load_f32(w) : dtype == DTYPE_F16 ? load_f16(w) : load_bf16(w);
+}
+
+TILE_INLINE void plain_tile(enum dtype dtype, int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)
 {
     int value_bytes = dtype == DTYPE_F32 ? 4 : 2;
     floats sums[TILE_TOKENS][HALVES], parts[TILE_TOKENS][HALVES];
-    UNROLL for (int i = 0; i < tokens; i++)
-        for (int half = 0; half < HALVES; half++)
-            sums[i][half] = zero();
+    clear(tokens, sums);
     while (in > 0) {
         int count = in < FLOAT_BLOCK ? in : FLOAT_BLOCK;
-        UNROLL for (int i = 0; i < tokens; i++)
-            for (int half = 0; half < HALVES; half++)
-                parts[i][half] = zero();
+        clear(tokens, parts);
         for (int k = 0; k < count; k++, w += PACKED_ROWS * value_bytes, x += tokens * TILE_FLOAT_BYTES)
             for (int half = 0; half < HALVES; half++) {
-                const uint8_t *at = w + half * LANES * value_bytes;
-                floats weights = dtype == DTYPE_F32 ? load_f32(at) : dtype == DTYPE_F16 ? load_f16(at) : load_bf16(at);
+                floats weights = load_plain(dtype, w + half * LANES * value_bytes);
                 UNROLL for (int i = 0; i < tokens; i++)
                     parts[i][half] = multiply_add(weights, splat(x + i * TILE_FLOAT_BYTES), parts[i][half]);
             }
@@ -146,6 +153,53 @@ TILE_INLINE void float_tile(enum dtype dtype, int tokens, const uint8_t *w, cons
         in -= count;
     }
     store_sums(tokens, sums, out);
+}
+
+// The sixteen k of a record of FP8_32 whose codes are low bytes, and the sixteen whose codes are high bytes: both at
+// once where there are registers for it, for neither waits for the other.
+TILE_INLINE void add_fp8_runs(int first, int end, int tokens, const uint8_t *record, const uint8_t *x,
+                              floats sums[TILE_TOKENS][HALVES])
+{
+    const int run_bytes = FP8_RUN * tokens * TILE_FLOAT_BYTES;
+    const uint8_t *codes = record + FP8_SCALES_BYTES;
+    floats parts[2][TILE_TOKENS][HALVES];
+    UNROLL for (int run = first; run < end; run++)
+        clear(tokens, parts[run]);
+    for (int k = 0; k < FP8_RUN; k++, codes += 2 * PACKED_ROWS, x += tokens * TILE_FLOAT_BYTES)
+        UNROLL for (int run = first; run < end; run++) {
+            floats weights[HALVES];
+            load_e4m3(codes, run, weights);
+            for (int half = 0; half < HALVES; half++)
+                UNROLL for (int i = 0; i < tokens; i++)
+                    parts[run][i][half] = multiply_add(
+                        weights[half], splat(x + run * run_bytes + i * TILE_FLOAT_BYTES), parts[run][i][half]);
+        }
+    UNROLL for (int run = first; run < end; run++)
+        UNROLL for (int i = 0; i < tokens; i++)
+            for (int half = 0; half < HALVES; half++)
+                sums[i][half] = multiply_add(parts[run][i][half], load_f32(record + half * LANES * 4), sums[i][half]);
+}
+
+TILE_INLINE void fp8_tile(int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)
+{
+    floats sums[TILE_TOKENS][HALVES];
+    clear(tokens, sums);
+    for (int k = 0; k < in; k += 2 * FP8_RUN, w += FP8_RECORD_BYTES, x += 2 * FP8_RUN * tokens * TILE_FLOAT_BYTES)
+        if (2 * tokens <= TILE_TOKENS) {
+            add_fp8_runs(0, 2, tokens, w, x, sums);
+        } else {
+            add_fp8_runs(0, 1, tokens, w, x, sums);
+            add_fp8_runs(1, 2, tokens, w, x, sums);
+        }
+    store_sums(tokens, sums, out);
+}
+
+TILE_INLINE void float_tile(enum dtype dtype, int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)
+{
+    if (dtype == DTYPE_FP8_32)
+        fp8_tile(tokens, w, x, in, out);
+    else
+        plain_tile(dtype, tokens, w, x, in, out);
 }
 
 #endif

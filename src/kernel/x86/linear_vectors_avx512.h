@@ -49,6 +49,14 @@ TILE_INLINE floats load_half_e4m3(const uint8_t *w)
     return _mm512_mul_ps(_mm512_cvtph_ps(bits), _mm512_set1_ps(128));
 }
 
+// E4M3 from the low or the high bytes of sixteen words, as f16 of 256ths.
+TILE_INLINE void load_e4m3(const uint8_t *w, bool high, floats out[HALVES])
+{
+    __m256i words = high ? load_words(w) : _mm256_slli_epi16(load_words(w), 8);
+    words = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xBF80));
+    out[0] = _mm512_cvtph_ps(words);
+}
+
 // ---- codes ----
 
 // Minus the offset times the sum of a sub-block's activations.

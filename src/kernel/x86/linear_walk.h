@@ -49,7 +49,7 @@ struct tiled_x {
 
 static bool is_float(enum dtype dtype)
 {
-    return dtype_table[dtype].block == 1;
+    return PACKED_FLOAT_SET >> dtype & 1;
 }
 
 static bool reads_floats(const struct linear_args *args)

@@ -61,11 +61,26 @@ PACKED_FORMATS(X)
                 for (int col = first; col < cols && col < first + FLOAT_TILE; col++)                     \
                     to[(size_t)col * PACKED_ROWS + (size_t)row] = from[(size_t)row * (size_t)cols + (size_t)col]; \
     }
-PACKED_FLOATS(X)
+PACKED_PLAIN(X)
 #undef X
 
+static void pack_FP8_32(const uint8_t *in, int rows, int cols, uint8_t *out)
+{
+    int blocks = cols / (2 * FP8_RUN);
+    for (int block = 0; block < blocks; block++, out += FP8_RECORD_BYTES)
+        for (int row = 0; row < rows; row++) {
+            const struct FP8_32 *from = (const struct FP8_32 *)(const void *)in + (size_t)row * (size_t)blocks + block;
+            uint8_t *to = out + FP8_SCALES_BYTES + 2 * row;
+            memcpy(out + 4 * row, &(float){ fp8_scale(from) * 256 }, sizeof(float));
+            for (int k = 0; k < FP8_RUN; k++, to += 2 * PACKED_ROWS) {
+                to[0] = from->codes[k];
+                to[1] = from->codes[k + FP8_RUN];
+            }
+        }
+}
+
 static const struct {
-    const struct packed_format *format; // NULL: floats
+    const struct packed_format *format; // NULL: floats, as many bytes as in the file
     void (*pack)(const uint8_t *in, int rows, int cols, uint8_t *out);
 } packers[DTYPE_COUNT] = {
 #define X(id, ...) [DTYPE_##id] = { &format_##id, pack_##id },

@@ -7,7 +7,9 @@
 //   (2) the codes of 32 values are bits * 64 bytes. A vector of 64 bytes is four consecutive k of each of 16 rows.
 //       With v_i the vector of k = 4 i to 4 i + 3, and the codes cut into planes of 8, 4, 2 or 1 bits, low bits first,
 //       vector j of a plane of w bits holds v_j, v_(j+w), v_(j+2w) ... from its lowest bits to its highest.
-//   (3) float formats have no blocks: for each k sixteen values
+//   (3) plain floats have no blocks: for each k sixteen values
+//   (4) a record of FP8_32 is 256 times the scales, f32[16], then for each of sixteen k sixteen words: low bytes are
+//       the codes of that k, high bytes those of the k sixteen further on. A block with a NaN has NaN for its scale
 #ifndef KERNEL_X86_PACKED_H
 #define KERNEL_X86_PACKED_H
 
@@ -17,7 +19,19 @@
 
 enum { PACKED_ROWS = 16, PACKED_VECTOR = 64, PACKED_QUADS = SPLIT_QUADS, PACKED_BLOCK_MAX = SPLIT_BLOCK_MAX };
 
-#define PACKED_FLOATS(X) X(F32) X(F16) X(BF16)
+// Formats that are multiplied as floats: those that are nothing else, and all.
+#define PACKED_PLAIN(X) X(F32) X(F16) X(BF16)
+#define PACKED_FLOATS(X) PACKED_PLAIN(X) X(FP8_32)
+
+#define PACKED_BIT(id, ...) | DTYPE_BIT(id)
+#define PACKED_INT8_SET (0 PACKED_FORMATS(PACKED_BIT))
+#define PACKED_FLOAT_SET (0 PACKED_FLOATS(PACKED_BIT))
+
+enum {
+    FP8_RUN = 16,
+    FP8_SCALES_BYTES = PACKED_ROWS * 4,
+    FP8_RECORD_BYTES = FP8_SCALES_BYTES + 2 * FP8_RUN * PACKED_ROWS,
+};
 
 // Where the parts of a record begin.
 static inline size_t packed_min_at(struct packed_format f)

@@ -12,7 +12,7 @@
 #include "kernel/op.h"
 #include "kernel/x86/transpose.h"
 
-enum { BLOCK = 16, ROW_BLOCKS_MAX = HEAD_DIM_MAX / BLOCK }; // channels that share a scale, in formats and in queries
+enum { BLOCK = 16, ROW_BLOCKS_MAX = LATENT_DIM_MAX / BLOCK }; // channels that share a scale, in formats and in queries
 enum { SEGMENT = 256, SEGMENT_PAGES = SEGMENT / KV_PAGE_TOKENS }; // tokens whose scores lie side by side
 enum { QUERIES_FEW = 4 };                                   // that are computed together in registers
 enum { PAGES_AHEAD = 4 };                                   // that memory is asked for before their turn
@@ -43,7 +43,7 @@ struct queries {
 
 // A page in memory: the values of K (dim, token) or V (token, dim), or pairs of 16-bit integers in their place.
 struct page_tile {
-    float value[KV_PAGE_TOKENS * HEAD_DIM_MAX];
+    float value[KV_PAGE_TOKENS * LATENT_DIM_MAX];
     float block_scale[KV_PAGE_TOKENS * ROW_BLOCKS_MAX]; // (block, token)
     float block_scale_most[KV_PAGE_TOKENS];             // the largest of each token
 };
@@ -64,13 +64,17 @@ struct page_format {
     bool turned;                   // channel 4 i + j of a block is at 4 j + i in the sums over V
 };
 
-ALWAYS_INLINE void prefetch_page(const struct page_side *page)
+ALWAYS_INLINE void prefetch_bytes(const uint8_t *from, size_t count)
 {
     enum { LINE = 64 };
-    for (size_t at = 0; at < KV_PAGE_TOKENS * page->data_bytes; at += LINE)
-        _mm_prefetch((const char *)page->data + at, _MM_HINT_T1);
-    for (size_t at = 0; at < KV_PAGE_TOKENS * page->scale_bytes; at += LINE)
-        _mm_prefetch((const char *)page->scale + at, _MM_HINT_T1);
+    for (size_t at = 0; at < count; at += LINE)
+        _mm_prefetch((const char *)from + at, _MM_HINT_T1);
+}
+
+ALWAYS_INLINE void prefetch_page(const struct page_side *page)
+{
+    prefetch_bytes(page->data, KV_PAGE_TOKENS * page->data_bytes);
+    prefetch_bytes(page->scale, KV_PAGE_TOKENS * page->scale_bytes);
 }
 
 // Memory answers late: when a page's turn has come, one further on is asked for. It goes to the second cache, which can

@@ -38,6 +38,16 @@ ALWAYS_INLINE vec read_e5m2(const uint8_t *row, int at)
     return vec_from_f16(half_left(half_from_bytes(row + at), 8));
 }
 
+// The latent under its groups' scales, which make up for E4M3's unit, and the turned channels.
+ALWAYS_INLINE vec read_ds_mla(const uint8_t *row, int at)
+{
+    if (at >= KV_RECORD_LATENT)
+        return read_bf16(row + KV_RECORD_TURNED_AT, at - KV_RECORD_LATENT);
+    float scale;
+    memcpy(&scale, row + KV_RECORD_SCALES_AT + at / KV_RECORD_GROUP * (int)sizeof scale, sizeof scale);
+    return read_e4m3(row, at) * vec_set(scale * 0x1p8f);
+}
+
 // ---- K ----
 
 // Where columns of K go: into `tile`, or, times q, into the sums of `count` queries, a constant where this is inlined.
@@ -98,6 +108,7 @@ WALK(f32)
 WALK(f16)
 WALK(e4m3)
 WALK(e5m2)
+WALK(ds_mla)
 #undef WALK
 
 // Turned around in pairs, where rows are long enough.
@@ -282,6 +293,7 @@ FLOAT_FUNCTIONS(f16)
 FLOAT_FUNCTIONS(bf16)
 FLOAT_FUNCTIONS(e4m3)
 FLOAT_FUNCTIONS(e5m2)
+FLOAT_FUNCTIONS(ds_mla)
 
 #define FLOAT_FORMAT(id, ...) { PAGE_FUNCTIONS(id), .score_tile = score_floats, .mix_tile = mix_floats, __VA_ARGS__ }
 

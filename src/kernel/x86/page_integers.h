@@ -401,7 +401,14 @@ ALWAYS_INLINE void add_run(struct page_run run, enum integers kind, int block, i
     store_sums(sum, out, dim, block, blocks, count);
 }
 
-// Weights for all pages first: each takes a while, but none has to wait for another.
+ALWAYS_INLINE void prefetch_scales(struct page_run run, int index)
+{
+    if (index < run.count)
+        prefetch_bytes(run.page[index].scale, KV_PAGE_TOKENS * run.page[index].scale_bytes);
+}
+
+// Weights for all pages first: each takes a while, but none has to wait for another. So scales are wanted long before
+// the values beside them.
 ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, const float *share, int count, float *out)
 {
     struct weights weights[SEGMENT_PAGES][QUERIES_FEW];
@@ -409,8 +416,10 @@ ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, con
     bool scaled = kind == INTEGERS_NVFP4;
     for (int page = 0; page < run.count; page++) {
         float scales[ROW_BLOCKS_MAX * KV_PAGE_TOKENS], most[KV_PAGE_TOKENS];
-        if (scaled)
+        if (scaled) {
+            prefetch_scales(run, page + PAGES_AHEAD);
             read_block_scales(&run.page[page], scales, most);
+        }
         for (int i = 0; i < count; i++)
             round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, scaled ? scales : NULL, most,
                          scaled ? blocks : 1, &weights[page][i]);

@@ -7,29 +7,29 @@
 #define NEEDS_avx512 (NEEDS_avx2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VNNI)
 #define NEEDS_amx (NEEDS_avx512 | CPU_AMXTILE | CPU_AMXINT8)
 
-#define BIT(id, ...) | DTYPE_BIT(id)
-#define INT8_WEIGHTS (0 PACKED_FORMATS(BIT))
-#define FLOAT_WEIGHTS (0 PACKED_FLOATS(BIT))
-
 // Both orders of activations, where an op has weights that want one and weights that want the other.
 static size_t tiled_bytes(const struct kernel_extent *extent)
 {
     size_t token = 0;
-    if (extent->weights & INT8_WEIGHTS)
+    if (extent->weights & PACKED_INT8_SET)
         token += (size_t)(extent->width / INT8_BLOCK) * TILE_INT8_BYTES;
-    if (extent->weights & FLOAT_WEIGHTS)
+    if (extent->weights & PACKED_FLOAT_SET)
         token += (size_t)extent->width * TILE_FLOAT_BYTES;
     return (size_t)extent->rows * token;
 }
 
-#define LINEAR(isa, rank)                                                                                   \
-    .op = OP_LINEAR, .priority = rank, .needs = NEEDS_##isa, .weights = INT8_WEIGHTS | FLOAT_WEIGHTS,         \
-    .int8 = INT8_WEIGHTS, .packing = &x86_packing
-#define LINEAR_FEW(isa, rank) \
-    { .name = "linear_" #isa "_few", LINEAR(isa, rank), .load = KERNEL_FEW, .run = linear_##isa##_few }
+#define WEIGHTS(isa, rank)                                                                                  \
+    .priority = rank, .needs = NEEDS_##isa, .weights = PACKED_INT8_SET | PACKED_FLOAT_SET,   \
+    .int8 = PACKED_INT8_SET, .packing = &x86_packing
+#define LINEAR_FEW(isa, rank)                                                                                \
+    { .name = "linear_" #isa "_few", .op = OP_LINEAR, WEIGHTS(isa, rank), .load = KERNEL_FEW, \
+      .run = linear_##isa##_few }
 #define LINEAR_MANY(isa, rank)                                                                               \
-    { .name = "linear_" #isa "_many", LINEAR(isa, rank), .load = KERNEL_MANY, .run = linear_##isa##_many,    \
-      .prepare = linear_##isa##_prepare, .scratch_bytes = tiled_bytes }
+    { .name = "linear_" #isa "_many", .op = OP_LINEAR, WEIGHTS(isa, rank), .load = KERNEL_MANY,              \
+      .run = linear_##isa##_many, .prepare = linear_##isa##_prepare, .scratch_bytes = tiled_bytes }
+#define EXPERTS(isa, rank)                                                                                   \
+    { .name = "experts_" #isa, .op = OP_EXPERTS, WEIGHTS(isa, rank), .load = KERNEL_ANY, .run = experts_##isa, \
+      .prepare = experts_##isa##_prepare, .scratch_bytes = tiled_bytes }
 
 const struct kernel x86_kernels[] = {
     LINEAR_FEW(avx2, 10),
@@ -37,5 +37,8 @@ const struct kernel x86_kernels[] = {
     LINEAR_FEW(avx512, 20),
     LINEAR_MANY(avx512, 20),
     LINEAR_MANY(amx, 30),
+    EXPERTS(avx2, 10),
+    EXPERTS(avx512, 20),
+    EXPERTS(amx, 30),
 };
 const int x86_kernel_count = sizeof x86_kernels / sizeof *x86_kernels;

@@ -16,5 +16,11 @@ void linear_avx512_many(const void *args, int part, int parts);
 void linear_avx512_prepare(const void *args, int part, int parts);
 void linear_amx_many(const void *args, int part, int parts);
 void linear_amx_prepare(const void *args, int part, int parts);
+void experts_avx2(const void *args, int part, int parts);
+void experts_avx2_prepare(const void *args, int part, int parts);
+void experts_avx512(const void *args, int part, int parts);
+void experts_avx512_prepare(const void *args, int part, int parts);
+void experts_amx(const void *args, int part, int parts);
+void experts_amx_prepare(const void *args, int part, int parts);
 
 #endif

@@ -220,7 +220,14 @@ ALWAYS_INLINE ivec ivec_max(ivec a, ivec b) { return _mm256_max_epi32(a, b); }
 ALWAYS_INLINE ivec ivec_left(ivec x, unsigned bits) { return _mm256_slli_epi32(x, (int)bits); }
 ALWAYS_INLINE ivec ivec_right(ivec x, unsigned bits) { return _mm256_srli_epi32(x, (int)bits); }
 
-ALWAYS_INLINE ivec ivec_dot16(ivec sum, ivec a, ivec b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+// The sum stays in its register: compilers like to gather many products first and add them later, from memory.
+ALWAYS_INLINE ivec ivec_dot16(ivec sum, ivec a, ivec b)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 ALWAYS_INLINE ivec ivec_left16(ivec x, unsigned bits) { return _mm256_slli_epi16(x, (int)bits); }
 ALWAYS_INLINE ivec ivec_right16(ivec x, unsigned bits) { return _mm256_srai_epi16(x, (int)bits); }
 ALWAYS_INLINE ivec ivec_sub8(ivec a, ivec b) { return _mm256_sub_epi8(a, b); }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/latent.c: the rows of latent attention: attention_latent.cu, kv_write_latent.cu and heads.cu.
+#include "kernel/cuda/describe.h"
+#include "kernel/cuda/heads.h"
+#include "kernel/cuda/images.h"
+#include "kernel/cuda/latent_split.h"
+#include "kernel/cuda/rows.h"
+
+enum { WARP = 32, HEAD_DIM_MULTIPLE = 16, MERGE_THREADS = 128 };
+
+// A scale per token would have to be found across warps: those formats are not here.
+#define LATENT_FORMATS (KV_LATENT_FORMATS & ~(DTYPE_BIT(INT8_TOKEN) | DTYPE_BIT(FP8_TOKEN)))
+
+static int describe_attention(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct attention_args *args = arguments;
+    int parts = latent_parts_within(shape->context, args->heads);
+    struct cuda_attention params = {
+        .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
+        .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
+        .partials = args->scratch, .partials_each = latent_parts_most(args->heads), .heads = args->heads,
+        .window = args->window, .scale = args->scale, .softcap = args->softcap,
+    };
+    calls[0] = cuda_call_make("attention_latent", cuda_blocks((int64_t)shape->tokens * latent_blocks(args->heads), 1),
+                              (unsigned)parts, LATENT_THREADS, &params, sizeof params);
+    calls[0].shared_bytes = LATENT_SHARED_BYTES;
+    if (parts == 1)
+        return 1;
+    calls[1] = cuda_call_make("attention_latent_merge", (unsigned)args->heads, cuda_blocks(shape->sequences, 1),
+                              MERGE_THREADS, &params, sizeof params);
+    return 2;
+}
+
+static size_t attention_scratch(const struct kernel_extent *extent)
+{
+    size_t heads = (size_t)extent->heads, dim = (size_t)(extent->width / extent->heads);
+    size_t parts = (size_t)latent_parts_most(extent->heads);
+    return (size_t)extent->sequences * parts * heads * (dim + LATENT_TAIL) * sizeof(float);
+}
+
+static int describe_kv_write(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct kv_write_args *args = arguments;
+    const struct cuda_kv_write params = { .batch = *args->batch->on_device,
+                                          .cache = cuda_place_make(&args->cache),
+                                          .k = (const uint16_t *)(const void *)args->k };
+    calls[0] = cuda_call_make("kv_write_latent", cuda_blocks(shape->rows, 1), 1, 2 * WARP, &params, sizeof params);
+    return 1;
+}
+
+static int describe_heads(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct heads_args *args = arguments;
+    const struct cuda_heads params = { .rows = args->rows,
+                                       .x = (const uint16_t *)(const void *)args->x,
+                                       .y = (uint16_t *)(void *)args->y,
+                                       .weight = args->weight.data,
+                                       .heads = args->heads,
+                                       .in = args->in,
+                                       .out = args->out,
+                                       .rest = args->rest,
+                                       .dtype = args->weight.dtype,
+                                       .scale = args->weight.scale };
+    bool few = shape->rows <= HEADS_FEW_TOKENS;
+    calls[0] = cuda_call_make(few ? "heads_few" : "heads_many", (unsigned)args->heads,
+                              cuda_blocks(args->out, HEADS_ROWS), HEADS_THREADS, &params, sizeof params);
+    calls[0].grid[2] = cuda_blocks(shape->rows, few ? HEADS_FEW_TOKENS : HEADS_MANY_TOKENS);
+    return 1;
+}
+
+#define ROW(word, id) \
+    .name = word, .device = DEVICE_CUDA, .op = OP_##id, .priority = 1, .load = KERNEL_ANY, \
+    .architectures = cuda_architectures
+
+const struct kernel cuda_latent_rows[] = {
+    { ROW("attention_latent", ATTENTION), .latents = LATENT_FORMATS, .head_dim_multiple = HEAD_DIM_MULTIPLE,
+      .head_dim_max = HEAD_DIM_MAX, .tolerance = 2e-2f, .shared_bytes = LATENT_SHARED_BYTES,
+      .scratch_bytes = attention_scratch, .describe = describe_attention },
+    { ROW("kv_write_latent", KV_WRITE), .latents = LATENT_FORMATS, .head_dim_multiple = HEAD_DIM_MULTIPLE,
+      .head_dim_max = HEAD_DIM_MAX, .describe = describe_kv_write },
+    { ROW("heads_cuda", HEADS), .weights = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16),
+      .describe = describe_heads },
+};
+const int cuda_latent_count = sizeof cuda_latent_rows / sizeof *cuda_latent_rows;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// model/quantize/quantize.h: a checkpoint's weights written anew, as published checkpoints have them: linear layers in
+// a small format, everything else as it is. What was one file of a GGUF's becomes a folder under Hugging Face's names.
+#ifndef MODEL_QUANTIZE_H
+#define MODEL_QUANTIZE_H
+
+#include "base/error.h"
+#include "format/checkpoint.h"
+#include "nibble.h"
+
+// Writes weights, config.json and, where the layout has one, hf_quant_config.json into a folder that is there and
+// empty. config.json comes last: without it a folder is no checkpoint.
+bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
+              struct error *err);
+
+#endif

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/explain_checkpoint.c: what the plan says of the checkpoint itself: weights that lie otherwise than kernels read
+// them, scales of the cache, what was not used, and warnings.
+#include "base/map.h"
+#include "model/stored.h"
+#include "plan/explain_parts.h"
+
+enum { STORED_MAX = 64 };
+
+// Matrices that lie in one form and are read in one format.
+struct stored_kind {
+    const char *form, *why;
+    enum dtype dtype;
+    size_t bytes; // as they are read
+};
+
+static void count_stored(struct stored_kind *kinds, int *count, const struct tensor *tensor)
+{
+    int i = 0;
+    while (i < *count && (kinds[i].form != tensor->stored->form || kinds[i].dtype != tensor->dtype))
+        i++;
+    if (i == STORED_MAX)
+        return;
+    if (i == *count)
+        kinds[(*count)++] = (struct stored_kind){ tensor->stored->form, tensor->stored->why, tensor->dtype, 0 };
+    kinds[i].bytes += tensor->bytes;
+}
+
+static int list_stored(const struct plan *plan, struct stored_kind kinds[STORED_MAX])
+{
+    struct map seen = { 0 };
+    int count = 0;
+    for (int i = 0; i < plan->model->op_count; i++)
+        for (int j = 0; j < plan->model->ops[i].matrices; j++) {
+            const struct tensor *tensor = plan->model->ops[i].matrix[j].tensor;
+            int64_t ignored;
+            if (!tensor->stored || !tensor->stored->form || map_get(&seen, bytes_of(tensor->name), &ignored))
+                continue;
+            map_put(&seen, bytes_of(tensor->name), 1);
+            count_stored(kinds, &count, tensor);
+        }
+    map_free(&seen);
+    return count;
+}
+
+// A side of the cache whose format has a scale for a layer.
+static bool uses_scale(const struct kv_side *side)
+{
+    enum dtype_scale scale = dtype_table[side->dtype].scale;
+    return scale == DTYPE_SCALE_LAYER || scale == DTYPE_SCALE_BLOCK;
+}
+
+// Layers with scales in the checkpoint, and those of them whose cache has no use for them.
+static int count_scales(const struct plan *plan, int *idle)
+{
+    int count = 0;
+    *idle = 0;
+    for (int i = 0; i < plan->model->config.layers; i++) {
+        const struct layer *layer = &plan->model->layer[i];
+        const struct kv_layout *layout = &explain_class_of(plan, i)->layout;
+        if (!layer->k_scale && !layer->v_scale)
+            continue;
+        count++;
+        *idle += !uses_scale(&layout->k) && !uses_scale(&layout->v);
+    }
+    return count;
+}
+
+void explain_add_checkpoint(const struct plan *plan, struct strbuf *out)
+{
+    struct stored_kind kinds[STORED_MAX];
+    int count = list_stored(plan, kinds), idle, scaled = count_scales(plan, &idle);
+    for (int i = 0; i < count; i++)
+        strbuf_add_format(out, "stored    %s, read as %s%s%s\n", kinds[i].form, dtype_word(kinds[i].dtype),
+                          kinds[i].why ? ": " : "", kinds[i].why ? kinds[i].why : "");
+    if (scaled)
+        strbuf_add_format(out, "scales    of the cache for %d layers in the checkpoint%s", scaled, idle ? "" : "\n");
+    if (idle)
+        strbuf_add_format(out, ", unused by %d whose formats have none\n", idle);
+    if (plan->model->unused)
+        strbuf_add_format(out, "unused    tensors: %s\n", plan->model->unused);
+    explain_add_warnings(plan, "warning   ", out);
+}
+
+void explain_add_warnings(const struct plan *plan, const char *title, struct strbuf *out)
+{
+    for (int i = 0; i < plan->model->warning_count; i++)
+        strbuf_add_format(out, "%s%s\n", title, plan->model->warnings[i]);
+}
+
+json_t *explain_json_stored(const struct plan *plan)
+{
+    struct stored_kind kinds[STORED_MAX];
+    int count = list_stored(plan, kinds);
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s?}", "form", kinds[i].form, "read_as",
+                                              dtype_word(kinds[i].dtype), "bytes", (json_int_t)kinds[i].bytes, "why",
+                                              kinds[i].why));
+    return list;
+}
+
+json_t *explain_json_checkpoint(const struct plan *plan)
+{
+    int idle, scaled = count_scales(plan, &idle);
+    json_t *warnings = json_array();
+    for (int i = 0; i < plan->model->warning_count; i++)
+        json_array_append_new(warnings, json_string(plan->model->warnings[i]));
+    return json_pack("{s:i, s:i, s:s?, s:o}", "cache_scales", scaled, "cache_scales_unused", idle, "unused_tensors",
+                     plan->model->unused, "warnings", warnings);
+}
