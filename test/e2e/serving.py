@@ -17,7 +17,11 @@ import threading
 import time
 import urllib.request
 
+import pytest
+
 DEVICE = os.environ.get("NIBBLE_DEVICE", "cpu")
+# On a GPU a step of more rows may multiply in another way (doc/architecture.md), and near-equal tokens change places.
+equal_bits = pytest.mark.skipif(DEVICE == "cuda", reason="on a GPU the last bits depend on the number of rows in a step")
 READY = re.compile(r"nibble: ready on (\S+) \((.*)\)")
 DONE = "[DONE]"  # the last event of a stream
 PAGE_TOKENS = 16  # the prefix cache knows whole pages only

@@ -17,7 +17,7 @@ import pytest
 
 import libnibble
 import small_model
-from serving import DONE, QUESTIONS, Server, user
+from serving import DONE, QUESTIONS, Server, equal_bits, user
 
 SECONDS = float(os.environ.get("NIBBLE_LOAD_SECONDS", 20))
 HTTP_COST_MAX = float(os.environ.get("NIBBLE_HTTP_COST_MAX", 1.15))
@@ -102,6 +102,7 @@ async def run_clients(server, alone, seconds, leaving):
     return answers, resident
 
 
+@equal_bits
 def test_every_answer_is_right(busy, alone):
     answers, half = asyncio.run(run_clients(busy, alone, SECONDS * 0.6, 0))
     growth = busy.resident_bytes() - half
@@ -111,6 +112,7 @@ def test_every_answer_is_right(busy, alone):
     busy.wait_idle()
 
 
+@equal_bits
 def test_half_of_them_leave(busy, alone):
     answers, half = asyncio.run(run_clients(busy, alone, SECONDS * 0.4, CLIENTS // 2))
     busy.wait_idle(1)
@@ -216,6 +218,7 @@ def text_of(raw):
     return "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1])
 
 
+@equal_bits
 def test_http_costs_little(nibble, smollm2, library):
     """32 streams against the same 32 requests through the library, in turn, the best of three runs each."""
     count, tokens = 32, 128  # so many that it does not matter that the streams begin one after the other
