@@ -68,6 +68,7 @@ struct kernel {
     const int *architectures; // CUDA: exactly those it is compiled for (90 for sm_90), ends in 0
     uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
     uint64_t int8;            // those of `weights` for which activations are rounded to 8 bits (kernel/int8.h)
+    uint64_t unpacked;        // CUDA: those of `weights` that are no operands of its products until they are unpacked
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
     uint64_t k, v;            // of kv_write and attention
     uint64_t latents;         // of the same, where V lies in K (kv/layout.h)

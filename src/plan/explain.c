@@ -22,13 +22,14 @@ static bool same_pair(const struct plan_op *a, const struct plan_op *b)
     return a->few == b->few && a->many == b->many;
 }
 
-uint64_t explain_int8_weights(const struct plan *plan, const struct plan_op *pair)
+uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set)
 {
     uint64_t formats = 0;
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         for (int j = 0; j < op->matrices && (!pair || same_pair(&plan->ops[i], pair)); j++)
-            formats |= plan->ops[i].few->int8 & (uint64_t)1 << op->matrix[j].tensor->dtype;
+            formats |= (set == EXPLAIN_INT8 ? plan->ops[i].few->int8 : plan->ops[i].few->unpacked)
+                     & (uint64_t)1 << op->matrix[j].tensor->dtype;
     }
     return formats;
 }
@@ -184,22 +185,28 @@ static bool is_first_of_pair(const struct plan *plan, int index)
     return kind == OP_LINEAR || kind == OP_EXPERTS || kind == OP_HEADS;
 }
 
-// A line for each pair of kernels that multiplies by weights.
+static void add_formats(struct strbuf *out, const char *words, uint64_t formats)
+{
+    strbuf_add_text(out, formats ? words : "");
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (formats >> dtype & 1)
+            strbuf_add_format(out, " %s", dtype_word((enum dtype)dtype));
+}
+
+// A line for each pair of kernels that multiplies by weights. On a GPU: whether in their own format.
 static void add_linear(const struct plan *plan, struct strbuf *out)
 {
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct plan_op *pair = &plan->ops[i];
         if (!is_first_of_pair(plan, i))
             continue;
-        uint64_t int8 = explain_int8_weights(plan, pair);
+        uint64_t unpacked = explain_weights(plan, pair, EXPLAIN_UNPACKED);
         strbuf_add_format(out, "%-9s %s", op_word(plan->model->ops[i].kind), pair->few->name);
         if (pair->many != pair->few)
             strbuf_add_format(out, ", %s", pair->many->name);
-        strbuf_add_text(out, int8 ? "; activations rounded to int8 for weights in" : "");
-        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-            if (int8 >> dtype & 1)
-                strbuf_add_format(out, " %s", dtype_word((enum dtype)dtype));
-        strbuf_add_byte(out, '\n');
+        add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, pair, EXPLAIN_INT8));
+        add_formats(out, "; unpacked in registers:", unpacked);
+        strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; native\n" : "\n");
     }
 }
 

@@ -123,21 +123,23 @@ static json_t *json_of_acceptance(const struct plan *plan)
 {
     size_t by_format[DTYPE_COUNT];
     plan_weights_by_format(plan->model, by_format);
-    json_t *layers = json_array(), *formats = json_object(), *int8 = json_array();
+    json_t *layers = json_array(), *formats = json_object(), *int8 = json_array(), *unpacked = json_array();
     for (int i = 0; i < plan->model->config.layers; i++)
         json_array_append_new(layers, json_of_layer(plan, i));
     for (int i = 0; i < DTYPE_COUNT; i++) {
         if (by_format[i])
             json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
-        if (explain_int8_weights(plan, NULL) >> i & 1)
+        if (explain_weights(plan, NULL, EXPLAIN_INT8) >> i & 1)
             json_array_append_new(int8, json_string(dtype_word((enum dtype)i)));
+        if (explain_weights(plan, NULL, EXPLAIN_UNPACKED) >> i & 1)
+            json_array_append_new(unpacked, json_string(dtype_word((enum dtype)i)));
     }
-    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o, s:o}, s:o, s:o, s:o}", "accepted", true,
+    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o, s:o, s:o}, s:o, s:o, s:o}", "accepted", true,
                              "device", plan->device.word, "architecture", plan->model->config.architecture, "servable",
                              !plan->model->imagined, "layers", layers, "weights", "bytes",
                              (json_int_t)plan->weight_bytes, "by_format", formats, "stored", explain_json_stored(plan),
-                             "int8_activations", int8, "memory", json_of_memory(plan), "passed_over",
-                             json_of_reasons(plan->reasons, plan->reason_count), "checkpoint",
+                             "int8_activations", int8, "unpacked", unpacked, "memory", json_of_memory(plan),
+                             "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint",
                              explain_json_checkpoint(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));

@@ -161,7 +161,7 @@ enum { SHARED_BYTES = 2 * (EXPERTS_MANY_WARPS * EXPERTS_MANY_GROUPS * EXPERTS_FL
 
 #define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
 #define BIT(id, kind) | DTYPE_BIT(id)
-#define ALL (FLOATS LINEAR_FORMATS(BIT))
+#define PACKED (0 LINEAR_FORMATS(BIT))
 #define EXPERTS .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_architectures, .tolerance = 0.015f, \
     .shared_bytes = SHARED_BYTES
 #define FEW .load = KERNEL_FEW, .describe = describe_few
@@ -174,7 +174,9 @@ const struct kernel cuda_experts_rows[] = {
       .architectures = cuda_architectures, .describe = describe_combine },
     { .name = "experts_cuda_float_few", EXPERTS, FEW, .priority = 20, .weights = FLOATS },
     { .name = "experts_cuda_float_many", EXPERTS, MANY, .priority = 20, .weights = FLOATS },
-    { .name = "experts_cuda_few", EXPERTS, FEW, .priority = 10, .weights = ALL, .packing = &linear_packing },
-    { .name = "experts_cuda_many", EXPERTS, MANY, .priority = 10, .weights = ALL, .packing = &linear_packing },
+    { .name = "experts_cuda_few", EXPERTS, FEW, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+      .packing = &linear_packing },
+    { .name = "experts_cuda_many", EXPERTS, MANY, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+      .packing = &linear_packing },
 };
 const int cuda_experts_count = sizeof cuda_experts_rows / sizeof *cuda_experts_rows;

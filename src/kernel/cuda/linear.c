@@ -385,7 +385,7 @@ static size_t many_scratch(const struct kernel_extent *extent)
 
 #define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
 #define BIT(id, kind) | DTYPE_BIT(id)
-#define ALL (FLOATS LINEAR_FORMATS(BIT))
+#define PACKED (0 LINEAR_FORMATS(BIT))
 #define LINEAR .device = DEVICE_CUDA, .op = OP_LINEAR, .architectures = cuda_architectures, .tolerance = 0.015f
 #define FEW .load = KERNEL_FEW, .scratch_bytes = few_scratch, .describe = describe_few, \
     .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD
@@ -395,7 +395,9 @@ static size_t many_scratch(const struct kernel_extent *extent)
 const struct kernel cuda_linear_rows[] = {
     { .name = "linear_cuda_float_few", LINEAR, FEW, .priority = 20, .weights = FLOATS },
     { .name = "linear_cuda_float_many", LINEAR, MANY, .priority = 20, .weights = FLOATS },
-    { .name = "linear_cuda_few", LINEAR, FEW, .priority = 10, .weights = ALL, .packing = &linear_packing },
-    { .name = "linear_cuda_many", LINEAR, MANY, .priority = 10, .weights = ALL, .packing = &linear_packing },
+    { .name = "linear_cuda_few", LINEAR, FEW, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+      .packing = &linear_packing },
+    { .name = "linear_cuda_many", LINEAR, MANY, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+      .packing = &linear_packing },
 };
 const int cuda_linear_count = sizeof cuda_linear_rows / sizeof *cuda_linear_rows;
