@@ -96,12 +96,12 @@ static float magnitude_max(const float *x, int count)
     return max;
 }
 
-// The scale that puts a vector's largest magnitude on the largest code.
-static float vector_scale(const float *x, int dim, float code_max)
+// The scale that puts a vector's largest magnitude on the largest code, and no less than `least`.
+static float vector_scale(const float *x, int dim, float code_max, float least)
 {
     float max = magnitude_max(x, dim);
     float scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / code_max;
-    return scale > KV_SCALE_MIN ? scale : KV_SCALE_MIN;
+    return scale > least ? scale : least;
 }
 
 static float read_f32(const uint8_t bytes[4])
@@ -114,7 +114,7 @@ static float read_f32(const uint8_t bytes[4])
 static void store_fp8_token(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
 {
     (void)layer_scale;
-    float own_scale = vector_scale(x, dim, 448);
+    float own_scale = vector_scale(x, dim, 448, KV_SCALE_MIN);
     memcpy(scale, &own_scale, sizeof own_scale);
     store_e4m3(x, dim, own_scale, data, NULL);
 }
@@ -139,7 +139,7 @@ static void store_int8_token(const float *restrict x, int dim, float layer_scale
                              uint8_t *scale)
 {
     (void)layer_scale;
-    float own_scale = vector_scale(x, dim, 127);
+    float own_scale = vector_scale(x, dim, 127, KV_SCALE_MIN);
     memcpy(scale, &own_scale, sizeof own_scale);
     for (int i = 0; i < dim; i++)
         data[i] = (uint8_t)round_within(x[i] / own_scale, -127, 127);
@@ -303,9 +303,7 @@ static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *da
     (void)layer_scale, (void)scale;
     assert(dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
     for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP) {
-        float max = magnitude_max(x + i, KV_RECORD_GROUP);
-        float own_scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / 448;
-        own_scale = own_scale > FLT_MIN ? own_scale : FLT_MIN;
+        float own_scale = vector_scale(x + i, KV_RECORD_GROUP, 448, FLT_MIN);
         memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
         store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
     }

@@ -118,17 +118,17 @@ ALWAYS_INLINE float magnitude_max(const float *x, int count)
     return vec_largest(most);
 }
 
-static float vector_scale(const float *x, int dim, float code_max)
+static float vector_scale(const float *x, int dim, float code_max, float least)
 {
     float max = magnitude_max(x, dim);
     float scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / code_max;
-    return scale > KV_SCALE_MIN ? scale : KV_SCALE_MIN;
+    return scale > least ? scale : least;
 }
 
 static void store_fp8_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     (void)layer_scale;
-    float own_scale = vector_scale(x, dim, 448);
+    float own_scale = vector_scale(x, dim, 448, KV_SCALE_MIN);
     memcpy(scale, &own_scale, sizeof own_scale);
     store_e4m3(x, dim, own_scale, data, NULL);
 }
@@ -154,7 +154,7 @@ ALWAYS_INLINE ivec round_within(vec x, float least, float most)
 static void store_int8_token(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     (void)layer_scale;
-    float own_scale = vector_scale(x, dim, 127);
+    float own_scale = vector_scale(x, dim, 127, KV_SCALE_MIN);
     memcpy(scale, &own_scale, sizeof own_scale);
     for (int i = 0; i < dim; i += LANES)
         ivec_store_u8(data + i, round_within(vec_load(x + i) / vec_set(own_scale), -127, 127));
@@ -249,9 +249,7 @@ static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *da
 {
     (void)dim, (void)layer_scale, (void)scale;
     for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP) {
-        float max = magnitude_max(x + i, KV_RECORD_GROUP);
-        float own_scale = (max < KV_MAGNITUDE_MAX ? max : KV_MAGNITUDE_MAX) / 448;
-        own_scale = own_scale > FLT_MIN ? own_scale : FLT_MIN;
+        float own_scale = vector_scale(x + i, KV_RECORD_GROUP, 448, FLT_MIN);
         memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
         store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
     }
