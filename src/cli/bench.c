@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/bench.h"
+#include "cli/cache_formats.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
+#include "cli/output_file.h"
 
 enum { LIST_MAX = 64, SUBJECTS_MAX = 64, CASES_MAX = 4096, TOKENS_MAX = 1 << 24, THREADS_MAX = 256, REPEATS = 5 };
 
@@ -32,9 +32,7 @@ struct request {
 // What the request means.
 struct wishes {
     struct numbers prompt, new, depth, batch, threads;
-    const char *formats[LIST_MAX];
-    int format_count;
-    struct arena arena;
+    struct cache_formats formats;
 };
 
 __attribute__((format(printf, 2, 3))) static bool wrong(struct nibble_error *error, const char *format, ...)
@@ -71,25 +69,6 @@ static bool read_numbers(const char *flag, const struct strbuf *typed, int low, 
     return out->count || wrong(error, "%s takes whole numbers, such as 1,8, and got none", flag);
 }
 
-// Formats with commas between them, but for one that names ranges of layers: its commas are its own.
-static bool read_formats(const struct option_texts *typed, struct wishes *out, struct nibble_error *error)
-{
-    for (int i = 0; i < typed->count; i++) {
-        const char *between = strchr(typed->items[i], ':') ? "" : ",";
-        for (const char *at = typed->items[i]; *at;) {
-            size_t len = strcspn(at, between);
-            if (out->format_count == LIST_MAX)
-                return wrong(error, "--kv-cache-dtype takes up to %d formats", LIST_MAX);
-            if (len)
-                out->formats[out->format_count++] = arena_text(&out->arena, at, len);
-            at += len + (at[len] != 0);
-        }
-    }
-    if (!out->format_count)
-        out->formats[out->format_count++] = "auto";
-    return true;
-}
-
 static bool read_wishes(const struct request *request, struct wishes *out, struct nibble_error *error)
 {
     return read_numbers("-p", &request->prompt, 0, TOKENS_MAX, 512, &out->prompt, error)
@@ -97,7 +76,7 @@ static bool read_wishes(const struct request *request, struct wishes *out, struc
         && read_numbers("-d", &request->depth, 0, TOKENS_MAX, 0, &out->depth, error)
         && read_numbers("--batch", &request->batch, 1, BENCH_BATCH_MAX, 1, &out->batch, error)
         && read_numbers("--threads", &request->threads, 0, THREADS_MAX, 0, &out->threads, error)
-        && read_formats(&request->dtypes, out, error);
+        && cache_formats_read(&request->dtypes, &out->formats, error);
 }
 
 // ---- what is measured ---------------------------------------------------------------------------------------------
@@ -131,7 +110,7 @@ static void add_cases_at(struct bench *bench, const struct wishes *wishes, int d
 
 static bool choose_cases(struct bench *bench, const struct wishes *wishes, struct nibble_error *error)
 {
-    int subjects = wishes->format_count * wishes->threads.count;
+    int subjects = wishes->formats.count * wishes->threads.count;
     int kinds = wishes->prompt.count + wishes->new.count * wishes->batch.count;
     if (subjects > SUBJECTS_MAX || wishes->depth.count * kinds > CASES_MAX / subjects)
         return wrong(error, "%d combinations of format and threads, times %d of the rest, are too many: up to %d, and "
@@ -139,8 +118,8 @@ static bool choose_cases(struct bench *bench, const struct wishes *wishes, struc
     bench->subject_count = subjects;
     bench->subjects = memory_new((size_t)subjects, sizeof *bench->subjects);
     for (int i = 0; i < subjects; i++)
-        bench->subjects[i] = (struct bench_subject){ .format = wishes->formats[i % wishes->format_count],
-                                                     .threads = wishes->threads.items[i / wishes->format_count] };
+        bench->subjects[i] = (struct bench_subject){ .format = wishes->formats.items[i % wishes->formats.count],
+                                                     .threads = wishes->threads.items[i / wishes->formats.count] };
     for (int i = 0; i < wishes->depth.count; i++)
         add_cases_at(bench, wishes, wishes->depth.items[i]);
     return bench->case_count || wrong(error, "-p 0 and -n 0 leave nothing to measure");
@@ -251,71 +230,6 @@ static void bench_close(struct bench *bench)
     free(bench->cases);
 }
 
-// ---- the page's file ----------------------------------------------------------------------------------------------
-
-// Written beside its place and moved there when it is whole; opened before anything is measured, for nobody wants to
-// hear at the end that it cannot be.
-struct page {
-    const char *path; // NULL: none is wanted
-    char *unfinished; // its path until then
-    FILE *file;
-};
-
-static bool page_trouble(const struct page *page, struct nibble_error *error)
-{
-    return cli_trouble(error, "%s: cannot be written (%s)", page->path, strerror(errno));
-}
-
-static bool page_open(struct page *page, const char *path, struct nibble_error *error)
-{
-    struct stat found;
-    *page = (struct page){ .path = path };
-    if (!path)
-        return true;
-    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode))
-        return cli_trouble(error, "%s: is there and no ordinary file; give another name to --html", path);
-    size_t size = strlen(path) + sizeof ".XXXXXX";
-    page->unfinished = memory_new(size, 1);
-    snprintf(page->unfinished, size, "%s.XXXXXX", path);
-    int fd = mkstemp(page->unfinished);
-    if (fd < 0) {
-        free(page->unfinished);
-        page->unfinished = NULL;
-        return page_trouble(page, error);
-    }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask);
-    page->file = fdopen(fd, "w");
-    return page->file || page_trouble(page, error);
-}
-
-static bool page_finish(struct page *page, const struct bench *bench, struct nibble_error *error)
-{
-    struct strbuf text = { 0 };
-    if (!page->path)
-        return true;
-    bench_print_html(bench, &text);
-    bool written = fwrite(text.data, 1, text.len, page->file) == text.len;
-    written = fclose(page->file) == 0 && written;
-    page->file = NULL;
-    strbuf_free(&text);
-    if (!written || rename(page->unfinished, page->path) < 0)
-        return page_trouble(page, error);
-    free(page->unfinished);
-    page->unfinished = NULL;
-    return true;
-}
-
-static void page_close(struct page *page)
-{
-    if (page->file)
-        fclose(page->file);
-    if (page->unfinished)
-        unlink(page->unfinished);
-    free(page->unfinished);
-}
-
 // ---- the command --------------------------------------------------------------------------------------------------
 
 static bool has_samples(const struct bench *bench)
@@ -326,17 +240,19 @@ static bool has_samples(const struct bench *bench)
     return false;
 }
 
-static bool report(const struct bench *bench, const struct request *request, struct page *page,
+static bool report(const struct bench *bench, const struct request *request, struct output_file *page,
                    struct nibble_error *error)
 {
     if (!has_samples(bench))
         return cli_trouble(error, "stopped before anything was measured");
     if (bench->stopped)
         fprintf(stderr, "stopped: some figures come from fewer repeats, or are missing\n");
-    struct strbuf text = { 0 };
+    struct strbuf text = { 0 }, html = { 0 };
     (request->json ? bench_print_json : bench_print_table)(bench, &text);
-    bool ok = page_finish(page, bench, error) && cli_write(text.data, text.len, error);
+    bench_print_html(bench, &html);
+    bool ok = output_file_finish(page, html.data, html.len, error) && cli_write(text.data, text.len, error);
     strbuf_free(&text);
+    strbuf_free(&html);
     return ok;
 }
 
@@ -347,21 +263,21 @@ static int run(const char *model, const struct request *request)
     strbuf_add_clean(&name, bytes_of(model));
     bench.model = strbuf_text(&name);
     struct wishes wishes = { 0 };
-    struct page page = { 0 };
+    struct output_file page = { 0 };
     struct nibble_error error = { 0 };
     struct nibble_checkpoint *checkpoint = NULL;
     bool ok = read_wishes(request, &wishes, &error)
         && choose_cases(&bench, &wishes, &error)
-        && page_open(&page, request->html, &error)
+        && output_file_open(&page, request->html, "--html", &error)
         && (checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, &error))
         && open_subjects(&bench, checkpoint, request, &error)
         && bench_measure(&bench, &error)
         && report(&bench, request, &page, &error);
     int status = ok ? EXIT_DONE : cli_fail(&error, request->json);
-    page_close(&page);
+    output_file_close(&page);
     bench_close(&bench);
     nibble_checkpoint_close(checkpoint);
-    arena_free(&wishes.arena);
+    cache_formats_free(&wishes.formats);
     strbuf_free(&name);
     return status;
 }

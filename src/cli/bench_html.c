@@ -1,53 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench_html.c: what was measured as one page: plots in SVG and the table, for light and dark, with nothing from
-// outside and no script. It is well-formed XML, too. Text that the page did not write itself goes through add_text.
+// cli/bench_html.c: what was measured as one page (cli/html.h): bars, lines over depth and batch, and the table.
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "cli/bench.h"
+#include "cli/html.h"
 
 // In units of the drawings, which are as wide as the page.
 enum {
-    WIDTH = 880,
     BAR_LEFT = 300, BAR_RIGHT = 740, BAR_HEIGHT = 14, BAR_PITCH = 26,
     PLOT_LEFT = 60, PLOT_RIGHT = 860, PLOT_TOP = 16, PLOT_BOTTOM = 260, LEGEND_PITCH = 20,
-    COLOURS = 8,
 };
-
-static const char head[] =
-    "<!doctype html>\n"
-    "<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>nibble bench</title>\n<style>\n"
-    ":root { --paper: #f8f7f4; --ink: #22252a; --soft: #5f636b; --line: #e3dfd7;\n"
-    "  --c0: #5b74c9; --c1: #e09a3a; --c2: #2f9c8f; --c3: #c9574f; --c4: #7db544; --c5: #8a63b8; --c6: #5a5f8f; "
-    "--c7: #8b8f98; }\n"
-    "@media (prefers-color-scheme: dark) {\n"
-    "  :root { --paper: #15171b; --ink: #e7e5e0; --soft: #a0a5ae; --line: #30353d; } }\n"
-    "body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper); color: var(--ink);\n"
-    "  font: 15px/1.5 system-ui, sans-serif; }\n"
-    "h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }\n"
-    "p { color: var(--soft); white-space: pre-line; }\n"
-    "figure { margin: 0; overflow-x: auto; } svg { width: 100%; min-width: 40rem; height: auto; }\n"
-    "svg text { fill: var(--ink); font-size: 12px; } svg .soft { fill: var(--soft); }\n"
-    "svg .grid { stroke: var(--line); } svg .mark { stroke: var(--ink); stroke-width: 1.5; }\n"
-    "svg .limit { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 3 2; }\n"
-    "svg polyline { fill: none; stroke-width: 2; }\n"
-    "table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }\n"
-    "th, td { padding: .25rem .5rem; text-align: right; border-bottom: 1px solid var(--line); }\n"
-    "th:first-child, td:first-child { text-align: left; } div { overflow-x: auto; }\n"
-    "</style>\n</head>\n<body>\n";
-
-static void add_text(struct strbuf *out, const char *text)
-{
-    for (; *text; text++)
-        if (strchr("<>&\"", *text) || ((unsigned char)*text < ' ' && *text != '\n'))
-            strbuf_add_format(out, "&#%d;", (unsigned char)*text < ' ' ? '?' : *text);
-        else
-            strbuf_add_byte(out, *text);
-}
 
 // ---- names --------------------------------------------------------------------------------------------------------
 
@@ -69,25 +33,14 @@ static void add_case_name(struct strbuf *out, const struct bench *bench, const s
     if (measured->depth)
         strbuf_add_format(out, " at %d", measured->depth);
     strbuf_add_text(out, ", ");
-    add_text(out, measured->subject->format);
+    html_add_text(out, measured->subject->format);
     if (threads_vary(bench))
         strbuf_add_format(out, ", %d threads", measured->subject->threads);
 }
 
 static int colour_of(const struct bench *bench, const struct bench_case *measured)
 {
-    return (int)(measured->subject - bench->subjects) % COLOURS;
-}
-
-static void open_plot(struct strbuf *out, const char *title, int height)
-{
-    strbuf_add_format(out, "<h2>%s</h2>\n<figure><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-                           "role=\"img\" aria-label=\"%s\">\n", title, WIDTH, height, title);
-}
-
-static void close_plot(struct strbuf *out)
-{
-    strbuf_add_text(out, "</svg></figure>\n");
+    return (int)(measured->subject - bench->subjects) % HTML_COLOURS;
 }
 
 // ---- bars ---------------------------------------------------------------------------------------------------------
@@ -112,7 +65,7 @@ static void add_bar(struct strbuf *out, const struct bench *bench, const struct 
                       middle);
     strbuf_add_format(out, "<line class=\"limit\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", limit, y - 2, limit,
                       y + BAR_HEIGHT + 2);
-    strbuf_add_format(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f t/s, %.0f %%</text>\n", WIDTH, y + 11,
+    strbuf_add_format(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f t/s, %.0f %%</text>\n", HTML_WIDTH, y + 11,
                       summary.median, 100 * summary.median / summary.limit);
 }
 
@@ -128,14 +81,14 @@ static void add_bars(struct strbuf *out, const struct bench *bench, enum bench_k
         }
     if (!count)
         return;
-    open_plot(out, title, count * BAR_PITCH + 4);
+    html_open_plot(out, title, count * BAR_PITCH + 4);
     int y = 4;
     for (int i = 0; i < bench->case_count; i++)
         if (is_shown(&bench->cases[i], kind)) {
             add_bar(out, bench, &bench->cases[i], y, (BAR_RIGHT - BAR_LEFT) / most);
             y += BAR_PITCH;
         }
-    close_plot(out);
+    html_close_plot(out);
 }
 
 // ---- lines --------------------------------------------------------------------------------------------------------
@@ -197,16 +150,9 @@ static double plot_y(const struct lines *lines, double y)
     return PLOT_BOTTOM - (PLOT_BOTTOM - PLOT_TOP) * y / lines->y_most;
 }
 
-// About five steps of 1, 2 or 5 times a power of ten.
-static double tick_step(double most)
-{
-    double power = pow(10, floor(log10(most / 5))), steps = most / 5 / power;
-    return power * (steps > 5 ? 10 : steps > 2 ? 5 : steps > 1 ? 2 : 1);
-}
-
 static void add_axes(struct strbuf *out, const struct lines *lines)
 {
-    double step = tick_step(lines->y_most);
+    double step = html_tick_step(lines->y_most);
     for (double y = 0; y <= lines->y_most; y += step) {
         double at = plot_y(lines, y);
         strbuf_add_format(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>"
@@ -228,19 +174,19 @@ static void add_axes(struct strbuf *out, const struct lines *lines)
 static void add_line(struct strbuf *out, const struct lines *lines, const struct bench_case *named, int index)
 {
     int y = PLOT_BOTTOM + 24 + (index + 1) * LEGEND_PITCH;
-    strbuf_add_format(out, "<g><polyline stroke=\"var(--c%d)\" points=\"", index % COLOURS);
+    strbuf_add_format(out, "<g><polyline stroke=\"var(--c%d)\" points=\"", index % HTML_COLOURS);
     for (int i = 0; i < lines->point_count; i++)
         strbuf_add_format(out, "%s%.1f,%.1f", i ? " " : "", plot_x(lines, lines->points[i].x),
                           plot_y(lines, lines->points[i].y));
     strbuf_add_text(out, "\"/>");
     for (int i = 0; i < lines->point_count; i++)
         strbuf_add_format(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"var(--c%d)\"/>",
-                          plot_x(lines, lines->points[i].x), plot_y(lines, lines->points[i].y), index % COLOURS);
+                          plot_x(lines, lines->points[i].x), plot_y(lines, lines->points[i].y), index % HTML_COLOURS);
     strbuf_add_format(out,
                       "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"var(--c%d)\"/>"
                       "<text x=\"%d\" y=\"%d\">",
-                      PLOT_LEFT, y - 6, index % COLOURS, PLOT_LEFT + 22, y);
-    add_text(out, named->subject->format);
+                      PLOT_LEFT, y - 6, index % HTML_COLOURS, PLOT_LEFT + 22, y);
+    html_add_text(out, named->subject->format);
     strbuf_add_format(out, ", %s %d, %d new tokens", lines->over_depth ? "batch" : "depth",
                       lines->over_depth ? named->batch : named->depth, named->new);
     if (named->subject->threads)
@@ -269,14 +215,14 @@ static void add_lines(struct strbuf *out, const struct bench *bench, bool over_d
     lines.points = memory_new((size_t)bench->case_count, sizeof *lines.points);
     int count = measure_lines(&lines);
     if (count) {
-        open_plot(out, title, PLOT_BOTTOM + 36 + count * LEGEND_PITCH);
+        html_open_plot(out, title, PLOT_BOTTOM + 36 + count * LEGEND_PITCH);
         add_axes(out, &lines);
         for (int i = 0, index = 0; i < bench->case_count; i++) {
             gather_points(&lines, i);
             if (lines.point_count > 1)
                 add_line(out, &lines, &bench->cases[i], index++);
         }
-        close_plot(out);
+        html_close_plot(out);
     }
     free(lines.points);
 }
@@ -297,7 +243,7 @@ static void add_table(struct strbuf *out, const struct bench *bench)
         strbuf_add_format(out, "<tr><td>%s</td><td>%d</td><td>%d</td><td>%d</td><td>%d</td><td>",
                           bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
                           measured->batch);
-        add_text(out, measured->subject->format);
+        html_add_text(out, measured->subject->format);
         if (measured->subject->threads)
             strbuf_add_format(out, "</td><td>%d", measured->subject->threads);
         strbuf_add_format(out,
@@ -312,11 +258,9 @@ void bench_print_html(const struct bench *bench, struct strbuf *out)
 {
     struct strbuf machine = { 0 };
     bench_describe_machine(bench, &machine);
-    strbuf_add_text(out, head);
-    strbuf_add_text(out, "<h1>");
-    add_text(out, bench->model);
-    strbuf_add_text(out, "</h1>\n<p>");
-    add_text(out, machine.data);
+    html_begin(out, "nibble bench", bench->model);
+    strbuf_add_text(out, "<p>");
+    html_add_text(out, machine.data);
     strbuf_add_text(out, "Bars are medians; the line across a bar's end goes from the lowest to the highest figure, "
                          "and the dashed one is what the machine's memory or arithmetic would allow.</p>\n");
     add_bars(out, bench, BENCH_PREFILL, "Prefill, tokens per second");
@@ -324,6 +268,6 @@ void bench_print_html(const struct bench *bench, struct strbuf *out)
     add_lines(out, bench, true, "Decode over depth, tokens per second");
     add_lines(out, bench, false, "Decode over batch, tokens per second");
     add_table(out, bench);
-    strbuf_add_text(out, "</body>\n</html>\n");
+    html_end(out);
     strbuf_free(&machine);
 }
