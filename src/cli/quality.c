@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "base/memory.h"
 #include "cli/cli.h"
 
@@ -90,6 +92,26 @@ static bool side_score(struct quality_side *side, const struct quality_text *tex
 {
     const int32_t *ids = text->ids + (size_t)chunk * (size_t)text->context + at;
     return nibble_sequence_score(side->sequence, ids, (size_t)count, logits, error);
+}
+
+struct quality_size quality_size_of(const struct nibble_plan *plan)
+{
+    struct nibble_text text = { 0 };
+    nibble_plan_print(plan, NIBBLE_PLAN_JSON, 0, &text);
+    json_t *root = json_loadb(text.data, text.len, 0, NULL), *layers = json_object_get(root, "layers"), *layer;
+    struct quality_size size = { 0 };
+    double sides = 0;
+    size_t index;
+    json_array_foreach(layers, index, layer) {
+        double v_bits = json_real_value(json_object_get(layer, "v_bits"));
+        size.bits += json_real_value(json_object_get(layer, "k_bits")) + v_bits;
+        size.token_bytes += (double)json_integer_value(json_object_get(layer, "bytes_per_token"));
+        sides += v_bits > 0 ? 2 : 1; // latents are keys and values in one
+    }
+    size.bits /= sides > 0 ? sides : 1;
+    json_decref(root);
+    free(text.data);
+    return size;
 }
 
 // ---- the reference ------------------------------------------------------------------------------------------------

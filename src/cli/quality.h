@@ -56,6 +56,12 @@ bool quality_measure(struct quality_side *side, struct quality_reference *refere
 // log of the sum of exponentials
 double quality_log_total(const float *logits, int vocabulary);
 
+// What a plan's cache takes: bits of a value with its scales, the mean over layers and sides, and bytes of a token.
+struct quality_size {
+    double bits, token_bytes;
+};
+struct quality_size quality_size_of(const struct nibble_plan *plan);
+
 // A cache that stores as is: what others are compared with.
 struct nibble_options quality_plain(const struct nibble_options *options, const char *kv_cache_dtype);
 

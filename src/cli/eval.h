@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/eval.h: the parts of `nibble eval`: one cache measured, or many of them in a table (the sweep).
+#ifndef CLI_EVAL_H
+#define CLI_EVAL_H
+
+#include "base/strbuf.h"
+#include "cli/cache_formats.h"
+#include "cli/needle.h"
+#include "cli/quality.h"
+
+// One cache of a sweep.
+struct sweep_row {
+    const char *format;
+    bool plain;                // stored as is: no transform, scales of the largest value, no sink pages
+    char *refused;             // why it cannot run; NULL: it was measured
+    struct quality_size size;
+    struct quality_score score;
+    struct needle_score needle;
+    double decode;             // tokens per second of one sequence at the end of a chunk
+};
+
+struct sweep {
+    const char *model, *against;
+    bool needle;
+    int context, chunks;
+    struct sweep_row *rows;    // two for each format at most
+    int count;
+};
+
+// Every format stored as is and, where that is another cache, as the options say.
+bool sweep_measure(struct sweep *sweep, const struct nibble_checkpoint *checkpoint,
+                   const struct nibble_tokenizer *tokenizer, const struct quality_text *text,
+                   const struct cache_formats *formats, const struct nibble_options *options,
+                   struct nibble_error *error);
+void sweep_free(struct sweep *sweep);
+
+void sweep_print_table(const struct sweep *sweep, struct strbuf *out);
+void sweep_print_json(const struct sweep *sweep, struct strbuf *out);
+void sweep_print_html(const struct sweep *sweep, struct strbuf *out);
+
+#endif
