@@ -96,15 +96,23 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
 struct nibble_options {
     // As the flags of the same names; NULL: auto, none, the best, this machine's GPU or CPU.
     const char *kv_cache_dtype, *kv_cache_dtype_skip_layers, *attention_kernel, *device;
+    const char *linear_kernel;
+    const char *kv_plan;
+    const char *kv_scale, *kv_sink_pages; // NULL: search; 1 where keys have four bits, else 0
+    const char *kv_transform;   // "auto", "none", "rotate", "centre", "centre+rotate"; NULL: auto
+    const char *kv_calibration; // a text file to measure keys on; NULL: a built-in text
     size_t memory_bytes;        // bounds weights, workspace and cache; 0: what the device has
     double gpu_memory_utilization; // the share of a GPU's memory that may be used; 0: 0.92
     size_t kv_cache_bytes;      // of the cache's pools; 0: what max_num_seqs need, at most a share of what is free
     int max_model_len;          // longest sequence in tokens; 0: the model's own
     int max_num_seqs;           // sequences running at once; 0: one
     int batch_tokens;           // tokens read in one step; 0: 512
+    int mamba_block_size;       // tokens that a kept state of recurrent layers covers; 0: chosen
     int threads;                // 0: every core this process may use
+    bool no_int8_activations;   // CPU kernels that round activations to 8 bits are passed over
     bool no_self_test;          // kernels are not asked a known question before they run
     void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
+    void (*calibrating)(void *context, double done); // 0 .. 1 while keys are being measured, before; may be NULL
     void *progress_context;
 };
 
@@ -151,6 +159,9 @@ struct nibble_ceiling {
     double int8_ops_per_s; // the same of 8-bit integers
 };
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error);
+
+// The built-in text that models are measured on, where nobody gave another; terminated.
+const char *nibble_calibration_text(size_t *len);
 
 struct nibble_sequence;
 
@@ -313,6 +324,7 @@ struct nibble_quantized {
     int64_t rows, cols;
     const char *format; // "nvfp4", or what it was left in
     const char *kept;   // why it was not quantised, or NULL
+    bool compensated;   // its weights make up for each other's errors; else each is the nearest that there is
     double error;       // root mean square of what was lost, over that of the values
 };
 
@@ -328,6 +340,8 @@ struct nibble_quantize_options {
     void *progress_context;
     void (*tensor)(void *context, const struct nibble_quantized *tensor); // may be NULL
     void *tensor_context;
+    const int32_t *ids;                // a text on which weights learn to make up for each other's errors: the model is
+    size_t id_count;                   // run over it on the CPU; 0: each is rounded to the nearest that there is
 };
 
 // Writes weights and config.json as published checkpoints have them into a folder that is there and empty. A folder

@@ -1,7 +1,7 @@
 // ---- the plan ------------------------------------------------------------------------------------------------------
 
 const swatch = colour => make('i', { class: 'swatch', style: `--colour: ${colour}` });
-const colourOf = format => `var(--${CSS.escape(format)}, var(--other))`;
+const colourOf = format => format ? `var(--${CSS.escape(format)}, var(--other))` : 'var(--faint)';
 const formatKey = format => make('span', { class: 'key' }, swatch(colourOf(format)), format);
 
 // ranges: "0-2, 5"
@@ -11,7 +11,10 @@ function inRange(index, ranges) {
 }
 
 function attentionText({ attention, window, latent }) {
-    const words = { full: 'full attention', window: `window of ${window} tokens`, mla: `latents of ${latent?.join(' + ')} channels` };
+    const words = {
+        full: 'full attention', window: `window of ${window} tokens`, mla: `latents of ${latent?.join(' + ')} channels`,
+        state: 'a state', none: 'nothing is kept',
+    };
     return words[attention] ?? attention;
 }
 
@@ -24,8 +27,8 @@ function passedOver(entries) {
 
 function layerCard(layer, plan) {
     const over = plan.passed_over.filter(({ layers }) => inRange(layer.index, layers));
-    const pairs = [['K', formatKey(layer.k)], ['V', formatKey(layer.v)]];
-    pairs.push(['cache', `${count(layer.bytes_per_token)} bytes per token`]);
+    const pairs = layer.k ? [['K', formatKey(layer.k)], ['V', formatKey(layer.v)]] : [];
+    pairs.push(['cache', layer.state_bytes ? `${bytes(layer.state_bytes)} per sequence` : `${count(layer.bytes_per_token)} bytes per token`]);
     if (layer.transform !== 'none') pairs.push(['transform', layer.transform]);
     for (const [op, kernel] of Object.entries(layer.kernels)) {
         const name = op.replace(/_(few|many)$/, ', $1 tokens').replace('_', ' ');
@@ -89,7 +92,7 @@ function drawStrip(plan) {
 }
 
 function drawLegend(plan) {
-    const formats = new Set(plan.layers.flatMap(({ k, v }) => [k, v]));
+    const formats = new Set(plan.layers.flatMap(({ k, v }) => k ? [k, v] : []));
     const kinds = new Map(plan.layers.map(layer => [attentionText(layer), layer.attention]));
     byId('formats').replaceChildren(
         ...[...formats].map(format => make('li', {}, formatKey(format))),

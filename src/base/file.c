@@ -4,9 +4,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/memory.h"
 
 static bool map_content(struct file *file, int fd, const char *path, struct error *err)
 {
@@ -79,5 +83,52 @@ bool file_save(const char *path, struct bytes content, struct error *err)
     if (ok && fsync(fd) < 0)
         ok = fail(err, "%s: cannot be written (%s)", path, strerror(errno));
     close(fd);
+    return ok;
+}
+
+static bool is_set(const char *text)
+{
+    return text && *text;
+}
+
+char *file_cache_path(const char *name)
+{
+    const char *own = getenv("NIBBLE_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *above = is_set(own) ? own : is_set(base) ? base : home;
+    const char *folder = is_set(own) ? "" : is_set(base) ? "/nibble" : "/.cache/nibble";
+    if (!is_set(above))
+        return NULL;
+    size_t size = strlen(above) + strlen(folder) + strlen(name) + 2;
+    char *path = memory_new(size, 1);
+    snprintf(path, size, "%s%s/%s", above, folder, name);
+    return path;
+}
+
+// Every folder above a path.
+static bool make_folders(char *path, struct error *err)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        bool there = mkdir(path, 0777) == 0 || errno == EEXIST;
+        if (!there)
+            fail(err, "%s: cannot be made (%s)", path, strerror(errno));
+        *slash = '/';
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+bool file_replace(const char *path, struct bytes content, struct error *err)
+{
+    size_t size = strlen(path) + 32;
+    char *unfinished = memory_new(size, 1);
+    snprintf(unfinished, size, "%s.%ld", path, (long)getpid());
+    bool ok = make_folders(unfinished, err) && file_save(unfinished, content, err);
+    if (ok && rename(unfinished, path) < 0)
+        ok = fail(err, "%s: cannot be written (%s)", path, strerror(errno));
+    if (!ok)
+        unlink(unfinished);
+    free(unfinished);
     return ok;
 }

@@ -21,6 +21,13 @@ bool file_exists(const char *path); // a regular file, links followed
 // All of it, at that place of an open file; `path` is for the sentence.
 bool file_write_at(int fd, uint64_t offset, const void *data, size_t bytes, const char *path, struct error *err);
 
+// A file's path in the folder for what can be made again: $NIBBLE_CACHE, else nibble in $XDG_CACHE_HOME or ~/.cache. On
+// the heap; NULL: none of these is set.
+char *file_cache_path(const char *name);
+
+// The content takes the place of what is there, whole or not at all; folders above it are made.
+bool file_replace(const char *path, struct bytes content, struct error *err);
+
 // A new file with this content, which is on the disk when this returns true.
 bool file_save(const char *path, struct bytes content, struct error *err);
 

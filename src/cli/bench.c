@@ -189,6 +189,7 @@ static bool open_subject(struct bench *bench, struct bench_subject *subject,
     struct nibble_options options = { .threads = subject->threads,
                                       .no_self_test = request->no_self_test,
                                       .progress = cli_progress_show,
+                                      .calibrating = cli_calibrating_show,
                                       .progress_context = &progress };
     cache_options_apply(&request->cache, &options);
     options.kv_cache_dtype = subject->format;

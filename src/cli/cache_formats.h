@@ -15,7 +15,8 @@ struct cache_formats {
     struct arena arena;
 };
 
-// Formats with commas between them, but for one that names ranges of layers: its commas are its own. Nothing typed: auto.
+// Formats with commas between them, but for one that names ranges of layers: its commas are its own. Nothing typed:
+// auto.
 bool cache_formats_read(const struct option_texts *typed, struct cache_formats *out, struct nibble_error *error);
 void cache_formats_free(struct cache_formats *formats);
 

@@ -17,6 +17,7 @@ int command_render(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_serve(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
+int command_tune(int argc, char **argv);
 
 // Prints the sentence to stderr and, with json, {"error": sentence} to stdout; gives the exit status it calls for.
 int cli_fail(const struct nibble_error *error, bool json);
@@ -37,6 +38,7 @@ struct cli_progress {
     int shown; // percent, -1 before the first
 };
 void cli_progress_show(void *progress, double done); // a struct cli_progress; done 0 .. 1, 1 clears the line
+void cli_calibrating_show(void *progress, double done); // the same, while the model is measured first
 bool cli_stderr_is_terminal(void);
 
 #endif

@@ -31,12 +31,17 @@ struct result {
     int chunks;
 };
 
+static const char *cache_name(const struct request *request)
+{
+    return request->cache.plan ? request->cache.plan : request->cache.dtype ? request->cache.dtype : "auto";
+}
+
 static void print_json(const struct request *request, const struct result *result, struct strbuf *out)
 {
     const struct quality_score *score = &result->score;
     json_t *root = json_pack("{s:f, s:I, s:i, s:s}", "perplexity", score->perplexity, "tokens",
                              (json_int_t)score->counted, "chunks", result->chunks, "kv_cache_dtype",
-                             request->cache.dtype);
+                             cache_name(request));
     if (request->against) {
         json_object_set_new(root, "against", json_string(request->against));
         json_object_set_new(root, "kld",
@@ -56,7 +61,7 @@ static void print_text(const struct request *request, const struct result *resul
 {
     const struct quality_score *score = &result->score;
     strbuf_add_format(out, "perplexity %.4f over %zu tokens in %d chunks, cache %s\n", score->perplexity,
-                      score->counted, result->chunks, request->cache.dtype);
+                      score->counted, result->chunks, cache_name(request));
     if (request->against)
         strbuf_add_format(
             out, "KL divergence from cache %s: mean %.6f, median %.6f, 99 %% %.6f, max %.6f\nsame top token: %.2f %%\n",
@@ -164,7 +169,7 @@ static bool check(struct request *request, struct nibble_error *error)
         strcpy(error->text, "--html shows a sweep; add --sweep");
     else if (!request->sweep && request->dtypes.count > 1)
         strcpy(error->text, "several formats are for --sweep; without it, give one");
-    request->cache.dtype = request->dtypes.count ? request->dtypes.items[0] : "auto";
+    request->cache.dtype = request->dtypes.count ? request->dtypes.items[0] : NULL;
     return !error->text[0];
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "cli/calibration.h"
 #include "cli/cli.h"
 
 enum { CHUNK_TOKENS = 512, SLICE_TOKENS = 64 }; // no window is so short that it lets go of a slice at once
@@ -53,27 +54,12 @@ static bool measure_text(struct measuring *m, struct nibble_engine *engine, cons
     return true;
 }
 
-static ptrdiff_t read_ids(const struct nibble_checkpoint *checkpoint, const char *path, int32_t **ids,
-                          struct nibble_error *error)
-{
-    struct nibble_text text = { 0 };
-    struct nibble_tokenizer *tokenizer = nibble_tokenizer_open(checkpoint, error);
-    ptrdiff_t count = -1;
-    if (tokenizer && cli_read(path, &text, error))
-        count = nibble_tokenize(tokenizer, text.data, text.len, NIBBLE_ADD_SPECIAL, ids, error);
-    if (!count)
-        count = cli_trouble(error, "%s holds no text to measure scales with", path) - 1;
-    free(text.data);
-    nibble_tokenizer_close(tokenizer);
-    return count;
-}
-
 bool kv_scales_measure(struct kv_scales *scales, const struct nibble_checkpoint *checkpoint, const char *text,
                        int threads, bool (*progress)(void *context, double done), void *progress_context,
                        struct nibble_error *error)
 {
     int32_t *ids = NULL;
-    ptrdiff_t count = read_ids(checkpoint, text, &ids, error);
+    ptrdiff_t count = calibration_ids(checkpoint, text, &ids, error);
     struct nibble_options options = { .kv_cache_dtype = "float32", .device = "cpu", .threads = threads,
                                       .max_model_len = count < CHUNK_TOKENS ? (int)count : CHUNK_TOKENS };
     struct nibble_engine *engine = count > 0 ? nibble_engine_open(checkpoint, &options, error) : NULL;

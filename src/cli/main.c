@@ -17,6 +17,7 @@ static const struct {
     { "kernels", "what this build can compute where; tests and timings", command_kernels },
     { "bench", "tokens per second, beside what the machine can do", command_bench },
     { "eval", "perplexity of a text, and what a cache format costs", command_eval },
+    { "tune", "cache formats for each layer, found by measuring", command_tune },
     { "quantize", "a checkpoint with smaller weights, as published", command_quantize },
     { "tokenize", "text to token ids and back", command_tokenize },
     { "render", "the prompt a chat becomes", command_render },

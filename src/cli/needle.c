@@ -70,7 +70,8 @@ static bool measure_depth(struct quality_side *side, const struct nibble_tokeniz
     bool ok = read_words(&words, tokenizer, depth, error);
     ptrdiff_t hay = text->context - words.counts[0] - words.counts[1] - words.counts[2];
     if (ok && (words.counts[0] + words.counts[1] + words.counts[2] > PARTS_MAX || hay < 1))
-        ok = cli_trouble(error, "a chunk of %d tokens has no room for a needle; give a larger --context", text->context);
+        ok = cli_trouble(error, "a chunk of %d tokens has no room for a needle; give a larger --context",
+                         text->context);
     if (ok) {
         int32_t *ids = memory_new((size_t)text->context, sizeof *ids), *to = ids;
         ptrdiff_t before = 1 + (hay - 1) * depth / NEEDLE_DEPTHS; // the first token may be BOS

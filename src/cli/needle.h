@@ -13,7 +13,7 @@ enum { NEEDLE_DEPTHS = 8 };
 
 struct needle_score {
     double mean;                  // over the depths
-    double likely[NEEDLE_DEPTHS]; // of the answer's tokens, their geometric mean; the first depth is the text's beginning
+    double likely[NEEDLE_DEPTHS]; // geometric mean of the answer's tokens; the first depth is the text's beginning
 };
 
 // The haystack is the text's first chunk.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/output_file.h: a file that a command writes besides its output. It is written beside its place and moved there when
-// it is whole; it is opened before anything is measured, for nobody wants to hear at the end that it cannot be.
+// cli/output_file.h: a file that a command writes besides its output. It is written beside its place and moved there
+// when it is whole; it is opened before anything is measured, for nobody wants to hear at the end that it cannot be.
 #ifndef CLI_OUTPUT_FILE_H
 #define CLI_OUTPUT_FILE_H
 

@@ -26,8 +26,8 @@ bool quality_text_cut(struct quality_text *text, const struct nibble_tokenizer *
     ptrdiff_t whole = count / context;
     text->chunks = (int)(chunks_max && chunks_max < whole ? chunks_max : whole);
     if (!text->chunks)
-        return cli_trouble(error, "%s has %td tokens, less than one chunk of %d; give more or a smaller --context", name,
-                           count, context);
+        return cli_trouble(error, "%s has %td tokens, less than one chunk of %d; give more or a smaller --context",
+                           name, count, context);
     for (int i = 0; i < text->chunks && nibble_tokenizer_adds_bos(tokenizer) && nibble_token_bos(tokenizer) >= 0; i++)
         text->ids[(size_t)i * (size_t)context] = nibble_token_bos(tokenizer);
     return true;
@@ -50,7 +50,10 @@ struct nibble_options quality_plain(const struct nibble_options *options, const 
 {
     struct nibble_options plain = *options;
     plain.kv_cache_dtype = kv_cache_dtype;
-    plain.kv_cache_dtype_skip_layers = NULL;
+    plain.kv_cache_dtype_skip_layers = plain.kv_plan = NULL;
+    plain.kv_transform = "none";
+    plain.kv_scale = "amax";
+    plain.kv_sink_pages = "0";
     plain.attention_kernel = NULL;
     return plain;
 }
@@ -61,6 +64,8 @@ bool quality_side_open(struct quality_side *side, const struct nibble_checkpoint
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
     struct nibble_options shown = *options;
     shown.progress = cli_progress_show;
+    shown.calibrating = cli_calibrating_show;
+    shown.calibrating = cli_calibrating_show;
     shown.progress_context = &progress;
     *side = (struct quality_side){ .engine = nibble_engine_open(checkpoint, &shown, error) };
     if (!side->engine)
@@ -103,10 +108,11 @@ struct quality_size quality_size_of(const struct nibble_plan *plan)
     double sides = 0;
     size_t index;
     json_array_foreach(layers, index, layer) {
-        double v_bits = json_real_value(json_object_get(layer, "v_bits"));
-        size.bits += json_real_value(json_object_get(layer, "k_bits")) + v_bits;
+        double k_bits = json_real_value(json_object_get(layer, "k_bits"));
+        double v_bits = json_real_value(json_object_get(layer, "v_bits")); // of latents 0: they lie in the keys
+        size.bits += k_bits + v_bits;
         size.token_bytes += (double)json_integer_value(json_object_get(layer, "bytes_per_token"));
-        sides += v_bits > 0 ? 2 : 1; // latents are keys and values in one
+        sides += (k_bits > 0) + (v_bits > 0);
     }
     size.bits /= sides > 0 ? sides : 1;
     json_decref(root);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/quality.h: how far the answers of one cache are from those of another. A text is read in chunks, each from an empty
-// cache; counted are the predictions of the second half of a chunk, where every token has at least half a context
-// before it. What eval, tune and the server's quality gate say of a cache is measured here.
+// cli/quality.h: how far the answers of one cache are from those of another. A text is read in chunks, each from an
+// empty cache; counted are the predictions of the second half of a chunk, where every token has at least half a
+// context before it. What eval, tune and the server's quality gate say of a cache is measured here.
 #ifndef CLI_QUALITY_H
 #define CLI_QUALITY_H
 
@@ -28,8 +28,8 @@ bool quality_side_open(struct quality_side *side, const struct nibble_checkpoint
                        const struct nibble_options *options, struct nibble_error *error);
 void quality_side_close(struct quality_side *side); // nothing, where it was never opened
 
-// What predictions are compared with: an engine that reads along, or, so that many can be compared with it one after the
-// other, what it once said.
+// What predictions are compared with: an engine that reads along, or, so that many can be compared with it one after
+// the other, what it once said.
 struct quality_reference {
     struct quality_side side;
     float *kept; // (chunks, context / 2, vocabulary); NULL: the engine reads along

@@ -70,6 +70,7 @@ static bool open_engine(struct session *session, const struct request *request, 
     struct nibble_options options = { .threads = (int)request->threads,
                                       .no_self_test = request->no_self_test,
                                       .progress = cli_progress_show,
+                                      .calibrating = cli_calibrating_show,
                                       .progress_context = &progress };
     cache_options_apply(&request->cache, &options);
     session->engine = nibble_engine_open(session->checkpoint, &options, error);

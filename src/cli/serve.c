@@ -34,7 +34,7 @@ struct request {
     long long port, threads, seed, connections, queue;
     int policy, log_level;
     bool prefix_cache;
-    char default_model[4096];
+    char *default_model; // heap, or NULL
 };
 
 enum { POLICY_FCFS, POLICY_PRIORITY };
@@ -112,18 +112,11 @@ static bool is_set(const char *text)
 static bool choose_default_model(struct request *request, struct nibble_error *error)
 {
     static const char name[] = "SmolLM2-135M-Instruct";
-    const char *cache = getenv("NIBBLE_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[2048];
-    if (is_set(cache))
-        snprintf(folder, sizeof folder, "%s", cache);
-    else if (is_set(base))
-        snprintf(folder, sizeof folder, "%s/nibble", base);
-    else
-        snprintf(folder, sizeof folder, "%s/.cache/nibble", home ? home : "");
-    snprintf(request->default_model, sizeof request->default_model, "%s/models/%s.Q4_1.gguf", folder, name);
-    if (!file_exists(request->default_model))
+    request->default_model = file_cache_path("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    if (!request->default_model || !file_exists(request->default_model))
         return cli_trouble(error, "no MODEL was given, and the default one is not there (%s); run scripts/quickstart, "
-                                  "which fetches it, or give a MODEL", request->default_model);
+                                  "which fetches it, or give a MODEL",
+                           request->default_model ? request->default_model : "neither NIBBLE_CACHE nor HOME is set");
     request->model = request->default_model;
     if (!request->model_names.count)
         request->model_names = (struct option_texts){ { name }, 1 };
@@ -161,6 +154,7 @@ static int serve(struct request *request)
     cache_options_apply(&request->cache, &server->engine);
     server->engine.threads = (int)request->threads;
     server->engine.progress = cli_progress_show;
+    server->engine.calibrating = cli_calibrating_show;
     server->engine.progress_context = &progress;
     server->scheduler.no_prefix_cache = !request->prefix_cache;
     server->scheduler.by_priority = request->policy == POLICY_PRIORITY;
@@ -189,6 +183,7 @@ int command_serve(int argc, char **argv)
     if (status < 0)
         status = serve(&request);
     strbuf_free(&request.cache.skip_layers);
+    free(request.default_model);
     config_free(&config);
     return status;
 }

@@ -87,3 +87,11 @@ void cli_progress_show(void *context, double done)
         fprintf(stderr, "\r\033[K");
     fflush(stderr);
 }
+
+void cli_calibrating_show(void *context, double done)
+{
+    struct cli_progress *progress = context;
+    struct cli_progress own = { .label = "calibrating the cache", .shown = progress->shown };
+    cli_progress_show(&own, done);
+    progress->shown = done < 1 ? own.shown : -1;
+}

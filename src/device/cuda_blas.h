@@ -7,8 +7,12 @@
 
 #include "device/cuda_driver.h"
 
-enum { BLAS_R_32F = 0, BLAS_R_16F = 2, BLAS_R_16BF = 14, BLAS_COMPUTE_32F = 68, BLAS_TRANSPOSED = 1 };
-enum { BLAS_DESC_TRANSA = 3 };
+enum { BLAS_R_32F = 0, BLAS_R_16F = 2, BLAS_R_16BF = 14, BLAS_R_E2M1 = 33 };
+enum { BLAS_COMPUTE_32F = 68, BLAS_TRANSPOSED = 1, BLAS_SCALES_OF_16_E4M3 = 1 /* in tiles: kernel/nvfp4.h */ };
+enum {
+    BLAS_DESC_TRANSA = 3, BLAS_DESC_A_SCALES = 17, BLAS_DESC_B_SCALES = 18, BLAS_DESC_A_SCALING = 31,
+    BLAS_DESC_B_SCALING = 32,
+};
 enum { BLAS_PREFER_WORKSPACE_MAX = 1, BLAS_PREFER_REDUCTIONS = 3, BLAS_PREFER_ALIGNMENT_A = 5, BLAS_ALIGNMENTS = 4 };
 enum { BLAS_NO_REDUCTION = 0, BLAS_REDUCTION_IN_ORDER = 2 }; // parts of sums are kept as f32 and added in the end
 

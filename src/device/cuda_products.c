@@ -58,17 +58,41 @@ static void forget_all(struct cuda_products *products)
     products->count = 0;
 }
 
+static int type_of(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? BLAS_R_16BF : dtype == DTYPE_F16 ? BLAS_R_16F : BLAS_R_E2M1;
+}
+
+static int point_at_scales(const struct blas *blas, void *desc, const void *w, const void *x)
+{
+    int status = blas->desc_set(desc, BLAS_DESC_A_SCALES, &w, sizeof w);
+    return status ? status : blas->desc_set(desc, BLAS_DESC_B_SCALES, &x, sizeof x);
+}
+
+// Where scales are is part of every product; while it is but described, they are anywhere.
+static int describe_scales(const struct cuda_products *products, void *desc)
+{
+    const struct blas *blas = &products->blas;
+    const int scaling = BLAS_SCALES_OF_16_E4M3;
+    int status = blas->desc_set(desc, BLAS_DESC_A_SCALING, &scaling, sizeof scaling);
+    status = status ? status : blas->desc_set(desc, BLAS_DESC_B_SCALING, &scaling, sizeof scaling);
+    return status ? status : point_at_scales(blas, desc, products->workspace, products->workspace);
+}
+
 static bool describe(const struct cuda *cuda, struct known *known, struct error *err)
 {
     const struct blas *blas = &cuda->products->blas;
-    const int transposed = BLAS_TRANSPOSED, type = known->dtype == DTYPE_BF16 ? BLAS_R_16BF : BLAS_R_16F;
+    const int transposed = BLAS_TRANSPOSED, type = type_of(known->dtype);
+    const int out_type = known->f32_out ? BLAS_R_32F : type == BLAS_R_E2M1 ? BLAS_R_16BF : type;
     uint64_t rows = (uint64_t)known->rows, in = (uint64_t)known->in, out = (uint64_t)known->out;
     known->desc = known->w = known->x = known->y = NULL;
     int status = blas->desc_new(&known->desc, BLAS_COMPUTE_32F, BLAS_R_32F);
     status = status ? status : blas->desc_set(known->desc, BLAS_DESC_TRANSA, &transposed, sizeof transposed);
+    if (!status && type == BLAS_R_E2M1)
+        status = describe_scales(cuda->products, known->desc);
     status = status ? status : blas->layout_new(&known->w, type, in, out, known->in);
     status = status ? status : blas->layout_new(&known->x, type, in, rows, known->in);
-    status = status ? status : blas->layout_new(&known->y, known->f32_out ? BLAS_R_32F : type, out, rows, known->out);
+    status = status ? status : blas->layout_new(&known->y, out_type, out, rows, known->out);
     if (check_blas(cuda, status, "cublasLtMatrixLayoutCreate", known, err))
         return true;
     forget(blas, known);
@@ -202,9 +226,11 @@ static bool is_aligned(const void *address)
 
 bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err)
 {
-    const float one = 1, beta = product->accumulate;
-    assert(product->dtype == DTYPE_BF16 || product->dtype == DTYPE_F16);
+    bool scaled = product->dtype == DTYPE_NVFP4_GGUF;
+    const float alpha = scaled ? product->factor : 1, beta = product->accumulate;
+    assert(scaled || product->dtype == DTYPE_BF16 || product->dtype == DTYPE_F16);
     assert(is_aligned(product->x) && is_aligned(product->w) && is_aligned(product->y));
+    assert(is_aligned(product->x_scales) && is_aligned(product->w_scales));
     if (!cuda_prepare_products(cuda, err))
         return false;
     cuda_enter(cuda);
@@ -212,9 +238,14 @@ bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct
     if (!kind)
         return false;
     const struct cuda_products *products = cuda->products;
-    int status = products->blas.multiply(products->handle, kind->desc, &one, product->w, kind->w, product->x, kind->x,
-                                         &beta, product->y, kind->y, product->y, kind->y, kind->choice.algorithm,
-                                         products->workspace, WORKSPACE_BYTES, cuda->stream);
+    int status = 0;
+    if (scaled)
+        status = point_at_scales(&products->blas, kind->desc, product->w_scales, product->x_scales);
+    if (!check_blas(cuda, status, "cublasLtMatmulDescSetAttribute", kind, err))
+        return false;
+    status = products->blas.multiply(products->handle, kind->desc, &alpha, product->w, kind->w, product->x, kind->x,
+                                     &beta, product->y, kind->y, product->y, kind->y, kind->choice.algorithm,
+                                     products->workspace, WORKSPACE_BYTES, cuda->stream);
     if (!check_blas(cuda, status, "cublasLtMatmul", kind, err))
         return false;
     cuda->last = "a product by cuBLASLt";

@@ -52,7 +52,9 @@ static void find_run(const struct batch *batch, const struct batch_sequence *seq
                      int *end)
 {
     const int32_t *pages = sequence->pages[class_index];
-    *end = batch->positions[sequence->first + sequence->count - 1] / KV_PAGE_TOKENS + 1;
+    *end = batch->positions[sequence->first + sequence->count - 1] / batch->page_tokens[class_index] + 1;
+    if (batch->pages_end[class_index] && *end > batch->pages_end[class_index])
+        *end = batch->pages_end[class_index];
     for (*first = *end; *first > 0 && pages[*first - 1] != KV_PAGE_NONE; --*first)
         ;
 }

@@ -44,6 +44,10 @@ static bool open_batch(struct engine *engine, struct error *err)
                                     .positions = engine->positions,
                                     .sequence = engine->batch_sequences,
                                     .output_rows = engine->output_rows };
+    for (int i = 0; i < plan->class_count; i++) {
+        engine->batch.page_tokens[i] = plan->classes[i].kind.page_tokens;
+        engine->batch.pages_end[i] = plan->classes[i].kind.end;
+    }
     return !engine->gpu || gpu_open_batch(engine->gpu, engine, err);
 }
 
@@ -54,7 +58,7 @@ static bool open_pools(struct engine *engine, struct error *err)
         void *bytes = new_memory(engine, class->page_bytes * (size_t)class->pages, "the KV cache", err);
         if (!bytes)
             return false;
-        kv_pool_open(&engine->pools[i], bytes, class->window, class->page_bytes, class->pages);
+        kv_pool_open(&engine->pools[i], bytes, class->kind, class->page_bytes, class->pages);
     }
     return true;
 }
@@ -118,20 +122,24 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
     return fail(err, "%s, and so do %d others", failure.text, FAILED_KERNELS_MAX - 1);
 }
 
+bool engine_choose_device(struct device *device, const char *word, struct error *err)
+{
+    return plan_choose_device(device, word, err)
+        && (!device->imagined
+            || fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device->word));
+}
+
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
-    if (!plan_choose_device(&device, options->device, err))
-        return false;
-    if (device.imagined)
-        return fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device.word);
-    return model_describe(&engine->model, engine->checkpoint, err)
+    return engine_choose_device(&device, options->device, err)
+        && model_describe(&engine->model, engine->checkpoint, err)
         && make_proven_plan(engine, &device, options, err)
         && open_workspace(engine, err)
         && open_batch(engine, err)
         && open_pools(engine, err)
         && (engine->placed = new_memory(engine, engine->plan.placed_bytes, "the weights", err))
-        && program_bind(engine, err)
+        && (watch_open(engine), program_bind(engine, err))
         && open_team(engine, options->threads, err)
         && load_weights(engine, options, err);
 }
@@ -139,7 +147,7 @@ static bool open_all(struct engine *engine, const struct engine_options *options
 bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
                  struct error *err)
 {
-    *engine = (struct engine){ .checkpoint = checkpoint };
+    *engine = (struct engine){ .checkpoint = checkpoint, .watch = options->watch };
     if (open_all(engine, options, err))
         return true;
     engine_close(engine);

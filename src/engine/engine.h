@@ -6,6 +6,7 @@
 
 #include "device/team.h"
 #include "engine/gpu.h"
+#include "engine/watch.h"
 #include "kv/pool.h"
 #include "nibble.h"
 #include "plan/plan.h"
@@ -20,13 +21,15 @@ struct engine {
     uint8_t *placed;                     // weights, where the plan has placed them
     struct team *team;
     struct gpu *gpu;                     // NULL on CPUs; with it, all addresses above are its own and the ops run there
+    const struct engine_watch *watch;    // borrowed; NULL: nobody looks
+    float *seen[BUFFER_COUNT];           // what it asked for, in this CPU's memory
 
     struct batch batch;                  // what the next step reads; arrays below
     int32_t *ids, *positions, *output_rows;
     struct batch_sequence *batch_sequences;
 
     struct program {
-        struct phase {                   // one or two per op of the model
+        struct phase {                   // one to three per op of the model
             void (*run)(const void *args, int part, int parts);
             const void *args;
         } *phases;
@@ -40,9 +43,14 @@ struct engine_options {
     const char *device; // a word of device/device.h, or auto; NULL: auto
     int threads;        // 0: every core
     bool skip_self_test;
-    void (*progress)(void *context, double done);
+    void (*progress)(void *context, double done);    // while weights are loaded, NULL: nobody asks
+    void (*calibrating)(void *context, double done); // and while the model is measured before
     void *progress_context;
+    const struct engine_watch *watch; // borrowed as long as the engine is open; NULL: none
 };
+
+// The device of a word, which must be there.
+bool engine_choose_device(struct device *device, const char *word, struct error *err);
 
 bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
                  struct error *err);

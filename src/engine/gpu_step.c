@@ -13,6 +13,14 @@ enum { FEW, MANY };
 
 // ---- binding ----
 
+// The arguments of the layer's op of that kind before this one.
+static const union op_args *find_before(const union op_args *args, const struct model *model, int i, enum op_kind kind)
+{
+    while (model->ops[i].kind != kind)
+        i--;
+    return &args[i];
+}
+
 static void link_absorbed(union op_args *args, const struct model *model, const struct plan_op *ops, int i, int load)
 {
     uint32_t absorbs = ops[i].absorbs[load];
@@ -21,7 +29,10 @@ static void link_absorbed(union op_args *args, const struct model *model, const 
         args[i].linear.act_mul = absorbs & KERNEL_ABSORBS_ACT_MUL ? &args[i + 1].act_mul : NULL;
         args[i].linear.add = absorbs & KERNEL_ABSORBS_ADD ? &args[i + 1].add : NULL;
     } else if (model->ops[i].kind == OP_KV_WRITE) {
-        args[i].kv_write.rope = absorbs & KERNEL_ABSORBS_ROPE ? &args[i - 1].rope : NULL;
+        struct kv_write_args *write = &args[i].kv_write;
+        write->rope = absorbs & KERNEL_ABSORBS_ROPE ? &find_before(args, model, i, OP_ROPE)->rope : NULL;
+        write->transform =
+            absorbs & KERNEL_ABSORBS_TRANSFORM ? &find_before(args, model, i, OP_TRANSFORM)->transform : NULL;
     }
 }
 
@@ -58,9 +69,10 @@ static bool launch_all(struct gpu *gpu, const struct engine *engine, const struc
         const union op_args *args = &gpu->args[load][i];
         struct cuda_shape own = *shape;
         own.rows = op->on_outputs ? outputs : shape->tokens;
-        if (bound->absorbed[load] || (op->on_outputs && !outputs))
+        if (bound->left_out || bound->absorbed[load] || (op->on_outputs && !outputs))
             continue;
-        if (!launch_row(gpu, load == FEW ? bound->few : bound->many, args, &own, op->layer, err))
+        if (!launch_row(gpu, load == FEW ? bound->few : bound->many, args, &own, op->layer, err)
+            || (watch_wants(engine, i) && !watch_on_gpu(engine, i, err)))
             return false;
     }
     return true;
@@ -147,7 +159,7 @@ static bool run_launches(struct gpu *gpu, const struct engine *engine, struct er
 {
     struct cuda_shape shape = shape_of(gpu, engine);
     int outputs = engine->batch.outputs;
-    bool repeats = shape.rows_each == 1;
+    bool repeats = shape.rows_each == 1 && !engine->watch; // what is replayed cannot be looked at
     if (repeats) {
         shape.tokens = shape.sequences = bucket_of_rows(shape.tokens, engine->plan.batch_tokens);
         outputs = bucket_of_rows(outputs, engine->plan.outputs);

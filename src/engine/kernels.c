@@ -50,6 +50,8 @@ const char *kernels_missing(const struct kernel *kernel, const struct device *de
         return kinds[kernel->device];
     if (kernel->device == DEVICE_CUDA && !cuda_runs_on(kernel->architectures, device))
         return architecture_words(kernel->architectures, arena);
+    if (kernel->device == DEVICE_CUDA && device->sm < kernel->sm_min)
+        return arena_format(arena, "sm_%d or later", kernel->sm_min);
     if (device->shared_bytes && kernel->shared_bytes > device->shared_bytes)
         return arena_format(arena, "%d KB of shared memory", kernel->shared_bytes >> 10);
     return missing ? device_feature_words(arena, missing) : NULL;

@@ -15,6 +15,7 @@ enum { GUARD_BYTES = 256, GUARD = 0xA5, NOTHING = 0xFF };
 // Arguments begin with the batch, or with where their number of rows is.
 static const bool begins_with_batch[OP_COUNT] = {
     [OP_EMBED] = true, [OP_ROPE] = true, [OP_KV_WRITE] = true, [OP_ATTENTION] = true, [OP_PICK] = true,
+    [OP_CONV] = true,  [OP_SCAN] = true, [OP_DELTA] = true,
 };
 
 static void set_first(const void *args, enum op_kind op, const struct gpu_sample *there)
@@ -34,6 +35,7 @@ static void set_rows(const struct gpu_sample *there)
         set_first(args->linear.add, OP_ADD, there);
     } else if (there->sample->op == OP_KV_WRITE) {
         set_first(args->kv_write.rope, OP_ROPE, there);
+        set_first(args->kv_write.transform, OP_TRANSFORM, there);
     }
 }
 
@@ -71,7 +73,7 @@ static bool open_batch(struct gpu_sample *there, struct error *err)
 
 static size_t type_bytes(enum sample_type type)
 {
-    static const size_t bytes[] = { [SAMPLE_F32] = 4, [SAMPLE_BF16] = 2, [SAMPLE_BYTES] = 1 };
+    static const size_t bytes[] = { [SAMPLE_F32] = 4, [SAMPLE_BF16] = 2, [SAMPLE_BYTES] = 1, [SAMPLE_SCRATCH] = 1 };
     return bytes[type];
 }
 
@@ -84,6 +86,10 @@ static void to_device(const struct gpu_piece *piece, uint8_t *out)
 {
     const float *values = piece->host;
     size_t count = value_count(&piece->operand);
+    if (piece->operand.type == SAMPLE_SCRATCH) {
+        memset(out, NOTHING, count);
+        return;
+    }
     if (piece->operand.type != SAMPLE_BF16) {
         memcpy(out, piece->host, count * type_bytes(piece->operand.type));
         return;
@@ -138,6 +144,8 @@ static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, stru
     if (!(piece->memory = cuda_new(there->cuda, all, "a sample", err)))
         return false;
     piece->address = piece->memory + guard + piece->lead;
+    if (there->sample->repeats && piece->operand.type == SAMPLE_SCRATCH) // zeros will do
+        return true;
     uint8_t *image = memory_grow(NULL, all, 1);
     memset(image, GUARD, guard);
     to_device(piece, image + guard);
@@ -148,7 +156,33 @@ static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, stru
     return ok;
 }
 
-// Pages that are repeated: those that are here, then all of these, then all of those.
+// Again and again: those bytes that are there, then all of these, then all of those.
+static bool repeat(struct gpu_sample *there, uint8_t *address, size_t filled, size_t all, struct error *err)
+{
+    bool ok = true;
+    for (; ok && filled < all; filled *= 2)
+        ok = cuda_copy(there->cuda, address + filled, address, filled < all - filled ? filled : all - filled, err);
+    return ok;
+}
+
+// Of so many values those that are here, and then repeated.
+static bool repeat_values(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+{
+    struct gpu_piece first = *piece;
+    size_t guard = guard_bytes(piece), filled = SAMPLE_DISTINCT * type_bytes(piece->operand.type);
+    first.operand.rows = 1;
+    first.operand.width = SAMPLE_DISTINCT;
+    if (!(piece->memory = cuda_new(there->cuda, piece->bytes + 2 * guard, "a sample", err)))
+        return false;
+    piece->address = piece->memory + guard;
+    uint8_t *image = memory_grow(NULL, filled, 1);
+    to_device(&first, image);
+    bool ok = cuda_upload(there->cuda, piece->address, image, filled, err)
+        && repeat(there, piece->address, filled, piece->bytes, err);
+    free(image);
+    return ok;
+}
+
 static bool repeat_pages(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
 {
     const struct sample *sample = there->sample;
@@ -156,12 +190,9 @@ static bool repeat_pages(struct gpu_sample *there, struct gpu_piece *piece, stru
     if (!(piece->memory = cuda_new(there->cuda, sample->pages_there, "pages", err)))
         return false;
     piece->address = piece->memory + piece->lead;
-    bool ok = cuda_upload(there->cuda, piece->memory, sample->pages, sample->pages_bytes, err);
-    for (; ok && filled < all; filled *= 2)
-        ok = cuda_copy(there->cuda, piece->address + filled, piece->address,
-                       filled < all - filled ? filled : all - filled, err);
     piece->bytes = sample->pages_there;
-    return ok;
+    return cuda_upload(there->cuda, piece->memory, sample->pages, sample->pages_bytes, err)
+        && repeat(there, piece->address, filled, all, err);
 }
 
 static bool open_operand(struct gpu_sample *there, const struct sample_operand *operand, struct error *err)
@@ -179,12 +210,14 @@ static bool open_operand(struct gpu_sample *there, const struct sample_operand *
                                      .output = find_output(sample, host - lead) };
         int extra = operand->rows ? sample->room.rows - sample_rows(sample) : 0;
         piece->bytes = (value_count(operand) + (size_t)greater(extra, 0) * operand->width) * type_bytes(operand->type);
-        if (!(lead && sample->pages_there ? repeat_pages : upload_piece)(there, piece, err))
+        bool repeated = sample->repeats && operand->rows && value_count(operand) > SAMPLE_DISTINCT;
+        if (!(lead && sample->pages_there ? repeat_pages : repeated ? repeat_values : upload_piece)(there, piece, err))
             return false;
         known = piece;
     }
     assert(known->operand.type == operand->type);
-    memcpy(operand->slot, &known->address, sizeof known->address);
+    uint8_t *address = known->address - known->lead + lead;
+    memcpy(operand->slot, &address, sizeof address);
     return true;
 }
 

@@ -26,6 +26,7 @@ static void add_absorbed(struct strbuf *out, uint32_t absorbs)
     } neighbours[] = {
         { KERNEL_ABSORBS_NORM, OP_NORM }, { KERNEL_ABSORBS_ACT_MUL, OP_ACT_MUL },
         { KERNEL_ABSORBS_ADD, OP_ADD },   { KERNEL_ABSORBS_ROPE, OP_ROPE },
+        { KERNEL_ABSORBS_TRANSFORM, OP_TRANSFORM },
     };
     for (size_t i = 0; i < sizeof neighbours / sizeof *neighbours; i++)
         if (absorbs & neighbours[i].bit)

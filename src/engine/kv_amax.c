@@ -23,6 +23,8 @@ void kv_amax(const struct engine *engine, const struct sequence *sequence, int f
     assert(!engine->gpu);
     for (int i = 0; i < engine->model.config.layers; i++) {
         const struct plan_layer *place = &engine->plan.layer[i];
+        if (engine->model.layer[i].kind != LAYER_ATTENTION)
+            continue;
         const struct kv_layout *layout = &engine->plan.classes[place->class_index].layout;
         const struct kv_pool *pool = &engine->pools[place->class_index];
         const struct kv_table *table = &sequence->tables[place->class_index];

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/program.h"
 
+#include <math.h>
+
 #include "engine/gpu.h"
 #include "engine/weights.h"
 #include "kernel/cuda/params.h"
 #include "kernel/fault.h"
+
+enum { PHASES_PER_OP_MAX = 3 }; // preparing, running, being looked at
 
 // The number itself, or on a GPU its place there.
 static const int *rows_of(const struct engine *engine, const struct op *op)
@@ -22,20 +26,31 @@ static bool cache_scale(const struct kv_side *side, const struct tensor *tensor,
     return weights_cache_scale(has_one ? tensor : NULL, out, err);
 }
 
-static bool place_of(const struct engine *engine, int layer, struct kv_place *out, struct error *err)
+static bool place_in(const struct engine *engine, int layer, int class_index, size_t offset, struct kv_place *out,
+                     struct error *err)
 {
-    const struct plan_layer *placed = &engine->plan.layer[layer];
     const struct layer *described = &engine->model.layer[layer];
     *out = (struct kv_place){
-        .pool = engine->pools[placed->class_index].bytes,
-        .page_bytes = engine->plan.classes[placed->class_index].page_bytes,
-        .layer_offset = placed->offset,
-        .class_index = placed->class_index,
-        .layout = engine->plan.classes[placed->class_index].layout,
+        .pool = engine->pools[class_index].bytes,
+        .page_bytes = engine->plan.classes[class_index].page_bytes,
+        .layer_offset = offset,
+        .class_index = class_index,
+        .layout = engine->plan.classes[class_index].layout,
     };
     const struct tensor *v_scale = out->layout.latent ? described->k_scale : described->v_scale;
     return cache_scale(&out->layout.k, described->k_scale, &out->k_scale, err)
         && cache_scale(&out->layout.v, v_scale, &out->v_scale, err);
+}
+
+// A layer's place, and that of its first pages, of which there may be none.
+static bool place_of(const struct engine *engine, int layer, struct kv_place *out, struct kv_place *sink,
+                     int *sink_pages, struct error *err)
+{
+    const struct plan_layer *placed = &engine->plan.layer[layer];
+    bool has_sink = placed->sink_class != PLAN_NO_CLASS;
+    *sink_pages = has_sink ? engine->plan.classes[placed->sink_class].kind.end : 0;
+    return place_in(engine, layer, placed->class_index, placed->offset, out, err)
+        && (!has_sink || place_in(engine, layer, placed->sink_class, placed->sink_offset, sink, err));
 }
 
 static float factor_of(const struct op_matrix *matrix)
@@ -54,11 +69,19 @@ static bool bind_matrix(struct engine *engine, const struct op *op, int number, 
     return true;
 }
 
+// Values that were made here, where kernels find them.
+static bool gpu_or_here(struct engine *engine, const float *values, size_t count, const float **out, struct error *err)
+{
+    *out = values;
+    return !engine->gpu || gpu_constant(engine->gpu, values, count, out, err);
+}
+
 static bool bind_vector(struct engine *engine, const struct tensor *tensor, float offset, const float **out,
                         struct error *err)
 {
-    return weights_vector(&engine->arena, tensor, offset, out, err)
-        && (!engine->gpu || gpu_constant(engine->gpu, *out, tensor ? (size_t)tensor_values(tensor) : 0, out, err));
+    const float *values;
+    return weights_vector(&engine->arena, tensor, offset, &values, err)
+        && gpu_or_here(engine, values, tensor ? (size_t)tensor_values(tensor) : 0, out, err);
 }
 
 static bool bind_bias(struct engine *engine, const struct op_matrix *matrix, const float **out, struct error *err)
@@ -90,10 +113,11 @@ static bool bind_norm(struct engine *engine, const struct op *op, union op_args 
                                      .out = engine->buffers[op->out],
                                      .groups = op->groups,
                                      .width = op->width,
+                                     .own_weights = tensor_values(op->vector) > op->width,
                                      .gap = op->rest,
                                      .epsilon = (float)config->norm_epsilon,
                                      .f32_x = plan_value_bytes(&engine->plan, op->in) == sizeof(float) };
-    return bind_vector(engine, op->vector, (float)config->norm_offset, &args->norm.weight, err);
+    return bind_vector(engine, op->vector, (float)op->offset, &args->norm.weight, err);
 }
 
 static bool bind_linear(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
@@ -194,8 +218,7 @@ static bool bind_rope(struct engine *engine, const struct op *op, union op_args 
 {
     const struct layer *layer = &engine->model.layer[op->layer];
     size_t pairs = (size_t)engine->model.config.rotated / 2;
-    bool has_short = layer->short_frequencies && engine->plan.max_model_len <= layer->short_context;
-    const float *frequencies = has_short ? layer->short_frequencies : layer->frequencies;
+    const float *frequencies = layer_frequencies(layer, engine->plan.max_model_len);
     args->rope = (struct rope_args){
         .batch = &engine->batch,
         .q = engine->buffers[op->in],
@@ -213,12 +236,36 @@ static bool bind_rope(struct engine *engine, const struct op *op, union op_args 
         || gpu_constant(engine->gpu, frequencies, pairs, &args->rope.frequencies, err);
 }
 
+// A layer that is left as it is has neither centre nor block.
+static bool bind_transform(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    const struct layer *layer = &engine->model.layer[op->layer];
+    const struct kv_calibration *known = engine->plan.calibration;
+    int transform = engine->plan.layer[op->layer].transform;
+    if (transform & KV_CENTRE && (!known || !known->layers))
+        return fail(err, "keys cannot be centred before they are measured on a text");
+    args->transform = (struct transform_args){
+        .rows = rows_of(engine, op),
+        .q = engine->buffers[op->in],
+        .k = engine->buffers[op->second],
+        .heads = layer->heads,
+        .kv_heads = layer->kv_heads,
+        .head_dim = layer->head_dim,
+        .centre = transform & KV_CENTRE ? known->layer[op->layer].centre : NULL,
+        .block = transform & KV_ROTATE ? layer->head_dim & -layer->head_dim : 0,
+    };
+    const float **centre = &args->transform.centre;
+    size_t values = (size_t)layer->kv_heads * (size_t)layer->head_dim;
+    return !engine->gpu || gpu_constant(engine->gpu, *centre, values, centre, err);
+}
+
 static bool bind_kv_write(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     args->kv_write = (struct kv_write_args){ .batch = &engine->batch,
                                              .k = engine->buffers[op->in],
-                                             .v = engine->buffers[op->second] };
-    return place_of(engine, op->layer, &args->kv_write.cache, err);
+                                             .v = engine->buffers[op->second],
+                                             .scale_search = engine->plan.scale_search };
+    return place_of(engine, op->layer, &args->kv_write.cache, &args->kv_write.sink, &args->kv_write.sink_pages, err);
 }
 
 static bool bind_attention(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
@@ -230,9 +277,97 @@ static bool bind_attention(struct engine *engine, const struct op *op, union op_
         .scale = (float)config->attention_scale, .window = layer->window, .softcap = (float)config->attention_softcap,
         .scratch = engine->scratch,
     };
-    return place_of(engine, op->layer, &args->attention.cache, err)
+    return place_of(engine, op->layer, &args->attention.cache, &args->attention.sink, &args->attention.sink_pages, err)
         && bind_vector(engine, op->vector, 0, &args->attention.sinks, err);
 }
+
+// ---- recurrent layers ----
+
+static struct state_place state_of(const struct engine *engine, int layer)
+{
+    const struct plan_layer *placed = &engine->plan.layer[layer];
+    const struct plan_class *class = &engine->plan.classes[placed->class_index];
+    return (struct state_place){ .pool = engine->pools[placed->class_index].bytes,
+                                 .page_bytes = class->page_bytes,
+                                 .layer_offset = placed->offset,
+                                 .class_index = placed->class_index,
+                                 .page_tokens = class->kind.page_tokens,
+                                 .layout = engine->model.layer[layer].state };
+}
+
+// The file has the taps of each channel side by side.
+static bool bind_kernel(struct engine *engine, const struct op *op, const float **out, struct error *err)
+{
+    const struct kv_state *layout = &engine->model.layer[op->layer].state;
+    int taps = layout->inputs + 1;
+    const float *stored;
+    if (!weights_vector(&engine->arena, op->vector, 0, &stored, err))
+        return false;
+    float *turned = ARENA_NEW(&engine->arena, float, (size_t)taps * (size_t)layout->channels);
+    for (int channel = 0; channel < layout->channels; channel++)
+        for (int i = 0; i < taps; i++)
+            turned[i * layout->channels + channel] = stored[channel * taps + i];
+    return gpu_or_here(engine, turned, (size_t)taps * (size_t)layout->channels, out, err);
+}
+
+static bool bind_conv(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    args->conv = (struct conv_args){ .batch = &engine->batch,
+                                     .x = engine->buffers[op->in],
+                                     .out = engine->buffers[op->out],
+                                     .state = state_of(engine, op->layer) };
+    return bind_kernel(engine, op, &args->conv.kernel, err)
+        && bind_vector(engine, op->more[0], 0, &args->conv.bias, err);
+}
+
+// What a state is multiplied with as time goes by, of which some files have the logarithms.
+static bool bind_decay(struct engine *engine, const struct op *op, const float **out, struct error *err)
+{
+    size_t count = (size_t)tensor_values(op->vector);
+    const float *stored;
+    if (!weights_vector(&engine->arena, op->vector, 0, &stored, err))
+        return false;
+    float *values = ARENA_NEW(&engine->arena, float, count);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = op->logarithms ? -expf(stored[i]) : stored[i];
+        if (!isfinite(values[i]) || values[i] > 0)
+            return fail(err, "tensor %s: value %zu is %g, with which a state would grow", op->vector->name, i,
+                        stored[i]);
+    }
+    return gpu_or_here(engine, values, count, out, err);
+}
+
+static bool bind_scan(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    const struct model_recurrent *recurrent = &engine->model.config.recurrent;
+    args->scan = (struct scan_args){ .batch = &engine->batch,
+                                     .mixed = engine->buffers[op->in],
+                                     .time = engine->buffers[op->second],
+                                     .out = engine->buffers[op->out],
+                                     .groups = recurrent->groups,
+                                     .time_low = (float)recurrent->time_low,
+                                     .time_high = (float)recurrent->time_high,
+                                     .state = state_of(engine, op->layer) };
+    return bind_decay(engine, op, &args->scan.a, err)
+        && bind_vector(engine, op->more[0], 0, &args->scan.time_bias, err)
+        && bind_vector(engine, op->more[1], 0, &args->scan.d, err);
+}
+
+static bool bind_delta(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    args->delta = (struct delta_args){ .batch = &engine->batch,
+                                       .mixed = engine->buffers[op->in],
+                                       .time = engine->buffers[op->second],
+                                       .beta = engine->buffers[BUFFER_BETA],
+                                       .out = engine->buffers[op->out],
+                                       .groups = engine->model.config.recurrent.groups,
+                                       .in_turns = engine->model.config.recurrent.in_turns,
+                                       .state = state_of(engine, op->layer) };
+    return bind_decay(engine, op, &args->delta.a, err)
+        && bind_vector(engine, op->more[0], 0, &args->delta.time_bias, err);
+}
+
+// ---- the rest ----
 
 static bool bind_act_mul(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
@@ -242,7 +377,8 @@ static bool bind_act_mul(struct engine *engine, const struct op *op, union op_ar
                                            .up = engine->buffers[op->second],
                                            .out = engine->buffers[op->out],
                                            .width = op->width,
-                                           .act = engine->model.config.activation };
+                                           .gate_per_row = engine->model.buffer_width[op->in] == 1,
+                                           .act = op->activation };
     return true;
 }
 
@@ -288,13 +424,18 @@ static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union
     [OP_KV_WRITE] = bind_kv_write, [OP_ATTENTION] = bind_attention, [OP_ACT_MUL] = bind_act_mul, [OP_ADD] = bind_add,
     [OP_PICK] = bind_pick,         [OP_SOFTCAP] = bind_softcap,     [OP_HEADS] = bind_heads,     [OP_COPY] = bind_copy,
     [OP_ROUTE] = bind_route,       [OP_EXPERTS] = bind_experts,     [OP_COMBINE] = bind_combine,
+    [OP_TRANSFORM] = bind_transform,
+    [OP_CONV] = bind_conv,         [OP_SCAN] = bind_scan,         [OP_DELTA] = bind_delta,
 };
 
-static void add_call(struct program *program, struct kernel_call call)
+static void add_call(const struct engine *engine, struct program *program, struct kernel_call call,
+                     const struct watch_moment *moment)
 {
     if (call.prepare)
         program->phases[program->count++] = (struct phase){ call.prepare, call.args };
     program->phases[program->count++] = (struct phase){ call.run, call.args };
+    if (watch_wants(engine, moment->op))
+        program->phases[program->count++] = (struct phase){ watch_run, moment };
 }
 
 bool program_bind(struct engine *engine, struct error *err)
@@ -308,11 +449,16 @@ bool program_bind(struct engine *engine, struct error *err)
     }
     if (engine->gpu)
         return gpu_bind(engine->gpu, engine, args), true;
-    engine->few.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
-    engine->many.phases = ARENA_NEW(&engine->arena, struct phase, 2 * count);
+    struct watch_moment *moments = ARENA_NEW(&engine->arena, struct watch_moment, count);
+    engine->few.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
+    engine->many.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
     for (int i = 0; i < count; i++) {
-        add_call(&engine->few, fault_bind(engine->plan.ops[i].few, &args[i], &engine->arena));
-        add_call(&engine->many, fault_bind(engine->plan.ops[i].many, &args[i], &engine->arena));
+        const struct plan_op *bound = &engine->plan.ops[i];
+        moments[i] = (struct watch_moment){ engine, i };
+        if (bound->left_out)
+            continue;
+        add_call(engine, &engine->few, fault_bind(bound->few, &args[i], &engine->arena), &moments[i]);
+        add_call(engine, &engine->many, fault_bind(bound->many, &args[i], &engine->arena), &moments[i]);
     }
     return true;
 }

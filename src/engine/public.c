@@ -2,7 +2,10 @@
 // engine/public.c: nibble_plan_*, nibble_engine_*, nibble_sequence_*, nibble_sampling_* and nibble_scheduler_*.
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/public.h"
+#include "engine/calibration.h"
+#include "engine/calibration_text.h"
 #include "engine/ceiling.h"
 #include "engine/generate.h"
 #include "engine/gpu.h"
@@ -16,6 +19,7 @@
 struct nibble_plan {
     struct model model; // empty in an engine's plan, which borrows the engine's
     struct plan own;
+    struct kv_calibration calibration;
     const struct plan *plan;
 };
 
@@ -48,34 +52,100 @@ static struct plan_options plan_options_of(const struct nibble_options *options)
 {
     return (struct plan_options){
         .kv_cache_dtype = options->kv_cache_dtype,
+        .kv_plan = options->kv_plan,
         .kv_skip_layers = options->kv_cache_dtype_skip_layers,
+        .kv_scale = options->kv_scale,
+        .kv_sink_pages = options->kv_sink_pages,
+        .kv_transform = options->kv_transform,
         .attention_kernel = options->attention_kernel,
+        .linear_kernel = options->linear_kernel,
+        .no_int8_activations = options->no_int8_activations,
         .max_model_len = options->max_model_len,
         .max_num_seqs = options->max_num_seqs,
         .batch_tokens = options->batch_tokens,
+        .state_tokens = options->mamba_block_size,
         .memory_bytes = options->memory_bytes,
         .kv_cache_bytes = options->kv_cache_bytes,
         .gpu_memory_utilization = options->gpu_memory_utilization,
     };
 }
 
+static struct engine_options engine_options_of(const struct nibble_options *options)
+{
+    return (struct engine_options){ .plan = plan_options_of(options),
+                                    .device = options->device,
+                                    .threads = options->threads,
+                                    .skip_self_test = options->no_self_test,
+                                    .progress = options->progress,
+                                    .calibrating = options->calibrating,
+                                    .progress_context = options->progress_context };
+}
+
+// ---- calibration ----
+
+// The checkpoint's own tokenizer, opened for this alone.
+static ptrdiff_t tokens_of(void *checkpoint, struct bytes text, int32_t **ids, struct error *err)
+{
+    struct nibble_error error;
+    struct nibble_tokenizer *tokenizer = nibble_tokenizer_open(checkpoint, &error);
+    ptrdiff_t count =
+        tokenizer ? nibble_tokenize(tokenizer, text.data, text.len, NIBBLE_ADD_SPECIAL, ids, &error) : -1;
+    nibble_tokenizer_close(tokenizer);
+    if (count < 0)
+        fail(err, "%s", error.text);
+    return count;
+}
+
+// What a plan wants to know, from a file or, with `measures`, by measuring.
+static bool find_calibration(struct kv_calibration *out, const struct nibble_checkpoint *checkpoint,
+                             const struct plan *plan, const struct nibble_options *options, bool measures,
+                             struct error *err)
+{
+    const struct engine_options engine_options = engine_options_of(options);
+    struct file given = { 0 };
+    if (options->kv_calibration && !file_open(&given, options->kv_calibration, err))
+        return fail_within(err, "--kv-calibration");
+    struct calibration_source source = {
+        .text = options->kv_calibration ? given.content : (struct bytes){ calibration_text, calibration_text_len },
+        .given = options->kv_calibration,
+        .tokens = measures ? tokens_of : NULL,
+        .context = (void *)checkpoint,
+    };
+    bool ok = !plan->wants_calibration
+        || calibration_find(out, &checkpoint->checkpoint, plan, &engine_options, &source, err);
+    file_close(&given);
+    return ok;
+}
+
 // ---- plans and engines ----
 
-struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                                     struct nibble_error *error)
+static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                                     bool measures, struct nibble_error *error)
 {
     struct nibble_plan *plan = memory_new(1, sizeof *plan);
     struct plan_options plan_options = plan_options_of(options);
     struct device device;
     struct error err;
-    bool ok = plan_choose_device(&device, options->device, &err)
+    bool ok = (measures ? engine_choose_device : plan_choose_device)(&device, options->device, &err)
         && model_describe(&plan->model, &checkpoint->checkpoint, &err)
-        && plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
+        && plan_make(&plan->own, &plan->model, &device, &plan_options, &err)
+        && find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, &err);
     plan->plan = &plan->own;
+    if (ok && plan->own.wants_calibration) {
+        plan_options.calibration = &plan->calibration;
+        plan_free(&plan->own);
+        ok = plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
+    }
     if (report(ok, error, &err) || plan->own.refusal.flag)
         return plan;
     nibble_plan_close(plan);
     return NULL;
+}
+
+struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                                     struct nibble_error *error)
+{
+    return make_plan(checkpoint, options, false, error);
 }
 
 bool nibble_plan_accepted(const struct nibble_plan *plan)
@@ -89,6 +159,7 @@ void nibble_plan_close(struct nibble_plan *plan)
         return;
     plan_free(&plan->own);
     model_free(&plan->model);
+    calibration_free(&plan->calibration);
     free(plan);
 }
 
@@ -114,15 +185,18 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
                                          const struct nibble_options *options, struct nibble_error *error)
 {
+    struct nibble_plan *first = make_plan(checkpoint, options, true, error);
+    if (!first || !nibble_plan_accepted(first))
+        return nibble_plan_close(first), NULL;
     struct nibble_engine *engine = memory_new(1, sizeof *engine);
-    struct engine_options engine_options = { .plan = plan_options_of(options),
-                                             .device = options->device,
-                                             .threads = options->threads,
-                                             .skip_self_test = options->no_self_test,
-                                             .progress = options->progress,
-                                             .progress_context = options->progress_context };
+    struct engine_options engine_options = engine_options_of(options);
     struct error err;
+    engine->plan.calibration = first->calibration;
+    first->calibration = (struct kv_calibration){ 0 };
+    nibble_plan_close(first);
+    engine_options.plan.calibration = &engine->plan.calibration;
     if (!report(engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err), error, &err)) {
+        calibration_free(&engine->plan.calibration);
         free(engine);
         return NULL;
     }
@@ -135,6 +209,7 @@ void nibble_engine_close(struct nibble_engine *engine)
     if (!engine)
         return;
     engine_close(&engine->engine);
+    calibration_free(&engine->plan.calibration);
     free(engine);
 }
 
@@ -177,6 +252,12 @@ bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *
                   : ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, &err);
     *out = (struct nibble_ceiling){ ceiling.bytes_per_s, ceiling.flops_per_s, ceiling.int8_ops_per_s };
     return report(ok, error, &err);
+}
+
+const char *nibble_calibration_text(size_t *len)
+{
+    *len = calibration_text_len;
+    return calibration_text;
 }
 
 // ---- sequences ----

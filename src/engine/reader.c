@@ -75,7 +75,7 @@ bool reader_read(struct reader *reader, const float **logits, struct error *err)
     assert(sequence->count > 0);
     sequence_truncate(sequence, sequence->count - 1);
     while (sequence->cached < sequence->count) {
-        int count = smaller(sequence->count - sequence->cached, reader->engine->plan.batch_tokens);
+        int count = smaller(sequence_readable(sequence), reader->engine->plan.batch_tokens);
         bool last = sequence->cached + count == sequence->count;
         if (!read_chunk(reader, count, last ? 1 : 0, logits, err))
             return false;
@@ -89,7 +89,7 @@ bool reader_score(struct reader *reader, float *logits, struct error *err)
     size_t vocabulary = (size_t)reader->engine->model.config.vocabulary;
     while (sequence->cached < sequence->count) {
         const float *found = NULL;
-        int count = smaller(sequence->count - sequence->cached, reader->engine->plan.outputs);
+        int count = smaller(sequence_readable(sequence), reader->engine->plan.outputs);
         if (!read_chunk(reader, count, count, &found, err))
             return false;
         memcpy(logits, found, (size_t)count * vocabulary * sizeof *logits);

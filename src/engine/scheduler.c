@@ -82,7 +82,7 @@ void scheduler_add(struct scheduler *scheduler, struct request *request, const s
     const struct scheduler_options *options = &scheduler->options;
     int length = wish->prompt_count + wish->max_tokens;
     for (int i = 0; i < options->classes; i++)
-        assert(kv_table_pages_needed(options->pools[i].window, length, options->batch_tokens)
+        assert(kv_table_pages_needed(&options->pools[i].class, length, options->batch_tokens)
                <= options->pools[i].page_count);
     *request = (struct request){
         .name = ++scheduler->last_name,
@@ -124,13 +124,13 @@ static void preempt(struct scheduler *scheduler, struct request *request)
     enqueue(scheduler, request);
 }
 
-// Of one class, what the running requests still need for the tokens they have, and a page each for those to come: else
-// the next step might preempt whoever is admitted in this one.
+// Of one class, what the running requests still need for the tokens they have and for some of those to come: else the
+// next step might preempt whoever is admitted in this one.
 static int pages_promised(const struct scheduler *scheduler, int class)
 {
-    int pages = scheduler->running.count;
+    int pages = 0;
     for (const struct request *request = scheduler->running.first; request; request = request->after)
-        pages += kv_table_pages_missing(&request->sequence.tables[class], request->sequence.count,
+        pages += kv_table_pages_missing(&request->sequence.tables[class], request->sequence.count + KV_PAGE_TOKENS,
                                         scheduler->options.batch_tokens);
     return pages;
 }
@@ -182,7 +182,7 @@ static struct chunk next_chunk(const struct scheduler *scheduler, struct request
     struct chunk chunk = { .request = request, .first = request->sequence.cached, .count = 1 };
     int before_outputs = request->next_output - chunk.first;
     if (!set_aside)
-        chunk.count = smaller(smaller(tokens_left(request), scheduler->prompt_tokens),
+        chunk.count = smaller(smaller(sequence_readable(&request->sequence), scheduler->prompt_tokens),
                               before_outputs + scheduler->prompt_outputs);
     chunk.outputs = chunk.count > before_outputs ? chunk.count - before_outputs : 0;
     return chunk;

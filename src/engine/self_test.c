@@ -23,7 +23,8 @@ static bool is_known(const struct questions *questions, const struct kernel *ker
         if (known->kernel == kernel && known->wanted.load == wanted->load && known->wanted.weight == wanted->weight
             && known->wanted.k == wanted->k && known->wanted.v == wanted->v
             && known->wanted.head_dim == wanted->head_dim && known->wanted.value_dim == wanted->value_dim
-            && known->wanted.latent == wanted->latent && known->wanted.absorbs == wanted->absorbs)
+            && known->wanted.latent == wanted->latent && known->wanted.sink == wanted->sink
+            && known->wanted.absorbs == wanted->absorbs)
             return true;
     }
     return false;
@@ -47,20 +48,25 @@ static void add_op(struct questions *questions, const struct plan *plan, int ind
     const struct plan_op *bound = &plan->ops[index];
     struct sample_case wanted = { .size = SAMPLE_SMALL, .seed = SELF_TEST_SEED };
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
-        const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
+        const struct plan_layer *placed = &plan->layer[op->layer];
+        const struct kv_layout *layout = &plan->classes[placed->class_index].layout;
+        if (placed->sink_class != PLAN_NO_CLASS)
+            wanted.sink = (uint64_t)1 << plan->classes[placed->sink_class].layout.k.dtype;
         wanted.k = layout->k.dtype;
         wanted.v = layout->v.dtype;
         wanted.latent = layout->latent;
         wanted.head_dim = layout->k.dim;
         wanted.value_dim = layout->v.dim;
     }
+    if (op->kind == OP_TRANSFORM)
+        wanted.head_dim = plan->model->layer[op->layer].head_dim;
     for (int i = 0; i == 0 || i < op->matrices; i++) {
         if (op->matrices)
             wanted.weight = op->matrix[i].tensor->dtype;
         for (int many = 0; many <= 1; many++) {
             wanted.load = many ? KERNEL_MANY : KERNEL_FEW;
             wanted.absorbs = bound->absorbs[many];
-            if (!bound->absorbed[many])
+            if (!bound->absorbed[many] && !bound->left_out)
                 add_question(questions, many ? bound->many : bound->few, &wanted);
         }
     }

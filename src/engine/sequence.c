@@ -45,16 +45,31 @@ void sequence_evict(struct sequence *sequence)
         kv_table_evict(&sequence->tables[i], sequence->cached);
 }
 
+int sequence_readable(const struct sequence *sequence)
+{
+    int count = sequence->count - sequence->cached;
+    for (int i = 0; i < sequence->classes; i++) {
+        const struct kv_class *class = &sequence->tables[i].pool->class;
+        int left = class->page_tokens - sequence->cached % class->page_tokens;
+        count = class->state && left < count ? left : count;
+    }
+    return count;
+}
+
 void sequence_truncate(struct sequence *sequence, int length)
 {
     if (length >= sequence->cached)
         return;
-    bool usable = true;
+    for (int i = 0; i < sequence->classes; i++) {
+        int usable = kv_table_usable(&sequence->tables[i], length);
+        if (usable < length) { // then all are asked again
+            length = usable;
+            i = -1;
+        }
+    }
     for (int i = 0; i < sequence->classes; i++)
-        usable &= kv_table_truncate(&sequence->tables[i], length);
+        kv_table_truncate(&sequence->tables[i], length);
     sequence->cached = length;
-    if (!usable)
-        sequence_give_up_pages(sequence);
 }
 
 void sequence_give_up_pages(struct sequence *sequence)

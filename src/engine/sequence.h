@@ -25,7 +25,11 @@ bool sequence_take_pages(struct sequence *sequence, int count);
 // Gives back the pages that have left their windows: no token that is not cached sees them.
 void sequence_evict(struct sequence *sequence);
 
-// Gives back the pages behind the first `length` tokens, or all when a window has let go of what the next token needs.
+// How many tokens can be read in one step, at most: a chunk does not cross the end of a page of states.
+int sequence_readable(const struct sequence *sequence);
+
+// Gives back the pages behind the first `length` tokens, and as many more as have to be read again: back to the last
+// state that is there, or all when a window has let go of what the next token needs.
 void sequence_truncate(struct sequence *sequence, int length);
 void sequence_give_up_pages(struct sequence *sequence); // all of them
 

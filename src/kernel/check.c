@@ -6,6 +6,7 @@
 
 #include "kernel/fault.h"
 #include "kernel/int8.h"
+#include "kernel/nvfp4.h"
 
 enum { CHECK_PARTS = 3, ROOMY = 3 };
 
@@ -14,6 +15,7 @@ static const float tolerances[OP_COUNT] = {
     [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,   [OP_LINEAR] = 1e-5f, [OP_ROPE] = 1e-5f, [OP_KV_WRITE] = 0,
     [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,       [OP_PICK] = 0,     [OP_SOFTCAP] = 1e-5f,
     [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 1e-5f, [OP_COMBINE] = 1e-5f, [OP_COPY] = 0, [OP_HEADS] = 1e-5f,
+    [OP_TRANSFORM] = 0,     [OP_CONV] = 1e-5f,    [OP_SCAN] = 0, [OP_DELTA] = 1e-5f,
 };
 
 // On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
@@ -21,8 +23,9 @@ static const float gpu_tolerances[OP_COUNT] = {
     [OP_EMBED] = 1e-6f,     [OP_NORM] = 0.005f,    [OP_LINEAR] = 0.01f, [OP_ROPE] = 0.005f, [OP_KV_WRITE] = 0.01f,
     [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,    [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-3f,
     [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 0.01f,  [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f, [OP_HEADS] = 0.01f,
+    [OP_TRANSFORM] = 0.005f, [OP_CONV] = 0.005f, [OP_SCAN] = 0.005f, [OP_DELTA] = 0.005f,
 };
-static const float rope_stored_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
+static const float changed_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
 
 // ---- cases ----
 
@@ -44,6 +47,9 @@ static enum dtype next_format(uint64_t formats, enum dtype dtype)
 static int add_case(const struct kernel *kernel, struct sample_case wanted, struct sample_case *out)
 {
     int count = 0;
+    bool any = !kernel->sink_beside;
+    bool beside = any || (lists(kernel->sink_beside, wanted.k) && lists(kernel->sink_beside, wanted.v));
+    wanted.sink = beside ? kernel->sink : 0;
     for (int load = KERNEL_FEW; load <= KERNEL_MANY; load++) {
         wanted.load = (enum kernel_load)load;
         if (kernel->load & load && sample_is_possible(kernel, &wanted))
@@ -83,6 +89,8 @@ int check_absorbed(const struct kernel *kernel, uint32_t out[CHECK_ABSORBED_MAX]
         KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL,
         KERNEL_ABSORBS_ADD,
         KERNEL_ABSORBS_ROPE,
+        KERNEL_ABSORBS_TRANSFORM,
+        KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM,
     };
     int count = 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
@@ -139,10 +147,22 @@ static struct picture run_call(struct sample *sample, struct kernel_call call, i
     return take_values(sample, before, strayed);
 }
 
-// The input of a linear, or of experts, as kernels see it that round it to 8 bits.
-static const float *rounded_input(struct sample *sample, const float *x, size_t count)
+static void round_nvfp4(const float *x, size_t count, float *rounded)
+{
+    for (size_t i = 0; i + NVFP4_RUN <= count; i += NVFP4_RUN) {
+        uint8_t codes[NVFP4_RUN / 2];
+        float scale = e4m3_to_f32(nvfp4_round(x + i, codes));
+        for (int j = 0; j < NVFP4_RUN; j++)
+            rounded[i + (size_t)j] = scale * e2m1_to_f32(codes[j / 2] >> j % 2 * 4 & 15);
+    }
+}
+
+// The input of a linear, or of experts, as kernels see it that round it to 8 bits, or to 4.
+static const float *rounded_input(struct sample *sample, const struct kernel *kernel, const float *x, size_t count)
 {
     float *rounded = ARENA_NEW(&sample->arena, float, count);
+    if (kernel->nvfp4)
+        return round_nvfp4(x, count, rounded), rounded;
     for (size_t i = 0; i + INT8_BLOCK <= count; i += INT8_BLOCK) {
         int8_t codes[INT8_BLOCK];
         float scale = int8_round(x + i, codes);
@@ -152,6 +172,28 @@ static const float *rounded_input(struct sample *sample, const float *x, size_t 
     return rounded;
 }
 
+// What changes keys in place before they are stored, on a copy: the sample is to keep them.
+static void run_before_storing(const struct sample *sample, struct kv_write_args *args, struct arena *arena, int part,
+                               int parts)
+{
+    const struct kv_side *side = &args->cache.layout.k;
+    size_t count = (size_t)(sample->batch.tokens * side->heads * side->dim);
+    float *k = ARENA_NEW(arena, float, count);
+    if (!args->rope && !args->transform)
+        return;
+    args->k = memcpy(k, args->k, count * sizeof *k);
+    if (args->rope) {
+        struct rope_args rope = *args->rope;
+        rope.k = k;
+        kernel_reference(OP_ROPE)->run(&rope, part, parts);
+    }
+    if (args->transform) {
+        struct transform_args transform = *args->transform;
+        transform.k = k;
+        kernel_reference(OP_TRANSFORM)->run(&transform, part, parts);
+    }
+}
+
 // The op of a sample as it is defined, with the neighbours that a kernel is to do in passing.
 static void run_defined(const void *arguments, int part, int parts)
 {
@@ -159,13 +201,8 @@ static void run_defined(const void *arguments, int part, int parts)
     union op_args args = sample->args;
     const struct linear_args *linear = sample->op == OP_LINEAR ? &args.linear : NULL;
     struct arena arena = { 0 };
-    if (sample->op == OP_KV_WRITE && args.kv_write.rope) { // it turns keys in place, and the sample is to keep them
-        struct rope_args rope = *args.kv_write.rope;
-        size_t count = (size_t)(sample->batch.tokens * rope.kv_heads * rope.head_dim);
-        rope.k = memcpy(ARENA_NEW(&arena, float, count), rope.k, count * sizeof(float));
-        args.kv_write.k = rope.k;
-        kernel_reference(OP_ROPE)->run(&rope, part, parts);
-    }
+    if (sample->op == OP_KV_WRITE)
+        run_before_storing(sample, &args.kv_write, &arena, part, parts);
     if (linear && linear->norm)
         kernel_reference(OP_NORM)->run(linear->norm, part, parts);
     if (kernel_reference(sample->op)->prepare)
@@ -184,21 +221,23 @@ static struct picture run_reference(struct sample *sample, const struct kernel *
 {
     struct kernel_call call = { .run = run_defined, .args = sample };
     struct picture expected = run_call(sample, call, 1, before, &(bool){ false });
-    if (!kernel->int8)
+    if (!kernel->int8 && !kernel->nvfp4)
         return expected;
     const union op_args args = sample->args;
     bool experts = sample->op == OP_EXPERTS;
     int in = experts ? args.experts.in : args.linear.in, outputs = experts ? args.experts.outputs : args.linear.outputs;
     size_t rows = (size_t)(sample->rows * (experts && args.experts.x_per_slot ? args.experts.routes.chosen : 1));
     if (experts)
-        sample->args.experts.x = rounded_input(sample, args.experts.x, rows * (size_t)in);
+        sample->args.experts.x = rounded_input(sample, kernel, args.experts.x, rows * (size_t)in);
     else
-        sample->args.linear.x = rounded_input(sample, args.linear.x, rows * (size_t)in);
+        sample->args.linear.x = rounded_input(sample, kernel, args.linear.x, rows * (size_t)in);
     struct picture rounded = run_call(sample, call, 1, before, &(bool){ false });
     sample->args = args;
-    for (int i = 0; i < outputs; i++)
-        if (lists(kernel->int8, (experts ? args.experts.output[i].weight : args.linear.output[i].weight).dtype))
+    for (int i = 0; i < outputs; i++) {
+        enum dtype dtype = (experts ? args.experts.output[i].weight : args.linear.output[i].weight).dtype;
+        if (lists(kernel->int8 | kernel->nvfp4, dtype))
             expected.output[i] = rounded.output[i];
+    }
     return expected;
 }
 
@@ -314,7 +353,8 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
     struct picture before = take_bytes(sample), found, again, roomy, alone;
     struct visit visit = { kernel, device, &before, .err = &out->trouble };
     struct picture expected = run_reference(sample, kernel, &before);
-    out->tolerance = wanted->absorbs & KERNEL_ABSORBS_ROPE ? rope_stored_tolerance : gpu_tolerances[kernel->op];
+    bool changed = wanted->absorbs & (KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM);
+    out->tolerance = changed ? changed_tolerance : gpu_tolerances[kernel->op];
     out->error = INFINITY;
     out->flaw = "the device did not run it";
     struct sample_room room = sample->room;

@@ -13,7 +13,7 @@ int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_
 
 // Which neighbours a row is tried with: none, and what it says that it does in passing, as it comes in models. Returns
 // how many sets of KERNEL_ABSORBS_* there are.
-enum { CHECK_ABSORBED_MAX = 6 };
+enum { CHECK_ABSORBED_MAX = 8 };
 int check_absorbed(const struct kernel *kernel, uint32_t out[CHECK_ABSORBED_MAX]);
 
 // Where rows run that do not run on this CPU.

@@ -15,6 +15,7 @@ static const size_t result_at[OP_COUNT] = {
     [OP_NORM] = offsetof(struct norm_args, out),
     [OP_LINEAR] = offsetof(struct linear_args, output[0].y),
     [OP_ROPE] = offsetof(struct rope_args, q),
+    [OP_TRANSFORM] = offsetof(struct transform_args, q),
     [OP_ATTENTION] = offsetof(struct attention_args, out),
     [OP_ACT_MUL] = offsetof(struct act_mul_args, out),
     [OP_ADD] = offsetof(struct add_args, x),
@@ -25,13 +26,16 @@ static const size_t result_at[OP_COUNT] = {
     [OP_ROUTE] = offsetof(struct route_args, routes.share),
     [OP_EXPERTS] = offsetof(struct experts_args, output[0].y),
     [OP_COMBINE] = offsetof(struct combine_args, out),
+    [OP_CONV] = offsetof(struct conv_args, out),
+    [OP_SCAN] = offsetof(struct scan_args, out),
+    [OP_DELTA] = offsetof(struct delta_args, out),
 };
 
 // In every format 64 in a vector's last byte is worth a good part of the vector's range.
 static void spoil_cache(const struct kv_write_args *args)
 {
-    const struct kv_place *cache = &args->cache;
     int position = args->batch->positions[0];
+    const struct kv_place *cache = position / KV_PAGE_TOKENS < args->sink_pages ? &args->sink : &args->cache;
     int32_t page = args->batch->sequence[0].pages[cache->class_index][position / KV_PAGE_TOKENS];
     uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
     size_t end = kv_data_at(&cache->layout.k, 0, position % KV_PAGE_TOKENS) + cache->layout.k.data_bytes;

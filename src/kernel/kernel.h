@@ -27,6 +27,7 @@ enum {
     KERNEL_ABSORBS_ACT_MUL = 2, // linear with gate and up: the activation of both
     KERNEL_ABSORBS_ADD = 4,     // linear: adding its result to the residual stream
     KERNEL_ABSORBS_ROPE = 8,    // kv_write: turning q and k
+    KERNEL_ABSORBS_TRANSFORM = 16, // kv_write: what keys are stored as
 };
 
 // How large a step may get that is being described, and on what.
@@ -66,13 +67,18 @@ struct kernel {
     enum kernel_load load;
     uint32_t needs;           // CPU_* features
     const int *architectures; // CUDA: exactly those it is compiled for (90 for sm_90), ends in 0
+    int sm_min;               // CUDA: the first that multiplies its operands as they are; 0: any
     uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
     uint64_t int8;            // those of `weights` for which activations are rounded to 8 bits (kernel/int8.h)
+    uint64_t nvfp4;           // those for which they are rounded to 4 bits (kernel/nvfp4.h): only where it is asked for
     uint64_t unpacked;        // CUDA: those of `weights` that are no operands of its products until they are unpacked
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
+    int rows_multiple;        // linear: of the rows of its matrices; 0: any
     uint64_t k, v;            // of kv_write and attention
     uint64_t latents;         // of the same, where V lies in K (kv/layout.h)
-    int head_dim_multiple;    // of attention, of latents those of K and of V; 0: any
+    uint64_t sink;            // of the same: in which formats a sequence's first pages may be, where the rest is not,
+    uint64_t sink_beside;     // and beside which formats of the rest; 0: any
+    int head_dim_multiple;    // of transform, kv_write and attention, of latents those of K and of V; 0: any
     int head_dim_max;         // of V; 0: any
     float tolerance;          // how far it may be from the reference (kernel/check.h); 0: as its op says
     int shared_bytes;         // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has

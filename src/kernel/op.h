@@ -19,6 +19,7 @@
     X(LINEAR,    "linear")     \
     X(HEADS,     "heads")      \
     X(ROPE,      "rope")       \
+    X(TRANSFORM, "transform")  \
     X(KV_WRITE,  "kv_write")   \
     X(ATTENTION, "attention")  \
     X(ACT_MUL,   "act_mul")    \
@@ -28,7 +29,10 @@
     X(COPY,      "copy")       \
     X(ROUTE,     "route")      \
     X(EXPERTS,   "experts")    \
-    X(COMBINE,   "combine")
+    X(COMBINE,   "combine")    \
+    X(CONV,      "conv")       \
+    X(SCAN,      "scan")       \
+    X(DELTA,     "delta")
 
 enum op_kind {
 #define X(id, word) OP_##id,
@@ -41,6 +45,7 @@ const char *op_word(enum op_kind kind);
 
 enum { KV_CLASSES_MAX = 16, LINEAR_OUTPUTS_MAX = 3, HEAD_DIM_MAX = 512, LINEAR_IN_MAX = 1 << 16 };
 enum { LATENT_DIM_MAX = HEAD_DIM_MAX + 64 }; // of a latent, its turned channels included: a key
+enum { DELTA_KEYS_MAX = 256, SCAN_KEYS_MAX = 256, CONV_TAPS_MAX = 16 };
 enum { EXPERTS_MAX = 512, EXPERTS_CHOSEN_MAX = 32, EXPERTS_GROUPS_MAX = 32, EXPERTS_OUTPUTS_MAX = 2 };
 
 struct cuda_batch;
@@ -57,6 +62,8 @@ struct batch {
         int first, count;                       // its rows
         const int32_t *pages[KV_CLASSES_MAX];   // per class: the page table
     } *sequence;
+    int page_tokens[KV_CLASSES_MAX]; // per class: how many tokens a page covers
+    int pages_end[KV_CLASSES_MAX];   // and how many pages of a sequence it has at most; 0: all
     int outputs;              // rows whose logits are wanted
     const int32_t *output_rows;
     const struct cuda_batch *on_device; // the same in a GPU's memory; NULL on CPUs
@@ -79,6 +86,15 @@ struct kv_place {
     float k_scale, v_scale;   // per layer, for formats that have one
 };
 
+// A recurrent layer's place among the states (kernel/state.h). The rows that a sequence has in a step lie in one page.
+struct state_place {
+    uint8_t *pool;            // the class's pages
+    size_t page_bytes, layer_offset;
+    int class_index;          // which of batch_sequence.pages
+    int page_tokens;
+    struct kv_state layout;
+};
+
 // out = table[id] * scale
 struct embed_args {
     const struct batch *batch;
@@ -91,7 +107,8 @@ struct embed_args {
 struct norm_args {
     const int *rows;
     const float *x;
-    const float *weight;      // (width)
+    const float *weight;      // (width), or with own_weights (groups, width)
+    bool own_weights;
     float *out;               // may be x
     int groups, width;
     int gap;                  // values between a row's end and the next one, of x and of out: a multiple of 8
@@ -141,12 +158,27 @@ struct rope_args {
     float magnitude;          // of the turned channels, 1 for most
 };
 
+// What keys are stored as, and queries with them, in place: k = H (k - centre), q = H q. The centre adds the same to
+// all scores of a query, which softmax does not see; H changes no product, for it is orthonormal: the Hadamard matrix
+// in natural order, H[i][j] = (-1)^popcount(i & j) / sqrt(block), on each block of a vector.
+struct transform_args {
+    const int *rows;
+    float *q, *k;
+    int heads, kv_heads, head_dim;
+    const float *centre;      // (kv_heads, head_dim) or NULL
+    int block;                // a power of two that divides head_dim; 0: nothing is rotated
+};
+
 // Stores k and v of the batch's tokens in their pages, in the cache's formats; of latents k alone
 struct kv_write_args {
     const struct batch *batch;
     const float *k, *v;
     struct kv_place cache;
+    struct kv_place sink;     // of a sequence's first pages: a class of its own has those, in its own format
+    int sink_pages;           // as many of them; 0: all are in `cache`
+    bool scale_search;        // scales of least square error, for formats that leave a choice (kernel/ref/kv_codec.h)
     const struct rope_args *rope; // before it, where the kernel does that too
+    const struct transform_args *transform; // the same, and after rope
 };
 
 // out = softmax(cap(q K * scale)) V over what the cache holds, the token's own K and V included. A sink is a score that
@@ -161,20 +193,23 @@ struct attention_args {
     float softcap;            // 0: none
     const float *sinks;       // (heads), NULL: none
     struct kv_place cache;
+    struct kv_place sink;     // of a sequence's first pages: a class of its own has those, in its own format
+    int sink_pages;           // as many of them; 0: all are in `cache`
     void *scratch;            // as much as the kernel asks for; shared by all ops of a step
 };
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED };
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED, ACT_SIGMOID, ACT_RELU };
 
 // out = act(gate) * up. ACT_CLAMPED bounds both: with g = min(gate, 7) and u = up within -7 and 7 it is
-// g * sigmoid(1.702 g) * (u + 1).
+// g * sigmoid(1.702 g) * (u + 1). Where gate and up are the same, ACT_RELU gives squares: relu(x) * x.
 #define ACT_CLAMPED_LIMIT 7.0f
 #define ACT_CLAMPED_SLOPE 1.702f
 struct act_mul_args {
     const int *rows;
     const float *gate, *up;
-    float *out;
+    float *out;               // may be either
     int width;
+    bool gate_per_row;        // with ACT_SIGMOID alone: gate is (rows), one for all of a row's values
     enum activation act;
 };
 
@@ -263,12 +298,54 @@ struct combine_args {
     struct routes routes;
 };
 
+// A short convolution over each channel's last inputs, those of earlier tokens from the state, and SiLU of the result:
+// out = silu(bias + sum of kernel[i] * x[token - taps + 1 + i]), in this order. The last inputs become the state.
+struct conv_args {
+    const struct batch *batch;
+    const float *x;           // (rows, channels), as the state's layout has them
+    float *out;               // (rows, channels), not x
+    const float *kernel;      // (taps, channels): one more than the state's inputs, the newest last
+    const float *bias;        // (channels) or NULL
+    struct state_place state;
+};
+
+// A state space (Mamba 2): token by token the matrix S of each head, (keys, values), becomes
+//   S = exp(a dt) S + b (dt x)^T, and out = c S + d x, summed over keys in order,
+// with dt = softplus(dt + time_bias) within its bounds. Heads share b and c in groups, in order.
+struct scan_args {
+    const struct batch *batch;
+    const float *mixed;       // (rows, heads * values + 2 * groups * keys): x, then b and c of each group
+    const float *time;        // (rows, heads): dt
+    float *out;               // (rows, heads * values)
+    int groups;
+    const float *a, *d, *time_bias; // (heads)
+    float time_low, time_high;
+    struct state_place state; // its layout has heads, keys and values
+};
+
+// The gated delta rule: token by token the matrix S of each head, (keys, values), becomes decay S, and then is changed
+// so that it recalls v for k, or a part of the way: S += k (beta (v - k S))^T. out = q S. Sums run over keys in order.
+// q and k are brought to length 1, q besides divided by sqrt(keys); decay = exp(a softplus(time + time_bias)), and beta
+// is the sigmoid of what is given. Heads share q and k in groups.
+#define DELTA_EPSILON 1e-6f // added to squares of lengths
+struct delta_args {
+    const struct batch *batch;
+    const float *mixed;       // (rows, 2 * groups * keys + heads * values): q of each group, k of each, v of each head
+    const float *time, *beta; // (rows, heads)
+    float *out;               // (rows, heads * values)
+    int groups;
+    bool in_turns;            // head h is of group h % groups; else those of a group stand together
+    const float *a, *time_bias; // (heads)
+    struct state_place state; // its layout has heads, keys and values
+};
+
 union op_args {
     struct embed_args embed;
     struct norm_args norm;
     struct linear_args linear;
     struct heads_args heads;
     struct rope_args rope;
+    struct transform_args transform;
     struct kv_write_args kv_write;
     struct attention_args attention;
     struct act_mul_args act_mul;
@@ -279,6 +356,9 @@ union op_args {
     struct route_args route;
     struct experts_args experts;
     struct combine_args combine;
+    struct conv_args conv;
+    struct scan_args scan;
+    struct delta_args delta;
 };
 
 #endif

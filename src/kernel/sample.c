@@ -28,6 +28,7 @@ static double value_bytes(const struct draw *draw)
         [OP_EMBED] = 4,     [OP_NORM] = 3,    [OP_LINEAR] = 2, [OP_ROPE] = 2, [OP_KV_WRITE] = 2,
         [OP_ATTENTION] = 2, [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4, [OP_SOFTCAP] = 4,
         [OP_ROUTE] = 4,     [OP_EXPERTS] = 2, [OP_COMBINE] = 2, [OP_COPY] = 3, [OP_HEADS] = 2,
+        [OP_TRANSFORM] = 2, [OP_CONV] = 2,    [OP_SCAN] = 2, [OP_DELTA] = 2,
     };
     return draw->kernel->device == DEVICE_CPU ? sizeof(float) : on_gpu[draw->kernel->op];
 }
@@ -67,7 +68,8 @@ static void draw_norm(struct draw *draw)
     int all = args->groups * args->width + args->gap;
     args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, all);
     args->x = in_place ? args->out : draw_values(draw, sample->rows, all);
-    args->weight = draw_values(draw, 1, args->width);
+    args->own_weights = args->groups > 1 && draw_coin(draw);
+    args->weight = draw_values(draw, args->own_weights ? args->groups : 1, args->width);
     args->epsilon = draw_coin(draw) ? 1e-5f : 1e-6f;
     args->f32_x = !in_place; // as in models: what is normed in place are heads and results
     draw_count_bytes(draw, 2, sample->rows, all);
@@ -87,8 +89,9 @@ enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
 static int draw_linear_rows(struct draw *draw, enum dtype dtype)
 {
     bool few = draw->wanted->load == KERNEL_FEW;
+    int multiple = greater(draw->kernel->rows_multiple, 1);
     if (draw->kernel->device == DEVICE_CUDA)
-        return draw_size(draw, 1, draw_is_short(draw) ? 160 : 300, GPU_LARGE_OUT);
+        return multiple * draw_size(draw, 1, (draw_is_short(draw) ? 160 : 300) / multiple, GPU_LARGE_OUT / multiple);
     return draw_size(draw, 1, 40, few ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024);
 }
 
@@ -105,7 +108,7 @@ static void draw_linear_output(struct draw *draw, int index, int in, int rows)
     bool passes_on = draw->wanted->absorbs & (KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD);
     output->weight = draw_weight(draw, draw_matrix_dtype(draw, index, in), rows, in);
     output->bias = draw_coin(draw) ? draw_values(draw, 1, rows) : NULL;
-    output->y = (passes_on ? new_values : draw_output)(draw, sample->rows, rows);
+    output->y = (passes_on ? new_values : draw_row_output)(draw, sample->rows, rows);
     draw_count_bytes(draw, 1, sample->rows, rows);
     sample->bytes_moved += dtype_bytes(output->weight.dtype, (size_t)rows * (size_t)in);
     sample->flops += 2.0 * sample->rows * rows * in;
@@ -148,7 +151,7 @@ static void draw_linear(struct draw *draw)
     sample->rows = draw_tokens(draw, 64);
     args->rows = &sample->rows;
     args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_WIDTH / block);
-    args->x = draw_values(draw, sample->rows, args->in);
+    args->x = draw_row_values(draw, sample->rows, args->in);
     args->outputs = draw_size(draw, 1, LINEAR_OUTPUTS_MAX, 1);
     if (absorbs & (KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD))
         args->outputs = absorbs & KERNEL_ABSORBS_ACT_MUL ? 2 : 1;
@@ -207,13 +210,19 @@ static void draw_act_mul(struct draw *draw)
 {
     struct sample *sample = draw->sample;
     struct act_mul_args *args = &sample->args.act_mul;
+    static const enum activation acts[] = { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED, ACT_SIGMOID, ACT_RELU };
     bool in_place = draw_coin(draw);
     args->rows = &sample->rows;
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->act = acts[draw_size(draw, 0, 4, 0)];
+    args->gate_per_row = args->act == ACT_SIGMOID && draw_coin(draw);
     args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, args->width);
-    args->gate = in_place ? args->out : draw_values(draw, sample->rows, args->width);
+    args->gate = draw_values(draw, sample->rows, args->gate_per_row ? 1 : args->width);
     args->up = draw_values(draw, sample->rows, args->width);
-    args->act = draw_coin(draw) ? ACT_GELU_TANH : draw_coin(draw) ? ACT_CLAMPED : ACT_SILU;
+    if (in_place && args->act == ACT_SIGMOID) // as in models: what it gates is replaced
+        args->up = args->out;
+    else if (in_place)
+        args->gate = args->out;
     draw_count_bytes(draw, 3, sample->rows, args->width);
 }
 
@@ -267,6 +276,7 @@ static void (*const drawers[OP_COUNT])(struct draw *) = {
     [OP_KV_WRITE] = draw_kv_write, [OP_ATTENTION] = draw_attention, [OP_ACT_MUL] = draw_act_mul, [OP_ADD] = draw_add,
     [OP_PICK] = draw_pick,         [OP_SOFTCAP] = draw_softcap,     [OP_ROUTE] = draw_route,
     [OP_EXPERTS] = draw_experts,   [OP_COMBINE] = draw_combine,     [OP_COPY] = draw_copy,     [OP_HEADS] = draw_heads,
+    [OP_TRANSFORM] = draw_transform, [OP_CONV] = draw_conv, [OP_SCAN] = draw_scan, [OP_DELTA] = draw_delta,
 };
 
 // A step with just the sample in it.
@@ -283,10 +293,16 @@ static struct sample_room room_of(const struct sample *sample)
     return room;
 }
 
+// Whether no more of it is made than has to be: a step may have gigabytes of rows.
+static bool is_repeated(const struct kernel *kernel, const struct sample_case *wanted)
+{
+    return wanted->step.sequences && (kernel->op == OP_ATTENTION || kernel->op == OP_LINEAR);
+}
+
 void sample_open(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted)
 {
     struct draw draw = { sample, kernel, wanted, wanted->seed };
-    *sample = (struct sample){ .op = kernel->op };
+    *sample = (struct sample){ .op = kernel->op, .repeats = is_repeated(kernel, wanted) };
     draw.is_long =
         kernel->device != DEVICE_CPU && wanted->size == SAMPLE_VARIED && draw_coin(&draw) && draw_coin(&draw);
     sample->rows = draw_tokens(&draw, LARGE_ROWS);
@@ -376,7 +392,9 @@ union op_args *sample_copy_args(struct sample *sample, const union op_args *args
         linear->act_mul = copy(sample, linear->act_mul, sizeof *linear->act_mul);
         linear->add = copy(sample, linear->add, sizeof *linear->add);
     } else if (sample->op == OP_KV_WRITE) {
-        copied->kv_write.rope = copy(sample, copied->kv_write.rope, sizeof *copied->kv_write.rope);
+        struct kv_write_args *write = &copied->kv_write;
+        write->rope = copy(sample, write->rope, sizeof *write->rope);
+        write->transform = copy(sample, write->transform, sizeof *write->transform);
     }
     return copied;
 }
@@ -385,7 +403,8 @@ union op_args *sample_args_for(struct sample *sample, const struct kernel *kerne
 {
     union op_args *args = sample_copy_args(sample, &sample->args);
     size_t bytes = draw_scratch_bytes(sample, kernel);
-    void *scratch = bytes ? memset(new_aligned(&sample->arena, bytes), NOTHING, bytes) : NULL;
+    size_t here = kernel->device == DEVICE_CPU || !bytes ? bytes : 1; // an address, where nobody here uses it
+    void *scratch = bytes ? memset(new_aligned(&sample->arena, here), NOTHING, here) : NULL;
     if (sample->op == OP_ATTENTION)
         args->attention.scratch = scratch;
     if (sample->op == OP_LINEAR) {
@@ -411,6 +430,8 @@ int sample_rows(const struct sample *sample)
 void sample_cut(struct sample *sample, int tokens)
 {
     struct batch *batch = &sample->batch;
+    if (moves_state(sample)) // what a sequence leaves depends on all its rows
+        tokens = sample->sequence[0].count;
     sample->rows = least(sample->rows, tokens);
     batch->tokens = least(batch->tokens, tokens);
     batch->outputs = least(batch->outputs, tokens);
@@ -438,6 +459,8 @@ void sample_read(const struct sample *sample, int output, float *values)
         read_kv_write(sample, values);
     else if (is_order(sample, output))
         read_order(sample, output, values);
+    else if (is_state(sample, output))
+        read_state(sample, values);
     else
         memcpy(values, sample->output[output].data, result_bytes(sample, output));
 }
@@ -448,6 +471,8 @@ void sample_undo(struct sample *sample, int output, const uint8_t *before)
         undo_kv_write(sample, before);
     else if (is_order(sample, output))
         memcpy(sample->output[output].data, before, sample->output[output].bytes);
+    else if (is_state(sample, output))
+        undo_state(sample, before);
     else
         memcpy(sample->output[output].data, before, result_bytes(sample, output));
 }

@@ -31,6 +31,7 @@ struct sample_case {
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
     bool latent;           // V lies in K
+    uint64_t sink;         // of which a sequence's first pages may have one; 0: they are like the others
     int head_dim;          // 0: drawn, among those that fit
     int value_dim;         // of latents, where there is a head_dim
     uint32_t absorbs;      // KERNEL_ABSORBS_*: the neighbours that the row does in passing
@@ -39,10 +40,13 @@ struct sample_case {
     uint64_t seed;
 };
 
+enum { SAMPLE_DISTINCT = 1 << 14 }; // values of an array: longer ones repeat them
+
 struct sample {
     enum op_kind op;
     union op_args args;    // points into the sample, which must stay where it is
     union op_args before, after; // of the neighbours that are done in passing
+    struct transform_args transform; // the same, between `before` and the op itself
     int rows;
     struct batch batch;
     struct batch_sequence sequence[SAMPLE_SEQUENCES_MAX];
@@ -55,6 +59,7 @@ struct sample {
     uint8_t *pages;        // of the cache, page -1 first; NULL: the op has none
     size_t pages_bytes;
     size_t pages_there;    // bytes of pages on a GPU, where those here are repeated; 0: as many as here
+    bool repeats;          // the same of what has a row for each token: no more than SAMPLE_DISTINCT values are here
     struct sample_room {   // how large a step is assumed that the sample is one of; for GPUs
         int rows, tokens, sequences, rows_each, context;
         int multiprocessors; // of a device that is smaller than the one it runs on; 0: as it is
@@ -93,7 +98,7 @@ void sample_undo(struct sample *sample, int output, const uint8_t *before);
 bool sample_guards_intact(const struct sample *sample);
 
 // What arguments point to: its place and size here, and what it is in a GPU's memory.
-enum sample_type { SAMPLE_F32, SAMPLE_BF16, SAMPLE_BYTES };
+enum sample_type { SAMPLE_F32, SAMPLE_BF16, SAMPLE_BYTES, SAMPLE_SCRATCH /* bytes of no meaning */ };
 struct sample_operand {
     void *slot;            // where the arguments have its address
     int rows;              // one for each row of the op; 0: it does not depend on them

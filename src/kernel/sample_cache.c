@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/sample_cache.c: samples of the two ops that work on pages. Page numbers are drawn at random; page -1, which a
-// table names where a window has given a page back, is there to be read and holds NaN.
+// kernel/sample_cache.c: samples of the two ops that work on pages, and of what is done to keys before. Page numbers
+// are drawn at random; page -1, which a table names where a window has given a page back, is there to be read and holds
+// NaN.
 #include <math.h>
 #include <string.h>
 
@@ -9,14 +10,15 @@
 #include "kernel/sample_draw.h"
 #include "kv/pool.h"
 
-enum { CLASS = 1, SPARE_PAGES = 3, DISTINCT_PAGES = 8, CPU_SEQUENCES_MAX = 4 };
+enum { CLASS = 1, SINK_CLASS = 3, SINK_PAGES_MAX = 2, SPARE_PAGES = 3, DISTINCT_PAGES = 8, CPU_SEQUENCES_MAX = 4 };
 
 struct scene {
-    struct kv_place cache;
+    struct kv_place cache, sink;
+    int sink_pages;
     int heads, window;
     int old[SAMPLE_SEQUENCES_MAX];      // tokens of each sequence that came before the batch
-    int32_t *table[SAMPLE_SEQUENCES_MAX];
-    int pages;                          // of the pool here, page -1 included
+    int32_t *table[SAMPLE_SEQUENCES_MAX], *sink_table[SAMPLE_SEQUENCES_MAX];
+    int pages, sinks;                   // of the pools here, page -1 included
 };
 
 // ---- drawing ----
@@ -82,13 +84,23 @@ static void draw_pages(struct draw *draw, struct scene *scene)
     random_shuffle(&draw->seed, numbers, total + SPARE_PAGES);
     for (int s = 0; s < sample->batch.sequences; s++) {
         int count = pages_of(length_of(draw, scene, s));
+        int sinks = scene->sink_pages < count ? scene->sink_pages : count;
         scene->table[s] = ARENA_NEW(&sample->arena, int32_t, count);
-        for (int i = 0; i < count; i++)
-            scene->table[s][i] = i < first_seen(scene, s) / KV_PAGE_TOKENS ? KV_PAGE_NONE : numbers[next++];
+        scene->sink_table[s] = ARENA_NEW(&sample->arena, int32_t, sinks);
+        for (int i = 0; i < count; i++) {
+            int32_t page = i < first_seen(scene, s) / KV_PAGE_TOKENS ? KV_PAGE_NONE : numbers[next++];
+            scene->table[s][i] = i < sinks ? KV_PAGE_NONE : page;
+            if (i < sinks)
+                scene->sink_table[s][i] = page;
+        }
         for (int i = 0; i < KV_CLASSES_MAX; i++)
             sample->sequence[s].pages[i] = i == CLASS ? scene->table[s] : nowhere;
+        if (scene->sink_pages)
+            sample->sequence[s].pages[SINK_CLASS] = scene->sink_table[s];
     }
     scene->pages = 1 + total + SPARE_PAGES;
+    scene->sinks = scene->sink_pages ? scene->pages : 0;
+    sample->batch.pages_end[SINK_CLASS] = scene->sink_pages;
 }
 
 // A step of one shape: its pages in any order, which here are but the first few.
@@ -114,6 +126,38 @@ static void draw_step(struct draw *draw, struct scene *scene)
     scene->pages = 1 + DISTINCT_PAGES;
 }
 
+// One of some formats.
+static enum dtype draw_format(struct draw *draw, uint64_t formats)
+{
+    int dtype = draw_size(draw, 0, DTYPE_COUNT - 1, 0);
+    while (!(formats >> dtype & 1))
+        dtype = (dtype + 1) % DTYPE_COUNT;
+    return (enum dtype)dtype;
+}
+
+static struct kv_place draw_place(struct draw *draw, const struct kv_layout *layout, int layers, int class_index)
+{
+    return (struct kv_place){
+        .page_bytes = (size_t)layers * layout->layer_bytes,
+        .layer_offset = (size_t)draw_size(draw, 0, layers - 1, 0) * layout->layer_bytes,
+        .class_index = class_index, .layout = *layout, .k_scale = 0.05f, .v_scale = layout->latent ? 0.05f : 0.04f,
+    };
+}
+
+// Pages of both places, one after the other in `pages`.
+static size_t scene_bytes(const struct scene *scene)
+{
+    return (size_t)scene->pages * scene->cache.page_bytes + (size_t)scene->sinks * scene->sink.page_bytes;
+}
+
+static void place_pools(struct scene *scene, uint8_t *pages)
+{
+    scene->cache.pool = pages + scene->cache.page_bytes;
+    scene->sink.pool = pages + (size_t)scene->pages * scene->cache.page_bytes + scene->sink.page_bytes;
+    if (!scene->sink_pages)
+        scene->sink = (struct kv_place){ 0 };
+}
+
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
     int kv_heads = draw_size(draw, 1, draw->is_long ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
@@ -126,14 +170,41 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
     if (draw->wanted->step.sequences) {
         draw_step(draw, scene);
     } else {
+        if (draw->wanted->sink)
+            scene->sink_pages = draw_size(draw, draw->wanted->size == SAMPLE_SMALL, SINK_PAGES_MAX, 1);
         draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
         draw_pages(draw, scene);
     }
-    scene->cache = (struct kv_place){
-        .page_bytes = (size_t)layers * layout.layer_bytes,
-        .layer_offset = (size_t)draw_size(draw, 0, layers - 1, 0) * layout.layer_bytes,
-        .class_index = CLASS, .layout = layout, .k_scale = 0.05f, .v_scale = layout.latent ? 0.05f : 0.04f,
-    };
+    for (int i = 0; i < KV_CLASSES_MAX; i++)
+        draw->sample->batch.page_tokens[i] = KV_PAGE_TOKENS;
+    scene->cache = draw_place(draw, &layout, layers, CLASS);
+    if (scene->sink_pages) {
+        enum dtype dtype = draw_format(draw, draw->wanted->sink);
+        struct kv_layout sink =
+            layout.latent ? kv_layout_make_latent(dtype, layout.k.dim, layout.v.dim)
+                          : kv_layout_make(dtype, dtype, layout.k.heads, layout.k.dim, layout.v.dim);
+        scene->sink = draw_place(draw, &sink, layers, SINK_CLASS);
+    }
+}
+
+// Of every kind: both parts of it, or one.
+static void draw_transform_of(struct draw *draw, int dim, int kv_heads, struct transform_args *args)
+{
+    bool centred = draw_coin(draw);
+    args->centre = centred ? draw_values(draw, kv_heads, dim) : NULL;
+    args->block = !centred || draw_coin(draw) ? dim & -dim : 0;
+}
+
+void draw_transform(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct transform_args *args = &sample->args.transform;
+    int heads = draw_size(draw, 1, 6, 24), kv_heads = draw_size(draw, 1, 3, 8), dim = draw_layout(draw, 1).k.dim;
+    *args = (struct transform_args){ .rows = &sample->rows, .heads = heads, .kv_heads = kv_heads, .head_dim = dim };
+    draw_transform_of(draw, dim, kv_heads, args);
+    args->q = draw_output_in_place(draw, sample->rows, heads * dim);
+    args->k = draw_output_in_place(draw, sample->rows, kv_heads * dim);
+    draw_count_bytes(draw, 2, sample->rows, (heads + kv_heads) * dim);
 }
 
 // The rope that is done in passing. Its q is a result; its k is what is stored.
@@ -151,6 +222,20 @@ static void draw_rope_before(struct draw *draw, const struct scene *scene)
     sample->args.kv_write.rope = args;
 }
 
+// The same of the transform, whose q is rope's, where there is one.
+static void draw_transform_before(struct draw *draw, const struct scene *scene)
+{
+    struct sample *sample = draw->sample;
+    const struct kv_side *side = &scene->cache.layout.k;
+    const struct rope_args *rope = sample->args.kv_write.rope;
+    struct transform_args *args = &sample->transform;
+    *args = (struct transform_args){ .rows = &sample->batch.tokens, .k = (float *)sample->args.kv_write.k,
+                                     .heads = scene->heads, .kv_heads = side->heads, .head_dim = side->dim };
+    draw_transform_of(draw, side->dim, side->heads, args);
+    args->q = rope ? rope->q : draw_output_in_place(draw, sample->batch.tokens, scene->heads * side->dim);
+    sample->args.kv_write.transform = args;
+}
+
 void draw_kv_write(struct draw *draw)
 {
     struct sample *sample = draw->sample;
@@ -158,16 +243,21 @@ void draw_kv_write(struct draw *draw)
     draw_scene(draw, &scene, 4096, 0);
     struct kv_write_args *args = &sample->args.kv_write;
     int row_values = scene.cache.layout.k.heads * scene.cache.layout.k.dim, tokens = sample->batch.tokens;
-    size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
+    size_t bytes = scene_bytes(&scene);
     sample->pages = draw_output_bytes(draw, bytes, scene.cache.layout.latent ? row_values : 2 * row_values);
     sample->pages_bytes = bytes;
-    scene.cache.pool = sample->pages + scene.cache.page_bytes;
+    place_pools(&scene, sample->pages);
     args->batch = &sample->batch;
     args->k = draw_values(draw, tokens, row_values);
     args->v = scene.cache.layout.latent ? NULL : draw_values(draw, tokens, row_values);
     args->cache = scene.cache;
+    args->sink = scene.sink;
+    args->sink_pages = scene.sink_pages;
+    args->scale_search = draw_coin(draw);
     if (draw->wanted->absorbs & KERNEL_ABSORBS_ROPE)
         draw_rope_before(draw, &scene);
+    if (draw->wanted->absorbs & KERNEL_ABSORBS_TRANSFORM)
+        draw_transform_before(draw, &scene);
     draw_count_bytes(draw, 2, tokens, row_values);
     sample->bytes_moved += (size_t)tokens * kv_layout_token_bytes(&scene.cache.layout);
 }
@@ -185,7 +275,8 @@ static void write_cache(struct draw *draw, const struct scene *scene, struct bat
     for (int i = 0; i < sequence.count; i++)
         positions[i] = first + i;
     struct batch batch = { .tokens = sequence.count, .positions = positions, .sequences = 1, .sequence = &sequence };
-    struct kv_write_args write = { .batch = &batch, .cache = scene->cache };
+    struct kv_write_args write = { .batch = &batch, .cache = scene->cache, .sink = scene->sink,
+                                   .sink_pages = scene->sink_pages };
     write.k = draw_values(draw, sequence.count, side->heads * side->dim);
     write.v = draw_values(draw, sequence.count, side->heads * side->dim);
     kv_write_ref(&write, 0, 1);
@@ -200,9 +291,9 @@ static void fill_cache(struct draw *draw, const struct scene *scene, int sequenc
     all.first = 0;
     all.count = end - first < distinct ? end - first : distinct;
     write_cache(draw, scene, all, first);
-    int first_page = first / KV_PAGE_TOKENS;
-    for (int i = first_page + DISTINCT_PAGES; i < pages_of(end); i++)
-        memcpy(page_at(scene, sequence, i), page_at(scene, sequence, i - DISTINCT_PAGES), scene->cache.page_bytes);
+    int repeated = DISTINCT_PAGES - scene->sink_pages;
+    for (int i = first / KV_PAGE_TOKENS + DISTINCT_PAGES; i < pages_of(end); i++)
+        memcpy(page_at(scene, sequence, i), page_at(scene, sequence, i - repeated), scene->cache.page_bytes);
 }
 
 // The work of one sequence whose first row of the batch has so many tokens before it.
@@ -239,10 +330,10 @@ void draw_attention(struct draw *draw)
     draw_scene(draw, &scene, 64, draw->wanted->load == KERNEL_FEW ? 16383 : 512);
     const struct kv_layout *layout = &scene.cache.layout;
     int tokens = sample->batch.tokens;
-    size_t bytes = (size_t)scene.pages * scene.cache.page_bytes;
+    size_t bytes = scene_bytes(&scene);
     sample->pages = memset(arena_new(&sample->arena, bytes, 1), NOTHING, bytes);
     sample->pages_bytes = bytes;
-    scene.cache.pool = sample->pages + scene.cache.page_bytes;
+    place_pools(&scene, sample->pages);
     if (draw->wanted->step.sequences)
         fill_step(draw, &scene);
     for (int s = 0; s < sample->batch.sequences; s++) {
@@ -252,9 +343,10 @@ void draw_attention(struct draw *draw)
     }
     struct attention_args *args = &sample->args.attention;
     *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .window = scene.window,
-                                     .scale = 1 / sqrtf((float)layout->k.dim), .cache = scene.cache };
-    args->q = draw_values(draw, tokens, scene.heads * layout->k.dim);
-    args->out = draw_output(draw, tokens, scene.heads * layout->v.dim);
+                                     .scale = 1 / sqrtf((float)layout->k.dim), .cache = scene.cache,
+                                     .sink = scene.sink, .sink_pages = scene.sink_pages };
+    args->q = draw_row_values(draw, tokens, scene.heads * layout->k.dim);
+    args->out = draw_row_output(draw, tokens, scene.heads * layout->v.dim);
     args->softcap = draw_coin(draw) ? 5 : 0;
     args->sinks = draw_coin(draw) ? draw_values(draw, 1, scene.heads) : NULL;
     draw_count_bytes(draw, 1, tokens, scene.heads * (layout->k.dim + layout->v.dim));
@@ -272,11 +364,12 @@ struct vector {
 static void walk_vectors(const struct sample *sample, void (*visit)(const struct vector *vector, void *context),
                          void *context)
 {
-    const struct kv_place *cache = &sample->args.kv_write.cache;
+    const struct kv_write_args *args = &sample->args.kv_write;
     for (int s = 0; s < sample->batch.sequences; s++)
-        for (int i = 0; i < 2 * sample->sequence[s].count; i += cache->layout.latent ? 2 : 1) {
+        for (int i = 0; i < 2 * sample->sequence[s].count; i += args->cache.layout.latent ? 2 : 1) {
             int position = sample->batch.positions[sample->sequence[s].first + i / 2];
-            int32_t page = sample->sequence[s].pages[CLASS][position / KV_PAGE_TOKENS];
+            const struct kv_place *cache = position / KV_PAGE_TOKENS < args->sink_pages ? &args->sink : &args->cache;
+            int32_t page = sample->sequence[s].pages[cache->class_index][position / KV_PAGE_TOKENS];
             uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
             const struct kv_side *side = i % 2 ? &cache->layout.v : &cache->layout.k;
             for (int head = 0; head < side->heads; head++)

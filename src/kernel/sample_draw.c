@@ -7,7 +7,7 @@
 #include "kernel/ref/weight.h"
 
 enum { GUARD_BYTES = 64, GUARD = 0xA5, MISALIGNED_MAX = 3 };
-enum { DISTINCT_VALUES = 1 << 14, PALETTE_BLOCKS = 32, PALETTE_VALUES = 128, BLOCK_VALUES_MAX = 256 };
+enum { PALETTE_BLOCKS = 32, PALETTE_VALUES = 128, BLOCK_VALUES_MAX = 256 };
 
 // ---- sizes ----
 
@@ -111,7 +111,7 @@ static void repeat(uint8_t *data, size_t filled, size_t bytes)
 
 static void fill_values(struct draw *draw, float *x, size_t count)
 {
-    size_t distinct = count < DISTINCT_VALUES ? count : DISTINCT_VALUES;
+    size_t distinct = count < SAMPLE_DISTINCT ? count : SAMPLE_DISTINCT;
     for (size_t i = 0; i < distinct; i++) {
         x[i] = random_real(&draw->seed);
         x[i] += random_real(&draw->seed);
@@ -133,6 +133,21 @@ float *draw_values(struct draw *draw, int rows, int width)
     float *x = ARENA_NEW(&draw->sample->arena, float, count + MISALIGNED_MAX) + draw_offset(draw);
     fill_values(draw, x, count);
     return x;
+}
+
+static bool is_repeated(const struct draw *draw, int rows, int width)
+{
+    return draw->sample->repeats && (size_t)rows * (size_t)width > SAMPLE_DISTINCT;
+}
+
+float *draw_row_values(struct draw *draw, int rows, int width)
+{
+    return is_repeated(draw, rows, width) ? draw_values(draw, 1, SAMPLE_DISTINCT) : draw_values(draw, rows, width);
+}
+
+float *draw_row_output(struct draw *draw, int rows, int width)
+{
+    return is_repeated(draw, rows, width) ? draw_output(draw, 1, SAMPLE_DISTINCT) : draw_output(draw, rows, width);
 }
 
 float *draw_frequencies(struct draw *draw, int count)
@@ -170,7 +185,7 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
         draw_block(draw, dtype, palette + (size_t)i * block_bytes);
 
     uint8_t *data = (uint8_t *)arena_new(&draw->sample->arena, bytes + MISALIGNED_MAX, 1) + draw_offset(draw);
-    size_t distinct = blocks < DISTINCT_VALUES ? blocks : DISTINCT_VALUES;
+    size_t distinct = blocks < SAMPLE_DISTINCT ? blocks : SAMPLE_DISTINCT;
     for (size_t i = 0; i < distinct; i++)
         memcpy(data + i * block_bytes,
                palette + (size_t)random_between(&draw->seed, 0, palette_blocks - 1) * block_bytes, block_bytes);

@@ -27,6 +27,10 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
 
 // Room for results, which are (rows, row_values) and NaN at first.
 float *draw_output(struct draw *draw, int rows, int row_values);
+
+// The same for what has a row for each token and is read by nobody here; see `repeats` of the sample.
+float *draw_row_values(struct draw *draw, int rows, int width);
+float *draw_row_output(struct draw *draw, int rows, int width);
 float *draw_output_in_place(struct draw *draw, int rows, int row_values); // holds input at first
 uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values);
 
@@ -46,7 +50,17 @@ void draw_combine(struct draw *draw);
 bool is_order(const struct sample *sample, int output); // of route: where the pairs stand
 void read_order(const struct sample *sample, int output, float *values);
 
+// sample_state.c
+void draw_conv(struct draw *draw);
+void draw_scan(struct draw *draw);
+void draw_delta(struct draw *draw);
+bool moves_state(const struct sample *sample);          // is it one of these?
+bool is_state(const struct sample *sample, int output); // of recurrent ops: the states
+void read_state(const struct sample *sample, float *values);
+void undo_state(struct sample *sample, const uint8_t *before);
+
 // sample_cache.c
+void draw_transform(struct draw *draw);
 void draw_kv_write(struct draw *draw);
 void draw_attention(struct draw *draw);
 void read_kv_write(const struct sample *sample, float *values);

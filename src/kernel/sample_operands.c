@@ -45,7 +45,7 @@ static void list_embed(struct list *list, union op_args *all)
 static void list_norm_input(struct list *list, struct norm_args *args)
 {
     add_rows(list, &args->x, args->groups * args->width + args->gap, args->f32_x ? SAMPLE_F32 : SAMPLE_BF16);
-    add_constant(list, &args->weight, args->width);
+    add_constant(list, &args->weight, args->own_weights ? args->groups * args->width : args->width);
 }
 
 static void list_norm(struct list *list, union op_args *all)
@@ -76,7 +76,7 @@ static void list_linear(struct list *list, union op_args *all)
         add_rows(list, &((struct act_mul_args *)args->act_mul)->out, args->act_mul->width, SAMPLE_BF16);
     if (args->add)
         add_rows(list, &((struct add_args *)args->add)->x, args->add->width, SAMPLE_F32);
-    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_SCRATCH);
 }
 
 static void list_heads(struct list *list, union op_args *all)
@@ -100,6 +100,18 @@ static void list_rope(struct list *list, union op_args *all)
     list_rope_args(list, &all->rope);
 }
 
+static void list_transform_args(struct list *list, struct transform_args *args)
+{
+    add_rows(list, &args->q, args->heads * args->head_dim, SAMPLE_BF16);
+    add_rows(list, &args->k, args->kv_heads * args->head_dim, SAMPLE_BF16);
+    add_constant(list, &args->centre, args->kv_heads * args->head_dim);
+}
+
+static void list_transform(struct list *list, union op_args *all)
+{
+    list_transform_args(list, &all->transform);
+}
+
 static void list_kv_write(struct list *list, union op_args *all)
 {
     struct kv_write_args *args = &all->kv_write;
@@ -107,8 +119,11 @@ static void list_kv_write(struct list *list, union op_args *all)
     add_rows(list, &args->k, layout->k.heads * layout->k.dim, SAMPLE_BF16);
     add_rows(list, &args->v, layout->v.heads * layout->v.dim, SAMPLE_BF16);
     add(list, &args->cache.pool, 0, list->sample->pages_bytes, SAMPLE_BYTES);
+    add(list, &args->sink.pool, 0, list->sample->pages_bytes, SAMPLE_BYTES);
     if (args->rope)
         list_rope_args(list, (struct rope_args *)args->rope);
+    if (args->transform)
+        list_transform_args(list, (struct transform_args *)args->transform);
 }
 
 static void list_attention(struct list *list, union op_args *all)
@@ -119,13 +134,14 @@ static void list_attention(struct list *list, union op_args *all)
     add_rows(list, &args->out, args->heads * layout->v.dim, SAMPLE_BF16);
     add_constant(list, &args->sinks, args->heads);
     add(list, &args->cache.pool, 0, list->sample->pages_bytes, SAMPLE_BYTES);
-    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+    add(list, &args->sink.pool, 0, list->sample->pages_bytes, SAMPLE_BYTES);
+    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_SCRATCH);
 }
 
 static void list_act_mul(struct list *list, union op_args *all)
 {
     struct act_mul_args *args = &all->act_mul;
-    add_rows(list, &args->gate, args->width, SAMPLE_BF16);
+    add_rows(list, &args->gate, args->gate_per_row ? 1 : args->width, SAMPLE_BF16);
     add_rows(list, &args->up, args->width, SAMPLE_BF16);
     add_rows(list, &args->out, args->width, SAMPLE_BF16);
 }
@@ -191,7 +207,7 @@ static void list_experts(struct list *list, union op_args *all)
         add_rows(list, &output->y, chosen * weight->rows, SAMPLE_BF16);
     }
     list_routes(list, &args->routes);
-    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_BYTES);
+    add(list, &args->scratch, 0, draw_scratch_bytes(list->sample, list->kernel), SAMPLE_SCRATCH);
 }
 
 static void list_combine(struct list *list, union op_args *all)
@@ -202,11 +218,56 @@ static void list_combine(struct list *list, union op_args *all)
     list_routes(list, &args->routes);
 }
 
+static void list_state(struct list *list, struct state_place *place)
+{
+    add(list, &place->pool, 0, list->sample->output[list->sample->outputs - 1].bytes, SAMPLE_BYTES);
+}
+
+static void list_conv(struct list *list, union op_args *all)
+{
+    struct conv_args *args = &all->conv;
+    const struct kv_state *layout = &args->state.layout;
+    add_rows(list, &args->x, layout->channels, SAMPLE_BF16);
+    add_rows(list, &args->out, layout->channels, SAMPLE_BF16);
+    add_constant(list, &args->kernel, (layout->inputs + 1) * layout->channels);
+    add_constant(list, &args->bias, layout->channels);
+    list_state(list, &args->state);
+}
+
+static void list_scan(struct list *list, union op_args *all)
+{
+    struct scan_args *args = &all->scan;
+    const struct kv_state *layout = &args->state.layout;
+    int inner = layout->heads * layout->values;
+    add_rows(list, &args->mixed, inner + 2 * args->groups * layout->keys, SAMPLE_BF16);
+    add_rows(list, &args->time, layout->heads, SAMPLE_BF16);
+    add_rows(list, &args->out, inner, SAMPLE_BF16);
+    add_constant(list, &args->a, layout->heads);
+    add_constant(list, &args->d, layout->heads);
+    add_constant(list, &args->time_bias, layout->heads);
+    list_state(list, &args->state);
+}
+
+static void list_delta(struct list *list, union op_args *all)
+{
+    struct delta_args *args = &all->delta;
+    const struct kv_state *layout = &args->state.layout;
+    int inner = layout->heads * layout->values;
+    add_rows(list, &args->mixed, inner + 2 * args->groups * layout->keys, SAMPLE_BF16);
+    add_rows(list, &args->time, layout->heads, SAMPLE_BF16);
+    add_rows(list, &args->beta, layout->heads, SAMPLE_BF16);
+    add_rows(list, &args->out, inner, SAMPLE_BF16);
+    add_constant(list, &args->a, layout->heads);
+    add_constant(list, &args->time_bias, layout->heads);
+    list_state(list, &args->state);
+}
+
 static void (*const listers[OP_COUNT])(struct list *, union op_args *) = {
     [OP_EMBED] = list_embed,       [OP_NORM] = list_norm,           [OP_LINEAR] = list_linear,   [OP_ROPE] = list_rope,
     [OP_KV_WRITE] = list_kv_write, [OP_ATTENTION] = list_attention, [OP_ACT_MUL] = list_act_mul, [OP_ADD] = list_add,
     [OP_PICK] = list_pick,         [OP_SOFTCAP] = list_softcap,     [OP_ROUTE] = list_route,
     [OP_EXPERTS] = list_experts,   [OP_COMBINE] = list_combine,     [OP_COPY] = list_copy,     [OP_HEADS] = list_heads,
+    [OP_TRANSFORM] = list_transform, [OP_CONV] = list_conv, [OP_SCAN] = list_scan, [OP_DELTA] = list_delta,
 };
 
 int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,

@@ -18,10 +18,13 @@ static const struct {
     { x86_cache_kernels, &x86_cache_kernel_count },
 #endif
     { cuda_attention_rows, &cuda_attention_count },
+    { cuda_delta_rows, &cuda_delta_count },
     { cuda_experts_rows, &cuda_experts_count },
     { cuda_kv_write_rows, &cuda_kv_write_count },
     { cuda_latent_rows, &cuda_latent_count },
     { cuda_linear_rows, &cuda_linear_count },
+    { cuda_native_rows, &cuda_native_count },
+    { cuda_scan_rows, &cuda_scan_count },
     { cuda_small_rows, &cuda_small_count },
 };
 

@@ -81,3 +81,14 @@ struct kv_layout kv_layout_make_latent(enum dtype dtype, int dim, int value_dim)
     layout.v.dim = value_dim;
     return layout;
 }
+
+struct kv_state kv_state_make(int inputs, int channels, int heads, int keys, int values)
+{
+    enum { ALIGNMENT = 64 }; // of the matrix, and of the next layer
+    struct kv_state state = { .inputs = inputs, .channels = channels, .heads = heads, .keys = keys, .values = values };
+    size_t inputs_bytes = (size_t)inputs * (size_t)channels * sizeof(float);
+    size_t matrix_bytes = (size_t)heads * (size_t)keys * (size_t)values * sizeof(float);
+    state.matrix_offset = (inputs_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    state.layer_bytes = (state.matrix_offset + matrix_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return state;
+}

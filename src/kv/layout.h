@@ -19,7 +19,7 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 
-enum { KV_PAGE_TOKENS = 16, KV_INT4_DIM_MAX = 512 };
+enum { KV_PAGE_TOKENS = 16, KV_SINK_PAGES_MAX = 4, KV_INT4_DIM_MAX = 512 };
 
 // A record of fp8_ds_mla: E4M3 codes of the latent, an f32 scale for each 128 of them, and the turned channels in
 // bfloat16.
@@ -52,6 +52,17 @@ const char *kv_latent_misfit(struct arena *arena, enum dtype dtype, int dim, int
 // The sides must fit (kv_format_misfit). K and V may differ in format and in dim.
 struct kv_layout kv_layout_make(enum dtype k, enum dtype v, int heads, int k_dim, int v_dim);
 struct kv_layout kv_layout_make_latent(enum dtype dtype, int dim, int value_dim); // kv_latent_misfit
+
+// The state of a recurrent layer, f32: the last inputs of its short convolution, (inputs, channels), the oldest first,
+// and what it has made of all tokens so far, (heads, keys, values). A page of states is layer 0 | layer 1 | ..., too.
+struct kv_state {
+    int inputs, channels;
+    int heads, keys, values;
+    size_t matrix_offset; // within the layer
+    size_t layer_bytes;
+};
+
+struct kv_state kv_state_make(int inputs, int channels, int heads, int keys, int values);
 
 // A layer's bytes for one token.
 static inline size_t kv_layout_token_bytes(const struct kv_layout *layout)

@@ -12,9 +12,9 @@
 
 #include "base/memory.h"
 
-void kv_pool_open(struct kv_pool *pool, void *bytes, int window, size_t page_bytes, int page_count)
+void kv_pool_open(struct kv_pool *pool, void *bytes, struct kv_class class, size_t page_bytes, int page_count)
 {
-    *pool = (struct kv_pool){ .bytes = bytes, .page_bytes = page_bytes, .window = window, .page_count = page_count };
+    *pool = (struct kv_pool){ .bytes = bytes, .page_bytes = page_bytes, .class = class, .page_count = page_count };
     uint32_t buckets = 1;
     while (buckets < (uint32_t)page_count)
         buckets *= 2;

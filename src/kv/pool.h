@@ -16,10 +16,18 @@ struct kv_key {
     uint8_t bytes[KV_KEY_BYTES];
 };
 
+// What the pages of a class are: of which tokens, and how long they are kept (kv/table.h).
+struct kv_class {
+    int page_tokens;          // that one page covers: KV_PAGE_TOKENS, or of states a multiple of it
+    int window;               // positions a token sees, itself included; 0: all
+    bool state;               // a page holds no tokens but the state after the last one that was read of them
+    int begin, end;           // pages of a sequence that it has, from `begin` to before `end`; end 0: all the rest
+};
+
 struct kv_pool {
     uint8_t *bytes;           // page_count * page_bytes, borrowed: of the host, or of a device, where only kernels go
     size_t page_bytes;
-    int window;               // of the class: positions a token sees, itself included; 0: all
+    struct kv_class class;
     int page_count, free_count;
     struct kv_page {
         int owners;           // tables that hold it; 0: it is free
@@ -33,7 +41,7 @@ struct kv_pool {
     uint32_t bucket_mask;
 };
 
-void kv_pool_open(struct kv_pool *pool, void *bytes, int window, size_t page_bytes, int page_count);
+void kv_pool_open(struct kv_pool *pool, void *bytes, struct kv_class class, size_t page_bytes, int page_count);
 void kv_pool_close(struct kv_pool *pool);
 
 int32_t kv_pool_acquire(struct kv_pool *pool);            // one reference, the caller's; KV_PAGE_NONE: there is none

@@ -47,20 +47,39 @@ void kv_prefix_extend(struct kv_prefix *prefix, const int32_t *ids, int pages)
     prefix->count = pages > prefix->count ? pages : prefix->count;
 }
 
-// The last of the pages that the token behind `pages` pages sees and the pool does not have; -1: it has them all.
-static int last_missing(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
+// How many keys there are to one of the pool's pages.
+static int keys_each(const struct kv_pool *pool)
 {
-    int first = kv_table_first_visible(pool->window, pages * KV_PAGE_TOKENS), at = pages - 1;
-    while (at >= first && kv_pool_find(pool, &prefix->keys[at]) != KV_PAGE_NONE)
+    return pool->class.page_tokens / KV_PAGE_TOKENS;
+}
+
+static int32_t find_page(const struct kv_prefix *prefix, const struct kv_pool *pool, int page)
+{
+    return kv_pool_find(pool, &prefix->keys[(page + 1) * keys_each(pool) - 1]);
+}
+
+// Whether the pool has a page, or another class does.
+static bool is_there(const struct kv_prefix *prefix, const struct kv_pool *pool, int page)
+{
+    return !kv_table_has(&pool->class, page) || find_page(prefix, pool, page) != KV_PAGE_NONE;
+}
+
+// How many of the first `pages` pages a windowed pool might serve: it lacks none of what the token behind them sees, or
+// it lacks one and can serve only what ends before it.
+static int servable(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
+{
+    int own = pages / keys_each(pool), at = own - 1;
+    int first = kv_table_first_visible(&pool->class, own * pool->class.page_tokens);
+    while (at >= first && is_there(prefix, pool, at))
         at--;
-    return at >= first ? at : -1;
+    return (at >= first ? at : own) * keys_each(pool);
 }
 
 // How many of the first `pages` pages the pool has one after the other.
 static int run_from_start(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
 {
     int count = 0;
-    while (count < pages && kv_pool_find(pool, &prefix->keys[count]) != KV_PAGE_NONE)
+    while (count < pages && is_there(prefix, pool, count))
         count++;
     return count;
 }
@@ -69,13 +88,12 @@ int kv_prefix_find(const struct kv_prefix *prefix, const struct kv_table *tables
 {
     assert(pages <= prefix->count);
     for (int i = 0; i < classes; i++)
-        if (!tables[i].pool->window)
+        if (!tables[i].pool->class.window)
             pages = run_from_start(prefix, tables[i].pool, pages);
-    // A windowed class that lacks a page can serve only what ends before it: then all are asked again.
     for (int i = 0; i < classes; i++) {
-        int missing = tables[i].pool->window ? last_missing(prefix, tables[i].pool, pages) : -1;
-        if (missing >= 0) {
-            pages = missing;
+        int fewer = tables[i].pool->class.window ? servable(prefix, tables[i].pool, pages) : pages;
+        if (fewer < pages) { // then all are asked again
+            pages = fewer;
             i = -1;
         }
     }
@@ -86,9 +104,9 @@ void kv_prefix_take(struct kv_prefix *prefix, struct kv_table *tables, int class
 {
     for (int i = 0; i < classes; i++) {
         const struct kv_pool *pool = tables[i].pool;
-        int first = kv_table_first_visible(pool->window, pages * KV_PAGE_TOKENS);
-        for (int j = 0; j < pages; j++)
-            kv_table_append(&tables[i], j < first ? KV_PAGE_NONE : kv_pool_find(pool, &prefix->keys[j]));
+        int first = kv_table_first_visible(&pool->class, pages * KV_PAGE_TOKENS);
+        for (int j = 0; j < pages / keys_each(pool) && j < tables[i].capacity; j++)
+            kv_table_append(&tables[i], j < first ? KV_PAGE_NONE : find_page(prefix, pool, j));
     }
     prefix->remembered = pages;
 }
@@ -97,7 +115,9 @@ void kv_prefix_remember(struct kv_prefix *prefix, const struct kv_table *tables,
 {
     for (; prefix->remembered < pages; prefix->remembered++)
         for (int i = 0; i < classes; i++) {
-            int32_t page = tables[i].pages[prefix->remembered];
+            int each = keys_each(tables[i].pool), end = prefix->remembered + 1;
+            bool has = end % each == 0 && kv_table_has(&tables[i].pool->class, end / each - 1);
+            int32_t page = has ? tables[i].pages[end / each - 1] : KV_PAGE_NONE;
             if (page != KV_PAGE_NONE)
                 kv_pool_remember(tables[i].pool, page, &prefix->keys[prefix->remembered]);
         }

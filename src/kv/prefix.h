@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kv/prefix.h: a sequence's beginning that the cache still has. The key of a whole page is a hash of the key before it
-// and of its tokens, so equal keys mean equal texts from the first token on. Every class remembers its pages under the
-// same keys.
+// and of its tokens, so equal keys mean equal texts from the first token on. Pages here have KV_PAGE_TOKENS tokens.
+// Every class remembers its pages under the same keys: one that covers more tokens, a state, under its last one's.
 #ifndef KV_PREFIX_H
 #define KV_PREFIX_H
 

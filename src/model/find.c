@@ -30,22 +30,32 @@ static void expand(const char *word, int expert, char out[WORD_BYTES_MAX])
         snprintf(out, WORD_BYTES_MAX, "%s", word);
 }
 
+// The architecture's own name in safetensors, or that of all others.
+static const char *json_name(const struct graph *graph, enum weight_name name)
+{
+    for (const struct architecture_name *own = graph->architecture->names; own && own->json; own++)
+        if (own->name == name)
+            return own->json;
+    return weight_names[name].json;
+}
+
 bool find_is_each(const struct graph *graph, enum weight_name name)
 {
-    return !graph->source.checkpoint->gguf && strchr(weight_names[name].json, '*');
+    return !graph->source.checkpoint->gguf && strchr(json_name(graph, name), '*');
 }
 
 // The head is beside the model, whatever that is part of.
 static const char *head_prefix(const struct graph *graph)
 {
-    return strcmp(graph->prefix, "language_model.model.") ? "" : "language_model.";
+    bool nested = !strcmp(graph->prefix, "language_model.model.") || !strcmp(graph->prefix, "language_model.backbone.");
+    return nested ? "language_model." : "";
 }
 
 void find_module_of(const struct graph *graph, enum weight_name name, char out[FIND_MODULE_BYTES_MAX])
 {
     bool gguf = graph->source.checkpoint->gguf;
     char word[WORD_BYTES_MAX];
-    expand(gguf ? weight_names[name].gguf : weight_names[name].json, graph->find->expert, word);
+    expand(gguf ? weight_names[name].gguf : json_name(graph, name), graph->find->expert, word);
     if (gguf && graph->layer >= 0)
         snprintf(out, FIND_MODULE_BYTES_MAX, "blk.%d.%s", graph->layer, word);
     else if (gguf)
@@ -64,13 +74,14 @@ void find_name_of(const struct graph *graph, enum weight_name name, const char *
 }
 
 // Published safetensors put different things in front of the same names.
-static const char *prefix_of(const struct checkpoint *checkpoint)
+static const char *prefix_of(const struct graph *graph)
 {
-    static const char *const prefixes[] = { "model.", "language_model.model.", "model.language_model.", "" };
+    static const char *const prefixes[] = { "model.", "language_model.model.", "model.language_model.", "backbone.",
+                                            "language_model.backbone.", "" };
     char name[FIND_NAME_BYTES_MAX];
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
-        if (checkpoint_find(checkpoint, name))
+        snprintf(name, sizeof name, "%s%s.weight", prefixes[i], json_name(graph, W_EMBED));
+        if (checkpoint_find(graph->source.checkpoint, name))
             return prefixes[i];
     }
     return prefixes[0];
@@ -82,7 +93,7 @@ void find_begin(struct graph *graph)
 {
     const struct checkpoint *checkpoint = graph->source.checkpoint;
     struct arena *arena = &graph->model->arena;
-    graph->prefix = prefix_of(checkpoint);
+    graph->prefix = prefix_of(graph);
     graph->model->imagined = !checkpoint->gguf && !checkpoint->tensor_count;
     graph->find = ARENA_NEW(arena, struct find, 1);
     graph->find->expert = -1;
@@ -234,6 +245,13 @@ const struct tensor *find_vector(struct graph *graph, enum weight_name name, int
     return find_named_vector(graph, name, "weight", width);
 }
 
+const struct tensor *find_taps(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps)
+{
+    struct tensor wanted = graph->source.json ? find_shape(graph, 3, channels, 1, taps)
+                                              : find_shape(graph, 2, channels, taps, 0);
+    return find_floats(graph, name, "weight", wanted);
+}
+
 // Rows that the file decides.
 static int64_t find_vocabulary(struct graph *graph, enum weight_name name)
 {
@@ -266,6 +284,36 @@ struct op_matrix find_matrix(struct graph *graph, enum weight_name name, int64_t
     if (graph->source.checkpoint->gguf && find_has(graph, name, "scale")) // NVFP4's overall scale travels beside it
         matrix.scale = find_floats(graph, name, "scale", find_shape(graph, 1, 1, 0, 0));
     return matrix;
+}
+
+const struct tensor *find_groups(struct graph *graph, enum weight_name name, int64_t groups, int64_t width)
+{
+    struct tensor wanted = graph->source.json ? find_shape(graph, 1, groups * width, 0, 0)
+                                              : find_shape(graph, 2, groups, width, 0);
+    return find_floats(graph, name, "weight", wanted);
+}
+
+const struct tensor *find_column(struct graph *graph, enum weight_name name, const char *suffix, int64_t rows)
+{
+    const struct tensor *tensor = find_tensor(graph, name, suffix);
+    int rank = tensor && tensor->rank == 2 ? 2 : 1;
+    return find_floats(graph, name, suffix, find_shape(graph, rank, rows, 1, 0));
+}
+
+struct op_matrix find_row(struct graph *graph, enum weight_name name, int64_t cols, enum buffer out)
+{
+    const struct tensor *vector = find_tensor(graph, name, "weight");
+    if (!vector || vector->rank != 1)
+        return find_matrix(graph, name, 1, cols, out);
+    struct tensor *row = ARENA_NEW(&graph->model->arena, struct tensor, 1);
+    vector = find_vector(graph, name, cols);
+    if (!vector)
+        return (struct op_matrix){ .out = out };
+    *row = *vector;
+    row->rank = 2;
+    row->shape[0] = 1;
+    row->shape[1] = cols;
+    return (struct op_matrix){ .tensor = row, .out = out };
 }
 
 bool find_tied_head(struct graph *graph)

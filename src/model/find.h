@@ -17,10 +17,21 @@ void find_end(struct graph *graph);
 // rows 0: whatever it has. With its bias, where there is one or must be, and its overall scale.
 struct op_matrix find_matrix(struct graph *graph, enum weight_name name, int64_t rows, int64_t cols, enum buffer out);
 
+// A matrix of one row, which a GGUF may have as a vector.
+struct op_matrix find_row(struct graph *graph, enum weight_name name, int64_t cols, enum buffer out);
+
 // The matrices of `count` experts as one tensor (count, rows, cols), with bias (count, rows) and scale (count, 1) where
 // they have them. In safetensors they have names of their own, where '*' stands for the expert's number; a name without
 // one, and a GGUF's, is that of a tensor with all of them.
 struct op_matrix find_experts(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
+                              enum buffer out);
+
+// The same of a tensor with two matrices of each expert, one below the other, of which this is number `half`: gate and
+// up, (count, 2 * rows, cols). In safetensors such tensors, and down beside them, have no ".weight" behind their names
+// and hold plain floats.
+struct op_matrix find_half(struct graph *graph, enum weight_name name, int half, int count, int64_t rows, int64_t cols,
+                           enum buffer out);
+struct op_matrix find_stacked(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
                               enum buffer out);
 
 // The same of a tensor in which the rows of `step` matrices take turns, of which this is number `first`: gpt-oss has
@@ -32,6 +43,15 @@ struct op_matrix find_alternating(struct graph *graph, enum weight_name name, in
 // Plain floats in one dimension, as they lie in the file: norm weights, a router's bias.
 const struct tensor *find_vector(struct graph *graph, enum weight_name name, int64_t width);         // NAME.weight
 const struct tensor *find_named_vector(struct graph *graph, enum weight_name name, const char *suffix, int64_t width);
+
+// The kernel of a short convolution, (channels, 1, taps), or of a GGUF (channels, taps).
+const struct tensor *find_taps(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps);
+
+// A vector that a GGUF has as a matrix of one column.
+const struct tensor *find_column(struct graph *graph, enum weight_name name, const char *suffix, int64_t rows);
+
+// Weights of each group's channels: (groups * width), or of a GGUF (groups, width).
+const struct tensor *find_groups(struct graph *graph, enum weight_name name, int64_t groups, int64_t width);
 
 bool find_has(struct graph *graph, enum weight_name name, const char *suffix); // is there NAME.suffix?
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/find_parts.h"
+#include "model/stored_rows.h"
 
 // ---- one by one ----
 
@@ -67,6 +68,25 @@ struct op_matrix find_experts(struct graph *graph, enum weight_name name, int co
         matrix.bias = find_floats(graph, name, "bias", find_shape(graph, 2, count, rows, 0));
     if (graph->source.checkpoint->gguf && find_has(graph, name, "scale"))
         matrix.scale = find_floats(graph, name, "scale", find_shape(graph, 1, count, 0, 0));
+    return matrix;
+}
+
+struct op_matrix find_stacked(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
+                              enum buffer out)
+{
+    struct tensor all = find_shape(graph, 3, count, rows, cols);
+    return (struct op_matrix){ .out = out, .tensor = graph->source.json ? find_floats(graph, name, "", all)
+                                                                        : find_plain(graph, name, all) };
+}
+
+struct op_matrix find_half(struct graph *graph, enum weight_name name, int half, int count, int64_t rows, int64_t cols,
+                           enum buffer out)
+{
+    struct op_matrix matrix = find_stacked(graph, name, count, 2 * rows, cols, out);
+    const struct stored_rows_run run = { half * (int)rows, (int)rows };
+    if (matrix.tensor)
+        matrix.tensor = stored_rows_of(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows,
+                                       &run, 1);
     return matrix;
 }
 

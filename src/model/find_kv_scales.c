@@ -69,7 +69,7 @@ void find_kv_scales(struct graph *graph)
             k_alone = k->name;
         if (v && !k && !shared && !v_alones++)
             v_alone = v->name;
-        without += !k && !v && !shared && is_declared(model, layer);
+        without += layer->kind == LAYER_ATTENTION && !k && !v && !shared && is_declared(model, layer);
     }
     if (k_alone)
         model_warn(model, "%s is there without a scale for values, in %d layers: it serves both", k_alone, k_alones);

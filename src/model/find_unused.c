@@ -23,8 +23,13 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 // Beyond the config's layers: what predicts further tokens is kept there.
 static bool is_later_layer(const char *name, int layers)
 {
-    const char *at = strstr(name, "layers.");
-    return at && strtol(at + strlen("layers."), NULL, 10) >= layers;
+    static const char *const before[] = { "layers.", "blk." };
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *at = strstr(name, before[i]);
+        if (at && strtol(at + strlen(before[i]), NULL, 10) >= layers)
+            return true;
+    }
+    return false;
 }
 
 static int kind_of(const char *name, int layers)

@@ -4,8 +4,9 @@
 #include <assert.h>
 
 #include "model/find.h"
+#include "model/stored.h"
 
-enum { OPS_PER_LAYER_MAX = 24, OPS_OUTSIDE_MAX = 8 };
+enum { OPS_PER_LAYER_MAX = 28, OPS_OUTSIDE_MAX = 8 };
 
 static void append(struct graph *graph, struct op op)
 {
@@ -35,6 +36,7 @@ void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weigh
                         .groups = 1,
                         .width = width,
                         .on_outputs = in == BUFFER_LAST,
+                        .offset = graph->model->config.norm_offset,
                         .vector = find_vector(graph, name, width) });
 }
 
@@ -42,6 +44,7 @@ void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name,
 {
     int width = graph->model->config.head_dim;
     append(graph, (struct op){ .kind = OP_NORM, .in = qk, .out = qk, .groups = heads, .width = width,
+                               .offset = graph->model->config.norm_offset,
                                .vector = find_vector(graph, name, width) });
 }
 
@@ -49,7 +52,20 @@ void graph_latent_norm(struct graph *graph, enum buffer in, enum weight_name nam
 {
     append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = 1, .width = width,
                                .rest = graph->model->buffer_width[in] - width,
+                               .offset = graph->model->config.norm_offset,
                                .vector = find_vector(graph, name, width) });
+}
+
+void graph_result_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups, int width)
+{
+    append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = groups, .width = width,
+                               .vector = find_vector(graph, name, width) });
+}
+
+void graph_group_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups, int width)
+{
+    append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = groups, .width = width,
+                               .vector = find_groups(graph, name, groups, width) });
 }
 
 void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, int width)
@@ -60,8 +76,7 @@ void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, i
                                .matrices = 1, .matrix = { matrix } });
 }
 
-// Of a row's first channels, which are all there are in most buffers.
-static void append_linear(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
+void graph_linear_of(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
 {
     struct op op = {
         .kind = OP_LINEAR, .in = in, .groups = 1, .width = width, .matrices = count,
@@ -76,7 +91,7 @@ static void append_linear(struct graph *graph, enum buffer in, int width, const 
 
 void graph_linear(struct graph *graph, enum buffer in, const struct graph_output *outputs, int count)
 {
-    append_linear(graph, in, graph->model->buffer_width[in], outputs, count);
+    graph_linear_of(graph, in, graph->model->buffer_width[in], outputs, count);
 }
 
 void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix *matrices, int count)
@@ -86,6 +101,26 @@ void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix 
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
     append(graph, op);
+}
+
+void graph_fused(struct graph *graph, const struct graph_output *outputs, int count)
+{
+    struct model *model = graph->model;
+    struct op_matrix matrices[LINEAR_OUTPUTS_MAX];
+    int64_t rows = 0, first = 0;
+    for (int i = 0; i < count; i++)
+        rows += outputs[i].rows;
+    struct op_matrix whole = find_matrix(graph, outputs->name, rows, model->config.hidden, BUFFER_H);
+    for (int i = 0; i < count && !graph->failed; i++) {
+        matrices[i] = whole;
+        matrices[i].out = outputs[i].out;
+        matrices[i].tensor = stored_run(&model->arena, whole.tensor, first, outputs[i].rows);
+        if (whole.bias)
+            matrices[i].bias = stored_run(&model->arena, whole.bias, first, outputs[i].rows);
+        first += outputs[i].rows;
+    }
+    if (!graph->failed)
+        graph_matrices(graph, BUFFER_H, matrices, count);
 }
 
 static const struct tensor *find_sinks(struct graph *graph)
@@ -98,6 +133,8 @@ void graph_attention(struct graph *graph)
     const struct layer *layer = &graph->model->layer[graph->layer];
     if (layer->frequencies)
         append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
+    if (!layer->latent)
+        append(graph, (struct op){ .kind = OP_TRANSFORM, .in = BUFFER_Q, .second = BUFFER_K });
     append(graph, (struct op){ .kind = OP_KV_WRITE, .in = BUFFER_K,
                                .second = graph->model->config.latent ? BUFFER_K : BUFFER_V });
     append(graph, (struct op){ .kind = OP_ATTENTION, .in = BUFFER_Q, .out = BUFFER_A,
@@ -105,10 +142,22 @@ void graph_attention(struct graph *graph)
                                .vector = graph->sinks ? find_sinks(graph) : NULL });
 }
 
+// act(GATE) * UP -> GATE, where nothing is gated with GATE itself in place of UP
+static void append_act_mul(struct graph *graph, enum buffer up, int width)
+{
+    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = up, .out = BUFFER_GATE,
+                               .width = width, .activation = graph->model->config.activation });
+}
+
 void graph_act_mul(struct graph *graph)
 {
-    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = BUFFER_UP, .out = BUFFER_GATE,
-                               .width = graph->model->config.feed_forward });
+    append_act_mul(graph, BUFFER_UP, graph->model->config.feed_forward);
+}
+
+void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x, int width)
+{
+    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = gate, .second = x, .out = x, .width = width,
+                               .activation = activation });
 }
 
 void graph_add(struct graph *graph, enum buffer out, enum buffer in)
@@ -143,6 +192,31 @@ void graph_logits(struct graph *graph)
                             .on_outputs = true });
 }
 
+void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias)
+{
+    const struct model_recurrent *recurrent = &graph->model->config.recurrent;
+    append(graph, (struct op){ .kind = OP_CONV, .in = BUFFER_MIX, .out = BUFFER_MIXED, .width = recurrent->channels,
+                               .vector = find_taps(graph, name, recurrent->channels, recurrent->taps),
+                               .more = { bias } });
+}
+
+void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias)
+{
+    const struct model_recurrent *recurrent = &graph->model->config.recurrent;
+    append(graph, (struct op){ .kind = OP_DELTA, .in = BUFFER_MIXED, .second = BUFFER_TIME, .out = BUFFER_MIX,
+                               .width = recurrent->channels, .logarithms = graph->source.json, .vector = decay,
+                               .more = { time_bias } });
+}
+
+void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias,
+                const struct tensor *skip)
+{
+    const struct model_recurrent *recurrent = &graph->model->config.recurrent;
+    append(graph, (struct op){ .kind = OP_SCAN, .in = BUFFER_MIXED, .second = BUFFER_TIME, .out = BUFFER_MIX,
+                               .width = recurrent->channels, .logarithms = graph->source.json, .vector = decay,
+                               .more = { time_bias, skip } });
+}
+
 void graph_qkv(struct graph *graph)
 {
     const struct model_config *config = &graph->model->config;
@@ -166,10 +240,17 @@ void graph_gated(struct graph *graph, const enum weight_name names[3], int width
     const struct model_config *config = &graph->model->config;
     graph_linear(graph, BUFFER_H,
                  (struct graph_output[]){ { BUFFER_GATE, names[0], width }, { BUFFER_UP, names[1], width } }, 2);
-    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = BUFFER_UP, .out = BUFFER_GATE,
-                               .width = width });
-    append_linear(graph, BUFFER_GATE, width,
-                  &(struct graph_output){ out, names[2], config->hidden, .factor = config->residual_scale }, 1);
+    append_act_mul(graph, BUFFER_UP, width);
+    graph_linear_of(graph, BUFFER_GATE, width,
+                    &(struct graph_output){ out, names[2], config->hidden, .factor = config->residual_scale }, 1);
+}
+
+void graph_ungated(struct graph *graph, const enum weight_name names[2], int width, enum buffer out)
+{
+    graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_GATE, names[0], width }, 1);
+    append_act_mul(graph, BUFFER_GATE, width);
+    graph_linear_of(graph, BUFFER_GATE, width,
+                    &(struct graph_output){ out, names[1], graph->model->config.hidden }, 1);
 }
 
 void graph_feed_forward(struct graph *graph)
@@ -186,20 +267,28 @@ static void append_experts(struct graph *graph, enum buffer in, int width, const
     append(graph, op);
 }
 
+void graph_route(struct graph *graph, enum weight_name router, const struct tensor *bias)
+{
+    int count = graph->model->config.experts.count;
+    graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_ROUTER, router, count }, 1);
+    append(graph, (struct op){ .kind = OP_ROUTE, .in = BUFFER_ROUTER, .out = BUFFER_EXPERT, .groups = 1,
+                               .width = count, .vector = bias });
+}
+
+void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count)
+{
+    const struct model_experts *experts = &graph->model->config.experts;
+    append_experts(graph, in_out, width, matrices, count - 1);
+    append_act_mul(graph, count > 2 ? BUFFER_UP : BUFFER_GATE, experts->chosen * experts->width);
+    append_experts(graph, BUFFER_GATE, experts->width, matrices + count - 1, 1);
+    append(graph, (struct op){ .kind = OP_COMBINE, .in = BUFFER_SLOTS, .out = in_out, .groups = 1, .width = width });
+}
+
 void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,
                    const struct op_matrix matrices[3])
 {
-    const struct model_config *config = &graph->model->config;
-    const struct model_experts *experts = &config->experts;
-    graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_ROUTER, router, experts->count }, 1);
-    append(graph, (struct op){ .kind = OP_ROUTE, .in = BUFFER_ROUTER, .out = BUFFER_EXPERT, .groups = 1,
-                               .width = experts->count, .vector = bias });
-    append_experts(graph, BUFFER_H, config->hidden, matrices, 2);
-    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = BUFFER_UP, .out = BUFFER_GATE,
-                               .width = experts->chosen * experts->width });
-    append_experts(graph, BUFFER_GATE, experts->width, matrices + 2, 1);
-    append(graph, (struct op){ .kind = OP_COMBINE, .in = BUFFER_SLOTS, .out = BUFFER_H, .groups = 1,
-                               .width = config->hidden });
+    graph_route(graph, router, bias);
+    graph_chosen(graph, BUFFER_H, graph->model->config.hidden, matrices, 3);
 }
 
 void graph_attention_block(struct graph *graph, bool head_norms)
@@ -224,6 +313,12 @@ void graph_plain_layer(struct graph *graph, bool head_norms)
     graph_add(graph, BUFFER_X, BUFFER_H);
 }
 
+static void widen(struct model *model, enum buffer buffer, int width)
+{
+    if (model->buffer_width[buffer] < width)
+        model->buffer_width[buffer] = width;
+}
+
 static void set_experts_widths(struct model *model)
 {
     const struct model_experts *experts = &model->config.experts;
@@ -234,11 +329,23 @@ static void set_experts_widths(struct model *model)
         model->buffer_width[i] = experts->chosen;
     model->buffer_width[BUFFER_FIRST] = experts->count + 1;
     model->buffer_width[BUFFER_ROUTER] = experts->count;
-    model->buffer_width[BUFFER_SLOTS] = experts->chosen * model->config.hidden;
+    model->buffer_width[BUFFER_NARROW] = experts->narrow;
+    model->buffer_width[BUFFER_SLOTS] = model->config.hidden; // of those that every token goes through
+    widen(model, BUFFER_SLOTS, experts->chosen * (experts->narrow ? experts->narrow : model->config.hidden));
+    model->buffer_width[BUFFER_SHARED] = experts->shared_gated;
     if (experts->shared_width > slots)
         slots = experts->shared_width;
     for (int i = BUFFER_GATE; i <= BUFFER_UP; i++)
-        model->buffer_width[i] = slots > model->buffer_width[i] ? slots : model->buffer_width[i];
+        widen(model, (enum buffer)i, slots);
+}
+
+static void set_recurrent_widths(struct model *model)
+{
+    const struct model_recurrent *recurrent = &model->config.recurrent;
+    model->buffer_width[BUFFER_MIX] = model->buffer_width[BUFFER_MIXED] = recurrent->channels;
+    model->buffer_width[BUFFER_TIME] = recurrent->heads;
+    model->buffer_width[BUFFER_BETA] = recurrent->delta ? recurrent->heads : 0;
+    widen(model, BUFFER_GATE, recurrent->heads * recurrent->values);
 }
 
 static void set_buffer_widths(struct model *model)
@@ -259,6 +366,8 @@ static void set_buffer_widths(struct model *model)
     for (int i = 0; i < BUFFER_COUNT; i++)
         model->buffer_width[i] = widths[i];
     set_experts_widths(model);
+    set_recurrent_widths(model);
+    widen(model, BUFFER_GATE, config->attention_gated ? q_width : 0);
     if (!config->latent)
         return;
     model->buffer_width[BUFFER_Q_RANK] = config->q_rank;

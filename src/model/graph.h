@@ -38,13 +38,27 @@ void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name,
                      int heads); // each head by itself, in place
 void graph_latent_norm(struct graph *graph, enum buffer in, enum weight_name name,
                        int width); // the first channels of a row, in place
+void graph_result_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups,
+                       int width); // of each head's result, in place, by weights that are what they are
+void graph_group_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups,
+                      int width); // the same where each group has weights of its own
 void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix,
                  int width); // the first channels of each head by a matrix of its own
 void graph_linear(struct graph *graph, enum buffer in, const struct graph_output *outputs, int count);
+void graph_linear_of(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs,
+                     int count); // rows are so wide; in most buffers as wide as those are
 void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix *matrices,
                     int count); // a linear of matrices that were found already
-void graph_attention(struct graph *graph);                            // Q, K (and V) -> A: rope, kv_write, attention
+void graph_fused(struct graph *graph, const struct graph_output *outputs,
+                 int count); // of H; matrices that the file has as one of that name, the first one's rows first
+void graph_attention(struct graph *graph); // Q, K (and V) -> A: rope, transform, kv_write, attention
+void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias);            // MIX -> MIXED
+void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias); // MIXED -> MIX
+void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias,
+                const struct tensor *skip);                           // MIXED, TIME -> MIX; skip: scan's d
 void graph_act_mul(struct graph *graph);                              // act(GATE) * UP -> GATE
+void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x,
+                int width);                                           // x *= activation(gate)
 void graph_add(struct graph *graph, enum buffer out, enum buffer in); // out += in
 void graph_copy(struct graph *graph);                                 // X -> H, as it is
 void graph_logits(struct graph *graph);                               // X -> LOGITS: pick, norm, head, soft cap
@@ -55,10 +69,17 @@ void graph_output(struct graph *graph);       // A -> H
 void graph_feed_forward(struct graph *graph); // H -> H, gated
 void graph_gated(struct graph *graph, const enum weight_name names[3], int width,
                  enum buffer out);            // the same with any gate, up and down
+void graph_ungated(struct graph *graph, const enum weight_name names[2], int width,
+                   enum buffer out);          // H -> out: up, its activation times itself, down
 
 // H -> H: the experts of each token, found already: gate, up and down. `bias`: of the choice, or NULL.
 void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,
                    const struct op_matrix matrices[3]);
+
+// Its two parts: H -> who goes where; and what each goes through, which reads a buffer and gives it back: three
+// matrices, or up and down alone.
+void graph_route(struct graph *graph, enum weight_name router, const struct tensor *bias);
+void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count);
 
 // X -> H: norm, q, k and v (normed per head with head_norms), attention, output.
 void graph_attention_block(struct graph *graph, bool head_norms);

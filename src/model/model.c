@@ -21,6 +21,8 @@ static const struct architecture *const architectures[] = {
     &smollm3_architecture, &mixtral_architecture, &qwen3_moe_architecture,
     &gpt_oss_architecture,
     &deepseek_v2_architecture, &deepseek_v3_architecture,
+    &qwen3_next_architecture, &qwen3_5_architecture, &qwen3_5_moe_architecture,
+    &nemotron_h_architecture, &nemotron_h_moe_architecture,
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
@@ -70,8 +72,10 @@ static const struct architecture *choose(struct source *source, const struct che
         name = bytes_of(type);
     }
     const struct architecture *found = find_architecture(name, checkpoint->gguf, err);
-    if (found)
+    if (found) {
         source->prefix = found->gguf;
+        source->by_layer = found->by_layer;
+    }
     return found;
 }
 
@@ -88,9 +92,10 @@ static bool read_kv_dtype(const struct source *source, enum dtype *out, struct e
 }
 
 // The channels of a head that turn.
-static bool read_rotated(const struct source *source, int head_dim, int *out, struct error *err)
+static bool read_rotated(const struct source *source, const struct architecture_defaults *defaults, int head_dim,
+                         int *out, struct error *err)
 {
-    double share = 1;
+    double share = defaults->rotated_share > 0 ? defaults->rotated_share : 1;
     *out = head_dim;
     if (!source->json)
         return source_int(source, NULL, "rope.dimension_count", 2, HEAD_DIM_MAX, out, err);
@@ -104,18 +109,29 @@ static bool read_rotated(const struct source *source, int head_dim, int *out, st
     return true;
 }
 
+static bool read_feed_forward(const struct source *source, const struct architecture_defaults *defaults, int *out,
+                              struct error *err)
+{
+    const char *json_key = "intermediate_size", *gguf_key = "feed_forward_length";
+    return defaults->experts_only ? source_int(source, json_key, gguf_key, 1, WIDTH_MAX, out, err)
+                                  : source_need_int(source, json_key, gguf_key, 1, WIDTH_MAX, 0, out, err);
+}
+
 // What every architecture has.
 static bool read_common(struct model_config *config, const struct source *source,
-                        const struct architecture_defaults *defaults, struct error *err)
+                        const struct architecture *architecture, struct error *err)
 {
+    const struct architecture_defaults *defaults = &architecture->defaults;
+    int listed = source->json && architecture->count_layers ? architecture->count_layers(source) : 0;
+    if (listed > LAYERS_MAX)
+        return fail(err, "config.json names %d layers; up to %d are possible", listed, LAYERS_MAX);
     *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1, .residual_scale = 1,
                                       .logit_scale = 1 };
-    if (!source_need_int(source, "num_hidden_layers", "block_count", 1, LAYERS_MAX, 0, &config->layers, err)
+    if (!source_need_int(source, "num_hidden_layers", "block_count", 1, LAYERS_MAX, listed, &config->layers, err)
         || !source_need_int(source, "hidden_size", "embedding_length", 1, WIDTH_MAX, 0, &config->hidden, err)
         || !source_need_int(source, "num_attention_heads", "attention.head_count", 1, HEADS_MAX, defaults->heads,
                             &config->heads, err)
-        || !source_need_int(source, "intermediate_size", "feed_forward_length", 1, WIDTH_MAX, 0, &config->feed_forward,
-                            err)
+        || !read_feed_forward(source, defaults, &config->feed_forward, err)
         || !source_need_int(source, "max_position_embeddings", "context_length", 1, CONTEXT_MAX, defaults->context,
                             &config->context, err)
         || !source_real(source, "rms_norm_eps", "attention.layer_norm_rms_epsilon", &config->norm_epsilon, err)
@@ -135,7 +151,7 @@ static bool read_heads(struct model_config *config, const struct source *source,
         || !source_int(source, "head_dim", "attention.key_length", 2, HEAD_DIM_MAX, &config->head_dim, err))
         return false;
     int value_dim = config->head_dim;
-    if (!read_rotated(source, config->head_dim, &config->rotated, err)
+    if (!read_rotated(source, defaults, config->head_dim, &config->rotated, err)
         || !source_int(source, NULL, "attention.value_length", 2, HEAD_DIM_MAX, &value_dim, err))
         return false;
     if (config->heads % config->kv_heads)
@@ -233,6 +249,15 @@ bool architecture_read_experts(struct graph *graph, const char *count_key, const
         || fail(graph->err, "a token goes through %d experts, and the model has %d", experts->chosen, experts->count);
 }
 
+bool architecture_leave_guessing(struct graph *graph)
+{
+    int guessing = 0, *layers = &graph->model->config.layers;
+    if (!source_int(&graph->source, NULL, "nextn_predict_layers", 0, *layers - 1, &guessing, graph->err))
+        return false;
+    *layers -= guessing;
+    return true;
+}
+
 bool architecture_check_activation(struct graph *graph, const char *json_key, const char *word)
 {
     const char *found = word;
@@ -248,7 +273,7 @@ bool model_describe(struct model *model, const struct checkpoint *checkpoint, st
     *model = (struct model){ 0 };
     struct graph graph = { .model = model, .layer = -1, .err = err };
     const struct architecture *architecture = graph.architecture = choose(&graph.source, checkpoint, err);
-    if (!architecture || !read_common(&model->config, &graph.source, &architecture->defaults, err)
+    if (!architecture || !read_common(&model->config, &graph.source, architecture, err)
         || !(architecture->latent || read_heads(&model->config, &graph.source, &architecture->defaults, err)))
         return false;
     model->config.architecture = architecture->name;

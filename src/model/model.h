@@ -18,6 +18,7 @@ struct model_config {
     double attention_scale;
     double residual_scale, logit_scale;      // of what a block gives back, and of the head's result
     double attention_softcap, final_softcap; // 0: none
+    bool attention_gated;         // its result, by a sigmoid of what the layer reads
     bool rope_interleaved;        // pairs of neighbours (llama GGUFs), else of halves
     int latent;                   // latent attention: channels of a latent that are not turned; 0: heads have K and V
     int q_rank;                   // of the queries' own low rank projection; 0: they have none
@@ -26,11 +27,20 @@ struct model_config {
         int count, chosen, width; // count 0: there are none
         int first_layer, rhythm;  // which layers have them: every so many from this one on, counted from layer 0
         int shared_width;         // of those that every token goes through, as one; 0: there are none
+        int narrow;               // channels that the others read and give back; 0: all of the stream's
+        bool shared_gated;        // by a sigmoid of what the layer reads
         enum route_score score;
         int groups, groups_chosen, group_best;
         bool normalise;
         double scale;
     } experts;
+    struct model_recurrent {      // layers with a state (kernel/op.h: scan_args, delta_args)
+        bool delta;               // by the gated delta rule, else a state space
+        int heads, groups, keys, values;
+        bool in_turns;            // of the gated delta rule: a group's heads are that far apart
+        int channels, taps;       // of the short convolution
+        double time_low, time_high;
+    } recurrent;
     enum activation activation;
     enum dtype kv_dtype;          // what `auto` means without a declaration: the model's own 16-bit type
 };
@@ -42,10 +52,15 @@ enum buffer {
     BUFFER_Q, BUFFER_K, BUFFER_V,
     BUFFER_A,      // attention's result
     BUFFER_Q_RANK, BUFFER_Q_HEADS, // latent attention: queries on their way to the latents' channels
+    BUFFER_MIX, BUFFER_MIXED,      // recurrent layers: what the short convolution reads, and what it gives
+    BUFFER_TIME,                   // and how far each head moves on
+    BUFFER_BETA,                   // with the gated delta rule: how far each head's state is changed
     BUFFER_GATE, BUFFER_UP,        // with experts, of every slot of a token
     BUFFER_ROUTER,                 // experts' logits
     BUFFER_EXPERT, BUFFER_SHARE, BUFFER_PAIR, BUFFER_FIRST, // who goes where: struct routes of kernel/op.h
+    BUFFER_NARROW,                 // what experts read and give back, where that is not H
     BUFFER_SLOTS,                  // what each slot's expert gives back
+    BUFFER_SHARED,                 // how much of the expert counts that every token goes through, where that is gated
     BUFFER_LAST,   // the rows that want logits
     BUFFER_LOGITS,
     BUFFER_COUNT
@@ -59,6 +74,7 @@ struct op_matrix {
     double factor;                 // multiplies the result; 0: nothing does
 };
 
+enum { OP_VECTORS_MAX = 2 }; // besides the first
 struct op {
     enum op_kind kind;
     int layer;                     // -1: before or after the layers
@@ -68,11 +84,20 @@ struct op {
     int rest;                      // what a row, or with `heads` each head, has besides
     int matrices;
     struct op_matrix matrix[LINEAR_OUTPUTS_MAX];
-    const struct tensor *vector;   // of norm; the sinks of attention; the bias of route
+    const struct tensor *vector;   // of norm; the sinks of attention; the bias of route; conv's kernel; a of scan
+    const struct tensor *more[OP_VECTORS_MAX]; // conv: its bias; scan: time_bias and d; delta: time_bias
+    bool logarithms;               // of -a, in `vector`
+    enum activation activation;    // of act_mul
+    double offset;                 // of norm: added to its weights
 };
 
-// One layer's attention, as the cache, the planner and the kernels need it.
+// What a layer leaves for later tokens.
+enum layer_kind { LAYER_ATTENTION, LAYER_STATE, LAYER_PLAIN }; // keys and values, a state, nothing
+
+// One layer's attention, as the cache, the planner and the kernels need it, or its state.
 struct layer {
+    enum layer_kind kind;
+    struct kv_state state;         // of LAYER_STATE
     int heads, kv_heads, head_dim;
     int latent;                    // the first channels of K that are V (kv/layout.h); 0: V is apart
     int window;                    // 0: full attention
@@ -83,6 +108,12 @@ struct layer {
     int short_context;
     float rope_magnitude;
 };
+
+// For texts of at most so many tokens.
+static inline const float *layer_frequencies(const struct layer *layer, int length)
+{
+    return layer->short_frequencies && length <= layer->short_context ? layer->short_frequencies : layer->frequencies;
+}
 
 struct model {
     struct model_config config;

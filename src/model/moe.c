@@ -72,7 +72,7 @@ static bool is_listed(const json_t *list, int layer)
 }
 
 // Some layers may be without experts: those that are listed, and all but every decoder_sparse_step-th.
-static bool has_experts(const struct graph *graph)
+bool moe_has_experts(const struct graph *graph)
 {
     const json_t *step = json_object_get(graph->source.json, "decoder_sparse_step");
     json_int_t rhythm = json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 1;
@@ -83,7 +83,7 @@ static bool has_experts(const struct graph *graph)
 static void write_qwen3_layer(struct graph *graph)
 {
     static const struct names names = { W_ROUTER, W_EXPERTS_GATE, W_EXPERTS_UP, W_EXPERTS_DOWN };
-    if (has_experts(graph))
+    if (moe_has_experts(graph))
         write_layer(graph, true, &names);
     else
         graph_plain_layer(graph, true);

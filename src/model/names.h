@@ -46,6 +46,32 @@
     X(MIXTRAL_GATE,    "block_sparse_moe.experts.*.w1", "ffn_gate_exps")              \
     X(MIXTRAL_UP,      "block_sparse_moe.experts.*.w3", "ffn_up_exps")                \
     X(MIXTRAL_DOWN,    "block_sparse_moe.experts.*.w2", "ffn_down_exps")              \
+    X(FUSED_GATE_UP,   "mlp.experts.gate_up_proj",      "ffn_gate_up_exps")           \
+    X(FUSED_DOWN,      "mlp.experts.down_proj",         "ffn_down_exps")              \
+    X(QWEN_SHARED_GATE, "mlp.shared_expert.gate_proj",  "ffn_gate_shexp")             \
+    X(QWEN_SHARED_UP,  "mlp.shared_expert.up_proj",     "ffn_up_shexp")               \
+    X(QWEN_SHARED_DOWN, "mlp.shared_expert.down_proj",  "ffn_down_shexp")             \
+    X(QWEN_SHARED_SHARE, "mlp.shared_expert_gate",      "ffn_gate_inp_shexp")         \
+    X(NARROW_DOWN,     "mixer.fc1_latent_proj",         "ffn_latent_down")            \
+    X(NARROW_UP,       "mixer.fc2_latent_proj",         "ffn_latent_up")              \
+    X(SCAN_IN,         "mixer.in_proj",                 "ssm_in")                     \
+    X(SCAN_CONV,       "mixer.conv1d",                  "ssm_conv1d")                 \
+    X(SCAN_DECAY,      "mixer.A_log",                   "ssm_a")                      \
+    X(SCAN_SKIP,       "mixer.D",                       "ssm_d")                      \
+    X(SCAN_TIME_BIAS,  "mixer.dt_bias",                 "ssm_dt")                     \
+    X(SCAN_NORM,       "mixer.norm",                    "ssm_norm")                   \
+    X(SCAN_OUT,        "mixer.out_proj",                "ssm_out")                    \
+    X(DELTA_QKVZ,      "linear_attn.in_proj_qkvz",      "ssm_in")                     \
+    X(DELTA_BA,        "linear_attn.in_proj_ba",        "ssm_ba")                     \
+    X(DELTA_QKV,       "linear_attn.in_proj_qkv",       "attn_qkv")                   \
+    X(DELTA_Z,         "linear_attn.in_proj_z",         "attn_gate")                  \
+    X(DELTA_B,         "linear_attn.in_proj_b",         "ssm_beta")                   \
+    X(DELTA_A,         "linear_attn.in_proj_a",         "ssm_alpha")                  \
+    X(DELTA_CONV,      "linear_attn.conv1d",            "ssm_conv1d")                 \
+    X(DELTA_DECAY,     "linear_attn.A_log",             "ssm_a")                      \
+    X(DELTA_TIME_BIAS, "linear_attn.dt_bias",           "ssm_dt")                     \
+    X(DELTA_NORM,      "linear_attn.norm",              "ssm_norm")                   \
+    X(DELTA_OUT,       "linear_attn.out_proj",          "ssm_out")                    \
     X(GPT_OSS_ROUTER,  "mlp.router",                    "ffn_gate_inp")               \
     X(GPT_OSS_GATE_UP, "mlp.experts.gate_up_proj",      "ffn_gate_exps")              \
     X(GPT_OSS_DOWN,    "mlp.experts.down_proj",         "ffn_down_exps")

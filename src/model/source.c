@@ -12,11 +12,45 @@ static void full_key(const struct source *source, const char *key, char out[KEY_
     snprintf(out, KEY_BYTES_MAX, "%s.%s", source->prefix, key);
 }
 
+static bool is_list(const struct gguf_value *value)
+{
+    return value && value->type == GGUF_ARRAY;
+}
+
+// An entry of a list, or with index -1 the greatest of all.
+static bool read_entry(const struct source *source, const char *gguf_key, int index, int low, int high, int *out,
+                       struct error *err)
+{
+    char key[KEY_BYTES_MAX];
+    const struct gguf_value *list;
+    full_key(source, gguf_key, key);
+    if (!gguf_get_array(source->checkpoint->gguf, key, GGUF_I32, &list, err))
+        return false;
+    if (!list->count || (index >= 0 && (size_t)index >= list->count))
+        return fail(err, "gguf: %s has %zu entries, and the model more layers", key, list->count);
+    int64_t value = gguf_array_int(list, index < 0 ? 0 : (size_t)index);
+    for (size_t i = 1; index < 0 && i < list->count; i++)
+        value = gguf_array_int(list, i) > value ? gguf_array_int(list, i) : value;
+    if (value < low || value > high)
+        return fail(err, "gguf: %s has %lld in it; %d to %d is possible", key, (long long)value, low, high);
+    *out = (int)value;
+    return true;
+}
+
+bool source_int_of_layer(const struct source *source, const char *gguf_key, int layer, int low, int high, int *out,
+                         struct error *err)
+{
+    return is_list(source_gguf(source, gguf_key)) ? read_entry(source, gguf_key, layer, low, high, out, err)
+                                                  : source_int(source, NULL, gguf_key, low, high, out, err);
+}
+
 bool source_int(const struct source *source, const char *json_key, const char *gguf_key, int low, int high, int *out,
                 struct error *err)
 {
     int64_t value = *out;
     char key[KEY_BYTES_MAX];
+    if (source->by_layer && gguf_key && is_list(source_gguf(source, gguf_key)))
+        return read_entry(source, gguf_key, -1, low, high, out, err);
     if (source->json) {
         if (json_key && !json_get_int(source->json, json_key, low, high, &value, err))
             return fail_within(err, "config.json");

@@ -183,17 +183,25 @@ static void put_q8_0(void *out, const int levels[BLOCK], float scale)
         block->codes[i] = (int8_t)levels[i];
 }
 
+static void put_fp8(void *out, const int levels[BLOCK], float scale) // has every integer up to 16
+{
+    struct FP8_32 *block = out;
+    memcpy(block->scale, &scale, sizeof scale);
+    for (int i = 0; i < BLOCK; i++)
+        block->codes[i] = f32_to_e4m3((float)levels[i]);
+}
+
 static void write_blocks(const struct tensor *tensor, int64_t row, const int16_t *codes, char *out)
 {
-    void (*put)(void *, const int *, float) = tensor->dtype == DTYPE_Q4_0   ? put_q4_0
-                                              : tensor->dtype == DTYPE_Q5_0 ? put_q5_0
-                                                                            : put_q8_0;
+    static void (*const puts[])(void *out, const int *levels, float scale) = {
+        [DTYPE_Q4_0] = put_q4_0, [DTYPE_Q5_0] = put_q5_0, [DTYPE_Q8_0] = put_q8_0, [DTYPE_FP8_32] = put_fp8
+    };
     for (int64_t col = 0; col < stored_cols(tensor); col += BLOCK, out += dtype_table[tensor->dtype].block_bytes) {
         int64_t group = col / each_of(tensor);
         int levels[BLOCK], zero = zero_of(tensor, row, group);
         for (int i = 0; i < BLOCK; i++)
             levels[i] = codes[col + i] - zero;
-        put(out, levels, scale_of(tensor, row, group));
+        puts[tensor->dtype](out, levels, scale_of(tensor, row, group));
     }
 }
 
@@ -268,15 +276,18 @@ static bool check_all(const struct tensor *tensor, struct error *err)
 
 // ---- the forms ----
 
-// Levels of 4 bits less a zero point of 4 bits take 5.
-static enum dtype format_of(const struct scheme *scheme, int64_t cols, const char **why)
+// Levels of 4 bits less a zero point of 4 bits take 5. Blocks of integers have scales of 16 bits.
+static enum dtype format_of(const struct scheme *scheme, int64_t cols, const struct tensor *scales, const char **why)
 {
+    bool wide = scales && scales->dtype == DTYPE_F32;
     if (scheme->ordered)
         *why = "its groups are in activation order";
     else if (scheme->bits == 8 && scheme->zeros)
         *why = "8-bit codes have zero points";
     else if (cols % BLOCK || scheme->group % BLOCK)
         *why = "rows or groups are no multiple of 32";
+    else if (scheme->bits == 4 && wide)
+        return *why = "its scales are float32", DTYPE_FP8_32;
     else
         return scheme->bits == 8 ? DTYPE_Q8_0 : scheme->zeros ? DTYPE_Q5_0 : DTYPE_Q4_0;
     return DTYPE_F16;
@@ -296,8 +307,8 @@ static enum dtype settle(const struct scheme *scheme, int64_t cols, struct store
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].form == scheme->form)
             stored->layout = &layouts[i].layout;
-    enum dtype dtype = format_of(scheme, cols, &stored->why);
-    bool exact = dtype == DTYPE_F16 || (stored->scales && stored->scales->dtype == DTYPE_F16);
+    enum dtype dtype = format_of(scheme, cols, stored->scales, &stored->why);
+    bool exact = dtype == DTYPE_F16 || dtype == DTYPE_FP8_32 || (stored->scales && stored->scales->dtype == DTYPE_F16);
     stored->read = read_levels;
     stored->check = check_all;
     stored->bits = scheme->bits;

@@ -5,13 +5,24 @@
 // written.
 #include "plan/decide.h"
 
+// Works on two buffers and has no result besides.
+static bool is_in_place(const struct op *op)
+{
+    return op->kind == OP_ROPE || op->kind == OP_TRANSFORM;
+}
+
+static bool reads_two(const struct op *op)
+{
+    return is_in_place(op) || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL || op->kind == OP_SCAN
+        || op->kind == OP_DELTA;
+}
+
 // Does an op after `from` read the buffer before it is written again?
 static bool is_read_later(const struct model *model, int from, enum buffer buffer)
 {
     for (int i = from + 1; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
-        bool two = op->kind == OP_ROPE || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL;
-        if (op->kind != OP_EMBED && (op->in == buffer || (two && op->second == buffer)))
+        if (op->kind != OP_EMBED && (op->in == buffer || (reads_two(op) && op->second == buffer)))
             return true;
         if (op->kind == OP_ADD && op->out == buffer)
             return true;
@@ -19,7 +30,7 @@ static bool is_read_later(const struct model *model, int from, enum buffer buffe
         for (int j = 0; j < op->matrices && by_matrices; j++)
             if (op->matrix[j].out == buffer)
                 return false;
-        if (!by_matrices && op->kind != OP_ROPE && op->kind != OP_KV_WRITE && op->out == buffer)
+        if (!by_matrices && !is_in_place(op) && op->kind != OP_KV_WRITE && op->out == buffer)
             return false;
     }
     return false;
@@ -36,7 +47,7 @@ static bool can_norm(const struct model *model, int i, int neighbour)
 static bool can_act_mul(const struct model *model, int i, int neighbour)
 {
     const struct op *linear = &model->ops[i], *act = &model->ops[neighbour];
-    return act->kind == OP_ACT_MUL && model->config.activation != ACT_CLAMPED && linear->matrices == 2
+    return act->kind == OP_ACT_MUL && act->activation != ACT_CLAMPED && linear->matrices == 2
         && act->in == linear->matrix[0].out
         && act->second == linear->matrix[1].out && !is_read_later(model, neighbour, linear->matrix[1].out);
 }
@@ -54,6 +65,13 @@ static bool can_rope(const struct model *model, int i, int neighbour)
     return rope->kind == OP_ROPE && rope->second == write->in && rope->layer == write->layer;
 }
 
+static bool can_transform(const struct model *model, int i, int neighbour)
+{
+    const struct op *write = &model->ops[i], *transform = &model->ops[neighbour];
+    return transform->kind == OP_TRANSFORM && transform->second == write->in && transform->layer == write->layer;
+}
+
+// In the order in which they are looked for: the nearer neighbour first.
 static const struct {
     uint32_t flag;
     int step; // to the neighbour
@@ -62,8 +80,18 @@ static const struct {
     { KERNEL_ABSORBS_NORM, -1, can_norm },
     { KERNEL_ABSORBS_ACT_MUL, 1, can_act_mul },
     { KERNEL_ABSORBS_ADD, 1, can_add },
+    { KERNEL_ABSORBS_TRANSFORM, -1, can_transform },
     { KERNEL_ABSORBS_ROPE, -1, can_rope },
 };
+
+// The next op that somebody else is to do, past those that are left out or done in passing already.
+static int neighbour_of(const struct plan *plan, int i, int step, int load)
+{
+    do
+        i += step;
+    while (i >= 0 && i < plan->model->op_count && (plan->ops[i].left_out || plan->ops[i].absorbed[load]));
+    return i;
+}
 
 void decide_absorbing(struct plan *plan)
 {
@@ -72,7 +100,7 @@ void decide_absorbing(struct plan *plan)
         const struct kernel *const rows[] = { plan->ops[i].few, plan->ops[i].many };
         for (int load = 0; load < 2; load++)
             for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-                int neighbour = i + ways[way].step;
+                int neighbour = neighbour_of(plan, i, ways[way].step, load);
                 if (!(rows[load]->absorbs & ways[way].flag) || neighbour < 0 || neighbour >= model->op_count
                     || !ways[way].possible(model, i, neighbour))
                     continue;

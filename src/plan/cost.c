@@ -75,6 +75,13 @@ static int seen_from(const struct layer *layer, int position)
     return layer->window && layer->window <= position ? layer->window : position + 1;
 }
 
+// Each token decays, adds to and reads its sequence's state, which is read and written once.
+static void add_state(const struct layer *layer, double tokens, int sequences, struct plan_cost *cost)
+{
+    cost->flops += 5.0 * layer->state.heads * layer->state.keys * layer->state.values * tokens;
+    cost->read_bytes += 2.0 * (double)layer->state.layer_bytes * sequences;
+}
+
 struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, int tokens)
 {
     const struct model *model = plan->model;
@@ -84,6 +91,10 @@ struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, in
     add_products(plan, all_tokens, sequences, &cost);
     for (int i = 0; i < model->config.layers; i++) {
         const struct layer *layer = &model->layer[i];
+        if (layer->kind == LAYER_STATE)
+            add_state(layer, all_tokens, sequences, &cost);
+        if (layer->kind != LAYER_ATTENTION)
+            continue;
         double seen = 0;
         for (int j = 0; j < tokens; j++)
             seen += seen_from(layer, depth + j);

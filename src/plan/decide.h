@@ -9,8 +9,20 @@
 // formats.c: each layer's K and V format, and the classes that follow.
 bool decide_formats(struct plan *plan, const struct plan_options *options, struct error *err);
 
+// sinks.c: how many first pages of a sequence each layer keeps in 16 bit, by the formats of the others.
+struct kv_formats;
+bool decide_sinks(struct plan *plan, const struct plan_options *options, const struct kv_formats *formats, int *pages,
+                  struct error *err);
+
+// transform.c: what keys are stored as. Needs the formats.
+bool decide_transforms(struct plan *plan, const struct plan_options *options, struct error *err);
+bool decide_leaves_out(const struct plan *plan, const struct op *op);
+
 // kernels.c: a kernel for each op, few and many tokens.
 bool decide_kernels(struct plan *plan, const struct plan_options *options, struct error *err);
+
+// Whether a row failed its self-test before this plan.
+bool decide_has_failed(const struct plan_options *options, const struct kernel *kernel);
 
 // absorb.c: the ops that a neighbour's kernel does.
 void decide_absorbing(struct plan *plan);

@@ -19,7 +19,12 @@ const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enu
 
 static bool same_pair(const struct plan_op *a, const struct plan_op *b)
 {
-    return a->few == b->few && a->many == b->many;
+    return (!a && !b) || (a && b && a->few == b->few && a->many == b->many);
+}
+
+static uint64_t set_of(const struct kernel *kernel, enum explain_set set)
+{
+    return set == EXPLAIN_INT8 ? kernel->int8 : set == EXPLAIN_NVFP4 ? kernel->nvfp4 : kernel->unpacked;
 }
 
 uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set)
@@ -28,8 +33,7 @@ uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, en
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         for (int j = 0; j < op->matrices && (!pair || same_pair(&plan->ops[i], pair)); j++)
-            formats |= (set == EXPLAIN_INT8 ? plan->ops[i].few->int8 : plan->ops[i].few->unpacked)
-                     & (uint64_t)1 << op->matrix[j].tensor->dtype;
+            formats |= set_of(plan->ops[i].few, set) & (uint64_t)1 << op->matrix[j].tensor->dtype;
     }
     return formats;
 }
@@ -42,6 +46,11 @@ static bool same_layers(const struct plan *plan, int a, int b)
     return plan->layer[a].class_index == plan->layer[b].class_index && same_pair(attention_a, attention_b);
 }
 
+static bool has_attention(const struct plan *plan, int layer)
+{
+    return plan->model->layer[layer].kind == LAYER_ATTENTION;
+}
+
 static int last_of_run(const struct plan *plan, int first)
 {
     int last = first;
@@ -50,7 +59,7 @@ static int last_of_run(const struct plan *plan, int first)
     return last;
 }
 
-static void add_size(struct strbuf *out, size_t bytes)
+void explain_add_size(struct strbuf *out, size_t bytes)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
     double value = (double)bytes;
@@ -81,24 +90,35 @@ static void add_weights(const struct plan *plan, struct strbuf *out)
         if (!by_format[i])
             continue;
         strbuf_add_format(out, "%s%s ", separator, dtype_word((enum dtype)i));
-        add_size(out, by_format[i]);
+        explain_add_size(out, by_format[i]);
         separator = ", ";
     }
 }
 
-// "nvfp4" when all layers have the same formats, else "0-3:bfloat16, 4-29:fp8_e4m3/nvfp4".
+// The next layer with attention, or how many layers there are.
+static int next_attention(const struct plan *plan, int layer)
+{
+    while (layer < plan->model->config.layers && !has_attention(plan, layer))
+        layer++;
+    return layer;
+}
+
+// "nvfp4" when all layers with attention have the same formats, else "0-3:bfloat16, 4-29:fp8_e4m3/nvfp4".
 static void add_formats_by_layer(const struct plan *plan, struct strbuf *out)
 {
-    int layers = plan->model->config.layers;
-    for (int first = 0, last; first < layers; first = last + 1) {
+    int layers = plan->model->config.layers, start = next_attention(plan, 0);
+    strbuf_add_text(out, start == layers ? "of states alone" : "");
+    for (int first = start, after; first < layers; first = after) {
         const struct kv_layout *layout = &explain_class_of(plan, first)->layout;
-        for (last = first; last + 1 < layers; last++) {
-            const struct kv_layout *next = &explain_class_of(plan, last + 1)->layout;
+        int last = first;
+        for (after = next_attention(plan, first + 1); after < layers; after = next_attention(plan, after + 1)) {
+            const struct kv_layout *next = &explain_class_of(plan, after)->layout;
             if (next->k.dtype != layout->k.dtype || next->v.dtype != layout->v.dtype)
                 break;
+            last = after;
         }
-        strbuf_add_text(out, first ? ", " : "");
-        if (first || last < layers - 1) {
+        strbuf_add_text(out, first > start ? ", " : "");
+        if (first > start || after < layers) {
             explain_add_range(out, first, last);
             strbuf_add_byte(out, ':');
         }
@@ -110,7 +130,13 @@ void explain_short(const struct plan *plan, struct strbuf *out)
 {
     strbuf_add_format(out, "plan: %s on %s; cache ", plan->model->config.architecture, plan->device.word);
     add_formats_by_layer(plan, out);
-    strbuf_add_format(out, ", %zu bytes a token, %d tokens", plan_token_bytes(plan), plan->max_model_len);
+    explain_add_short_transform(plan, out);
+    strbuf_add_format(out, ", %zu bytes a token", plan_token_bytes(plan));
+    if (plan_states(plan)) {
+        strbuf_add_text(out, " and states of ");
+        explain_add_size(out, plan_states(plan)->page_bytes);
+    }
+    strbuf_add_format(out, ", %d tokens", plan->max_model_len);
     if (plan->length_note)
         strbuf_add_format(out, " (%s)", plan->length_note);
     strbuf_add_text(out, "; weights ");
@@ -138,10 +164,12 @@ static const char *colour_of(enum dtype dtype)
 void explain_add_attention(struct strbuf *out, const struct plan_class *class)
 {
     int latent = class->layout.v.dim, turned = class->layout.k.dim - latent;
-    if (class->layout.latent)
+    if (class->kind.state)
+        strbuf_add_text(out, "state");
+    else if (class->layout.latent)
         strbuf_add_format(out, "latent %d+%d", latent, turned);
     else
-        strbuf_add_format(out, class->window ? "window %d" : "full", class->window);
+        strbuf_add_format(out, class->kind.window ? "window %d" : "full", class->kind.window);
 }
 
 static void add_layer_lines(const struct plan *plan, struct explain_style style, struct strbuf *out)
@@ -156,6 +184,8 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
     out->data[out->len - 1] = '\n';
     for (int first = 0, last; first < plan->model->config.layers; first = last + 1) {
         last = last_of_run(plan, first);
+        if (!has_attention(plan, first))
+            continue;
         const struct plan_class *class = explain_class_of(plan, first);
         const struct plan_op *attention = explain_binding_of(plan, first, OP_ATTENTION);
         struct strbuf range = { 0 }, kind = { 0 }, bytes = { 0 };
@@ -205,8 +235,13 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
         if (pair->many != pair->few)
             strbuf_add_format(out, ", %s", pair->many->name);
         add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, pair, EXPLAIN_INT8));
+        add_formats(out, "; activations rounded to 4 bits for weights in", explain_weights(plan, pair, EXPLAIN_NVFP4));
         add_formats(out, "; unpacked in registers:", unpacked);
-        strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; native\n" : "\n");
+        strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; native" : "");
+        if (pair->few->nvfp4)
+            strbuf_add_text(out, " if cuBLASLt has such products, which it is asked when the model is loaded; without "
+                                 "--linear-kernel, other kernels serve");
+        strbuf_add_byte(out, '\n');
     }
 }
 
@@ -218,9 +253,9 @@ static void add_experts(const struct plan *plan, struct strbuf *out)
     double bytes = plan_experts_bytes(plan);
     strbuf_add_format(out, "routing   a token goes through %d of %d experts and reads ", experts->chosen,
                       experts->count);
-    add_size(out, (size_t)(bytes * experts->chosen / experts->count));
+    explain_add_size(out, (size_t)(bytes * experts->chosen / experts->count));
     strbuf_add_text(out, " of their ");
-    add_size(out, (size_t)bytes);
+    explain_add_size(out, (size_t)bytes);
     strbuf_add_byte(out, '\n');
 }
 
@@ -244,20 +279,21 @@ static void add_absorbed(const struct plan *plan, struct strbuf *out)
 static void add_memory(const struct plan *plan, struct strbuf *out)
 {
     strbuf_add_text(out, "memory    weights ");
-    add_size(out, plan->weight_bytes);
+    explain_add_size(out, plan->weight_bytes);
     strbuf_add_text(out, ", workspace ");
-    add_size(out, plan->workspace_bytes);
+    explain_add_size(out, plan->workspace_bytes);
     strbuf_add_text(out, ", cache ");
-    add_size(out, plan->pool_bytes);
+    explain_add_size(out, plan->pool_bytes);
     strbuf_add_format(out, " for %.4g x %d tokens", plan->concurrency, plan->max_model_len);
     if (plan->length_note)
         strbuf_add_format(out, " (%s)", plan->length_note);
     strbuf_add_byte(out, '\n');
     for (int i = 0; i < plan->class_count; i++) {
         const struct plan_class *class = &plan->classes[i];
-        strbuf_add_format(out, "pool %d    %d layers, %d pages of ", i, class->layers, class->pages);
-        add_size(out, class->page_bytes);
-        strbuf_add_byte(out, '\n');
+        strbuf_add_format(out, "pool %d    %d layers, %d %s of ", i, class->layers, class->pages,
+                          class->kind.state ? "states" : "pages");
+        explain_add_size(out, class->page_bytes);
+        strbuf_add_text(out, class->kind.end ? ", first pages of sequences\n" : "\n");
     }
 }
 
@@ -273,7 +309,7 @@ static void add_device(const struct plan *plan, struct strbuf *out)
     else if (device->name[0])
         strbuf_add_format(out, ": %s, %d cores", device->name, device->cores);
     if (device->name[0] && device->kind == DEVICE_CUDA)
-        add_size(out, device->memory_bytes);
+        explain_add_size(out, device->memory_bytes);
     if (device->kind == DEVICE_CPU)
         strbuf_add_format(out, ", %s", device_feature_words(&arena, device->features));
     if (device->note[0])
@@ -303,6 +339,9 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
                       plan->model->imagined ? "; config alone, no weights to run" : "");
     add_device(plan, out);
     add_layer_lines(plan, style, out);
+    explain_add_states(plan, out);
+    explain_add_transform(plan, out);
+    explain_add_store(plan, out);
     add_linear(plan, out);
     add_experts(plan, out);
     add_absorbed(plan, out);

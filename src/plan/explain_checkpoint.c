@@ -86,6 +86,8 @@ void explain_add_warnings(const struct plan *plan, const char *title, struct str
 {
     for (int i = 0; i < plan->model->warning_count; i++)
         strbuf_add_format(out, "%s%s\n", title, plan->model->warnings[i]);
+    if (plan->calibration && plan->calibration->warning)
+        strbuf_add_format(out, "%s%s\n", title, plan->calibration->warning);
 }
 
 json_t *explain_json_stored(const struct plan *plan)
@@ -106,6 +108,8 @@ json_t *explain_json_checkpoint(const struct plan *plan)
     json_t *warnings = json_array();
     for (int i = 0; i < plan->model->warning_count; i++)
         json_array_append_new(warnings, json_string(plan->model->warnings[i]));
+    if (plan->calibration && plan->calibration->warning)
+        json_array_append_new(warnings, json_string(plan->calibration->warning));
     return json_pack("{s:i, s:i, s:s?, s:o}", "cache_scales", scaled, "cache_scales_unused", idle, "unused_tensors",
                      plan->model->unused, "warnings", warnings);
 }

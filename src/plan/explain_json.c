@@ -22,13 +22,19 @@ static json_t *json_of_layer(const struct plan *plan, int index)
     const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
     bool latent = class->layout.latent; // then V takes no bits of its own
     json_t *layer = json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index,
-                              "attention", latent ? "mla" : class->window ? "window" : "full", "window",
-                              class->window ? json_integer(class->window) : json_null(), "k", dtype_word(k->dtype),
-                              "v", dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits", latent ? 0.0 : side_bits(v),
-                              "transform", "none", "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index),
+                              "attention", latent ? "mla" : class->kind.window ? "window" : "full", "window",
+                              class->kind.window ? json_integer(class->kind.window) : json_null(), "k",
+                              dtype_word(k->dtype), "v", dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits",
+                              latent ? 0.0 : side_bits(v),
+                              "transform", explain_transform(plan, index), "bytes_per_token",
+                              (json_int_t)plan_layer_token_bytes(plan, index),
                               "kernels", "attention_few", attention->few->name, "attention_many", attention->many->name,
                               "kv_write", write->few->name, "linear",
                               explain_binding_of(plan, index, OP_LINEAR)->few->name);
+    const char *scale = explain_scale(plan, index);
+    json_object_set_new(layer, "scale", scale ? json_string(scale) : json_null());
+    json_object_set_new(layer, "transform_errors", explain_json_errors(plan, index));
+    json_object_set_new(layer, "sink_pages", json_integer(explain_sink_pages(plan, index)));
     if (latent)
         json_object_set_new(layer, "latent", json_pack("[i, i]", v->dim, k->dim - v->dim));
     return layer;
@@ -42,10 +48,15 @@ static json_t *json_of_memory(const struct plan *plan)
         struct strbuf name = { 0 };
         explain_add_attention(&name, class);
         strbuf_add_byte(&name, ' ');
-        explain_add_formats(&name, &class->layout);
-        json_array_append_new(pools,
-                              json_pack("{s:s, s:I, s:i}", "class", name.data, "page_bytes",
-                                        (json_int_t) class->page_bytes, "pages", class->pages));
+        if (class->kind.state)
+            strbuf_add_text(&name, dtype_word(DTYPE_F32));
+        else
+            explain_add_formats(&name, &class->layout);
+        if (class->kind.end)
+            strbuf_add_text(&name, " first pages");
+        json_array_append_new(pools, json_pack("{s:s, s:I, s:i, s:i}", "class", name.data, "page_bytes",
+                                               (json_int_t) class->page_bytes, "pages", class->pages, "page_tokens",
+                                               class->kind.page_tokens));
         strbuf_free(&name);
     }
     return json_pack("{s:I, s:I, s:i, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
@@ -123,22 +134,27 @@ static json_t *json_of_acceptance(const struct plan *plan)
 {
     size_t by_format[DTYPE_COUNT];
     plan_weights_by_format(plan->model, by_format);
-    json_t *layers = json_array(), *formats = json_object(), *int8 = json_array(), *unpacked = json_array();
+    json_t *layers = json_array(), *formats = json_object(), *int8 = json_array(), *nvfp4 = json_array(),
+           *unpacked = json_array();
     for (int i = 0; i < plan->model->config.layers; i++)
-        json_array_append_new(layers, json_of_layer(plan, i));
+        json_array_append_new(layers, plan->model->layer[i].kind == LAYER_ATTENTION
+                                          ? json_of_layer(plan, i) : explain_json_recurrent(plan, i));
     for (int i = 0; i < DTYPE_COUNT; i++) {
         if (by_format[i])
             json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
         if (explain_weights(plan, NULL, EXPLAIN_INT8) >> i & 1)
             json_array_append_new(int8, json_string(dtype_word((enum dtype)i)));
+        if (explain_weights(plan, NULL, EXPLAIN_NVFP4) >> i & 1)
+            json_array_append_new(nvfp4, json_string(dtype_word((enum dtype)i)));
         if (explain_weights(plan, NULL, EXPLAIN_UNPACKED) >> i & 1)
             json_array_append_new(unpacked, json_string(dtype_word((enum dtype)i)));
     }
-    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o, s:o, s:o}, s:o, s:o, s:o}", "accepted", true,
-                             "device", plan->device.word, "architecture", plan->model->config.architecture, "servable",
-                             !plan->model->imagined, "layers", layers, "weights", "bytes",
+    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o, s:o, s:o, s:o}, s:o, s:o, s:o}", "accepted",
+                             true, "device", plan->device.word, "architecture", plan->model->config.architecture,
+                             "servable", !plan->model->imagined, "layers", layers, "weights", "bytes",
                              (json_int_t)plan->weight_bytes, "by_format", formats, "stored", explain_json_stored(plan),
-                             "int8_activations", int8, "unpacked", unpacked, "memory", json_of_memory(plan),
+                             "int8_activations", int8, "nvfp4_activations", nvfp4, "unpacked", unpacked, "memory",
+                             json_of_memory(plan),
                              "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint",
                              explain_json_checkpoint(plan));
     if (plan->model->config.experts.count)

@@ -12,11 +12,29 @@ const struct plan_class *explain_class_of(const struct plan *plan, int layer);
 // The layer's first op of that kind.
 const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind);
 // Formats of the weights for which this pair of kernels, or any where it is NULL, rounds activations or unpacks.
-enum explain_set { EXPLAIN_INT8, EXPLAIN_UNPACKED };
+enum explain_set { EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
 uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set);
 void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
+void explain_add_size(struct strbuf *out, size_t bytes);                      // "1.5 MiB"
 void explain_add_range(struct strbuf *out, int first, int last);              // "0-3" or "7"
 void explain_add_formats(struct strbuf *out, const struct kv_layout *layout); // "fp8_e4m3/nvfp4" or "nvfp4"
+
+// explain_state.c: lines about layers without attention, and an entry for one of them.
+void explain_add_states(const struct plan *plan, struct strbuf *out);
+json_t *explain_json_recurrent(const struct plan *plan, int index);
+
+// explain_store.c: how a layer's scales are chosen, NULL where nothing is to choose, and how many of its first pages
+// are kept apart; a line about both.
+const char *explain_scale(const struct plan *plan, int layer);
+int explain_sink_pages(const struct plan *plan, int layer);
+void explain_add_store(const struct plan *plan, struct strbuf *out);
+
+// explain_transform.c: the word for what a layer's keys are stored as, "auto" where that is still to be measured, lines
+// about it, and the errors that were measured, if any.
+const char *explain_transform(const struct plan *plan, int layer);
+void explain_add_transform(const struct plan *plan, struct strbuf *out);
+void explain_add_short_transform(const struct plan *plan, struct strbuf *out);
+json_t *explain_json_errors(const struct plan *plan, int layer);
 
 // explain_checkpoint.c: lines about the checkpoint, warnings last, and the same for programs.
 void explain_add_checkpoint(const struct plan *plan, struct strbuf *out);

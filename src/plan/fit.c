@@ -26,6 +26,13 @@ static const char *missing_architecture(const struct kernel *kernel, const struc
     return arena_format(arena, "is compiled for%s, not sm_%d", *compiled ? compiled : " nothing", device->sm);
 }
 
+static const char *missing_product(const struct kernel *kernel, const struct device *device, struct arena *arena)
+{
+    if (kernel->device != DEVICE_CUDA || device->sm >= kernel->sm_min)
+        return NULL;
+    return arena_format(arena, "needs products that sm_%d is the first to have, not sm_%d", kernel->sm_min, device->sm);
+}
+
 static const char *missing_shared(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     if (kernel->device != DEVICE_CUDA || kernel->shared_bytes <= device->shared_bytes)
@@ -39,6 +46,15 @@ static const char *missing_format(uint64_t listed, uint64_t wanted, const char *
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (wanted & ~listed & (uint64_t)1 << dtype)
             return arena_format(arena, "does not read %s in %s", what, dtype_word((enum dtype)dtype));
+    return NULL;
+}
+
+static const char *wrong_rows(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
+{
+    for (int i = 0; i < LINEAR_OUTPUTS_MAX && kernel->rows_multiple; i++)
+        if (request->rows[i] % kernel->rows_multiple)
+            return arena_format(arena, "needs matrices whose rows are a multiple of %d, not %d", kernel->rows_multiple,
+                                request->rows[i]);
     return NULL;
 }
 
@@ -67,6 +83,16 @@ static const char *missing_cache_format(const struct kernel *kernel, const struc
     return keys && values ? arena_format(arena, "%s; %s", keys, values) : keys ? keys : values;
 }
 
+// First pages of another format.
+static const char *missing_sink(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
+{
+    const uint64_t rest = (uint64_t)1 << request->k | (uint64_t)1 << request->v;
+    const char *missing = missing_format(kernel->sink, request->sink, "first pages", arena);
+    if (missing || !request->sink || !kernel->sink_beside)
+        return missing;
+    return missing_format(kernel->sink_beside, rest, "first pages of another format beside keys or values", arena);
+}
+
 static const char *wrong_device(const struct kernel *kernel, const struct device *device)
 {
     static const char *const reasons[] = {
@@ -85,10 +111,14 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
         missing_load(kernel, request),
         wrong ? NULL : missing_features(kernel, device, arena),
         architecture,
+        wrong || architecture ? NULL : missing_product(kernel, device, arena),
         wrong || architecture ? NULL : missing_shared(kernel, device, arena),
         missing_format(kernel->weights, request->weights, "weights", arena),
+        wrong_rows(kernel, request, arena),
         request->has_cache ? missing_cache_format(kernel, request, arena) : NULL,
-        request->has_cache ? wrong_head_dim(kernel, request, arena) : NULL,
+        request->has_cache ? missing_sink(kernel, request, arena) : NULL,
+        request->no_int8 && kernel->int8 & request->weights ? "rounds activations to int8" : NULL,
+        request->k_dim ? wrong_head_dim(kernel, request, arena) : NULL,
     };
     const char *all = NULL;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)

@@ -6,25 +6,38 @@
 #include "base/strbuf.h"
 #include "base/suggest.h"
 #include "kernel/cuda/images.h"
+#include "model/stored.h"
 #include "plan/decide.h"
 #include "plan/fit.h"
 
 enum { ROWS_MAX = 4096 };
 
+// The format of a layer's first pages, if they are kept apart.
+static uint64_t sink_of(const struct plan *plan, int layer)
+{
+    int index = plan->layer[layer].sink_class;
+    return index == PLAN_NO_CLASS ? 0 : (uint64_t)1 << plan->classes[index].layout.k.dtype;
+}
+
 static struct fit_request request_of(const struct plan *plan, const struct op *op, enum kernel_load load)
 {
     struct fit_request request = { .op = op->kind, .load = load };
-    for (int i = 0; i < op->matrices; i++)
+    for (int i = 0; i < op->matrices; i++) {
         request.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
+        request.rows[i] = (int)stored_rows(op->matrix[i].tensor);
+    }
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
         const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
         request.has_cache = true;
         request.k = layout->k.dtype;
         request.v = layout->v.dtype;
         request.latent = layout->latent;
+        request.sink = sink_of(plan, op->layer);
         request.k_dim = layout->k.dim;
         request.v_dim = layout->v.dim;
     }
+    if (op->kind == OP_TRANSFORM)
+        request.k_dim = request.v_dim = plan->model->layer[op->layer].head_dim;
     return request;
 }
 
@@ -46,7 +59,7 @@ static void keep_reason(struct plan *plan, const struct kernel *kernel, int laye
     plan->reasons[plan->reason_count++] = (struct plan_reason){ kernel, layer, layer, text };
 }
 
-static bool has_failed(const struct plan_options *options, const struct kernel *kernel)
+bool decide_has_failed(const struct plan_options *options, const struct kernel *kernel)
 {
     for (int i = 0; options->failed && options->failed[i]; i++)
         if (options->failed[i] == kernel)
@@ -61,17 +74,33 @@ struct choice {
     const struct kernel *partner; // the row for the op's other number of tokens, which reads the same weights, or NULL
 };
 
+static const char *pin_flag(enum op_kind op)
+{
+    return op == OP_LINEAR ? "--linear-kernel" : "--attention-kernel";
+}
+
+// Whether another row was asked for in this one's place. One for linears need not fit all of them.
+static bool is_displaced(struct plan *plan, const struct kernel *pinned, const struct kernel *kernel,
+                         const struct fit_request *request)
+{
+    if (!pinned || pinned == kernel || pinned->op != kernel->op || !(pinned->load & request->load))
+        return false;
+    return pinned->op != OP_LINEAR || !fit_reasons(pinned, request, &plan->device, &plan->arena);
+}
+
 // Why this row is not to be used for the request, or NULL.
 static const char *reason_against(struct plan *plan, const struct choice *choice, const struct kernel *kernel,
                                   const struct fit_request *request)
 {
     const struct kernel *pinned = choice->pinned, *partner = choice->partner;
     const char *reason = fit_reasons(kernel, request, &plan->device, &plan->arena);
-    if (!reason && has_failed(choice->options, kernel))
+    if (!reason && decide_has_failed(choice->options, kernel))
         reason = "failed its self-test on this machine";
-    bool other_pinned = pinned && pinned != kernel && pinned->op == kernel->op && pinned->load & request->load;
-    if (!reason && other_pinned)
-        reason = arena_format(&plan->arena, "--attention-kernel %s was asked for", pinned->name);
+    if (!reason && is_displaced(plan, pinned, kernel, request))
+        reason = arena_format(&plan->arena, "%s %s was asked for", pin_flag(kernel->op), pinned->name);
+    if (!reason && kernel->nvfp4 && pinned != kernel)
+        reason = arena_format(&plan->arena, "rounds activations to 4 bits, which %s %s asks for", pin_flag(kernel->op),
+                              kernel->name);
     if (!reason && partner && partner->packing != kernel->packing)
         reason = arena_format(&plan->arena, "reads weights in another order than %s", partner->name);
     return reason;
@@ -81,6 +110,7 @@ static const struct kernel *choose_kernel(struct plan *plan, const struct choice
                                           enum kernel_load load)
 {
     struct fit_request request = request_of(plan, op, load);
+    request.no_int8 = choice->options->no_int8_activations;
     const struct kernel *best = NULL;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
         if (kernel->op != op->kind)
@@ -113,44 +143,52 @@ static struct plan_op choose_pair(struct plan *plan, struct choice choice, const
 
 // ---- a pinned kernel ----
 
-// Does the row fit the model's first attention, at the number of tokens it is for?
-static bool fits_somewhere(struct plan *plan, const struct kernel *kernel)
+// Why the row fits none of the model's ops, at the number of tokens it is for, as said of the first. NULL: it fits.
+static const char *fits_nowhere(struct plan *plan, const struct kernel *kernel)
 {
-    const struct op *op = plan->model->ops;
-    while (op->kind != OP_ATTENTION)
-        op++;
-    struct fit_request request = request_of(plan, op, kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY);
-    return !fit_reasons(kernel, &request, &plan->device, &plan->arena);
+    const char *first = NULL;
+    for (int i = 0; i < plan->model->op_count; i++) {
+        const struct op *op = &plan->model->ops[i];
+        if (op->kind != kernel->op || decide_leaves_out(plan, op))
+            continue;
+        struct fit_request request = request_of(plan, op, kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY);
+        const char *reason = fit_reasons(kernel, &request, &plan->device, &plan->arena);
+        if (!reason)
+            return NULL;
+        first = first ? first : reason;
+    }
+    return first ? first : "the model has no such op";
 }
 
-static bool unknown_kernel(struct plan *plan, const char *name, struct error *err)
+static bool unknown_kernel(struct plan *plan, enum op_kind op, const char *name, struct error *err)
 {
     const char *names[ROWS_MAX];
     size_t count = 0;
     struct strbuf fitting = { 0 };
     for (const struct kernel *kernel = kernel_next(NULL); kernel && count < ROWS_MAX; kernel = kernel_next(kernel)) {
-        if (kernel->op != OP_ATTENTION)
+        if (kernel->op != op)
             continue;
         names[count++] = kernel->name;
-        if (fits_somewhere(plan, kernel))
+        if (!fits_nowhere(plan, kernel))
             strbuf_add_format(&fitting, " %s", kernel->name);
     }
     const char *near = suggest(bytes_of(name), names, count);
-    fail_usage(err, "--attention-kernel: there is no \"%.60s\"%s%s%s; those that fit are%s", name,
+    fail_usage(err, "%s: there is no \"%.60s\"%s%s%s; those that fit are%s", pin_flag(op), name,
                near ? ", did you mean " : "", near ? near : "", near ? "?" : "", fitting.len ? fitting.data : " none");
     strbuf_free(&fitting);
     return false;
 }
 
-static bool find_pinned(struct plan *plan, const char *name, const struct kernel **out, struct error *err)
+static bool find_pinned(struct plan *plan, enum op_kind op, const char *name, const struct kernel **out,
+                        struct error *err)
 {
     *out = NULL;
     if (!name)
         return true;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
-        if (kernel->op == OP_ATTENTION && !strcmp(kernel->name, name))
+        if (kernel->op == op && !strcmp(kernel->name, name))
             *out = kernel;
-    return *out || unknown_kernel(plan, name, err);
+    return *out || unknown_kernel(plan, op, name, err);
 }
 
 // ---- no kernel ----
@@ -196,7 +234,9 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
     const char *reason = arena_format(&plan->arena, "no %s kernel for layers %s on %s", op_word(op->kind),
                                       plan->refusal.layers, plan->device.word);
     if (pinned && op->kind == pinned->op)
-        return refuse(plan, err, "--attention-kernel", pinned->name, reason);
+        return refuse(plan, err, pin_flag(op->kind), pinned->name, reason);
+    if (about_cache && sink_of(plan, op->layer) && options->kv_sink_pages)
+        return refuse(plan, err, "--kv-sink-pages", options->kv_sink_pages, reason);
     return refuse(plan, err, about_cache ? "--kv-cache-dtype" : "--device",
                   about_cache ? options->kv_cache_dtype ? options->kv_cache_dtype : "auto" : plan->device.word, reason);
 }
@@ -204,18 +244,30 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
 bool decide_kernels(struct plan *plan, const struct plan_options *options, struct error *err)
 {
     const struct model *model = plan->model;
-    const struct kernel *pinned;
+    const struct kernel *attention, *linear;
     const struct op *unbound = NULL;
-    if (!find_pinned(plan, options->attention_kernel, &pinned, err))
+    if (!find_pinned(plan, OP_ATTENTION, options->attention_kernel, &attention, err)
+        || !find_pinned(plan, OP_LINEAR, options->linear_kernel, &linear, err))
         return false;
+    const char *nowhere = linear ? fits_nowhere(plan, linear) : NULL;
+    if (nowhere)
+        return refuse(plan, err, pin_flag(OP_LINEAR), linear->name,
+                      arena_format(&plan->arena, "it fits no linear layer on %s: it %s", plan->device.word, nowhere));
     plan->ops = ARENA_NEW(&plan->arena, struct plan_op, model->op_count);
     for (int i = 0; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
-        plan->ops[i] = choose_pair(plan, (struct choice){ .options = options, .pinned = pinned }, op);
+        if (decide_leaves_out(plan, op)) {
+            const struct kernel *any = kernel_reference(op->kind);
+            plan->ops[i] = (struct plan_op){ .few = any, .many = any, .left_out = true };
+            continue;
+        }
+        struct choice choice = { .options = options, .pinned = op->kind == OP_LINEAR ? linear : attention };
+        plan->ops[i] = choose_pair(plan, choice, op);
         bool bound = plan->ops[i].few && plan->ops[i].many;
         bool first_of_cache = !unbound || (unbound->kind != OP_ATTENTION && op->kind == OP_ATTENTION);
         if (!bound && first_of_cache) // a refusal about the cache says more than one about anything else
             unbound = op;
     }
-    return !unbound || refuse_no_kernel(plan, options, pinned, unbound, err);
+    return !unbound
+        || refuse_no_kernel(plan, options, unbound->kind == OP_LINEAR ? linear : attention, unbound, err);
 }

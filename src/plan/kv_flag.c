@@ -111,14 +111,14 @@ static bool parse_item(struct bytes item, int layers, struct kv_formats *out, bo
     return true;
 }
 
-static bool check_all_named(const bool *named, int layers, struct error *err)
+static bool check_all_named(const bool *named, const bool *cached, int layers, struct error *err)
 {
     struct strbuf missing = { 0 };
     for (int first = 0; first < layers; first++) {
-        if (named[first])
+        if (named[first] || !cached[first])
             continue;
         int last = first;
-        while (last + 1 < layers && !named[last + 1])
+        while (last + 1 < layers && !named[last + 1] && cached[last + 1])
             last++;
         strbuf_add_format(&missing, first == last ? "%s%d" : "%s%d-%d", missing.len ? ", " : "", first, last);
         first = last;
@@ -128,7 +128,7 @@ static bool check_all_named(const bool *named, int layers, struct error *err)
     return ok;
 }
 
-static bool parse_items(struct bytes rest, int layers, struct kv_formats *out, struct error *err)
+static bool parse_items(struct bytes rest, int layers, const bool *cached, struct kv_formats *out, struct error *err)
 {
     bool *named = memory_new((size_t)layers, sizeof *named), ok = true;
     while (ok && rest.data) {
@@ -137,15 +137,16 @@ static bool parse_items(struct bytes rest, int layers, struct kv_formats *out, s
         ok = parse_item(item, layers, out, named, err);
         rest = comma ? (struct bytes){ comma + 1, rest.len - item.len - 1 } : (struct bytes){ 0 };
     }
-    ok = ok && check_all_named(named, layers, err);
+    ok = ok && check_all_named(named, cached, layers, err);
     free(named);
     return ok;
 }
 
-bool kv_flag_parse(const char *flag, int layers, const enum dtype *automatic, struct kv_formats *out, struct error *err)
+bool kv_flag_parse(const char *flag, int layers, const enum dtype *automatic, const bool *cached,
+                   struct kv_formats *out, struct error *err)
 {
     if (strpbrk(flag, ":,")) {
-        if (!parse_items(bytes_of(flag), layers, out, err))
+        if (!parse_items(bytes_of(flag), layers, cached, out, err))
             return false;
     } else {
         if (!parse_formats(bytes_of(flag), &out[0], err))

@@ -11,10 +11,10 @@ struct kv_formats {
     enum dtype k, v;
 };
 
-// One entry per layer; automatic[layer] stands for the word auto. Errors in the flag itself are usage errors; a known
-// word that nibble refuses is an ordinary one.
-bool kv_flag_parse(const char *flag, int layers, const enum dtype *automatic, struct kv_formats *out,
-                   struct error *err);
+// One entry per layer; automatic[layer] stands for the word auto, and layers that are not cached need not be named.
+// Errors in the flag itself are usage errors; a known word that nibble refuses is an ordinary one.
+bool kv_flag_parse(const char *flag, int layers, const enum dtype *automatic, const bool *cached,
+                   struct kv_formats *out, struct error *err);
 
 // --kv-cache-dtype-skip-layers: indices, ranges and `sliding_window`, separated by spaces or commas; NULL: none.
 // Marks the layers in skipped.

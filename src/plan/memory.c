@@ -35,11 +35,13 @@ static size_t bytes_of_pages(const struct plan *plan, const int *pages)
     return bytes;
 }
 
-// Pages of each class for one sequence of `length` tokens; returns their bytes.
+// Pages of each class for one sequence of `length` tokens, one at least; returns their bytes.
 static size_t size_sequence(const struct plan *plan, int length, int *pages)
 {
-    for (int i = 0; i < plan->class_count; i++)
-        pages[i] = kv_table_pages_needed(plan->classes[i].window, length, plan->batch_tokens);
+    for (int i = 0; i < plan->class_count; i++) {
+        int needed = kv_table_pages_needed(&plan->classes[i].kind, length, plan->batch_tokens);
+        pages[i] = needed > 0 ? needed : 1;
+    }
     return bytes_of_pages(plan, pages);
 }
 
@@ -63,20 +65,47 @@ static int longest_fit(const struct plan *plan, size_t room)
 struct needs {
     int longest[KV_CLASSES_MAX], typical[KV_CLASSES_MAX];
     int most; // of `typical`
+    int left[KV_CLASSES_MAX]; // by the longest, for others to find
+    bool sinks_for_all; // the pools of first pages have them for every sequence that may run
 };
 
 // Pools for sequences of typical length that have `units` pages in the class where they have most, and as many in
-// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. Returns the
-// bytes.
+// proportion elsewhere. Each holds one sequence of the greatest length, and no more of them than may run. First pages
+// are few, and short sequences have as many as long ones: there are enough for all that may run, if that is not too
+// much, and more where that lets beginnings be found again. Returns the bytes.
 static size_t size_pools(const struct plan *plan, const struct needs *needs, int64_t units, int *pages)
 {
     for (int i = 0; i < plan->class_count; i++) {
         int64_t wanted = (units * needs->typical[i] + needs->most - 1) / needs->most;
-        int64_t least = needs->longest[i], most = least * plan->max_num_seqs;
+        int64_t least = needs->longest[i], most = (int64_t)needs->left[i] * plan->max_num_seqs;
+        if (plan->classes[i].kind.end) {
+            least = needs->sinks_for_all ? most : least;
+            most = INT32_MAX;
+        }
         wanted = wanted < least ? least : wanted > most ? most : wanted;
         pages[i] = wanted < INT32_MAX ? (int)wanted : INT32_MAX;
     }
     return bytes_of_pages(plan, pages);
+}
+
+// First pages of as many sequences as may run.
+static size_t sink_bytes(const struct plan *plan, const struct needs *needs)
+{
+    int pages[KV_CLASSES_MAX];
+    for (int i = 0; i < plan->class_count; i++)
+        pages[i] = plan->classes[i].kind.end ? needs->longest[i] * plan->max_num_seqs : 0;
+    return bytes_of_pages(plan, pages);
+}
+
+// A sequence goes through states and holds the last ones alone, but others start from the rest.
+static void count_states(const struct plan *plan, int typical, struct needs *needs)
+{
+    for (int i = 0; i < plan->class_count; i++) {
+        int tokens = plan->classes[i].kind.page_tokens, all = (plan->max_model_len + tokens - 1) / tokens;
+        needs->left[i] = plan->classes[i].kind.state ? all : needs->longest[i];
+        if (plan->classes[i].kind.state)
+            needs->typical[i] = (typical + tokens - 1) / tokens;
+    }
 }
 
 // The largest pools of at most `room` bytes, or those of one sequence of the greatest length if they take more.
@@ -87,11 +116,15 @@ static void decide_pools(struct plan *plan, size_t room)
     int typical = plan->max_model_len < PLAN_TYPICAL_TOKENS ? plan->max_model_len : PLAN_TYPICAL_TOKENS;
     size_sequence(plan, plan->max_model_len, needs.longest);
     size_sequence(plan, typical, needs.typical);
+    count_states(plan, typical, &needs);
     for (int i = 0; i < plan->class_count; i++)
         needs.most = needs.typical[i] > needs.most ? needs.typical[i] : needs.most;
+    needs.sinks_for_all = sink_bytes(plan, &needs) <= room / PLAN_SINK_SHARE;
     int64_t low = 0, high = 0;
-    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more
-        int64_t enough = (int64_t)needs.longest[i] * plan->max_num_seqs * needs.most / needs.typical[i] + 1;
+    for (int i = 0; i < plan->class_count; i++) { // up to where no pool grows any more, but for those of first pages
+        if (plan->classes[i].kind.end)
+            continue;
+        int64_t enough = (int64_t)needs.left[i] * plan->max_num_seqs * needs.most / needs.typical[i] + 1;
         high = enough > high ? enough : high;
     }
     while (low < high) {

@@ -2,8 +2,11 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "plan/decide.h"
+#include "plan/kv_plan.h"
 
 static bool in_range(const char *flag, int value, int high, struct error *err)
 {
@@ -18,7 +21,11 @@ static bool check_options(const struct plan *plan, const struct plan_options *op
                     context);
     return in_range("--max-model-len", options->max_model_len, context, err)
         && in_range("--max-num-seqs", options->max_num_seqs, PLAN_SEQUENCES_MAX, err)
-        && in_range("--max-num-batched-tokens", options->batch_tokens, PLAN_BATCH_TOKENS_MAX, err);
+        && in_range("--max-num-batched-tokens", options->batch_tokens, PLAN_BATCH_TOKENS_MAX, err)
+        && in_range("--mamba-block-size", options->state_tokens, PLAN_STATE_TOKENS_ASKED_MAX, err)
+        && (options->state_tokens % KV_PAGE_TOKENS == 0
+            || fail_usage(err, "--mamba-block-size %d: multiples of %d are possible", options->state_tokens,
+                          KV_PAGE_TOKENS));
 }
 
 // One for each sequence that runs, enough to score a text at a good pace, and no more than a step has tokens.
@@ -37,9 +44,10 @@ bool decide_all(struct plan *plan, const struct model *model, const struct devic
     plan->batch_tokens = options->batch_tokens ? options->batch_tokens : PLAN_BATCH_TOKENS;
     plan->outputs = output_rows(plan);
     if (!check_options(plan, options, err) || !decide_formats(plan, options, err)
-        || !decide_kernels(plan, options, err))
+        || !decide_transforms(plan, options, err) || !decide_kernels(plan, options, err))
         return false;
-    decide_absorbing(plan);
+    if (!options->apart)
+        decide_absorbing(plan);
     return decide_memory(plan, options, err);
 }
 
@@ -50,15 +58,59 @@ static void note_failed(struct plan *plan, const struct kernel *const *failed)
                                          i ? ", " : "", failed[i]->name);
 }
 
+// Flags beside the file would have to be weighed against it.
+static bool check_alone(const struct plan_options *options, struct error *err)
+{
+    const struct {
+        const char *flag, *value;
+    } others[] = { { "--kv-cache-dtype", options->kv_cache_dtype },
+                   { "--kv-cache-dtype-skip-layers", options->kv_skip_layers },
+                   { "--kv-transform", options->kv_transform },
+                   { "--kv-scale", options->kv_scale },
+                   { "--kv-sink-pages", options->kv_sink_pages } };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].value && *others[i].value)
+            return fail_usage(err, "--kv-plan says what %s would say; leave one of them out", others[i].flag);
+    return true;
+}
+
+// What a kv plan's file says, in the place of flags.
+static bool follow_kv_plan(struct plan_options *options, const struct model *model, struct arena *said,
+                           struct error *err)
+{
+    struct file file;
+    struct kv_plan found;
+    if (!check_alone(options, err) || !file_open(&file, options->kv_plan, err))
+        return false;
+    bool ok = kv_plan_read(file.content, said, &found, err);
+    file_close(&file);
+    if (!ok)
+        return fail_within(err, "--kv-plan %s", options->kv_plan);
+    if (strcmp(found.architecture, model->config.architecture) || found.layers != model->config.layers)
+        return fail(err, "--kv-plan %s is for a %s of %d layers, and this model is a %s of %d; run `nibble tune` on it",
+                    options->kv_plan, found.architecture, found.layers, model->config.architecture,
+                    model->config.layers);
+    options->kv_cache_dtype = found.kv_cache_dtype;
+    options->kv_transform = found.kv_transform;
+    options->kv_scale = found.kv_scale;
+    options->kv_sink_pages = found.kv_sink_pages;
+    return true;
+}
+
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err)
 {
-    bool accepted = decide_all(plan, model, device, options, err);
+    struct plan_options followed = *options;
+    struct arena said = { 0 };
+    *plan = (struct plan){ 0 };
+    bool accepted = (!options->kv_plan || follow_kv_plan(&followed, model, &said, err))
+        && decide_all(plan, model, device, &followed, err);
+    plan->said = said;
     note_failed(plan, options->failed);
     if (accepted)
         return true;
     if (plan->refusal.flag)
-        refuse_find_alternatives(plan, options, err);
+        refuse_find_alternatives(plan, &followed, err);
     return false;
 }
 
@@ -66,6 +118,7 @@ void plan_free(struct plan *plan)
 {
     free(plan->reasons);
     arena_free(&plan->arena);
+    arena_free(&plan->said);
     *plan = (struct plan){ 0 };
 }
 
@@ -85,7 +138,16 @@ int plan_buffer_rows(const struct plan *plan, enum buffer buffer)
 
 size_t plan_layer_token_bytes(const struct plan *plan, int layer)
 {
-    return kv_layout_token_bytes(&plan->classes[plan->layer[layer].class_index].layout);
+    bool has_tokens = plan->model->layer[layer].kind == LAYER_ATTENTION;
+    return has_tokens ? kv_layout_token_bytes(&plan->classes[plan->layer[layer].class_index].layout) : 0;
+}
+
+const struct plan_class *plan_states(const struct plan *plan)
+{
+    for (int i = 0; i < plan->class_count; i++)
+        if (plan->classes[i].kind.state)
+            return &plan->classes[i];
+    return NULL;
 }
 
 size_t plan_token_bytes(const struct plan *plan)

@@ -97,6 +97,15 @@ static void try_skipping(struct search *search)
     strbuf_free(&list);
 }
 
+static void try_transforms(struct search *search)
+{
+    struct plan_options options = *search->options;
+    for (int i = 0; i < KV_TRANSFORMS; i++) {
+        options.kv_transform = kv_transform_word(i);
+        try_options(search, &options, &search->plan->device, "--kv-transform", options.kv_transform);
+    }
+}
+
 static void try_devices(struct search *search)
 {
     for (int i = 0; device_words[i]; i++) {
@@ -136,6 +145,13 @@ static void try_cache_bytes(struct search *search)
     plan_free(&attempt);
 }
 
+static void try_no_sinks(struct search *search)
+{
+    struct plan_options options = *search->options;
+    options.kv_sink_pages = "0";
+    try_options(search, &options, &search->plan->device, "--kv-sink-pages", options.kv_sink_pages);
+}
+
 static void try_kernels(struct search *search)
 {
     struct plan_options options = *search->options;
@@ -146,15 +162,28 @@ static void try_kernels(struct search *search)
     }
 }
 
+static void try_linear_kernels(struct search *search)
+{
+    struct plan_options options = *search->options;
+    for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
+        options.linear_kernel = kernel->name;
+        if (kernel->op == OP_LINEAR && !kernel->nvfp4)
+            try_options(search, &options, &search->plan->device, "--linear-kernel", kernel->name);
+    }
+}
+
 static const struct {
     const char *flag;
     void (*tries[3])(struct search *search);
 } searches[] = {
     { "--kv-cache-dtype", { try_skipping, try_formats } },
     { "--attention-kernel", { try_kernels, try_formats } },
+    { "--linear-kernel", { try_linear_kernels, try_devices } },
+    { "--kv-sink-pages", { try_no_sinks, try_formats } },
     { "--max-model-len", { try_lengths, try_formats } },
     { "--kv-cache-memory-bytes", { try_cache_bytes, try_lengths, try_formats } },
     { "--device", { try_devices } },
+    { "--kv-transform", { try_transforms } },
 };
 
 static size_t distance(size_t a, size_t b)
@@ -185,7 +214,10 @@ static size_t bytes_of_refused_word(const struct plan *plan)
     enum dtype dtype;
     if (dtype_from_kv_word(word, &dtype))
         bits = dtype_table[dtype].bits;
-    return (size_t)config->layers * (size_t)(sides * config->kv_heads * config->head_dim) * (size_t)bits / 8;
+    size_t cached = 0;
+    for (int i = 0; i < config->layers; i++)
+        cached += plan->model->layer[i].kind == LAYER_ATTENTION;
+    return cached * (size_t)(sides * config->kv_heads * config->head_dim) * (size_t)bits / 8;
 }
 
 void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err)

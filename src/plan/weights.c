@@ -14,10 +14,11 @@ void plan_weights_by_format(const struct model *model, size_t *bytes)
     memset(bytes, 0, DTYPE_COUNT * sizeof *bytes);
     for (int i = 0; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
-        const struct tensor *used[2 * LINEAR_OUTPUTS_MAX + 1] = { op->vector };
+        const struct tensor *used[1 + OP_VECTORS_MAX + 2 * LINEAR_OUTPUTS_MAX] = { op->vector, op->more[0],
+                                                                                   op->more[1] };
         for (int j = 0; j < op->matrices; j++) {
-            used[1 + 2 * j] = op->matrix[j].tensor;
-            used[2 + 2 * j] = op->matrix[j].bias;
+            used[1 + OP_VECTORS_MAX + 2 * j] = op->matrix[j].tensor;
+            used[2 + OP_VECTORS_MAX + 2 * j] = op->matrix[j].bias;
         }
         for (size_t j = 0; j < sizeof used / sizeof *used; j++) {
             int64_t ignored;
@@ -108,6 +109,8 @@ void decide_weights(struct plan *plan)
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         count_plain(plan, &counted, op->vector);
+        for (int j = 0; j < OP_VECTORS_MAX; j++)
+            count_plain(plan, &counted, op->more[j]);
         for (int j = 0; j < op->matrices; j++) {
             count_plain(plan, &counted, op->matrix[j].tensor);
             count_plain(plan, &counted, op->matrix[j].bias);

@@ -31,9 +31,10 @@ class Text(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("kv_cache_dtype", c_char_p), ("kv_cache_dtype_skip_layers", c_char_p), ("attention_kernel", c_char_p), ("device", c_char_p),
+                ("linear_kernel", c_char_p), ("kv_plan", c_char_p), ("kv_scale", c_char_p), ("kv_sink_pages", c_char_p), ("kv_transform", c_char_p), ("kv_calibration", c_char_p),
                 ("memory_bytes", c_size_t), ("gpu_memory_utilization", c_double), ("kv_cache_bytes", c_size_t), ("max_model_len", c_int),
-                ("max_num_seqs", c_int), ("batch_tokens", c_int), ("threads", c_int), ("no_self_test", c_bool), ("progress", c_void_p),
-                ("progress_context", c_void_p)]
+                ("max_num_seqs", c_int), ("batch_tokens", c_int), ("mamba_block_size", c_int), ("threads", c_int), ("no_int8_activations", c_bool),
+                ("no_self_test", c_bool), ("progress", c_void_p), ("calibrating", c_void_p), ("progress_context", c_void_p)]
 
 
 class Sampling(ctypes.Structure):
@@ -92,7 +93,8 @@ class Stats(ctypes.Structure):
 class QuantizeOptions(ctypes.Structure):
     _fields_ = [("weights", c_int), ("layout", c_int), ("exclude", POINTER(c_char_p)), ("exclude_count", c_size_t),
                 ("k_scales", POINTER(c_float)), ("v_scales", POINTER(c_float)), ("shard_bytes", c_size_t), ("threads", c_int),
-                ("progress", c_void_p), ("progress_context", c_void_p), ("tensor", c_void_p), ("tensor_context", c_void_p)]
+                ("progress", c_void_p), ("progress_context", c_void_p), ("tensor", c_void_p), ("tensor_context", c_void_p),
+                ("ids", POINTER(c_int32)), ("id_count", c_size_t)]
 
 
 ERROR = POINTER(Error)
@@ -169,9 +171,10 @@ class Checkpoint(Handle):
     def __init__(self, library, path, need=NEED_ALL):
         super().__init__(library, "checkpoint", library.ask("checkpoint_open", str(path).encode(), need))
 
-    def quantize(self, folder, weights):
-        """Weights and config into a folder that is there and empty."""
-        self.library.ask("quantize", self.pointer, str(folder).encode(), byref(QuantizeOptions(WEIGHTS.index(weights))))
+    def quantize(self, folder, weights, ids=()):
+        """Weights and config into a folder that is there and empty; with tokens weights make up for each other's errors."""
+        options = QuantizeOptions(WEIGHTS.index(weights), ids=(c_int32 * len(ids))(*ids), id_count=len(ids))
+        self.library.ask("quantize", self.pointer, str(folder).encode(), byref(options))
 
 
 class Tokenizer(Handle):

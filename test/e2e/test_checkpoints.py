@@ -76,6 +76,7 @@ READ_AS = {
     "compressed_two_formats": [("FP8 by channel (compressed-tensors)", "FP8", None),
                                ("int4 in groups of 64 (compressed-tensors)", "Q4_0", None)],
     "compressed_int4_zeros": [("int4 in groups of 128 with zero points (compressed-tensors)", "Q5_0", None)],
+    "compressed_int4_float32": [("int4 in groups of 64 with zero points (compressed-tensors)", "FP8", "its scales are float32")],
     "compressed_int8_zeros": [("int8 in groups of 32 with zero points (compressed-tensors)", "float16",
                                "8-bit codes have zero points")],
     "compressed_int8_channel": [("int8 by channel (compressed-tensors)", "Q8_0", None)],

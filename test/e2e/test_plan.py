@@ -38,20 +38,34 @@ def hybrid(windows_in, **more):
     return {**llama(0, 0, 0, 0, 0), "model_type": "gemma3_text", "layer_types": types, "tie_word_embeddings": True, **more}
 
 
+def nemotron(pattern, **more):
+    return {"model_type": "nemotron_h", "num_hidden_layers": len(pattern), "hybrid_override_pattern": pattern, "head_dim": 128,
+            "max_position_embeddings": 131072, "vocab_size": 131072, "n_groups": 8, "ssm_state_size": 128, "conv_kernel": 4,
+            "layer_norm_epsilon": 1e-5, "dtype": "bfloat16", "tie_word_embeddings": False, **more}
+
+
 # Big public shapes, as config.json alone.
 CONFIGS = {
     "8b": llama(32, 4096, 32, 8, 14336),
     "70b": llama(80, 8192, 64, 8, 28672),
     "hybrid-27b": hybrid(6, num_hidden_layers=62, hidden_size=5376, num_attention_heads=32, num_key_value_heads=16, head_dim=128,
                          intermediate_size=21504, sliding_window=1024, vocab_size=262208),
+    "nemotron-9b": nemotron("M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-", hidden_size=4480, num_attention_heads=40,
+                            num_key_value_heads=8, intermediate_size=15680, mamba_num_heads=128, mamba_head_dim=80),
+    "nemotron-30b": nemotron("MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", hidden_size=2688, num_attention_heads=32,
+                             num_key_value_heads=2, intermediate_size=1856, mamba_num_heads=64, mamba_head_dim=64, n_routed_experts=128,
+                             num_experts_per_tok=6, moe_intermediate_size=1856, moe_shared_expert_intermediate_size=3712,
+                             n_shared_experts=1, routed_scaling_factor=2.5),
     **{f"head-{dim}": llama(4, 16 * dim, 16, 4, 4096, head_dim=dim) for dim in (64, 80, 96, 128, 192, 256)},
 }
 
 
 @pytest.fixture
-def plan(nibble):
+def plan(nibble, tmp_path):
+    """Of models that were never loaded: what was measured then would be part of the plan."""
     def plan(model, *flags, **environment):
-        return subprocess.run([nibble, "plan", str(model), *flags], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+        unmeasured = {**os.environ, "NIBBLE_CACHE": str(tmp_path), **environment}
+        return subprocess.run([nibble, "plan", str(model), *flags], capture_output=True, text=True, timeout=60, env=unmeasured)
     return plan
 
 
@@ -100,6 +114,7 @@ def scenes():
         ("8b", [*many, "--kv-cache-memory-bytes", "12G", "--max-model-len", "32768"]),
         ("hybrid-27b", [*many, "--memory", "100G", "--max-model-len", "16384"]), ("hybrid-27b", [*many, "--kv-cache-memory-bytes", "30G"]),
         ("8b", [*many, "--kv-cache-memory-bytes", "1G", "--max-model-len", "32768"]), ("8b", [*many, "--memory", "40G", "--kv-cache-memory-bytes", "38G"]),
+        ("nemotron-30b", [*many, "--memory", "100G", "--kv-cache-dtype", "nvfp4"]), ("nemotron-9b", [*many, "--memory", "60G", "--mamba-block-size", "512"]),
     ]
 
 
@@ -244,8 +259,9 @@ def run(nibble, model, *flags):
 
 def test_skipped_layers_run_in_their_own_formats(nibble, gemma3):
     windows = "0-4:bfloat16,5:nvfp4,6-10:bfloat16,11:nvfp4,12-16:bfloat16,17:nvfp4"
-    skipped = run(nibble, gemma3, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "sliding_window")
-    assert skipped == run(nibble, gemma3, "--kv-cache-dtype", windows)
+    plain = ["--kv-transform", "none", "--kv-scale", "amax", "--kv-sink-pages", "0"] # so that four bits show
+    skipped = run(nibble, gemma3, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "sliding_window", *plain)
+    assert skipped == run(nibble, gemma3, "--kv-cache-dtype", windows, *plain)
     everything = run(nibble, gemma3, "--kv-cache-dtype", "nvfp4", "--kv-cache-dtype-skip-layers", "0-17")
     assert everything == run(nibble, gemma3, "--kv-cache-dtype", "bfloat16") and everything != skipped
 

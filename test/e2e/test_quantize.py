@@ -20,6 +20,7 @@ import small_model
 from libnibble import Checkpoint, Library, Model
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "golden"))
+import published  # noqa: E402
 import tiny  # noqa: E402
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
@@ -72,11 +73,12 @@ def to_bf16(values):
 
 def decode(tensors, module):
     """A matrix in float64, from any of the layouts."""
-    part = {name[len(module) + 1:]: data for name, (_, data) in tensors.items() if name.startswith(module + ".")}
+    part = {name[len(module) + 1:]: floats(kind, data) if kind in ("F32", "F16", "BF16") else data
+            for name, (kind, data) in tensors.items() if name.startswith(module + ".")}
     codes, scale = part.get("weight_packed", part.get("weight")), part.get("weight_scale")
     kind = tensors[f"{module}.weight_packed" if "weight_packed" in part else f"{module}.weight"][0]
     if kind == "BF16":
-        return floats(kind, codes).astype(np.float64)
+        return codes.astype(np.float64)
     if kind == "I8":
         return codes.astype(np.float64) * scale.reshape(-1, 1)
     if kind == "F8_E4M3":
@@ -104,8 +106,9 @@ def source_matrices(path):
         yield f"model.layers.{parts[1]}.{names[parts[2]]}", matrix.astype(np.float64)
 
 
-FOLDERS = {"nvfp4": ("nvfp4",), "modelopt": ("nvfp4", "--layout", "modelopt"), "mxfp4": ("mxfp4",), "fp8": ("fp8",),
-           "fp8_modelopt": ("fp8", "--layout", "modelopt"), "int8": ("int8",), "bf16": ("bf16",)}
+NEAREST = "--rounding", "nearest"  # where it does not matter, because that is quicker
+FOLDERS = {"nvfp4": ("nvfp4",), "nearest": ("nvfp4", *NEAREST), "modelopt": ("nvfp4", "--layout", "modelopt"), "mxfp4": ("mxfp4",), "fp8": ("fp8",),
+           "fp8_modelopt": ("fp8", "--layout", "modelopt", *NEAREST), "int8": ("int8",), "bf16": ("bf16",)}
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +125,8 @@ def lib(library):
 
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
-# the relative error that each format has on these weights
-ERRORS = {"nvfp4": 0.095, "modelopt": 0.095, "mxfp4": 0.13, "fp8": 0.0265, "fp8_modelopt": 0.0265, "int8": 0.013, "bf16": 0.002}
+# the relative error that each format has on these weights; it is larger where they make up for each other's errors
+ERRORS = {"nvfp4": 0.15, "nearest": 0.095, "modelopt": 0.15, "mxfp4": 0.28, "fp8": 0.085, "fp8_modelopt": 0.0265, "int8": 0.035, "bf16": 0.002}
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -138,6 +141,7 @@ def test_values_are_near_the_source(made, smollm2, name):
         assert told[f"{module}.weight"]["error"] == pytest.approx(error, rel=1e-3)
         count += 1
     assert count == len(told) == 210 and report["mean_error"] < ERRORS[name]
+    assert report["compensated"] == (0 if name in ("nearest", "fp8_modelopt", "bf16") else 210) and report["why_nearest"] is None
 
 
 def test_layouts_hold_the_same_numbers(made):
@@ -156,9 +160,21 @@ def test_fused_projections_share_their_overall_scale(made):
             assert len({float(tensors[f"model.layers.{layer}.{name}.weight_scale_2"][1]) for name in group}) == 1
 
 
+@pytest.mark.parametrize("name", ["compressed_nvfp4", "compressed_mxfp4", "compressed_fp8_channel", "compressed_int8_channel",
+                                  "modelopt_w4a16_nvfp4"])
+def test_what_the_layouts_mean(name):
+    """decode() gives what compressed-tensors gave of the same tensors when the golden files were made of them."""
+    stored, values = published.draw(name)
+    modules = [name.removesuffix("_scale").rsplit(".", 1)[0] for name in stored if name.endswith(".weight_scale")]
+    assert len(modules) >= 10
+    for module in modules:
+        np.testing.assert_allclose(decode(stored, module), values[f"{module}.weight"], rtol=1e-7)
+
+
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4", "fp8", "int8"])
 def test_compressed_tensors_reads_the_same(made, name):
-    """Bit for bit once rounded to bfloat16, which is what it returns for four bits."""
+    """Bit for bit once rounded to bfloat16, which is what it returns for four bits. It needs torch, which is too much to
+    install for every run of the tests: then the test before this one stands for it."""
     pytest.importorskip("compressed_tensors")
     import torch
     from compressed_tensors.compressors import BaseCompressor
@@ -208,7 +224,7 @@ def test_tokens_are_the_same(nibble, made, request, tmp_path, model, page):
     folder = made["bf16"][0]
     if model == "gemma3":
         folder = tmp_path / "gemma"
-        quantize(nibble, source, folder, "--weights", "int8")
+        quantize(nibble, source, folder, "--weights", "int8", *NEAREST)
     ids = [subprocess.run([nibble, "tokenize", place, "-"], input=text, capture_output=True, check=True).stdout
            for place in (source, folder)]
     assert ids[0] == ids[1]
@@ -225,12 +241,12 @@ def test_prompts_are_the_same(nibble, made, smollm2, tmp_path):
 
 
 def test_shards(nibble, smollm2, made, tmp_path):
-    report = quantize(nibble, smollm2, tmp_path / "out", "--weights", "nvfp4", "--shard-size", "20M")
+    report = quantize(nibble, smollm2, tmp_path / "out", "--weights", "nvfp4", "--shard-size", "20M", *NEAREST)
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
     files = sorted(path.name for path in (tmp_path / "out").glob("*.safetensors"))
     assert len(files) > 2 and sorted(set(index["weight_map"].values())) == files
     assert files[0] == f"model-00001-of-{len(files):05}.safetensors" and report["files"] == len(files) + 5
-    whole, cut = read_folder(made["nvfp4"][0]), read_folder(tmp_path / "out")
+    whole, cut = read_folder(made["nearest"][0]), read_folder(tmp_path / "out")
     assert whole.keys() == cut.keys() == index["weight_map"].keys()
     assert all(np.array_equal(whole[name][1], cut[name][1]) for name in whole)
     assert index["metadata"]["total_size"] == sum(data.nbytes for _, data in cut.values())
@@ -270,7 +286,26 @@ def test_a_gguf_becomes_the_model_it_was_made_of(lib, plain_arithmetic, tmp_path
     assert np.corrcoef(got.ravel(), want.ravel())[0, 1] > 0.995
 
 
-@pytest.mark.parametrize("name", [name for name in tiny.names() if "safetensors" in tiny.load(name)["containers"]])
+SAFETENSORS = [name for name in tiny.names() if "safetensors" in tiny.load(name)["containers"]]
+
+
+@pytest.mark.parametrize("name", SAFETENSORS)
+def test_weights_make_up_for_each_other_s_errors(lib, plain_arithmetic, tmp_path, name):
+    """In every architecture, experts included: on the text that they learnt it on, logits come nearer. That is the median,
+    and of four bits: a token that goes to another expert may be far off either way."""
+    golden = tiny.load(name)
+    source = tiny.write_safetensors(golden, tmp_path / "source")
+    want, errors = score(lib, source, golden), []
+    for ids in ([], golden["ids"]):
+        out = tmp_path / f"out{len(ids)}"
+        out.mkdir()
+        with Checkpoint(lib, source) as checkpoint:
+            checkpoint.quantize(out, "mxfp4", ids)
+        errors.append(np.median(np.square(score(lib, out, golden) - want).sum(1)))
+    assert errors[1] < errors[0]
+
+
+@pytest.mark.parametrize("name", SAFETENSORS)
 def test_a_folder_keeps_its_names(lib, plain_arithmetic, tmp_path, name):
     golden = tiny.load(name)
     source = tiny.write_safetensors(golden, tmp_path / "source")
@@ -299,7 +334,7 @@ def test_a_folder_s_other_files_and_tensors_come_along(nibble, made, tmp_path):
     (source / "LICENSE").write_text("free")
     (source / "special_tokens_map.json").write_text("{}")
     (source / "pytorch_model.bin").write_bytes(b"no")
-    report = quantize(nibble, source, tmp_path / "out", "--weights", "nvfp4", "--exclude", "model.layers.3*")
+    report = quantize(nibble, source, tmp_path / "out", "--weights", "nvfp4", "--exclude", "model.layers.3*", *NEAREST)
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"LICENSE", "special_tokens_map.json", "tokenizer.json", "generation_config.json"} <= names
     assert "pytorch_model.bin" not in names
@@ -338,7 +373,7 @@ EXCLUDES = {  # patterns and how many of the 210 matrices they keep
 @pytest.mark.parametrize("name", EXCLUDES)
 def test_exclude(nibble, smollm2, tmp_path, name):
     patterns, count = EXCLUDES[name]
-    report = quantize(nibble, smollm2, tmp_path / "out", "--weights", "nvfp4", "--layout", "modelopt", "--exclude", *patterns)
+    report = quantize(nibble, smollm2, tmp_path / "out", "--weights", "nvfp4", "--layout", "modelopt", *NEAREST, "--exclude", *patterns)
     kept = [entry["name"] for entry in report["tensors"] if entry["kept"]]
     ignored = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]["ignore"]
     assert len(kept) == count and sorted(ignored) == sorted([name.removesuffix(".weight") for name in kept] + ["lm_head"])
@@ -356,7 +391,7 @@ def test_kv_scales(nibble, smollm2, tmp_path, layout, names):
     text = tmp_path / "text.txt"
     text.write_bytes(PAGES[1].read_bytes()[:3000])
     out = tmp_path / "out"
-    quantize(nibble, smollm2, out, "--weights", "fp8", "--layout", layout, "--kv-scales", text)
+    quantize(nibble, smollm2, out, "--weights", "fp8", "--layout", layout, "--kv-scales", text, *NEAREST)
     tensors = read_folder(out)
     scales = np.array([[tensors[f"model.layers.{i}.self_attn.{name}"][1].reshape(()) for name in names] for i in range(30)])
     assert (scales > 1e-4).all() and (scales < 1).all() and (scales[:, 0] > scales[:, 1]).mean() > 0.8
@@ -366,7 +401,7 @@ def test_kv_scales(nibble, smollm2, tmp_path, layout, names):
 
 # ---- quality --------------------------------------------------------------------------------------------------------
 
-NVFP4_COST_MAX, FP8_COST_MAX = 1.16, 1.012  # of the source's perplexity
+NVFP4_COST_MAX, FP8_COST_MAX = 1.12, 1.01  # of the source's perplexity
 
 
 def test_perplexity(nibble, smollm2, made, tmp_path):
@@ -390,10 +425,10 @@ def test_perplexity(nibble, smollm2, made, tmp_path):
         return json.loads(done.stdout)["perplexity"]
 
     source, nvfp4, fp8 = perplexity(smollm2), perplexity(made["nvfp4"][0]), perplexity(made["fp8"][0])
-    q4_0 = perplexity(shadow)
-    print(f"source {source:.3f}, fp8 {fp8 / source:.4f}, nvfp4 {nvfp4 / source:.4f}, Q4_0 {q4_0 / source:.4f}")
+    nearest, q4_0 = perplexity(made["nearest"][0]), perplexity(shadow)
+    print(f"source {source:.3f}, fp8 {fp8 / source:.4f}, nvfp4 {nvfp4 / source:.4f}, to the nearest {nearest / source:.4f}, Q4_0 {q4_0 / source:.4f}")
     assert perplexity(made["modelopt"][0]) == nvfp4
-    assert nvfp4 < q4_0 and nvfp4 < NVFP4_COST_MAX * source and fp8 < FP8_COST_MAX * source
+    assert nvfp4 < nearest and nvfp4 < q4_0 and nvfp4 < NVFP4_COST_MAX * source and fp8 < FP8_COST_MAX * source
 
 
 # ---- whole or not at all --------------------------------------------------------------------------------------------
@@ -421,6 +456,14 @@ def test_killed_leaves_nothing_that_loads(nibble, gemma3, tmp_path):
     left = next(tmp_path.iterdir())
     assert left.name.startswith("out.partial-")
     assert "config.json" in run(nibble, "plan", left).stderr
+
+
+def test_any_number_of_threads_gives_the_same_bytes(nibble, smollm2, tmp_path):
+    model, text = small_model.write(smollm2, tmp_path / "model.gguf"), tmp_path / "text.txt"
+    text.write_bytes(PAGES[1].read_bytes()[:4000])
+    for threads in (1, 3):
+        quantize(nibble, model, tmp_path / str(threads), "--weights", "nvfp4", "--calibration", text, "--threads", threads)
+    assert (tmp_path / "1/model.safetensors").read_bytes() == (tmp_path / "3/model.safetensors").read_bytes()
 
 
 def limit_files():
@@ -453,6 +496,12 @@ WRONG = {  # words behind MODEL OUT, status, what the sentence says
     "a broken regex": (["--weights", "fp8", "--exclude", "re:("], 2, "no regular expression"),
     "a missing text": (["--weights", "fp8", "--kv-scales", "/nowhere"], 1, "cannot be read"),
     "too many words": (["third", "--weights", "fp8"], 2, "too many arguments"),
+    "an unknown rounding": (["--weights", "fp8", "--rounding", "up"], 2, "takes compensated or nearest"),
+    "a rounding for bf16": (["--weights", "bf16", "--rounding", "nearest"], 2, "leave --rounding out"),
+    "a text for bf16": (["--weights", "bf16", "--calibration", "text"], 2, "leave --calibration out"),
+    "a text for nothing": (["--weights", "fp8", "--rounding", "nearest", "--calibration", "text"], 2, "needs no text"),
+    "a missing calibration": (["--weights", "fp8", "--calibration", "/nowhere"], 1, "cannot be read"),
+    "an empty calibration": (["--weights", "fp8", "--calibration", "/dev/null"], 1, "holds no text"),
     "no threads": (["--weights", "fp8", "--threads", "0"], 2, "takes a whole number"),
     "no size": (["--weights", "fp8", "--shard-size", "big"], 2, "takes a size"),
 }

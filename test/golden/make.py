@@ -11,6 +11,7 @@ import argparse
 import base64
 import copy
 import json
+import math
 import pathlib
 import re
 import tempfile
@@ -56,6 +57,27 @@ def deepseek(model_type, **more):
                  n_shared_experts=2, num_experts_per_tok=3, moe_intermediate_size=32, first_k_dense_replace=1)
     del base["head_dim"]
     return {**base, **more}
+
+
+def qwen_next(model_type, **more):
+    """Of four layers, three have a gated delta rule."""
+    return {**llama(64, 4, 2, 32, model_type=model_type, num_hidden_layers=4, rms_norm_eps=1e-6,
+                    rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+                    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=24,
+                    linear_conv_kernel_dim=4), **more}
+
+
+def qwen_experts(**more):
+    return dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48, **more)
+
+
+def nemotron_h(kinds, **more):
+    """A letter for each layer: state space, attention, feed forward or experts."""
+    words = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+    return dict(model_type="nemotron_h", layers_block_type=[words[kind] for kind in kinds], hidden_size=64,
+                vocab_size=320, max_position_embeddings=512, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+                intermediate_size=96, mamba_num_heads=6, mamba_head_dim=24, n_groups=2, ssm_state_size=16,
+                chunk_size=32, **more)
 
 
 def deepseek_yarn(mscale, mscale_all_dim):
@@ -162,6 +184,33 @@ VARIANTS = {
                         rope_parameters=deepseek_yarn(1.0, 1.0)),
         types=["BF16"], bites=[{"norm_topk_prob": False}, {"n_group": 1, "topk_group": 1}, {"n_group": 8},
                                {"rope_interleave": False}, {"routed_scaling_factor": 1.0}]),
+    "qwen3_next": dict(
+        config=qwen_next("qwen3_next", **qwen_experts(norm_topk_prob=True)), types=["BF16"],
+        bites=[{"rope_parameters.partial_rotary_factor": 1.0}, {"norm_topk_prob": False}, {"num_experts_per_tok": 1}]),
+    "qwen3_next_mixed": dict(
+        config=qwen_next("qwen3_next", **qwen_experts(norm_topk_prob=False), full_attention_interval=2,
+                         mlp_only_layers=[1], linear_num_key_heads=3, linear_num_value_heads=3,
+                         linear_conv_kernel_dim=3), types=["F32"], containers=["safetensors"],
+        bites=[{"norm_topk_prob": True}]),
+    "qwen3_5": dict(
+        config=qwen_next("qwen3_5_text", linear_num_value_heads=6, linear_key_head_dim=40, linear_value_head_dim=32,
+                         tie_word_embeddings=True), types=["BF16"]),
+    "qwen3_5_moe": dict(
+        config=qwen_next("qwen3_5_moe_text", **qwen_experts()), types=["BF16"]),
+    "nemotron_h": dict(
+        config=nemotron_h("M-M*-M"), types=["BF16"],
+        bites=[{"layer_norm_epsilon": 0.1}]),
+    "nemotron_h_bias": dict(  # on everything that may have one, and a shorter convolution
+        config=nemotron_h("*-MM", conv_kernel=3, use_bias=True, mlp_bias=True, use_conv_bias=False), types=["F32"],
+        containers=["safetensors"]),
+    "nemotron_h_moe": dict(
+        config=nemotron_h("MEM*E", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
+                          moe_shared_expert_intermediate_size=48, n_group=4, topk_group=2, routed_scaling_factor=2.5),
+        types=["BF16"], bites=[{"norm_topk_prob": False}, {"topk_group": 4}, {"routed_scaling_factor": 1.0}]),
+    "nemotron_h_narrow": dict(  # experts on fewer channels than the stream has
+        config=nemotron_h("ME*E", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=64,
+                          moe_shared_expert_intermediate_size=32, moe_latent_size=32), types=["F32"],
+        bites=[{"num_experts_per_tok": 1}]),
     "phi3": dict(
         config=phi3(64), types=["BF16"],
         bites=[{"rope_parameters.long_factor": [1.0] * 12}, {"rope_parameters.attention_factor": 1.0}]),
@@ -237,7 +286,7 @@ def saved(model, types, experts):
         plain = len(shape) == 1 or name.endswith("moe.gate.weight")
         if (len(types) > 1 and plain) or name.endswith("e_score_correction_bias"):
             type_name = "F32"
-        if experts and tiny.inputs_first(name):
+        if experts and tiny.inputs_first({"config": config}, name):
             type_name = experts
         tensors.append({"name": name, "shape": shape, "type": type_name})
     return config, tensors
@@ -253,7 +302,14 @@ def old_spelling(config):
         keep = {"model_type", "rope_scaling"}
         old["text_config"] = {key: value for key, value in text.items() if key in keep or defaults.get(key) != value}
     old["torch_dtype"] = old.pop("dtype", None)
-    old.pop("layer_types", None)
+    types = old.pop("layer_types", None)
+    if old["model_type"].startswith(tiny.RECURRENT):
+        old["full_attention_interval"] = types.index("full_attention") + 1
+    if old["model_type"] == "nemotron_h":
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+        kinds = old.pop("layers_block_type")
+        old.update(num_hidden_layers=len(kinds), hybrid_override_pattern="".join(letters[kind] for kind in kinds),
+                   attention_head_dim=old["head_dim"], time_step_limit=[0.0, math.inf])
     if old.get("use_sliding_window") is False:
         old["sliding_window"] = 24  # published configs name a window that is not used
     if "_sliding_window_pattern" in old:
@@ -266,6 +322,8 @@ def old_spelling(config):
         rope = rope["full_attention"]
     if rope:
         old["rope_theta"] = rope.pop("rope_theta")
+        if old["model_type"].startswith(tiny.RECURRENT):
+            old["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         if old["model_type"] == "phi3":
             old["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
             del rope["factor"], rope["original_max_position_embeddings"]

@@ -287,6 +287,9 @@ SCHEMES = {
     "compressed_int4_zeros": row(
         config=compressed("pack-quantized", weights(4, "int", "group", group_size=128, symmetric=False)), sizes=EVEN,
         make=lambda *a: packed(*a, group=128, zeros=True)),
+    "compressed_int4_float32": row(  # which no half can say
+        config=compressed("pack-quantized", weights(4, "int", "group", group_size=64, symmetric=False)), sizes=EVEN,
+        make=lambda *a: packed(*a, group=64, kind="F32", zeros=True)),
     "compressed_int4_channel": row(config=compressed("pack-quantized", weights(4, "int", "channel")), sizes=ODD,
                                    make=lambda *a: packed(*a, group=0)),
     "compressed_int4_order": row(

@@ -20,6 +20,9 @@ import numpy as np
 from gguf import GGMLQuantizationType as Type
 from safetensors import TensorSpec, serialize_file
 
+import tiny_delta
+import tiny_scan
+
 HERE = pathlib.Path(__file__).parent
 SAFETENSORS_DTYPE = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -34,6 +37,7 @@ BLOCK_SCALES = {
     "IQ4_NL": (68.4, 0, None), "IQ4_XS": (1265.0, 0, None),
 }
 BYTE_SCALES = {"MXFP4": (0, 1, 120, 123), "NVFP4": (0, 4, 0x20, 0x60)}
+RECURRENT = ("qwen3_next", "qwen3_5")  # model types that begin so have layers with a gated delta rule
 NVFP4_GLOBAL_SCALE = 1.0 / 256  # a tensor of its own in GGUF, multiplied after the product
 
 
@@ -62,24 +66,32 @@ def spread(golden, name, shape):
         return 0.0, 0.5
     if name.endswith(".sinks"):
         return 0.0, 1.0
-    if inputs_first(name):
+    if name.endswith(".A_log"):
+        return -2.5, 1.0
+    if name.endswith("linear_attn.conv1d.weight"):  # sums that mostly cancel would be of few bits in bfloat16
+        return 0.5, 0.3
+    if inputs_first(golden, name):
         return 0.0, 1.0 / math.sqrt(shape[1])
     if kind in ("q_norm", "k_norm"):
-        return (0.4 if is_gemma(golden) else 1.4), 0.3
+        return (0.4 if is_from_one(golden, name) else 1.4), 0.3
     if len(shape) == 1:
-        return (0.0 if is_gemma(golden) else 1.0), 0.3
-    gain = {"embed_tokens": 2.0, "lm_head": 2.0, "q_proj": 1.4, "k_proj": 1.4, "qkv_proj": 1.4,
-            "gate": 2.0, "router": 2.0}.get(kind, 1.0)
+        return (0.0 if is_from_one(golden, name) else 1.0), 0.3
+    gain = {"embed_tokens": 2.0, "embeddings": 2.0, "lm_head": 2.0, "q_proj": 1.4, "k_proj": 1.4, "qkv_proj": 1.4,
+            "in_proj_qkv": 2.0, "in_proj_qkvz": 2.0, "gate": 2.0, "router": 2.0}.get(kind, 1.0)
     return 0.0, gain / math.sqrt(shape[-1])
 
 
-def inputs_first(name):
+def inputs_first(golden, name):
     """gpt-oss has the matrices of its experts as (experts, inputs, outputs); in block formats, outputs come first."""
-    return name.endswith((".experts.gate_up_proj", ".experts.down_proj"))
+    return (text_config(golden)["model_type"] == "gpt_oss"
+            and name.endswith((".experts.gate_up_proj", ".experts.down_proj")))
 
 
-def is_gemma(golden):
-    return text_config(golden)["model_type"].startswith("gemma")
+def is_from_one(golden, name):
+    """Norm weights that are kept as differences from 1."""
+    model_type = text_config(golden)["model_type"]
+    return (model_type.startswith("gemma")
+            or model_type.startswith(RECURRENT) and not name.endswith("linear_attn.norm.weight"))
 
 
 def generator(golden, name):
@@ -95,7 +107,7 @@ def draw(golden, tensor):
         uniform = 2.0 * random.random_sample(tensor["shape"]) - 1.0
         numbers = (centre + deviation * math.sqrt(3.0) * uniform).astype(np.float32)
         return gguf.quants.quantize(numbers, Type[tensor["type"]]).view(np.uint8)
-    experts, inputs, outputs = tensor["shape"] if inputs_first(tensor["name"]) else (None, None, None)
+    experts, inputs, outputs = tensor["shape"] if inputs_first(golden, tensor["name"]) else (None, None, None)
     shape = [experts, outputs, inputs] if experts else tensor["shape"]
     return draw_blocks(random, tensor["type"], shape, deviation)
 
@@ -119,7 +131,7 @@ def draw_blocks(random, type_name, shape, deviation):
 def values(golden, tensor):
     """A tensor's numbers in float32, exactly what its stored bytes mean."""
     numbers = gguf.quants.dequantize(draw(golden, tensor), Type[tensor["type"]])
-    if inputs_first(tensor["name"]) and tensor["type"] not in SAFETENSORS_DTYPE:
+    if inputs_first(golden, tensor["name"]) and tensor["type"] not in SAFETENSORS_DTYPE:
         numbers = numbers.swapaxes(1, 2)
     numbers = numbers.reshape(tensor["shape"])
     return numbers * np.float32(NVFP4_GLOBAL_SCALE) if tensor["type"] == "NVFP4" else numbers
@@ -192,17 +204,19 @@ def write_mxfp4(golden, folder):
 GGUF_ARCH = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
              "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3", "olmo2": "olmo2", "granite": "granite",
              "smollm3": "smollm3", "mixtral": "llama", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss",
-             "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2"}
+             "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "qwen3_next": "qwen3next",
+             "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe"}
 INTERLEAVED = ("llama", "granite", "smollm3")  # whose rope pairs stand side by side
 
 
 def write_gguf(golden, path):
     config = text_config(golden)
-    arch = GGUF_ARCH[config["model_type"]]
+    has_rope = config["model_type"] != "nemotron_h"
+    arch = GGUF_ARCH[config["model_type"]] if has_rope else tiny_scan.arch(config)
     writer = gguf.GGUFWriter(str(path), arch)
-    add_metadata(writer, arch, config)
+    add_metadata(writer, arch, config) if has_rope else tiny_scan.add_metadata(writer, config)
     add_vocabulary(writer, config["vocab_size"])
-    rope = rope_parameters(config)
+    rope = rope_parameters(config) if has_rope else {"rope_type": "none"}
     if rope["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(rope, head_dim(config)))
     if rope["rope_type"] == "longrope":
@@ -231,7 +245,8 @@ def add_metadata(writer, arch, config):
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    if "intermediate_size" in config:
+        writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(1 if arch == "deepseek2" else config["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
@@ -243,6 +258,8 @@ def add_metadata(writer, arch, config):
     if arch in INTERLEAVED:
         writer.add_vocab_size(config["vocab_size"])
         writer.add_rope_dimension_count(head_dim(config))
+    if config["model_type"].startswith(RECURRENT):
+        tiny_delta.add_metadata(writer, config)
     if arch == "phi3":
         writer.add_rope_dimension_count(int(head_dim(config) * rope_parameters(config)["partial_rotary_factor"]))
     if arch in ("phi3", "gpt-oss"):
@@ -252,10 +269,10 @@ def add_metadata(writer, arch, config):
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
-    if "num_local_experts" in config:
-        writer.add_expert_count(config["num_local_experts"])
+    if "num_local_experts" in config or "num_experts" in config:
+        writer.add_expert_count(config.get("num_local_experts") or config["num_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if arch in ("qwen3moe", "gpt-oss"):
+    if arch in ("qwen3moe", "gpt-oss", "qwen3next", "qwen35moe"):
         writer.add_expert_feed_forward_length(config.get("moe_intermediate_size") or config["intermediate_size"])
     if arch != "gemma2":
         add_rope(writer, rope_parameters(config))
@@ -336,21 +353,31 @@ def gguf_tensors(golden):
         array, type_name = draw(golden, tensor), tensor["type"]
         expert = re.fullmatch(r"(.*\.experts)\.(\d+)\.(.*)", name)
         if expert:
-            stacks.setdefault((f"{expert[1]}.{expert[3]}", type_name), {})[int(expert[2])] = array
+            stem = re.sub(r"^backbone(.*)\.mixer\.", r"model\1.mlp.", expert[1])
+            stacks.setdefault((f"{stem}.{expert[3]}", type_name), {})[int(expert[2])] = array
             continue
         if name.endswith("kv_b_proj.weight"):
             yield from latents_apart(golden, tensor)
             continue
+        if ".linear_attn." in name:
+            for part, numbers, plain in tiny_delta.parts_of(text_config(golden), name, values(golden, tensor)):
+                yield part, numbers if plain else encoded(numbers, type_name), type_name
+            continue
+        changed = tiny_scan.part_of(text_config(golden), name, values(golden, tensor))
+        if changed:
+            yield *changed, "F32"
+            continue
         if len(shape) == 1 or name.endswith("_bias"):
             array, type_name = values(golden, tensor), "F32"
-        elif inputs_first(name) and type_name in SAFETENSORS_DTYPE:
-            turned = np.ascontiguousarray(values(golden, tensor).swapaxes(1, 2))
-            array = gguf.quants.quantize(turned, Type[type_name]).view(np.uint8)
+        elif inputs_first(golden, name) and type_name in SAFETENSORS_DTYPE:
+            array = encoded(values(golden, tensor).swapaxes(1, 2), type_name)
         suffix = ".bias" if name.endswith("_bias") else ".weight"
         if ".experts.gate_up_proj" in name:
             stem = name.partition("gate_up_proj")[0]
-            yield f"{stem}gate_proj{suffix}", np.ascontiguousarray(array[:, 0::2]), type_name
-            yield f"{stem}up_proj{suffix}", np.ascontiguousarray(array[:, 1::2]), type_name
+            in_turns = text_config(golden)["model_type"] == "gpt_oss"
+            gate, up = (array[:, 0::2], array[:, 1::2]) if in_turns else np.split(array, 2, axis=1)
+            yield f"{stem}gate_proj{suffix}", np.ascontiguousarray(gate), type_name
+            yield f"{stem}up_proj{suffix}", np.ascontiguousarray(up), type_name
         elif name.endswith("e_score_correction_bias"):
             yield name.replace("_bias", ".bias"), array, type_name
         elif ".experts.down_proj" in name or name.endswith(".sinks"):
@@ -367,18 +394,22 @@ def latents_apart(golden, tensor):
     unturned = config["qk_nope_head_dim"]
     heads = values(golden, tensor).reshape(-1, unturned + config["v_head_dim"], config["kv_lora_rank"])
     for word, part in ("k_b", heads[:, :unturned].swapaxes(1, 2)), ("v_b", heads[:, unturned:]):
-        array = gguf.quants.quantize(np.ascontiguousarray(part), Type[tensor["type"]]).view(np.uint8)
-        yield tensor["name"].replace("kv_b", word), array, tensor["type"]
+        yield tensor["name"].replace("kv_b", word), encoded(part, tensor["type"]), tensor["type"]
+
+
+def encoded(numbers, type_name):
+    return gguf.quants.quantize(np.ascontiguousarray(numbers), Type[type_name]).view(np.uint8)
 
 
 def add_tensor(writer, golden, arch, name, array, type_name):
     config = text_config(golden)
     arch_id = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == arch)
-    gguf_name = gguf.get_tensor_name_map(arch_id, config["num_hidden_layers"]).get_name(name, (".weight", ".bias"))
+    layers = config.get("num_hidden_layers") or len(config["layers_block_type"])
+    gguf_name = gguf.get_tensor_name_map(arch_id, layers).get_name(name, (".weight", ".bias"))
     if gguf_name is None:
         return  # the vision tower
     if array.dtype == np.float32:
-        if is_gemma(golden) and name.endswith("norm.weight"):
+        if is_from_one(golden, name) and name.endswith("norm.weight"):
             array = array + np.float32(1)
         writer.add_tensor(gguf_name, array)
         return

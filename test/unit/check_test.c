@@ -8,6 +8,7 @@
 #include "kernel/check.h"
 #include "kernel/fault.h"
 #include "kernel/ref/table.h"
+#include "kernel/state.h"
 #include "tiny.h"
 
 enum { SEEDS = 8, SEEDS_MAX = 64 };
@@ -75,6 +76,39 @@ static void combine_wrong(const void *arguments, int part, int parts)
         args->out[0] += 0.01f;
 }
 
+static void transform_wrong(const void *arguments, int part, int parts)
+{
+    const struct transform_args *args = arguments;
+    transform_ref(arguments, part, parts);
+    if (part == 0)
+        args->k[0] *= 1.001f;
+}
+
+// What is given is right, and what is left for later is not.
+static void conv_wrong(const void *arguments, int part, int parts)
+{
+    const struct conv_args *args = arguments;
+    conv_ref(arguments, part, parts);
+    if (part == 0)
+        state_inputs(state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
+}
+
+static void scan_wrong(const void *arguments, int part, int parts)
+{
+    const struct scan_args *args = arguments;
+    scan_ref(arguments, part, parts);
+    if (part == 0)
+        state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
+}
+
+static void delta_wrong(const void *arguments, int part, int parts)
+{
+    const struct delta_args *args = arguments;
+    delta_ref(arguments, part, parts);
+    if (part == 0)
+        state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
+}
+
 static void (*const wrong[OP_COUNT])(const void *, int, int) = {
     [OP_EMBED] = embed_wrong,       [OP_NORM] = norm_wrong,
     [OP_LINEAR] = linear_wrong,     [OP_ROPE] = rope_wrong,
@@ -84,6 +118,7 @@ static void (*const wrong[OP_COUNT])(const void *, int, int) = {
     [OP_HEADS] = heads_wrong,
     [OP_COPY] = copy_wrong,         [OP_ROUTE] = route_wrong,
     [OP_EXPERTS] = experts_wrong,   [OP_COMBINE] = combine_wrong,
+    [OP_TRANSFORM] = transform_wrong, [OP_CONV] = conv_wrong, [OP_SCAN] = scan_wrong, [OP_DELTA] = delta_wrong,
 };
 
 // A row like the reference's, but for what it runs.
@@ -357,7 +392,7 @@ static void test_self_test(void **state)
     struct device device;
     struct error err = { 0 };
     tiny_model(&tiny, "gemma3_text", &sizes, "{\"sliding_window\":20,\"sliding_window_pattern\":2}");
-    struct plan_options options = { .kv_cache_dtype = "0:nvfp4/fp8,1:int8_per_token_head" };
+    struct plan_options options = { .kv_cache_dtype = "0:nvfp4/fp8,1:int8_per_token_head", .kv_transform = "rotate" };
     if (!device_open_cpu(&device, &err) || !model_describe(&model, &tiny.checkpoint, &err)
         || !plan_make(&plan, &model, &device, &options, &err))
         fail_msg("%s", err.text);

@@ -31,6 +31,8 @@ static void draw_scene(struct scene *scene, uint64_t seed)
     struct batch *batch = &scene->batch;
     *batch = (struct batch){ .ids = scene->ids, .positions = scene->positions, .output_rows = scene->output_rows,
                              .sequence = scene->sequences, .sequences = random_between(&seed, 1, SEQUENCES_MAX) };
+    for (int i = 0; i < CLASSES; i++)
+        batch->page_tokens[i] = KV_PAGE_TOKENS;
     for (int i = 0; i < batch->sequences; i++) {
         int count = random_between(&seed, 1, 20), old = random_between(&seed, 0, PAGES_MAX * KV_PAGE_TOKENS - count);
         scene->sequences[i] = (struct batch_sequence){ .first = batch->tokens, .count = count };

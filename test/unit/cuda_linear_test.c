@@ -34,6 +34,16 @@ static void make_args(const struct kernel *kernel, int dtype, int outputs, int w
     }
 }
 
+// All warps but the last have a part of k and a tile, and all tiles are some block's.
+static void check_few(const struct cuda_call *call)
+{
+    struct cuda_linear_few few;
+    memcpy(&few, call->params, sizeof few);
+    assert_int_equal(call->block / 32 - 1, 1 << (few.split_shift + few.side_shift));
+    assert_in_range(few.tiles_rest, 0, call->grid[0] - 1);
+    assert_true(few.tiles_each > 0 || few.tiles_rest > 0);
+}
+
 static void check_calls(const struct kernel *kernel, const struct linear_args *args, const struct cuda_shape *shape)
 {
     struct cuda_call calls[CUDA_CALLS_MAX];
@@ -52,6 +62,8 @@ static void check_calls(const struct kernel *kernel, const struct linear_args *a
         assert_in_range(call->grid[2], 1, GRID_YZ_MAX);
         assert_in_range(call->shared_bytes, 0, shape->shared_bytes);
         assert_in_range(call->params_bytes, sizeof(struct cuda_linear), CUDA_PARAMS_BYTES);
+        if (!strncmp(call->function, "linear_few_", strlen("linear_few_")))
+            check_few(call);
     }
 }
 

@@ -91,18 +91,15 @@ static int code_at(struct linear_layout f, const uint8_t *record, int lane, int 
 
 static float e2m1_at(const uint8_t *record, int lane, int slot, int half)
 {
-    // Of each slot of eight: where bits m, e, e and s are, in two words of 32 bits after each other; 16 more is the
-    // other half.
-    static const int places[8][4] = {
-        { 6, 7, 8, 15 },   { 10, 11, 12, 19 }, { 0, 1, 2, 9 },    { 4, 36, 37, 13 },
-        { 38, 39, 40, 47 }, { 42, 43, 44, 51 }, { 32, 33, 34, 41 }, { 5, 45, 46, 14 },
-    };
+    static const int places[4] = { 6, 7, 8, 15 }; // of m, e, e and s in a bfloat16
+    int in_eight = slot % 8;
     uint32_t words[2], code = 0;
     for (int i = 0; i < 2; i++)
         words[i] = word_at(record + linear_word_at(4, lane, slot / 8 * 2 + i));
     for (int bit = 0; bit < 4; bit++) {
-        int place = places[slot % 8][bit];
-        code |= (words[place / 32] >> (place + 16 * half) % 32 & 1) << bit;
+        int place = (places[bit] + 16 * half + linear_e2m1_turn(in_eight)) % 32;
+        bool first = in_eight < 3 || (in_eight >= 6 && LINEAR_E2M1_FIRST >> place & 1);
+        code |= (words[first ? 0 : 1] >> place & 1) << bit;
     }
     return e2m1_to_f32((uint8_t)code);
 }

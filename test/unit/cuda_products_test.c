@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by cuBLASLt, as nibble asks for them, against libraries that stand in for it and for the driver.
 #include <dlfcn.h>
+#include <math.h>
 #include <string.h>
 
 #include "container.h"
 #include "device/cuda.h"
 #include "fake_blas.h"
 #include "fake_cuda.h"
+#include "kernel/blocks.h"
+#include "kernel/cuda/linear_native.h"
 #include "kernel/minifloat.h"
+#include "kernel/ref/weight.h"
 
 enum { ROWS = 5, IN = 24, OUT = 7 };
 
@@ -159,6 +163,56 @@ static void test_many_rows_are_done_as_is_best_for_them(void **state)
     cuda_free(scene->cuda, product.y);
 }
 
+// Matrices of NVFP4 as rows are packed for this, and as activations are rounded.
+static void test_nvfp4_is_multiplied_as_it_is(void **state)
+{
+    enum { MANY_ROWS = 131, MANY_OUT = 144, MANY_IN = 192, RUNS = MANY_IN / NVFP4_RUN, ROW_BLOCKS = MANY_IN / 64 };
+    struct scene *scene = *state;
+    struct error err;
+    const struct kernel_packing *packing = &linear_native_packing;
+    static struct NVFP4_GGUF blocks[MANY_OUT * ROW_BLOCKS];
+    static float x[MANY_ROWS][MANY_IN], w[MANY_OUT][MANY_IN];
+    for (size_t i = 0; i < sizeof blocks; i++)
+        ((uint8_t *)blocks)[i] = (uint8_t)(i % 36 < 4 ? 0x20 + i * 7 % 32 : i * 37 + i / 5 * 11);
+    struct weight weight = { DTYPE_NVFP4_GGUF, MANY_OUT, MANY_IN, blocks, 0.5f };
+    weight_decode(DTYPE_NVFP4_GGUF, blocks, MANY_OUT * MANY_IN, w[0]);
+    uint8_t *packed = cuda_new(scene->cuda, packing->bytes(DTYPE_NVFP4_GGUF, MANY_OUT, MANY_IN), "w", &err);
+    for (int part = 0; part < 3; part++)
+        packing->pack(&weight, part, 3, packed);
+    size_t scales_at = linear_native_scales(MANY_ROWS, MANY_IN);
+    uint8_t *codes = cuda_new(scene->cuda, scales_at + nvfp4_scales_bytes(MANY_ROWS, RUNS), "x", &err);
+    float *y = cuda_new(scene->cuda, sizeof(float) * MANY_ROWS * MANY_OUT, "y", &err);
+    for (int row = 0; row < MANY_ROWS; row++)
+        for (int run = 0; run < RUNS; run++) {
+            uint8_t *to = codes + row * MANY_IN / 2 + run * NVFP4_RUN / 2;
+            float *values = x[row] + run * NVFP4_RUN;
+            for (int i = 0; i < NVFP4_RUN; i++)
+                values[i] = (float)x_value(row + run, i) * 0.3f;
+            uint8_t scale = codes[scales_at + nvfp4_scale_at(row, run, RUNS)] = nvfp4_round(values, to);
+            for (int i = 0; i < NVFP4_RUN; i++)
+                values[i] = e4m3_to_f32(scale) * e2m1_to_f32(to[i / 2] >> i % 2 * 4 & 15);
+        }
+    struct cuda_product product = { .dtype = DTYPE_NVFP4_GGUF, .rows = MANY_ROWS, .in = MANY_IN, .out = MANY_OUT,
+                                    .x = codes, .x_scales = codes + scales_at, .w = packed, .factor = weight.scale,
+                                    .w_scales = packed + linear_native_scales(MANY_OUT, MANY_IN), .y = y,
+                                    .f32_out = true };
+    assert_true(cuda_multiply(scene->cuda, &product, &err));
+    for (int row = 0; row < MANY_ROWS; row++)
+        for (int out = 0; out < MANY_OUT; out++) {
+            double sum = 0;
+            for (int i = 0; i < MANY_IN; i++)
+                sum += (double)x[row][i] * w[out][i];
+            assert_float_equal(y[row * MANY_OUT + out], 0.5 * sum, 1e-4 * (1 + fabs(sum)));
+        }
+    blas->knows_nothing = true; // as on GPUs that have no such products
+    product.rows--;
+    assert_false(cuda_multiply(scene->cuda, &product, &err));
+    assert_says(err, "cuBLASLt has no way to multiply 130 x 192 NVFP4 activations with 144 x 192 weights");
+    cuda_free(scene->cuda, packed);
+    cuda_free(scene->cuda, codes);
+    cuda_free(scene->cuda, y);
+}
+
 static void test_whatever_fails_ends_in_a_sentence(void **state)
 {
     struct scene *scene = *state;
@@ -189,6 +243,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_kind_is_learned_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_rows_of_a_step_are_done_alike, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_rows_are_done_as_is_best_for_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nvfp4_is_multiplied_as_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_whatever_fails_ends_in_a_sentence, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

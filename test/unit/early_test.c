@@ -287,8 +287,10 @@ static void world_open(bool early, int pages, int sequences)
     engine->batch_sequences = fake.batch_sequences;
     engine->batch = (struct batch){ .ids = fake.ids, .positions = fake.positions, .sequence = fake.batch_sequences,
                                     .output_rows = fake.output_rows };
-    kv_pool_open(&engine->pools[0], fake.slots[0], 0, KV_PAGE_TOKENS * sizeof(uint64_t), pages);
-    kv_pool_open(&engine->pools[1], fake.slots[1], WINDOW, KV_PAGE_TOKENS * sizeof(uint64_t), pages);
+    for (int i = 0; i < 2; i++)
+        kv_pool_open(&engine->pools[i], fake.slots[i],
+                     (struct kv_class){ .page_tokens = KV_PAGE_TOKENS, .window = i ? WINDOW : 0 },
+                     KV_PAGE_TOKENS * sizeof(uint64_t), pages);
     generator_open(&generator, engine, &(struct nibble_scheduler_options){ 0 });
     event_count = 0;
 }

@@ -105,7 +105,7 @@ static void check_as_fresh(struct engine *engine, const int32_t *ids, int count,
 static bool has_window(const struct plan *plan)
 {
     for (int i = 0; i < plan->class_count; i++)
-        if (plan->classes[i].window)
+        if (plan->classes[i].kind.window)
             return true;
     return false;
 }

@@ -44,7 +44,7 @@ static int world_open(void **state)
     engine->model.config.vocabulary = VOCABULARY;
     engine->buffers[BUFFER_LOGITS] = world.logits;
     engine->batch = (struct batch){ .ids = world.ids, .positions = world.positions, .sequence = world.sequences,
-                                    .output_rows = world.output_rows };
+                                    .output_rows = world.output_rows, .page_tokens = { KV_PAGE_TOKENS } };
     engine->gpu = world.gpu = memory_new(1, sizeof *world.gpu);
     world.gpu->cuda = cuda_open(0, &err);
     need(world.gpu->cuda, &err);

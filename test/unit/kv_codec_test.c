@@ -438,6 +438,87 @@ static void not_numbers_have_a_meaning(void **state)
     }
 }
 
+// ---- scales that are searched for ----
+
+// The sum of squared errors of a block, in the order that the codec's header says.
+static float block_error(const float *x, const float *y)
+{
+    float squares[16];
+    for (int i = 0; i < 16; i++)
+        squares[i] = (x[i] - y[i]) * (x[i] - y[i]);
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            squares[i] += squares[i + half];
+    return squares[0];
+}
+
+// The same block under a scale that somebody else chose.
+static float error_under(const float *x, int scale, float layer_scale, uint8_t data[8])
+{
+    float step = e4m3_to_f32((uint8_t)scale) * layer_scale, inverse = step > 0 ? 1 / step : 0, y[16];
+    for (int i = 0; i < 8; i++)
+        data[i] = (uint8_t)(f32_to_e2m1(x[2 * i] * inverse) | f32_to_e2m1(x[2 * i + 1] * inverse) << 4);
+    kv_codecs[DTYPE_NVFP4].load(data, &(uint8_t){ (uint8_t)scale }, 16, layer_scale, y);
+    return block_error(x, y);
+}
+
+// Each block as the definition has it: the first of the five scales that no other one is better than.
+static void searched_scales_are_the_best_of_five(void **state)
+{
+    (void)state;
+    static const int steps[] = { 0, 5, -1, 4, 1 };
+    uint64_t seed = 11;
+    int changed = 0;
+    double plain = 0, searched = 0, all = 0;
+    for (int round = 0; round < 4000; round++) {
+        float x[16], layer_scale = layer_scales[round % 2], deviation = ldexpf(1, (int)(random_next(&seed) % 24) - 14);
+        uint8_t data[8], scale, amax_data[8], amax_scale, best_data[8], tried[8];
+        fill_gaussian(&seed, x, 16, deviation);
+        kv_codecs[DTYPE_NVFP4].store(x, 16, layer_scale, amax_data, &amax_scale);
+        kv_codecs[DTYPE_NVFP4].store_searched(x, 16, layer_scale, data, &scale);
+        int best = amax_scale;
+        float least = error_under(x, amax_scale, layer_scale, best_data), amax_error = least, least_of_all = least;
+        for (size_t i = 1; i < COUNT(steps); i++) {
+            int code = amax_scale + steps[i];
+            code = code < 1 ? 1 : code > 0x7E ? 0x7E : code;
+            float error = error_under(x, code, layer_scale, tried);
+            if (error < least) {
+                best = code;
+                least = error;
+                memcpy(best_data, tried, sizeof tried);
+            }
+        }
+        assert_int_equal(scale, best);
+        assert_memory_equal(data, best_data, sizeof data);
+        changed += scale != amax_scale;
+        if (amax_scale < 8)
+            continue; // among subnormal scales steps are worth more
+        for (int code = 1; code < 0x7F; code++) {
+            float error = error_under(x, code, layer_scale, tried);
+            least_of_all = error < least_of_all ? error : least_of_all;
+        }
+        plain += amax_error / (deviation * deviation);
+        searched += least / (deviation * deviation);
+        all += least_of_all / (deviation * deviation);
+    }
+    assert_true(changed > 2000);
+    assert_true(plain - searched > 0.93 * (plain - all)); // nearly what all scales together would gain
+}
+
+// Nothing, what is not finite, and what is beyond the range: as if nobody had searched.
+static void searching_keeps_the_extremes(void **state)
+{
+    (void)state;
+    static const float blocks[][16] = { { 0 }, { 1e30f, 1 }, { INFINITY, 3 }, { NAN, 2, -3 }, { 1e-30f } };
+    for (size_t i = 0; i < COUNT(blocks); i++) {
+        uint8_t data[2][8], scale[2];
+        kv_codecs[DTYPE_NVFP4].store(blocks[i], 16, 1, data[0], &scale[0]);
+        kv_codecs[DTYPE_NVFP4].store_searched(blocks[i], 16, 1, data[1], &scale[1]);
+        assert_int_equal(scale[0], scale[1]);
+        assert_memory_equal(data[0], data[1], sizeof data[0]);
+    }
+}
+
 // ---- kernels ----
 
 // Numbers of every size and kind, ties between codes among them.
@@ -458,7 +539,7 @@ static void fill_anything(uint64_t *seed, float *x, int count)
 }
 
 // One text of TOKENS tokens, written by a kernel and by the reference: the same bytes in the pool.
-static void check_stores(const struct kernel *kernel, enum dtype dtype, int dim, uint64_t *seed)
+static void check_stores(const struct kernel *kernel, enum dtype dtype, int dim, bool search, uint64_t *seed)
 {
     enum { TOKENS = 21, HEADS = 2, PAGES = 2 };
     static const int32_t table[PAGES] = { 1, 0 };
@@ -471,7 +552,7 @@ static void check_stores(const struct kernel *kernel, enum dtype dtype, int dim,
         positions[i] = i;
     struct batch_sequence sequence = { .count = TOKENS, .pages = { table } };
     struct batch batch = { .tokens = TOKENS, .positions = positions, .sequences = 1, .sequence = &sequence };
-    struct kv_write_args args = { .batch = &batch, .k = x, .v = x,
+    struct kv_write_args args = { .batch = &batch, .k = x, .v = x, .scale_search = search,
                                   .cache = { .pool = expected, .page_bytes = layout.layer_bytes, .layout = layout,
                                              .k_scale = 1, .v_scale = 0.37f } };
     kernel_reference(OP_KV_WRITE)->run(&args, 0, 1);
@@ -495,7 +576,7 @@ static void kernels_store_the_same_bytes(void **state)
         for (int d = 0; d < DTYPE_COUNT; d++)
             for (size_t i = 0; i < COUNT(dims) && kernel->k >> d & 1; i++)
                 for (int round = 0; round < 20 && has_codec(d, dims[i]); round++)
-                    check_stores(kernel, (enum dtype)d, dims[i], &seed);
+                    check_stores(kernel, (enum dtype)d, dims[i], round % 2, &seed);
     }
 }
 
@@ -507,6 +588,8 @@ int main(void)
         cmocka_unit_test(int4_stores_the_rotated_vector),
         cmocka_unit_test(int4_keeps_a_single_channel),
         cmocka_unit_test(every_nvfp4_code_loads_under_every_scale),
+        cmocka_unit_test(searched_scales_are_the_best_of_five),
+        cmocka_unit_test(searching_keeps_the_extremes),
         cmocka_unit_test(random_vectors_stay_near),
         cmocka_unit_test(mean_errors_are_what_the_format_allows),
         cmocka_unit_test(four_over_six_never_loses),

@@ -104,11 +104,24 @@ static void test_formats_say_what_they_cannot_hold(void **state)
 
 // ---- pool ----
 
-static void open_pool(struct kv_pool *pool, int window, size_t page_bytes, int pages)
+static void open_class(struct kv_pool *pool, struct kv_class class, size_t page_bytes, int pages)
 {
-    kv_pool_open(pool, memory_new((size_t)pages, page_bytes), window, page_bytes, pages);
+    class.page_tokens = KV_PAGE_TOKENS;
+    kv_pool_open(pool, memory_new((size_t)pages, page_bytes), class, page_bytes, pages);
     kv_pool_check(pool);
     assert_int_equal(pool->free_count, pages);
+}
+
+static void open_pool(struct kv_pool *pool, int window, size_t page_bytes, int pages)
+{
+    open_class(pool, (struct kv_class){ .window = window }, page_bytes, pages);
+}
+
+// All pages of a sequence, or the first few of them alone, or all but those.
+static struct kv_class random_class(uint64_t *seed, int window)
+{
+    int kind = random_between(seed, 0, 2), cut = random_between(seed, 1, 4);
+    return (struct kv_class){ .window = window, .begin = kind == 1 ? cut : 0, .end = kind == 2 ? cut : 0 };
 }
 
 static void close_pool(struct kv_pool *pool)
@@ -310,6 +323,7 @@ enum { POSITIONS_MAX = 600, ENTRIES_MAX = (POSITIONS_MAX + KV_PAGE_TOKENS - 1) /
 
 // What a table should hold, said position by position.
 struct expected {
+    struct kv_class class;
     int window, end;         // positions [0, end) have room or had it
     bool held[ENTRIES_MAX];  // entry by entry
 };
@@ -340,7 +354,8 @@ static void check_table(const struct kv_table *table, const struct expected *exp
 {
     int held = 0;
     bool taken[ENTRIES_MAX] = { 0 };
-    assert_int_equal(table->count, entries(expected->end));
+    int count = entries(expected->end), most = expected->class.end;
+    assert_int_equal(table->count, most && count > most ? most : count);
     for (int i = 0; i < table->count; i++) {
         int32_t page = table->pages[i];
         assert_int_equal(page != KV_PAGE_NONE, expected->held[i]);
@@ -358,7 +373,7 @@ static void check_table(const struct kv_table *table, const struct expected *exp
 static void expect_extend(struct expected *expected, int end)
 {
     for (int i = entries(expected->end); i < entries(end); i++)
-        expected->held[i] = true;
+        expected->held[i] = i >= expected->class.begin && (!expected->class.end || i < expected->class.end);
     expected->end = end > expected->end ? end : expected->end;
 }
 
@@ -374,7 +389,8 @@ static bool expect_truncate(struct expected *expected, int end)
 {
     expected->end = end < expected->end ? end : expected->end;
     for (int position = 0; position <= end && position / KV_PAGE_TOKENS < entries(end); position++)
-        if (sees(expected->window, end, position) && !expected->held[position / KV_PAGE_TOKENS])
+        if (sees(expected->window, end, position) && !expected->held[position / KV_PAGE_TOKENS]
+            && kv_table_has(&expected->class, position / KV_PAGE_TOKENS))
             return false;
     return true;
 }
@@ -387,7 +403,8 @@ static void test_tables_hold_what_is_visible(void **state)
         struct expected expected = { .window = round % 4 ? random_between(&seed, 1, 150) : 0 };
         struct kv_pool pool;
         struct kv_table table;
-        open_pool(&pool, expected.window, 64, ENTRIES_MAX);
+        expected.class = random_class(&seed, expected.window);
+        open_class(&pool, expected.class, 64, ENTRIES_MAX);
         kv_table_open(&table, &pool, POSITIONS_MAX);
         for (int step = 0; step < 100; step++) {
             if (random_between(&seed, 0, 4)) { // read some more
@@ -400,10 +417,11 @@ static void test_tables_hold_what_is_visible(void **state)
             } else { // go back
                 int end = random_between(&seed, 0, expected.end);
                 bool usable = expect_truncate(&expected, end);
-                assert_int_equal(kv_table_truncate(&table, end), usable);
+                assert_int_equal(kv_table_usable(&table, end), usable ? end : 0);
+                kv_table_truncate(&table, end);
                 if (!usable) {
                     assert_true(expect_truncate(&expected, 0));
-                    assert_true(kv_table_truncate(&table, 0));
+                    kv_table_truncate(&table, 0);
                 }
             }
             check_table(&table, &expected);
@@ -437,12 +455,12 @@ static void test_an_empty_pool_keeps_what_was_acquired(void **state)
 }
 
 // Reads a text in batches and returns the most pages it held. The pool has just what was said to be needed.
-static int read_text(int window, int length, int batch, int needed, bool whole_batches, uint64_t *seed)
+static int read_text(struct kv_class class, int length, int batch, int needed, bool whole_batches, uint64_t *seed)
 {
     struct kv_pool pool;
     struct kv_table table;
     int most = 0, expected = needed; // of what was held before, and is missing to the end
-    open_pool(&pool, window, 64, needed);
+    open_class(&pool, class, 64, needed);
     kv_table_open(&table, &pool, length);
     for (int at = 0, count; at < length; at += count) {
         count = whole_batches ? batch : random_between(seed, 1, batch);
@@ -452,7 +470,7 @@ static int read_text(int window, int length, int batch, int needed, bool whole_b
         assert_true(missing <= entries(length) - table.count);
         expected = now < expected ? now : expected;
         if (!kv_table_extend(&table, at + count))
-            fail_msg("window %d, length %d, batch %d: %d pages do not suffice", window, length, batch, needed);
+            fail_msg("window %d, length %d, batch %d: %d pages do not suffice", class.window, length, batch, needed);
         int held = needed - pool.free_count;
         most = held > most ? held : most;
         assert_true(held <= expected);
@@ -462,6 +480,12 @@ static int read_text(int window, int length, int batch, int needed, bool whole_b
     return most;
 }
 
+static int pages_needed(struct kv_class class, int length, int batch)
+{
+    class.page_tokens = KV_PAGE_TOKENS;
+    return kv_table_pages_needed(&class, length, batch);
+}
+
 static void test_the_pages_needed_suffice(void **state)
 {
     (void)state;
@@ -469,10 +493,11 @@ static void test_the_pages_needed_suffice(void **state)
     for (int round = 0; round < 3000; round++) {
         int window = round % 5 ? random_between(&seed, 1, 200) : 0;
         int length = random_between(&seed, 1, 500), batch = random_between(&seed, 1, 70);
-        int needed = kv_table_pages_needed(window, length, batch);
-        read_text(window, length, batch, needed, false, &seed);
-        int most = read_text(window, length, batch, needed, true, &seed);
-        assert_true(needed <= entries(length) + 1);
+        struct kv_class class = random_class(&seed, window);
+        int needed = pages_needed(class, length, batch);
+        read_text(class, length, batch, needed, false, &seed);
+        int most = read_text(class, length, batch, needed, true, &seed);
+        assert_true(needed <= entries(length) && (!class.end || needed <= class.end));
         if (!window || window >= length)
             assert_int_equal(needed, most);
         else
@@ -488,11 +513,11 @@ static void test_more_text_needs_no_fewer_pages(void **state)
     for (size_t i = 0; i < COUNT_OF(windows); i++)
         for (int batch = 1; batch <= 64; batch += 9)
             for (int length = 1, before = 0; length < 1000; length++) {
-                int needed = kv_table_pages_needed(windows[i], length, batch);
+                int needed = pages_needed((struct kv_class){ .window = windows[i] }, length, batch);
                 assert_true(needed >= before && needed <= entries(length) + 1);
                 before = needed;
             }
-    assert_int_equal(kv_table_pages_needed(INT32_MAX, 1 << 28, 4096), 1 << 24);
+    assert_int_equal(pages_needed((struct kv_class){ .window = INT32_MAX }, 1 << 28, 4096), 1 << 24);
 }
 
 // ---- prefix ----
@@ -503,10 +528,10 @@ struct shelf {
     struct kv_pool pools[CLASSES];
 };
 
-static void shelf_open(struct shelf *shelf, const int *windows, int pages)
+static void shelf_open(struct shelf *shelf, const struct kv_class *classes, int pages)
 {
     for (int i = 0; i < CLASSES; i++)
-        open_pool(&shelf->pools[i], windows[i], 16, pages);
+        open_class(&shelf->pools[i], classes[i], 16, pages);
 }
 
 static void shelf_close(struct shelf *shelf)
@@ -551,11 +576,11 @@ static void book_read(struct book *book, int pages)
 static void test_keys_name_a_text_from_its_start(void **state)
 {
     (void)state;
-    static const int windows[CLASSES] = { 0 };
+    static const struct kv_class classes[CLASSES];
     struct shelf shelf;
     struct book a = { 0 }, b = { 0 }, salted = { 0 };
     uint64_t seed = 6;
-    shelf_open(&shelf, windows, 1);
+    shelf_open(&shelf, classes, 1);
     for (int i = 0; i < PREFIX_POSITIONS; i++)
         a.ids[i] = b.ids[i] = salted.ids[i] = random_between(&seed, 0, 9);
     b.ids[100] ^= 1; // in page 6
@@ -588,7 +613,8 @@ static int expect_prefix(const struct book *book, int most)
         bool usable = true;
         for (int i = 0; i < CLASSES; i++)
             for (int position = 0; position < pages * KV_PAGE_TOKENS; position++)
-                if (sees(book->tables[i].pool->window, pages * KV_PAGE_TOKENS, position)
+                if (sees(book->tables[i].pool->class.window, pages * KV_PAGE_TOKENS, position)
+                    && kv_table_has(&book->tables[i].pool->class, position / KV_PAGE_TOKENS)
                     && kv_pool_find(book->tables[i].pool, &book->prefix.keys[position / KV_PAGE_TOKENS]) < 0)
                     usable = false;
         if (usable)
@@ -603,12 +629,12 @@ static void test_the_longest_usable_beginning_is_found(void **state)
     uint64_t seed = 7;
     int partial = 0;
     for (int round = 0; round < 300; round++) {
-        int windows[CLASSES];
+        struct kv_class classes[CLASSES];
         struct shelf shelf;
         struct book writer = { 0 }, other = { 0 }, reader;
         for (int i = 0; i < CLASSES; i++)
-            windows[i] = random_between(&seed, 0, 2) ? random_between(&seed, 1, 200) : 0;
-        shelf_open(&shelf, windows, PREFIX_PAGES + 8);
+            classes[i] = random_class(&seed, random_between(&seed, 0, 2) ? random_between(&seed, 1, 200) : 0);
+        shelf_open(&shelf, classes, PREFIX_PAGES + 8);
         for (int i = 0; i < PREFIX_POSITIONS; i++)
             other.ids[i] = 1 + (writer.ids[i] = random_between(&seed, 0, 99));
         reader = writer;
@@ -628,9 +654,10 @@ static void test_the_longest_usable_beginning_is_found(void **state)
         kv_prefix_take(&reader.prefix, reader.tables, CLASSES, found);
         for (int i = 0; i < CLASSES; i++) {
             kv_pool_check(&shelf.pools[i]);
-            assert_int_equal(reader.tables[i].count, found);
-            for (int page = 0; page < found; page++) {
-                bool visible = page >= kv_table_first_visible(windows[i], found * KV_PAGE_TOKENS);
+            int most_here = classes[i].end && classes[i].end < found ? classes[i].end : found;
+            assert_int_equal(reader.tables[i].count, most_here);
+            for (int page = 0; page < most_here; page++) {
+                bool visible = page >= kv_table_first_visible(&shelf.pools[i].class, found * KV_PAGE_TOKENS);
                 assert_int_equal(reader.tables[i].pages[page],
                                  visible ? kv_pool_find(&shelf.pools[i], &reader.prefix.keys[page]) : KV_PAGE_NONE);
             }

@@ -85,7 +85,7 @@ static void test_rows_of_a_packing_agree_bit_for_bit(void **state)
     }
 }
 
-// What is packed is hardly more than what was there, and groups are filled up.
+// What is packed is hardly more than what was there, or than floats where it is decoded, and groups are filled up.
 static void test_packed_sizes(void **state)
 {
     (void)state;
@@ -94,7 +94,9 @@ static void test_packed_sizes(void **state)
             enum dtype dtype = (enum dtype)i;
             if (!(kernel->weights >> i & 1))
                 continue;
-            size_t file = dtype_bytes(dtype, 64 * 512), packed = kernel->packing->bytes(dtype, 64, 512);
+            bool decoded = !strcmp(kernel->packing->name, "x86 f32");
+            size_t file = dtype_bytes(decoded ? DTYPE_F32 : dtype, 64 * 512);
+            size_t packed = kernel->packing->bytes(dtype, 64, 512);
             assert_in_range(packed, file, file + file / 5);
             assert_int_equal(kernel->packing->bytes(dtype, 49, 512), packed);
             assert_int_equal(kernel->packing->bytes(dtype, 48, 512), packed / 4 * 3);
@@ -108,7 +110,7 @@ static void test_fp8_nan(void **state)
     enum { ROWS = 20, TOKENS = 3, RECORDS = 3, IN = 32 * RECORDS };
     static const int rows = TOKENS;
     struct FP8_32 w[ROWS][RECORDS] = { 0 };
-    _Alignas(64) uint8_t packed[2 * sizeof w];
+    _Alignas(64) uint8_t packed[2 * 16 * IN * sizeof(float)];
     float x[TOKENS][IN] = { 0 }, y[TOKENS][ROWS];
     for (int row = 0; row < ROWS; row++)
         for (int block = 0; block < RECORDS; block++)

@@ -16,10 +16,13 @@ enum { LAYERS_MAX = 64 };
 static bool parse_flag(const char *flag, int layers, enum dtype automatic, struct kv_formats *out, struct error *err)
 {
     enum dtype each[64];
+    bool cached[COUNT_OF(each)];
     assert_in_range(layers, 1, COUNT_OF(each));
-    for (int i = 0; i < layers; i++)
+    for (int i = 0; i < layers; i++) {
         each[i] = automatic;
-    return kv_flag_parse(flag, layers, each, out, err);
+        cached[i] = true;
+    }
+    return kv_flag_parse(flag, layers, each, cached, out, err);
 }
 
 static void check_flag(const char *flag, int layers, const char *expected)
@@ -268,16 +271,30 @@ static void check_classes(const struct plan *plan, const struct kv_formats *form
     const struct model *model = plan->model;
     size_t filled[KV_CLASSES_MAX] = { 0 };
     int layers[KV_CLASSES_MAX] = { 0 };
+    bool sinks[KV_CLASSES_MAX] = { 0 }; // classes of first pages
     for (int a = 0; a < model->config.layers; a++) {
         const struct plan_class *class = &plan->classes[plan->layer[a].class_index];
         assert_int_equal(class->layout.k.dtype, formats[a].k);
         assert_int_equal(class->layout.v.dtype, formats[a].v);
         assert_int_equal(class->layout.k.heads, model->layer[a].kv_heads);
         assert_int_equal(class->layout.v.dim, model->layer[a].head_dim);
-        assert_int_equal(class->window, model->layer[a].window);
+        assert_int_equal(class->kind.window, model->layer[a].window);
         assert_int_equal(plan->layer[a].offset, filled[plan->layer[a].class_index]);
         filled[plan->layer[a].class_index] += class->layout.layer_bytes;
         layers[plan->layer[a].class_index]++;
+        int sink = plan->layer[a].sink_class;
+        assert_int_equal(sink != PLAN_NO_CLASS, formats[a].k == DTYPE_NVFP4);
+        assert_int_equal(class->kind.begin, sink != PLAN_NO_CLASS);
+        if (sink != PLAN_NO_CLASS) {
+            assert_int_equal(plan->layer[a].sink_offset, filled[sink]);
+            assert_int_equal(plan->classes[sink].layout.k.dtype, DTYPE_BF16);
+            assert_int_equal(plan->classes[sink].layout.v.dtype, DTYPE_BF16);
+            assert_int_equal(plan->classes[sink].kind.window, class->kind.window);
+            assert_int_equal(plan->classes[sink].kind.end, 1);
+            filled[sink] += plan->classes[sink].layout.layer_bytes;
+            layers[sink]++;
+            sinks[sink] = true;
+        }
         assert_int_equal(plan_layer_token_bytes(plan, a) * KV_PAGE_TOKENS, class->layout.layer_bytes);
         for (int b = 0; b < a; b++) {
             bool same = formats[a].k == formats[b].k && formats[a].v == formats[b].v
@@ -289,6 +306,7 @@ static void check_classes(const struct plan *plan, const struct kv_formats *form
     for (int i = 0; i < plan->class_count; i++) {
         assert_int_equal(plan->classes[i].page_bytes, filled[i]);
         assert_int_equal(plan->classes[i].layers, layers[i]);
+        assert_int_equal(plan->classes[i].kind.end > 0, sinks[i]);
     }
 }
 
@@ -508,7 +526,7 @@ static void test_refusals_name_the_length_that_fits(void **state)
 // Pages of one sequence of the greatest length in a class.
 static int longest_needs(const struct plan *plan, int class)
 {
-    return kv_table_pages_needed(plan->classes[class].window, plan->max_model_len, plan->batch_tokens);
+    return kv_table_pages_needed(&plan->classes[class].kind, plan->max_model_len, plan->batch_tokens);
 }
 
 // Pools fill what they may take, hold one sequence of the greatest length, and no more than can run.

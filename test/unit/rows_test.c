@@ -3,7 +3,9 @@
 // reference and the rows below. They run the reference's code; what is tested is who is chosen, and why not.
 #include "base/error.h"
 #include "kernel/ref/table.h"
+#include "model/stored.h"
 #include "plan/decide.h"
+#include "plan/explain.h"
 #include "plan/plan.h"
 
 #include "engine/engine.h"
@@ -18,7 +20,7 @@
 
 #include "tiny.h"
 
-static const int family_100[] = { 100, 103, 0 }, only_120[] = { 120, 0 };
+static const int family_100[] = { 100, 103, 0 }, only_120[] = { 120, 0 }, all_gpus[] = { 90, 100, 120, 0 };
 static bool rows_lie; // the fast rows give wrong results
 
 static void attention_lying(const void *args, int part, int parts)
@@ -45,13 +47,18 @@ static const struct kernel_packing copied = { "copied", copied_bytes, copy_weigh
 static const struct kernel extra[] = {
     { .name = "attention_best", .op = OP_ATTENTION, .priority = 20, .load = KERNEL_ANY, .needs = CPU_AVX2,
       .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .v = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .head_dim_multiple = 32,
-      .run = attention_lying },
+      .sink = DTYPE_BIT(F32) | DTYPE_BIT(BF16) | DTYPE_BIT(F16), .run = attention_lying },
     { .name = "attention_good_few", .op = OP_ATTENTION, .priority = 10, .load = KERNEL_FEW, .needs = CPU_AVX2,
       .k = DTYPE_BIT(FP8_E4M3), .v = DTYPE_BIT(FP8_E4M3) | DTYPE_BIT(NVFP4), .run = attention_ref },
     { .name = "attention_sm100", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
       .architectures = family_100, .k = DTYPE_BIT(NVFP4), .v = DTYPE_BIT(NVFP4), .run = attention_ref },
     { .name = "attention_sm120", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
       .architectures = only_120, .k = DTYPE_BIT(BF16), .v = DTYPE_BIT(BF16), .run = attention_ref },
+    { .name = "linear_rounding", .op = OP_LINEAR, .priority = 30, .load = KERNEL_ANY, .needs = CPU_AVX2,
+      .weights = DTYPE_BIT(F32), .nvfp4 = DTYPE_BIT(F32), .rows_multiple = 32, .run = linear_ref },
+    { .name = "linear_sm100", .device = DEVICE_CUDA, .op = OP_LINEAR, .priority = 30, .load = KERNEL_ANY,
+      .architectures = all_gpus, .sm_min = 100, .weights = DTYPE_BIT(F32), .nvfp4 = DTYPE_BIT(F32),
+      .run = linear_ref },
     { .name = "linear_copied_few", .op = OP_LINEAR, .priority = 10, .load = KERNEL_FEW, .needs = CPU_AVX2,
       .weights = DTYPE_BIT(F32), .packing = &copied, .run = linear_ref },
     { .name = "linear_copied_many", .op = OP_LINEAR, .priority = 10, .load = KERNEL_MANY, .needs = CPU_AVX512F,
@@ -196,6 +203,68 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     assert_non_null(strstr(scene->err.text, "--attention-kernel attention_ref"));
 }
 
+// Activations of 4 bits are for those who ask, and for matrices that the row is for.
+static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
+{
+    struct scene *scene = *state;
+    struct plan_options options = { .linear_kernel = "linear_rounding" };
+    assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
+    assert_string_equal(first_of(scene, OP_LINEAR, 0)->few->name, "linear_ref");
+    const char *reason = NULL;
+    for (int i = 0; i < scene->plan.reason_count && !reason; i++)
+        if (!strcmp(scene->plan.reasons[i].kernel->name, "linear_rounding"))
+            reason = scene->plan.reasons[i].text;
+    assert_string_equal(reason, "rounds activations to 4 bits, which --linear-kernel linear_rounding asks for");
+    assert_true(make(scene, "cpu:avx2", options));
+    int pinned = 0, others = 0;
+    for (int i = 0; i < scene->model.op_count; i++)
+        if (scene->model.ops[i].kind == OP_LINEAR) {
+            bool fits = stored_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
+            assert_string_equal(scene->plan.ops[i].few->name, fits ? "linear_rounding" : "linear_ref");
+            assert_ptr_equal(scene->plan.ops[i].many, scene->plan.ops[i].few);
+            *(fits ? &pinned : &others) += 1;
+        }
+    assert_true(pinned > 0 && others > 0);
+    struct strbuf text = { 0 };
+    explain_full(&scene->plan, (struct explain_style){ 0 }, &text);
+    assert_non_null(strstr(text.data, "linear_rounding; activations rounded to 4 bits for weights in float32"));
+    strbuf_free(&text);
+}
+
+static void test_a_pinned_linear_fits_somewhere_or_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    struct plan_options options = { .linear_kernel = "linear_rounding" };
+    assert_false(make(scene, "cpu:ref", options));
+    assert_string_equal(scene->plan.refusal.flag, "--linear-kernel");
+    assert_non_null(strstr(scene->err.text, "it fits no linear layer on cpu:ref: it needs avx2"));
+    assert_non_null(strstr(scene->err.text, "--linear-kernel linear_ref"));
+    options.linear_kernel = "linear_sm100";
+    assert_false(make(scene, "sm_90", options));
+    assert_non_null(strstr(scene->err.text, "it needs products that sm_100 is the first to have, not sm_90"));
+    assert_false(make(scene, "sm_100", options)); // other ops have no row for GPUs here
+    assert_null(strstr(scene->err.text, "linear_sm100"));
+    options.linear_kernel = "linear_roundign";
+    assert_false(make(scene, "cpu:avx2", options));
+    assert_true(scene->err.usage);
+    assert_non_null(strstr(scene->err.text, "--linear-kernel: there is no \"linear_roundign\", did you mean "
+                                            "linear_rounding?"));
+}
+
+// It says that it rounds, and does not.
+static void test_a_pinned_linear_that_lies_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    struct engine engine;
+    struct engine_options options = { .plan.linear_kernel = "linear_rounding", .threads = 1 };
+    struct device device;
+    assert_true(device_open_cpu(&device, &scene->err));
+    if (!(device.features & CPU_AVX2))
+        skip();
+    assert_false(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
+    assert_non_null(strstr(scene->err.text, "linear_rounding fails its self-test"));
+}
+
 // On AVX2 there is no partner for the row of few tokens: both read the file's weights.
 static void test_both_rows_of_an_op_read_the_same_weights(void **state)
 {
@@ -298,6 +367,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_each_layer_is_decided_by_its_own_formats, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_neighbour_is_not_the_family, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_pinned_row_is_used_or_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_row_that_rounds_to_4_bits_is_asked_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_pinned_linear_fits_somewhere_or_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_pinned_linear_that_lies_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_both_rows_of_an_op_read_the_same_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_row_that_lies_is_left_out_and_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_neighbours_are_done_in_passing, set_up, tear_down),

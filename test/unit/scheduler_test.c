@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler with pools and prefix cache, without an engine. A page's slot holds a hash of the text up to its token,
-// so that whoever reads a wrong, stale or foreign page is noticed; the next token is a function of that hash, so each
-// answer has to be the one its prompt gets alone.
+// a state that of the text it has read, so that whoever reads a wrong, stale or foreign page is noticed; the next token
+// is a function of that hash, so each answer has to be the one its prompt gets alone.
 #include "base/random.h"
 #include "container.h"
 #include "engine/scheduler.h"
 
 enum { LENGTH_MAX = 160, CLASSES_MAX = 3, CLIENTS_MAX = 80, TOKENS = 50, STEPS_MAX = 100000 };
+
+static const struct kv_class full = { .page_tokens = KV_PAGE_TOKENS };
 
 // ---- a fake engine ----
 
@@ -54,14 +56,15 @@ static void foresee(struct client *client)
 }
 
 static void simulation_open(struct simulation *simulation, uint64_t name, const struct scheduler_options *options,
-                            const int *windows, const int *pages)
+                            const struct kv_class *classes, const int *pages)
 {
     enum { PAGE_BYTES = KV_PAGE_TOKENS * sizeof(uint64_t) };
     struct scheduler_options own = *options;
     *simulation = (struct simulation){ .seed = name, .name = name };
     own.pools = simulation->pools;
     for (int i = 0; i < own.classes; i++)
-        kv_pool_open(&simulation->pools[i], memory_new((size_t)pages[i], PAGE_BYTES), windows[i], PAGE_BYTES, pages[i]);
+        kv_pool_open(&simulation->pools[i], memory_new((size_t)pages[i], PAGE_BYTES), classes[i], PAGE_BYTES,
+                     pages[i]);
     scheduler_open(&simulation->scheduler, &own);
 }
 
@@ -103,10 +106,25 @@ static void leave(struct simulation *simulation, struct client *client)
 
 static uint64_t *slot(struct simulation *simulation, const struct client *client, int class, int position)
 {
-    int32_t page = client->request.sequence.tables[class].pages[position / KV_PAGE_TOKENS];
-    CHECK(simulation, page != KV_PAGE_NONE);
     struct kv_pool *pool = &simulation->pools[class];
-    return (uint64_t *)(pool->bytes + (size_t)page * pool->page_bytes) + position % KV_PAGE_TOKENS;
+    int32_t page = client->request.sequence.tables[class].pages[position / pool->class.page_tokens];
+    CHECK(simulation, page != KV_PAGE_NONE);
+    return (uint64_t *)(pool->bytes + (size_t)page * pool->page_bytes)
+         + (pool->class.state ? 0 : position % KV_PAGE_TOKENS);
+}
+
+// The state of all that came before becomes that of the chunk's last token, in its page.
+static void compute_state(struct simulation *simulation, struct client *client, int class, const struct chunk *chunk)
+{
+    const struct kv_pool *pool = &simulation->pools[class];
+    int last = chunk->first + chunk->count - 1, index = last / pool->class.page_tokens;
+    const struct kv_page *page = &pool->pages[client->request.sequence.tables[class].pages[index]];
+    CHECK(simulation, page->owners == 1 && !page->keyed);
+    CHECK(simulation, chunk->first / pool->class.page_tokens == index);
+    if (chunk->first)
+        CHECK(simulation, *slot(simulation, client, class, chunk->first - 1)
+                              == (client->hashes[chunk->first - 1] ^ (uint64_t)class));
+    *slot(simulation, client, class, last) = client->hashes[last] ^ (uint64_t)class;
 }
 
 // Writes the chunk's slots, then looks at all that its tokens see.
@@ -118,14 +136,21 @@ static void compute(struct simulation *simulation, const struct chunk *chunk)
     CHECK(simulation, chunk->count > 0 && chunk->first == sequence->cached && end <= sequence->count);
     for (int class = 0; class < sequence->classes; class++) {
         const struct kv_pool *pool = &simulation->pools[class];
+        if (pool->class.state) {
+            compute_state(simulation, client, class, chunk);
+            continue;
+        }
         for (int i = chunk->first; i < end; i++) {
+            if (!kv_table_has(&pool->class, i / KV_PAGE_TOKENS))
+                continue;
             const struct kv_page *page = &pool->pages[sequence->tables[class].pages[i / KV_PAGE_TOKENS]];
             CHECK(simulation, page->owners == 1 && !page->keyed); // what others may read is never written
             *slot(simulation, client, class, i) = client->hashes[i] ^ (uint64_t)class;
         }
-        int seen = pool->window && chunk->first >= pool->window ? chunk->first - pool->window + 1 : 0;
+        int window = pool->class.window, seen = window && chunk->first >= window ? chunk->first - window + 1 : 0;
         for (int i = seen; i < end; i++)
-            CHECK(simulation, *slot(simulation, client, class, i) == (client->hashes[i] ^ (uint64_t)class));
+            if (kv_table_has(&pool->class, i / KV_PAGE_TOKENS))
+                CHECK(simulation, *slot(simulation, client, class, i) == (client->hashes[i] ^ (uint64_t)class));
     }
     for (int i = end - chunk->outputs; i < end; i++) // each row comes once, in order
         CHECK(simulation, i == client->next_output++);
@@ -254,7 +279,7 @@ static void check_after(struct simulation *simulation)
         running += client->alive && client->request.running;
         for (int class = 0; client->alive && class < sequence->classes; class++) {
             const struct kv_table *table = &sequence->tables[class];
-            int visible = kv_table_first_visible(table->pool->window, sequence->cached);
+            int visible = kv_table_first_visible(&table->pool->class, sequence->cached);
             CHECK(simulation, table->first == visible || table->first == table->count); // the rest was given back
         }
     }
@@ -339,7 +364,8 @@ static bool random_departure(struct simulation *simulation)
 static void open_random(struct simulation *simulation, uint64_t name)
 {
     uint64_t seed = name * 7919 + 1;
-    int windows[CLASSES_MAX], pages[CLASSES_MAX];
+    struct kv_class classes[CLASSES_MAX];
+    int pages[CLASSES_MAX];
     struct scheduler_options options = { .classes = random_between(&seed, 1, CLASSES_MAX),
                                          .batch_tokens = random_between(&seed, 1, 80),
                                          .running_max = random_between(&seed, 1, 12),
@@ -347,11 +373,19 @@ static void open_random(struct simulation *simulation, uint64_t name)
                                          .by_priority = random_between(&seed, 0, 1) };
     options.outputs = random_between(&seed, 1, options.batch_tokens);
     for (int i = 0; i < options.classes; i++) {
-        windows[i] = random_between(&seed, 0, 1) ? random_between(&seed, 1, 100) : 0;
-        int least = kv_table_pages_needed(windows[i], LENGTH_MAX, options.batch_tokens);
+        classes[i] = full;
+        classes[i].window = random_between(&seed, 0, 1) ? random_between(&seed, 1, 100) : 0;
+        if (i == 1 && random_between(&seed, 0, 1)) { // the first pages of class 0 are in a class of their own
+            classes[i] = classes[0];
+            classes[i].end = classes[0].begin = random_between(&seed, 1, 3);
+        }
+        if (i == options.classes - 1 && !classes[i].end && random_between(&seed, 0, 1))
+            classes[i] = kv_table_states(KV_PAGE_TOKENS * random_between(&seed, 1, 4));
+        int least = kv_table_pages_needed(&classes[i], LENGTH_MAX, options.batch_tokens);
         pages[i] = random_between(&seed, least, random_between(&seed, 0, 2) ? 3 * least : 12 * least);
+        pages[i] *= classes[i].state ? 4 : 1; // a sequence needs so few that hardly any would be left to be found
     }
-    simulation_open(simulation, name, &options, windows, pages);
+    simulation_open(simulation, name, &options, classes, pages);
 }
 
 static void test_many_seeds(void **state)
@@ -359,9 +393,10 @@ static void test_many_seeds(void **state)
     (void)state;
     enum { SEEDS = 400 };
     static struct simulation simulation;
-    int finished = 0, preempted = 0, cancelled = 0, hits = 0;
+    int finished = 0, preempted = 0, cancelled = 0, hits = 0, hits_of_states = 0, hits_of_sinks = 0;
     for (uint64_t name = 1; name <= SEEDS; name++) {
         open_random(&simulation, name);
+        bool has_states = simulation.pools[simulation.scheduler.options.classes - 1].class.state;
         int clients = random_between(&simulation.seed, 1, CLIENTS_MAX), rush = random_between(&simulation.seed, 1, 20);
         for (int steps = 0; simulation.client_count < clients; steps++) {
             CHECK(&simulation, steps < STEPS_MAX);
@@ -377,9 +412,12 @@ static void test_many_seeds(void **state)
         finished += simulation.finished;
         preempted += simulation.preempted;
         hits += simulation.scheduler.counts.prefix_hits > 0;
+        hits_of_states += has_states && simulation.scheduler.counts.prefix_hits > 0;
+        hits_of_sinks += simulation.pools[0].class.begin && simulation.scheduler.counts.prefix_hits > 0;
         simulation_close(&simulation);
     }
     assert_true(finished > 10 * SEEDS && preempted > SEEDS && cancelled > SEEDS / 4 && hits > SEEDS / 4);
+    assert_true(hits_of_states > SEEDS / 20 && hits_of_sinks > SEEDS / 20);
 }
 
 // ---- one thing at a time ----
@@ -390,7 +428,7 @@ static void open_plain(int pages, int batch_tokens, int running_max, bool by_pri
 {
     struct scheduler_options options = { .classes = 1, .batch_tokens = batch_tokens, .outputs = batch_tokens,
                                          .running_max = running_max, .prefix_cache = true, .by_priority = by_priority };
-    simulation_open(&world, 0, &options, (const int[]){ 0 }, &pages);
+    simulation_open(&world, 0, &options, &full, &pages);
 }
 
 // A prompt of its own for each `text`.
@@ -493,7 +531,7 @@ static void test_a_whole_prompt_must_fit(void **state)
 {
     (void)state;
     struct scheduler_options options = { .classes = 1, .batch_tokens = 64, .outputs = 16, .running_max = 4 };
-    simulation_open(&world, 0, &options, (const int[]){ 0 }, (const int[]){ 10 });
+    simulation_open(&world, 0, &options, &full, (const int[]){ 10 });
     struct client *first = arrive_with(1, 80, 0, (struct request_wish){ .score_prompt = true }); // a page at a time
     struct client *second = arrive_with(2, 96, 0, plain), *third = arrive_with(3, 16, 0, plain);
     for (int i = 0; i < 4; i++) {
@@ -576,7 +614,7 @@ static void test_scored_prompts_are_bounded_by_rows(void **state)
 {
     (void)state;
     struct scheduler_options options = { .classes = 1, .batch_tokens = 64, .outputs = 8, .running_max = 20 };
-    simulation_open(&world, 0, &options, (const int[]){ 0 }, (const int[]){ 40 });
+    simulation_open(&world, 0, &options, &full, (const int[]){ 40 });
     assert_int_equal(world.scheduler.options.running_max, 8);
     arrive_with(1, 60, 3, (struct request_wish){ .score_prompt = true });
     struct client *other = arrive_with(2, 60, 3, plain);

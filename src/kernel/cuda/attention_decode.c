@@ -6,8 +6,8 @@
 #include "kernel/cuda/attention_shapes.h"
 #include "kernel/cuda/describe.h"
 
-// What the .cuh files have: COLUMNS, struct sequence_work, MERGE_GROUP.
-enum { WARP = 32, COLUMNS = 8, WORK_BYTES = 20, MERGE_GROUP = 8, MERGE_WARPS_MAX = 8 };
+// What the .cuh files have: COLUMNS, struct sequence_work, MERGE_WARPS.
+enum { WARP = 32, COLUMNS = 8, WORK_BYTES = 28, MERGE_WARPS = 4 };
 
 // How the bytes of a cache format are unpacked; -1: by none of the tensor-core kernels.
 static int form_of(enum dtype dtype)
@@ -37,7 +37,7 @@ static int form_of(enum dtype dtype)
 struct decode_kernel {
     const char *function;
     int k, v, dim;
-    int warps, stages, pages, blocks, part_shift;
+    int warps, stages, pages, blocks, log_parts;
 };
 
 static const struct decode_kernel kernels[] = {
@@ -47,7 +47,7 @@ static const struct decode_kernel kernels[] = {
 };
 
 static const struct decode_kernel plain = { .function = "attention_decode_plain", .warps = 4, .blocks = 2,
-                                            .part_shift = SPLIT_SHIFT_MIN };
+                                            .log_parts = 5 };
 
 static const struct decode_kernel *kernel_for(const struct kv_layout *layout)
 {
@@ -56,6 +56,11 @@ static const struct decode_kernel *kernel_for(const struct kv_layout *layout)
         if (kernels[i].k == k && kernels[i].v == v && kernels[i].dim == layout->k.dim && layout->k.dim == layout->v.dim)
             return &kernels[i];
     return &plain;
+}
+
+static int warps_of(const struct decode_kernel *kernel, int sm)
+{
+    return DECODE_WARPS(kernel->warps, kernel->blocks, sm);
 }
 
 // Bytes in a stage for the scales of one token: fp8 may have one of its own.
@@ -73,39 +78,52 @@ static size_t shared_bytes_of(const struct decode_kernel *kernel, const struct k
                  + scale_room(kernel->v, kernel->dim);
     size_t fetched = (size_t)kernel->pages * KV_PAGE_TOKENS * token;
     size_t result = ((size_t)kernel->dim * WARP + 2 * COLUMNS * sizeof(float) + 127) / 128 * 128;
-    return (size_t)(kernel->warps * DECODE_STAGES(kernel->stages, sm)) * (fetched > result ? fetched : result);
+    return (size_t)(warps_of(kernel, sm) * DECODE_STAGES(kernel->stages, sm)) * (fetched > result ? fetched : result);
+}
+
+// The most chunks of a sequence within a context of this length, wherever what it sees begins.
+static int chunks_most(const struct decode_kernel *kernel, int context, int log_warps)
+{
+    int log_parts = split_log_parts(context / SPLIT_TOKENS + 1, 1, log_warps, kernel->log_parts);
+    return log_parts == log_warps ? 1 : 1 << (log_parts < SPLIT_LOG_RESULTS ? log_parts : SPLIT_LOG_RESULTS);
 }
 
 // As many blocks as there may be pieces of work, or as the device holds.
-static struct cuda_call decode_call(const struct decode_kernel *kernel, const struct attention_args *args,
-                                    const struct cuda_shape *shape, int rows, const struct cuda_attention *params)
+static unsigned blocks_of(const struct decode_kernel *kernel, const struct attention_args *args,
+                          const struct cuda_shape *shape, int rows, int log_warps)
 {
     const struct kv_layout *layout = &args->cache.layout;
-    int parts = split_parts(0, shape->context - 1, 1, kernel->part_shift) + (args->window > 0);
     int tiles = (rows * args->heads / layout->k.heads + COLUMNS - 1) / COLUMNS;
-    int64_t pieces = (int64_t)shape->sequences * parts * layout->k.heads * tiles;
+    int64_t pairs = (int64_t)shape->sequences * layout->k.heads * tiles;
+    int64_t pieces = pairs * chunks_most(kernel, shape->context, log_warps);
     int64_t most = (int64_t)shape->multiprocessors * kernel->blocks;
-    struct cuda_call call = cuda_call_make(kernel->function, cuda_blocks(pieces < most ? pieces : most, 1), 1,
-                                           (unsigned)(kernel->warps * WARP), params, sizeof *params);
+    return cuda_blocks(pieces < most ? pieces : most, 1);
+}
+
+static struct cuda_call decode_call(const struct decode_kernel *kernel, const struct attention_args *args,
+                                    const struct cuda_shape *shape, const struct cuda_attention *params)
+{
+    struct cuda_call call = cuda_call_make(kernel->function, (unsigned)params->blocks, 1,
+                                           WARP << params->log_warps, params, sizeof *params);
     // Blocks are put side by side as long as there is room, even while other multiprocessors are idle: so there is room
     // for their share alone.
-    size_t shared = shared_bytes_of(kernel, layout, shape->sm) + (size_t)shape->sequences * WORK_BYTES;
-    size_t share = cuda_blocks(call.grid[0], shape->multiprocessors);
-    size_t alone = (size_t)shape->shared_bytes / (share + 1) + 1;
+    size_t shared =
+        shared_bytes_of(kernel, &args->cache.layout, shape->sm) + (size_t)shape->sequences * WORK_BYTES;
+    size_t alone = (size_t)shape->shared_bytes / (size_t)(params->share + 1) + 1;
     call.shared_bytes = (unsigned)(shared > alone ? shared : alone);
     return call;
 }
 
-// Block (head, row of a sequence, sequence).
+// Block (heads, row of a sequence, sequence).
 static struct cuda_call merge_call(const struct attention_args *args, const struct cuda_shape *shape, int rows,
                                    const struct cuda_attention *params)
 {
-    int groups = (split_parts_most(shape->context, 1) + MERGE_GROUP - 1) / MERGE_GROUP;
-    int warps = groups < MERGE_WARPS_MAX ? groups : MERGE_WARPS_MAX;
-    struct cuda_call call = cuda_call_make("attention_decode_merge", (unsigned)args->heads, (unsigned)rows,
-                                           (unsigned)warps * WARP, params, sizeof *params);
+    bool rotated = args->cache.layout.v.dtype == DTYPE_INT4_TOKEN;
+    unsigned warps = rotated ? 1 : MERGE_WARPS;
+    struct cuda_call call = cuda_call_make("attention_decode_merge", cuda_blocks(args->heads, warps), (unsigned)rows,
+                                           warps * WARP, params, sizeof *params);
     call.grid[2] = (unsigned)shape->sequences;
-    call.shared_bytes = (unsigned)groups * (unsigned)(args->cache.layout.v.dim + SPLIT_TAIL) * sizeof(float);
+    call.shared_bytes = rotated ? (unsigned)args->cache.layout.v.dim * sizeof(float) : 0;
     return call;
 }
 
@@ -114,23 +132,28 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
 {
     const struct decode_kernel *kernel = kernel_for(&args->cache.layout);
     int rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
+    int log_warps = __builtin_ctz((unsigned)warps_of(kernel, shape->sm));
     assert(rows_max <= DECODE_ROWS_MAX);
     struct cuda_attention params = {
         .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
+        .sink = cuda_place_make(&args->sink), .sink_pages = args->sink_pages,
         .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .partials = args->scratch, .partials_each = split_results_most(shape->context),
-        .part_shift = kernel->part_shift, .heads = args->heads, .window = args->window, .rows_min = 1,
-        .rows_max = rows_max, .scale = args->scale, .softcap = args->softcap,
+        .partials = args->scratch, .blocks = (int32_t)blocks_of(kernel, args, shape, rows, log_warps),
+        .log_warps = log_warps, .log_parts = kernel->log_parts, .log_each_most = kernel != &plain,
+        .heads = args->heads, .window = args->window, .rows_min = 1, .rows_max = rows_max,
+        .group = args->heads / args->cache.layout.k.heads, .scale = args->scale, .softcap = args->softcap,
     };
-    calls[0] = decode_call(kernel, args, shape, rows, &params);
-    if (shape->context <= 1 << SPLIT_SHIFT_MIN && args->cache.layout.v.dtype != DTYPE_INT4_TOKEN)
-        return 1; // nothing is ever in parts
+    params.share = (int32_t)cuda_blocks(params.blocks, shape->multiprocessors);
+    calls[0] = decode_call(kernel, args, shape, &params);
+    if (chunks_most(kernel, shape->context, log_warps) == 1 && args->cache.layout.v.dtype != DTYPE_INT4_TOKEN)
+        return 1; // nothing is ever in chunks
     calls[1] = merge_call(args, shape, rows, &params);
     return 2;
 }
 
+// Merging reads as many results as there may be: that reaches no further than this.
 size_t attention_decode_scratch(const struct kernel_extent *extent)
 {
-    size_t results = (size_t)extent->sequences * (size_t)extent->heads * (size_t)split_results_most(extent->context);
+    size_t results = (size_t)extent->sequences * (size_t)extent->heads << SPLIT_LOG_RESULTS;
     return results * (size_t)(extent->width / extent->heads + SPLIT_TAIL) * sizeof(float);
 }

@@ -6,10 +6,12 @@
 //   attention_feed.cuh    pages on their way
 //   unpack.cuh            what their bytes mean
 //   attention_step.cuh    scores, shares and sums
+//   attention_sink.cuh    first pages that are kept in 16 bit
 //   attention_result.cuh  adding up
 //   attention_plain.cuh   all that, without tensor cores, for the rest
 #include "kernel/cuda/attention_plain.cuh"
 #include "kernel/cuda/attention_result.cuh"
+#include "kernel/cuda/attention_sink.cuh"
 
 template <class W>
 DEVICE void piece_query(const struct cuda_attention &p, const struct piece &piece, uint32_t query[W::D / 8])
@@ -22,61 +24,101 @@ DEVICE void piece_query(const struct cuda_attention &p, const struct piece &piec
 // Asks for the first steps. Tokens of earlier steps are there already; those of this one, and the queries, once the
 // kernels before are done: then it returns.
 template <class W>
-DEVICE void feed_begin(const struct cuda_attention &p, const struct sequence_work *list, int sequences,
+DEVICE void feed_begin(const struct cuda_attention &p, const struct work &work, const struct piece *first,
                        struct feed *feed, uint32_t ring)
 {
     bool waited = false;
     feed->index = (int)blockIdx.x;
-    feed_open<W>(p, list, sequences, feed);
+    if (!first || !feed_enter<W>(p, *first, feed))
+        feed_next<W>(p, work, feed);
 #pragma unroll 1
     for (int i = 0; i < W::STAGES - 1; i++) {
         if (!waited && (feed->step + 1) * W::TOKENS > feed->new_from) {
             wait_for_previous();
             waited = true;
         }
-        feed_step<W>(p, list, sequences, feed, ring + i * W::STAGE_BYTES);
+        feed_step<W>(p, work, feed, ring + i * W::STAGE_BYTES);
     }
     if (!waited)
         wait_for_previous();
 }
 
+// By one lane for all.
+DEVICE void piece_take(struct piece *to, const struct piece &piece)
+{
+    if (lane_index() == 0)
+        *to = piece;
+    __syncwarp();
+}
+
+// The steps of one part. Lanes whose columns are another part's have a maximum above all scores: they add nothing.
+template <class W>
+DEVICE void attend_part(const struct cuda_attention &p, const struct work &work, const struct piece &piece, int part,
+                        struct ring *ring, struct feed *feed, const uint32_t query[W::D / 8],
+                        struct running<W::D> *state)
+{
+    const struct seen_by_all seen = seen_by_all<W>(p, piece);
+    float score_scale = p.scale * LOG2_E * unit_of(p.cache.k, W::D);
+    for (int step = first_step<W>(piece, part), end = first_step<W>(piece, part + 1); step < end; step++) {
+        copies_wait<W::STAGES - 2>();
+        __syncwarp();
+        feed_step<W>(p, work, feed, ring->address + ring->free_stage * W::STAGE_BYTES);
+        attend_step<W>(p, ring->bytes + ring->stage * W::STAGE_BYTES, step, piece, seen, score_scale, query, state);
+        ring->free_stage = ring->stage;
+        ring->stage = ring->stage + 1 == W::STAGES ? 0 : ring->stage + 1;
+    }
+}
+
+// Whether a warp begins with first pages that are kept in 16 bit: they are, beside fewer bits, if those are not rotated.
+template <class W> DEVICE bool begins_with_sink(const struct cuda_attention &p, const struct piece &piece)
+{
+    constexpr bool HAS = !(form<W::K>::WIDE && form<W::V>::WIDE) && W::K != FORM_INT4 && W::V != FORM_INT4;
+    return HAS && piece.part == 0 && first_seen(p, piece.last - piece.rows + 1) < sink_tokens(p);
+}
+
 template <class W> DEVICE void attend(const struct cuda_attention &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    uint8_t *ring = shared + warp_index() * W::RING_BYTES;
-    struct sequence_work *list = (struct sequence_work *)(shared + W::SHARED_BYTES);
-    uint32_t ring_address = (uint32_t)__cvta_generic_to_shared(ring);
-    int sequences = p.batch.counts[CUDA_SEQUENCES];
-    if (sequences == 0)
-        return wait_for_previous();
-    work_list(p, list, sequences);
-    struct piece piece;
-    bool more = work_piece(p, list, sequences, (int)blockIdx.x, &piece);
+    // Each warp's own: it is seldom asked for, and registers are scarce.
+    __shared__ struct piece pieces[W::WARPS];
+    const struct work work = work_list(p, (struct sequence_work *)(shared + W::SHARED_BYTES));
+    struct piece &piece = pieces[warp_index()], next;
+    bool more = work_piece(p, work, (int)blockIdx.x, &next);
+    piece_take(&piece, next);
+    if (more && begins_with_sink<W>(p, piece))
+        sink_ask(p, piece);
+    struct ring ring = { shared + warp_index() * W::RING_BYTES };
+    ring.address = (uint32_t)__cvta_generic_to_shared(ring.bytes);
+    ring.free_stage = W::STAGES - 1;
     struct feed feed = { 0 };
-    feed_begin<W>(p, list, sequences, &feed, ring_address);
+    feed_begin<W>(p, work, more ? &piece : NULL, &feed, ring.address);
 
-    float score_scale = p.scale * LOG2_E * unit_of(p.cache.k, W::D);
-    int stage = 0, free_stage = W::STAGES - 1;
     uint32_t query[W::D / 8];
     if (more)
-        piece_query<W>(p, piece, query);
-    for (int n = 0; more; n++) {
-        struct running<W::D> state = { { SCORE_NONE, SCORE_NONE } };
+        piece_query<W>(p, next, query);
+    for (int n = 1; more; n++) {
+        int turn = piece.narrow ? lane_index() % 4 / 2 : 0;
+        float none = turn ? SCORE_ALL : SCORE_NONE, maximum[2] = { SCORE_NONE, SCORE_NONE };
+        struct running<W::D> state = { { none, none } };
+        if (begins_with_sink<W>(p, piece))
+            attend_sink<W::D>(p, piece, query, &state);
         query_convert<W>(query);
-        for (int step = first_step<W>(piece); step <= last_step<W>(piece); step += W::WARPS) {
-            copies_wait<W::STAGES - 2>();
-            __syncwarp();
-            feed_step<W>(p, list, sequences, &feed, ring_address + free_stage * W::STAGE_BYTES);
-            attend_step<W>(p, ring + stage * W::STAGE_BYTES, step, &piece, score_scale, query, &state);
-            free_stage = stage;
-            stage = stage + 1 == W::STAGES ? 0 : stage + 1;
+#pragma unroll 1
+        for (int i = 0; i < piece.parts; i++) {
+            if (i > 0)
+                state.maximum[0] = state.maximum[1] = turn == i ? SCORE_NONE : SCORE_ALL;
+            attend_part<W>(p, work, piece, piece.part + i, &ring, &feed, query, &state);
+            if (turn == i)
+                maximum[0] = state.maximum[0], maximum[1] = state.maximum[1];
         }
-        struct piece next;
-        more = work_piece(p, list, sequences, (int)blockIdx.x + (n + 1) * (int)gridDim.x, &next);
+        state.maximum[0] = maximum[0], state.maximum[1] = maximum[1];
+        more = work_piece(p, work, (int)blockIdx.x + n * (int)gridDim.x, &next);
+        if (more && begins_with_sink<W>(p, next))
+            sink_ask(p, next);
         if (more)
             piece_query<W>(p, next, query); // on its way while results are added up
-        piece_end<W>(p, piece, shared, free_stage, &state);
-        piece = next;
+        piece_end<W>(p, piece, shared, ring.free_stage, &state);
+        piece_take(&piece, next);
     }
 }
 
@@ -87,10 +129,12 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
 #endif
 #define X(name, K, V, DIM, ...) DECODE(attention_decode_##name##_##DIM, FORM_##K, FORM_##V, DIM, __VA_ARGS__)
 #define DECODE(...) DECODE_KERNEL(__VA_ARGS__)
-#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PART)             \
-    extern "C" __global__ void __launch_bounds__(WARPS *WARP, BLOCKS)                  \
+#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PARTS)            \
+    extern "C" __global__ void                                                         \
+        __launch_bounds__(DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE) * WARP, BLOCKS)    \
         name(const __grid_constant__ struct cuda_attention p)                          \
     {                                                                                  \
-        attend<walk<K, V, DIM, WARPS, DECODE_STAGES(STAGES, ARCHITECTURE), PAGES>>(p); \
+        attend<walk<K, V, DIM, DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE),              \
+                    DECODE_STAGES(STAGES, ARCHITECTURE), PAGES>>(p);                   \
     }
 DECODE_KERNELS(X)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_feed.cuh: pages on their way to a warp of decode attention. Each warp has a ring of stages in
 // shared memory of its own and asks for its steps, PAGES pages each, before their turn, across the pieces of work that
-// its block takes. Of a piece, warp w has the steps whose number is w modulo WARPS.
+// its block takes.
 #ifndef KERNEL_CUDA_ATTENTION_FEED_CUH
 #define KERNEL_CUDA_ATTENTION_FEED_CUH
 
@@ -11,7 +11,7 @@
 // How one kernel walks: the formats of K and V, the head size, and how memory is kept busy.
 template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_> struct walk {
     static constexpr int K = K_FORM, V = V_FORM, D = D_, WARPS = WARPS_, STAGES = STAGES_, PAGES = PAGES_;
-    static constexpr int TOKENS = PAGES * PAGE_TOKENS; // of a step
+    static constexpr int TOKENS = PAGES * PAGE_TOKENS, STEPS = SPLIT_TOKENS / TOKENS; // of a step; of a block of tokens
     static constexpr int K_ROW = D / UNIT * form<K>::WORDS * 4, V_ROW = D / UNIT * form<V>::WORDS * 4;
     template <int FORM> static constexpr int scale_bytes()
     {
@@ -28,6 +28,13 @@ template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_> s
     static constexpr int RESULT_BYTES = (D / 4 * WARP + 2 * COLUMNS) * 4;
     static constexpr int STAGE_BYTES = FETCHED_BYTES > RESULT_BYTES ? FETCHED_BYTES : (RESULT_BYTES + 127) / 128 * 128;
     static constexpr int RING_BYTES = STAGES * STAGE_BYTES, SHARED_BYTES = WARPS * RING_BYTES;
+};
+
+// A warp's stages: the one whose turn is next, and the one before it.
+struct ring {
+    uint8_t *bytes;
+    uint32_t address;
+    int stage, free_stage;
 };
 
 struct feed {
@@ -56,24 +63,20 @@ DEVICE const uint8_t *in_page(const struct cuda_attention &p, int32_t page, cons
     return at + (uint64_t)(uint32_t)page * (uint32_t)p.cache.page_bytes;
 }
 
-// A step may begin a page before those that are seen, or end behind them: then a page comes twice, and what it holds is
-// masked.
+// A block of tokens may begin before those that are seen, or end behind them: then a page comes twice, and what it
+// holds is masked.
 template <class W> DEVICE void feed_pages(struct feed *feed)
 {
-    int page = feed->step * W::PAGES;
-    feed->pages[0] = feed->table[max(page, feed->first_page)];
-    if (W::PAGES == 2)
-        feed->pages[1] = feed->table[min(page + 1, feed->last_page)];
+#pragma unroll
+    for (int i = 0; i < W::PAGES; i++)
+        feed->pages[i] = feed->table[min(max(feed->step * W::PAGES + i, feed->first_page), feed->last_page)];
 }
 
-// Of a piece: the first step that is this warp's, and the last that is anyone's.
-template <class W> DEVICE int first_step(const struct piece &piece)
+// The first step of a part.
+template <class W> DEVICE int first_step(const struct piece &piece, int part)
 {
-    int step = piece.begin / W::TOKENS;
-    return step + (warp_index() - step & (W::WARPS - 1));
+    return part_begin(piece, part) * W::STEPS;
 }
-
-template <class W> DEVICE int last_step(const struct piece &piece) { return (piece.end - 1) / W::TOKENS; }
 
 // Which scales a lane copies: 16 bytes of 16 tokens' scales of one side of one page.
 template <class W> struct scale_share {
@@ -97,26 +100,30 @@ template <class W> DEVICE void feed_head(const struct cuda_attention &p, int hea
     }
 }
 
-// Goes to the first piece from feed->index on that has steps for this warp. Behind the last one the next kernel is let
-// in: were it there before, its blocks would wait where some of this one's belong.
-template <class W>
-DEVICE void feed_open(const struct cuda_attention &p, const struct sequence_work *list, int sequences,
-                      struct feed *feed)
+// Goes to a piece; false where this warp has no steps of it.
+template <class W> DEVICE bool feed_enter(const struct cuda_attention &p, const struct piece &piece, struct feed *feed)
+{
+    feed->step = first_step<W>(piece, piece.part);
+    feed->steps_end = first_step<W>(piece, piece.part + piece.parts);
+    if (feed->step >= feed->steps_end)
+        return false;
+    feed->table = p.batch.tables + piece.table_at;
+    feed->first_page = piece.start / PAGE_TOKENS;
+    feed->last_page = piece.last / PAGE_TOKENS;
+    feed->new_from = piece.last - piece.rows + 1;
+    feed_head<W>(p, piece.head, feed);
+    feed_pages<W>(feed);
+    return true;
+}
+
+// Goes to the next piece that has steps for this warp. Behind the last one the next kernel is let in: were it there
+// before, its blocks would wait where some of this one's belong.
+template <class W> DEVICE void feed_next(const struct cuda_attention &p, const struct work &work, struct feed *feed)
 {
     struct piece piece;
-    for (; work_piece(p, list, sequences, feed->index, &piece); feed->index += (int)gridDim.x) {
-        feed->step = first_step<W>(piece);
-        feed->steps_end = last_step<W>(piece) + 1;
-        if (feed->step >= feed->steps_end)
-            continue;
-        feed->table = p.batch.tables + piece.table_at;
-        feed->first_page = piece.start / PAGE_TOKENS;
-        feed->last_page = piece.last / PAGE_TOKENS;
-        feed->new_from = piece.last - piece.rows + 1;
-        feed_head<W>(p, piece.head, feed);
-        feed_pages<W>(feed);
-        return;
-    }
+    while (work_piece(p, work, feed->index += (int)gridDim.x, &piece))
+        if (feed_enter<W>(p, piece, feed))
+            return;
     feed->over = true;
     launch_next();
 }
@@ -138,8 +145,7 @@ template <int ROW_BYTES> DEVICE void copy_rows(uint32_t to, const uint8_t *from)
 
 // Asks for the next step, and finds out about the one after it.
 template <class W>
-DEVICE void feed_step(const struct cuda_attention &p, const struct sequence_work *list, int sequences,
-                      struct feed *feed, uint32_t stage)
+DEVICE void feed_step(const struct cuda_attention &p, const struct work &work, struct feed *feed, uint32_t stage)
 {
     if (!feed->over) {
 #pragma unroll
@@ -157,13 +163,11 @@ DEVICE void feed_step(const struct cuda_attention &p, const struct sequence_work
                 copy_chunk(stage + W::PAGES * W::PAGE_BYTES + (uint32_t)lane_index() * 16,
                            in_page(p, page, feed->scales));
         }
-        feed->step += W::WARPS;
+        feed->step++;
         if (feed->step < feed->steps_end)
             feed_pages<W>(feed);
-        else {
-            feed->index += (int)gridDim.x;
-            feed_open<W>(p, list, sequences, feed);
-        }
+        else
+            feed_next<W>(p, work, feed);
     }
     copies_commit(); // an empty group, too: groups are counted
 }

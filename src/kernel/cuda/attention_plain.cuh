@@ -7,19 +7,18 @@
 
 #include "kernel/cuda/attention_result.cuh"
 
-enum { PLAIN_WARPS = 4, LANE_PAIRS = HEAD_DIM_MAX / (2 * WARP) };
-
-struct plain_shared {
-    float query[COLUMNS][HEAD_DIM_MAX];
-    float sums[COLUMNS][HEAD_DIM_MAX];
-    float maximum[COLUMNS], sum[COLUMNS];
-    float share[PLAIN_WARPS][PAGE_TOKENS][COLUMNS];
-};
+enum { PLAIN_WARPS = 4, PLAIN_DIM_MAX = 256, LANE_PAIRS = PLAIN_DIM_MAX / (2 * WARP) };
 
 // A column's results in a lane: channels 2 lane + 64 i and the one after.
 struct plain_running {
     float maximum[COLUMNS], sum[COLUMNS];
     float2 out[COLUMNS][LANE_PAIRS];
+};
+
+struct plain_shared {
+    float query[COLUMNS][PLAIN_DIM_MAX];
+    float share[PLAIN_WARPS][PAGE_TOKENS][COLUMNS];
+    struct plain_running node[PLAIN_WARPS / 2][WARP];
 };
 
 // One head's side of one page.
@@ -68,17 +67,17 @@ DEVICE float2 plain_pair(const struct plain_side &page, int token, int pair)
     }
 }
 
-DEVICE struct plain_side plain_page(const struct cuda_attention &p, const struct cuda_side &side, int32_t page,
+DEVICE struct plain_side plain_page(const struct cuda_place &place, const struct cuda_side &side, int32_t page,
                                     int head)
 {
-    const uint8_t *at = in_page(p, page, p.cache.pool);
+    const uint8_t *at = place.pool + (uint64_t)(uint32_t)page * place.page_bytes;
     uint32_t vector = (uint32_t)head * PAGE_TOKENS;
     return { at + side.data + vector * side.data_bytes, at + side.scales + vector * side.scale_bytes, &side };
 }
 
 DEVICE void plain_queries(const struct cuda_attention &p, const struct piece &piece, struct plain_shared *shared)
 {
-    int group = group_of(p), dim = p.cache.k_dim, columns = piece.rows * group - piece.tile * COLUMNS;
+    int group = p.group, dim = p.cache.k_dim, columns = piece.rows * group - piece.tile * COLUMNS;
     __syncthreads();
     for (int i = (int)threadIdx.x; i < COLUMNS * dim; i += (int)blockDim.x) {
         int column = piece.tile * COLUMNS + i / dim, row = column / group, head = piece.head * group + column % group;
@@ -114,29 +113,30 @@ DEVICE void plain_scores(const struct cuda_attention &p, const struct plain_side
         score[c] += __shfl_xor_sync(WARP_ALL, score[c], PAGE_TOKENS);
 }
 
-// Tokens [from, to) of a page.
-DEVICE void plain_step(const struct cuda_attention &p, const struct piece &piece, int32_t page, int base,
-                       struct plain_shared *shared, struct plain_running *state)
+// A page of the cache, or one of those that come first and are kept elsewhere. `start`: the first token that is seen.
+DEVICE void plain_step(const struct cuda_attention &p, const struct piece &piece, const struct cuda_place &place,
+                       int32_t page, int base, int start, struct plain_shared *shared, struct plain_running *state)
 {
-    int group = group_of(p), lane = lane_index(), token = base + lane % PAGE_TOKENS;
-    int from = max(piece.start - base, 0), to = min(piece.last + 1 - base, (int)PAGE_TOKENS);
-    struct plain_side v = plain_page(p, p.cache.v, page, piece.head);
+    int group = p.group, lane = lane_index(), token = base + lane % PAGE_TOKENS;
+    int from = max(start - base, 0), to = min(piece.last + 1 - base, (int)PAGE_TOKENS);
+    struct plain_side v = plain_page(place, place.v, page, piece.head);
+    float unit = unit_of(place.v, p.cache.v_dim) / unit_of(p.cache.v, p.cache.v_dim); // sums are in the cache's
     float (*share)[COLUMNS] = shared->share[warp_index()], score[COLUMNS];
-    bool seen = token >= piece.start && token <= piece.last;
-    plain_scores(p, plain_page(p, p.cache.k, page, piece.head), shared, seen, score);
+    bool seen = token >= start && token <= piece.last;
+    plain_scores(p, plain_page(place, place.k, page, piece.head), shared, seen, score);
     __syncwarp();
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
         int row = (piece.tile * COLUMNS + c) / group, position = piece.last - piece.rows + 1 + row;
-        float x = score[c] * (p.scale * LOG2_E * unit_of(p.cache.k, p.cache.k_dim));
+        float x = score[c] * (p.scale * LOG2_E * unit_of(place.k, p.cache.k_dim));
         x = p.softcap > 0 ? cap(x, p.softcap * LOG2_E) : x;
         x = token < first_seen(p, position) || token > position ? -INFINITY : x;
-        float top = fmaxf(state->maximum[c], lanes_max(x)), keep = power_of_two(state->maximum[c] - top);
+        float top = fmaxf(state->maximum[c], floorf(lanes_max(x))), keep = weight_of(state->maximum[c], top);
         x = power_of_two(x - top);
         state->maximum[c] = top;
         state->sum[c] = state->sum[c] * keep + lanes_sum(lane < PAGE_TOKENS ? x : 0);
         if (lane < PAGE_TOKENS)
-            share[lane][c] = x;
+            share[lane][c] = x * unit;
 #pragma unroll
         for (int i = 0; i < LANE_PAIRS; i++)
             state->out[c][i].x *= keep, state->out[c][i].y *= keep;
@@ -153,53 +153,93 @@ DEVICE void plain_step(const struct cuda_attention &p, const struct piece &piece
         }
 }
 
-// One warp after the other adds what it has.
-DEVICE void plain_add(struct plain_shared *shared, int dim, const struct plain_running *state)
+// Adds a neighbour.
+DEVICE void plain_add(struct plain_running *state, const struct plain_running *other)
 {
-    for (int warp = 0; warp < PLAIN_WARPS; warp++) {
-        if (warp_index() == warp)
 #pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                float before = warp ? shared->maximum[c] : SCORE_NONE, top = fmaxf(before, state->maximum[c]);
-                float keep = power_of_two(before - top), mine = power_of_two(state->maximum[c] - top);
-                float sum = warp ? shared->sum[c] * keep : 0;
-                __syncwarp();
-                if (lane_index() == 0)
-                    shared->maximum[c] = top, shared->sum[c] = sum + state->sum[c] * mine;
+    for (int c = 0; c < COLUMNS; c++) {
+        float top = fmaxf(state->maximum[c], other->maximum[c]);
+        float own = weight_of(state->maximum[c], top), theirs = weight_of(other->maximum[c], top);
+        state->maximum[c] = top;
+        state->sum[c] = state->sum[c] * own + other->sum[c] * theirs;
 #pragma unroll
-                for (int i = 0; i < LANE_PAIRS; i++) {
-                    float2 *at = (float2 *)&shared->sums[c][2 * (lane_index() + i * WARP)];
-                    float2 x = warp ? *at : make_float2(0, 0);
-                    x = make_float2(x.x * keep + state->out[c][i].x * mine, x.y * keep + state->out[c][i].y * mine);
-                    if (2 * (lane_index() + i * WARP) < dim)
-                        *at = x;
-                }
-            }
+        for (int i = 0; i < LANE_PAIRS; i++) {
+            state->out[c][i].x = state->out[c][i].x * own + other->out[c][i].x * theirs;
+            state->out[c][i].y = state->out[c][i].y * own + other->out[c][i].y * theirs;
+        }
+    }
+}
+
+// Neighbouring warps first; the first one ends up with all.
+DEVICE void plain_add_warps(struct plain_shared *shared, struct plain_running *state)
+{
+    for (int step = 1; step < PLAIN_WARPS; step *= 2) {
+        struct plain_running *node = &shared->node[warp_index() / (2 * step)][lane_index()];
+        if (warp_index() % (2 * step) == step)
+            *node = *state;
+        __syncthreads();
+        if (warp_index() % (2 * step) == 0)
+            plain_add(state, node);
         __syncthreads();
     }
 }
 
-DEVICE void plain_write(const struct cuda_attention &p, const struct piece &piece, const struct plain_shared *shared)
+// By the first warp.
+DEVICE void plain_write(const struct cuda_attention &p, const struct piece &piece, const struct plain_running &state)
 {
-    int group = group_of(p), dim = p.cache.v_dim;
-    int columns = min(piece.rows * group - piece.tile * COLUMNS, (int)COLUMNS);
-    bool finished = piece.parts == 1 && p.cache.v.dtype != DTYPE_INT4_TOKEN;
-    for (int c = warp_index(); c < columns; c += PLAIN_WARPS) {
-        int column = piece.tile * COLUMNS + c, row = column / group, head = piece.head * group + column % group;
-        float *partial = work_partials(p, piece.sequence, row, head, piece.parts) + piece.part * (dim + SPLIT_TAIL);
-        uint16_t *out = p.out + ((size_t)(piece.first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
-        float factor = finish_factor(p, head, shared->maximum[c], shared->sum[c]) * unit_of(p.cache.v, dim);
-        for (int i = lane_index(); i < dim; i += WARP) {
-            if (finished)
-                out[i] = bf16_round(shared->sums[c][i] * factor);
-            else
-                partial[i] = shared->sums[c][i];
+    int dim = p.cache.v_dim;
+    bool finished = piece.chunks == 1 && p.cache.v.dtype != DTYPE_INT4_TOKEN;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        struct column column = column_of(p, piece, c);
+        if (column.row >= piece.rows)
+            break;
+        float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
+                       + piece.chunk * (dim + SPLIT_TAIL);
+        uint16_t *out =
+            p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * (size_t)dim;
+        float factor = finish_factor(p, column.head, state.maximum[c], state.sum[c]) * unit_of(p.cache.v, dim);
+#pragma unroll
+        for (int i = 0; i < LANE_PAIRS; i++) {
+            int at = 2 * (lane_index() + i * WARP);
+            if (at < dim && finished)
+                *(uint32_t *)(out + at) = bf16_pair(state.out[c][i].x * factor, state.out[c][i].y * factor);
+            else if (at < dim)
+                *(float2 *)(partial + at) = state.out[c][i];
         }
-        if (!finished && lane_index() == 0) {
-            partial[dim + SPLIT_MAXIMUM] = shared->maximum[c];
-            partial[dim + SPLIT_SUM] = shared->sum[c];
-        }
+        if (lane_index() == 0)
+            *(float4 *)(partial + dim) = make_float4(state.maximum[c], state.sum[c], (float)piece.chunks, 0);
     }
+}
+
+DEVICE void plain_clear(struct plain_running *state)
+{
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        state->maximum[c] = SCORE_NONE, state->sum[c] = 0;
+#pragma unroll
+        for (int i = 0; i < LANE_PAIRS; i++)
+            state->out[c][i] = make_float2(0, 0);
+    }
+}
+
+// This warp's part of a piece.
+DEVICE void plain_part(const struct cuda_attention &p, const struct piece &piece, struct plain_shared *shared,
+                       struct plain_running *state)
+{
+    constexpr int PAGES = SPLIT_TOKENS / PAGE_TOKENS;
+    const int32_t *table = p.batch.tables + piece.table_at;
+    int from = max(part_begin(piece, piece.part) * PAGES, piece.start / PAGE_TOKENS);
+    int to = min(part_begin(piece, piece.part + 1) * PAGES, piece.last / PAGE_TOKENS + 1);
+    int seen = first_seen(p, piece.last - piece.rows + 1), sinks = min(p.sink_pages, piece.last / PAGE_TOKENS + 1);
+    plain_clear(state);
+    for (int page = seen / PAGE_TOKENS; page < sinks && piece.part == 0; page++) {
+        const int32_t *first =
+            p.batch.tables + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + piece.sequence];
+        plain_step(p, piece, p.sink, first[page], page * PAGE_TOKENS, seen, shared, state);
+    }
+    for (int page = from; page < to && piece.parts > 0; page++)
+        plain_step(p, piece, p.cache, table[page], page * PAGE_TOKENS, piece.start, shared, state);
 }
 
 extern "C" __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
@@ -208,28 +248,15 @@ extern "C" __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
     extern __shared__ struct sequence_work list_of_work[];
     __shared__ struct plain_shared shared;
     kernel_begin();
-    int sequences = p.batch.counts[CUDA_SEQUENCES];
-    if (sequences == 0)
-        return;
-    work_list(p, list_of_work, sequences);
+    const struct work work = work_list(p, list_of_work);
     struct piece piece;
-    for (int i = (int)blockIdx.x; work_piece(p, list_of_work, sequences, i, &piece); i += (int)gridDim.x) {
-        const int32_t *table =
-            p.batch.tables + p.batch.table_at[p.cache.class_index * p.batch.sequences_max + piece.sequence];
+    for (int i = (int)blockIdx.x; work_piece(p, work, i, &piece); i += (int)gridDim.x) {
         struct plain_running state;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            state.maximum[c] = SCORE_NONE, state.sum[c] = 0;
-#pragma unroll
-            for (int j = 0; j < LANE_PAIRS; j++)
-                state.out[c][j] = make_float2(0, 0);
-        }
         plain_queries(p, piece, &shared);
-        int page = piece.begin / PAGE_TOKENS;
-        for (page += warp_index() - page & (PLAIN_WARPS - 1); page * PAGE_TOKENS < piece.end; page += PLAIN_WARPS)
-            plain_step(p, piece, table[page], page * PAGE_TOKENS, &shared, &state);
-        plain_add(&shared, p.cache.v_dim, &state);
-        plain_write(p, piece, &shared);
+        plain_part(p, piece, &shared, &state);
+        plain_add_warps(&shared, &state);
+        if (warp_index() == 0)
+            plain_write(p, piece, state);
     }
 }
 

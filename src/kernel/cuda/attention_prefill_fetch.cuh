@@ -15,13 +15,18 @@ struct source {
     const int32_t *pages;
 };
 
-DEVICE struct source source_of(const struct cuda_place &cache, const struct prefill_block &block,
-                               const struct cuda_side &side, int dim)
+// Tokens of first pages that are kept elsewhere are as if nobody saw them; there may be no others.
+DEVICE struct source source_of(const struct cuda_attention &p, const struct prefill_block &block, bool is_k)
 {
+    enum { NOWHERE = -(1 << 30) };
+    const struct cuda_place &cache = p.cache;
+    const struct cuda_side &side = is_k ? cache.k : cache.v;
     size_t vectors = (size_t)block.kv_head * KV_PAGE_TOKENS;
+    int first = max(block.first_seen, p.sink_pages * KV_PAGE_TOKENS);
+    bool any = first <= block.last_seen;
     return { cache.pool + side.data + vectors * side.data_bytes, cache.pool + side.scales + vectors * side.scale_bytes,
-             (uint32_t)cache.page_bytes, side.data_bytes, side.scale_bytes, side.dtype, dim, block.first_seen,
-             block.last_seen, block.pages };
+             (uint32_t)cache.page_bytes, side.data_bytes, side.scale_bytes, side.dtype,
+             is_k ? cache.k_dim : cache.v_dim, any ? first : NOWHERE, any ? block.last_seen : NOWHERE, block.pages };
 }
 
 // The pages of `tokens` tokens from `first` on, one in each lane.

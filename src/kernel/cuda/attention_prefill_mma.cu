@@ -2,7 +2,7 @@
 // kernel/cuda/attention_prefill_mma.cu: prefill attention for every architecture from sm_80 up, by mma.m16n8k16. A
 // block has a tile of queries, walks over the tiles of K and V that they see, from the last to the first, and fetches
 // one while it works on the other.
-#include "kernel/cuda/attention_prefill_fetch.cuh"
+#include "kernel/cuda/attention_prefill_sink.cuh"
 #include "kernel/cuda/attention_prefill_shapes.h"
 
 DEVICE void load_matrices(uint32_t address, uint32_t out[4])
@@ -87,16 +87,20 @@ DEVICE void unpack_tile(const struct source &source, uint32_t pages, int first, 
 }
 
 template <int D, int TOKENS, int THREADS>
-DEVICE void fetch_tile(const struct source &source, int first, uint32_t tile)
+DEVICE void fetch_tile(const struct source &source, const struct sink &sink, int first, uint32_t tile)
 {
     uint32_t pages = pages_from(source, first, TOKENS);
-    if (source.dtype == DTYPE_BF16) {
+    if (source.dtype == DTYPE_BF16)
         copy_tile<D, THREADS, TOKENS>(source, pages, first, threadIdx.x, tile);
-        return;
+    else
+        with_form(source.dtype, [&](auto form) {
+            unpack_tile<decltype(form)::FORM_VALUE, D, TOKENS, THREADS>(source, pages, first, tile);
+        });
+    if (first < sink.tokens) {
+        copies_wait_all();
+        __syncthreads();
+        write_sink<D, THREADS, TOKENS>(sink, first, threadIdx.x, tile);
     }
-    with_form(source.dtype, [&](auto form) {
-        unpack_tile<decltype(form)::FORM_VALUE, D, TOKENS, THREADS>(source, pages, first, tile);
-    });
 }
 
 // WARPS warps with BLOCKS times sixteen rows each.
@@ -110,8 +114,8 @@ template <int D, int WARPS, int BLOCKS, int TOKENS> DEVICE void prefill(const st
         return;
     block.kv_head = (int)blockIdx.x;
     uint32_t queries = shared_address(tiles), keys = queries + ROWS * D * 2, values = keys + TOKENS * D * 2;
-    struct source k = source_of(p.cache, block, p.cache.k, p.cache.k_dim);
-    struct source v = source_of(p.cache, block, p.cache.v, p.cache.v_dim);
+    struct source k = source_of(p, block, true), v = source_of(p, block, false);
+    struct sink k_sink = sink_of(p, block, true), v_sink = sink_of(p, block, false);
     struct score_rule rule = score_rule_of(p);
     struct seen_by_all seen = seen_by_rows(block, p.window, 0, ROWS);
     int row = warp_index() * BLOCKS * 16;
@@ -122,17 +126,17 @@ template <int D, int WARPS, int BLOCKS, int TOKENS> DEVICE void prefill(const st
     load_queries<D>(p, block, queries, ROWS, row, BLOCKS * 16);
 
     int first = block.last_seen / TOKENS * TOKENS, end = block.first_seen / TOKENS * TOKENS;
-    fetch_tile<D, TOKENS, THREADS>(k, first, keys);
+    fetch_tile<D, TOKENS, THREADS>(k, k_sink, first, keys);
     for (; first >= end; first -= TOKENS) {
         copies_wait_all();
         __syncthreads(); // K is here, and V is no longer needed
-        fetch_tile<D, TOKENS, THREADS>(v, first, values);
+        fetch_tile<D, TOKENS, THREADS>(v, v_sink, first, values);
         float s[BLOCKS][N][4], keep[2];
         multiply_keys<D, BLOCKS, N>(queries, ROWS, row, keys, s);
         copies_wait_all();
         __syncthreads(); // V is here, and K is no longer needed
         if (first > end)
-            fetch_tile<D, TOKENS, THREADS>(k, first - TOKENS, keys);
+            fetch_tile<D, TOKENS, THREADS>(k, k_sink, first - TOKENS, keys);
         uint32_t shares[BLOCKS][N / 2][4];
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {

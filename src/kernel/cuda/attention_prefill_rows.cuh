@@ -17,7 +17,7 @@
 
 // A run of rows of one sequence, and what they see.
 struct prefill_block {
-    const int32_t *pages;  // of the sequence
+    const int32_t *pages, *sink_pages; // of the sequence
     int kv_head, group;
     int token;             // of the batch: the sequence's first
     int row, rows;         // of the sequence: the first here, and how many
@@ -40,6 +40,7 @@ DEVICE bool find_block(const struct cuda_attention &p, int index, int size, stru
         int sequence = min(base + lane_index(), p.batch.sequences_max - 1), count = p.batch.count[sequence];
         int token = p.batch.first[sequence];
         int table = p.batch.table_at[p.cache.class_index * p.batch.sequences_max + sequence];
+        int sink_table = p.batch.table_at[p.sink.class_index * p.batch.sequences_max + sequence];
         bool is_ours = base + lane_index() < sequences && count >= p.rows_min && count <= p.rows_max;
         int blocks = is_ours ? (count * group + size - 1) / size : 0, end = blocks;
         for (int step = 1; step < WARP; step *= 2) {
@@ -54,6 +55,7 @@ DEVICE bool find_block(const struct cuda_attention &p, int index, int size, stru
         int lane = __ffs(past) - 1;
         out.group = group;
         out.pages = p.batch.tables + __shfl_sync(WARP_ALL, table, lane);
+        out.sink_pages = p.batch.tables + __shfl_sync(WARP_ALL, sink_table, lane);
         out.token = __shfl_sync(WARP_ALL, token, lane);
         out.position = p.batch.positions[out.token];
         out.row = (before + __shfl_sync(WARP_ALL, end, lane) - 1 - index) * size;

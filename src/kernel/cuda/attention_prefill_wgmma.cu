@@ -4,6 +4,7 @@
 // computes the scores of one tile while the shares of the tile before are multiplied with V, and the two take turns:
 // while one does its softmax, the products of the other run.
 #include "kernel/cuda/attention_prefill_batch.cuh"
+#include "kernel/cuda/attention_prefill_sink.cuh"
 #include "kernel/cuda/attention_prefill_wgmma.cuh"
 
 enum { GROUP_THREADS = 128, GROUP_WARPS = 4, GROUP_ROWS = 64 };
@@ -48,12 +49,13 @@ DEVICE void tell(uint32_t barriers, int n)
 // The tiles that a block walks over, from the last to the first.
 struct walk {
     int first, count; // position of the last tile's first token
+    int told;         // tiles that are whole as they are brought: all, or all but that of first pages kept in 16 bit
 };
 
-template <int TOKENS> DEVICE struct walk walk_of(const struct prefill_block &block)
+template <int TOKENS> DEVICE struct walk walk_of(const struct cuda_attention &p, const struct prefill_block &block)
 {
-    int last = block.last_seen / TOKENS, end = block.first_seen / TOKENS;
-    return { last * TOKENS, last - end + 1 };
+    int last = block.last_seen / TOKENS, end = block.first_seen / TOKENS, count = last - end + 1;
+    return { last * TOKENS, count, count - (block.first_seen < p.sink_pages * KV_PAGE_TOKENS) };
 }
 
 // ---- bringing ----
@@ -69,7 +71,8 @@ DEVICE void bring_copies(const struct source &source, const struct walk &walk, c
         copy_tile<D, GROUP_THREADS, TOKENS>(source, pages, first, thread, ring_tile(ring, n));
         copies_wait_all();
         fence_for_products();
-        tell(ring.full, n);
+        if (n < walk.told)
+            tell(ring.full, n);
         pages = next;
     }
 }
@@ -113,7 +116,8 @@ DEVICE void bring_unpacked(const struct source &source, const struct walk &walk,
                 store_unit(ring_tile(ring, n), TOKENS, b * PASSES + i, own, units[i]);
         }
         fence_for_products();
-        tell(ring.full, n);
+        if (n < walk.told)
+            tell(ring.full, n);
     }
 }
 
@@ -126,6 +130,19 @@ DEVICE void bring(const struct source &source, const struct walk &walk, const st
     with_form(source.dtype, [&](auto form) {
         bring_unpacked<decltype(form)::FORM_VALUE, D, TOKENS, ROOM, BATCHES>(source, walk, ring, room, thread);
     });
+}
+
+// The last tile, of which nobody has been told, gets the first pages that are kept in 16 bit.
+template <int D, int TOKENS>
+DEVICE void bring_sink(const struct sink &sink, const struct walk &walk, const struct ring &ring, int group,
+                       unsigned thread)
+{
+    static_assert(KV_SINK_PAGES_MAX * KV_PAGE_TOKENS <= TOKENS, "they are in one tile");
+    int n = walk.count - 1;
+    group_sync(AMONG + group, GROUP_THREADS);
+    write_sink<D, GROUP_THREADS, TOKENS>(sink, walk.first - n * TOKENS, thread, ring_tile(ring, n));
+    fence_for_products();
+    tell(ring.full, n);
 }
 
 // ---- using ----
@@ -239,16 +256,19 @@ template <int D, int TOKENS, int ROOM, int BATCHES> DEVICE void prefill(const st
     if (!find_block(p, (int)blockIdx.y, BLOCK_ROWS, block))
         return;
     block.kv_head = (int)blockIdx.x;
-    struct walk walk = walk_of<TOKENS>(block);
+    struct walk walk = walk_of<TOKENS>(p, block);
     __syncthreads();
     int group = __shfl_sync(WARP_ALL, warp_index() / GROUP_WARPS, 0); // shows that lanes agree
     if (group >= USERS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(BRINGER_REGISTERS<D>));
         bool is_k = group == BRINGER_K;
-        struct source source = source_of(p.cache, block, is_k ? p.cache.k : p.cache.v,
-                                         is_k ? p.cache.k_dim : p.cache.v_dim);
         uint32_t room = batches + (is_k ? 0 : BATCHES * ROOM * GROUP_THREADS);
-        bring<D, TOKENS, ROOM, BATCHES>(source, walk, is_k ? k : v, room, threadIdx.x % GROUP_THREADS);
+        bring<D, TOKENS, ROOM, BATCHES>(source_of(p, block, is_k), walk, is_k ? k : v, room,
+                                        threadIdx.x % GROUP_THREADS);
+        if (walk.told < walk.count) {
+            find_block(p, (int)blockIdx.y, BLOCK_ROWS, block); // again: until here registers are dear
+            bring_sink<D, TOKENS>(sink_of(p, block, is_k), walk, is_k ? k : v, group, threadIdx.x % GROUP_THREADS);
+        }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(USER_REGISTERS<D>));
         use<D, TOKENS>(p, block, walk, queries, k, v, group);

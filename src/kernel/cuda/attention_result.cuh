@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_result.cuh: from the sums of warps to decode attention's result. A block adds up those of its
-// warps. A sequence of one part is then finished; of several, each leaves its sums behind (work_partials), and a second
-// kernel adds them up, always in the same order.
+// kernel/cuda/attention_result.cuh: from the sums of parts to decode attention's result, along the tree of
+// attention_split.h: a warp adds up its parts, a block its warps. A sequence of one chunk is then finished; of several,
+// each leaves its sums behind (work_partials), and a second kernel adds them up.
 #ifndef KERNEL_CUDA_ATTENTION_RESULT_CUH
 #define KERNEL_CUDA_ATTENTION_RESULT_CUH
 
@@ -55,42 +55,71 @@ template <class W> DEVICE void result_put(float *to, const struct running<W::D> 
     }
 }
 
-// Adds up four channels of the columns 2t + c, of all warps, one after the other, and writes them: finished, of a
-// sequence of one part, or as what this part leaves behind.
+// What COUNT neighbours are together, a power of two.
+template <int COUNT> DEVICE float tree_sum(float x[COUNT])
+{
+#pragma unroll
+    for (int step = 1; step < COUNT; step *= 2)
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 2 * step)
+            x[i] += x[i + step];
+    return x[0];
+}
+
+// Adds up four channels of the columns 2t + c, of all warps, and writes them: finished, of a sequence of one chunk, or
+// as what this chunk leaves behind. A warp's second part is COLUMNS / 2 columns, and two lanes, away.
 template <class W>
 DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece, const float *const from[W::WARPS],
                        int quarter, int c)
 {
     constexpr int D = W::D, TILES = D / 4 * WARP;
     int g = lane_index() / 4, t = lane_index() % 4, tile = quarter / 2 * 4, side = quarter % 2 * 2 + c;
-    float top = SCORE_NONE, sum = 0, x[4] = { 0, 0, 0, 0 };
+    int own = TILES + 2 * t + c, other = own ^ COLUMNS / 2;
+    bool twice = piece.parts > 1;
+    float top = SCORE_NONE, weight[W::WARPS], second[W::WARPS], sums[W::WARPS], x[4];
 #pragma unroll
     for (int i = 0; i < W::WARPS; i++)
-        top = fmaxf(top, from[i][TILES + 2 * t + c]);
+        top = fmaxf(top, twice ? fmaxf(from[i][own], from[i][other]) : from[i][own]);
 #pragma unroll
     for (int i = 0; i < W::WARPS; i++) {
-        float weight = power_of_two(from[i][TILES + 2 * t + c] - top);
-        sum += weight * from[i][TILES + COLUMNS + 2 * t + c];
+        weight[i] = weight_of(from[i][own], top);
+        sums[i] = weight[i] * from[i][own + COLUMNS];
+    }
+    if (twice)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            x[j] += weight * from[i][((tile + j) * 4 + side) * WARP + lane_index()];
+        for (int i = 0; i < W::WARPS; i++) {
+            second[i] = weight_of(from[i][other], top);
+            sums[i] += second[i] * from[i][other + COLUMNS];
+        }
+    float sum = tree_sum<W::WARPS>(sums);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int at = ((tile + j) * 4 + side) * WARP + lane_index();
+#pragma unroll
+        for (int i = 0; i < W::WARPS; i++)
+            sums[i] = weight[i] * from[i][at];
+        if (twice)
+#pragma unroll
+            for (int i = 0; i < W::WARPS; i++)
+                sums[i] += second[i] * from[i][at ^ 2];
+        x[j] = tree_sum<W::WARPS>(sums);
     }
     struct column column = column_of(p, piece, 2 * t + c);
-    if (column.row >= piece.rows)
+    if (column.row >= piece.rows || (piece.narrow && t >= 2))
         return;
     int at = g * (D / 8) + quarter * 4;
-    if (W::V != FORM_INT4 && piece.parts == 1) {
+    bool finished = W::V != FORM_INT4 && piece.chunks == 1, first = g == 0 && quarter == 0;
+    float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
+                   + piece.chunk * (D + SPLIT_TAIL);
+    if (finished) {
         float factor = finish_factor(p, column.head, top, sum) * unit_of(p.cache.v, D);
         uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D;
         *(uint2 *)(out + at) =
             make_uint2(bf16_pair(x[0] * factor, x[1] * factor), bf16_pair(x[2] * factor, x[3] * factor));
-        return;
-    }
-    float *partial = work_partials(p, piece.sequence, column.row, column.head, piece.parts)
-                   + piece.part * (D + SPLIT_TAIL);
-    *(float4 *)(partial + at) = make_float4(x[0], x[1], x[2], x[3]);
-    if (g == 0 && quarter == 0)
-        *(float2 *)(partial + D) = make_float2(top, sum);
+    } else
+        *(float4 *)(partial + at) = make_float4(x[0], x[1], x[2], x[3]);
+    if (first)
+        *(float4 *)(partial + D) = make_float4(top, sum, (float)piece.chunks, 0);
 }
 
 // A piece is done: its warps leave their results in shared memory and add them up, some channels each.
@@ -115,11 +144,12 @@ DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece,
     __syncthreads();
 }
 
-// ---- across parts ----
+// ---- across chunks ----
 
-// MERGE_GROUP neighbouring parts are added up by one warp, all at once, and what groups have one after the other: so
-// the order does not depend on the number of warps.
-enum { MERGE_GROUP = 8 };
+// Chunks that are added up at once, and the warps of a block. More sequences than MERGE_FEW are likely to be of one
+// chunk each: then nothing is read that will not be needed.
+enum { MERGE_GROUP = 8, MERGE_WARPS = 4, MERGE_FEW = 4 };
+static_assert(1 << SPLIT_LOG_RESULTS <= 2 * MERGE_GROUP, "one group and another");
 
 // The two halves of a rotation (kernel/ref/kv_codec.h), by the whole block.
 DEVICE void hadamard(float *x, int dim)
@@ -144,93 +174,103 @@ DEVICE void flip_signs(float *x, int dim)
     __syncthreads();
 }
 
-// A group's sums under their common maximum, to (dim) and the maximum and sum behind it. All loads are under way before
-// the first is used.
-DEVICE void merge_group(const float *partials, int count, int dim, float *out)
+// Four channels of a group.
+struct merged {
+    float x[4], maximum, sum;
+};
+
+// Of chunks `begin` and the next ones. All loads are under way before the first is used, that of the number of chunks
+// among them, but none behind chunk `last`.
+DEVICE struct merged merge_group(const float *partials, int begin, int last, int dim, int at)
 {
-    int stride = dim + SPLIT_TAIL;
-    for (int at = 4 * lane_index(); at < dim; at += 4 * WARP) {
-        float4 x[MERGE_GROUP], total = make_float4(0, 0, 0, 0);
-        float2 tail[MERGE_GROUP];
-        float sum = 0, top = SCORE_NONE;
+    struct merged group = { .maximum = SCORE_NONE };
+    float4 x[MERGE_GROUP];
+    float2 tail[MERGE_GROUP];
+    float weight[MERGE_GROUP], sums[MERGE_GROUP];
+    int count = (int)partials[dim + SPLIT_CHUNKS] - begin;
 #pragma unroll
-        for (int i = 0; i < MERGE_GROUP; i++) {
-            const float *part = partials + min(i, count - 1) * stride;
-            tail[i] = *(const float2 *)(part + dim);
-            x[i] = *(const float4 *)(part + at);
-        }
+    for (int i = 0; i < MERGE_GROUP; i++) {
+        const float *chunk = partials + min(begin + i, last) * (dim + SPLIT_TAIL);
+        tail[i] = *(const float2 *)(chunk + dim);
+        x[i] = *(const float4 *)(chunk + at);
+    }
+#pragma unroll
+    for (int i = 0; i < MERGE_GROUP; i++)
+        group.maximum = i < count ? fmaxf(group.maximum, tail[i].x) : group.maximum;
+#pragma unroll
+    for (int i = 0; i < MERGE_GROUP; i++) {
+        weight[i] = weight_of(tail[i].x, group.maximum);
+        sums[i] = i < count ? weight[i] * tail[i].y : 0;
+    }
+    group.sum = tree_sum<MERGE_GROUP>(sums);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
 #pragma unroll
         for (int i = 0; i < MERGE_GROUP; i++)
-            top = fmaxf(top, tail[i].x);
-#pragma unroll
-        for (int i = 0; i < MERGE_GROUP; i++) {
-            float weight = i < count ? power_of_two(tail[i].x - top) : 0;
-            sum += weight * tail[i].y;
-            total.x += weight * x[i].x, total.y += weight * x[i].y;
-            total.z += weight * x[i].z, total.w += weight * x[i].w;
-        }
-        *(float4 *)(out + at) = total;
-        if (at == 0)
-            *(float2 *)(out + dim) = make_float2(top, sum);
+            sums[i] = i < count ? weight[i] * (j == 0 ? x[i].x : j == 1 ? x[i].y : j == 2 ? x[i].z : x[i].w) : 0;
+        group.x[j] = tree_sum<MERGE_GROUP>(sums);
     }
+    return group;
 }
 
-// Channels i and i + 1 of all groups, under the maximum of all, times `factor`.
-DEVICE float2 merge_groups(const float *groups, int count, int stride, float top, float factor, int i)
+DEVICE void merge_add(struct merged *group, const struct merged &other)
 {
-    float2 x = make_float2(0, 0);
-    for (int j = 0; j < count; j++) {
-        const float *group = groups + j * stride;
-        float weight = power_of_two(group[stride - SPLIT_TAIL + SPLIT_MAXIMUM] - top);
-        float2 y = *(const float2 *)(group + i);
-        x.x += weight * y.x, x.y += weight * y.y;
-    }
-    return make_float2(x.x * factor, x.y * factor);
+    float top = fmaxf(group->maximum, other.maximum);
+    float own = weight_of(group->maximum, top), theirs = weight_of(other.maximum, top);
+    group->maximum = top;
+    group->sum = own * group->sum + theirs * other.sum;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        group->x[j] = own * group->x[j] + theirs * other.x[j];
 }
 
-// Block (head, row of a sequence, sequence). Shared memory is for as many groups as there may be.
-extern "C" __global__ void __launch_bounds__(8 * WARP, 4)
+// One row and head, by a warp, to `out`, or, where values are rotated, to `rotated`.
+DEVICE void merge(const struct cuda_attention &p, const float *partials, int last, int head, uint16_t *out,
+                  float *rotated)
+{
+    int dim = p.cache.v_dim;
+    for (int at = 4 * lane_index(); at < dim; at += 4 * WARP) {
+        struct merged all = merge_group(partials, 0, last, dim, at);
+        int chunks = (int)partials[dim + SPLIT_CHUNKS];
+        if (chunks == 1 && !rotated)
+            return; // it is finished already
+        if (chunks > MERGE_GROUP)
+            merge_add(&all, merge_group(partials, MERGE_GROUP, last, dim, at));
+        float factor = finish_factor(p, head, all.maximum, all.sum) * unit_of(p.cache.v, dim);
+        float4 x = make_float4(all.x[0] * factor, all.x[1] * factor, all.x[2] * factor, all.x[3] * factor);
+        if (rotated)
+            *(float4 *)(rotated + at) = x;
+        else
+            *(uint2 *)(out + at) = make_uint2(bf16_pair(x.x, x.y), bf16_pair(x.z, x.w));
+    }
+}
+
+// Block (heads, row of a sequence, sequence): each warp has a head; where values are rotated there is one, and shared
+// memory for them.
+extern "C" __global__ void __launch_bounds__(MERGE_WARPS *WARP)
     attention_decode_merge(const __grid_constant__ struct cuda_attention p)
 {
-    extern __shared__ __align__(16) float groups[];
-    int head = (int)blockIdx.x, row = (int)blockIdx.y, sequence = (int)blockIdx.z, dim = p.cache.v_dim;
-    launch_next();
+    extern __shared__ __align__(16) float values[];
+    int head = (int)blockIdx.x * block_warps() + warp_index(), row = (int)blockIdx.y, sequence = (int)blockIdx.z;
+    int first = p.batch.first[sequence], rows = p.batch.count[sequence], sequences = p.batch.counts[CUDA_SEQUENCES];
+    int dim = p.cache.v_dim;
     bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN;
-    int first = p.batch.first[sequence], rows = p.batch.count[sequence], parts = 0;
-    if (sequence < p.batch.counts[CUDA_SEQUENCES] && rows >= p.rows_min && rows <= p.rows_max && row < rows) {
-        int last = p.batch.positions[first + rows - 1];
-        parts = split_parts(first_seen(p, last - rows + 1), last, rows, p.part_shift);
-    }
+    launch_next();
     wait_for_previous();
-    if (parts == 0 || (parts == 1 && !rotated))
+    if (sequence >= sequences || rows < p.rows_min || rows > p.rows_max || row >= rows || head >= p.heads)
         return;
-    const float *partials = work_partials(p, sequence, row, head, parts);
-    int count = (parts + MERGE_GROUP - 1) / MERGE_GROUP, stride = dim + SPLIT_TAIL;
-    for (int i = warp_index(); i < count; i += block_warps())
-        merge_group(partials + i * MERGE_GROUP * stride, min(parts - i * MERGE_GROUP, (int)MERGE_GROUP), dim,
-                    groups + i * stride);
-    __syncthreads();
-
-    float top = SCORE_NONE, sum = 0;
-    for (int i = 0; i < count; i++)
-        top = fmaxf(top, groups[i * stride + dim + SPLIT_MAXIMUM]);
-    for (int i = 0; i < count; i++)
-        sum += power_of_two(groups[i * stride + dim + SPLIT_MAXIMUM] - top) * groups[i * stride + dim + SPLIT_SUM];
-    float factor = finish_factor(p, head, top, sum) * unit_of(p.cache.v, dim);
+    const float *partials = work_partials(p, sequence, rows, row, head);
+    int last = (int)gridDim.z > MERGE_FEW ? (int)partials[dim + SPLIT_CHUNKS] - 1 : (1 << split_log_results(rows)) - 1;
+    if (last == 0 && !rotated)
+        return;
     uint16_t *out = p.out + ((size_t)(first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
-    for (int i = 2 * (int)threadIdx.x; i < dim; i += 2 * (int)blockDim.x) {
-        float2 x = merge_groups(groups, count, stride, top, factor, i);
-        if (rotated)
-            *(float2 *)(groups + i) = x; // nobody else reads these channels
-        else
-            *(uint32_t *)(out + i) = bf16_pair(x.x, x.y);
-    }
+    merge(p, partials, last, head, out, rotated ? values : NULL);
     if (!rotated)
         return;
-    hadamard(groups, dim);
-    flip_signs(groups, dim);
-    for (int i = 2 * (int)threadIdx.x; i < dim; i += 2 * (int)blockDim.x)
-        *(uint32_t *)(out + i) = bf16_pair(groups[i], groups[i + 1]);
+    hadamard(values, dim);
+    flip_signs(values, dim);
+    for (int i = 2 * lane_index(); i < dim; i += 2 * WARP)
+        *(uint32_t *)(out + i) = bf16_pair(values[i], values[i + 1]);
 }
 
 #endif

@@ -8,16 +8,19 @@
 enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
 
 // Of each kind: the warps of a block, a power of two; the stages of a warp's ring; the pages of a stage; the blocks
-// that a multiprocessor is to hold; and log2 of the tokens that suit a part. Measured on an H200: few bits want many
-// warps, since unpacking is what takes the time; many bits want many bytes under way.
-#define SHAPE_FOUR_BITS        8, 2, 2, 2, 11
-#define SHAPE_EIGHT_BITS       4, 2, 2, 3, 11
-#define SHAPE_WIDE             4, 3, 1, 2, 10
-#define SHAPE_FOUR_BITS_LARGE  2, 2, 1, 4, 9
-#define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4, 9
-#define SHAPE_WIDE_LARGE       2, 2, 1, 3, 9
+// that a multiprocessor is to hold; and log2 of the parts that suit it (attention_split.h). Measured on an H200: few
+// bits want many warps, since unpacking is what takes the time; many bits want many bytes under way.
+#define SHAPE_FOUR_BITS        8, 2, 2, 2, 5
+#define SHAPE_EIGHT_BITS       8, 3, 2, 1, 4
+#define SHAPE_WIDE             8, 3, 1, 1, 5
+#define SHAPE_WIDE_SMALL       8, 3, 1, 2, 5
+#define SHAPE_FOUR_BITS_LARGE  2, 2, 1, 4, 5
+#define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4, 5
+#define SHAPE_WIDE_LARGE       2, 2, 1, 3, 5
 
-// Blocks may have 99 KB of shared memory on these devices, 163 KB and more on all others.
+// Blocks may have 227 KB of shared memory on devices of 9.0 and 10.x, 163 KB on 8.0 and 99 KB on the others: one that
+// is to fill a multiprocessor has half its warps where it would not fit, and more than two stages are for the larger.
+#define DECODE_WARPS(warps, blocks, sm) ((blocks) == 1 && ((sm) < 90 || (sm) >= 120) ? (warps) / 2 : (warps))
 #define DECODE_STAGES(stages, sm) (((sm) == 86 || (sm) == 89 || (sm) >= 120) && (stages) > 2 ? 2 : (stages))
 
 //    name       K      V      dim  kind
@@ -41,11 +44,11 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
     X(int8,      INT8,  INT8,  128, SHAPE_EIGHT_BITS)       \
     X(int8,      INT8,  INT8,  192, SHAPE_EIGHT_BITS_LARGE) \
     X(int8,      INT8,  INT8,  256, SHAPE_EIGHT_BITS_LARGE) \
-    X(f16,       F16,   F16,    64, SHAPE_WIDE)             \
+    X(f16,       F16,   F16,    64, SHAPE_WIDE_SMALL)       \
     X(f16,       F16,   F16,   128, SHAPE_WIDE)             \
     X(f16,       F16,   F16,   192, SHAPE_WIDE_LARGE)       \
     X(f16,       F16,   F16,   256, SHAPE_WIDE_LARGE)       \
-    X(bf16,      BF16,  BF16,   64, SHAPE_WIDE)             \
+    X(bf16,      BF16,  BF16,   64, SHAPE_WIDE_SMALL)       \
     X(bf16,      BF16,  BF16,  128, SHAPE_WIDE)             \
     X(bf16,      BF16,  BF16,  192, SHAPE_WIDE_LARGE)       \
     X(bf16,      BF16,  BF16,  256, SHAPE_WIDE_LARGE)       \

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_split.h: how decode attention is cut up, for C and CUDA alike. The context that a sequence's
-// rows see is cut into parts, at multiples of a part's length, which depends on nothing but the kernel, how much they
-// see and how many they are: so a sequence's result does not depend on what else is in the batch.
+// kernel/cuda/attention_split.h: how decode attention is cut up, for C and CUDA alike.
+//   (1) what a sequence's rows see is cut into parts, as even as whole blocks of tokens allow. Their number is a power
+//       of two and depends on nothing but the kernel, how much they see and how many rows there are. A warp does one
+//       part, or two
+//   (2) parts are added up as the leaves of a binary tree, neighbours first. Maxima are whole numbers
+//       (attention_step.cuh), so the weight of a sum is a power of two and takes no bits from it: a node has the same
+//       bits whoever adds it up, a block whose warps have its parts, or the kernel behind them
+//   (3) a chunk is a node of that tree, what one block does at a time: a part for each of some of its warps when
+//       sequences are few, two for each warp when they are many. With (2) that makes no difference to the bits, so a
+//       sequence's result does not depend on what else is in the batch
 #ifndef KERNEL_CUDA_ATTENTION_SPLIT_H
 #define KERNEL_CUDA_ATTENTION_SPLIT_H
 
@@ -11,52 +18,40 @@
 #define SPLIT static inline
 #endif
 
-// The most rows of a sequence, and how it is cut: into a few parts, of 512 tokens at least and of what suits the kernel
-// at most, or else into as many as keep a device busy, all rows together. Short parts are for one sequence alone, long
-// ones cost less when there are many.
-enum { SPLIT_ROWS_MAX = 8, SPLIT_FEW = 4, SPLIT_ENOUGH = 32, SPLIT_SHIFT_MIN = 9 };
+// The most rows of a sequence, the tokens of a block, and log2 of the most results that a sequence's chunks leave
+// behind for each head, all rows together.
+enum { SPLIT_ROWS_MAX = 8, SPLIT_TOKENS = 32, SPLIT_LOG_RESULTS = 4 };
 
-// What a part leaves behind for each row and head: v_dim sums, the maximum, the sum of shares, and room for alignment.
-enum { SPLIT_TAIL = 4, SPLIT_MAXIMUM = 0, SPLIT_SUM = 1 };
+// As many parts as suit the kernel have 2^SPLIT_LOG_NEAR blocks at least. From 2^SPLIT_LOG_FAR blocks on there may be
+// more, of 2^SPLIT_LOG_LONG at least.
+enum { SPLIT_LOG_NEAR = 1, SPLIT_LOG_FAR = 9, SPLIT_LOG_LONG = 3 };
 
-// log2 of a part's tokens; `suits`: of those that suit the kernel.
-SPLIT int split_shift(int visible, int rows, int suits)
+// What a chunk leaves behind for each row and head: v_dim sums, the maximum, the sum of shares, and how many chunks
+// there are, which the first one says even where it is all there is.
+enum { SPLIT_TAIL = 4, SPLIT_MAXIMUM = 0, SPLIT_SUM = 1, SPLIT_CHUNKS = 2 };
+
+// log2, rounded down; 0 for 0.
+SPLIT int split_log(int number)
 {
-    int shift = SPLIT_SHIFT_MIN;
-    while (shift < suits && visible > SPLIT_FEW << shift)
-        shift++;
-    while (visible > SPLIT_ENOUGH / rows << shift)
-        shift++;
-    return shift;
+#ifdef __CUDA_ARCH__
+    return 31 - __clz(number | 1);
+#else
+    return 31 - __builtin_clz((unsigned)number | 1);
+#endif
 }
 
-// The parts that tokens [start, last] touch.
-SPLIT int split_parts(int start, int last, int rows, int suits)
-{
-    int shift = split_shift(last - start + 1, rows, suits);
-    return (last >> shift) - (start >> shift) + 1;
-}
+// Of the most results for one of so many rows.
+SPLIT int split_log_results(int rows) { return SPLIT_LOG_RESULTS - split_log(2 * rows - 1); }
 
-// The most parts that `rows` rows can have within a context of this length, wherever what they see begins.
-SPLIT int split_parts_most(int context, int rows)
+// log2 of the parts that this many blocks are cut into; log_warps: of a block of threads; suits: of the parts that suit
+// the kernel.
+SPLIT int split_log_parts(int blocks, int rows, int log_warps, int suits)
 {
-    int shortest = context >> SPLIT_SHIFT_MIN, enough = SPLIT_ENOUGH / rows;
-    enough = enough > SPLIT_FEW ? enough : SPLIT_FEW;
-    return (shortest < enough ? shortest : enough) + 2;
-}
-
-// The most results that the parts of one sequence leave behind for each head. Contexts are taken as the next power of
-// two, as steps are captured for: what is enough for the longest is then enough for all.
-SPLIT int split_results_most(int context)
-{
-    int rounded = 1, most = 0;
-    while (rounded < context)
-        rounded *= 2;
-    for (int rows = 1; rows <= SPLIT_ROWS_MAX; rows++) {
-        int results = rows * split_parts_most(rounded, rows);
-        most = results > most ? results : most;
-    }
-    return most;
+    int length = split_log(blocks), most = log_warps + split_log_results(rows);
+    int log = length - SPLIT_LOG_NEAR < suits ? length - SPLIT_LOG_NEAR : suits;
+    if (length >= SPLIT_LOG_FAR && log < length - SPLIT_LOG_LONG)
+        log = length - SPLIT_LOG_LONG;
+    return log > most ? most : log < log_warps ? log_warps : log;
 }
 
 #undef SPLIT

@@ -4,8 +4,8 @@
 // as columns; `movmatrix` turns scores into that operand.
 //   (1) g = lane / 4, t = lane % 4. A lane has of K the tokens g and g + 8 and channels [t D/4, (t+1) D/4), of V the
 //       tokens 2t, 2t+1, 2t+8, 2t+9 and channels [g D/8, (g+1) D/8), and of columns 2t and 2t+1 all else
-//   (2) the running maximum of a column moves only when a share would exceed SHARE_MAX: what follows is exact either
-//       way, and columns do not know of each other
+//   (2) the running maximum of a column is a whole number, so that what it weighs loses no bits, and moves only when a
+//       share would exceed SHARE_MAX; columns do not know of each other
 //   (3) scores, maxima and sinks are multiplied by log2 e: exponentials are powers of two
 #ifndef KERNEL_CUDA_ATTENTION_STEP_CUH
 #define KERNEL_CUDA_ATTENTION_STEP_CUH
@@ -15,6 +15,7 @@
 
 #define SHARE_MAX 256.0f
 #define SCORE_NONE (-1e30f) // below all scores, and finite: differences are numbers
+#define SCORE_ALL 1e30f     // above all
 #define LOG2_E 1.4426950408889634f
 
 template <int D> struct running {
@@ -28,6 +29,9 @@ DEVICE float power_of_two(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
     return out;
 }
+
+// 2^(own - top) for two maxima, exactly; nothing where it is next to nothing.
+DEVICE float weight_of(float own, float top) { return __int_as_float(max((int)(own - top) + 127, 0) << 23); }
 
 template <bool BF16>
 DEVICE void multiply(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
@@ -212,7 +216,7 @@ DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t 
 }
 
 // Slots without a token may hold anything; nothing times anything may be NaN, if not of all formats.
-template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const struct piece *piece)
+template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const struct piece &piece)
 {
     constexpr int ROW = W::V_ROW / 16;
     if constexpr (!form<W::V>::FOUR_BITS && W::V != FORM_INT8)
@@ -220,14 +224,14 @@ template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const stru
         for (int i = lane_index(); i < W::TOKENS * ROW; i += WARP) {
             int token = i / ROW;
             uint8_t *rows = stage + token / PAGE_TOKENS * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW;
-            if (base + token < piece->start || base + token > piece->last)
+            if (base + token < piece.start || base + token > piece.last)
                 *(uint4 *)(rows + chunk_place<W::V_ROW>(token % PAGE_TOKENS, i % ROW) * 16) = make_uint4(0, 0, 0, 0);
         }
     if constexpr (W::V_SCALE > 0) {
         int token = lane_index();
         uint8_t *scales = stage + W::PAGES * W::PAGE_BYTES + token / PAGE_TOKENS * W::PAGE_SCALES
                         + PAGE_TOKENS * W::K_SCALE + token % PAGE_TOKENS * W::V_SCALE;
-        if (token < W::TOKENS && (base + token < piece->start || base + token > piece->last))
+        if (token < W::TOKENS && (base + token < piece.start || base + token > piece.last))
 #pragma unroll
             for (int i = 0; i < W::V_SCALE; i += 4)
                 *(uint32_t *)(scales + i) = 0;
@@ -237,12 +241,12 @@ template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const stru
 
 // Scores of tokens that a column does not see become nothing.
 template <class W>
-DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct piece *piece, float score[][4])
+DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct piece &piece, float score[][4])
 {
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        int row = column_of(p, *piece, lane_index() % 4 * 2 + c).row, position = piece->last - piece->rows + 1 + row;
-        int from = first_seen(p, position), to = row < piece->rows ? position : -1;
+        int row = column_of(p, piece, lane_index() % 4 * 2 + c).row, position = piece.last - piece.rows + 1 + row;
+        int from = max(first_seen(p, position), sink_tokens(p)), to = row < piece.rows ? position : -1;
 #pragma unroll
         for (int i = c; i < W::PAGES * 4; i += 2) {
             int token = base + i / 4 * PAGE_TOKENS + i % 4 / 2 * 8 + lane_index() / 4;
@@ -265,8 +269,8 @@ DEVICE void renew(struct running<W::D> *state, const float largest[2], const flo
             score = fmaxf(score, __shfl_xor_sync(WARP_ALL, score, step));
         }
         if (share > SHARE_MAX) {
-            float keep = power_of_two(state->maximum[c] - score);
-            state->maximum[c] = score;
+            float top = floorf(score), keep = weight_of(state->maximum[c], top);
+            state->maximum[c] = top;
             state->sum[c] *= keep;
 #pragma unroll
             for (int i = 0; i < W::D / 16; i++) {
@@ -305,14 +309,24 @@ DEVICE void shares(struct running<W::D> *state, const float score[][4], const fl
     state->sum[1] += sum[1];
 }
 
+// The first tokens of steps of which all columns see all.
+struct seen_by_all {
+    int from, to;
+};
+
+template <class W> DEVICE struct seen_by_all seen_by_all(const struct cuda_attention &p, const struct piece &piece)
+{
+    return { max(first_seen(p, piece.last), sink_tokens(p)), piece.last - piece.rows + 2 - W::TOKENS };
+}
+
 template <class W>
-DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step, const struct piece *piece,
-                        float score_scale, const uint32_t query[W::D / 8], struct running<W::D> *state)
+DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step, const struct piece &piece,
+                        const struct seen_by_all &seen, float score_scale, const uint32_t query[W::D / 8],
+                        struct running<W::D> *state)
 {
     const uint8_t *all_scales = stage + W::PAGES * W::PAGE_BYTES;
     int g = lane_index() / 4, base = step * W::TOKENS;
-    // Whether all columns see all tokens.
-    bool partly = base + W::TOKENS > piece->last - piece->rows + 2 || base < first_seen(p, piece->last);
+    bool partly = base < seen.from || base > seen.to;
     if (partly)
         clear_unseen<W>(stage, base, piece);
 

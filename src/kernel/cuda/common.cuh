@@ -151,15 +151,17 @@ DEVICE float norm_factor(float squares, int width, float epsilon)
     return 1 / sqrtf(squares / (float)width + epsilon);
 }
 
-// tanh(u) = 2 sigmoid(2u) - 1 makes both activations x times a sigmoid; the fast exponential and division are good to
+// tanh(u) = 2 sigmoid(2u) - 1 makes most activations x times a sigmoid; the fast exponential and division are good to
 // 2^-20, far below bfloat16.
 DEVICE float activate(int act, float x)
 {
+    if (act == ACT_RELU)
+        return fmaxf(x, 0);
     x = act == ACT_CLAMPED ? fminf(x, ACT_CLAMPED_LIMIT) : x;
-    float u = act == ACT_SILU      ? x
-            : act == ACT_CLAMPED   ? ACT_CLAMPED_SLOPE * x
-                                   : 2 * 0.7978845608f * (x + 0.044715f * x * x * x);
-    return __fdividef(x, 1 + __expf(-u));
+    float u = act == ACT_CLAMPED   ? ACT_CLAMPED_SLOPE * x
+            : act == ACT_GELU_TANH ? 2 * 0.7978845608f * (x + 0.044715f * x * x * x)
+                                   : x;
+    return __fdividef(act == ACT_SIGMOID ? 1 : x, 1 + __expf(-u));
 }
 
 // What an activated gate is multiplied with.

@@ -2,6 +2,7 @@
 #include "kernel/cuda/describe.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 unsigned cuda_blocks(int64_t count, int64_t each)
@@ -46,6 +47,14 @@ struct cuda_place cuda_place_make(const struct kv_place *place)
                                 .v_dim = layout->v.dim };
 }
 
+struct cuda_state cuda_state_make(const struct state_place *place, size_t part)
+{
+    return (struct cuda_state){ .pool = place->pool + place->layer_offset + part,
+                                .page_bytes = place->page_bytes,
+                                .class_index = place->class_index,
+                                .page_tokens = place->page_tokens };
+}
+
 struct cuda_rope cuda_rope_make(const struct rope_args *rope)
 {
     return (struct cuda_rope){ .q = (uint16_t *)(void *)rope->q,
@@ -58,4 +67,16 @@ struct cuda_rope cuda_rope_make(const struct rope_args *rope)
                                .rotated = rope->rotated,
                                .interleaved = rope->interleaved,
                                .magnitude = rope->magnitude };
+}
+
+struct cuda_transform cuda_transform_make(const struct transform_args *transform)
+{
+    return (struct cuda_transform){ .q = (uint16_t *)(void *)transform->q,
+                                    .k = (uint16_t *)(void *)transform->k,
+                                    .centre = transform->centre,
+                                    .heads = transform->heads,
+                                    .kv_heads = transform->kv_heads,
+                                    .head_dim = transform->head_dim,
+                                    .block = transform->block,
+                                    .factor = transform->block ? 1 / sqrtf((float)transform->block) : 1 };
 }

@@ -20,6 +20,8 @@ struct cuda_call cuda_call_make(const char *function, unsigned grid_x, unsigned 
                                 const void *params, size_t bytes);
 
 struct cuda_place cuda_place_make(const struct kv_place *place);
+struct cuda_state cuda_state_make(const struct state_place *place, size_t part); // at this offset in a layer's state
 struct cuda_rope cuda_rope_make(const struct rope_args *rope);
+struct cuda_transform cuda_transform_make(const struct transform_args *transform);
 
 #endif

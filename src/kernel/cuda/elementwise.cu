@@ -104,11 +104,12 @@ template <class In, int HELD> DEVICE void norm_group(const struct cuda_norm &p)
     int width = p.width, team = p.team;
     int group = (int)blockIdx.x * ((int)blockDim.x / team) + (int)threadIdx.x / team;
     int first = (int)threadIdx.x % team * NORM_EACH, step = team * NORM_EACH;
+    const float *weights = p.weight + (p.own_weights ? group % p.groups * width : 0);
     float weight[HELD][NORM_EACH], held[HELD][NORM_EACH], squares = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (first + i * step < width)
-            norm_load(p.weight, first + i * step, width, weight[i]);
+            norm_load(weights, first + i * step, width, weight[i]);
     int end = group < *p.rows * p.groups ? width : 0; // threads without a group take part in sums
     wait_for_previous();
 
@@ -136,7 +137,7 @@ template <class In, int HELD> DEVICE void norm_group(const struct cuda_norm &p)
             norm_store(out, first + i * step, width, held[i], factor, weight[i]);
     for (int at = first + HELD * step; at < end; at += step) {
         norm_load(x, at, width, held[0]);
-        norm_load(p.weight, at, width, weight[0]);
+        norm_load(weights, at, width, weight[0]);
         norm_store(out, at, width, held[0], factor, weight[0]);
     }
 }
@@ -223,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(256) act_mul(const __grid_constant_
 {
     int64_t count = (int64_t)*p.rows * p.width, i = flat_first();
     kernel_begin();
-    if (i + 8 <= count) {
+    if (i + 8 <= count && !p.gate_per_row) {
         float gate[8], up[8];
         bf16_load(p.gate + i, gate);
         bf16_load(p.up + i, up);
@@ -232,8 +233,8 @@ extern "C" __global__ void __launch_bounds__(256) act_mul(const __grid_constant_
             gate[j] = activate(p.act, gate[j]) * activated_factor(p.act, up[j]);
         bf16_store(p.out + i, gate);
     } else {
-        for (; i < count; i++)
-            p.out[i] = bf16_round(activate(p.act, bf16_to_f32(p.gate[i]))
+        for (int64_t end = min(i + 8, count); i < end; i++)
+            p.out[i] = bf16_round(activate(p.act, bf16_to_f32(p.gate[p.gate_per_row ? i / p.width : i]))
                                   * activated_factor(p.act, bf16_to_f32(p.up[i])));
     }
 }

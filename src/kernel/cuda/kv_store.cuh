@@ -14,6 +14,7 @@ struct kv_target {
     int dim, lane, lanes;
     bool there;
     float layer_scale;
+    bool search;           // scales of least square error, for formats that leave a choice
 };
 
 // Writes BYTES bytes of codes, as many of them as the vector has values for.
@@ -104,7 +105,7 @@ DEVICE float bounded(float value)
     return value <= KV_MAGNITUDE_MAX ? value : KV_MAGNITUDE_MAX;
 }
 
-// Signs and Hadamard matrix. Neighbours are combined first, then those two apart, and so on: within lanes, then across.
+// Signs and Hadamard matrix.
 DEVICE void rotate(const struct kv_target &to, float x[VECTOR_PART])
 {
     int first = to.lane * VECTOR_PART;
@@ -112,24 +113,7 @@ DEVICE void rotate(const struct kv_target &to, float x[VECTOR_PART])
 #pragma unroll
     for (int i = 0; i < VECTOR_PART; i++)
         x[i] = __uint_as_float(__float_as_uint(bounded(x[i])) ^ (uint32_t)(signs >> i) << 31);
-#pragma unroll
-    for (int stride = 1; stride < VECTOR_PART; stride *= 2) {
-        if (stride >= to.dim)
-            break;
-#pragma unroll
-        for (int i = 0; i < VECTOR_PART; i++)
-            if (!(i & stride)) {
-                float a = x[i], b = x[i + stride];
-                x[i] = a + b;
-                x[i + stride] = a - b;
-            }
-    }
-    for (int stride = 1; stride < to.lanes; stride *= 2)
-#pragma unroll
-        for (int i = 0; i < VECTOR_PART; i++) {
-            float other = __shfl_xor_sync(WARP_ALL, x[i], stride);
-            x[i] = to.lane & stride ? other - x[i] : x[i] + other;
-        }
+    vector_mix(to.lane, to.dim, x);
 }
 
 DEVICE void kv_store_int4_token(const struct kv_target &to, float x[VECTOR_PART])
@@ -153,49 +137,63 @@ DEVICE void kv_store_int4_token(const struct kv_target &to, float x[VECTOR_PART]
 
 // ---- nvfp4 ----
 
-// Sixteen values as E2M1 codes under one E4M3 scale.
-struct nvfp4_block {
-    uint32_t codes[2];
-    uint8_t scale;
-};
-
-// The block whose largest magnitude `max` comes to lie on `level`, as near as the scale can be written.
-DEVICE struct nvfp4_block nvfp4_fit(const float x[VECTOR_PART], float max, float level, float layer_scale)
+// What values are multiplied with to be in units of a scale.
+DEVICE float nvfp4_inverse(float scale, float layer_scale)
 {
-    struct nvfp4_block block = { { 0, 0 }, f32_to_e4m3(max / level / layer_scale) };
-    float step = __fmul_rn(e4m3_to_f32(block.scale), layer_scale);
-    float inverse = step > 0 ? 1 / step : 0;
-#pragma unroll
-    for (int i = 0; i < VECTOR_PART; i++)
-        block.codes[i / 8] |= (uint32_t)f32_to_e2m1(x[i] * inverse) << i % 8 * 4;
-    return block;
+    float step = __fmul_rn(scale, layer_scale);
+    return step > 0 ? 1 / step : 0;
 }
 
-DEVICE float nvfp4_squared_error(const struct nvfp4_block &block, const float x[VECTOR_PART], float layer_scale)
+// The nearest of E2M1's values, of halves the one with the even code, as f32_to_e2m1 rounds it: an f32 whose last place
+// is the distance between two of them, when added, rounds to it.
+DEVICE float round_e2m1(float magnitude)
 {
-    float scale = e4m3_to_f32(block.scale), sum = 0;
+    float bounded = fminf(magnitude, 6);
+    float grid = bounded < 2 ? 0x1.8p22f : bounded < 4 ? 0x1.8p23f : 0x1.8p24f;
+    return __fsub_rn(__fadd_rn(bounded, grid), grid);
+}
+
+DEVICE float nvfp4_squared_error(const float x[VECTOR_PART], float scale, float layer_scale)
+{
+    float inverse = nvfp4_inverse(scale, layer_scale), squares[VECTOR_PART];
 #pragma unroll
     for (int i = 0; i < VECTOR_PART; i++) {
-        uint32_t code = block.codes[i / 8] >> i % 8 * 4 & 15;
-        float value = minifloat_signed(minifloat_expand((int32_t)code & 7, 1, 1), code, 3);
-        float error = __fsub_rn(x[i], __fmul_rn(__fmul_rn(value, scale), layer_scale));
-        sum = __fadd_rn(sum, __fmul_rn(error, error));
+        float value = __fmul_rn(round_e2m1(__fmul_rn(fabsf(x[i]), inverse)), scale);
+        float error = __fsub_rn(fabsf(x[i]), __fmul_rn(value, layer_scale));
+        squares[i] = __fmul_rn(error, error);
     }
-    return sum;
+#pragma unroll
+    for (int half = VECTOR_PART / 2; half; half /= 2)
+#pragma unroll
+        for (int i = 0; i < half; i++)
+            squares[i] = __fadd_rn(squares[i], squares[i + half]);
+    return squares[0];
+}
+
+// The scale of a lane's sixteen values: the first, or a further one with less error.
+DEVICE uint8_t nvfp4_scale(const struct kv_target &to, const float x[VECTOR_PART], bool four_over_six)
+{
+    float max = magnitude_max(x);
+    uint8_t first = f32_to_e4m3(max / 6 / to.layer_scale), best = first;
+    int count = four_over_six ? 2 : to.search ? (int)KV_SCALES_TRIED : 1;
+    float least = count > 1 ? nvfp4_squared_error(x, e4m3_to_f32(first), to.layer_scale) : 0;
+#pragma unroll 1
+    for (int i = 1; i < count; i++) {
+        uint8_t scale = four_over_six ? f32_to_e4m3(max / 4 / to.layer_scale) : (uint8_t)kv_scale_tried(first, i);
+        float error = nvfp4_squared_error(x, e4m3_to_f32(scale), to.layer_scale);
+        best = error < least ? scale : best;
+        least = error < least ? error : least;
+    }
+    return best;
 }
 
 DEVICE void kv_store_nvfp4(const struct kv_target &to, const float x[VECTOR_PART], bool four_over_six)
 {
-    float max = magnitude_max(x);
-    struct nvfp4_block block = nvfp4_fit(x, max, 6, to.layer_scale);
-    if (four_over_six) {
-        struct nvfp4_block four = nvfp4_fit(x, max, 4, to.layer_scale);
-        if (nvfp4_squared_error(four, x, to.layer_scale) < nvfp4_squared_error(block, x, to.layer_scale))
-            block = four;
-    }
-    kv_put<8>(to, block.codes);
+    uint8_t scale = nvfp4_scale(to, x, four_over_six);
+    float inverse = nvfp4_inverse(e4m3_to_f32(scale), to.layer_scale);
+    kv_put_codes<4>(to, x, [=](float value) { return f32_to_e2m1(value * inverse); });
     if (to.there && to.lane * VECTOR_PART < to.dim)
-        to.scale[to.lane] = block.scale;
+        to.scale[to.lane] = scale;
 }
 
 // ---- all formats ----

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/kv_write.c: the row of kv_write.cu: every cache format, any two of them together.
+// kernel/cuda/kv_write.c: the rows of kv_write.cu: every cache format, any two of them together, and the transform of
+// keys by itself.
 #include "kernel/cuda/describe.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
@@ -20,19 +21,38 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     const struct kv_write_args *args = arguments;
     const struct cuda_kv_write params = { .batch = *args->batch->on_device,
                                           .cache = cuda_place_make(&args->cache),
+                                          .sink = cuda_place_make(&args->sink),
+                                          .sink_pages = args->sink_pages,
+                                          .scale_search = args->scale_search,
                                           .rope = args->rope ? cuda_rope_make(args->rope) : (struct cuda_rope){ 0 },
+                                          .transform = args->transform ? cuda_transform_make(args->transform)
+                                                                       : (struct cuda_transform){ 0 },
                                           .k = (const uint16_t *)(const void *)args->k,
                                           .v = (const uint16_t *)(const void *)args->v };
-    int warps = warps_for(params.rope.heads, params.cache.k_dim) + warps_for(params.cache.heads, params.cache.k_dim)
+    int queries = args->rope ? params.rope.heads : params.transform.heads;
+    int warps = warps_for(queries, params.cache.k_dim) + warps_for(params.cache.heads, params.cache.k_dim)
               + warps_for(params.cache.heads, params.cache.v_dim);
     calls[0] = cuda_call_make("kv_write", cuda_blocks(shape->rows, 1), cuda_blocks(warps, BLOCK_WARPS),
                               BLOCK_WARPS * WARP, &params, sizeof params);
     return 1;
 }
 
+static int describe_transform(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct transform_args *args = arguments;
+    const struct cuda_transform_rows params = { .rows = args->rows, .transform = cuda_transform_make(args) };
+    int warps = warps_for(args->heads, args->head_dim) + warps_for(args->kv_heads, args->head_dim);
+    calls[0] = cuda_call_make("transform", cuda_blocks(shape->rows, 1), cuda_blocks(warps, BLOCK_WARPS),
+                              BLOCK_WARPS * WARP, &params, sizeof params);
+    return 1;
+}
+
 const struct kernel cuda_kv_write_rows[] = {
     { .name = "kv_write_cuda", .device = DEVICE_CUDA, .op = OP_KV_WRITE, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .k = CUDA_ALL_KV, .v = CUDA_ALL_KV, .head_dim_max = HEAD_DIM_MAX,
-      .absorbs = KERNEL_ABSORBS_ROPE, .describe = describe_kv_write },
+      .architectures = cuda_architectures, .k = CUDA_ALL_KV, .v = CUDA_ALL_KV,
+      .sink = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16), .head_dim_max = HEAD_DIM_MAX,
+      .absorbs = KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM, .describe = describe_kv_write },
+    { .name = "transform_cuda", .device = DEVICE_CUDA, .op = OP_TRANSFORM, .priority = 1, .load = KERNEL_ANY,
+      .architectures = cuda_architectures, .head_dim_max = HEAD_DIM_MAX, .describe = describe_transform },
 };
 const int cuda_kv_write_count = sizeof cuda_kv_write_rows / sizeof *cuda_kv_write_rows;

@@ -43,6 +43,7 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     const struct kv_write_args *args = arguments;
     const struct cuda_kv_write params = { .batch = *args->batch->on_device,
                                           .cache = cuda_place_make(&args->cache),
+                                          .scale_search = args->scale_search,
                                           .k = (const uint16_t *)(const void *)args->k };
     calls[0] = cuda_call_make("kv_write_latent", cuda_blocks(shape->rows, 1), 1, 2 * WARP, &params, sizeof params);
     return 1;

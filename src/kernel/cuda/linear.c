@@ -159,13 +159,51 @@ static size_t few_shared_bytes(const struct tiled *tiled, int warps, int x_rows,
     return (size_t)ring_bytes + (size_t)(sums + others) * sizeof(float) + x_bytes;
 }
 
-// Fewer warps along k where they would have less than four records each, if there are rows enough for all others.
-static int few_k_split(int warps, int records, int tiles, int multiprocessors)
+static int log2_of(int value)
 {
-    int split = warps;
-    while (split > 4 && records < 4 * split && tiles >= multiprocessors * 4 * (warps / split))
-        split /= 2;
-    return split;
+    int shift = 0;
+    while (value >> (shift + 1))
+        shift++;
+    return shift;
+}
+
+// Fewer warps along k where they would have less than four records each, if there are rows enough for all others.
+static int few_split_shift(int warps, int records, int tiles, int multiprocessors)
+{
+    int shift = log2_of(warps);
+    while (shift > 2 && records < 4 << shift && tiles >= multiprocessors * 4 * (warps >> shift))
+        shift--;
+    return shift;
+}
+
+// How many warps multiply: each has its own start, which takes them longer than little work does.
+static int few_warp_count(const struct tiled *tiled, int records, int tiles, const struct cuda_shape *shape)
+{
+    enum { LITTLE_BYTES = 160 << 10 }; // of a block's weights
+    int tile_bytes = records * few_groups(tiled) * tiled->record_bytes, warps = LINEAR_FEW_WARPS_MAX;
+    bool little = (int)cuda_blocks(tiles, shape->multiprocessors) <= LITTLE_BYTES / tile_bytes;
+    return little || few_shared_bytes(tiled, warps, 0, 0) > (size_t)shape->shared_bytes ? warps / 2 : warps;
+}
+
+// Blocks and their shares of the tiles.
+static struct cuda_linear_few few_shares(const struct cuda_linear *p, const struct tiled *tiled, int *warps,
+                                         unsigned *blocks, const struct cuda_shape *shape)
+{
+    bool both = p->act >= 0 && p->outputs == 2;
+    int tiles = 0, tile_rows = LINEAR_ROWS * (both ? 1 : few_groups(tiled));
+    int records = (int)cuda_blocks(p->in, tiled->record);
+    for (int i = 0; i < (both ? 1 : p->outputs); i++)
+        tiles += (int)cuda_blocks(p->output[i].rows, tile_rows);
+    *warps = few_warp_count(tiled, records, tiles, shape);
+    int split_shift = few_split_shift(*warps, records, tiles, shape->multiprocessors);
+    int side_shift = log2_of(*warps) - split_shift;
+    *blocks = cuda_blocks(tiles, 1 << side_shift);
+    if (*blocks > (unsigned)shape->multiprocessors)
+        *blocks = (unsigned)shape->multiprocessors;
+    return (struct cuda_linear_few){ .split_shift = split_shift,
+                                     .side_shift = side_shift,
+                                     .tiles_each = tiles / (int)*blocks,
+                                     .tiles_rest = tiles % (int)*blocks };
 }
 
 // The matrices of p, all of this kind. A multiprocessor has one block: of two, one might wait for the other's results.
@@ -173,24 +211,18 @@ static void add_few(struct list *list, struct cuda_linear p, const struct tiled 
 {
     const struct cuda_shape *shape = list->shape;
     size_t most = (size_t)shape->shared_bytes;
-    int rows = shape->rows < LINEAR_FEW_TOKENS ? shape->rows : LINEAR_FEW_TOKENS, warps = LINEAR_FEW_WARPS_MAX;
-    if (few_shared_bytes(tiled, warps, 0, 0) > most)
-        warps /= 2;
+    int rows = shape->rows < LINEAR_FEW_TOKENS ? shape->rows : LINEAR_FEW_TOKENS, warps;
+    unsigned blocks;
+    struct cuda_linear_few few = few_shares(&p, tiled, &warps, &blocks, shape);
     bool x_shared = few_shared_bytes(tiled, warps, rows, p.in) <= most, half = tiled == &tiled_f16;
     if (p.norm_weight && (!x_shared || half))
         add_norm(list, &p);
     if (half && !x_shared)
         add_x_f16(list, &p);
-    bool both = p.act >= 0 && p.outputs == 2;
-    int tiles = 0, tile_rows = LINEAR_ROWS * (both ? 1 : few_groups(tiled));
-    for (int i = 0; i < (both ? 1 : p.outputs); i++)
-        tiles += (int)cuda_blocks(p.output[i].rows, tile_rows);
-    int split = few_k_split(warps, (int)cuda_blocks(p.in, tiled->record), tiles, shape->multiprocessors);
-    unsigned blocks = cuda_blocks(tiles, warps / split), multiprocessors = (unsigned)shape->multiprocessors;
+    few.linear = p;
+    few.x_shared = x_shared;
     size_t shared_bytes = few_shared_bytes(tiled, warps, x_shared ? rows : 0, p.in);
-    struct cuda_linear_few few = { p, split, x_shared };
-    struct cuda_call *call = add_call(list, tiled->few, blocks < multiprocessors ? blocks : multiprocessors, 1,
-                                      (unsigned)(warps + 1) * WARP, &few, sizeof few);
+    struct cuda_call *call = add_call(list, tiled->few, blocks, 1, (unsigned)(warps + 1) * WARP, &few, sizeof few);
     call->shared_bytes = (unsigned)(shared_bytes > most / 2 ? shared_bytes : most / 2 + 1);
 }
 
@@ -246,29 +278,29 @@ static size_t arranged_bytes(int rows, int in)
          * (size_t)cuda_blocks(in, LINEAR_RECORD) * LINEAR_RECORD * sizeof(uint16_t);
 }
 
-static float *after_arranged(void *scratch, int rows, int in)
+// sm_90a's scratch: x arranged, who has left sums, sums.
+static_assert(LINEAR_RANGES_MAX * sizeof(int32_t) <= LINEAR_LEFT_BYTES, "a number for each range");
+static int32_t *after_arranged(void *scratch, int rows, int in)
 {
-    return (float *)((uint8_t *)scratch + arranged_bytes(rows, in));
+    return (int32_t *)((uint8_t *)scratch + arranged_bytes(rows, in));
 }
 
-// One launch over tiles of (rows, tokens), and another one where sums have to be added.
-static void add_tiles(struct list *list, struct cuda_linear_many *many, const char *function, int warps, int tile_rows,
-                      size_t shared_bytes)
+static int tiles_of(const struct cuda_linear *p, int tile_rows)
 {
-    const struct cuda_linear *p = &many->linear;
-    int tiles = 0, all_rows = 0, rows = list->shape->rows;
-    for (int i = 0; i < p->outputs; i++) {
+    int tiles = 0;
+    for (int i = 0; i < p->outputs; i++)
         tiles += (int)cuda_blocks(p->output[i].rows, tile_rows);
-        all_rows += p->output[i].rows;
-    }
-    many->splits = many_splits(tiles, tile_rows, rows, p->in);
-    struct cuda_call *call = add_call(list, function, cuda_blocks(rows, many->tokens), (unsigned)tiles,
-                                      (unsigned)(warps * WARP), many, sizeof *many);
-    call->grid[2] = (unsigned)many->splits;
-    call->shared_bytes = (unsigned)shared_bytes;
+    return tiles;
+}
+
+static void add_sums(struct list *list, const struct cuda_linear_many *many)
+{
+    int rows = 0;
+    for (int i = 0; i < many->linear.outputs; i++)
+        rows += many->linear.output[i].rows;
     if (many->splits > 1)
-        add_call(list, "linear_many_add", cuda_blocks(all_rows, SMALL_BLOCK), (unsigned)rows, SMALL_BLOCK, many,
-                 sizeof *many);
+        add_call(list, "linear_many_add", cuda_blocks(rows, SMALL_BLOCK), (unsigned)list->shape->rows, SMALL_BLOCK,
+                 many, sizeof *many);
 }
 
 static size_t many_shared_bytes(const struct tiled *tiled, int warps, int tokens)
@@ -285,6 +317,7 @@ static int size_for(int rows, int sizes)
     return size;
 }
 
+// One launch over tiles of (rows, tokens), and another one where sums have to be added.
 static void add_many(struct list *list, const struct cuda_linear *p, const struct tiled *tiled)
 {
     size_t most = (size_t)list->shape->shared_bytes;
@@ -293,47 +326,78 @@ static void add_many(struct list *list, const struct cuda_linear *p, const struc
         size--;
     while (warps > 1 && many_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
         warps /= 2;
-    struct cuda_linear_many many = { .linear = *p, .partials = p->scratch, .tokens = TILE_TOKENS << size };
-    add_tiles(list, &many, tiled->many[size], warps, warps * LINEAR_MANY_WARP_ROWS,
-              many_shared_bytes(tiled, warps, TILE_TOKENS << size));
+    int tokens = TILE_TOKENS << size, tile_rows = warps * LINEAR_MANY_WARP_ROWS, tiles = tiles_of(p, tile_rows);
+    struct cuda_linear_many many = { .linear = *p, .partials = p->scratch,
+                                     .splits = many_splits(tiles, tile_rows, list->shape->rows, p->in) };
+    struct cuda_call *call = add_call(list, tiled->many[size], cuda_blocks(list->shape->rows, tokens), (unsigned)tiles,
+                                      (unsigned)(warps * WARP), &many, sizeof many);
+    call->grid[2] = (unsigned)many.splits;
+    call->shared_bytes = (unsigned)many_shared_bytes(tiled, warps, tokens);
+    add_sums(list, &many);
 }
 
-// Up to 64 tokens a multiprocessor has two blocks of eight warps, up to 128 one of sixteen, and one of eight above,
-// where sums take all registers; as many stages as fit. x has been arranged. After all stages their memory is used to
-// turn sums around.
-static void add_wgmma(struct list *list, const struct cuda_linear *p, const struct tiled *tiled)
+// Into which ranges the tiles of a launch are cut, for so many blocks at a time: equal parts of each tile if these keep
+// nearly all blocks busy, else equal parts of the whole, wherever tiles end. Up to 128 tokens neither depends on their
+// number.
+static void choose_ranges(struct cuda_linear_many *many, int tiles, int blocks, int tokens)
+{
+    int records = (int)cuda_blocks(many->linear.in, LINEAR_RECORD), units = tiles * records, splits = 1;
+    if (tokens <= LINEAR_SPLIT_TOKENS_MAX)
+        splits = blocks / tiles < records / 4 ? blocks / tiles : records / 4;
+    many->splits = splits > 1 ? splits : 1;
+    many->ranges = tiles * many->splits;
+    int waves = (int)cuda_blocks(many->ranges, blocks);
+    if (tokens > LINEAR_SPLIT_TOKENS_MAX || 10 * many->ranges >= 9 * waves * blocks || units < 4 * blocks) {
+        many->left = NULL;
+    } else {
+        many->splits = 1;
+        many->ranges = blocks;
+    }
+    many->each = units / many->ranges;
+    many->rest = units % many->ranges;
+}
+
+// x has been arranged.
+static void add_wgmma(struct list *list, const struct cuda_linear *p, const struct tiled *tiled, int launch)
 {
     int size = size_for(list->shape->rows, WGMMA_SIZES), tokens = TILE_TOKENS << size;
-    int warps = size == 2 ? 16 : 8, blocks = size < 2 ? 2 : 1;
-    int stage_bytes = linear_wgmma_stage_bytes(tiled->record_bytes, warps, tokens);
-    int stages = (list->shape->shared_bytes / blocks - 2 * LINEAR_WGMMA_ALIGNMENT) / stage_bytes;
-    stages = stages < LINEAR_WGMMA_STAGES_MAX ? stages : LINEAR_WGMMA_STAGES_MAX;
-    int ring_bytes = stages * stage_bytes, turned_bytes = warps * linear_turned_bytes(1, tokens);
-    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .stages = stages, .tokens = tokens,
-                                     .partials = after_arranged(p->scratch, list->shape->rows, p->in) };
-    add_tiles(list, &many, tiled->wgmma[size], warps, warps * LINEAR_ROWS,
-              (size_t)((ring_bytes > turned_bytes ? ring_bytes : turned_bytes) + LINEAR_WGMMA_ALIGNMENT));
+    int tiles = tiles_of(p, linear_wgmma_warps(tokens) * LINEAR_ROWS), blocks = list->shape->multiprocessors;
+    int32_t *left = after_arranged(p->scratch, list->shape->rows, p->in);
+    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .tokens = tokens, .launch = launch, .left = left,
+                                     .partials = (float *)(left + LINEAR_LEFT_BYTES / sizeof *left) };
+    choose_ranges(&many, tiles, blocks < LINEAR_RANGES_MAX ? blocks : LINEAR_RANGES_MAX, list->shape->rows);
+    struct cuda_call *call = add_call(list, tiled->wgmma[size], cuda_blocks(list->shape->rows, tokens),
+                                      (unsigned)many.ranges, (unsigned)(linear_wgmma_warps(tokens) * WARP), &many,
+                                      sizeof many);
+    call->shared_bytes = (unsigned)(linear_wgmma_stages(tiled->record_bytes, tokens)
+                                        * linear_wgmma_stage_bytes(tiled->record_bytes, tokens)
+                                    + LINEAR_WGMMA_ALIGNMENT);
+    add_sums(list, &many);
 }
 
 static void add_arrange(struct list *list, const struct cuda_linear *p)
 {
-    int tokens = TILE_TOKENS << size_for(list->shape->rows, WGMMA_SIZES);
-    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .tokens = tokens };
+    int rows = list->shape->rows, tokens = TILE_TOKENS << size_for(rows, WGMMA_SIZES);
+    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .tokens = tokens,
+                                     .left = after_arranged(p->scratch, rows, p->in) };
     add_call(list, "linear_arrange", cuda_blocks(cuda_blocks(p->in, LINEAR_RECORD) * 16, SMALL_BLOCK),
-             cuda_blocks(list->shape->rows, tokens) * (unsigned)tokens, SMALL_BLOCK, &many, sizeof many);
+             cuda_blocks(rows, tokens) * (unsigned)tokens, SMALL_BLOCK, &many, sizeof many);
 }
 
 static void describe_packed(struct list *list, const struct linear_args *args, const struct cuda_linear *all)
 {
     uint32_t done = 0;
-    for (int i = 0; i < args->outputs; i++) {
+    for (int i = 0, launch = 0; i < args->outputs; i++) {
         const struct weight *weight = &args->output[i].weight;
         if (!is_packed(weight->dtype) || done >> i & 1)
             continue;
         if (list->shape->sm == 90 && !done)
             add_arrange(list, all);
         struct cuda_linear p = take_alike(args, all, i, &done);
-        (list->shape->sm == 90 ? add_wgmma : add_many)(list, &p, tiled_of(weight));
+        if (list->shape->sm == 90)
+            add_wgmma(list, &p, tiled_of(weight), ++launch);
+        else
+            add_many(list, &p, tiled_of(weight));
     }
 }
 
@@ -377,9 +441,10 @@ static size_t few_scratch(const struct kernel_extent *extent)
 // x, converted; or arranged, and the sums of splits
 static size_t many_scratch(const struct kernel_extent *extent)
 {
-    int rows = extent->rows < LINEAR_SPLIT_TOKENS_MAX ? extent->rows : LINEAR_SPLIT_TOKENS_MAX;
-    size_t sums = (size_t)rows * LINEAR_SPLIT_ROWS_MAX * sizeof(float);
-    size_t arranged = arranged_bytes(extent->rows, extent->width) + sums, converted = few_scratch(extent);
+    int tokens = TILE_TOKENS << size_for(extent->rows, MANY_SIZES); // of a tile, as far as there are splits
+    size_t sums = (size_t)tokens * LINEAR_SPLIT_ROWS_MAX * sizeof(float);
+    size_t arranged = arranged_bytes(extent->rows, extent->width) + LINEAR_LEFT_BYTES + sums;
+    size_t converted = few_scratch(extent);
     return arranged > converted ? arranged : converted;
 }
 

@@ -7,10 +7,12 @@
 #include "kernel/cuda/linear_packed.h"
 #include "kernel/cuda/params.h"
 
-// Few tokens. Of a block's warps but the last, `k_split` are side by side along k; others have other rows.
+// Few tokens. Of a block's warps but the last, 2^split_shift are side by side along k; others have other tiles of rows,
+// 2^side_shift at a time. The first `tiles_rest` blocks have a tile more than the others.
 struct cuda_linear_few {
     struct cuda_linear linear;
-    int32_t k_split;
+    int32_t split_shift, side_shift;
+    int32_t tiles_each, tiles_rest;
     int32_t x_shared;          // whether x is kept in shared memory, else it is read where it is
 };
 
@@ -25,29 +27,42 @@ LINEAR_FUNCTION int linear_few_stages(int bytes)
 // Many tokens.
 struct cuda_linear_many {
     struct cuda_linear linear;
-    uint8_t *x;                // sm_90a: arranged for wgmma
-    float *partials;           // (split, token, row of all matrices), where there is more than one split
-    int32_t splits, stages, tokens; // stages and tokens of a tile: sm_90a
+    float *partials;           // sums of parts of k: (split, token, row of all matrices), or as ranges leave them
+    int32_t splits;            // into which k is cut, for linear_many_add; 1: it has nothing to do
+    // sm_90a:
+    int32_t tokens;            // of a tile
+    uint8_t *x;                // arranged for wgmma
+    int32_t ranges, each, rest; // all tiles' records, one after another, are cut into: `each`, and `rest` left over
+    int32_t launch;            // of those of an op
+    int32_t *left;             // by range: the launch whose sums it has left; NULL: ranges are splits
 };
 
 enum {
     LINEAR_MANY_WARPS_MAX = 8, LINEAR_MANY_WARP_ROWS = 32, LINEAR_MANY_STAGES = 3,
     LINEAR_SPLIT_ROWS_MAX = 132 * 256, // of all parts: 256 for each multiprocessor of an H100
     LINEAR_SPLIT_TOKENS_MAX = 128,
+    LINEAR_WGMMA_TOKENS_MAX = 256, LINEAR_WGMMA_STAGES_MAX = 8, LINEAR_WGMMA_ALIGNMENT = 1024,
+    LINEAR_WGMMA_SHARED_BYTES = 227 * 1024 - 2 * 8 * LINEAR_WGMMA_STAGES_MAX, // of a block of sm_90, but for barriers
+    LINEAR_RANGES_MAX = LINEAR_SPLIT_ROWS_MAX / 256, LINEAR_LEFT_BYTES = 1024, // `left` of all, filled up
 };
 
-// Where a warp turns its sums around, of so many groups of sixteen rows.
-LINEAR_FUNCTION int linear_turned_bytes(int groups, int tokens)
+// A block's warps have sixteen rows each: fewer of them where their sums take all registers.
+LINEAR_FUNCTION int linear_wgmma_warps(int tokens)
 {
-    return tokens * (groups * LINEAR_ROWS + 4) * 4;
+    return tokens > 128 ? 8 : 16;
 }
 
-enum { LINEAR_WGMMA_TOKENS_MAX = 256, LINEAR_WGMMA_STAGES_MAX = 8, LINEAR_WGMMA_ALIGNMENT = 1024 };
-
-// Weights of sixteen rows per warp and x of the tokens, one record of each.
-LINEAR_FUNCTION int linear_wgmma_stage_bytes(int record_bytes, int warps, int tokens)
+// Weights of all warps and x of the tokens, one record of each.
+LINEAR_FUNCTION int linear_wgmma_stage_bytes(int record_bytes, int tokens)
 {
-    return (warps * record_bytes + 1023) / 1024 * 1024 + tokens * LINEAR_RECORD * 2;
+    return linear_wgmma_warps(tokens) * record_bytes + tokens * LINEAR_RECORD * 2;
+}
+
+// As many as fit: a multiprocessor has one block.
+LINEAR_FUNCTION int linear_wgmma_stages(int record_bytes, int tokens)
+{
+    int fit = (LINEAR_WGMMA_SHARED_BYTES - LINEAR_WGMMA_ALIGNMENT) / linear_wgmma_stage_bytes(record_bytes, tokens);
+    return fit < LINEAR_WGMMA_STAGES_MAX ? fit : LINEAR_WGMMA_STAGES_MAX;
 }
 
 #ifndef __CUDACC__

@@ -19,6 +19,14 @@ DEVICE uint32_t bf16_fma(uint32_t a, uint32_t b, uint32_t c)
     return out;
 }
 
+// Bits of `a` where the mask has ones, else of `b`.
+DEVICE uint32_t chosen(uint32_t mask, uint32_t a, uint32_t b)
+{
+    uint32_t out;
+    asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(out) : "r"(mask), "r"(a), "r"(b));
+    return out;
+}
+
 // sums (16 rows, 8 tokens) += a (16 rows, 16 k) b (16 k, 8 tokens), both bfloat16, or f16.
 template <bool HALF = false> DEVICE void multiply(float sums[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
@@ -42,6 +50,16 @@ DEVICE void copy_16(uint32_t to, const void *from, int bytes = 16)
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
+// The same, all or nothing.
+DEVICE void copy_16_if(bool there, uint32_t to, const void *from)
+{
+    asm volatile("{\n"
+                 ".reg .pred there;\n"
+                 "setp.ne.b32 there, %2, 0;\n"
+                 "@there cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n"
+                 "}" :: "r"(to), "l"(from), "r"((int)there) : "memory");
+}
+
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Until all but the last LEFT groups of copies are there.
@@ -56,6 +74,9 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
     static constexpr int K = LINEAR_RECORD;
     static constexpr int BYTES = linear_record_bytes(LAYOUT);
     static constexpr int BLOCKS = LINEAR_LANE_VALUES / BLOCK; // of a lane's row in a record
+
+    // What the exponents of scales of one byte lack to those of floats.
+    static constexpr uint32_t SMALL_EXPONENT = 127 + LINEAR_E2M1_EXPONENT - LINEAR_EXPONENT - LINEAR_SMALL_EXPONENT;
 
     // What a lane has of a piece: two of the record's eight products.
     static constexpr int PLANE = linear_plane(BITS), REST = BITS - PLANE;
@@ -105,12 +126,11 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
     // The bytes of block and row: exponent and mantissa go to where bfloat16 has them.
     MEMBER void load_small(const uint8_t *at, int lane)
     {
-        constexpr uint32_t EXPONENT =
-            127 + LINEAR_E2M1_EXPONENT - LINEAR_EXPONENT - LINEAR_SMALL_EXPONENT;
         uint32_t bytes = ((const uint32_t *)at)[lane];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            scales[i / 2][i % 2] = __byte_perm(bytes, 0, 0x4440 + i) * 0x00100010u + (EXPONENT << 7) * 0x00010001u;
+            scales[i / 2][i % 2] =
+                __byte_perm(bytes, 0, 0x4440 + i) * 0x00100010u + (SMALL_EXPONENT << 7) * 0x00010001u;
     }
 
     MEMBER void load_scales(const uint8_t *record, int lane)
@@ -140,14 +160,9 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
     // A slot of eight of a piece.
     static MEMBER uint32_t e2m1(const uint32_t words[2], int slot)
     {
-        uint32_t word = words[slot / 4];
-        switch (slot) {
-        case 0: case 4: return word & 0x81C081C0u;
-        case 1: case 5: return __funnelshift_r(word, word, 4) & 0x81C081C0u;
-        case 2: case 6: return word << 6 & 0x81C081C0u;
-        case 3: return (words[0] << 2 & 0x80408040u) | (words[1] << 3 & 0x01800180u);
-        default: return (words[0] << 1 & 0x80408040u) | (words[1] >> 6 & 0x01800180u);
-        }
+        uint32_t word = slot < 3 ? words[0] : slot < 6 ? words[1] : chosen(LINEAR_E2M1_FIRST, words[0], words[1]);
+        int turn = linear_e2m1_turn(slot);
+        return (turn < 16 ? __funnelshift_r(word, word, turn) : word << (32 - turn)) & LINEAR_E2M1_BITS;
     }
 
     // Of a word's two slots the first is in the low bytes.
@@ -157,6 +172,9 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
         return (codes & 0x80008000u) | (codes >> 4 & 0x07F007F0u);
     }
 
+    // Of floats, without its scale.
+    MEMBER uint32_t code(int slot) const { return BITS == 4 ? e2m1(high, slot % 8) : e4m3(high, slot % 8); }
+
     // The operand of product j of eight, whose piece is loaded.
     MEMBER void operand(int j, uint32_t a[4]) const
     {
@@ -165,8 +183,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
         for (int r = 0; r < 4; r++) {
             int block = j * BLOCKS / 8, slot = 4 * j + r;
             if constexpr (FLOATS) {
-                uint32_t codes = BITS == 4 ? e2m1(high, slot % 8) : e4m3(high, slot % 8);
-                a[r] = bf16_fma(codes, scales[block][r % 2], 0x80008000u);
+                a[r] = bf16_fma(code(slot), scales[block][r % 2], 0x80008000u);
             } else {
                 uint32_t codes = moved<PLANE, 8 - PLANE>(high, slot) & HIGH * 0x00010001u;
                 if constexpr (REST > 0)

@@ -5,9 +5,11 @@
 //       last warp adds up what the others have summed: they never wait for it, unless it is two tiles behind
 //   (2) weights are no other kernel's result, nor is the number of tokens: the rings are filled before the kernel waits
 //       for the one before it
-//   (3) tokens are the eight columns of a product, whether they are there or not: a token's bits do not depend on their
-//       number. Warps' sums are added in order
+//   (3) tokens are the eight columns of a product, whether they are there or not, and sums of warps are added in one
+//       order: a token's bits do not depend on how many others there are
 //   (4) where a norm is absorbed, x times its weight is what is multiplied, and a token's factor is applied to the sums
+//   (5) what a warp does once, it does as slowly as all of the block's warps together: what can be known before is a
+//       parameter, and nothing is divided
 #include "kernel/cuda/linear_few_x.cuh"
 
 // ---- results ----
@@ -19,26 +21,24 @@ DEVICE float few_gate(const cuda_linear_output &output, int token, int row)
 }
 
 // A row's sum for a token, added up over the parts of k; `sums` is where the first part's is.
-template <class Weights>
-DEVICE float few_total(const struct cuda_linear_few &q, const struct few_shared &shared,
-                       const cuda_linear_output &output, const float *sums, int token, int row)
+template <class Weights> DEVICE float few_sum(const struct cuda_linear_few &q, const float *sums)
 {
-    float total = 0;
-#pragma unroll 4
-    for (int part = 0; part < q.k_split; part++)
-        total += sums[part * Weights::GROUPS * GROUP_SUMS];
-    total *= output.scale * (float)(1u << Weights::EXPONENT);
-    if (q.linear.norm_weight)
-        total *= shared.factors[token];
-    return output.bias ? total + output.bias[row] : total;
+    float chains[4] = {};
+#pragma unroll
+    for (int i = 0; i < LINEAR_FEW_WARPS_MAX; i++)
+        chains[i % 4] += i >> q.split_shift ? 0 : sums[i * Weights::GROUPS * GROUP_SUMS];
+    return (chains[0] + chains[1]) + (chains[2] + chains[3]);
 }
 
-// What is to be done with a row's total for a token; `up` is that of the tile's other group, where it has both.
+// What is to be done with a row's total for a token; `up` is that of the tile's other group, where it has both,
+// `before` what it is added to.
 DEVICE void few_result(const struct cuda_linear &p, const struct few_tiles &tiles, const struct few_tile &tile,
-                       int token, int row, float total, float up, float *gate)
+                       int token, int row, float total, float up, float before, float *gate)
 {
     const cuda_linear_output &output = p.output[tile.output];
-    if (tiles.pairs)
+    if (p.residual)
+        ((float *)output.y)[(size_t)token * (size_t)output.rows + (size_t)row] = before + total;
+    else if (tiles.pairs)
         linear_store(p, output, token, row, activate(p.act, total) * activated_factor(p.act, up));
     else if (tiles.halves == 2 && tile.output == 0)
         *gate = total;
@@ -51,49 +51,75 @@ DEVICE void few_result(const struct cuda_linear &p, const struct few_tiles &tile
         linear_store(p, output, token, row, total);
 }
 
-// The sums of one tile: lanes are rows of its groups, and, if there is but one, two tokens. Several tokens are added up
-// before any is stored, so that none waits for another.
-template <class Weights>
-DEVICE void few_finish(const struct cuda_linear_few &q, const struct few_shared &shared, const struct few_tiles &tiles,
-                       const struct few_tile &tile, const float *sums, float *gates, int tokens)
-{
-    enum { AT_ONCE = 4 };
-    const struct cuda_linear &p = q.linear;
-    const cuda_linear_output &output = p.output[tile.output];
-    int groups = tiles.pairs ? 1 : Weights::GROUPS, step = 2 / groups, in_group = lane_index() % LINEAR_ROWS;
-    int group = lane_index() / LINEAR_ROWS % groups, row = tile.group_of(group) * LINEAR_ROWS + in_group;
-    if (row >= output.rows)
-        return;
-    for (int first = lane_index() / LINEAR_ROWS / groups; first < tokens; first += AT_ONCE * step) {
-        float totals[AT_ONCE] = {}, ups[AT_ONCE] = {};
+// What becomes of the sums of one tile. Lanes are rows of its groups, and, if there is but one, two tokens. All that
+// does not depend on sums is found before these are there.
+template <class Weights> struct few_finish {
+    const struct cuda_linear_few &q;
+    const struct few_tiles &tiles;
+    const struct few_tile &tile;
+    const cuda_linear_output &output, &up; // up: where the tile has both
+    int in_group, group, row, first_token, step;
+    float scale, up_scale, bias, up_bias, before; // before: what the first token's result is added to
+    bool there;
+
+    MEMBER few_finish(const struct cuda_linear_few &few, const struct few_tiles &all, const struct few_tile &one,
+                      int tokens)
+        : q(few), tiles(all), tile(one), output(few.linear.output[one.output]), up(few.linear.output[1])
+    {
+        constexpr float UNIT = 1u << Weights::EXPONENT;
+        int groups = tiles.pairs ? 1 : Weights::GROUPS;
+        in_group = lane_index() % LINEAR_ROWS;
+        group = lane_index() / LINEAR_ROWS % groups;
+        row = tile.group_of(group) * LINEAR_ROWS + in_group;
+        first_token = lane_index() / LINEAR_ROWS / groups;
+        step = 2 / groups;
+        there = row < output.rows && first_token < tokens;
+        scale = output.scale * UNIT;
+        up_scale = up.scale * UNIT;
+        bias = there && output.bias ? output.bias[row] : 0;
+        up_bias = there && tiles.pairs && up.bias ? up.bias[row] : 0;
+        before = there && q.linear.residual ? residual(first_token) : 0;
+    }
+
+    MEMBER float residual(int token) const
+    {
+        return ((const float *)output.y)[(size_t)token * (size_t)output.rows + (size_t)row];
+    }
+
+    // AT_ONCE tokens are added up before any is stored, so that none waits for another.
+    template <int AT_ONCE>
+    MEMBER void store(const float *sums, const float *factors, float *gates, int tokens) const
+    {
+        const struct cuda_linear &p = q.linear;
+        sums += group * GROUP_SUMS + in_group;
+#pragma unroll 1
+        for (int first = first_token; first < tokens && there; first += AT_ONCE * step) {
+            float totals[AT_ONCE] = {}, ups[AT_ONCE] = {}, added_to[AT_ONCE] = {};
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            int token = first + i * step, at = token * LINEAR_ROWS + in_group;
-            if (token < tokens)
-                totals[i] = few_total<Weights>(q, shared, output, sums + group * GROUP_SUMS + at, token, row);
-            if (token < tokens && tiles.pairs)
-                ups[i] = few_total<Weights>(q, shared, p.output[1], sums + GROUP_SUMS + at, token, row);
-        }
+            for (int i = 0; i < AT_ONCE; i++) {
+                int token = first + i * step;
+                if (token >= tokens)
+                    break;
+                if (p.residual)
+                    added_to[i] = token == first_token ? before : residual(token);
+                float factor = p.norm_weight ? factors[token] : 1;
+                totals[i] = few_sum<Weights>(q, sums + token * LINEAR_ROWS) * scale * factor + bias;
+                if (tiles.pairs)
+                    ups[i] = few_sum<Weights>(q, sums + GROUP_SUMS + token * LINEAR_ROWS) * up_scale * factor + up_bias;
+            }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            int token = first + i * step;
-            if (token < tokens)
-                few_result(p, tiles, tile, token, row, totals[i], ups[i], gates + token * LINEAR_ROWS + in_group);
+            for (int i = 0; i < AT_ONCE; i++) {
+                int token = first + i * step;
+                if (token < tokens)
+                    few_result(p, tiles, tile, token, row, totals[i], ups[i], added_to[i],
+                               gates + token * LINEAR_ROWS + in_group);
+            }
         }
     }
-}
+};
 
 DEVICE void few_arrive(int barrier) { asm volatile("bar.arrive %0, %1;" :: "r"(barrier), "r"(blockDim.x) : "memory"); }
 DEVICE void few_wait(int barrier) { asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(blockDim.x) : "memory"); }
-
-// What will be added to, on its way while its sums are made; of the first tile side by side, mostly the only one.
-DEVICE void few_warm_residual(const struct cuda_linear &p, const struct few_tile &tile, int tokens)
-{
-    const cuda_linear_output &output = p.output[tile.output];
-    int row = tile.group_of(0) * LINEAR_ROWS, token = lane_index();
-    if (token < tokens && row < output.rows)
-        asm volatile("prefetch.global.L1 [%0];" :: "l"((const float *)output.y + (size_t)token * output.rows + row));
-}
 
 template <class Weights>
 DEVICE void few_finish_all(const struct cuda_linear_few &q, const struct few_shared &shared,
@@ -102,16 +128,19 @@ DEVICE void few_finish_all(const struct cuda_linear_few &q, const struct few_sha
     struct few_tile first(tiles);
     first.move(q.linear, tiles, tiles.first);
     for (int round = 0, rounds = tiles.rounds(0); round < rounds; round++) {
-        if (q.linear.residual)
-            few_warm_residual(q.linear, first, tokens);
-        few_wait(SUMS_THERE + round % 2);
-        if (round == 0)
-            few_find_factors(q, shared, tokens);
-        const float *sums = shared.sums + round % 2 * few_warps() * Weights::GROUPS * GROUP_SUMS;
         struct few_tile tile = first;
-        for (int i = 0; i < tiles.side && round < tiles.rounds(i); i++, tile.move(q.linear, tiles, 1))
-            few_finish<Weights>(q, shared, tiles, tile, sums + i * q.k_split * Weights::GROUPS * GROUP_SUMS,
-                                shared.gates + i * GROUP_SUMS, tokens);
+        for (int i = 0; !(i >> tiles.side_shift) && round < tiles.rounds(i); i++, tile.move(q.linear, tiles, 1)) {
+            struct few_finish<Weights> finish(q, tiles, tile, tokens);
+            if (i == 0)
+                few_wait(SUMS_THERE + round % 2);
+            if (i == 0 && round == 0)
+                few_find_factors(q, shared, tokens);
+            int at = (round % 2 * few_warps() + (i << q.split_shift)) * Weights::GROUPS * GROUP_SUMS;
+            if (tokens <= 2)
+                finish.template store<1>(shared.sums + at, shared.factors, shared.gates + i * GROUP_SUMS, tokens);
+            else
+                finish.template store<4>(shared.sums + at, shared.factors, shared.gates + i * GROUP_SUMS, tokens);
+        }
         first.next(q.linear, tiles);
         __syncwarp();
         if (round + 2 < rounds)
@@ -121,26 +150,14 @@ DEVICE void few_finish_all(const struct cuda_linear_few &q, const struct few_sha
 
 // ---- the kernels ----
 
-// A lane's part of a group's sums: rows l / 4 and l / 4 + 8, tokens 2 (l % 4) and the next.
-template <int CHAINS> DEVICE void few_put(float *group, const float sums[CHAINS][4], int tokens)
-{
-    int row = lane_index() / 4, token = lane_index() % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float sum = CHAINS == 1 ? sums[0][i] : sums[0][i] + sums[CHAINS - 1][i];
-        if (token + i % 2 < tokens)
-            group[(token + i % 2) * LINEAR_ROWS + row + i / 2 * 8] = sum;
-    }
-}
-
 // What a warp fetches, ahead of what it multiplies.
 template <class Weights> struct few_fetch {
     static constexpr int RING_BYTES = linear_few_stages(Weights::BYTES) * Weights::BYTES;
 
     Weights weights;
     struct few_tile tile;
-    int first, count; // the warp's records of a tile
-    int rounds, left; // that are to come; records that are left of this one
+    int first, count, all_rounds; // the warp's records of a tile, its rounds
+    int rounds, left;             // that are to come; records that are left of this one
     uint32_t ring;
     int stage;
 
@@ -161,52 +178,63 @@ template <class Weights> struct few_fetch {
     }
 };
 
+// The rounds of a warp, whose first records are on their way into its ring.
+template <class Weights>
+DEVICE void few_multiply(const struct cuda_linear_few &q, const struct few_shared &shared,
+                         const struct few_tiles &tiles, struct few_fetch<Weights> &fetch, int tokens)
+{
+    constexpr int STAGES = linear_few_stages(Weights::BYTES), GROUPS = Weights::GROUPS, CHAINS = Weights::CHAINS;
+    struct x_row x = few_x_row<Weights>(q, shared, tokens);
+    int lane = lane_index();
+    int stage = 0, first = fetch.first, count = fetch.count, own_rounds = fetch.all_rounds;
+    for (int round = 0, rounds = tiles.rounds(0); round < rounds; round++) {
+        float sums[GROUPS * CHAINS][4] = {};
+        for (int i = 0; i < count && round < own_rounds; i++) {
+            copies_wait<STAGES - 2>();
+            __syncwarp(); // all lanes' copies are there, and all have read the stage before
+            fetch.next(q.linear, tiles);
+            Weights::multiply_record(sums, shared.ring + stage, x, first + i, lane);
+            stage = stage + Weights::BYTES < STAGES * Weights::BYTES ? stage + Weights::BYTES : 0;
+        }
+        if (round >= 2)
+            few_wait(SUMS_TAKEN + round % 2);
+        float *tile_sums = shared.sums + (round % 2 * few_warps() + warp_index()) * GROUPS * GROUP_SUMS;
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            few_put<CHAINS>(tile_sums + g * GROUP_SUMS, &sums[g * CHAINS], tokens);
+        __syncwarp();
+        few_arrive(SUMS_THERE + round % 2);
+    }
+}
+
 template <class Weights> DEVICE void few_tokens(const struct cuda_linear_few &q)
 {
     constexpr int STAGES = linear_few_stages(Weights::BYTES);
     const struct cuda_linear &p = q.linear;
     launch_next();
     struct few_shared shared = few_memory<Weights>();
-    struct few_tiles tiles = few_share<Weights>(q);
-    int warp = warp_index(), part = warp % q.k_split, beside = warp / q.k_split;
-    int tokens = *p.rows < FEW_TOKENS ? *p.rows : FEW_TOKENS;
-    if (warp == few_warps()) {
+    struct few_tiles tiles(q, Weights::GROUPS);
+    if (warp_index() == few_warps()) {
         wait_for_previous();
-        return few_finish_all<Weights>(q, shared, tiles, tokens);
+        return few_finish_all<Weights>(q, shared, tiles, min(*p.rows, (int)FEW_TOKENS));
     }
 
-    int records = (p.in + Weights::K - 1) / Weights::K, first = records * part / q.k_split;
-    int count = records * (part + 1) / q.k_split - first, own_rounds = count > 0 ? tiles.rounds(beside) : 0;
-    struct few_fetch<Weights> fetch = { {}, tiles, first, count, own_rounds, 0, shared_address(shared.ring), 0 };
+    int rows = *p.rows; // asked for here, needed when the ring has been filled
+    int beside = warp_index() >> q.split_shift, part = warp_index() - (beside << q.split_shift);
+    int records = (p.in + Weights::K - 1) / Weights::K, first = records * part >> q.split_shift;
+    int count = (records * (part + 1) >> q.split_shift) - first, rounds = count > 0 ? tiles.rounds(beside) : 0;
+    struct few_fetch<Weights> fetch = { {}, tiles, first, count, rounds, rounds, 0, shared_address(shared.ring), 0 };
     fetch.tile.move(p, tiles, tiles.first + beside);
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; i++)
         fetch.next(p, tiles);
     few_warm_norm<Weights>(p, first, count);
+    int tokens = min(rows, (int)FEW_TOKENS);
 
     wait_for_previous();
     if (q.x_shared)
         few_take_x<Weights>(q, shared, first * (Weights::K / PIECE), (first + count) * (Weights::K / PIECE), tokens);
-    struct x_row x = few_x_row<Weights>(q, shared, tokens);
-    int stage = 0;
-    for (int round = 0, rounds = tiles.rounds(0); round < rounds; round++) {
-        float sums[Weights::GROUPS * Weights::CHAINS][4] = {};
-        for (int i = 0; i < count && round < own_rounds; i++) {
-            copies_wait<STAGES - 2>();
-            __syncwarp(); // all lanes' copies are there, and all have read the stage before
-            fetch.next(p, tiles);
-            Weights::multiply_record(sums, shared.ring + stage, x, first + i, lane_index());
-            stage = stage + Weights::BYTES < STAGES * Weights::BYTES ? stage + Weights::BYTES : 0;
-        }
-        if (round >= 2)
-            few_wait(SUMS_TAKEN + round % 2);
-        float *tile_sums = shared.sums + (round % 2 * few_warps() + warp) * Weights::GROUPS * GROUP_SUMS;
-#pragma unroll
-        for (int g = 0; g < Weights::GROUPS; g++)
-            few_put<Weights::CHAINS>(tile_sums + g * GROUP_SUMS, &sums[g * Weights::CHAINS], tokens);
-        __syncwarp();
-        few_arrive(SUMS_THERE + round % 2);
-    }
+    few_multiply<Weights>(q, shared, tiles, fetch, tokens);
 }
 
 #define KERNEL(name, ...)                                                                   \

@@ -12,17 +12,29 @@ enum { FEW_TOKENS = LINEAR_FEW_TOKENS, GROUP_SUMS = LINEAR_ROWS * FEW_TOKENS, PI
 
 DEVICE int group_count(const cuda_linear_output &output) { return (output.rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
 
-// Which tiles a block has: a run of them, `side` at a time. Where gate and up are multiplied for an activation, a tile
-// is the same rows of both, as its two groups, or, if it has but one, in two rounds.
+// Which tiles a block has: a run of them, some at a time. Where gate and up are multiplied for an activation, a tile is
+// the same rows of both, as its two groups, or, if it has but one, in two rounds.
 struct few_tiles {
-    int first, end, side;
-    int step;   // groups of a matrix in a tile
+    int first, all, side_shift;
+    int step;   // groups of a matrix in a tile: one or two
     int halves; // rounds for a tile
     bool pairs; // a tile is two groups, of gate and up
 
+    MEMBER few_tiles(const struct cuda_linear_few &q, int groups)
+    {
+        bool both = q.linear.act >= 0 && q.linear.outputs == 2;
+        int block = (int)blockIdx.x;
+        first = block * q.tiles_each + min(block, q.tiles_rest);
+        all = q.tiles_each + (block < q.tiles_rest);
+        side_shift = q.side_shift;
+        pairs = both && groups == 2;
+        halves = both && groups == 1 ? 2 : 1;
+        step = both ? 1 : groups;
+    }
+
     // In which `beside` has a tile; for 0, all of the block's.
-    MEMBER int rounds(int beside) const { return (end - first - beside + side - 1) / side * halves; }
-    MEMBER int count(const cuda_linear_output &output) const { return (group_count(output) + step - 1) / step; }
+    MEMBER int rounds(int beside) const { return ((all - beside + (1 << side_shift) - 1) >> side_shift) * halves; }
+    MEMBER int count(const cuda_linear_output &output) const { return (group_count(output) + step - 1) >> (step - 1); }
 };
 
 // A block's barriers: x is there, where warps bring it together; sums of a round are there, or have been taken, of even
@@ -31,23 +43,6 @@ enum { SUMS_THERE = 1, SUMS_TAKEN = 3, X_THERE = 5 };
 
 // Of a block, those that multiply.
 DEVICE int few_warps() { return block_warps() - 1; }
-
-template <class Weights> DEVICE struct few_tiles few_share(const struct cuda_linear_few &q)
-{
-    const struct cuda_linear &p = q.linear;
-    bool both = p.act >= 0 && p.outputs == 2;
-    struct few_tiles tiles;
-    tiles.side = few_warps() / q.k_split;
-    tiles.pairs = both && Weights::GROUPS == 2;
-    tiles.halves = both && Weights::GROUPS == 1 ? 2 : 1;
-    tiles.step = both ? 1 : Weights::GROUPS;
-    int all = 0;
-    for (int i = 0; i < (both ? 1 : p.outputs); i++)
-        all += tiles.count(p.output[i]);
-    tiles.first = (int)((unsigned)all * blockIdx.x / gridDim.x); // far below 2^32: rows / 16 times multiprocessors
-    tiles.end = (int)((unsigned)all * (blockIdx.x + 1) / gridDim.x);
-    return tiles;
-}
 
 // One tile: its matrix, and its place among that one's.
 struct few_tile {
@@ -73,7 +68,7 @@ struct few_tile {
         if (tiles.halves == 2)
             output ^= 1;
         if (tiles.halves == 1 || output == 0)
-            move(p, tiles, tiles.side);
+            move(p, tiles, 1 << tiles.side_shift);
     }
 };
 
@@ -105,6 +100,18 @@ struct x_row {
 };
 
 // ---- weights ----
+
+// A lane's part of a group's sums: rows l / 4 and l / 4 + 8, tokens 2 (l % 4) and the next.
+template <int CHAINS> DEVICE void few_put(float *group, const float sums[CHAINS][4], int tokens)
+{
+    int row = lane_index() / 4, token = lane_index() % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float sum = CHAINS == 1 ? sums[0][i] : sums[0][i] + sums[CHAINS - 1][i];
+        if (token + i % 2 < tokens)
+            group[(token + i % 2) * LINEAR_ROWS + row + i / 2 * 8] = sum;
+    }
+}
 
 // The records of a tile that a warp fetches, one after the other, and what is made of them. Packed weights come in
 // pairs of groups, which share what it takes to bring x: neighbours, or the same rows of gate and up. Sums of a group
@@ -151,7 +158,6 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed
 
     // Pieces of a record that one access of the warp wants lie in different banks.
     static MEMBER int swizzle(int token, int piece) { return (piece >> 3 & 1) ^ (token & 1) << 1; }
-    static MEMBER int lane_swizzle(int lane) { return swizzle(lane / 4, lane % 4 * 4); }
 
     static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
                                        int index, int lane)

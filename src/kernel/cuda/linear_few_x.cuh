@@ -94,7 +94,7 @@ DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shar
 {
     const struct cuda_linear &p = q.linear;
     int pieces = p.in / PIECE, all = (p.in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
-    int side = few_warps() / q.k_split, own = warp_index() / q.k_split * WARP + lane_index(), step = side * WARP;
+    int own = (warp_index() >> q.split_shift) * WARP + lane_index(), step = WARP << q.side_shift;
     for (int token = 0; token < tokens; token += TOKENS) {
         float squares[TOKENS] = {};
         for (int start = first + own; start < end; start += STEPS * step) {
@@ -120,7 +120,7 @@ DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shar
                 shared.squares[(token + t) * few_warps() + warp_index()] = sum;
         }
     }
-    if (side > 1)
+    if (q.side_shift > 0)
         asm volatile("bar.sync %0, %1;" :: "r"((int)X_THERE), "r"(few_warps() * WARP) : "memory");
     else
         __syncwarp();
@@ -130,9 +130,11 @@ template <class Weights>
 DEVICE void few_take_x(const struct cuda_linear_few &q, const struct few_shared &shared, int first, int end, int tokens)
 {
     if (q.linear.norm_weight && tokens == 1)
-        few_take_part<Weights, true, 1, 2>(q, shared, first, end, tokens);
+        few_take_part<Weights, true, 1, 1>(q, shared, first, end, tokens);
     else if (q.linear.norm_weight)
         few_take_part<Weights, true, 2, 1>(q, shared, first, end, tokens);
+    else if (tokens == 1 && end - first <= WARP)
+        few_take_part<Weights, false, 1, 1>(q, shared, first, end, tokens);
     else if (tokens == 1)
         few_take_part<Weights, false, 1, 4>(q, shared, first, end, tokens);
     else
@@ -144,6 +146,7 @@ template <class Weights> DEVICE void few_warm_norm(const struct cuda_linear &p, 
 {
     enum { LINE = 128 / sizeof(float) };
     int end = (record + count) * Weights::K < p.in ? (record + count) * Weights::K : p.in;
+#pragma unroll 1
     for (int k = record * Weights::K + lane_index() * LINE; k < end && p.norm_weight; k += WARP * LINE)
         asm volatile("prefetch.global.L2 [%0];" :: "l"(p.norm_weight + k));
 }
@@ -151,11 +154,11 @@ template <class Weights> DEVICE void few_warm_norm(const struct cuda_linear &p, 
 // Once all warps have taken their parts.
 DEVICE void few_find_factors(const struct cuda_linear_few &q, const struct few_shared &shared, int tokens)
 {
-    if (lane_index() < tokens && q.linear.norm_weight) {
-        float squares = 0;
-        for (int i = 0; i < few_warps(); i++)
-            squares += shared.squares[lane_index() * few_warps() + i];
-        shared.factors[lane_index()] = norm_factor(squares, q.linear.in, q.linear.epsilon);
+    int warps = few_warps();
+    for (int t = 0; t < tokens && q.linear.norm_weight; t++) {
+        float squares = lanes_sum(lane_index() < warps ? shared.squares[t * warps + lane_index()] : 0);
+        if (lane_index() == 0)
+            shared.factors[t] = norm_factor(squares, q.linear.in, q.linear.epsilon);
     }
     __syncwarp();
 }
@@ -168,7 +171,7 @@ DEVICE struct x_row few_x_row(const struct cuda_linear_few &q, const struct few_
     const uint4 *given = (const uint4 *)((const uint16_t *)q.linear.x + (size_t)token * (size_t)in);
     if (!q.x_shared)
         return { given, 0, in / PIECE, 0 };
-    return { given, shared_address(shared.x + token * all), all, Weights::lane_swizzle(lane_index()) };
+    return { given, shared_address(shared.x + token * all), all, Weights::swizzle(token, lane_index() % 4 * 4) };
 }
 
 #endif

@@ -79,17 +79,18 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
     constexpr int WARP_BYTES = MANY_GROUPS * Packed::BYTES, X_BYTES = TOKENS * LINEAR_RECORD * 2;
     const struct cuda_linear &p = q.linear;
     launch_next();
-    struct many_tile tile = many_tile_of(q, block_warps() * LINEAR_MANY_WARP_ROWS, TOKENS);
+    struct many_tile tile = many_tile_of(p, (int)blockIdx.y, block_warps() * LINEAR_MANY_WARP_ROWS);
+    tile.token = (int)blockIdx.x * TOKENS;
     const cuda_linear_output &output = p.output[tile.output];
     int stage_bytes = block_warps() * WARP_BYTES + X_BYTES, all = (p.in + LINEAR_RECORD - 1) / LINEAR_RECORD;
+    int split = (int)blockIdx.z, first = all * split / q.splits, records = all * (split + 1) / q.splits - first;
     int group = tile.row / LINEAR_ROWS + warp_index() * MANY_GROUPS;
     int groups = (output.rows + LINEAR_ROWS - 1) / LINEAR_ROWS;
     auto x_of = [&](int i) { return memory + i % STAGES * stage_bytes; };
     auto weights_of = [&](int i) { return x_of(i) + X_BYTES + warp_index() * WARP_BYTES; };
     auto fetch_weights = [&](int i) {
-        if (i < tile.records)
-            many_copy_weights<Packed>(shared_address(weights_of(i)), output.weight, group, groups, all,
-                                      tile.record + i);
+        if (i < records)
+            many_copy_weights<Packed>(shared_address(weights_of(i)), output.weight, group, groups, all, first + i);
     };
 
 #pragma unroll
@@ -103,8 +104,8 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
         return;
     }
     auto fetch_x = [&](int i) {
-        if (i < tile.records)
-            many_copy_x<TOKENS>(shared_address(x_of(i)), p, tile.token, tokens, tile.record + i);
+        if (i < records)
+            many_copy_x<TOKENS>(shared_address(x_of(i)), p, tile.token, tokens, first + i);
         copies_commit();
     };
 #pragma unroll
@@ -112,7 +113,7 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
         fetch_x(i);
 
     float sums[MANY_GROUPS][TOKENS / 8][4] = {};
-    for (int i = 0; i < tile.records; i++) {
+    for (int i = 0; i < records; i++) {
         copies_wait<STAGES - 2>();
         __syncthreads(); // everybody's copies are there, and everybody has read the stage before
         fetch_weights(i + STAGES - 1);
@@ -120,8 +121,9 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
         many_multiply<Packed, TOKENS>(sums, weights_of(i), x_of(i));
     }
     copies_wait<0>();
-    __syncthreads();
-    many_finish<MANY_GROUPS, TOKENS>(q, tile, sums, memory, tokens);
+#pragma unroll
+    for (int g = 0; g < MANY_GROUPS; g++)
+        many_finish<TOKENS>(q, tile, split, tile.row + (warp_index() * MANY_GROUPS + g) * LINEAR_ROWS, sums[g], tokens);
 }
 
 #define KERNEL(kind, tokens, blocks, ...)                                                      \
@@ -152,5 +154,7 @@ extern "C" __global__ void __launch_bounds__(256) linear_many_add(const __grid_c
     int output = 0;
     while (column >= p.output[output].rows)
         column -= p.output[output++].rows;
-    many_store(p, p.output[output], token, column, sum);
+    float bias = p.output[output].bias ? p.output[output].bias[column] : 0.0f;
+    linear_store(p, p.output[output], token, column,
+                 sum * (p.output[output].scale * (float)(1u << LINEAR_EXPONENT)) + bias);
 }

@@ -58,15 +58,11 @@ static inline void put_codes(struct linear_layout f, const uint32_t *quads, int 
 // A pair of E2M1 codes into the two words of eight slots.
 static inline void place_e2m1(uint32_t pair, int slot, uint32_t words[2])
 {
-    uint32_t sign = pair & 0x00080008, magnitude = pair & 0x00070007;
-    uint32_t m = pair & 0x00010001, ee = pair >> 1 & 0x00030003;
-    switch (slot) {
-    case 0: case 4: words[slot / 4] |= sign << 12 | magnitude << 6; break;
-    case 1: case 5: words[slot / 4] |= sign >> 16 | sign << 16 | magnitude << 10; break;
-    case 2: case 6: words[slot / 4] |= sign << 6 | magnitude; break;
-    case 3: words[0] |= sign << 10 | m << 4, words[1] |= ee << 4; break;
-    case 7: words[0] |= sign << 11 | m << 5, words[1] |= ee << 13; break;
-    }
+    uint64_t placed = (pair & 0x00080008) << 12 | (pair & 0x00070007) << 6;
+    placed <<= linear_e2m1_turn(slot);
+    uint32_t bits = (uint32_t)(placed | placed >> 32), first = slot < 3 ? ~0u : slot < 6 ? 0 : LINEAR_E2M1_FIRST;
+    words[0] |= bits & first;
+    words[1] |= bits & ~first;
 }
 
 // Of two quads, the slots of the lane's first row, or its second.

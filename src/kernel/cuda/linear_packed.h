@@ -10,12 +10,9 @@
 //       1 bits, high bits first. A plane of w bits is 2 w words per lane; the halves of a word are the two codes of
 //       16 / w slots in order, low bits first. Four words of a lane lie together, then those of the next lane
 //   (4) E2M1 codes (s e e m) are a plane of 4 bits, but words 2 i and 2 i + 1 hold slots 8 i to 8 i + 7 together, so
-//       that most need one shift and one mask to be bfloat16 (s at bit 15, eem at 8 to 6). Bits of both halves:
-//         slot 0, 4: s 15, eem 8-6            of the first, the second word
-//         slot 1, 5: s 3, eem 12-10           likewise; s is in the other code's half
-//         slot 2, 6: s 9, eem 2-0             likewise
-//         slot 3:    s 13, m 4 of the first, ee 5-4 of the second word
-//         slot 7:    s 14, m 5 of the first, ee 14-13 of the second word
+//       that a turn and a mask make bfloat16 of a slot (s at bit 15 of each half, eem at 8 to 6): as such it was turned
+//       left by linear_e2m1_turn. Slots 0 to 2 lie in the first word, 3 to 5 in the second. 6 and 7 are where those
+//       have left room, bits of LINEAR_E2M1_FIRST in the first, the others in the second
 //       E4M3 codes are a plane of 8 bits like any other
 //   (5) scales of a lane: for each block of its 32 values, that of its first and that of its second row. They are
 //       bfloat16, or, where a scale is a positive E4M3, one byte: three bits of mantissa, above them an exponent that
@@ -35,6 +32,8 @@ enum {
     LINEAR_E4M3_EXPONENT = 120,
     LINEAR_SMALL_EXPONENT = 10,   // of the scales of one byte
 };
+#define LINEAR_E2M1_BITS 0x81C081C0u  // of a bfloat16, in both halves
+#define LINEAR_E2M1_FIRST 0x60306030u
 
 //    kind      bits block floats small min    floats: codes are E2M1 or E4M3, by their bits; small: scales are bytes
 #define LINEAR_KINDS(X)                \
@@ -65,6 +64,13 @@ struct linear_layout {
 #else
 #define LINEAR_FUNCTION static inline
 #endif
+
+// From 16 on it is undone by a shift left, by what is missing to 32.
+LINEAR_FUNCTION int linear_e2m1_turn(int slot)
+{
+    const int turns[8] = { 0, 4, 26, 2, 8, 30, 6, 28 };
+    return turns[slot];
+}
 
 // The widest plane that codes of so many bits have left.
 LINEAR_FUNCTION int linear_plane(int bits)

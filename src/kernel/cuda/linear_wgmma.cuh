@@ -23,12 +23,11 @@ DEVICE void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t ba
 
 // ---- products ----
 
-// A tile of x in shared memory: rows of 128 bytes, in which sixteen-byte chunk c of row r is at place c ^ r % 8.
-DEVICE uint64_t x_operand(uint32_t address)
-{
-    const uint64_t swizzle_128 = 1, eight_rows = 1024;
-    return (uint64_t)(address & 0x3FFFF) >> 4 | (uint64_t)1 << 16 | eight_rows >> 4 << 32 | swizzle_128 << 62;
-}
+// A tile of x in shared memory: rows of 128 bytes, in which sixteen-byte chunk c of row r is at place c ^ r % 8. The
+// part of its description that differs between tiles: for one that is so many bytes further, 1/16 of them more.
+DEVICE uint32_t x_operand(uint32_t address) { return address >> 4 | 1 << 16; }
+
+#define X_OPERAND_REST "0x40000040" // the swizzle, and 1024 bytes, over 16, from eight rows to the next
 
 // Until all but the last LEFT groups of products are done.
 template <int LEFT> DEVICE void products_wait()
@@ -60,14 +59,16 @@ DEVICE void operand_hold(uint32_t a[4])
 #define PRODUCT(shape, registers, sums, a0, a1, a2, a3, b, added)                                      \
     asm volatile("{\n"                                                                                 \
                  ".reg .pred added;\n"                                                                 \
+                 ".reg .b64 b;\n"                                                                      \
                  "setp.ne.b32 added, " added ", 0;\n"                                                  \
+                 "mov.b64 b, {" b ", " X_OPERAND_REST "};\n"                                           \
                  "wgmma.mma_async.sync.aligned." shape ".f32.bf16.bf16 {" registers "}, {" a0 ", " a1 ", " a2 ", " a3 \
-                 "}, " b ", added, 1, 1, 0;\n"                                                         \
-                 "}" : sums : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(x), "r"((int)add))
+                 "}, b, added, 1, 1, 0;\n"                                                             \
+                 "}" : sums : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(x), "r"((int)add))
 
 // sums (64 rows, TOKENS) = a (64, 16) x (16, TOKENS), added to what they are or not; the four warps of a group have
 // sixteen rows each.
-template <int TOKENS> DEVICE void product(float sums[TOKENS / 8][4], const uint32_t a[4], uint64_t x, bool add)
+template <int TOKENS> DEVICE void product(float sums[TOKENS / 8][4], const uint32_t a[4], uint32_t x, bool add)
 {
     if constexpr (TOKENS == 32)
         PRODUCT("m64n32k16", REGISTERS_16, SUMS_16(sums, 0), "%16", "%17", "%18", "%19", "%20", "%21");

@@ -41,6 +41,13 @@ struct cuda_place {
     int32_t class_index, heads, k_dim, v_dim;
 };
 
+// A recurrent layer's place among the states; `pool` includes the offsets of the layer and of the part that is meant.
+struct cuda_state {
+    uint8_t *pool;
+    uint64_t page_bytes;
+    int32_t class_index, page_tokens;
+};
+
 struct cuda_embed {
     struct cuda_batch batch;
     const uint8_t *table;          // as the file has it
@@ -55,6 +62,7 @@ struct cuda_norm {
     const void *x;                 // f32 or bfloat16, as the function's name says
     uint16_t *out;                 // bfloat16; may be x if that is bfloat16, too
     const float *weight;
+    int32_t own_weights;           // each of a row's groups has its own
     int32_t groups, width, gap;    // gap: between a row's end and the next one
     int32_t team;                  // threads that do one group: a power of two within a warp, or the whole block
     float epsilon;
@@ -81,26 +89,76 @@ struct cuda_turn {
     struct cuda_rope rope;
 };
 
-// Turns q and k where rope.q is not NULL, then stores k and v.
+struct cuda_transform {
+    uint16_t *q, *k;               // bfloat16, changed in place
+    const float *centre;           // (kv_heads, head_dim) or NULL
+    int32_t heads, kv_heads, head_dim, block;
+    float factor;                  // of what is rotated: 1 / sqrt(block)
+};
+
+struct cuda_transform_rows {
+    const int32_t *rows;
+    struct cuda_transform transform;
+};
+
+// Turns q and k where rope.q is not NULL, transforms them where transform.q is not, then stores k and v.
 struct cuda_kv_write {
     struct cuda_batch batch;
-    struct cuda_place cache;
+    struct cuda_place cache, sink; // sink: of a sequence's first pages, sink_pages of them
+    int32_t sink_pages, scale_search;
     struct cuda_rope rope;
+    struct cuda_transform transform;
     const uint16_t *k, *v;
 };
 
 // Sequences whose number of rows in this step is within [rows_min, rows_max]; the others are another kernel's.
 struct cuda_attention {
     struct cuda_batch batch;
-    struct cuda_place cache;
+    struct cuda_place cache, sink; // sink: of a sequence's first pages, sink_pages of them
+    int32_t sink_pages;
     const uint16_t *q;
     uint16_t *out;
     const float *sinks;            // (heads) or NULL
     float *partials;               // scratch of the op
-    int32_t partials_each;         // how many there is room for, per sequence and head
-    int32_t part_shift;            // log2 of the tokens of a part that suit the kernel (attention_split.h)
+    int32_t partials_each;         // of latents: how many there is room for, per sequence and head
+    int32_t blocks, log_warps;     // of decode's launch: what chunks are cut for (attention_split.h)
+    int32_t share;                 // of its blocks, that a multiprocessor has
+    int32_t log_parts;             // log2 of the parts that suit it
+    int32_t log_each_most;         // log2 of the most parts that a warp of it can do in a row
     int32_t heads, window, rows_min, rows_max;
+    int32_t group;                 // of decode: heads that share one of the cache
     float scale, softcap;
+};
+
+struct cuda_conv {
+    struct cuda_batch batch;
+    struct cuda_state state;       // (inputs, channels)
+    const uint16_t *x;             // (rows, channels)
+    uint16_t *out;
+    const float *kernel, *bias;    // (inputs + 1, channels), (channels) or NULL
+    int32_t inputs, channels;
+    int32_t tiles;                 // runs of tokens that the grid has for each sequence
+};
+
+struct cuda_scan {
+    struct cuda_batch batch;
+    struct cuda_state state;       // (heads, keys, values)
+    const uint16_t *mixed;         // (rows, heads * values + 2 * groups * keys)
+    const uint16_t *time;          // (rows, heads)
+    const float *a, *d, *time_bias; // (heads)
+    uint16_t *out;                 // (rows, heads * values)
+    int32_t groups, heads, keys, values;
+    float time_low, time_high;
+};
+
+struct cuda_delta {
+    struct cuda_batch batch;
+    struct cuda_state state;       // (heads, keys, values)
+    const uint16_t *mixed;         // (rows, 2 * groups * keys + heads * values)
+    const uint16_t *time, *beta;   // (rows, heads)
+    const float *a, *time_bias;    // (heads)
+    uint16_t *out;                 // (rows, heads * values)
+    int32_t groups, in_turns, heads, keys, values;
 };
 
 struct cuda_act_mul {
@@ -108,6 +166,7 @@ struct cuda_act_mul {
     const uint16_t *gate, *up;
     uint16_t *out;
     int32_t width, act;            // enum activation
+    int32_t gate_per_row;
 };
 
 struct cuda_add {

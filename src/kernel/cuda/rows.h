@@ -7,6 +7,8 @@
 
 extern const struct kernel cuda_attention_rows[];
 extern const int cuda_attention_count;
+extern const struct kernel cuda_delta_rows[];
+extern const int cuda_delta_count;
 extern const struct kernel cuda_experts_rows[];
 extern const int cuda_experts_count;
 extern const struct kernel cuda_kv_write_rows[];
@@ -15,6 +17,10 @@ extern const struct kernel cuda_latent_rows[];
 extern const int cuda_latent_count;
 extern const struct kernel cuda_linear_rows[];
 extern const int cuda_linear_count;
+extern const struct kernel cuda_native_rows[];
+extern const int cuda_native_count;
+extern const struct kernel cuda_scan_rows[];
+extern const int cuda_scan_count;
 extern const struct kernel cuda_small_rows[];
 extern const int cuda_small_count;
 

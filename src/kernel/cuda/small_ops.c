@@ -43,6 +43,7 @@ static int describe_norm(const void *arguments, const struct cuda_shape *shape, 
                                       .x = args->x,
                                       .out = (uint16_t *)(void *)args->out,
                                       .weight = args->weight,
+                                      .own_weights = args->own_weights,
                                       .groups = args->groups,
                                       .width = args->width,
                                       .gap = args->gap,
@@ -81,7 +82,8 @@ static int describe_act_mul(const void *arguments, const struct cuda_shape *shap
                                          .up = (const uint16_t *)(const void *)args->up,
                                          .out = (uint16_t *)(void *)args->out,
                                          .width = args->width,
-                                         .act = args->act };
+                                         .act = args->act,
+                                         .gate_per_row = args->gate_per_row };
     return describe_flat("act_mul", shape, args->width, &params, sizeof params, calls);
 }
 

@@ -47,6 +47,58 @@ DEVICE void vector_store(uint16_t *vector, int dim, int lane, const float x[VECT
             vector[first + i] = bf16_round(x[i]);
 }
 
+// The same of constants in f32.
+DEVICE void vector_load_f32(const float *vector, int dim, int lane, float x[VECTOR_PART])
+{
+    int first = lane * VECTOR_PART;
+#pragma unroll
+    for (int i = 0; i < VECTOR_PART; i += 4)
+        if (vector_is_whole(dim) && first < dim) {
+            float4 four = *(const float4 *)(vector + first + i);
+            x[i] = four.x, x[i + 1] = four.y, x[i + 2] = four.z, x[i + 3] = four.w;
+        } else {
+            for (int j = i; j < i + 4; j++)
+                x[j] = first + j < dim ? vector[first + j] : 0.0f;
+        }
+}
+
+// Sums and differences of a Hadamard matrix on each block of a vector, without its factor: neighbours are combined
+// first, then those two apart, and so on: within lanes, then across. All lanes of the warp must come.
+DEVICE void vector_mix(int lane, int block, float x[VECTOR_PART])
+{
+#pragma unroll
+    for (int stride = 1; stride < VECTOR_PART; stride *= 2) {
+        if (stride >= block)
+            break;
+#pragma unroll
+        for (int i = 0; i < VECTOR_PART; i++)
+            if (!(i & stride)) {
+                float a = x[i], b = x[i + stride];
+                x[i] = a + b;
+                x[i + stride] = a - b;
+            }
+    }
+    for (int stride = 1; stride * VECTOR_PART < block; stride *= 2)
+#pragma unroll
+        for (int i = 0; i < VECTOR_PART; i++) {
+            float other = __shfl_xor_sync(WARP_ALL, x[i], stride);
+            x[i] = lane & stride ? other - x[i] : x[i] + other;
+        }
+}
+
+// What keys are stored as; queries have a centre of zeros.
+DEVICE void vector_transform(const struct cuda_transform &transform, const float centre[VECTOR_PART], int lane,
+                             float x[VECTOR_PART])
+{
+#pragma unroll
+    for (int i = 0; i < VECTOR_PART; i++)
+        x[i] -= centre[i];
+    vector_mix(lane, transform.block, x);
+#pragma unroll
+    for (int i = 0; i < VECTOR_PART; i++)
+        x[i] *= transform.factor;
+}
+
 // ---- turning by a position ----
 
 struct turn {

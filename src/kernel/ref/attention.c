@@ -70,9 +70,8 @@ static void attend_page(const struct attention_args *args, const struct page_val
 static void attend_rows(const struct attention_args *args, const struct batch_sequence *sequence, int first, int count,
                         int kv_head)
 {
-    const struct kv_place *cache = &args->cache;
-    int k_dim = cache->layout.k.dim, v_dim = cache->layout.v.dim;
-    int group = args->heads / cache->layout.k.heads;
+    int k_dim = args->cache.layout.k.dim, v_dim = args->cache.layout.v.dim;
+    int group = args->heads / args->cache.layout.k.heads;
     const int32_t *positions = args->batch->positions + first;
     struct page_values page;
     struct running state[ITEM_ROWS * group];
@@ -85,11 +84,12 @@ static void attend_rows(const struct attention_args *args, const struct batch_se
     int last = positions[count - 1];
     int start = args->window && positions[0] >= args->window ? positions[0] - args->window + 1 : 0;
     for (int base = start - start % KV_PAGE_TOKENS; base <= last; base += KV_PAGE_TOKENS) {
-        int32_t number = sequence->pages[cache->class_index][base / KV_PAGE_TOKENS];
-        const uint8_t *layer = cache->pool + (size_t)number * cache->page_bytes + cache->layer_offset;
+        const struct kv_place *place = base / KV_PAGE_TOKENS < args->sink_pages ? &args->sink : &args->cache;
+        int32_t number = sequence->pages[place->class_index][base / KV_PAGE_TOKENS];
+        const uint8_t *layer = place->pool + (size_t)number * place->page_bytes + place->layer_offset;
         int tokens = last - base + 1 < KV_PAGE_TOKENS ? last - base + 1 : KV_PAGE_TOKENS;
-        load_side(&cache->layout.k, kv_head, tokens, cache->k_scale, layer, page.k);
-        load_side(&cache->layout.v, kv_head, tokens, cache->v_scale, layer, page.v);
+        load_side(&place->layout.k, kv_head, tokens, place->k_scale, layer, page.k);
+        load_side(&place->layout.v, kv_head, tokens, place->v_scale, layer, page.v);
         for (int row = 0; row < count; row++) {
             int sees_from = args->window ? positions[row] - args->window + 1 - base : 0;
             int sees_to = positions[row] - base + 1;

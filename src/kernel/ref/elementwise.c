@@ -34,9 +34,10 @@ void norm_ref(const void *arguments, int part, int parts)
         size_t at = (size_t)group * (size_t)width + (size_t)(group / args->groups) * (size_t)args->gap;
         const float *x = args->x + at;
         float *out = args->out + at;
+        const float *weight = args->weight + (args->own_weights ? group % args->groups * width : 0);
         float factor = 1 / sqrtf(dot(x, x, width) / (float)width + args->epsilon);
         for (int i = 0; i < width; i++)
-            out[i] = x[i] * factor * args->weight[i];
+            out[i] = x[i] * factor * weight[i];
     }
 }
 
@@ -86,6 +87,10 @@ static float activate(enum activation act, float x)
     case ACT_CLAMPED:
         x = fminf(x, ACT_CLAMPED_LIMIT);
         return x / (1 + expf(-ACT_CLAMPED_SLOPE * x));
+    case ACT_RELU:
+        return fmaxf(x, 0);
+    case ACT_SIGMOID:
+        return 1 / (1 + expf(-x));
     }
     return x;
 }
@@ -102,7 +107,8 @@ void act_mul_ref(const void *arguments, int part, int parts)
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     for (int i = first; i < end; i++)
-        args->out[i] = activate(args->act, args->gate[i]) * factor_of(args->act, args->up[i]);
+        args->out[i] = activate(args->act, args->gate[args->gate_per_row ? i / args->width : i])
+                     * factor_of(args->act, args->up[i]);
 }
 
 void add_ref(const void *arguments, int part, int parts)

@@ -233,11 +233,16 @@ struct nvfp4_block {
     uint8_t scale, codes[NVFP4_BLOCK];
 };
 
-// The block whose largest magnitude `max` comes to lie on `level`, as near as the scale can be written.
-static struct nvfp4_block nvfp4_fit(const float *x, float max, float level, float layer_scale)
+// The scale that puts a block's largest magnitude on `level`, as near as it can be written.
+static uint8_t nvfp4_scale(const float *x, float level, float layer_scale)
 {
-    struct nvfp4_block block = { .scale = f32_to_e4m3(max / level / layer_scale) };
-    float step = e4m3_to_f32(block.scale) * layer_scale;
+    return f32_to_e4m3(magnitude_max(x, NVFP4_BLOCK) / level / layer_scale);
+}
+
+static struct nvfp4_block nvfp4_fit(const float *x, uint8_t scale, float layer_scale)
+{
+    struct nvfp4_block block = { .scale = scale };
+    float step = e4m3_to_f32(scale) * layer_scale;
     float inverse = step > 0 ? 1 / step : 0;
     for (int i = 0; i < NVFP4_BLOCK; i++)
         block.codes[i] = f32_to_e2m1(x[i] * inverse);
@@ -246,12 +251,31 @@ static struct nvfp4_block nvfp4_fit(const float *x, float max, float level, floa
 
 static float nvfp4_squared_error(const struct nvfp4_block *block, const float *x, float layer_scale)
 {
-    float scale = e4m3_to_f32(block->scale), sum = 0;
+    float scale = e4m3_to_f32(block->scale), squares[NVFP4_BLOCK];
     for (int i = 0; i < NVFP4_BLOCK; i++) {
         float error = x[i] - e2m1_to_f32(block->codes[i]) * scale * layer_scale;
-        sum += error * error;
+        squares[i] = error * error;
     }
-    return sum;
+    for (int half = NVFP4_BLOCK / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            squares[i] += squares[i + half];
+    return squares[0];
+}
+
+// Of these scales the one with the least error, of equals the first.
+static struct nvfp4_block nvfp4_best(const float *x, const uint8_t *scales, int count, float layer_scale)
+{
+    struct nvfp4_block best = nvfp4_fit(x, scales[0], layer_scale);
+    float least = nvfp4_squared_error(&best, x, layer_scale);
+    for (int i = 1; i < count; i++) {
+        struct nvfp4_block block = nvfp4_fit(x, scales[i], layer_scale);
+        float error = nvfp4_squared_error(&block, x, layer_scale);
+        if (error < least) {
+            best = block;
+            least = error;
+        }
+    }
+    return best;
 }
 
 static void nvfp4_put(const struct nvfp4_block *block, uint8_t *data, uint8_t *scale)
@@ -265,7 +289,19 @@ static void store_nvfp4(const float *x, int dim, float layer_scale, uint8_t *dat
 {
     assert(dim % NVFP4_BLOCK == 0);
     for (int i = 0; i < dim; i += NVFP4_BLOCK) {
-        struct nvfp4_block block = nvfp4_fit(x + i, magnitude_max(x + i, NVFP4_BLOCK), 6, layer_scale);
+        struct nvfp4_block block = nvfp4_fit(x + i, nvfp4_scale(x + i, 6, layer_scale), layer_scale);
+        nvfp4_put(&block, data + i / 2, scale + i / NVFP4_BLOCK);
+    }
+}
+
+static void store_nvfp4_searched(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
+    assert(dim % NVFP4_BLOCK == 0);
+    for (int i = 0; i < dim; i += NVFP4_BLOCK) {
+        uint8_t scales[KV_SCALES_TRIED] = { nvfp4_scale(x + i, 6, layer_scale) };
+        for (int j = 1; j < KV_SCALES_TRIED; j++)
+            scales[j] = (uint8_t)kv_scale_tried(scales[0], j);
+        struct nvfp4_block block = nvfp4_best(x + i, scales, KV_SCALES_TRIED, layer_scale);
         nvfp4_put(&block, data + i / 2, scale + i / NVFP4_BLOCK);
     }
 }
@@ -275,12 +311,9 @@ static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8
 {
     assert(dim % NVFP4_BLOCK == 0);
     for (int i = 0; i < dim; i += NVFP4_BLOCK) {
-        float max = magnitude_max(x + i, NVFP4_BLOCK);
-        struct nvfp4_block six = nvfp4_fit(x + i, max, 6, layer_scale);
-        struct nvfp4_block four = nvfp4_fit(x + i, max, 4, layer_scale);
-        float error_six = nvfp4_squared_error(&six, x + i, layer_scale);
-        float error_four = nvfp4_squared_error(&four, x + i, layer_scale);
-        nvfp4_put(error_four < error_six ? &four : &six, data + i / 2, scale + i / NVFP4_BLOCK);
+        const uint8_t scales[] = { nvfp4_scale(x + i, 6, layer_scale), nvfp4_scale(x + i, 4, layer_scale) };
+        struct nvfp4_block block = nvfp4_best(x + i, scales, 2, layer_scale);
+        nvfp4_put(&block, data + i / 2, scale + i / NVFP4_BLOCK);
     }
 }
 
@@ -329,7 +362,7 @@ const struct kv_codec kv_codecs[DTYPE_COUNT] = {
     [DTYPE_INT8_TOKEN] = { store_int8_token, load_int8_token },
     [DTYPE_FP8_TOKEN] = { store_fp8_token, load_fp8_token },
     [DTYPE_INT4_TOKEN] = { store_int4_token, load_int4_token },
-    [DTYPE_NVFP4] = { store_nvfp4, load_nvfp4 },
+    [DTYPE_NVFP4] = { store_nvfp4, load_nvfp4, store_nvfp4_searched },
     [DTYPE_NVFP4_4OVER6] = { store_nvfp4_4over6, load_nvfp4 },
     [DTYPE_FP8_DS_MLA] = { store_ds_mla, load_ds_mla },
 };

@@ -13,6 +13,7 @@ void norm_ref(const void *args, int part, int parts);
 void linear_ref(const void *args, int part, int parts);
 void heads_ref(const void *args, int part, int parts);
 void rope_ref(const void *args, int part, int parts);
+void transform_ref(const void *args, int part, int parts);
 void kv_write_ref(const void *args, int part, int parts);
 void attention_ref(const void *args, int part, int parts);
 void act_mul_ref(const void *args, int part, int parts);
@@ -24,5 +25,8 @@ void route_prepare_ref(const void *args, int part, int parts);
 void route_ref(const void *args, int part, int parts);
 void experts_ref(const void *args, int part, int parts);
 void combine_ref(const void *args, int part, int parts);
+void conv_ref(const void *args, int part, int parts);
+void scan_ref(const void *args, int part, int parts);
+void delta_ref(const void *args, int part, int parts);
 
 #endif

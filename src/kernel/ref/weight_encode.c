@@ -8,21 +8,10 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "kernel/minifloat.h"
+#include "kernel/ref/tile.h"
+#include "kernel/ref/weight_grid.h"
 
-// The same source for each instruction set: contraction is off, so all of them give the same bytes.
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__
-#define FOR_EACH_ISA __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FOR_EACH_ISA
-#endif
-
-enum { LANES = 16, NVFP4_BLOCK = 16, MXFP4_BLOCK = 32 };
-
-#define E2M1_MAX 6.0f
-#define E4M3_MAX 448.0f
-#define INT8_MAX_F 127.0f
-enum { E4M3_CODE_MAX = 0x7E };
+enum { LANES = TILE_LANES };
 
 static inline float sum_lanes(float lane[LANES])
 {
@@ -99,15 +88,6 @@ static inline void blocks_read(struct blocks *blocks, const float *x, const floa
         }
 }
 
-// To the nearest of 0 0.5 1 1.5 2 3 4 6, ties to the even code, as f32_to_e2m1 does it.
-static inline float round_e2m1(float magnitude)
-{
-    float step = magnitude < 2 ? 0.5f : magnitude < 4 ? 1.0f : 2.0f;
-    float grid = step * 0x1.8p23f; // an f32 whose last place is the step, when added, rounds to it
-    float rounded = magnitude + grid - grid;
-    return rounded < E2M1_MAX ? rounded : E2M1_MAX;
-}
-
 // Keeps `step` for the blocks that these scales suit better than any before.
 static inline void blocks_try(struct blocks *blocks, int size, const float scale[LANES], int step)
 {
@@ -156,10 +136,6 @@ float weight_nvfp4_global(float amax)
     return amax > 0 ? ldexpf(1, mantissa > 0.5f ? exponent : exponent - 1) : 1;
 }
 
-// Scales around those that take the largest value to 6 and to 4. Where all columns count the same, none beyond 2 below
-// and 6 above is ever the best.
-enum { NVFP4_BELOW = -4, NVFP4_ABOVE = 7 };
-
 static inline void nvfp4_scales(const int32_t middle[LANES], const int32_t step[LANES], int32_t code[LANES],
                                 float scale[LANES])
 {
@@ -203,10 +179,8 @@ FOR_EACH_ISA double weight_encode_nvfp4(const struct weight_row *row, void *code
     return sum * row->global * row->global;
 }
 
-// The powers of two that take the largest value into [2, 4), [4, 8) or [8, 16); above 6 it is cut off.
 FOR_EACH_ISA double weight_encode_mxfp4(const struct weight_row *row, void *codes, void *scales)
 {
-    enum { CODE_OF_FOUR = 2, CODE_MIN = 2, CODE_MAX = 252 }; // with a neighbour on each side
     const float *x = row->x, *importance = row->importance;
     size_t all = row->count / MXFP4_BLOCK;
     double sum = 0;
@@ -218,8 +192,7 @@ FOR_EACH_ISA double weight_encode_mxfp4(const struct weight_row *row, void *code
         struct blocks blocks;
         for (int lane = 0; lane < LANES; lane++) {
             const float *block = x + (first + (size_t)(lane < some ? lane : 0)) * MXFP4_BLOCK;
-            int code = (most_bits(block, MXFP4_BLOCK) >> F32_MANTISSA) - CODE_OF_FOUR;
-            middle[lane] = code < CODE_MIN ? CODE_MIN : code > CODE_MAX ? CODE_MAX : code;
+            middle[lane] = mxfp4_middle(most_bits(block, MXFP4_BLOCK));
             unit[lane] = e8m0_to_f32((uint8_t)middle[lane]);
         }
         blocks_read(&blocks, x + first * MXFP4_BLOCK, importance ? importance + first * MXFP4_BLOCK : NULL, some,
@@ -241,23 +214,6 @@ FOR_EACH_ISA double weight_encode_mxfp4(const struct weight_row *row, void *code
 }
 
 // ---- eight bits: a scale for each row ----
-
-// To the nearest E4M3, ties to the even code, as f32_to_e4m3 does it.
-static inline float round_e4m3(float magnitude)
-{
-    enum { LEAST_NORMAL = (F32_BIAS - 6) << F32_MANTISSA, TO_LAST_PLACE = 20 << F32_MANTISSA };
-    int32_t binade = f32_bits(magnitude) & F32_INFINITY;
-    binade = binade > LEAST_NORMAL ? binade : LEAST_NORMAL;
-    float grid = f32_from_bits((binade + TO_LAST_PLACE) | 1 << (F32_MANTISSA - 1));
-    float rounded = magnitude + grid - grid;
-    return rounded < E4M3_MAX ? rounded : E4M3_MAX;
-}
-
-static inline float round_int8(float magnitude)
-{
-    float rounded = magnitude + 0x1.8p23f - 0x1.8p23f;
-    return rounded < INT8_MAX_F ? rounded : INT8_MAX_F;
-}
 
 static inline double row_error(const struct weight_row *row, float scale, float (*round)(float magnitude))
 {

@@ -79,14 +79,15 @@ static void attend_item(const struct attention_args *args, const struct item *it
 {
     int v_dim = args->cache.layout.v.dim, begun = 0; // queries that have seen a segment
     struct range seen = seen_by_item(args, item);
+    int number = segment_of(args, seen.from);
+    const struct kv_place *taken = NULL; // that the queries are for
     struct segment segment, next;
-    take_queries(args, item, work);
-    int start = seen.from - seen.from % SEGMENT;
-    find_segment(args, item, overlap(seen, (struct range){ start, start + SEGMENT }), &next);
+    find_segment(args, item, seen, number, &next);
     while (next.pages) {
         segment = next;
-        start += SEGMENT;
-        find_segment(args, item, overlap(seen, (struct range){ start, start + SEGMENT }), &next);
+        find_segment(args, item, seen, ++number, &next);
+        if (segment.place != taken)
+            take_queries(args, item, taken = segment.place, work);
         struct range rows = rows_that_see(args, item, segment.tokens);
         attend_segment(args, item, rows, &segment, &next, work);
         merge_segment(item, rows, v_dim, &begun, work);
@@ -108,7 +109,7 @@ static int segments_to_share(const struct attention_args *args, int parts)
     for (int s = 0; s < batch->sequences; s++) {
         struct item all = { .row = batch->sequence[s].first, .rows = batch->sequence[s].count };
         struct range seen = seen_by_item(args, &all);
-        int count = (seen.to - 1) / SEGMENT - seen.from / SEGMENT + 1;
+        int count = segment_of(args, seen.to - 1) - segment_of(args, seen.from) + 1;
         items += ceiling_of(all.rows, item_rows(args)) * slices_of(args);
         segments = count > segments ? count : segments;
     }
@@ -118,7 +119,7 @@ static int segments_to_share(const struct attention_args *args, int parts)
 
 static int first_segment(const struct attention_args *args, const struct batch_sequence *sequence)
 {
-    return seen_by(args, &(struct item){ .row = sequence->first }, 0).from / SEGMENT;
+    return segment_of(args, seen_by(args, &(struct item){ .row = sequence->first }, 0).from);
 }
 
 // Where the sums of a query's segments are kept: (row, head, segment), each with largest, total and the sums over V.
@@ -143,9 +144,8 @@ static void find_unit(const struct attention_args *args, const struct batch_sequ
     int slices = slices_of(args);
     out->item = item_at(args, sequence, index / slices / segments, index % slices);
     out->number = index / slices % segments;
-    int start = (first_segment(args, sequence) + out->number) * SEGMENT;
-    struct range seen = seen_by_item(args, &out->item);
-    find_segment(args, &out->item, overlap(seen, (struct range){ start, start + SEGMENT }), &out->segment);
+    find_segment(args, &out->item, seen_by_item(args, &out->item), first_segment(args, sequence) + out->number,
+                 &out->segment);
 }
 
 static void attend_unit(const struct attention_args *args, const struct unit *unit, const struct unit *next,
@@ -156,7 +156,7 @@ static void attend_unit(const struct attention_args *args, const struct unit *un
     if (!unit->segment.pages)
         return;
     struct range rows = rows_that_see(args, item, unit->segment.tokens);
-    take_queries(args, item, work);
+    take_queries(args, item, unit->segment.place, work);
     attend_segment(args, item, rows, &unit->segment, &next->segment, work);
     for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
         float *partial =
@@ -204,8 +204,8 @@ static void merge_query(const struct attention_args *args, const struct batch_se
                         int segments)
 {
     struct range seen = seen_by(args, &(struct item){ .row = row }, 0);
-    int first = first_segment(args, sequence), last = (seen.to - 1) / SEGMENT - first;
-    int segment = seen.from / SEGMENT - first;
+    int first = first_segment(args, sequence), last = segment_of(args, seen.to - 1) - first;
+    int segment = segment_of(args, seen.from) - first;
     float *whole = partial_at(args, segments, row, head, segment);
     while (++segment <= last) {
         const float *next = partial_at(args, segments, row, head, segment);

@@ -2,7 +2,8 @@
 // kernel/x86/attention_segment.h: softmax(q K) V over one segment of context, and how segments make a result. A query
 // is one head of one row; queries that read the same K and V go together, so that a page is unpacked once for all.
 //   (1) the context is cut into segments at fixed positions; a query's result is that of its segments, merged from the
-//       first to the last. Within a segment all scores come first, then their exponentials, then the sums over V
+//       first to the last. Within a segment all scores come first, then their exponentials, then the sums over V.
+//       A segment has pages of one place: where those begin that have another format than the first, there is a cut
 //   (2) every sum of a query has one order, which its own context decides: not the queries beside it, the chunk it came
 //       in, or who computes it
 #ifndef KERNEL_X86_ATTENTION_SEGMENT_H
@@ -86,33 +87,51 @@ static struct range rows_that_see(const struct attention_args *args, const struc
 
 // ---- pages ----
 
-static struct page_side side_of(const struct attention_args *args, const struct item *item, const struct kv_side *side,
+// The number of the segment that a position is in.
+static int segment_of(const struct attention_args *args, int position)
+{
+    int cut = args->sink_pages * KV_PAGE_TOKENS;
+    return position / SEGMENT + (cut % SEGMENT && position >= cut);
+}
+
+static int segment_start(const struct attention_args *args, int number)
+{
+    int cut = args->sink_pages * KV_PAGE_TOKENS, start = number * SEGMENT;
+    if (!(cut % SEGMENT) || start < cut)
+        return start;
+    return start - SEGMENT > cut ? start - SEGMENT : cut;
+}
+
+static struct page_side side_of(const struct kv_place *place, const struct item *item, const struct kv_side *side,
                                 int page)
 {
-    const struct kv_place *cache = &args->cache;
-    int32_t number = item->sequence->pages[cache->class_index][page];
-    const uint8_t *layer = cache->pool + (size_t)number * cache->page_bytes + cache->layer_offset;
+    int32_t number = item->sequence->pages[place->class_index][page];
+    const uint8_t *layer = place->pool + (size_t)number * place->page_bytes + place->layer_offset;
     return (struct page_side){ layer + kv_data_at(side, item->kv_head, 0), layer + kv_scale_at(side, item->kv_head, 0),
                                side->data_bytes, side->scale_bytes, side->dim };
 }
 
 // Tokens that lie in one segment, and their pages.
 struct segment {
+    const struct kv_place *place;
     struct range tokens;
     int start, pages; // of the first page; how many
     struct page_side k[SEGMENT_PAGES], v[SEGMENT_PAGES];
 };
 
-static void find_segment(const struct attention_args *args, const struct item *item, struct range tokens,
+// What of `seen` is in the segment of this number; no pages: nothing.
+static void find_segment(const struct attention_args *args, const struct item *item, struct range seen, int number,
                          struct segment *out)
 {
-    int first = tokens.from / KV_PAGE_TOKENS;
-    out->tokens = tokens;
+    struct range whole = { segment_start(args, number), segment_start(args, number + 1) };
+    out->tokens = overlap(seen, whole);
+    int first = out->tokens.from / KV_PAGE_TOKENS;
+    out->place = first < args->sink_pages ? &args->sink : &args->cache;
     out->start = first * KV_PAGE_TOKENS;
-    out->pages = tokens.from < tokens.to ? (tokens.to - 1) / KV_PAGE_TOKENS - first + 1 : 0;
+    out->pages = out->tokens.from < out->tokens.to ? (out->tokens.to - 1) / KV_PAGE_TOKENS - first + 1 : 0;
     for (int i = 0; i < out->pages; i++) {
-        out->k[i] = side_of(args, item, &args->cache.layout.k, first + i);
-        out->v[i] = side_of(args, item, &args->cache.layout.v, first + i);
+        out->k[i] = side_of(out->place, item, &out->place->layout.k, first + i);
+        out->v[i] = side_of(out->place, item, &out->place->layout.v, first + i);
     }
 }
 
@@ -143,7 +162,7 @@ static void score_segment(const struct attention_args *args, const struct item *
                           struct work *work)
 {
     struct page_run run = { segment->k, segment->v, segment->pages, segment->pages };
-    const struct page_format *format = &page_formats[args->cache.layout.k.dtype];
+    const struct page_format *format = &page_formats[segment->place->layout.k.dtype];
     int dim = args->cache.layout.k.dim;
     bool few = is_few(item);
     if (few)
@@ -205,10 +224,9 @@ static void scale_shares(const float *token_scale, int queries, float *share)
 }
 
 // Rows that see the same tokens of a page go together.
-static void mix_rows(const struct attention_args *args, const struct item *item, int start, struct range rows,
-                     struct work *work, const float *share)
+static void mix_rows(const struct attention_args *args, const struct item *item, const struct page_format *format,
+                     int start, struct range rows, struct work *work, const float *share)
 {
-    const struct page_format *format = &page_formats[args->cache.layout.v.dtype];
     int dim = args->cache.layout.v.dim;
     const struct range page = { start, start + KV_PAGE_TOKENS };
     for (int row = rows.from, end; row < rows.to; row = end) {
@@ -228,7 +246,7 @@ static void mix_segment(const struct attention_args *args, const struct item *it
                         const struct segment *next, struct work *work)
 {
     struct page_run run = { segment->v, next->k, segment->pages, next->pages };
-    const struct page_format *format = &page_formats[args->cache.layout.v.dtype];
+    const struct page_format *format = &page_formats[segment->place->layout.v.dtype];
     bool few = is_few(item);
     for (int i = 0; i < segment->pages; i++) {
         int start = segment->start + i * KV_PAGE_TOKENS;
@@ -243,7 +261,7 @@ static void mix_segment(const struct attention_args *args, const struct item *it
             continue;
         prefetch_ahead(run, i);
         format->unpack_v(&segment->v[i], &work->tile);
-        mix_rows(args, item, start, rows, work, share);
+        mix_rows(args, item, format, start, rows, work, share);
     }
     struct range tokens = { segment->tokens.from - segment->start, segment->tokens.to - segment->start };
     if (few)
@@ -280,11 +298,12 @@ static float round_block(const float *q, const int *order, int16_t *out)
     return is_nan ? NAN : limit < integer_least ? 0 : limit / INTEGER_MOST;
 }
 
-// Queries of an item as they are multiplied with K.
-static void take_queries(const struct attention_args *args, const struct item *item, struct work *work)
+// Queries of an item as they are multiplied with K of a place.
+static void take_queries(const struct attention_args *args, const struct item *item, const struct kv_place *place,
+                         struct work *work)
 {
-    const struct kv_side *k = &args->cache.layout.k;
-    float scale = args->scale * log2_e * layer_scale(k, args->cache.k_scale);
+    const struct kv_side *k = &place->layout.k;
+    float scale = args->scale * log2_e * layer_scale(k, place->k_scale);
     for (int row = 0; row < item->rows; row++) {
         size_t query = (size_t)(item->row + row) * (size_t)args->heads + (size_t)item->head;
         const float *q = args->q + query * (size_t)k->dim;
@@ -298,6 +317,32 @@ static void take_queries(const struct attention_args *args, const struct item *i
     const struct page_format *format = &page_formats[k->dtype];
     for (int i = 0; i < item->rows * item->heads * k->dim && format->order; i += BLOCK)
         work->q_scale[i / BLOCK] = round_block(work->q + i, format->order, work->q16 + i);
+}
+
+// Brings the channels of a block from their order in the sums into that of the model.
+static void turn_block(float *x)
+{
+    __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + 4), c = _mm_loadu_ps(x + 8), d = _mm_loadu_ps(x + 12);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(x, a);
+    _mm_storeu_ps(x + 4, b);
+    _mm_storeu_ps(x + 8, c);
+    _mm_storeu_ps(x + 12, d);
+}
+
+// Gives sums over V of the first pages, which are plain floats, the form of sums over the others (finish_query).
+static void adopt_sums(const struct attention_args *args, float *sums)
+{
+    const struct kv_side *v = &args->cache.layout.v;
+    float factor = 1 / layer_scale(v, args->cache.v_scale);
+    if (v->dtype == DTYPE_INT4_TOKEN) {
+        rotate(sums, v->dim);
+        factor /= (float)v->dim;
+    }
+    for (int i = 0; i < v->dim; i += LANES)
+        vec_store(sums + i, vec_load(sums + i) * vec_set(factor));
+    for (int i = 0; i < v->dim && page_formats[v->dtype].turned; i += BLOCK)
+        turn_block(sums + i);
 }
 
 // The queries of some rows, over a segment: into work->segment.
@@ -315,6 +360,8 @@ static void attend_segment(const struct attention_args *args, const struct item 
     memset(work->segment.out + rows.from * item->heads * v_dim, 0,
            (size_t)((rows.to - rows.from) * item->heads * v_dim) * sizeof(float));
     mix_segment(args, item, segment, next, work);
+    for (int i = rows.from * item->heads; i < rows.to * item->heads && segment->place == &args->sink; i++)
+        adopt_sums(args, work->segment.out + i * v_dim);
 }
 
 // Adds one query's segment to what came before it.
@@ -329,17 +376,6 @@ static void merge(float *largest, float *total, float *out, float segment_larges
     *total = *total * scales[0] + segment_total * scales[1];
     for (int i = 0; i < dim; i += LANES)
         vec_store(out + i, vec_fma(vec_load(segment_out + i), add, vec_load(out + i) * keep));
-}
-
-// Brings the channels of a block from their order in the sums into that of the model.
-static void turn_block(float *x)
-{
-    __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + 4), c = _mm_loadu_ps(x + 8), d = _mm_loadu_ps(x + 12);
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(x, a);
-    _mm_storeu_ps(x + 4, b);
-    _mm_storeu_ps(x + 8, c);
-    _mm_storeu_ps(x + 12, d);
 }
 
 // One query's result, from the sums over all its context. The sink's part of the softmax has no value.

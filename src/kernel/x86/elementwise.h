@@ -56,9 +56,10 @@ void VECTOR_NAME(norm)(const void *arguments, int part, int parts)
         size_t at = (size_t)group * (size_t)count + (size_t)(group / args->groups) * (size_t)args->gap;
         const float *x = args->x + at;
         float *out = args->out + at;
+        const float *weight = args->weight + (args->own_weights ? group % args->groups * count : 0);
         vec factor = vec_set(1 / sqrtf(sum_of_squares(x, count) / (float)count + args->epsilon));
         FOR_VECTORS(i, count, width)
-            store_lanes(out + i, load_lanes(x + i, width) * factor * load_lanes(args->weight + i, width), width);
+            store_lanes(out + i, load_lanes(x + i, width) * factor * load_lanes(weight + i, width), width);
     }
 }
 
@@ -125,16 +126,20 @@ void VECTOR_NAME(rope)(const void *arguments, int part, int parts)
 
 // ---- values ----
 
-// x times the share of it that an activation lets through: GELU's is that of a sigmoid, too, for
+// Mostly x times the share of it that an activation lets through: GELU's is that of a sigmoid, too, for
 // (1 + tanh u) / 2 = 1 / (1 + e^-2u).
 ALWAYS_INLINE vec activate(enum activation act, vec x)
 {
     if (act == ACT_SILU)
         return x * vec_sigmoid(x);
+    if (act == ACT_SIGMOID)
+        return vec_sigmoid(x);
     if (act == ACT_CLAMPED) {
         x = vec_min(x, vec_set(ACT_CLAMPED_LIMIT));
         return x * vec_sigmoid(vec_set(ACT_CLAMPED_SLOPE) * x);
     }
+    if (act == ACT_RELU)
+        return vec_max(x, vec_set(0));
     vec u = vec_set(0.7978845608f) * vec_fma(vec_set(0.044715f) * x * x, x, x);
     return x * vec_sigmoid(u + u);
 }
@@ -156,15 +161,33 @@ ALWAYS_INLINE void act_mul_as(const struct act_mul_args *args, enum activation a
                     width);
 }
 
+// With one gate for a row's values.
+static void act_mul_rows(const struct act_mul_args *args, int first, int end)
+{
+    for (int row = first; row < end; row++) {
+        const float *up = args->up + (size_t)row * (size_t)args->width;
+        float *out = args->out + (size_t)row * (size_t)args->width;
+        vec gate = vec_sigmoid(vec_set(args->gate[row]));
+        FOR_VECTORS(i, args->width, width)
+            store_lanes(out + i, gate * load_lanes(up + i, width), width);
+    }
+}
+
 void VECTOR_NAME(act_mul)(const void *arguments, int part, int parts)
 {
     const struct act_mul_args *args = arguments;
     int first, end;
-    kernel_share(*args->rows * args->width, part, parts, &first, &end);
-    if (args->act == ACT_SILU)
+    kernel_share(args->gate_per_row ? *args->rows : *args->rows * args->width, part, parts, &first, &end);
+    if (args->gate_per_row)
+        act_mul_rows(args, first, end);
+    else if (args->act == ACT_SILU)
         act_mul_as(args, ACT_SILU, first, end);
+    else if (args->act == ACT_SIGMOID)
+        act_mul_as(args, ACT_SIGMOID, first, end);
     else if (args->act == ACT_CLAMPED)
         act_mul_as(args, ACT_CLAMPED, first, end);
+    else if (args->act == ACT_RELU)
+        act_mul_as(args, ACT_RELU, first, end);
     else
         act_mul_as(args, ACT_GELU_TANH, first, end);
 }

@@ -187,59 +187,85 @@ static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t
 
 // ---- a scale per block ----
 
+// The scale that puts a block's largest magnitude on `level`, as near as it can be written.
+ALWAYS_INLINE uint8_t block_scale(const float *x, float level, float layer_scale)
+{
+    return f32_to_e4m3(magnitude_max(x, STORE_BLOCK) / level / layer_scale);
+}
+
+// What values are multiplied with to be in units of a scale.
+ALWAYS_INLINE float inverse_of(float scale, float layer_scale)
+{
+    float step = scale * layer_scale;
+    return step > 0 ? 1 / step : 0;
+}
+
 // Sixteen values of x as E2M1 codes under one E4M3 scale.
-struct stored_block {
-    uint8_t scale;
-    ivec codes[BLOCK_PARTS];
-};
-
-ALWAYS_INLINE struct stored_block fit_block(const float *x, float max, float level, float layer_scale)
+ALWAYS_INLINE void put_block(const float *x, uint8_t scale, float layer_scale, uint8_t *data, uint8_t *scale_at)
 {
-    struct stored_block block = { .scale = f32_to_e4m3(max / level / layer_scale) };
-    float step = e4m3_to_f32(block.scale) * layer_scale;
-    vec inverse = vec_set(step > 0 ? 1 / step : 0);
+    vec inverse = vec_set(inverse_of(e4m3_to_f32(scale), layer_scale));
+    *scale_at = scale;
     for (int i = 0; i < BLOCK_PARTS; i++)
-        block.codes[i] = to_e2m1(vec_load(x + i * LANES) * inverse);
-    return block;
+        ivec_store_nibbles(data + i * LANES / 2, to_e2m1(vec_load(x + i * LANES) * inverse));
 }
 
-// Added up in the order of the values.
-ALWAYS_INLINE float squared_error(const struct stored_block *block, const float *x, float layer_scale)
+// The nearest of E2M1's values, 0 0.5 1 1.5 2 3 4 6, of halves the one with the even code: as to_e2m1 rounds it. An f32
+// whose last place is the distance between two of them, when added, rounds to it.
+ALWAYS_INLINE vec round_e2m1(vec magnitude)
 {
-    float squares[STORE_BLOCK], sum = 0;
-    vec scale = vec_set(e4m3_to_f32(block->scale));
+    const vec half = vec_set(0x1.8p22f), one = vec_set(0x1.8p23f), two = vec_set(0x1.8p24f);
+    vec bounded = vec_min(magnitude, vec_set(6));
+    vec grid = vec_if_less(bounded, vec_set(2), half, vec_if_less(bounded, vec_set(4), one, two));
+    return vec_add(bounded, grid) - grid;
+}
+
+ALWAYS_INLINE float squared_error(const float *x, float scale, float layer_scale)
+{
+    vec inverse = vec_set(inverse_of(scale, layer_scale)), sum = vec_set(0);
     for (int i = 0; i < BLOCK_PARTS; i++) {
-        vec error = vec_load(x + i * LANES) - vec_from_e2m1(block->codes[i]) * scale * vec_set(layer_scale);
-        vec_store(squares + i * LANES, error * error);
+        vec magnitude = vec_abs(vec_load(x + i * LANES));
+        vec error = magnitude - round_e2m1(magnitude * inverse) * vec_set(scale) * vec_set(layer_scale);
+        sum = sum + error * error;
     }
-    for (int i = 0; i < STORE_BLOCK; i++)
-        sum += squares[i];
-    return sum;
+    return vec_sum(sum);
 }
 
-ALWAYS_INLINE void put_block(const struct stored_block *block, uint8_t *data, uint8_t *scale)
+// Which of these scales has the least error, of equals the first. Without a branch: there is no telling.
+ALWAYS_INLINE uint8_t best_scale(const float *x, const uint8_t *scales, int count, float layer_scale)
 {
-    *scale = block->scale;
-    for (int i = 0; i < BLOCK_PARTS; i++)
-        ivec_store_nibbles(data + i * LANES / 2, block->codes[i]);
+    uint8_t best = scales[0];
+    float least = squared_error(x, e4m3_to_f32(best), layer_scale);
+    for (int i = 1; i < count; i++) {
+        float error = squared_error(x, e4m3_to_f32(scales[i]), layer_scale);
+        best = error < least ? scales[i] : best;
+        least = error < least ? error : least;
+    }
+    return best;
 }
 
 static void store_nvfp4(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
+    for (int i = 0; i < dim; i += STORE_BLOCK)
+        put_block(x + i, block_scale(x + i, 6, layer_scale), layer_scale, data + i / 2, scale + i / STORE_BLOCK);
+}
+
+static void store_nvfp4_searched(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
+{
     for (int i = 0; i < dim; i += STORE_BLOCK) {
-        struct stored_block block = fit_block(x + i, magnitude_max(x + i, STORE_BLOCK), 6, layer_scale);
-        put_block(&block, data + i / 2, scale + i / STORE_BLOCK);
+        uint8_t scales[KV_SCALES_TRIED] = { block_scale(x + i, 6, layer_scale) };
+        for (int j = 1; j < KV_SCALES_TRIED; j++)
+            scales[j] = (uint8_t)kv_scale_tried(scales[0], j);
+        put_block(x + i, best_scale(x + i, scales, KV_SCALES_TRIED, layer_scale), layer_scale, data + i / 2,
+                  scale + i / STORE_BLOCK);
     }
 }
 
 static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     for (int i = 0; i < dim; i += STORE_BLOCK) {
-        float max = magnitude_max(x + i, STORE_BLOCK);
-        struct stored_block six = fit_block(x + i, max, 6, layer_scale);
-        struct stored_block four = fit_block(x + i, max, 4, layer_scale);
-        bool lower = squared_error(&four, x + i, layer_scale) < squared_error(&six, x + i, layer_scale);
-        put_block(lower ? &four : &six, data + i / 2, scale + i / STORE_BLOCK);
+        const uint8_t scales[] = { block_scale(x + i, 6, layer_scale), block_scale(x + i, 4, layer_scale) };
+        put_block(x + i, best_scale(x + i, scales, 2, layer_scale), layer_scale, data + i / 2,
+                  scale + i / STORE_BLOCK);
     }
 }
 
@@ -255,6 +281,8 @@ static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *da
     }
     store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
 }
+
+static store_vector *const searched[DTYPE_COUNT] = { [DTYPE_NVFP4] = store_nvfp4_searched };
 
 static store_vector *const stores[DTYPE_COUNT] = {
     [DTYPE_F32] = store_f32,
@@ -273,30 +301,33 @@ static store_vector *const stores[DTYPE_COUNT] = {
 // ---- the op ----
 
 // One head's vector of one row. x: (rows, heads, dim).
-static void store_head(const struct kv_side *side, const float *x, int row, int head, float layer_scale, uint8_t *layer,
-                       int slot)
+static void store_head(const struct kv_side *side, const float *x, int row, int head, float layer_scale, bool search,
+                       uint8_t *layer, int slot)
 {
     size_t vector = (size_t)row * (size_t)side->heads + (size_t)head;
-    stores[side->dtype](x + vector * (size_t)side->dim, side->dim, layer_scale, layer + kv_data_at(side, head, slot),
-                        layer + kv_scale_at(side, head, slot));
+    store_vector *store = search && searched[side->dtype] ? searched[side->dtype] : stores[side->dtype];
+    store(x + vector * (size_t)side->dim, side->dim, layer_scale, layer + kv_data_at(side, head, slot),
+          layer + kv_scale_at(side, head, slot));
 }
 
 void VECTOR_NAME(kv_write)(const void *arguments, int part, int parts)
 {
     const struct kv_write_args *args = arguments;
-    const struct kv_place *cache = &args->cache;
-    int heads = cache->layout.k.heads, first, end;
+    int heads = args->cache.layout.k.heads, first, end;
     kernel_share(args->batch->tokens * heads, part, parts, &first, &end);
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int from = sequence->first * heads, to = from + sequence->count * heads;
         for (int i = from > first ? from : first; i < to && i < end; i++) {
-            int row = i / heads, position = args->batch->positions[row], slot = position % KV_PAGE_TOKENS;
-            int32_t page = sequence->pages[cache->class_index][position / KV_PAGE_TOKENS];
-            uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
-            store_head(&cache->layout.k, args->k, row, i % heads, cache->k_scale, layer, slot);
-            if (!cache->layout.latent)
-                store_head(&cache->layout.v, args->v, row, i % heads, cache->v_scale, layer, slot);
+            int row = i / heads, position = args->batch->positions[row], page = position / KV_PAGE_TOKENS;
+            const struct kv_place *place = page < args->sink_pages ? &args->sink : &args->cache;
+            int32_t number = sequence->pages[place->class_index][page];
+            uint8_t *layer = place->pool + (size_t)number * place->page_bytes + place->layer_offset;
+            store_head(&place->layout.k, args->k, row, i % heads, place->k_scale, args->scale_search, layer,
+                       position % KV_PAGE_TOKENS);
+            if (!place->layout.latent)
+                store_head(&place->layout.v, args->v, row, i % heads, place->v_scale, args->scale_search, layer,
+                           position % KV_PAGE_TOKENS);
         }
     }
 }

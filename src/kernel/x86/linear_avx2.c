@@ -185,6 +185,24 @@ void linear_avx2_prepare(const void *args, int part, int parts)
     prepare_many(args, part, parts);
 }
 
+void linear_avx2_float_few(const void *args, int part, int parts)
+{
+    struct linear_args floats = decoded(args);
+    run_few(&floats, part, parts);
+}
+
+void linear_avx2_float_many(const void *args, int part, int parts)
+{
+    struct linear_args floats = decoded(args);
+    run_many(&floats, part, parts);
+}
+
+void linear_avx2_float_prepare(const void *args, int part, int parts)
+{
+    struct linear_args floats = decoded(args);
+    prepare_many(&floats, part, parts);
+}
+
 void experts_avx2(const void *args, int part, int parts)
 {
     run_experts(args, part, parts);

@@ -25,6 +25,24 @@ void linear_avx512_prepare(const void *args, int part, int parts)
     prepare_many(args, part, parts);
 }
 
+void linear_avx512_float_few(const void *args, int part, int parts)
+{
+    struct linear_args floats = decoded(args);
+    run_few(&floats, part, parts);
+}
+
+void linear_avx512_float_many(const void *args, int part, int parts)
+{
+    struct linear_args floats = decoded(args);
+    run_many(&floats, part, parts);
+}
+
+void linear_avx512_float_prepare(const void *args, int part, int parts)
+{
+    struct linear_args floats = decoded(args);
+    prepare_many(&floats, part, parts);
+}
+
 void experts_avx512(const void *args, int part, int parts)
 {
     run_experts(args, part, parts);

@@ -223,4 +223,13 @@ static inline void run_few(const struct linear_args *args, int part, int parts)
     run_share(args, x, part, parts);
 }
 
+// Weights that were decoded when they were packed: the same with f32 in place of their formats.
+static inline struct linear_args decoded(const struct linear_args *args)
+{
+    struct linear_args floats = *args;
+    for (int i = 0; i < floats.outputs; i++)
+        floats.output[i].weight.dtype = DTYPE_F32;
+    return floats;
+}
+
 #endif

@@ -77,6 +77,7 @@ static inline int packed_plane(int bits)
 }
 
 extern const struct kernel_packing x86_packing;
+extern const struct kernel_packing x86_float_packing; // every format decoded to (3) in f32
 
 // Bytes of one group of rows.
 size_t packed_group_bytes(enum dtype dtype, int cols);

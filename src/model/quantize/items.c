@@ -71,6 +71,7 @@ static bool is_whole(const struct tensor *tensor)
 
 // Where the file has several matrices as one, a model's are runs of its rows; it is written whole.
 #define RUN_MARK " (from "
+#define EXPERTS ".experts."
 
 static const struct tensor *whole_of(const struct collecting *c, const struct tensor *run, const char **name)
 {
@@ -116,6 +117,7 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
                              .head_rows = reordered ? config->head_dim : 0,
                              .turned = reordered ? config->rotated : 0,
                              .linear = linear,
+                             .op = (int)(op - c->model->ops),
                              .listed = !linear && op->kind != OP_EMBED,
                              .input = c->input,
                              .result = c->results[j],
@@ -138,6 +140,22 @@ static void add_bias(struct collecting *c, const struct op *op, int j, const cha
                              .turned = reordered ? c->model->config.rotated : 0 });
 }
 
+// Experts that were one tensor, gate and up even together, become modules of their own; "": not these.
+static const char *unstacked_name(struct collecting *c, const struct tensor *published, int expert)
+{
+    static const struct {
+        const char *stacked, *word;
+    } names[] = { { "gate_up_proj" RUN_MARK "gate)", "gate_proj" },
+                  { "gate_up_proj" RUN_MARK "up)", "up_proj" },
+                  { "down_proj", "down_proj" } };
+    const char *at = strstr(published->name, EXPERTS);
+    for (size_t i = 0; at && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(at + strlen(EXPERTS), names[i].stacked))
+            return arena_format(&c->items->arena, "%.*s" EXPERTS "%d.%s" ITEM_SUFFIX, (int)(at - published->name),
+                                published->name, expert, names[i].word);
+    return "";
+}
+
 // Where the star stands in a name is the expert's number.
 static const char *expert_name(struct collecting *c, const struct tensor *published, int expert)
 {
@@ -146,7 +164,7 @@ static const char *expert_name(struct collecting *c, const struct tensor *publis
         return published->stored->parts[expert]->name;
     return star ? arena_format(&c->items->arena, "%.*s%d%s", (int)(star - published->name), published->name, expert,
                                star + 1)
-                : "";
+                : unstacked_name(c, published, expert);
 }
 
 // Experts: matrix by matrix where each has a name of its own.
@@ -157,7 +175,7 @@ static void add_experts(struct collecting *c, const struct op *op, int j, const 
     for (int e = 0; e < tensor->shape[0]; e++) {
         const struct tensor *part = own ? own[e] : tensor;
         const char *name = expert_name(c, published, e);
-        if (is_whole(part) && ends_with(name, ITEM_SUFFIX))
+        if ((!own || is_whole(part)) && ends_with(name, ITEM_SUFFIX)) // rows of all in one can be read by themselves
             add_matrix(c, op, j, part, name, own ? 0 : e * tensor->shape[1], e);
     }
 }
@@ -187,8 +205,8 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
                 add_bias(c, op, j, name);
         }
     }
-    double offset = c->model->config.norm_offset - c->published->config.norm_offset;
-    if (op->vector && !op->vector->stored)
+    double offset = op->offset - published->offset;
+    if (op->vector && !op->vector->stored && op->vector->rank == 1)
         append(c, (struct item){ .name = published->vector->name,
                                  .tensor = op->vector,
                                  .rows = 1,
@@ -230,7 +248,7 @@ static bool add_rest(struct collecting *c)
             return fail(c->err, "tensor %s is %s and nibble cannot write its module anew; quantise a checkpoint of "
                         "16-bit weights instead", tensor->name, dtype_word(tensor->dtype));
         bool linear = tensor->rank == 2 && ends_with(tensor->name, ITEM_SUFFIX);
-        bool experts = tensor->rank == 3 && strstr(tensor->name, ".experts."); // all in one
+        bool experts = tensor->rank == 3 && strstr(tensor->name, EXPERTS); // all in one
         append(c, (struct item){ .name = tensor->name, .tensor = tensor, .fused = c->fused,
                                  .listed = linear || experts });
     }

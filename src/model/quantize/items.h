@@ -17,6 +17,7 @@ struct item {
     float offset;                  // added to each value
     int head_rows, turned;         // rows of a head, and how many of them go from neighbours to halves; 0: all stay
     bool linear;                   // may be quantised
+    int op;                        // of a linear one: its op's place in model.ops
     bool listed;                   // stays as it is, which configs say, so that nobody takes it for quantised
     int fused;                     // those of one number share an overall scale; never less than that of the item
                                    // before, but for an op's experts, which come matrix by matrix

@@ -8,19 +8,21 @@
 #define MODELOPT NIBBLE_LAYOUT_MODELOPT
 #define COMPRESSED NIBBLE_LAYOUT_COMPRESSED_TENSORS
 
+#define BY_WORD(word) weight_encode_##word, weight_compensate_##word
+
 static const struct layout layouts[] = {
-    { NIBBLE_WEIGHTS_NVFP4, COMPRESSED, "nvfp4-pack-quantized", weight_encode_nvfp4, 4, 16, "weight_packed",
-      "weight_scale", "weight_global_scale", DTYPE_U8, DTYPE_FP8_E4M3, 2, 1, .divides = true },
-    { NIBBLE_WEIGHTS_NVFP4, MODELOPT, "W4A16_NVFP4", weight_encode_nvfp4, 4, 16, "weight", "weight_scale",
-      "weight_scale_2", DTYPE_U8, DTYPE_FP8_E4M3, 2, 0 },
-    { NIBBLE_WEIGHTS_MXFP4, COMPRESSED, "mxfp4-pack-quantized", weight_encode_mxfp4, 4, 32, "weight_packed",
-      "weight_scale", NULL, DTYPE_U8, DTYPE_U8, 2 },
-    { NIBBLE_WEIGHTS_FP8, COMPRESSED, "float-quantized", weight_encode_fp8, 8, 0, "weight", "weight_scale", NULL,
+    { NIBBLE_WEIGHTS_NVFP4, COMPRESSED, "nvfp4-pack-quantized", BY_WORD(nvfp4), 4, 16, "weight_packed", "weight_scale",
+      "weight_global_scale", DTYPE_U8, DTYPE_FP8_E4M3, 2, 1, .divides = true },
+    { NIBBLE_WEIGHTS_NVFP4, MODELOPT, "W4A16_NVFP4", BY_WORD(nvfp4), 4, 16, "weight", "weight_scale", "weight_scale_2",
+      DTYPE_U8, DTYPE_FP8_E4M3, 2, 0 },
+    { NIBBLE_WEIGHTS_MXFP4, COMPRESSED, "mxfp4-pack-quantized", BY_WORD(mxfp4), 4, 32, "weight_packed", "weight_scale",
+      NULL, DTYPE_U8, DTYPE_U8, 2 },
+    { NIBBLE_WEIGHTS_FP8, COMPRESSED, "float-quantized", BY_WORD(fp8), 8, 0, "weight", "weight_scale", NULL,
       DTYPE_FP8_E4M3, DTYPE_F32, 2, .has_activations = true },
-    { NIBBLE_WEIGHTS_FP8, MODELOPT, "FP8_PER_CHANNEL_PER_TOKEN", weight_encode_fp8, 8, 0, "weight", "weight_scale",
-      NULL, DTYPE_FP8_E4M3, DTYPE_F32, 1, .has_activations = true },
-    { NIBBLE_WEIGHTS_INT8, COMPRESSED, "int-quantized", weight_encode_int8, 8, 0, "weight", "weight_scale", NULL,
-      DTYPE_I8, DTYPE_F32, 2, .has_activations = true },
+    { NIBBLE_WEIGHTS_FP8, MODELOPT, "FP8_PER_CHANNEL_PER_TOKEN", BY_WORD(fp8), 8, 0, "weight", "weight_scale", NULL,
+      DTYPE_FP8_E4M3, DTYPE_F32, 1, .has_activations = true },
+    { NIBBLE_WEIGHTS_INT8, COMPRESSED, "int-quantized", BY_WORD(int8), 8, 0, "weight", "weight_scale", NULL, DTYPE_I8,
+      DTYPE_F32, 2, .has_activations = true },
     { NIBBLE_WEIGHTS_BF16, COMPRESSED, .bits = 16 },
 };
 

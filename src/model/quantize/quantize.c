@@ -8,12 +8,14 @@
 #include "format/json.h"
 #include "model/modules.h"
 #include "model/quantize/config.h"
+#include "model/quantize/factors.h"
 #include "model/quantize/items.h"
 #include "model/quantize/layout.h"
 #include "model/quantize/write.h"
 #include "model/stored.h"
 
 enum { GLOBALS_WINDOW = EXPERTS_MAX }; // of the numbers of fused matrices, those that are in use at once
+enum { TEXT_READS = 4 };               // as many values could be read and rounded while a text goes through a matrix
 static const size_t shard_bytes_usual = 5000000000;
 
 struct job {
@@ -28,6 +30,7 @@ struct job {
     size_t (*kv_entries)[2];        // by layer
     struct safetensors_out out;
     struct writing writing;
+    struct factors factors;
     struct error *err;
 };
 
@@ -160,6 +163,7 @@ static bool place(struct job *job)
             job->entries[i].codes = safetensors_out_add(&job->out, item->name, written_type(job, item), rank,
                                                         item->rows ? shape : tensor->shape);
         writing->total += (double)values * (encoded && job->layout->overall ? 2 : 1);
+        writing->total += encoded && job->factors.source ? (double)values * TEXT_READS : 0;
     }
     size_t shard_bytes = job->options->shard_bytes ? job->options->shard_bytes : shard_bytes_usual;
     return place_kv(job) && safetensors_out_begin(&job->out, shard_bytes, job->err);
@@ -182,7 +186,12 @@ static bool measure_fused(struct job *job, size_t first, float *globals)
     return true;
 }
 
-static void report(const struct job *job, const struct item *item, const struct write_result *result)
+static bool advance(void *context, double values, struct error *err)
+{
+    return write_advance(context, values * TEXT_READS, err);
+}
+
+static void report(const struct job *job, const struct item *item, bool compensated, const struct write_result *result)
 {
     if (!job->options->tensor || !item->linear)
         return;
@@ -194,6 +203,7 @@ static void report(const struct job *job, const struct item *item, const struct 
                              .format = is_encoded(job, item) ? layout_weights_word(job->layout->weights)
                                                              : dtype_word(written_type(job, item)),
                              .kept = item->kept,
+                             .compensated = compensated,
                              .error = result->energy > 0 ? sqrt(result->error / result->energy) : 0 });
 }
 
@@ -202,15 +212,17 @@ static bool write_item(struct job *job, size_t index, float global)
     const struct item *item = &job->items.items[index];
     struct layout_entries entries = job->entries[index];
     struct write_result result = { 0 };
+    const float *factor = NULL;
     bool ok;
     if (is_encoded(job, item))
-        ok = write_encoded(&job->writing, item, job->layout, global, entries, &result, job->err);
+        ok = factors_find(&job->factors, &job->items, index, &factor, job->err)
+            && write_encoded(&job->writing, item, job->layout, global, factor, entries, &result, job->err);
     else if (is_verbatim(job, item))
         ok = write_verbatim(&job->writing, item, entries.codes, job->err);
     else
         ok = write_floats(&job->writing, item, written_type(job, item), entries.codes, &result, job->err);
     if (ok)
-        report(job, item, &result);
+        report(job, item, factor, &result);
     return ok;
 }
 
@@ -267,7 +279,7 @@ static bool save_config(struct job *job)
 }
 
 bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
-              struct error *err)
+              const struct moments_source *moments, struct error *err)
 {
     struct device host;
     struct job job = { .checkpoint = checkpoint, .options = options, .folder = folder, .err = err };
@@ -277,9 +289,12 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     job.writing = (struct writing){ .out = &job.out, .progress = options->progress,
                                     .progress_context = options->progress_context };
     job.writing.team = ok ? team_open(options->threads ? options->threads : cores, err) : NULL;
+    job.factors = (struct factors){ .source = moments, .model = &job.model, .team = job.writing.team,
+                                    .progress = advance, .progress_context = &job.writing };
     write_open(&job.writing);
     ok = job.writing.team && place(&job) && write_all(&job) && save_config(&job);
     write_close(&job.writing);
+    factors_free(&job.factors);
     if (job.writing.team)
         team_close(job.writing.team);
     safetensors_out_close(&job.out);

@@ -9,7 +9,7 @@
 #include "kernel/ref/weight.h"
 #include "model/stored.h"
 
-enum { SLICE_VALUES = 2 << 20, COPY_BYTES = 16 << 20 };
+enum { SLICE_VALUES = 2 << 20, COPY_BYTES = 16 << 20, TILES_PER_THREAD = 2 };
 
 struct row {
     float amax;
@@ -17,21 +17,36 @@ struct row {
     double variance; // of its result, for inputs of the importance that is known
 };
 
+// What becomes of rows.
+struct encoding {
+    weight_encoder *encode;  // NULL: they are only measured
+    weight_compensator *compensate; // instead, where there is a factor
+    const float *factor;
+    float global;
+};
+
 // Some rows of an item on their way.
 struct slice {
     const struct item *item;
     int64_t first, rows;
     float scale;           // of all values
-    weight_encoder *encode; // NULL: the rows are only measured
-    float *importance;      // of columns, or NULL; heap
-    float global;
+    struct encoding encoding;
+    float *importance;     // of columns, or NULL; heap
+    float *scratch;        // of tiles, one after the other
     size_t code_bytes, scale_bytes, raw_bytes; // of a row
     float *values;         // (rows, cols)
     uint8_t *raw;          // the same as the tensor has it, where that is made
     uint8_t *codes, *scales;
     struct row *results;   // by row
-    size_t values_room, raw_room, codes_room, scales_room, results_room;
+    size_t values_room, raw_room, codes_room, scales_room, results_room, scratch_room;
 };
+
+bool write_advance(struct writing *writing, double values, struct error *err)
+{
+    writing->done += values;
+    return !writing->progress || writing->progress(writing->progress_context, writing->done / writing->total)
+        || fail(err, "interrupted");
+}
 
 void write_open(struct writing *writing)
 {
@@ -48,6 +63,7 @@ void write_close(struct writing *writing)
     free(slice->codes);
     free(slice->scales);
     free(slice->results);
+    free(slice->scratch);
     free(slice->importance);
     free(slice);
     writing->slice = NULL;
@@ -88,24 +104,67 @@ static void read_row(const struct slice *slice, int64_t row)
         values[i] += item->offset;
 }
 
-static void run_slice(void *context, int phase, int part, int parts)
+static void encode_row(const struct slice *slice, int64_t row)
 {
-    struct slice *slice = context;
-    (void)phase;
     size_t cols = (size_t)slice->item->cols;
-    int64_t first = slice->rows * part / parts, end = slice->rows * (part + 1) / parts;
-    for (int64_t row = first; row < end; row++) {
+    slice->results[row].error =
+        slice->encoding.encode(&(struct weight_row){ .x = slice->values + (size_t)row * cols,
+                                                     .importance = slice->importance,
+                                                     .count = cols,
+                                                     .global = slice->encoding.global },
+                               slice->codes + (size_t)row * slice->code_bytes,
+                               slice->scales + (size_t)row * slice->scale_bytes);
+}
+
+static void compensate_rows(const struct slice *slice, int64_t first, int rows)
+{
+    size_t cols = (size_t)slice->item->cols, at = (size_t)first;
+    double errors[WEIGHT_TILE_ROWS];
+    const struct weight_tile tile = { .x = slice->values + at * cols,
+                                      .rows = rows,
+                                      .count = cols,
+                                      .global = slice->encoding.global,
+                                      .factor = slice->encoding.factor,
+                                      .scratch = slice->scratch + at / WEIGHT_TILE_ROWS * weight_tile_scratch(cols),
+                                      .error = errors };
+    slice->encoding.compensate(&tile, slice->codes + at * slice->code_bytes, slice->scales + at * slice->scale_bytes);
+    for (int i = 0; i < rows; i++)
+        slice->results[first + i].error = errors[i];
+}
+
+// Some rows, at most a tile of them.
+static void run_rows(const struct slice *slice, int64_t first, int rows)
+{
+    const struct encoding *encoding = &slice->encoding;
+    size_t cols = (size_t)slice->item->cols;
+    bool finite = true;
+    for (int64_t row = first; row < first + rows; row++) {
         const float *values = slice->values + (size_t)row * cols;
         struct row *result = &slice->results[row];
         read_row(slice, row);
         result->amax = weight_amax(values, cols);
-        if (!slice->encode || isnan(result->amax))
+        finite &= !isnan(result->amax);
+        if (!encoding->encode || isnan(result->amax))
             continue;
-        result->error = slice->encode(&(struct weight_row){ values, slice->importance, cols, slice->global },
-                                      slice->codes + (size_t)row * slice->code_bytes,
-                                      slice->scales + (size_t)row * slice->scale_bytes);
         result->energy = weight_energy(values, NULL, cols);
         result->variance = slice->importance ? weight_energy(values, slice->importance, cols) : result->energy;
+    }
+    if (!encoding->encode || !finite)
+        return;
+    if (encoding->factor)
+        compensate_rows(slice, first, rows);
+    for (int64_t row = first; row < first + rows && !encoding->factor; row++)
+        encode_row(slice, row);
+}
+
+static void run_slice(void *context, int phase, int part, int parts)
+{
+    struct slice *slice = context;
+    (void)phase;
+    int64_t tiles = (slice->rows + WEIGHT_TILE_ROWS - 1) / WEIGHT_TILE_ROWS;
+    for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; tile++) {
+        int64_t first = tile * WEIGHT_TILE_ROWS, rest = slice->rows - first;
+        run_rows(slice, first, rest < WEIGHT_TILE_ROWS ? (int)rest : WEIGHT_TILE_ROWS);
     }
 }
 
@@ -131,21 +190,31 @@ static float read_scale(const struct item *item)
     return scale;
 }
 
-static int64_t prepare_slices(struct slice *slice, const struct item *item, weight_encoder *encode, float global)
+// In whole tiles, and enough of them for everybody.
+static int64_t rows_each(const struct item *item, int threads)
 {
+    int64_t tiles = SLICE_VALUES / item->cols / WEIGHT_TILE_ROWS, least = TILES_PER_THREAD * (int64_t)threads;
+    int64_t rows = (tiles > least ? tiles : least) * WEIGHT_TILE_ROWS;
+    return rows < item->rows ? rows : item->rows;
+}
+
+static int64_t prepare_slices(struct writing *writing, const struct item *item, struct encoding encoding)
+{
+    struct slice *slice = writing->slice;
     size_t cols = (size_t)item->cols;
-    int64_t rows = SLICE_VALUES / item->cols > 1 ? SLICE_VALUES / item->cols : 1;
-    rows = rows < item->rows ? rows : item->rows;
-    slice->item = item, slice->encode = encode, slice->global = global, slice->scale = read_scale(item);
+    int64_t rows = rows_each(item, team_size(writing->team));
+    slice->item = item, slice->encoding = encoding, slice->scale = read_scale(item);
     slice->raw_bytes = dtype_bytes(item->tensor->dtype, cols);
     free(slice->importance);
-    slice->importance = encode && item->linear ? importance_of(item->input, item->cols) : NULL;
-    size_t each = (size_t)rows;
+    slice->importance = encoding.encode && item->linear ? importance_of(item->input, item->cols) : NULL;
+    size_t each = (size_t)rows, tiles = (each + WEIGHT_TILE_ROWS - 1) / WEIGHT_TILE_ROWS;
     slice->values = make_room(slice->values, &slice->values_room, each * cols * sizeof *slice->values);
     slice->raw = make_room(slice->raw, &slice->raw_room, item->tensor->stored ? each * slice->raw_bytes : 1);
     slice->codes = make_room(slice->codes, &slice->codes_room, each * slice->code_bytes + 1);
     slice->scales = make_room(slice->scales, &slice->scales_room, each * slice->scale_bytes + 1);
     slice->results = make_room(slice->results, &slice->results_room, each * sizeof *slice->results);
+    slice->scratch = make_room(slice->scratch, &slice->scratch_room,
+                               encoding.factor ? tiles * weight_tile_scratch(cols) * sizeof *slice->scratch : 1);
     return rows;
 }
 
@@ -158,9 +227,7 @@ static bool read_slice(struct writing *writing, int64_t first, int64_t rows, str
         if (isnan(slice->results[row].amax))
             return fail(err, "tensor %s holds a value that is no finite number, in row %lld; the checkpoint is damaged",
                         slice->item->tensor->name, (long long)source_row(slice->item, first + row));
-    writing->done += (double)(rows * slice->item->cols);
-    return !writing->progress || writing->progress(writing->progress_context, writing->done / writing->total)
-        || fail(err, "interrupted");
+    return write_advance(writing, (double)(rows * slice->item->cols), err);
 }
 
 static bool check(const struct item *item, struct error *err)
@@ -173,7 +240,7 @@ bool write_measure(struct writing *writing, const struct item *item, float *amax
     struct slice *slice = writing->slice;
     if (!check(item, err))
         return false;
-    int64_t each = prepare_slices(slice, item, NULL, 1);
+    int64_t each = prepare_slices(writing, item, (struct encoding){ 0 });
     for (int64_t first = 0; first < item->rows; first += each) {
         int64_t rows = item->rows - first < each ? item->rows - first : each;
         if (!read_slice(writing, first, rows, err))
@@ -184,13 +251,13 @@ bool write_measure(struct writing *writing, const struct item *item, float *amax
     return true;
 }
 
-static bool write_slices(struct writing *writing, const struct item *item, weight_encoder *encode, float global,
+static bool write_slices(struct writing *writing, const struct item *item, struct encoding encoding,
                          struct layout_entries entries, struct write_result *result, struct error *err)
 {
     struct slice *slice = writing->slice;
     if (!check(item, err))
         return false;
-    int64_t each = prepare_slices(slice, item, encode, global);
+    int64_t each = prepare_slices(writing, item, encoding);
     *result = (struct write_result){ 0 };
     for (int64_t first = 0; first < item->rows; first += each) {
         int64_t rows = item->rows - first < each ? item->rows - first : each;
@@ -216,12 +283,14 @@ static bool write_slices(struct writing *writing, const struct item *item, weigh
 // ---- ways out ----
 
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
-                   struct layout_entries entries, struct write_result *result, struct error *err)
+                   const float *factor, struct layout_entries entries, struct write_result *result,
+                   struct error *err)
 {
+    const struct encoding encoding = { layout->encode, layout->compensate, factor, global };
     float overall = layout->divides ? 1 / global : global; // exact: a power of two
     writing->slice->code_bytes = layout_code_bytes(layout, item->cols);
     writing->slice->scale_bytes = layout_scale_bytes(layout, item->cols);
-    return write_slices(writing, item, layout->encode, global, entries, result, err)
+    return write_slices(writing, item, encoding, entries, result, err)
         && (!layout->overall || safetensors_out_put(writing->out, entries.overall, 0, &overall, sizeof overall, err));
 }
 
@@ -251,8 +320,8 @@ bool write_floats(struct writing *writing, const struct item *item, enum dtype d
 {
     writing->slice->code_bytes = (size_t)item->cols * (size_t)dtype_table[dtype].block_bytes;
     writing->slice->scale_bytes = 0;
-    return write_slices(writing, item, dtype == DTYPE_F32 ? encode_f32 : encode_bf16, 1,
-                        (struct layout_entries){ .codes = entry }, result, err);
+    const struct encoding encoding = { .encode = dtype == DTYPE_F32 ? encode_f32 : encode_bf16 };
+    return write_slices(writing, item, encoding, (struct layout_entries){ .codes = entry }, result, err);
 }
 
 bool write_verbatim(struct writing *writing, const struct item *item, size_t entry, struct error *err)
@@ -263,7 +332,5 @@ bool write_verbatim(struct writing *writing, const struct item *item, size_t ent
         if (!safetensors_out_put(writing->out, entry, at, tensor->data + at, some, err))
             return false;
     }
-    writing->done += (double)tensor_values(tensor);
-    return !writing->progress || writing->progress(writing->progress_context, writing->done / writing->total)
-        || fail(err, "interrupted");
+    return write_advance(writing, (double)tensor_values(tensor), err);
 }

@@ -21,15 +21,20 @@ struct write_result {
     double error, energy;      // sums of squares, of what was lost and of what there was
 };
 
+// So many values have been read. False: whoever watches says stop.
+bool write_advance(struct writing *writing, double values, struct error *err);
+
 void write_open(struct writing *writing);
 void write_close(struct writing *writing);
 
 // The largest magnitude of a matrix. False: a value is not a finite number.
 bool write_measure(struct writing *writing, const struct item *item, float *amax, struct error *err);
 
-// A matrix as its codes and scales, or with `scales` SIZE_MAX as codes alone.
+// A matrix as its codes and scales; with the factor of its inputs' moments errors are made up for, with NULL each value
+// is the nearest.
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
-                   struct layout_entries entries, struct write_result *result, struct error *err);
+                   const float *factor, struct layout_entries entries, struct write_result *result,
+                   struct error *err);
 
 bool write_floats(struct writing *writing, const struct item *item, enum dtype dtype, size_t entry,
                   struct write_result *result, struct error *err);

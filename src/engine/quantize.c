@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/quantize.c: nibble_quantize, with the model run over a text where errors are to be made up for: what its
+// matrices are multiplied with is looked at on the way.
+#include <stdlib.h>
+
+#include "base/public.h"
+#include "engine/reader.h"
+#include "format/public.h"
+#include "kernel/ref/moments.h"
+#include "model/quantize/factors.h"
+#include "model/quantize/quantize.h"
+
+enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to moments
+
+struct reading {
+    struct engine engine;
+    struct reader reader;
+    struct engine_watch watch;
+    struct moments_source source;
+    const int32_t *ids;
+    size_t count, piece; // tokens, and how many of them are read at a time
+    float **wanted; // by op: where its moments go; NULL: nobody asks for them
+};
+
+// ---- looking ----
+
+static void add_of_experts(const struct engine *engine, const struct op *op, float *moments, int part, int parts)
+{
+    const int32_t *first = (const void *)engine->seen[BUFFER_FIRST], *pair = (const void *)engine->seen[BUFFER_PAIR];
+    size_t columns = (size_t)op->width, size = moments_size(columns);
+    for (int i = 0; i < engine->model.config.experts.count; i++)
+        moments_add(moments + (size_t)i * size * size, columns, engine->seen[op->in], pair + first[i],
+                    first[i + 1] - first[i], part, parts);
+}
+
+static void look(void *context, const struct engine *engine, int index, int part, int parts)
+{
+    const struct reading *reading = context;
+    const struct op *op = &engine->model.ops[index];
+    float *moments = reading->wanted[index];
+    if (!moments)
+        return;
+    if (factors_each(op))
+        add_of_experts(engine, op, moments, part, parts);
+    else
+        moments_add(moments, (size_t)op->width, engine->seen[op->in], NULL, engine->batch.tokens, part, parts);
+}
+
+// ---- reading ----
+
+// Each piece from an empty cache.
+static bool gather(void *context, int piece, const struct moments_wanted *wanted, int count, struct error *err)
+{
+    struct reading *reading = context;
+    size_t first = (size_t)piece * reading->piece, rest = reading->count - first;
+    const float *logits;
+    for (int i = 0; i < reading->engine.model.op_count; i++)
+        reading->wanted[i] = NULL;
+    for (int i = 0; i < count; i++)
+        reading->wanted[wanted[i].op] = wanted[i].moments;
+    return reader_assign(&reading->reader, NULL, 0, err)
+        && reader_assign(&reading->reader, reading->ids + first, rest < reading->piece ? rest : reading->piece, err)
+        && reader_read(&reading->reader, &logits, err);
+}
+
+static bool read_context(const struct checkpoint *checkpoint, int *context, struct error *err)
+{
+    struct model model;
+    if (!model_describe(&model, checkpoint, err))
+        return false;
+    *context = model.config.context;
+    model_free(&model);
+    return true;
+}
+
+static bool reading_open(struct reading *reading, const struct checkpoint *checkpoint,
+                         const struct nibble_quantize_options *options, struct error *err)
+{
+    struct device host;
+    int context;
+    if (!read_context(checkpoint, &context, err))
+        return false;
+    context = context < PIECE_TOKENS ? context : PIECE_TOKENS;
+    reading->watch = (struct engine_watch){ .ops = 1u << OP_LINEAR | 1u << OP_EXPERTS, .buffers = UINT32_MAX,
+                                            .after = look, .context = reading };
+    const struct engine_options engine_options = {
+        .plan = { .kv_cache_dtype = "float32", .max_model_len = context, .max_num_seqs = 1, .apart = true },
+        .device = "cpu", .threads = options->threads, .watch = &reading->watch
+    };
+    if (!engine_open(&reading->engine, checkpoint, &engine_options, err))
+        return false;
+    reader_open(&reading->reader, &reading->engine);
+    reading->ids = options->ids, reading->count = options->id_count, reading->piece = (size_t)context;
+    reading->wanted = memory_new((size_t)reading->engine.model.op_count, sizeof *reading->wanted);
+    if (!device_open_cpu(&host, err)) // with what is free now
+        return false;
+    reading->source = (struct moments_source){ .gather = gather, .context = reading,
+                                               .pieces = (int)((reading->count + reading->piece - 1) / reading->piece),
+                                               .bytes = host.memory_free_bytes / MEMORY_SHARE };
+    return true;
+}
+
+static void reading_close(struct reading *reading)
+{
+    if (reading->wanted) {
+        reader_close(&reading->reader);
+        engine_close(&reading->engine);
+        free(reading->wanted);
+    }
+}
+
+bool nibble_quantize(const struct nibble_checkpoint *checkpoint, const char *folder,
+                     const struct nibble_quantize_options *options, struct nibble_error *error)
+{
+    struct reading reading = { 0 };
+    struct error err = { 0 };
+    bool has_text = options->id_count && options->weights != NIBBLE_WEIGHTS_BF16;
+    bool ok = (!has_text || reading_open(&reading, &checkpoint->checkpoint, options, &err))
+        && quantize(&checkpoint->checkpoint, folder, options, has_text ? &reading.source : NULL, &err);
+    reading_close(&reading);
+    if (!ok)
+        public_error(error, &err);
+    return ok;
+}

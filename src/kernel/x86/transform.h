@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/transform.h: what keys are stored as, once for every vector width; the files transform_*.c compile it. The
+// bits are those of the reference (kernel/ref/transform.c).
+#ifndef KERNEL_X86_TRANSFORM_H
+#define KERNEL_X86_TRANSFORM_H
+
+#include <math.h>
+
+#include "kernel/kernel.h"
+#include "kernel/x86/cache_table.h"
+#include "kernel/x86/rotation.h"
+
+// centre: NULL for queries.
+static void transform_head(const struct transform_args *args, float *x, const float *centre)
+{
+    for (int i = 0; i < args->head_dim && centre; i += LANES)
+        vec_store(x + i, vec_load(x + i) - vec_load(centre + i));
+    if (!args->block)
+        return;
+    vec factor = vec_set(1 / sqrtf((float)args->block));
+    for (int i = 0; i < args->head_dim; i += args->block)
+        hadamard(x + i, args->block);
+    for (int i = 0; i < args->head_dim; i += LANES)
+        vec_store(x + i, vec_load(x + i) * factor);
+}
+
+void VECTOR_NAME(transform)(const void *arguments, int part, int parts)
+{
+    const struct transform_args *args = arguments;
+    int heads = args->heads + args->kv_heads, first, end;
+    kernel_share(*args->rows * heads, part, parts, &first, &end);
+    for (int i = first; i < end; i++) {
+        size_t row = (size_t)(i / heads), dim = (size_t)args->head_dim;
+        int head = i % heads, key = head - args->heads;
+        if (key < 0)
+            transform_head(args, args->q + (row * (size_t)args->heads + (size_t)head) * dim, NULL);
+        else
+            transform_head(args, args->k + (row * (size_t)args->kv_heads + (size_t)key) * dim,
+                           args->centre ? args->centre + (size_t)key * dim : NULL);
+    }
+}
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/calibration.h: what a model's keys are stored as (kernel/op.h: transform_args), and what was measured to choose
+// it: keys that a text leaves behind, and how far attention strays when they are stored in a layer's format.
+#ifndef PLAN_CALIBRATION_H
+#define PLAN_CALIBRATION_H
+
+#include "base/dtype.h"
+#include "base/memory.h"
+
+// A transform is a set of these; KV_TRANSFORMS is how many sets there are.
+enum { KV_CENTRE = 1, KV_ROTATE = 2, KV_TRANSFORMS = 4 };
+
+struct kv_calibration {
+    int layers;
+    struct kv_calibrated {
+        const float *centre;        // (kv_heads, head_dim): the mean of its keys; NULL: it was not measured
+        enum dtype k;               // the format of keys for which
+        float error[KV_TRANSFORMS]; // attention is so far off, as a part of its result, by transform
+    } *layer;
+    const char *warning;            // what is to be told about it, or NULL
+    struct arena arena;
+};
+
+// "none", "centre", "rotate", "centre+rotate"
+const char *kv_transform_word(int transform);
+
+#endif

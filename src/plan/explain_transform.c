@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan/explain_transform.c: what keys are stored as, and what was measured to choose it.
+#include "plan/explain_parts.h"
+
+enum { UNDECIDED = KV_TRANSFORMS };
+
+// The transform of a layer's keys, or UNDECIDED.
+static int transform_of(const struct plan *plan, int layer)
+{
+    return plan->layer[layer].undecided ? UNDECIDED : plan->layer[layer].transform;
+}
+
+const char *explain_transform(const struct plan *plan, int layer)
+{
+    return plan->layer[layer].undecided ? "auto" : kv_transform_word(plan->layer[layer].transform);
+}
+
+// " 0-3, 7"; false: there are none.
+static bool add_layers(const struct plan *plan, int transform, struct strbuf *out)
+{
+    const char *separator = " ";
+    for (int first = 0, last; first < plan->model->config.layers; first = last + 1) {
+        last = first;
+        if (plan->model->layer[first].kind != LAYER_ATTENTION || transform_of(plan, first) != transform)
+            continue;
+        while (last + 1 < plan->model->config.layers && plan->model->layer[last + 1].kind == LAYER_ATTENTION
+               && transform_of(plan, last + 1) == transform)
+            last++;
+        strbuf_add_text(out, separator);
+        explain_add_range(out, first, last);
+        separator = ", ";
+    }
+    return separator[0] == ',';
+}
+
+// How far attention strays with the transforms that were chosen, and without any: the mean over layers.
+static void add_errors(const struct plan *plan, struct strbuf *out)
+{
+    double with = 0, without = 0;
+    int count = 0;
+    for (int i = 0; i < plan->model->config.layers; i++)
+        if (plan->layer[i].calibrated) {
+            with += (double)plan->calibration->layer[i].error[plan->layer[i].transform];
+            without += (double)plan->calibration->layer[i].error[0];
+            count++;
+        }
+    if (count)
+        strbuf_add_format(out, "; as measured, attention is off by %.2g, and by %.2g without", with / count,
+                          without / count);
+}
+
+void explain_add_transform(const struct plan *plan, struct strbuf *out)
+{
+    bool any = false;
+    for (int transform = KV_TRANSFORMS - 1; transform > 0; transform--) {
+        struct strbuf layers = { 0 };
+        if (add_layers(plan, transform, &layers)) {
+            strbuf_add_format(out, "%s%s in layers%s", any ? "; " : "transform ", kv_transform_word(transform),
+                              layers.data);
+            any = true;
+        }
+        strbuf_free(&layers);
+    }
+    if (any) {
+        add_errors(plan, out);
+        strbuf_add_byte(out, '\n');
+    }
+    struct strbuf layers = { 0 };
+    if (add_layers(plan, UNDECIDED, &layers))
+        strbuf_add_format(out, "transform of keys in layers%s: chosen when it is first loaded, by measuring\n",
+                          layers.data);
+    strbuf_free(&layers);
+}
+
+void explain_add_short_transform(const struct plan *plan, struct strbuf *out)
+{
+    int count = 0, all = 0;
+    for (int i = 0; i < plan->model->config.layers; i++) {
+        all += plan->model->layer[i].kind == LAYER_ATTENTION;
+        count += plan->layer[i].transform != 0;
+    }
+    if (count)
+        strbuf_add_format(out, " (keys transformed in %d of %d layers)", count, all);
+}
+
+json_t *explain_json_errors(const struct plan *plan, int layer)
+{
+    json_t *errors = json_object();
+    for (int i = 0; i < KV_TRANSFORMS && plan->layer[layer].calibrated; i++)
+        json_object_set_new(errors, kv_transform_word(i), json_real((double)plan->calibration->layer[layer].error[i]));
+    return errors;
+}
