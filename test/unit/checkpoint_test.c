@@ -322,7 +322,8 @@ static void test_hub_places(void **state)
 static void test_names_that_are_nothing(void **state)
 {
     struct place *place = *state;
-    static const char *const names[] = { "", "nosuch", "a/b/c", "../no", "./x", "/nosuch/x", "org/", "org/..", "o g/n" };
+    static const char *const names[] = { "", "nosuch", "a/b/c", "../nosuch", "./x", "/nosuch/x", "org/", "org/..",
+                                         "o g/n" };
     write_model(place, "models--..--x/snapshots/s");
     for (size_t i = 0; i < COUNT_OF(names); i++)
         check_refuses(names[i], CHECKPOINT_ALL, "MODEL is a .gguf file, a folder with config.json and safetensors, or");
