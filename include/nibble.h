@@ -163,6 +163,18 @@ bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *
 // The built-in text that models are measured on, where nobody gave another; terminated.
 const char *nibble_calibration_text(size_t *len);
 
+// How far off a layer is with the cache that the options plan, as a part of what it is without, root mean square: its
+// keys and values as they are stored, and attention's result with both. Zeros where it has no keys and values of its
+// own.
+struct nibble_layer_error {
+    double k, v, out;
+};
+
+// Of each layer, on a text's first tokens, 1024 at most.
+bool nibble_layer_errors(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                         const int32_t *ids, size_t count, struct nibble_layer_error *errors,
+                         struct nibble_error *error);
+
 struct nibble_sequence;
 
 struct nibble_sequence *nibble_sequence_open(struct nibble_engine *engine);

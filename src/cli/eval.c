@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "base/memory.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
 #include "cli/eval.h"
@@ -16,7 +17,7 @@ struct request {
     struct option_texts dtypes;
     struct cache_options cache;
     long long context, chunks, threads;
-    bool sweep, needle, json;
+    bool sweep, needle, layers, json;
 };
 
 // What a sweep measures when no format was named.
@@ -28,12 +29,22 @@ static const struct option_texts swept = { { "bfloat16", "fp8", "int8_per_token_
 struct result {
     struct quality_score score;
     struct needle_score needle;
-    int chunks;
+    struct nibble_layer_error *layers; // heap, or NULL
+    int layer_count, chunks;
 };
 
 static const char *cache_name(const struct request *request)
 {
     return request->cache.plan ? request->cache.plan : request->cache.dtype ? request->cache.dtype : "auto";
+}
+
+static json_t *json_of_layers(const struct result *result)
+{
+    json_t *layers = json_array();
+    for (int i = 0; i < result->layer_count; i++)
+        json_array_append_new(layers, json_pack("{s:f, s:f, s:f}", "k", result->layers[i].k, "v", result->layers[i].v,
+                                                "attention", result->layers[i].out));
+    return layers;
 }
 
 static void print_json(const struct request *request, const struct result *result, struct strbuf *out)
@@ -51,6 +62,8 @@ static void print_json(const struct request *request, const struct result *resul
     }
     if (request->needle)
         json_object_set_new(root, "recall", needle_json(&result->needle));
+    if (request->layers)
+        json_object_set_new(root, "layers", json_of_layers(result));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     strbuf_add_format(out, "%s\n", text);
     free(text);
@@ -72,6 +85,23 @@ static void print_text(const struct request *request, const struct result *resul
             strbuf_add_format(out, " %.4f", result->needle.likely[i]);
         strbuf_add_byte(out, '\n');
     }
+    if (request->layers)
+        strbuf_add_format(out, "%5s  %9s  %9s  %9s\n", "layer", "keys", "values", "attention");
+    for (int i = 0; i < result->layer_count; i++)
+        strbuf_add_format(out, "%5d  %7.2f %%  %7.2f %%  %7.2f %%\n", i, 100 * result->layers[i].k,
+                          100 * result->layers[i].v, 100 * result->layers[i].out);
+}
+
+// After the engines are closed: it opens one of its own.
+static bool measure_layers(const struct nibble_checkpoint *checkpoint, const struct quality_text *text,
+                           const struct nibble_options *options, struct result *result, struct nibble_error *error)
+{
+    struct cli_progress progress = { .label = "measuring layers", .shown = -1 };
+    struct nibble_options shown = *options;
+    shown.calibrating = cli_progress_show;
+    shown.progress_context = &progress;
+    result->layers = memory_new((size_t)result->layer_count, sizeof *result->layers);
+    return nibble_layer_errors(checkpoint, &shown, text->ids, (size_t)text->context, result->layers, error);
 }
 
 static bool evaluate_one(const struct nibble_checkpoint *checkpoint, const struct nibble_tokenizer *tokenizer,
@@ -88,10 +118,13 @@ static bool evaluate_one(const struct nibble_checkpoint *checkpoint, const struc
         && quality_measure(&side, request->against ? &reference : NULL, text, cli_progress_show, &progress,
                            &result.score, error)
         && (!request->needle || needle_measure(&side, tokenizer, text, &result.needle, error));
+    result.layer_count = ok && request->layers ? nibble_engine_layers(side.engine) : 0;
     quality_side_close(&side);
     quality_reference_close(&reference);
+    ok = ok && (!request->layers || measure_layers(checkpoint, text, options, &result, error));
     if (ok)
         (request->json ? print_json : print_text)(request, &result, out);
+    free(result.layers);
     return ok;
 }
 
@@ -167,6 +200,8 @@ static bool check(struct request *request, struct nibble_error *error)
         strcpy(error->text, "eval needs a text: --text FILE");
     else if (request->html && !request->sweep)
         strcpy(error->text, "--html shows a sweep; add --sweep");
+    else if (request->layers && request->sweep)
+        strcpy(error->text, "--layers is about one cache, not a --sweep; leave one of them out");
     else if (!request->sweep && request->dtypes.count > 1)
         strcpy(error->text, "several formats are for --sweep; without it, give one");
     request->cache.dtype = request->dtypes.count ? request->dtypes.items[0] : NULL;
@@ -182,6 +217,7 @@ int command_eval(int argc, char **argv)
         { "--chunks", OPTION_INT, &request.chunks, "N", "only the first N chunks", 1, 1 << 24 },
         { "--against", OPTION_TEXT, &request.against, "FORMAT", "cache to compare with, stored as is, as in float32" },
         { "--needle", OPTION_FLAG, &request.needle, NULL, "also whether a sentence is found again, by its depth" },
+        { "--layers", OPTION_FLAG, &request.layers, NULL, "also how far off each layer is, on the first chunk" },
         { "--sweep", OPTION_FLAG, &request.sweep, NULL, "a table of many formats, as is and as planned" },
         { "--html", OPTION_TEXT, &request.html, "FILE", "the sweep as a page with its curve as well" },
         { "--kv-cache-dtype", OPTION_TEXTS, &request.dtypes, "F", "cache format (auto); with --sweep several: F,..." },

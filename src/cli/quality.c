@@ -65,7 +65,6 @@ bool quality_side_open(struct quality_side *side, const struct nibble_checkpoint
     struct nibble_options shown = *options;
     shown.progress = cli_progress_show;
     shown.calibrating = cli_calibrating_show;
-    shown.calibrating = cli_calibrating_show;
     shown.progress_context = &progress;
     *side = (struct quality_side){ .engine = nibble_engine_open(checkpoint, &shown, error) };
     if (!side->engine)

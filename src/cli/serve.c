@@ -8,6 +8,7 @@
 #include "cli/cache_options.h"
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "cli/quality_gate.h"
 #include "server/server.h"
 
 // Defaults; the last three have no flag.
@@ -33,6 +34,7 @@ struct request {
     const char *model, *config; // config: read by config_apply, before the options are
     long long port, threads, seed, connections, queue;
     int policy, log_level;
+    double quality_gate; // 0: none
     bool prefix_cache;
     char *default_model; // heap, or NULL
 };
@@ -66,6 +68,8 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "--seed", OPTION_INT, &request->seed, "N", "for requests without their own (a random one)", 0,
           9007199254740991 },
         { "--threads", OPTION_INT, &request->threads, "N", "threads (all cores)", 1, 256 },
+        { "--quality-gate", OPTION_REAL, &request->quality_gate, "X",
+          "serve only if the cache's KL divergence is at most X", 1e-6, 100 },
         { "--no-self-test", OPTION_FLAG, &server->engine.no_self_test, NULL, "do not check the kernels first" },
         { "limits", OPTION_HEADING },
         { "--max-connections", OPTION_INT, &request->connections, "N", "connections at once (1024)", 1, 1 << 20 },
@@ -163,6 +167,8 @@ static int serve(struct request *request)
     server->http.connections = (int)request->connections;
     server->queue = (int)request->queue;
     server->log.level = (enum log_level)request->log_level;
+    if (request->quality_gate > 0 && !quality_gate(request->model, &server->engine, request->quality_gate, &error))
+        return cli_fail(&error, false);
     return server_run(server);
 }
 

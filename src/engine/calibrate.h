@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibrate.h: a model's keys measured on a text, for a plan that wants to know how to store them. An engine of
-// its own reads the text in one step, with a cache of 16 bits, on the plan's device; layer by layer, what attention is
-// about to read is looked at and measured on the CPU. So weights are loaded twice, and once only: the result is kept in
-// a file (engine/calibration_file.h).
+// engine/calibrate.h: a model's keys measured on a text (engine/text_watch.h), for a plan that wants to know how to
+// store them. So weights are loaded twice, and once only: the result is kept in a file (engine/calibration_file.h).
+//   (1) a way to store keys is measured in all layers at once, whichever of them the plan would store so: plans that
+//       mix the same ways differently find what they need
 #ifndef ENGINE_CALIBRATE_H
 #define ENGINE_CALIBRATE_H
 
 #include "engine/engine.h"
 
-enum { CALIBRATE_TOKENS = 1024, CALIBRATE_TOKENS_MIN = 16 };
+// Does it know what the plan, made without it, leaves open?
+bool calibration_suffices(const struct kv_calibration *calibration, const struct plan *wanted);
 
-// What is measured of a layer: whether it has keys that are nothing but that, how they are stored, and how many tokens'
-// at a sequence's beginning stay in 16 bits.
-bool calibrate_measures(const struct plan *wanted, int layer);
-const struct kv_side *calibrate_keys(const struct plan *wanted, int layer);
-int calibrate_kept(const struct plan *wanted, int layer);
+// Has each layer say what was measured of the way in which the plan stores its keys.
+void calibration_apply(struct kv_calibration *calibration, const struct plan *wanted);
 
-// `wanted` is the plan that asks, made with `options`; ids: the text, of which the first tokens are taken. Either way
-// the result is to be freed.
+// Adds what `wanted`, the plan that asks, made with `options`, misses in *out, and applies it; centres that are there
+// stay. ids: the text, of which the first tokens are taken. Either way the result is to be freed.
 bool calibrate(struct kv_calibration *out, const struct checkpoint *checkpoint, const struct plan *wanted,
                const struct engine_options *options, const int32_t *ids, size_t count, struct error *err);
 void calibration_free(struct kv_calibration *calibration);

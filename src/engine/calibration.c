@@ -56,7 +56,9 @@ static bool find(struct kv_calibration *out, const char *path, const struct cali
                  const struct calibration_source *source, struct error *err)
 {
     struct error unusable;
-    if (load(out, path, key, wanted, &unusable) || !source->tokens)
+    if (load(out, path, key, wanted, &unusable))
+        calibration_apply(out, wanted);
+    if (calibration_suffices(out, wanted) || !source->tokens)
         return true;
     bool ok = measure(out, checkpoint, wanted, options, source, err);
     bool asked = source->given || (options->plan.kv_transform && strcmp(options->plan.kv_transform, "auto"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration.h: a plan's calibration: from the file of an earlier one, else measured now.
+// engine/calibration.h: a plan's calibration: from the file of earlier ones; what that misses is measured
+// now, and kept beside it.
 #ifndef ENGINE_CALIBRATION_H
 #define ENGINE_CALIBRATION_H
 

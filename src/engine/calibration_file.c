@@ -10,12 +10,15 @@
 #include <openssl/sha.h>
 
 #include "base/file.h"
-#include "engine/calibrate.h"
+#include "engine/text_watch.h"
 
 _Static_assert(CALIBRATION_KEY_BYTES == SHA256_DIGEST_LENGTH, "a key is a whole hash");
 
-enum { MAGIC_BYTES = 16, SAMPLES = 256, SAMPLE_BYTES = 64 };
-static const char magic[MAGIC_BYTES + 1] = "nibble kv keys 1"; // another way to measure is another number
+enum { SAMPLES = 256, SAMPLE_BYTES = 64 };
+enum { MAGIC_BYTES = 16, HEAD_BYTES = MAGIC_BYTES + CALIBRATION_KEY_BYTES + sizeof(int32_t) };
+enum { WAY_NUMBERS = 3 };            // before its errors: format, tokens kept, search
+enum { WAYS_MAX = KV_WAYS_MAX / 2 }; // in a file: there is room for what a plan adds
+static const char magic[MAGIC_BYTES + 1] = "nibble kv keys 2"; // another way to measure is another number
 
 // ---- the key ----
 
@@ -45,7 +48,7 @@ static void hash_model(SHA256_CTX *context, const struct plan *wanted)
 {
     const struct model_config *config = &wanted->model->config;
     const int sizes[] = { config->layers, config->hidden, config->rotated, config->rope_interleaved,
-                          config->experts.chosen, config->activation, CALIBRATE_TOKENS, wanted->scale_search };
+                          config->experts.chosen, config->activation, TEXT_WATCH_TOKENS };
     const double numbers[] = { config->norm_epsilon,    config->norm_offset, config->embed_scale,
                                config->attention_scale, config->residual_scale, config->attention_softcap };
     hash_text(context, config->architecture);
@@ -56,13 +59,18 @@ static void hash_model(SHA256_CTX *context, const struct plan *wanted)
 static void hash_layer(SHA256_CTX *context, const struct plan *wanted, int index)
 {
     const struct layer *layer = &wanted->model->layer[index];
-    const int sizes[] = { layer->heads, layer->kv_heads, layer->head_dim, layer->window,
-                          calibrate_kept(wanted, index) };
+    const int sizes[] = { layer->heads, layer->kv_heads, layer->head_dim, layer->window };
     SHA256_Update(context, sizes, sizeof sizes);
-    hash_text(context, dtype_word(calibrate_keys(wanted, index)->dtype));
     const float *frequencies = layer_frequencies(layer, wanted->max_model_len);
     if (frequencies)
         SHA256_Update(context, frequencies, (size_t)wanted->model->config.rotated / 2 * sizeof *frequencies);
+}
+
+// The file has formats by their numbers, so it belongs to a table of them.
+static void hash_formats(SHA256_CTX *context)
+{
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        hash_text(context, dtype_word((enum dtype)i));
 }
 
 struct calibration_key calibration_key_of(const struct checkpoint *checkpoint, const struct plan *wanted,
@@ -72,10 +80,11 @@ struct calibration_key calibration_key_of(const struct checkpoint *checkpoint, c
     SHA256_CTX context;
     SHA256_Init(&context);
     hash_text(&context, magic);
+    hash_formats(&context);
     hash_checkpoint(&context, checkpoint);
     hash_model(&context, wanted);
     for (int i = 0; i < wanted->model->config.layers; i++)
-        if (calibrate_measures(wanted, i))
+        if (text_watch_sees(wanted, i))
             hash_layer(&context, wanted, i);
     SHA256_Update(&context, text.data, text.len);
     SHA256_Final(key.bytes, &context);
@@ -100,12 +109,12 @@ static size_t centre_values(const struct plan *wanted, int index)
     return (size_t)layer->kv_heads * (size_t)layer->head_dim;
 }
 
-static size_t content_bytes(const struct plan *wanted)
+static size_t content_bytes(const struct plan *wanted, int ways)
 {
-    size_t bytes = MAGIC_BYTES + 2 * CALIBRATION_KEY_BYTES;
+    size_t bytes = HEAD_BYTES + (size_t)ways * WAY_NUMBERS * sizeof(int32_t) + SHA256_DIGEST_LENGTH;
     for (int i = 0; i < wanted->model->config.layers; i++)
-        if (calibrate_measures(wanted, i))
-            bytes += (KV_TRANSFORMS + centre_values(wanted, i)) * sizeof(float);
+        if (text_watch_sees(wanted, i))
+            bytes += ((size_t)ways * KV_TRANSFORMS + centre_values(wanted, i)) * sizeof(float);
     return bytes;
 }
 
@@ -117,57 +126,97 @@ static bool all_finite(const float *values, size_t count)
     return true;
 }
 
-// A layer without a result has NaN in place of it.
-static const char *parse_layer(struct kv_calibration *out, const struct plan *wanted, int index, const char *at)
+// A layer without a centre has NaN in place of it.
+static const char *parse_centre(struct kv_calibration *out, const struct plan *wanted, int index, const char *at)
 {
-    struct kv_calibrated *layer = &out->layer[index];
     size_t values = centre_values(wanted, index);
     float *centre = ARENA_NEW(&out->arena, float, values);
-    memcpy(layer->error, at, sizeof layer->error);
-    memcpy(centre, at + sizeof layer->error, values * sizeof *centre);
-    layer->k = calibrate_keys(wanted, index)->dtype;
-    layer->centre = all_finite(centre, values) && all_finite(layer->error, KV_TRANSFORMS) ? centre : NULL;
-    return at + sizeof layer->error + values * sizeof *centre;
+    memcpy(centre, at, values * sizeof *centre);
+    out->layer[index].centre = all_finite(centre, values) ? centre : NULL;
+    return at + values * sizeof *centre;
+}
+
+static const char *parse_way(struct kv_calibration *out, const struct plan *wanted, const char *at)
+{
+    int32_t numbers[WAY_NUMBERS];
+    struct kv_way *way = &out->ways[out->way_count++];
+    memcpy(numbers, at, sizeof numbers);
+    at += sizeof numbers;
+    *way = (struct kv_way){ .k = numbers[0], .kept = numbers[1], .search = numbers[2] };
+    way->errors = arena_new(&out->arena, (size_t)out->layers, sizeof *way->errors);
+    for (int i = 0; i < out->layers; i++)
+        if (text_watch_sees(wanted, i)) {
+            memcpy(way->errors[i], at, sizeof way->errors[i]);
+            at += sizeof way->errors[i];
+        }
+    return at;
+}
+
+// How many ways the file has, if it has the bytes that belong to so many; else -1.
+static int parse_head(struct bytes content, const struct calibration_key *key, const struct plan *wanted,
+                      struct error *err)
+{
+    uint8_t sum[SHA256_DIGEST_LENGTH];
+    const char *at = content.data;
+    int32_t ways = 0;
+    if (content.len < MAGIC_BYTES || memcmp(at, magic, MAGIC_BYTES))
+        return fail(err, "is no calibration of this version"), -1;
+    if (content.len < content_bytes(wanted, 0))
+        return fail(err, "has %zu bytes where at least %zu belong", content.len, content_bytes(wanted, 0)), -1;
+    if (memcmp(at + MAGIC_BYTES, key->bytes, sizeof key->bytes))
+        return fail(err, "belongs to another checkpoint"), -1;
+    memcpy(&ways, at + MAGIC_BYTES + sizeof key->bytes, sizeof ways);
+    SHA256((const unsigned char *)at, content.len - sizeof sum, sum);
+    if (ways < 0 || ways > WAYS_MAX || content.len != content_bytes(wanted, ways)
+        || memcmp(at + content.len - sizeof sum, sum, sizeof sum))
+        return fail(err, "is damaged"), -1;
+    return ways;
 }
 
 bool calibration_parse(struct kv_calibration *out, struct bytes content, const struct calibration_key *key,
                        const struct plan *wanted, struct error *err)
 {
-    uint8_t sum[SHA256_DIGEST_LENGTH];
-    const char *at = content.data;
-    if (content.len < MAGIC_BYTES || memcmp(at, magic, MAGIC_BYTES))
-        return fail(err, "is no calibration of this version");
-    if (content.len != content_bytes(wanted))
-        return fail(err, "has %zu bytes where %zu belong", content.len, content_bytes(wanted));
-    if (memcmp(at + MAGIC_BYTES, key->bytes, sizeof key->bytes))
-        return fail(err, "belongs to another checkpoint");
-    SHA256((const unsigned char *)at, content.len - sizeof sum, sum);
-    if (memcmp(at + content.len - sizeof sum, sum, sizeof sum))
-        return fail(err, "is damaged");
+    int ways = parse_head(content, key, wanted, err);
+    if (ways < 0)
+        return false;
+    const char *at = content.data + HEAD_BYTES;
     *out = (struct kv_calibration){ .layers = wanted->model->config.layers };
     out->layer = ARENA_NEW(&out->arena, struct kv_calibrated, out->layers);
-    at += MAGIC_BYTES + CALIBRATION_KEY_BYTES;
     for (int i = 0; i < out->layers; i++)
-        if (calibrate_measures(wanted, i))
-            at = parse_layer(out, wanted, i, at);
+        if (text_watch_sees(wanted, i))
+            at = parse_centre(out, wanted, i, at);
+    for (int i = 0; i < ways; i++)
+        at = parse_way(out, wanted, at);
     return true;
+}
+
+static void print_centre(const struct kv_calibration *calibration, const struct plan *wanted, int index,
+                         struct strbuf *out)
+{
+    for (size_t i = 0; i < centre_values(wanted, index); i++) {
+        float value = calibration->layer[index].centre ? calibration->layer[index].centre[i] : NAN;
+        strbuf_add(out, (const char *)&value, sizeof value);
+    }
 }
 
 void calibration_print(const struct kv_calibration *calibration, const struct calibration_key *key,
                        const struct plan *wanted, struct strbuf *out)
 {
     uint8_t sum[SHA256_DIGEST_LENGTH];
+    const int32_t ways = calibration->way_count;
     strbuf_add(out, magic, MAGIC_BYTES);
     strbuf_add(out, (const char *)key->bytes, sizeof key->bytes);
-    for (int i = 0; i < calibration->layers; i++) {
-        const struct kv_calibrated *layer = &calibration->layer[i];
-        if (!calibrate_measures(wanted, i))
-            continue;
-        strbuf_add(out, (const char *)layer->error, sizeof layer->error);
-        for (size_t j = 0; j < centre_values(wanted, i); j++) {
-            float value = layer->centre ? layer->centre[j] : NAN;
-            strbuf_add(out, (const char *)&value, sizeof value);
-        }
+    strbuf_add(out, (const char *)&ways, sizeof ways);
+    for (int i = 0; i < calibration->layers; i++)
+        if (text_watch_sees(wanted, i))
+            print_centre(calibration, wanted, i, out);
+    for (int i = 0; i < ways; i++) {
+        const struct kv_way *way = &calibration->ways[i];
+        const int32_t numbers[WAY_NUMBERS] = { way->k, way->kept, way->search };
+        strbuf_add(out, (const char *)numbers, sizeof numbers);
+        for (int j = 0; j < calibration->layers; j++)
+            if (text_watch_sees(wanted, j))
+                strbuf_add(out, (const char *)way->errors[j], sizeof way->errors[j]);
     }
     SHA256((const unsigned char *)out->data, out->len, sum);
     strbuf_add(out, (const char *)sum, sizeof sum);

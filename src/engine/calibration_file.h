@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration_file.h: a calibration on disk: a magic, the key, then for each layer with keys of its own the
-// errors and the centre as f32, and a SHA-256 of all that. Every length follows from the plan: nothing in the file is
-// believed about sizes.
-//   (1) the key is a hash of all that the measurement depends on: the checkpoint's tensors by name, type, shape and
-//       samples of their bytes, its config, the formats of keys, the text
+// engine/calibration_file.h: a calibration on disk: a magic, the key, how many ways to store keys it knows, for each
+// layer with keys of its own the centre as f32, for each way what it is and its errors in those layers, and a SHA-256
+// of all that. Every length follows from the model and the number of ways, which is bounded.
+//   (1) the key is a hash of all that every measurement depends on: the checkpoint's tensors by name, type, shape and
+//       samples of their bytes, its config, the text; which format a plan has for a layer is no part of it
 //   (2) a file that is damaged or belongs to something else is not used
 #ifndef ENGINE_CALIBRATION_FILE_H
 #define ENGINE_CALIBRATION_FILE_H

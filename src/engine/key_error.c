@@ -51,14 +51,21 @@ void key_centre(const struct key_sample *sample, int kv_head, int length, float 
         centre[i] = (float)creal(mean_turned_back(sample, kv_head, i, i, 0));
 }
 
+// A vector as the cache would give it back.
+static void store(const struct key_sample *sample, enum dtype format, float layer_scale, float *x)
+{
+    const struct kv_codec *codec = &kv_codecs[format];
+    bool searches = sample->scale_search && codec->store_searched;
+    uint8_t data[HEAD_DIM_MAX * sizeof(float)], scale[HEAD_DIM_MAX];
+    (searches ? codec->store_searched : codec->store)(x, sample->head_dim, layer_scale, data, scale);
+    codec->load(data, scale, sample->head_dim, layer_scale, x);
+}
+
 // All keys of a head as the cache would give them back, brought back to where queries are: the rotation is its own
 // inverse, and the centre stays off, as it does in the cache.
 static void store_keys(const struct key_sample *sample, int kv_head, const float *centre, int transform, float *out)
 {
     int dim = sample->head_dim, one = 1;
-    const struct kv_codec *codec = &kv_codecs[sample->format];
-    bool searches = sample->scale_search && codec->store_searched;
-    uint8_t data[HEAD_DIM_MAX * sizeof(float)], scale[HEAD_DIM_MAX];
     struct transform_args rotation = { .rows = &one, .kv_heads = 1, .head_dim = dim,
                                        .block = transform & KV_ROTATE ? dim & -dim : 0 };
     for (int token = 0; token < sample->tokens; token++) {
@@ -68,24 +75,50 @@ static void store_keys(const struct key_sample *sample, int kv_head, const float
         whole.k = rotation.k = x;
         whole.centre = transform & KV_CENTRE ? centre : NULL;
         transform_ref(&whole, 0, 1);
-        if (token >= sample->kept) {
-            (searches ? codec->store_searched : codec->store)(x, dim, sample->layer_scale, data, scale);
-            codec->load(data, scale, dim, sample->layer_scale, x);
-        }
+        if (token >= sample->kept)
+            store(sample, sample->format, sample->layer_scale, x);
         transform_ref(&rotation, 0, 1);
     }
 }
 
-// What a query of `token` gets from keys that are `stride` values apart. scores: room for all tokens.
-static void attend(const struct key_sample *sample, int token, int head, const float *keys, size_t stride,
+static void store_values(const struct key_sample *sample, int kv_head, float *out)
+{
+    size_t dim = (size_t)sample->head_dim;
+    for (int token = 0; token < sample->tokens; token++) {
+        float *x = out + (size_t)token * dim;
+        memcpy(x, vector_of(sample->v, token, sample->kv_heads, kv_head, sample->head_dim), dim * sizeof *x);
+        if (token >= sample->kept)
+            store(sample, sample->v_format, sample->v_layer_scale, x);
+    }
+}
+
+// One head's vectors, `stride` values apart.
+struct vectors {
+    const float *first;
+    size_t stride;
+};
+
+static const float *vector_at(struct vectors vectors, int token)
+{
+    return vectors.first + (size_t)token * vectors.stride;
+}
+
+static struct vectors exact_vectors(const struct key_sample *sample, const float *x, int kv_head)
+{
+    size_t dim = (size_t)sample->head_dim;
+    return (struct vectors){ x + (size_t)kv_head * dim, (size_t)sample->kv_heads * dim };
+}
+
+// What a query of `token` gets. scores: room for all tokens.
+static void attend(const struct key_sample *sample, int token, int head, struct vectors keys, struct vectors values,
                    float *scores, float *out)
 {
-    int dim = sample->head_dim, kv_head = head / (sample->heads / sample->kv_heads);
+    int dim = sample->head_dim;
     int first = sample->window && token >= sample->window ? token - sample->window + 1 : 0;
     const float *q = vector_of(sample->q, token, sample->heads, head, dim);
     float most = sample->sinks ? sample->sinks[head] : -INFINITY, sum = 0;
     for (int i = first; i <= token; i++) {
-        scores[i] = dot(q, keys + (size_t)i * stride, dim) * sample->scale;
+        scores[i] = dot(q, vector_at(keys, i), dim) * sample->scale;
         if (sample->softcap > 0)
             scores[i] = sample->softcap * tanhf(scores[i] / sample->softcap);
         most = fmaxf(most, scores[i]);
@@ -93,7 +126,7 @@ static void attend(const struct key_sample *sample, int token, int head, const f
     sum = sample->sinks ? expf(sample->sinks[head] - most) : 0;
     memset(out, 0, (size_t)dim * sizeof *out);
     for (int i = first; i <= token; i++) {
-        const float *v = vector_of(sample->v, i, sample->kv_heads, kv_head, dim);
+        const float *v = vector_at(values, i);
         float share = expf(scores[i] - most);
         sum += share;
         for (int j = 0; j < dim; j++)
@@ -103,27 +136,67 @@ static void attend(const struct key_sample *sample, int token, int head, const f
         out[j] /= sum;
 }
 
-struct key_error key_error(const struct key_sample *sample, int kv_head, const float *centre, int transform)
+static void add_difference(struct key_error *error, const float *found, const float *exact, int dim)
+{
+    for (int i = 0; i < dim; i++) {
+        double apart = (double)found[i] - exact[i];
+        error->apart += apart * apart;
+        error->all += (double)exact[i] * exact[i];
+    }
+}
+
+static struct key_error attention_error(const struct key_sample *sample, int kv_head, struct vectors keys,
+                                        struct vectors values)
 {
     struct key_error error = { 0 };
     int dim = sample->head_dim, group = sample->heads / sample->kv_heads, half = sample->tokens / 2;
     float exact[HEAD_DIM_MAX], found[HEAD_DIM_MAX];
-    float *stored = memory_new((size_t)sample->tokens * (size_t)dim, sizeof *stored);
     float *scores = memory_new((size_t)sample->tokens, sizeof *scores);
-    const float *keys = vector_of(sample->k, 0, sample->kv_heads, kv_head, dim);
-    store_keys(sample, kv_head, centre, transform, stored);
+    struct vectors exact_keys = exact_vectors(sample, sample->k, kv_head);
+    struct vectors exact_values = exact_vectors(sample, sample->v, kv_head);
     for (int i = 0; i < QUERIES * group; i++) {
         int token = half + (sample->tokens - 1 - half) * (i / group) / (QUERIES - 1);
         int head = kv_head * group + i % group;
-        attend(sample, token, head, keys, (size_t)sample->kv_heads * (size_t)dim, scores, exact);
-        attend(sample, token, head, stored, (size_t)dim, scores, found);
-        for (int j = 0; j < dim; j++) {
-            double apart = (double)found[j] - exact[j];
-            error.apart += apart * apart;
-            error.all += (double)exact[j] * exact[j];
-        }
+        attend(sample, token, head, exact_keys, exact_values, scores, exact);
+        attend(sample, token, head, keys, values, scores, found);
+        add_difference(&error, found, exact, dim);
     }
     free(scores);
-    free(stored);
+    return error;
+}
+
+static float *new_vectors(const struct key_sample *sample)
+{
+    return memory_new((size_t)sample->tokens * (size_t)sample->head_dim, sizeof(float));
+}
+
+struct key_error key_error(const struct key_sample *sample, int kv_head, const float *centre, int transform)
+{
+    float *keys = new_vectors(sample);
+    store_keys(sample, kv_head, centre, transform, keys);
+    struct key_error error = attention_error(sample, kv_head, (struct vectors){ keys, (size_t)sample->head_dim },
+                                             exact_vectors(sample, sample->v, kv_head));
+    free(keys);
+    return error;
+}
+
+struct stored_error stored_error(const struct key_sample *sample, int kv_head, const float *centre, int transform)
+{
+    size_t dim = (size_t)sample->head_dim;
+    float *keys = new_vectors(sample), *values = new_vectors(sample);
+    store_keys(sample, kv_head, centre, transform, keys);
+    store_values(sample, kv_head, values);
+    struct stored_error error = { .out = attention_error(sample, kv_head, (struct vectors){ keys, dim },
+                                                         (struct vectors){ values, dim }) };
+    for (int token = 0; token < sample->tokens; token++) {
+        float *key = keys + (size_t)token * dim;
+        for (size_t i = 0; i < dim && transform & KV_CENTRE; i++)
+            key[i] += centre[i];
+        add_difference(&error.k, key, vector_of(sample->k, token, sample->kv_heads, kv_head, (int)dim), (int)dim);
+        add_difference(&error.v, values + (size_t)token * dim,
+                       vector_of(sample->v, token, sample->kv_heads, kv_head, (int)dim), (int)dim);
+    }
+    free(values);
+    free(keys);
     return error;
 }

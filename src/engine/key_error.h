@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/key_error.h: how far attention strays when its keys are stored in a format, under each transform: measured on
-// the queries, keys and values of one text. Values stay as they are: no transform has a part in them.
+// the queries, keys and values of one text. No transform has a part in values: they stay as they are, unless their own
+// error is asked for.
 #ifndef ENGINE_KEY_ERROR_H
 #define ENGINE_KEY_ERROR_H
 
@@ -18,8 +19,10 @@ struct key_sample {
     const float *sinks;       // (heads) or NULL
     enum dtype format;        // that keys are stored in
     float layer_scale;
+    enum dtype v_format;      // and values
+    float v_layer_scale;
     bool scale_search;
-    int kept;                 // the first tokens' keys stay in 16 bits: next to no error
+    int kept;                 // the first tokens' keys and values stay in 16 bits: next to no error
 };
 
 // The mean of one head's keys, (head_dim), as it would be in a text of `length` tokens: of keys that are turned back to
@@ -32,5 +35,12 @@ struct key_error {
     double apart, all;
 };
 struct key_error key_error(const struct key_sample *sample, int kv_head, const float *centre, int transform);
+
+// The same with both keys and values as they are stored, and of these themselves, all tokens': keys are as far off as
+// without the centre, which no score knows, and are compared with what they are with it.
+struct stored_error {
+    struct key_error k, v, out;
+};
+struct stored_error stored_error(const struct key_sample *sample, int kv_head, const float *centre, int transform);
 
 #endif

@@ -10,6 +10,7 @@
 #include "engine/generate.h"
 #include "engine/gpu.h"
 #include "engine/kv_amax.h"
+#include "engine/layer_error.h"
 #include "engine/reader.h"
 #include "format/json.h"
 #include "format/public.h"
@@ -258,6 +259,20 @@ const char *nibble_calibration_text(size_t *len)
 {
     *len = calibration_text_len;
     return calibration_text;
+}
+
+bool nibble_layer_errors(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                         const int32_t *ids, size_t count, struct nibble_layer_error *errors,
+                         struct nibble_error *error)
+{
+    const struct engine_options engine_options = engine_options_of(options);
+    struct nibble_plan *plan = make_plan(checkpoint, options, true, error);
+    struct error err;
+    bool ok = plan && nibble_plan_accepted(plan)
+        && report(layer_errors(&checkpoint->checkpoint, plan->plan, &engine_options, ids, count, errors, &err), error,
+                  &err);
+    nibble_plan_close(plan);
+    return ok;
 }
 
 // ---- sequences ----

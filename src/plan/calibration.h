@@ -10,6 +10,16 @@
 // A transform is a set of these; KV_TRANSFORMS is how many sets there are.
 enum { KV_CENTRE = 1, KV_ROTATE = 2, KV_TRANSFORMS = 4 };
 
+// A way to store keys, and how far attention is off with it: NaN where it does not fit the layer.
+struct kv_way {
+    int k;                          // the format
+    int kept;                       // tokens at a sequence's beginning that stay in 16 bits
+    int search;                     // are scales chosen by least square error?
+    float (*errors)[KV_TRANSFORMS]; // (layers)
+};
+
+enum { KV_WAYS_MAX = 128 }; // more than there are formats of fewer than 16 bits, first pages and scales
+
 struct kv_calibration {
     int layers;
     struct kv_calibrated {
@@ -17,7 +27,9 @@ struct kv_calibration {
         enum dtype k;               // the format of keys for which
         float error[KV_TRANSFORMS]; // attention is so far off, as a part of its result, by transform
     } *layer;
-    const char *warning;            // what is to be told about it, or NULL
+    int way_count;
+    struct kv_way ways[KV_WAYS_MAX]; // of these a layer has the one that its plan stores keys in
+    const char *warning;             // what is to be told about it, or NULL
     struct arena arena;
 };
 

@@ -356,7 +356,7 @@ def test_priorities(narrow):
         narrow.chat(QUESTIONS[0], max_tokens=2, priority=priority)
         order.append(priority)
 
-    stream = Stream(narrow, max_tokens=40, priority=-10)
+    stream = Stream(narrow, max_tokens=200, priority=-10)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         late = pool.submit(ask, 5)
         narrow.wait_until(lambda: narrow.load[1] == 1)

@@ -70,11 +70,29 @@ def test_the_first_load_decides_and_is_remembered(nibble, small, home):
     assert layer["transform"] == min(layer["transform_errors"], key=layer["transform_errors"].get)
     assert answer(nibble, small, *FORMAT).stdout == first.stdout
     assert (files[0].read_bytes(), files[0].stat().st_mtime_ns) == kept, "it is not measured again"
-    answer(nibble, small, "--kv-cache-dtype", "fp8")
-    assert len(list(home.iterdir())) == 2, "another format is another measurement"
     answer(nibble, small)
     answer(nibble, small, *FORMAT, "--kv-transform", "rotate")
-    assert len(list(home.iterdir())) == 2, "who needs none makes none"
+    answer(nibble, small, "--kv-cache-dtype", "bfloat16/fp8")
+    assert (files[0].read_bytes(), files[0].stat().st_mtime_ns) == kept, "who needs none makes none"
+
+
+def test_formats_share_a_file(nibble, smollm2, home):
+    """A format is measured in all layers at once, so that mixtures of known ones need nothing more."""
+    answer(nibble, smollm2, "--kv-cache-dtype", "0:nvfp4,1-:bfloat16")
+    path, = home.iterdir()
+    alone = path.read_bytes()
+    errors = layers(nibble, smollm2, *FORMAT)[1]["transform_errors"]
+    assert errors, "measured where it was not stored"
+    answer(nibble, smollm2, "--kv-cache-dtype", "0:bfloat16,1-:nvfp4/fp8")
+    assert path.read_bytes() == alone
+    assert layers(nibble, smollm2, "--kv-cache-dtype", "fp8")[0]["transform"] == "auto", "not measured yet"
+    answer(nibble, smollm2, "--kv-cache-dtype", "0:fp8,1-:nvfp4")
+    assert list(home.iterdir()) == [path] and len(path.read_bytes()) > len(alone)
+    assert layers(nibble, smollm2, *FORMAT)[1]["transform_errors"] == errors
+    assert layers(nibble, smollm2, "--kv-cache-dtype", "fp8")[1]["transform"] != "auto"
+    both = path.read_bytes()
+    answer(nibble, smollm2, "--kv-cache-dtype", "0:nvfp4,1-:fp8")
+    assert path.read_bytes() == both
 
 
 @pytest.mark.parametrize("spoil", [lambda data: data[:100], lambda data: b"", lambda data: data[:90] + b"\x55" + data[91:], lambda data: data + b"\0",

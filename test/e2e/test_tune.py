@@ -48,7 +48,7 @@ def test_the_plan_is_followed(nibble, smollm2, tuned):
 
 
 @pytest.mark.parametrize("content, words", [
-    ("", "premature end"),
+    ("", "empty where JSON was expected"),
     ("[]", 'it has no "kv_plan"'),
     ('{"kv_plan": 2}', "version 2"),
     ('{"kv_plan": "x"}', '"kv_plan"'),

@@ -118,7 +118,15 @@ static void test_errors_are_measured(void **state)
             error[transform] = found.apart / found.all;
             assert_true(key_error(&exact, 1, centre, transform).apart < 1e-6 * found.all);
             assert_true(key_error(&kept, 1, centre, transform).apart < 1e-6 * found.all);
+            assert_true(found.apart == stored_error(&sample, 1, centre, transform).out.apart);
         }
+        struct key_sample both = sample;
+        both.v_format = DTYPE_NVFP4;
+        both.v_layer_scale = 1;
+        struct stored_error stored = stored_error(&both, 1, centre, KV_CENTRE);
+        assert_true(stored.v.apart > 0 && stored.k.apart > 0 && stored.out.apart > error[KV_CENTRE] * stored.out.all);
+        assert_true(stored.k.apart < stored_error(&both, 1, centre, 0).k.apart);
+        assert_true(stored_error(&exact, 1, centre, KV_CENTRE).v.apart == 0);
         assert_true(error[KV_CENTRE] < 0.2 * error[0]);
         assert_true(error[KV_CENTRE | KV_ROTATE] < 0.2 * error[KV_ROTATE]);
     }
@@ -251,7 +259,7 @@ static void test_answers(void **state)
     static const char *const types[] = { "llama", "mistral", "gemma3_text", "qwen3" };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct world world;
-        struct kv_calibration calibration;
+        struct kv_calibration calibration = { 0 };
         float plain[VOCABULARY], other[VOCABULARY], again[VOCABULARY];
         open_world(&world, types[i], "{\"sliding_window\":20}");
         struct engine_options options = { .plan = { .kv_cache_dtype = "float32", .kv_transform = "none" },
@@ -276,7 +284,7 @@ static void test_files(void **state)
 {
     (void)state;
     struct world world;
-    struct kv_calibration calibration, found;
+    struct kv_calibration calibration = { 0 }, found;
     struct strbuf content = { 0 };
     struct error err;
     struct engine_options options = { .plan = { .kv_cache_dtype = "nvfp4" }, .threads = 1 };
@@ -288,6 +296,7 @@ static void test_files(void **state)
     calibration_print(&calibration, &key, &world.plan, &content);
     if (!calibration_parse(&found, strbuf_bytes(&content), &key, &world.plan, &err))
         fail_msg("%s", err.text);
+    calibration_apply(&found, &world.plan);
     for (int i = 0; i < calibration.layers; i++) {
         assert_memory_equal(found.layer[i].error, calibration.layer[i].error, sizeof found.layer[i].error);
         assert_memory_equal(found.layer[i].centre, calibration.layer[i].centre, 32 * sizeof(float));
@@ -311,6 +320,37 @@ static void test_files(void **state)
     close_world(&world);
 }
 
+// What one plan had measured serves others that mix the same formats; a new one is added beside it.
+static void test_formats_are_added(void **state)
+{
+    (void)state;
+    struct world world;
+    struct kv_calibration calibration = { 0 };
+    struct engine_options options = { .plan = { .kv_cache_dtype = "0:nvfp4,1:bfloat16" }, .threads = 1 };
+    open_world(&world, "llama", "{}");
+    measure(&world, &options, &calibration);
+    struct calibration_key key = calibration_key_of(&world.tiny.checkpoint, &world.plan, bytes_of("a text"));
+    float centre[32];
+    memcpy(centre, calibration.layer[1].centre, sizeof centre);
+    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "0:bfloat16,1:nvfp4" });
+    struct calibration_key mixed = calibration_key_of(&world.tiny.checkpoint, &world.plan, bytes_of("a text"));
+    assert_memory_equal(&key, &mixed, sizeof key);
+    assert_true(calibration_suffices(&calibration, &world.plan));
+    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "nvfp4", .kv_sink_pages = "0" });
+    assert_false(calibration_suffices(&calibration, &world.plan));
+    options.plan.kv_cache_dtype = "0:fp8,1:nvfp4";
+    measure(&world, &options, &calibration);
+    assert_int_equal(calibration.way_count, 2);
+    assert_int_equal(calibration.layer[0].k, DTYPE_FP8_E4M3);
+    assert_int_equal(calibration.layer[1].k, DTYPE_NVFP4);
+    assert_memory_equal(calibration.layer[1].centre, centre, sizeof centre);
+    assert_true(calibration.ways[0].errors[1][0] > calibration.ways[1].errors[1][0]);
+    make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "0:nvfp4,1:fp8" });
+    assert_true(calibration_suffices(&calibration, &world.plan));
+    calibration_free(&calibration);
+    close_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_soft_caps),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_formats_are_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// cli/quality_gate.h: before a port opens: is the planned cache good enough? It is measured on the built-in text against
+// one that is not quantised.
+#ifndef CLI_QUALITY_GATE_H
+#define CLI_QUALITY_GATE_H
+
+#include "nibble.h"
+
+// True: the mean KL divergence is at most `limit`; a line on stderr says how much it is. False: the sentence names the
+// layers that cost most and, if one was found by measuring, a change that would help.
+bool quality_gate(const char *model, const struct nibble_options *options, double limit, struct nibble_error *error);
+
+#endif
