@@ -534,10 +534,12 @@ def test_damaged_weights(nibble, smollm2, tmp_path):
     begin = json.loads(content[8:8 + length])["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0]
     content[8 + length + begin + 128:8 + length + begin + 130] = b"\xc0\x7f"
     path.write_bytes(content)
-    for weights in ("nvfp4", "fp8"):
-        done = run(nibble, "quantize", tmp_path / "plain", tmp_path / "out", "--weights", weights)
-        assert done.returncode == 1 and "mlp.up_proj.weight holds a value that is no finite number, in row 1" in done.stderr
-        assert not (tmp_path / "out").exists()
+    for rounding, words in (("nearest", "mlp.up_proj.weight holds a value that is no finite number, in row 1"),
+                            ("compensated", "its weights are damaged")):
+        for weights in ("nvfp4", "fp8"):
+            done = run(nibble, "quantize", tmp_path / "plain", tmp_path / "out", "--weights", weights, "--rounding", rounding)
+            assert done.returncode == 1 and words in done.stderr
+            assert not (tmp_path / "out").exists()
 
 
 def test_help(nibble):
