@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -20,13 +19,6 @@ static void on_interrupt(int signal)
 {
     (void)signal;
     interrupted = 1;
-}
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 int bench_case_length(const struct bench_case *wanted)
@@ -153,10 +145,10 @@ static bool measure_prefill(const struct bench_case *wanted, int sample, double 
     group_open(&group, wanted, wanted->depth + wanted->prompt, 1, error);
     fill(&group, 0, wanted->depth, sequence_seed(0));
     fill(&group, wanted->depth, group.prompt_count, fresh_seed(sample));
-    double start = now();
+    double start = cli_now();
     group_add(&group);
     group_run(&group, INT32_MAX);
-    *rate = (group.prompt_count - group.cached_tokens) / (now() - start);
+    *rate = (group.prompt_count - group.cached_tokens) / (cli_now() - start);
     return group_close(&group);
 }
 
@@ -170,9 +162,9 @@ static bool measure_decode(const struct bench_case *wanted, int new, double *rat
         group_add(&group);
     }
     group_run(&group, wanted->batch);
-    double start = now();
+    double start = cli_now();
     int answers = group_run(&group, INT32_MAX);
-    *rate = answers / (now() - start);
+    *rate = answers / (cli_now() - start);
     return group_close(&group);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "cli/bench.h"
+#include "cli/cli.h"
 
 const char *bench_kind_word(enum bench_kind kind)
 {
@@ -16,12 +17,6 @@ const char *bench_kind_word(enum bench_kind kind)
 }
 
 // ---- figures ------------------------------------------------------------------------------------------------------
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 // Tokens per second of a machine that does nothing but what it must: a decoding step halfway, or the whole prompt.
 static void find_limit(const struct bench_case *measured, struct bench_summary *out)
@@ -45,7 +40,7 @@ struct bench_summary bench_summarise(const struct bench_case *measured)
     int count = measured->sample_count;
     double *sorted = memory_new((size_t)count, sizeof *sorted);
     memcpy(sorted, measured->samples, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare);
+    qsort(sorted, (size_t)count, sizeof *sorted, cli_compare_reals);
     summary.median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
     summary.low = sorted[0];
     summary.high = sorted[count - 1];

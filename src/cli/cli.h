@@ -29,6 +29,9 @@ bool cli_trouble(struct nibble_error *error, const char *format, ...) __attribut
 bool cli_write(const char *data, size_t len, struct nibble_error *error);
 int cli_output(const char *data, size_t len); // the same as a command's last deed: gives the exit status
 
+double cli_now(void);                                  // seconds of a clock that only goes forward
+int cli_compare_reals(const void *a, const void *b);  // for qsort
+
 // A whole file, or standard input for "-", on the heap.
 bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *error);
 

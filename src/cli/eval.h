@@ -27,6 +27,9 @@ struct sweep {
     int count;
 };
 
+const char *sweep_stored(const struct sweep_row *row);      // "as is" or "planned"
+double sweep_tokens_per_gib(const struct sweep_row *row);
+
 // Every format stored as is and, where that is another cache, as the options say.
 bool sweep_measure(struct sweep *sweep, const struct nibble_checkpoint *checkpoint,
                    const struct nibble_tokenizer *tokenizer, const struct quality_text *text,

@@ -8,8 +8,6 @@
 
 enum { LEFT = 70, RIGHT = 690, TOP = 20, BOTTOM = 400, HEIGHT = 450 };
 
-#define GIB 1073741824.0
-
 struct curve {
     double bits_most;      // the right end; the left one is 0
     double decade, bottom; // powers of ten at the top and at the bottom
@@ -120,9 +118,9 @@ static void add_table(struct strbuf *out, const struct sweep *sweep)
             html_add_text(out, row->refused);
         } else {
             strbuf_add_format(out, "</td><td>%s</td><td>%.3f</td><td>%.6f</td><td>%.4f</td><td>%.2f %%</td>"
-                                   "<td>%.4f</td><td>%.0f</td><td>%.1f", row->plain ? "as is" : "planned",
+                                   "<td>%.4f</td><td>%.0f</td><td>%.1f", sweep_stored(row),
                               row->size.bits, row->score.mean, row->score.p99, 100 * row->score.top1,
-                              row->score.perplexity, GIB / row->size.token_bytes, row->decode);
+                              row->score.perplexity, sweep_tokens_per_gib(row), row->decode);
             if (sweep->needle)
                 strbuf_add_format(out, "</td><td>%.4f", row->needle.mean);
         }

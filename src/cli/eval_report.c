@@ -6,11 +6,14 @@
 
 #include "cli/eval.h"
 
-#define GIB 1073741824.0
-
-static const char *stored(const struct sweep_row *row)
+const char *sweep_stored(const struct sweep_row *row)
 {
     return row->plain ? "as is" : "planned";
+}
+
+double sweep_tokens_per_gib(const struct sweep_row *row)
+{
+    return 1073741824.0 / row->size.token_bytes;
 }
 
 void sweep_print_table(const struct sweep *sweep, struct strbuf *out)
@@ -30,8 +33,8 @@ void sweep_print_table(const struct sweep *sweep, struct strbuf *out)
             continue;
         }
         strbuf_add_format(out, "%-*s  %-7s  %6.3f  %9.6f  %5.2f %%  %10.4f  %12.0f  %8.1f", width, row->format,
-                          stored(row), row->size.bits, row->score.mean, 100 * row->score.top1, row->score.perplexity,
-                          GIB / row->size.token_bytes, row->decode);
+                          sweep_stored(row), row->size.bits, row->score.mean, 100 * row->score.top1, row->score.perplexity,
+                          sweep_tokens_per_gib(row), row->decode);
         if (sweep->needle)
             strbuf_add_format(out, "  %6.4f", row->needle.mean);
         strbuf_add_byte(out, '\n');
@@ -44,10 +47,10 @@ static json_t *json_of_row(const struct sweep *sweep, const struct sweep_row *ro
         return json_pack("{s:s, s:s}", "kv_cache_dtype", row->format, "refused", row->refused);
     const struct quality_score *score = &row->score;
     json_t *json = json_pack("{s:s, s:s, s:f, s:f, s:f, s:{s:f, s:f, s:f, s:f}, s:f, s:f, s:f}", "kv_cache_dtype",
-                             row->format, "stored", stored(row), "bits", row->size.bits, "bytes_per_token",
+                             row->format, "stored", sweep_stored(row), "bits", row->size.bits, "bytes_per_token",
                              row->size.token_bytes, "perplexity", score->perplexity, "kld", "mean", score->mean,
                              "median", score->median, "p99", score->p99, "max", score->max, "top1", score->top1,
-                             "tokens_per_gib", GIB / row->size.token_bytes, "decode", row->decode);
+                             "tokens_per_gib", sweep_tokens_per_gib(row), "decode", row->decode);
     if (sweep->needle)
         json_object_set_new(json, "recall", needle_json(&row->needle));
     return json;

@@ -2,26 +2,12 @@
 // cli/eval_sweep.c: many caches of one model, one after the other, beside one that is not quantised.
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/eval.h"
 
 enum { TIMED_TOKENS = 24 };
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 // Tokens of the last chunk once more, one at a time; the median counts.
 static bool time_decoding(struct quality_side *side, const struct quality_text *text, double *speed,
@@ -33,67 +19,84 @@ static bool time_decoding(struct quality_side *side, const struct quality_text *
     if (!nibble_sequence_assign(side->sequence, ids, (size_t)first, error))
         return false;
     for (int i = 0; i < timed; i++) {
-        double start = now();
+        double start = cli_now();
         if (!nibble_sequence_score(side->sequence, ids + first + i, 1, side->logits, error))
             return false;
-        seconds[i] = now() - start;
+        seconds[i] = cli_now() - start;
     }
-    qsort(seconds, (size_t)timed, sizeof *seconds, compare);
+    qsort(seconds, (size_t)timed, sizeof *seconds, cli_compare_reals);
     *speed = 1 / seconds[timed / 2];
     return true;
 }
 
-static bool measure_row(struct sweep *sweep, struct sweep_row *row, struct quality_side *side,
-                        struct quality_reference *reference, const struct nibble_tokenizer *tokenizer,
-                        const struct quality_text *text, struct nibble_error *error)
+// What is the same for all caches of a sweep.
+struct sweeping {
+    struct sweep *sweep;
+    const struct nibble_checkpoint *checkpoint;
+    const struct nibble_tokenizer *tokenizer;
+    const struct quality_text *text;
+    const struct nibble_options *options;
+    struct quality_reference reference;
+};
+
+static bool measure_row(struct sweeping *s, struct sweep_row *row, struct quality_side *side,
+                        struct nibble_error *error)
 {
     struct strbuf label = { 0 };
-    strbuf_add_format(&label, "%s%s", row->format, row->plain ? " as is" : "");
+    strbuf_add_format(&label, "%s %s", row->format, sweep_stored(row));
     struct cli_progress progress = { .label = label.data, .shown = -1 };
     row->size = quality_size_of(nibble_engine_plan(side->engine));
-    bool ok = quality_measure(side, reference, text, cli_progress_show, &progress, &row->score, error)
-        && time_decoding(side, text, &row->decode, error)
-        && (!sweep->needle || needle_measure(side, tokenizer, text, &row->needle, error));
+    bool ok = quality_measure(side, &s->reference, s->text, cli_progress_show, &progress, &row->score, error)
+        && time_decoding(side, s->text, &row->decode, error)
+        && (!s->sweep->needle || needle_measure(side, s->tokenizer, s->text, &row->needle, error));
     strbuf_free(&label);
     return ok;
 }
 
-// A plan for programs is the whole of what would run.
-static char *plan_text(const struct quality_side *side)
+// A plan for programs is the whole of what would run; NULL: it is refused, or cannot be made.
+static char *plan_text(const struct sweeping *s, const struct nibble_options *options, struct nibble_error *error)
 {
     struct nibble_text text = { 0 };
-    nibble_plan_print(nibble_engine_plan(side->engine), NIBBLE_PLAN_JSON, 0, &text);
+    struct nibble_plan *plan = nibble_plan_make(s->checkpoint, options, error);
+    if (plan && nibble_plan_accepted(plan))
+        nibble_plan_print(plan, NIBBLE_PLAN_JSON, 0, &text);
+    nibble_plan_close(plan);
     return text.data;
 }
 
-// One cache; a row is added unless *seen says that the very same has one. A cache that cannot run has a row, too.
-static bool try_cache(struct sweep *sweep, const char *format, bool plain, char **seen,
-                      const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                      struct quality_reference *reference, const struct nibble_tokenizer *tokenizer,
-                      const struct quality_text *text, struct nibble_error *error)
+// One cache, unless `seen` is the plan of the very same. One that cannot run has a row, too. *plan: what it is, or NULL.
+static bool try_cache(struct sweeping *s, struct sweep_row row, const struct nibble_options *options, const char *seen,
+                      char **plan, struct nibble_error *error)
 {
     struct quality_side side = { 0 };
-    struct sweep_row row = { .format = format, .plain = plain };
     struct nibble_error why;
-    bool ok = true;
-    if (!quality_side_open(&side, checkpoint, options, &why)) {
-        if (*seen)
-            return true;
+    *plan = plan_text(s, options, &why);
+    if (*plan && seen && !strcmp(*plan, seen))
+        return true;
+    bool opened = *plan && quality_side_open(&side, s->checkpoint, options, &why);
+    if (!opened && why.usage)
+        return cli_trouble(error, "%s", why.text);
+    if (!opened) {
         row.refused = strdup(why.text);
         row.refused[strcspn(row.refused, "\n")] = 0; // what would run instead is no matter here
-        sweep->rows[sweep->count++] = row;
-        *seen = strdup("");
-        return !why.usage || cli_trouble(error, "%s", why.text);
     }
-    char *plan = plan_text(&side);
-    if (!*seen || strcmp(*seen, plan)) {
-        ok = measure_row(sweep, &row, &side, reference, tokenizer, text, error);
-        if (ok)
-            sweep->rows[sweep->count++] = row;
-    }
+    bool ok = !opened || measure_row(s, &row, &side, error);
+    if (ok)
+        s->sweep->rows[s->sweep->count++] = row;
     quality_side_close(&side);
-    free(*seen);
-    *seen = plan;
+    return ok;
+}
+
+// A format as is and, unless that is refused already, as planned.
+static bool try_format(struct sweeping *s, const char *format, struct nibble_error *error)
+{
+    struct nibble_options planned = *s->options, plain = quality_plain(s->options, format);
+    char *first = NULL, *second = NULL;
+    planned.kv_cache_dtype = format;
+    bool ok = try_cache(s, (struct sweep_row){ .format = format, .plain = true }, &plain, NULL, &first, error)
+        && (!first || try_cache(s, (struct sweep_row){ .format = format }, &planned, first, &second, error));
+    free(first);
+    free(second);
     return ok;
 }
 
@@ -102,20 +105,13 @@ bool sweep_measure(struct sweep *sweep, const struct nibble_checkpoint *checkpoi
                    const struct cache_formats *formats, const struct nibble_options *options,
                    struct nibble_error *error)
 {
-    struct quality_reference reference;
+    struct sweeping s = { sweep, checkpoint, tokenizer, text, options };
     struct nibble_options unquantised = quality_plain(options, sweep->against);
-    bool ok = quality_reference_open(&reference, checkpoint, &unquantised, text, true, error);
+    bool ok = quality_reference_open(&s.reference, checkpoint, &unquantised, text, true, error);
     sweep->rows = memory_new((size_t)formats->count * 2, sizeof *sweep->rows);
-    for (int i = 0; i < formats->count && ok; i++) {
-        char *seen = NULL;
-        struct nibble_options planned = *options, plain = quality_plain(options, formats->items[i]);
-        planned.kv_cache_dtype = formats->items[i];
-        ok = try_cache(sweep, formats->items[i], true, &seen, checkpoint, &plain, &reference, tokenizer, text, error)
-            && try_cache(sweep, formats->items[i], false, &seen, checkpoint, &planned, &reference, tokenizer, text,
-                         error);
-        free(seen);
-    }
-    quality_reference_close(&reference);
+    for (int i = 0; i < formats->count && ok; i++)
+        ok = try_format(&s, formats->items[i], error);
+    quality_reference_close(&s.reference);
     return ok;
 }
 

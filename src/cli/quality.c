@@ -247,19 +247,13 @@ static bool measure_slice(struct quality_side *side, struct quality_reference *r
     return true;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static struct quality_score summarise(struct tally *tally)
 {
     struct quality_score score = { .counted = tally->counted,
                                    .perplexity = exp(tally->loss / (double)tally->counted) };
     if (!tally->kld)
         return score;
-    qsort(tally->kld, tally->counted, sizeof *tally->kld, compare);
+    qsort(tally->kld, tally->counted, sizeof *tally->kld, cli_compare_reals);
     for (size_t i = 0; i < tally->counted; i++)
         score.mean += tally->kld[i] / (double)tally->counted;
     score.median = tally->kld[tally->counted / 2];

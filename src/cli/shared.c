@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/strbuf.h"
@@ -63,6 +64,19 @@ bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *er
         close(fd);
     *out = (struct nibble_text){ content.data, content.len, content.cap };
     return got == 0;
+}
+
+double cli_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+int cli_compare_reals(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
 bool cli_stderr_is_terminal(void)

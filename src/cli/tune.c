@@ -152,12 +152,18 @@ static bool verify(struct tune *tune, struct nibble_error *error)
     return measure(tune, dtype_flag(tune), &tune->verified, &tune->verified_reference, &tune->kld, error);
 }
 
-static bool choose_by_bits(struct tune *tune, struct nibble_error *error)
+// Before anything is measured: are there so few bits at all?
+static bool check_bits(struct tune *tune, struct nibble_error *error)
 {
     double bits = tune->request->bits_max;
-    if (!tune_solve(tune->items, tune->item_count, FORMATS, bits, 0))
-        return cli_trouble(error, "%g bits cannot be had: %s, the smallest format, takes %.3f", bits, formats[0],
-                           tune_bits(tune->items, tune->item_count));
+    return !bits || tune_solve(tune->items, tune->item_count, FORMATS, bits, 0)
+        || cli_trouble(error, "%g bits cannot be had: %s, the smallest format, takes %.3f", bits, formats[0],
+                       tune_bits(tune->items, tune->item_count));
+}
+
+static bool choose_by_bits(struct tune *tune, struct nibble_error *error)
+{
+    tune_solve(tune->items, tune->item_count, FORMATS, tune->request->bits_max, 0);
     return verify(tune, error);
 }
 
@@ -332,7 +338,7 @@ static bool tune_model(struct tune *tune, struct nibble_error *error)
         && (tune->tokenizer = nibble_tokenizer_open(tune->checkpoint, error)) && read_text(tune, error);
     for (int i = 0; i < FORMATS && ok; i++)
         ok = read_bits(tune, i, error);
-    ok = ok && tune_text(tune, error) && report(tune, &file, error);
+    ok = ok && check_bits(tune, error) && tune_text(tune, error) && report(tune, &file, error);
     output_file_close(&file);
     quality_reference_close(&tune->learnt_reference);
     quality_reference_close(&tune->verified_reference);

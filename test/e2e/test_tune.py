@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nibble tune` and the plans it writes, on a small model of noise; and the server's quality gate.
-
-What tuning gains on a real model stands in doc/quality.md.
-"""
+"""`nibble tune` and the plans it writes. What tuning gains stands in doc/quality.md."""
 
 import json
 import pathlib

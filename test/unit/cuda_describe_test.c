@@ -76,8 +76,20 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
     }
 }
 
+// The least shared memory of the devices that a row is compiled for: what it says it needs is meant for those.
+static int shared_least(const struct kernel *kernel)
+{
+    int least = INT32_MAX;
+    for (const int *sm = kernel->architectures; *sm; sm++)
+        for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+            if (devices[d].sm == *sm && devices[d].shared_bytes < least)
+                least = devices[d].shared_bytes;
+    return least;
+}
+
 static void describe_everywhere(const struct kernel *kernel, const union op_args *args)
 {
+    int least = shared_least(kernel);
     for (const int *sm = kernel->architectures; *sm; sm++)
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
             for (size_t s = 0; s < sizeof steps / sizeof *steps && devices[d].sm == *sm; s++) {
@@ -92,7 +104,7 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
                 struct cuda_call calls[CUDA_CALLS_MAX];
                 check_calls(kernel->name, calls, kernel->describe(args, &shape, calls), &shape);
                 assert_true(kernel->shared_bytes <= shape.shared_bytes);
-                if (!kernel->shared_bytes)
+                if (!kernel->shared_bytes || shape.shared_bytes != least)
                     continue;
                 shape.shared_bytes = kernel->shared_bytes; // a device with just what the row says it needs
                 check_calls(kernel->name, calls, kernel->describe(args, &shape, calls), &shape);

@@ -14,19 +14,6 @@
 #define FOR_VECTORS(i, count, width) \
     for (int i = 0, width; i < (count) && (width = (count) - i < LANES ? (count) - i : LANES); i += LANES)
 
-ALWAYS_INLINE vec load_lanes(const float *x, int count)
-{
-    return count == LANES ? vec_load(x) : vec_load_part(x, count);
-}
-
-ALWAYS_INLINE void store_lanes(float *out, vec x, int count)
-{
-    if (count == LANES)
-        vec_store(out, x);
-    else
-        vec_store_part(out, x, count);
-}
-
 // Four sums side by side keep the units busy.
 static float sum_of_squares(const float *x, int count)
 {

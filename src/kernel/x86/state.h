@@ -11,19 +11,6 @@
 #include "kernel/x86/cache_table.h"
 #include "kernel/x86/vector_math.h"
 
-ALWAYS_INLINE vec state_load(const float *x, int lanes)
-{
-    return lanes == LANES ? vec_load(x) : vec_load_part(x, lanes);
-}
-
-ALWAYS_INLINE void state_store(float *out, vec x, int lanes)
-{
-    if (lanes == LANES)
-        vec_store(out, x);
-    else
-        vec_store_part(out, x, lanes);
-}
-
 // ---- conv ----
 
 // A sequence's inputs at some channels: rows of the step from 0 on, and before them those of the state.
@@ -35,8 +22,8 @@ struct conv_inputs {
 ALWAYS_INLINE vec conv_input(const struct conv_inputs *inputs, int row, int lanes)
 {
     if (row >= 0)
-        return state_load(inputs->x + (size_t)row * (size_t)inputs->channels, lanes);
-    return inputs->state ? state_load(inputs->state + (inputs->kept + row) * inputs->channels, lanes) : vec_set(0);
+        return load_lanes(inputs->x + (size_t)row * (size_t)inputs->channels, lanes);
+    return inputs->state ? load_lanes(inputs->state + (inputs->kept + row) * inputs->channels, lanes) : vec_set(0);
 }
 
 // One vector of channels. Where inputs move within one state, each comes from further on.
@@ -48,14 +35,14 @@ static void conv_lanes(const struct conv_args *args, const struct batch_sequence
     size_t at = (size_t)sequence->first * (size_t)channels + (size_t)channel;
     struct conv_inputs inputs = { args->x + at, before ? before + channel : NULL, kept, channels };
     for (int row = 0; row < sequence->count; row++) {
-        vec sum = args->bias ? state_load(args->bias + channel, lanes) : vec_set(0);
+        vec sum = args->bias ? load_lanes(args->bias + channel, lanes) : vec_set(0);
         for (int i = 0; i <= kept; i++)
-            sum += state_load(args->kernel + i * channels + channel, lanes)
+            sum += load_lanes(args->kernel + i * channels + channel, lanes)
                  * conv_input(&inputs, row - kept + i, lanes);
-        state_store(args->out + at + (size_t)row * (size_t)channels, sum * vec_sigmoid(sum), lanes);
+        store_lanes(args->out + at + (size_t)row * (size_t)channels, sum * vec_sigmoid(sum), lanes);
     }
     for (int i = 0; i < kept; i++)
-        state_store(after + i * channels, conv_input(&inputs, sequence->count - kept + i, lanes), lanes);
+        store_lanes(after + i * channels, conv_input(&inputs, sequence->count - kept + i, lanes), lanes);
 }
 
 void VECTOR_NAME(conv)(const void *arguments, int part, int parts)

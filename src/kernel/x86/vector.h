@@ -292,6 +292,20 @@ ALWAYS_INLINE __m256 halves_sum(vec x) { return x; }
 ALWAYS_INLINE __m256 halves_max(vec x) { return x; }
 #endif
 
+// The first lanes, 1 to all of them.
+ALWAYS_INLINE vec load_lanes(const float *x, int count)
+{
+    return count == LANES ? vec_load(x) : vec_load_part(x, count);
+}
+
+ALWAYS_INLINE void store_lanes(float *out, vec x, int count)
+{
+    if (count == LANES)
+        vec_store(out, x);
+    else
+        vec_store_part(out, x, count);
+}
+
 ALWAYS_INLINE float vec_sum(vec x)
 {
     __m256 eight = halves_sum(x);
