@@ -33,8 +33,8 @@ void sweep_print_table(const struct sweep *sweep, struct strbuf *out)
             continue;
         }
         strbuf_add_format(out, "%-*s  %-7s  %6.3f  %9.6f  %5.2f %%  %10.4f  %12.0f  %8.1f", width, row->format,
-                          sweep_stored(row), row->size.bits, row->score.mean, 100 * row->score.top1, row->score.perplexity,
-                          sweep_tokens_per_gib(row), row->decode);
+                          sweep_stored(row), row->size.bits, row->score.mean, 100 * row->score.top1,
+                          row->score.perplexity, sweep_tokens_per_gib(row), row->decode);
         if (sweep->needle)
             strbuf_add_format(out, "  %6.4f", row->needle.mean);
         strbuf_add_byte(out, '\n');

@@ -64,7 +64,7 @@ static char *plan_text(const struct sweeping *s, const struct nibble_options *op
     return text.data;
 }
 
-// One cache, unless `seen` is the plan of the very same. One that cannot run has a row, too. *plan: what it is, or NULL.
+// One cache, unless `seen` is the plan of the very same. One that cannot run has a row, too. *plan: what it is or NULL.
 static bool try_cache(struct sweeping *s, struct sweep_row row, const struct nibble_options *options, const char *seen,
                       char **plan, struct nibble_error *error)
 {
