@@ -11,7 +11,7 @@ die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
 build_packages="gcc libc6-dev pkg-config meson ninja-build libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev libevent-dev libssl-dev libyaml-dev python3 python3-venv ca-certificates"
 
-# Installs the Debian packages that are missing.
+# Installs the Debian packages that are missing; services that come with them are not started.
 need_packages() {
     local missing=() package
     for package in "$@"; do
@@ -26,7 +26,7 @@ need_packages() {
     fi
     say "installing ${missing[*]}"
     "${as_root[@]}" apt-get update -qq >/dev/null \
-        && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+        && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 # The architectures to compile kernels for, as -Dcuda-archs wants them: this machine's GPUs, or none.

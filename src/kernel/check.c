@@ -16,6 +16,7 @@ static const float tolerances[OP_COUNT] = {
     [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,       [OP_PICK] = 0,     [OP_SOFTCAP] = 1e-5f,
     [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 1e-5f, [OP_COMBINE] = 1e-5f, [OP_COPY] = 0, [OP_HEADS] = 1e-5f,
     [OP_TRANSFORM] = 0,     [OP_CONV] = 1e-5f,    [OP_SCAN] = 0, [OP_DELTA] = 1e-5f,
+    [OP_REDUCE] = 0,        [OP_JOIN] = 0,
 };
 
 // On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
@@ -24,6 +25,7 @@ static const float gpu_tolerances[OP_COUNT] = {
     [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,    [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-3f,
     [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 0.01f,  [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f, [OP_HEADS] = 0.01f,
     [OP_TRANSFORM] = 0.005f, [OP_CONV] = 0.005f, [OP_SCAN] = 0.005f, [OP_DELTA] = 0.005f,
+    [OP_REDUCE] = 0.005f,   [OP_JOIN] = 0,
 };
 static const float changed_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
 

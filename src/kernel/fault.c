@@ -29,6 +29,8 @@ static const size_t result_at[OP_COUNT] = {
     [OP_CONV] = offsetof(struct conv_args, out),
     [OP_SCAN] = offsetof(struct scan_args, out),
     [OP_DELTA] = offsetof(struct delta_args, out),
+    [OP_REDUCE] = offsetof(struct reduce_args, out),
+    [OP_JOIN] = offsetof(struct join_args, out),
 };
 
 // In every format 64 in a vector's last byte is worth a good part of the vector's range.

@@ -32,7 +32,9 @@
     X(COMBINE,   "combine")    \
     X(CONV,      "conv")       \
     X(SCAN,      "scan")       \
-    X(DELTA,     "delta")
+    X(DELTA,     "delta")      \
+    X(REDUCE,    "reduce")     \
+    X(JOIN,      "join")
 
 enum op_kind {
 #define X(id, word) OP_##id,
@@ -95,10 +97,11 @@ struct state_place {
     struct kv_state layout;
 };
 
-// out = table[id] * scale
+// out = table[id - first] * scale, or nothing but zeros for tokens that the table does not have
 struct embed_args {
     const struct batch *batch;
     struct weight table;
+    int first;
     float scale;
     float *out;
 };
@@ -245,6 +248,27 @@ struct softcap_args {
     float cap;
 };
 
+// Where several processes compute one model (model/shard.h): what each of them had of a result lies one after the
+// other, `stride` values apart. out = the sum of all, in the order of ranks, whoever was first.
+struct reduce_args {
+    const int *rows;
+    const float *parts;       // (ranks, stride): of each (rows, width)
+    size_t stride;
+    int ranks, width;
+    float *out;               // (rows, width)
+    bool f32_out;             // on a GPU: out is f32 (the residual stream), else bfloat16
+};
+
+// out = the columns of all, side by side: of the units of columns each rank has its share (kernel_share).
+enum { JOIN_UNIT = 16 };
+struct join_args {
+    const int *rows;
+    const float *parts;       // (ranks, stride): of each (rows, its columns)
+    size_t stride;
+    int ranks, width;
+    float *out;               // (rows, width)
+};
+
 // Mixture of experts: which of them each token goes through, and how much each counts. A slot is one of a token's
 // choices, and token * chosen + slot the number of a pair. The pairs of one expert stand together, so that its weights
 // are read once for all of them and those of an expert that nobody chose not at all.
@@ -295,6 +319,7 @@ struct combine_args {
     const float *x;           // (rows, chosen, width)
     float *out;               // (rows, width)
     int width;
+    bool f32_out;             // on a GPU: out is f32 (a part of several ranks' sums), else bfloat16
     struct routes routes;
 };
 
@@ -359,6 +384,8 @@ union op_args {
     struct conv_args conv;
     struct scan_args scan;
     struct delta_args delta;
+    struct reduce_args reduce;
+    struct join_args join;
 };
 
 #endif

@@ -29,6 +29,7 @@ static double value_bytes(const struct draw *draw)
         [OP_ATTENTION] = 2, [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4, [OP_SOFTCAP] = 4,
         [OP_ROUTE] = 4,     [OP_EXPERTS] = 2, [OP_COMBINE] = 2, [OP_COPY] = 3, [OP_HEADS] = 2,
         [OP_TRANSFORM] = 2, [OP_CONV] = 2,    [OP_SCAN] = 2, [OP_DELTA] = 2,
+        [OP_REDUCE] = 4,    [OP_JOIN] = 4,
     };
     return draw->kernel->device == DEVICE_CPU ? sizeof(float) : on_gpu[draw->kernel->op];
 }
@@ -47,7 +48,9 @@ static void draw_embed(struct draw *draw)
     enum dtype dtype = draw->wanted->weight;
     int block = dtype_table[dtype].block, vocabulary = draw_size(draw, 1, 50, LARGE_WIDTH);
     int width = block * draw_size(draw, 1, block > 1 ? 4 : 100, LARGE_WIDTH / block);
-    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), vocabulary);
+    int rest = draw_size(draw, 0, 10, 0); // tokens after those of the table
+    args->first = draw_size(draw, 0, 10, 0);
+    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), args->first + vocabulary + rest);
     args->batch = &sample->batch;
     args->table = draw_weight(draw, dtype, vocabulary, width);
     args->scale = draw_coin(draw) ? sqrtf((float)width) : 1;
@@ -271,12 +274,42 @@ static void draw_softcap(struct draw *draw)
     draw_count_bytes(draw, 2, sample->rows, args->width);
 }
 
+static void draw_reduce(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct reduce_args *args = &sample->args.reduce;
+    args->rows = &sample->rows;
+    args->ranks = draw_size(draw, 2, 5, 2);
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
+    args->stride = (size_t)(sample->rows + 1) * (size_t)args->width;
+    args->parts = draw_values(draw, args->ranks * (sample->rows + 1), args->width);
+    args->out = draw_output(draw, sample->rows, args->width);
+    args->f32_out = draw_coin(draw);
+    draw_count_bytes(draw, args->ranks + 1, sample->rows, args->width);
+}
+
+static void draw_join(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct join_args *args = &sample->args.join;
+    args->rows = &sample->rows;
+    args->ranks = draw_size(draw, 2, 5, 2);
+    args->width = draw_size(draw, 1, 300, LARGE_WIDTH) + args->ranks * JOIN_UNIT;
+    int units = (args->width + JOIN_UNIT - 1) / JOIN_UNIT;
+    int widest = (units + args->ranks - 1) / args->ranks * JOIN_UNIT;
+    args->stride = (size_t)(sample->rows + 1) * (size_t)widest;
+    args->parts = draw_values(draw, args->ranks * (sample->rows + 1), widest);
+    args->out = draw_output(draw, sample->rows, args->width);
+    draw_count_bytes(draw, 2, sample->rows, args->width);
+}
+
 static void (*const drawers[OP_COUNT])(struct draw *) = {
     [OP_EMBED] = draw_embed,       [OP_NORM] = draw_norm,           [OP_LINEAR] = draw_linear,   [OP_ROPE] = draw_rope,
     [OP_KV_WRITE] = draw_kv_write, [OP_ATTENTION] = draw_attention, [OP_ACT_MUL] = draw_act_mul, [OP_ADD] = draw_add,
     [OP_PICK] = draw_pick,         [OP_SOFTCAP] = draw_softcap,     [OP_ROUTE] = draw_route,
     [OP_EXPERTS] = draw_experts,   [OP_COMBINE] = draw_combine,     [OP_COPY] = draw_copy,     [OP_HEADS] = draw_heads,
     [OP_TRANSFORM] = draw_transform, [OP_CONV] = draw_conv, [OP_SCAN] = draw_scan, [OP_DELTA] = draw_delta,
+    [OP_REDUCE] = draw_reduce,     [OP_JOIN] = draw_join,
 };
 
 // A step with just the sample in it.

@@ -165,5 +165,6 @@ void draw_combine(struct draw *draw)
     args->width = draw_size(draw, 1, 300, LARGE_IN);
     args->x = draw_values(draw, sample->rows, args->routes.chosen * args->width);
     args->out = draw_output(draw, sample->rows, args->width);
+    args->f32_out = draw_coin(draw);
     draw_count_bytes(draw, 1, sample->rows, (args->routes.chosen + 1) * args->width);
 }

@@ -174,6 +174,18 @@ static void list_copy(struct list *list, union op_args *all)
     add_rows(list, &all->copy.out, all->copy.width, SAMPLE_BF16);
 }
 
+static void list_reduce(struct list *list, union op_args *all)
+{
+    add_constant(list, &all->reduce.parts, (int)all->reduce.stride * all->reduce.ranks);
+    add_rows(list, &all->reduce.out, all->reduce.width, all->reduce.f32_out ? SAMPLE_F32 : SAMPLE_BF16);
+}
+
+static void list_join(struct list *list, union op_args *all)
+{
+    add_constant(list, &all->join.parts, (int)all->join.stride * all->join.ranks);
+    add_rows(list, &all->join.out, all->join.width, SAMPLE_F32);
+}
+
 static void list_routes(struct list *list, struct routes *routes)
 {
     add_rows(list, &routes->expert, routes->chosen, SAMPLE_F32);
@@ -214,7 +226,7 @@ static void list_combine(struct list *list, union op_args *all)
 {
     struct combine_args *args = &all->combine;
     add_rows(list, &args->x, args->routes.chosen * args->width, SAMPLE_BF16);
-    add_rows(list, &args->out, args->width, SAMPLE_BF16);
+    add_rows(list, &args->out, args->width, args->f32_out ? SAMPLE_F32 : SAMPLE_BF16);
     list_routes(list, &args->routes);
 }
 
@@ -268,6 +280,7 @@ static void (*const listers[OP_COUNT])(struct list *, union op_args *) = {
     [OP_PICK] = list_pick,         [OP_SOFTCAP] = list_softcap,     [OP_ROUTE] = list_route,
     [OP_EXPERTS] = list_experts,   [OP_COMBINE] = list_combine,     [OP_COPY] = list_copy,     [OP_HEADS] = list_heads,
     [OP_TRANSFORM] = list_transform, [OP_CONV] = list_conv, [OP_SCAN] = list_scan, [OP_DELTA] = list_delta,
+    [OP_REDUCE] = list_reduce,     [OP_JOIN] = list_join,
 };
 
 int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,

@@ -45,7 +45,7 @@ struct model_config {
     enum dtype kv_dtype;          // what `auto` means without a declaration: the model's own 16-bit type
 };
 
-// Where activations live during a step. Widths are in model.buffer_width.
+// Where activations live during a step. Widths are in model.buffer_width; those of parts are all ranks' together.
 enum buffer {
     BUFFER_X,      // the residual stream
     BUFFER_H,      // what a block reads and what it gives back
@@ -63,6 +63,7 @@ enum buffer {
     BUFFER_SHARED,                 // how much of the expert counts that every token goes through, where that is gated
     BUFFER_LAST,   // the rows that want logits
     BUFFER_LOGITS,
+    BUFFER_PARTIAL, BUFFER_LOGITS_PART, // with several ranks: what each of them has of a sum, or of the logits
     BUFFER_COUNT
 };
 
@@ -81,6 +82,7 @@ struct op {
     enum buffer in, second, out;   // linear: see matrix[].out
     bool on_outputs;               // works on the rows that want logits, not on all tokens
     int width, groups;             // of a row of `in`: groups runs of width
+    int first;                     // of embed: the token whose row is the table's first
     int rest;                      // what a row, or with `heads` each head, has besides
     int matrices;
     struct op_matrix matrix[LINEAR_OUTPUTS_MAX];
@@ -115,8 +117,22 @@ static inline const float *layer_frequencies(const struct layer *layer, int leng
     return layer->short_frequencies && length <= layer->short_context ? layer->short_frequencies : layer->frequencies;
 }
 
+// Which part of a model this is, where several processes compute it (model/shard.h).
+struct model_shard {
+    int rank, ranks;               // ranks 0: it is whole
+    int first_head, heads, first_kv_head, kv_heads;
+    size_t exchanged_bytes;        // that a rank sends for each token
+    size_t exchanged_output_bytes; // and for each row of logits
+    int replicated_count;
+    const struct model_replica {   // what other ranks have, too
+        const char *what, *why;
+        size_t bytes;              // of weights
+    } *replicated;
+};
+
 struct model {
-    struct model_config config;
+    struct model_config config;    // the whole model's
+    struct model_shard shard;
     struct layer *layer;           // (config.layers)
     struct op *ops;
     int op_count;

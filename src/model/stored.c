@@ -3,9 +3,12 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernel/minifloat.h"
+
+enum { COLUMNS_BYTES = 1 << 18 }; // of rows that are made to take columns from them
 
 #define OVERALL_LIKELY 16.0f // a factor beyond that is a divisor, and a divisor below its reciprocal is a factor
 #define F16_MAX 65504.0f
@@ -130,6 +133,52 @@ const struct tensor *stored_run(struct arena *arena, const struct tensor *tensor
     view->data = tensor->data ? tensor->data + (size_t)first * each : NULL;
     view->bytes = (size_t)count * each;
     return view;
+}
+
+// ---- runs of columns ----
+
+static void copy_columns(const struct tensor *tensor, const char *lines, int64_t count, char *out)
+{
+    const struct tensor *from = tensor->stored->codes;
+    size_t line = row_bytes(from), each = row_bytes(tensor);
+    lines += dtype_bytes(tensor->dtype, (size_t)tensor->stored->col_first);
+    for (int64_t i = 0; i < count; i++, lines += line, out += each)
+        memcpy(out, lines, each);
+}
+
+static void read_columns(const struct tensor *tensor, int64_t first, int64_t count, void *out)
+{
+    const struct tensor *from = tensor->stored->codes;
+    size_t line = row_bytes(from);
+    if (!from->stored) {
+        copy_columns(tensor, from->data + (size_t)first * line, count, out);
+        return;
+    }
+    int64_t most = line < COLUMNS_BYTES ? (int64_t)(COLUMNS_BYTES / line) : 1;
+    char *made = memory_new((size_t)most, line);
+    for (int64_t done = 0, run; done < count; done += run) {
+        run = count - done < most ? count - done : most;
+        stored_read(from, first + done, run, made);
+        copy_columns(tensor, made, run, (char *)out + (size_t)done * row_bytes(tensor));
+    }
+    free(made);
+}
+
+const struct tensor *stored_columns(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count)
+{
+    struct tensor shape = *tensor;
+    const struct stored *stored = tensor->stored;
+    shape.shape[tensor->rank - 1] = count;
+    shape.name = arena_format(arena, "%s (columns from %lld)", tensor->name, (long long)first);
+    if (!stored || !stored->parts)
+        return new_tensor(arena, shape,
+                          (struct stored){ .read = read_columns, .check = stored ? check_whole : NULL, .codes = tensor,
+                                           .form = stored ? stored->form : NULL, .why = stored ? stored->why : NULL,
+                                           .col_first = (int)first });
+    const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each reads its own alone
+    for (int64_t i = 0; i < tensor->shape[0]; i++)
+        parts[i] = stored_columns(arena, stored->parts[i], first, count);
+    return stored_stack(arena, shape.name, parts, (int)tensor->shape[0]);
 }
 
 // ---- plain values in another order ----

@@ -23,6 +23,7 @@ struct stored {
     const struct stored_layout *layout; // a family's own
     int group, rows_each;              // values of a row, and rows, that share a scale; 0: all of them
     int row_first, row_step;           // the tensor's row r is this one of the codes: first + r * step
+    int col_first;                     // of a run of columns: the tensor's first one is this one of the codes
     float factor;                      // of scales that become f16; the matrix's own scale undoes it
 };
 
@@ -41,6 +42,9 @@ const struct tensor *stored_stack(struct arena *arena, const char *name, const s
 
 // Rows [first, first + count) of a matrix, or values of a plain vector, as a tensor of their own.
 const struct tensor *stored_run(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count);
+
+// Columns [first, first + count) of each row, in whole blocks of the format, of a matrix or of each of several.
+const struct tensor *stored_columns(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count);
 
 // A plain tensor (count, cols, step * rows) as (count, rows, cols): columns first, first + step ... as rows.
 const struct tensor *stored_transposed(struct arena *arena, const struct tensor *tensor, int first, int step);

@@ -26,6 +26,7 @@ struct kv_calibration {
         const float *centre;        // (kv_heads, head_dim): the mean of its keys; NULL: it was not measured
         enum dtype k;               // the format of keys for which
         float error[KV_TRANSFORMS]; // attention is so far off, as a part of its result, by transform
+        size_t centre_count;
     } *layer;
     int way_count;
     struct kv_way ways[KV_WAYS_MAX]; // of these a layer has the one that its plan stores keys in

@@ -43,6 +43,9 @@ bool refuse(struct plan *plan, struct error *err, const char *flag, const char *
 // What would run instead, found by planning it, is added to plan->refusal and to *err.
 void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err);
 
+// Candidates and alternatives of a refusal, as lines of *err.
+void refuse_say_alternatives(const struct plan *plan, struct error *err);
+
 // "0-3, 7" of the layers that are marked.
 const char *decide_layer_list(struct plan *plan, const bool *marked);
 

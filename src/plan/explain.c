@@ -128,7 +128,11 @@ static void add_formats_by_layer(const struct plan *plan, struct strbuf *out)
 
 void explain_short(const struct plan *plan, struct strbuf *out)
 {
-    strbuf_add_format(out, "plan: %s on %s; cache ", plan->model->config.architecture, plan->device.word);
+    const struct model_shard *shard = &plan->model->shard;
+    strbuf_add_format(out, "plan: %s on %s", plan->model->config.architecture, plan->device.word);
+    if (shard->ranks)
+        strbuf_add_format(out, ", rank %d of %d", shard->rank, shard->ranks);
+    strbuf_add_text(out, "; cache ");
     add_formats_by_layer(plan, out);
     explain_add_short_transform(plan, out);
     strbuf_add_format(out, ", %zu bytes a token", plan_token_bytes(plan));
@@ -349,6 +353,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     add_weights(plan, out);
     strbuf_add_byte(out, '\n');
     add_memory(plan, out);
+    explain_add_ranks(plan, out);
     explain_add_checkpoint(plan, out);
     if (style.verbose)
         add_passed_over(plan, out);

@@ -159,6 +159,8 @@ static json_t *json_of_acceptance(const struct plan *plan)
                              explain_json_checkpoint(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));
+    if (plan->model->shard.ranks)
+        json_object_set_new(root, "ranks", explain_json_ranks(plan));
     return root;
 }
 

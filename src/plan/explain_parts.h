@@ -36,6 +36,10 @@ void explain_add_transform(const struct plan *plan, struct strbuf *out);
 void explain_add_short_transform(const struct plan *plan, struct strbuf *out);
 json_t *explain_json_errors(const struct plan *plan, int layer);
 
+// explain_ranks.c: lines about the ranks that share the model, none where it is whole, and the same for programs.
+void explain_add_ranks(const struct plan *plan, struct strbuf *out);
+json_t *explain_json_ranks(const struct plan *plan);
+
 // explain_checkpoint.c: lines about the checkpoint, warnings last, and the same for programs.
 void explain_add_checkpoint(const struct plan *plan, struct strbuf *out);
 void explain_add_warnings(const struct plan *plan, const char *title, struct strbuf *out);

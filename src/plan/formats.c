@@ -26,10 +26,14 @@ static int find_class(const struct plan *plan, const struct plan_class *wanted)
     return -1;
 }
 
-// Snapshots of states are to take no more than the keys and values of the same tokens, within reason.
+// Snapshots of states are to take no more than the keys and values of the same tokens, within reason: of the whole
+// model, so that ranks with fewer heads choose the same.
 static int choose_state_tokens(const struct plan *plan, size_t state_bytes)
 {
+    const struct model_shard *shard = &plan->model->shard;
     size_t token_bytes = plan_token_bytes(plan);
+    if (shard->ranks)
+        token_bytes = token_bytes / (size_t)shard->kv_heads * (size_t)plan->model->config.kv_heads;
     int tokens = PLAN_STATE_TOKENS_MIN;
     while (tokens < PLAN_STATE_TOKENS_MAX && (size_t)tokens * token_bytes < state_bytes)
         tokens *= 2;

@@ -125,7 +125,7 @@ void plan_free(struct plan *plan)
 size_t plan_value_bytes(const struct plan *plan, enum buffer buffer)
 {
     bool routes = buffer >= BUFFER_ROUTER && buffer <= BUFFER_FIRST;
-    bool wide = buffer == BUFFER_X || buffer == BUFFER_LAST || buffer == BUFFER_LOGITS || routes;
+    bool wide = buffer == BUFFER_X || buffer >= BUFFER_LAST || routes;
     return plan->device.kind == DEVICE_CUDA && !wide ? sizeof(uint16_t) : sizeof(float);
 }
 
@@ -133,7 +133,7 @@ int plan_buffer_rows(const struct plan *plan, enum buffer buffer)
 {
     if (buffer == BUFFER_FIRST)
         return 1; // of a step, not of a token
-    return buffer == BUFFER_LAST || buffer == BUFFER_LOGITS ? plan->outputs : plan->batch_tokens;
+    return buffer >= BUFFER_LAST && buffer != BUFFER_PARTIAL ? plan->outputs : plan->batch_tokens;
 }
 
 size_t plan_layer_token_bytes(const struct plan *plan, int layer)

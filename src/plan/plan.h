@@ -78,6 +78,14 @@ struct plan_alternative {
 
 enum { PLAN_ALTERNATIVES_MAX = 24 };
 
+// What one of several ranks holds.
+struct plan_rank {
+    int rank, first_head, heads, first_kv_head, kv_heads;
+    size_t weight_bytes, workspace_bytes, scratch_bytes, pool_bytes;
+    int replicated_count;
+    const struct model_replica *replicated;
+};
+
 struct plan_refusal {
     const char *flag, *value;    // what was asked for; NULL: nothing was refused
     const char *reason;
@@ -96,6 +104,7 @@ struct plan {
     const char *length_note;    // why max_model_len is not the model's own, or NULL
     const char *sink_note;      // why no first pages are in 16 bit where that would be the default, or NULL
     bool scale_search;          // scales by least square error, for formats that leave a choice
+    const char *exchange;       // what carries the bytes that ranks exchange, once it is known, or NULL
     const char *failed_note;    // kernels left out because they failed their self-test, or NULL
     size_t memory_bytes;        // what weights, workspace and pools may take; 0: no limit
 
@@ -114,6 +123,9 @@ struct plan {
     } *ops;                     // beside model->ops
     int reason_count, reason_capacity;
     struct plan_reason *reasons;
+
+    int rank_count;             // of a model that several share, where this plan knows of the others, too; else 0
+    const struct plan_rank *ranks;
 
     size_t weight_bytes;        // placed weights, and those that stay in the file
     size_t placed_bytes;        // of the former: packed as a kernel reads them, or in a GPU's memory
@@ -148,6 +160,20 @@ bool plan_choose_device(struct device *device, const char *word, struct error *e
 bool plan_make(struct plan *plan, const struct model *model, const struct device *device,
                const struct plan_options *options, struct error *err);
 void plan_free(struct plan *plan);
+
+// The same for a checkpoint that so many ranks share, each on such a device: rank 0's model and plan, with what all the
+// others hold. On false the model, too, is to be freed.
+bool plan_make_ranks(struct plan *plan, struct model *model, const struct checkpoint *checkpoint, int ranks,
+                     const struct device *device, const struct plan_options *options, struct error *err);
+struct plan_rank plan_rank_of(const struct plan *plan); // the one whose plan it is, borrowed from its model
+
+// What ranks that compute a model together must have in common, of which each can have as much as the least of them.
+struct plan_share {
+    int max_model_len, pages[KV_CLASSES_MAX];
+};
+struct plan_share plan_share_of(const struct plan *plan);
+struct plan_share plan_share_least(struct plan_share a, struct plan_share b);
+void plan_take_share(struct plan *plan, const struct plan_share *share);
 
 // That one more token of context takes in a layer, and in all of them; states take none.
 size_t plan_layer_token_bytes(const struct plan *plan, int layer);

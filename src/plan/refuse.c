@@ -220,15 +220,9 @@ static size_t bytes_of_refused_word(const struct plan *plan)
     return cached * (size_t)(sides * config->kv_heads * config->head_dim) * (size_t)bits / 8;
 }
 
-void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err)
+void refuse_say_alternatives(const struct plan *plan, struct error *err)
 {
-    struct plan_refusal *refusal = &plan->refusal;
-    struct search search = { .plan = plan, .options = options };
-    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++)
-        for (int j = 0; j < 3 && searches[i].tries[j] && !strcmp(searches[i].flag, refusal->flag); j++)
-            searches[i].tries[j](&search);
-    sort_alternatives(refusal, plan->class_count ? plan_token_bytes(plan) : bytes_of_refused_word(plan));
-
+    const struct plan_refusal *refusal = &plan->refusal;
     struct strbuf text = { 0 };
     strbuf_add_text(&text, err->text);
     for (int i = 0; i < refusal->candidate_count && i < CANDIDATES_SHOWN; i++)
@@ -239,4 +233,15 @@ void refuse_find_alternatives(struct plan *plan, const struct plan_options *opti
                           refusal->alternatives[i].value, refusal->alternatives[i].token_bytes);
     fail(err, "%s", text.data);
     strbuf_free(&text);
+}
+
+void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err)
+{
+    struct plan_refusal *refusal = &plan->refusal;
+    struct search search = { .plan = plan, .options = options };
+    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++)
+        for (int j = 0; j < 3 && searches[i].tries[j] && !strcmp(searches[i].flag, refusal->flag); j++)
+            searches[i].tries[j](&search);
+    sort_alternatives(refusal, plan->class_count ? plan_token_bytes(plan) : bytes_of_refused_word(plan));
+    refuse_say_alternatives(plan, err);
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of the container fuzzers into corpus/NAME/: small files with one of everything in them."""
 import json
+import math
 import pathlib
 import struct
 
@@ -83,10 +84,24 @@ JSON = {
     "surrogate": b'["\\ud800"]',
     "nested": b"[" * 40 + b"]" * 40,
 }
+NVFP4 = 8  # DTYPE_NVFP4
+
+
+def calibration(centres, ways):
+    # For the model of calibration_fuzz.c: centres of 8 and 2 values, and for each way 4 errors of two layers.
+    head = b"nibble kv keys 2" + b"k" * 32 + struct.pack("<i", len(ways))
+    return head + struct.pack("<10f", *centres) + b"".join(struct.pack("<3i8f", *way, *range(8)) for way in ways)
+
+
+CALIBRATION = {
+    "no_ways": calibration(range(10), []),
+    "no_centre": calibration([math.nan] * 8 + [1, 2], [(NVFP4, 16, 1)]),
+    "ways": calibration(range(10), [(NVFP4, 16, 1), (NVFP4, 0, 1), (-1, -1, -1)]),
+}
 
 
 def main():
-    for name, seeds in {"gguf": GGUF, "safetensors": SAFETENSORS, "json": JSON}.items():
+    for name, seeds in {"gguf": GGUF, "safetensors": SAFETENSORS, "json": JSON, "calibration": CALIBRATION}.items():
         folder = CORPUS / name
         folder.mkdir(parents=True, exist_ok=True)
         for seed, data in seeds.items():

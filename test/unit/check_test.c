@@ -109,6 +109,21 @@ static void delta_wrong(const void *arguments, int part, int parts)
         state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
+static void reduce_wrong(const void *arguments, int part, int parts)
+{
+    struct reduce_args args = *(const struct reduce_args *)arguments;
+    args.ranks--; // one of them is forgotten
+    reduce_ref(&args, part, parts);
+}
+
+static void join_wrong(const void *arguments, int part, int parts)
+{
+    const struct join_args *args = arguments;
+    join_ref(arguments, part, parts);
+    if (part == 0)
+        args->out[args->width - 1] = args->parts[0];
+}
+
 static void (*const wrong[OP_COUNT])(const void *, int, int) = {
     [OP_EMBED] = embed_wrong,       [OP_NORM] = norm_wrong,
     [OP_LINEAR] = linear_wrong,     [OP_ROPE] = rope_wrong,
@@ -119,6 +134,7 @@ static void (*const wrong[OP_COUNT])(const void *, int, int) = {
     [OP_COPY] = copy_wrong,         [OP_ROUTE] = route_wrong,
     [OP_EXPERTS] = experts_wrong,   [OP_COMBINE] = combine_wrong,
     [OP_TRANSFORM] = transform_wrong, [OP_CONV] = conv_wrong, [OP_SCAN] = scan_wrong, [OP_DELTA] = delta_wrong,
+    [OP_REDUCE] = reduce_wrong,     [OP_JOIN] = join_wrong,
 };
 
 // A row like the reference's, but for what it runs.

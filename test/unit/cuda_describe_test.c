@@ -76,14 +76,13 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
     }
 }
 
-// The least shared memory of the devices that a row is compiled for: what it says it needs is meant for those.
+// The least shared memory of a device that a row says it can do with: what it says is meant for those.
 static int shared_least(const struct kernel *kernel)
 {
     int least = INT32_MAX;
-    for (const int *sm = kernel->architectures; *sm; sm++)
-        for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
-            if (devices[d].sm == *sm && devices[d].shared_bytes < least)
-                least = devices[d].shared_bytes;
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+        if (devices[d].shared_bytes >= kernel->shared_bytes && devices[d].shared_bytes < least)
+            least = devices[d].shared_bytes;
     return least;
 }
 
@@ -117,7 +116,7 @@ static void hide_rows(struct sample *sample, union op_args *args)
     const void *nowhere = (const void *)(intptr_t)NOWHERE;
     static const bool has_rows[OP_COUNT] = {
         [OP_NORM] = true, [OP_LINEAR] = true, [OP_ACT_MUL] = true, [OP_ADD] = true, [OP_SOFTCAP] = true,
-        [OP_HEADS] = true,
+        [OP_HEADS] = true, [OP_REDUCE] = true, [OP_JOIN] = true,
     };
     static struct cuda_batch batch;
     sample->batch.on_device = &batch;

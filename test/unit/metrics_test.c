@@ -102,7 +102,8 @@ static void test_numbers(void **state)
     struct scene scene;
     open_scene(&scene, "m", 100);
     scene.stats = (struct nibble_scheduler_stats){ .running = 3, .cache_use = 0.25, .cache_tokens = 4096,
-                                                   .prompt_tokens = 562949953421311, .prefix_hits = 10 };
+                                                   .prompt_tokens = 562949953421311, .prefix_hits = 10,
+                                                   .failing = true };
     scene.metrics.finished[METRIC_LENGTH] = 5;
     metrics_observe(&scene.metrics, METRIC_TIME_TO_FIRST_TOKEN, 0.003);
     metrics_observe(&scene.metrics, METRIC_TIME_TO_FIRST_TOKEN, 0.5);
@@ -129,6 +130,7 @@ static void test_numbers(void **state)
         "vllm:request_params_n_bucket{model_name=\"m\",engine=\"0\",le=\"20.0\"} 0",
         "vllm:request_params_n_bucket{model_name=\"m\",engine=\"0\",le=\"+Inf\"} 1",
         "nibble:cache_tokens 4096",
+        "nibble:device_failing 1",
         "nibble:self_test_passed 0",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

@@ -45,6 +45,13 @@ DEVICE void kernel_begin()
     wait_for_previous();
 }
 
+// ---- the second cache ----
+
+// The policy of copies of weights and pages: a step reads many times what the cache holds of them, each once, and the
+// code of kernels, tables and activations are to stay in it. It is what createpolicy.fractional.L2::evict_first makes
+// for all of an access; as a constant it takes no registers.
+#define READ_ONCE 0x12F0000000000000ull
+
 // ---- who am I ----
 
 DEVICE int lane_index() { return (int)(threadIdx.x % WARP); }

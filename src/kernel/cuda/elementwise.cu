@@ -28,6 +28,13 @@ DEVICE void embed_run(const struct cuda_embed &p, const uint8_t *row, float *out
                 out[first + i] = x[i];
 }
 
+DEVICE void embed_nothing(const struct cuda_embed &p, float *out)
+{
+    int first = (int)(blockIdx.y * blockDim.x + threadIdx.x) * 4;
+    for (int i = first; i < min(first + 4, p.width); i++)
+        out[i] = 0;
+}
+
 extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ struct cuda_embed p)
 {
     kernel_begin();
@@ -37,8 +44,11 @@ extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ 
     int id = p.batch.ids[row];
     if (id < 0)
         id = max(p.batch.drawn[~id], 0); // where nothing could be drawn, nobody will ask for what follows
-    const uint8_t *in = p.table + (uint64_t)id * p.row_bytes;
+    id -= p.first;
     float *out = p.out + (size_t)row * (size_t)p.width;
+    if (id < 0 || id >= p.rows)
+        return embed_nothing(p, out);
+    const uint8_t *in = p.table + (uint64_t)id * p.row_bytes;
     switch (p.dtype) {
 #define EMBED_NONE(id, block)
 #define EMBED_KV(id, block)
@@ -286,6 +296,37 @@ extern "C" __global__ void __launch_bounds__(256) softcap(const __grid_constant_
         for (; i < count; i++)
             p.x[i] = p.cap * tanhf(p.x[i] / p.cap);
     }
+}
+
+// In the order of ranks: `stride` need not be a multiple of anything.
+extern "C" __global__ void __launch_bounds__(256) reduce(const __grid_constant__ struct cuda_reduce p)
+{
+    int64_t count = (int64_t)*p.rows * p.width, i = flat_first();
+    kernel_begin();
+    for (int64_t end = min(i + 8, count); i < end; i++) {
+        float sum = p.parts[i];
+        for (int rank = 1; rank < p.ranks; rank++)
+            sum += p.parts[rank * p.stride + i];
+        if (p.f32_out)
+            ((float *)p.out)[i] = sum;
+        else
+            ((uint16_t *)p.out)[i] = bf16_round(sum);
+    }
+}
+
+// ---- join: block (row, rank) ----
+
+extern "C" __global__ void __launch_bounds__(256) join(const __grid_constant__ struct cuda_join p)
+{
+    int row = (int)blockIdx.x, rank = (int)blockIdx.y, units = (p.width + p.unit - 1) / p.unit;
+    int first = (int)((int64_t)units * rank / p.ranks) * p.unit;
+    int end = min((int)((int64_t)units * (rank + 1) / p.ranks) * p.unit, p.width);
+    bool there = row < *p.rows;
+    kernel_begin();
+    const float *in = p.parts + rank * p.stride + (size_t)row * (size_t)(end - first);
+    float *out = p.out + (size_t)row * (size_t)p.width;
+    for (int i = first + (int)threadIdx.x; there && i < end; i += (int)blockDim.x)
+        out[i] = in[i - first];
 }
 
 // ---- pick: block (output, run of values) ----

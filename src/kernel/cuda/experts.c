@@ -43,10 +43,11 @@ static int describe_combine(const void *arguments, const struct cuda_shape *shap
     const struct combine_args *args = arguments;
     const struct cuda_combine params = { .rows = args->rows,
                                          .x = (const uint16_t *)(const void *)args->x,
-                                         .out = (uint16_t *)(void *)args->out,
+                                         .out = args->out,
                                          .share = args->routes.share,
                                          .chosen = args->routes.chosen,
-                                         .width = args->width };
+                                         .width = args->width,
+                                         .f32_out = args->f32_out };
     calls[0] = cuda_call_make("combine", cuda_blocks(shape->rows, 1), cuda_blocks(args->width, THREADS * RUN_EACH),
                               THREADS, &params, sizeof params);
     return 1;

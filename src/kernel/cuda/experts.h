@@ -40,9 +40,9 @@ struct cuda_experts {
 struct cuda_combine {
     const int32_t *rows;
     const uint16_t *x;
-    uint16_t *out;
+    void *out;                     // f32 or bfloat16
     const float *share;
-    int32_t chosen, width;
+    int32_t chosen, width, f32_out;
 };
 
 enum {

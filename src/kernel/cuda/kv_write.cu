@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/kv_write.cu: K and V into their pages, in the formats of the cache; q and k are turned and transformed on
-// the way where rope and transform are absorbed. A block has a part of one token's heads; each of its warps has a few of q, of k or of v.
+// the way where rope and transform are absorbed. A block has a part of one token's heads; each of its warps has a few of
+// q, of k or of v.
 #include "kernel/cuda/kv_store.cuh"
 
 // The heads of one row that are dealt with alike.

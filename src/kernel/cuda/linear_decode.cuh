@@ -50,7 +50,14 @@ DEVICE void copy_16(uint32_t to, const void *from, int bytes = 16)
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
-// The same, all or nothing.
+// The same of weights (READ_ONCE).
+DEVICE void copy_16_once(uint32_t to, const void *from, int bytes = 16)
+{
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
+                 :: "r"(to), "l"(from), "r"(bytes), "l"(READ_ONCE) : "memory");
+}
+
+// Sixteen bytes or none.
 DEVICE void copy_16_if(bool there, uint32_t to, const void *from)
 {
     asm volatile("{\n"

@@ -148,11 +148,11 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed
         for (int g = 0; g < GROUPS; g++) {
 #pragma unroll
             for (int i = 0; i < WHOLE; i += WARP)
-                copy_16(to + g * packed::BYTES + (i + lane) * 16, from[g] + i * 16);
+                copy_16_once(to + g * packed::BYTES + (i + lane) * 16, from[g] + i * 16);
             from[g] += packed::BYTES;
         }
         if (lane < 2 * REST)
-            copy_16(to + (WHOLE + lane) * 16 + (lane < REST ? 0 : packed::BYTES - REST * 16), rest);
+            copy_16_once(to + (WHOLE + lane) * 16 + (lane < REST ? 0 : packed::BYTES - REST * 16), rest);
         rest += packed::BYTES;
     }
 
@@ -211,7 +211,7 @@ template <bool IS_HALF> struct few_floats {
 #pragma unroll
         for (int i = 0; i < LINEAR_ROWS / COPY_ROWS; i++) {
             bool there = i * COPY_ROWS < rows && columns > 0;
-            copy_16(to + i * COPY_ROWS * ROW_PIECES * 16, there ? from + i * step : from - 16, there ? 16 : 0);
+            copy_16_once(to + i * COPY_ROWS * ROW_PIECES * 16, there ? from + i * step : from - 16, there ? 16 : 0);
         }
         from += ROW_PIECES * 16;
         columns -= ROW_PIECES;

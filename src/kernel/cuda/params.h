@@ -54,6 +54,7 @@ struct cuda_embed {
     uint64_t row_bytes;
     float *out;                    // f32: the residual stream
     int32_t width, dtype;          // enum dtype of the table
+    int32_t first, rows;           // the tokens it has; others give zeros
     float scale;                   // of the op times the matrix's own
 };
 
@@ -188,6 +189,22 @@ struct cuda_copy {
     const float *x;                // the residual stream
     uint16_t *out;
     int32_t width;
+};
+
+struct cuda_reduce {
+    const int32_t *rows;
+    const float *parts;
+    void *out;                     // f32 or bfloat16
+    uint64_t stride;
+    int32_t ranks, width, f32_out;
+};
+
+struct cuda_join {
+    const int32_t *rows;
+    const float *parts;
+    float *out;
+    uint64_t stride;
+    int32_t ranks, width, unit;
 };
 
 struct cuda_softcap {

@@ -189,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(256) combine(const __grid_constant_
         return;
     const uint16_t *x = p.x + (size_t)row * p.chosen * p.width + first;
     const float *share = p.share + (size_t)row * p.chosen;
-    uint16_t *out = p.out + (size_t)row * p.width + first;
+    size_t at = (size_t)row * p.width + first;
     float sums[8] = {};
     bool whole = p.width % 8 == 0;
     for (int slot = 0; slot < p.chosen; slot++, x += p.width) {
@@ -203,8 +203,11 @@ extern "C" __global__ void __launch_bounds__(256) combine(const __grid_constant_
             sums[i] += share[slot] * values[i];
         }
     }
-    if (whole)
-        return bf16_store(out, sums);
+    if (whole && !p.f32_out)
+        return bf16_store((uint16_t *)p.out + at, sums);
     for (int i = 0; i < 8 && first + i < p.width; i++)
-        out[i] = bf16_round(sums[i]);
+        if (p.f32_out)
+            ((float *)p.out)[at + i] = sums[i];
+        else
+            ((uint16_t *)p.out)[at + i] = bf16_round(sums[i]);
 }

@@ -16,6 +16,8 @@ static int describe_embed(const void *arguments, const struct cuda_shape *shape,
                                        .out = args->out,
                                        .width = args->table.cols,
                                        .dtype = args->table.dtype,
+                                       .first = args->first,
+                                       .rows = args->table.rows,
                                        .scale = args->scale * args->table.scale };
     calls[0] = cuda_call_make("embed", cuda_blocks(shape->rows, 1), cuda_blocks(params.width, THREADS * RUN_EACH),
                               THREADS, &params, sizeof params);
@@ -112,6 +114,26 @@ static int describe_copy(const void *arguments, const struct cuda_shape *shape, 
     return describe_flat("copy", shape, args->width, &params, sizeof params, calls);
 }
 
+static int describe_reduce(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct reduce_args *args = arguments;
+    const struct cuda_reduce params = { .rows = args->rows, .parts = args->parts, .out = args->out,
+                                        .stride = args->stride, .ranks = args->ranks, .width = args->width,
+                                        .f32_out = args->f32_out };
+    return describe_flat("reduce", shape, args->width, &params, sizeof params, calls);
+}
+
+static int describe_join(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+{
+    const struct join_args *args = arguments;
+    const struct cuda_join params = { .rows = args->rows, .parts = args->parts, .out = args->out,
+                                      .stride = args->stride, .ranks = args->ranks, .width = args->width,
+                                      .unit = JOIN_UNIT };
+    calls[0] = cuda_call_make("join", cuda_blocks(shape->rows, 1), (unsigned)args->ranks, THREADS, &params,
+                              sizeof params);
+    return 1;
+}
+
 static int describe_pick(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
 {
     const struct pick_args *args = arguments;
@@ -140,5 +162,9 @@ const struct kernel cuda_small_rows[] = {
       .architectures = cuda_architectures, .describe = describe_pick },
     { .name = "softcap_cuda", .device = DEVICE_CUDA, .op = OP_SOFTCAP, .priority = 1, .load = KERNEL_ANY,
       .architectures = cuda_architectures, .describe = describe_softcap },
+    { .name = "reduce_cuda", .device = DEVICE_CUDA, .op = OP_REDUCE, .priority = 1, .load = KERNEL_ANY,
+      .architectures = cuda_architectures, .describe = describe_reduce },
+    { .name = "join_cuda", .device = DEVICE_CUDA, .op = OP_JOIN, .priority = 1, .load = KERNEL_ANY,
+      .architectures = cuda_architectures, .describe = describe_join },
 };
 const int cuda_small_count = sizeof cuda_small_rows / sizeof *cuda_small_rows;

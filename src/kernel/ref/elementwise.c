@@ -18,8 +18,12 @@ void embed_ref(const void *arguments, int part, int parts)
     kernel_share(args->batch->tokens, part, parts, &first, &end);
     for (int row = first; row < end; row++) {
         float *out = args->out + (size_t)row * (size_t)width;
-        weight_decode(args->table.dtype, (const char *)args->table.data + (size_t)args->batch->ids[row] * row_bytes,
-                      (size_t)width, out);
+        int at = args->batch->ids[row] - args->first;
+        if (at < 0 || at >= args->table.rows) {
+            memset(out, 0, (size_t)width * sizeof *out);
+            continue;
+        }
+        weight_decode(args->table.dtype, (const char *)args->table.data + (size_t)at * row_bytes, (size_t)width, out);
         for (int i = 0; i < width; i++)
             out[i] *= scale;
     }
@@ -137,6 +141,37 @@ void copy_ref(const void *arguments, int part, int parts)
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     memcpy(args->out + first, args->x + first, (size_t)(end - first) * sizeof *args->out);
+}
+
+void reduce_ref(const void *arguments, int part, int parts)
+{
+    const struct reduce_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    memcpy(args->out + first, args->parts + first, (size_t)(end - first) * sizeof *args->out);
+    for (int rank = 1; rank < args->ranks; rank++) {
+        const float *own = args->parts + (size_t)rank * args->stride;
+        for (int i = first; i < end; i++)
+            args->out[i] += own[i];
+    }
+}
+
+void join_ref(const void *arguments, int part, int parts)
+{
+    const struct join_args *args = arguments;
+    int first, end, units = (args->width + JOIN_UNIT - 1) / JOIN_UNIT;
+    kernel_share(*args->rows, part, parts, &first, &end);
+    for (int rank = 0; rank < args->ranks; rank++) {
+        int column, column_end;
+        kernel_share(units, rank, args->ranks, &column, &column_end);
+        column *= JOIN_UNIT;
+        column_end = column_end * JOIN_UNIT < args->width ? column_end * JOIN_UNIT : args->width;
+        size_t columns = (size_t)(column_end - column);
+        const float *own = args->parts + (size_t)rank * args->stride;
+        for (int row = first; row < end; row++)
+            memcpy(args->out + (size_t)row * (size_t)args->width + column, own + (size_t)row * columns,
+                   columns * sizeof *own);
+    }
 }
 
 void softcap_ref(const void *arguments, int part, int parts)

@@ -30,5 +30,7 @@ const struct kernel ref_kernels[] = {
     { .name = "conv_ref", .op = OP_CONV, .load = KERNEL_ANY, .run = conv_ref },
     { .name = "scan_ref", .op = OP_SCAN, .load = KERNEL_ANY, .run = scan_ref },
     { .name = "delta_ref", .op = OP_DELTA, .load = KERNEL_ANY, .run = delta_ref },
+    { .name = "reduce_ref", .op = OP_REDUCE, .load = KERNEL_ANY, .run = reduce_ref },
+    { .name = "join_ref", .op = OP_JOIN, .load = KERNEL_ANY, .run = join_ref },
 };
 const int ref_kernel_count = sizeof ref_kernels / sizeof *ref_kernels;

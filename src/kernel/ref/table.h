@@ -21,6 +21,8 @@ void add_ref(const void *args, int part, int parts);
 void pick_ref(const void *args, int part, int parts);
 void softcap_ref(const void *args, int part, int parts);
 void copy_ref(const void *args, int part, int parts);
+void reduce_ref(const void *args, int part, int parts);
+void join_ref(const void *args, int part, int parts);
 void route_prepare_ref(const void *args, int part, int parts);
 void route_ref(const void *args, int part, int parts);
 void experts_ref(const void *args, int part, int parts);
