@@ -7,6 +7,7 @@
 //   engine       a plan made real: weights mapped, cache allocated, threads waiting
 //   sequence     one text being read and scored
 //   scheduler    many texts being continued at once
+//   ranks        several processes that compute one model together
 //   quantize     a checkpoint written anew, with smaller weights
 //
 // Functions that can fail return NULL or false and leave a sentence in *error. A tokenizer, chat, plan or engine
@@ -93,6 +94,8 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
 
 // ---- plan and engine ----------------------------------------------------------------------------------------------
 
+struct nibble_ranks;
+
 struct nibble_options {
     // As the flags of the same names; NULL: auto, none, the best, this machine's GPU or CPU.
     const char *kv_cache_dtype, *kv_cache_dtype_skip_layers, *attention_kernel, *device;
@@ -111,6 +114,8 @@ struct nibble_options {
     int threads;                // 0: every core this process may use
     bool no_int8_activations;   // CPU kernels that round activations to 8 bits are passed over
     bool no_self_test;          // kernels are not asked a known question before they run
+    int tensor_parallel;        // ranks that a plan is for, 0 or 1: one process
+    struct nibble_ranks *ranks; // that compute it together, borrowed as long as the engine is open; NULL: this process
     void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
     void (*calibrating)(void *context, double done); // 0 .. 1 while keys are being measured, before; may be NULL
     void *progress_context;
@@ -318,9 +323,34 @@ struct nibble_scheduler_stats {
     uint64_t steps, preemptions;
     uint64_t prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits; // in tokens
+    bool failing;                  // the device failed in the latest step, and with it the requests that were running
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
+
+// ---- several processes ---------------------------------------------------------------------------------------------
+
+// How many processes a launcher has started together with this one, by its environment, which of them this is, and
+// which of those on this host; 1 and 0: none did.
+int nibble_ranks_launched(void);
+int nibble_ranks_launched_rank(void);
+int nibble_ranks_launched_here(void);
+
+// The processes that mpirun, or whatever speaks MPI, has started together with this one, all of the same build and with
+// the same `flags`. Rank 0 opens engines with them in the options and uses them as ever; the others follow.
+struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error);
+int nibble_ranks_rank(const struct nibble_ranks *ranks);
+int nibble_ranks_size(const struct nibble_ranks *ranks);
+
+// Of all ranks but 0: does what rank 0 has them do, until that has closed them. False: it is gone, or this one failed.
+bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error);
+
+// Which of them is gone and why: no engine of theirs can run any more. NULL: all are there. The moment it changes the
+// descriptor becomes readable. nibble_ranks_speaks: it is for this process to say so, no rank before it is left.
+const char *nibble_ranks_lost(const struct nibble_ranks *ranks);
+int nibble_ranks_lost_fd(const struct nibble_ranks *ranks);
+bool nibble_ranks_speaks(const struct nibble_ranks *ranks);
+void nibble_ranks_close(struct nibble_ranks *ranks);
 
 // ---- checkpoints written anew ---------------------------------------------------------------------------------------
 

@@ -2,71 +2,10 @@
 #include "device/cuda_blas.h"
 
 #include <dlfcn.h>
-#include <glob.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-enum { PATH_BYTES_MAX = 4096 };
+#include "device/cuda_library.h"
 
-static const char *const library_names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so" };
-
-// Where the loader does not look: beside the program, the toolkit's own folder, Python's packages.
-static const char *const library_folders[] = {
-    "%s/../lib",
-    "%s",
-    "/usr/local/cuda/lib64",
-    "/opt/cuda/lib64",
-    "$VIRTUAL_ENV/lib/python3*/site-packages/nvidia/*/lib",
-    "$HOME/.local/lib/python3*/site-packages/nvidia/*/lib",
-    "/usr/local/lib/python3*/*-packages/nvidia/*/lib",
-};
-
-// "%s" is the program's folder, "$NAME/" the environment's; false: there is no such thing.
-static bool fill_in(const char *pattern, char *out, size_t size)
-{
-    char name[32] = "", program[PATH_BYTES_MAX / 2];
-    const char *first = "", *rest = pattern;
-    if (pattern[0] == '$') {
-        rest = strchr(pattern, '/');
-        snprintf(name, sizeof name, "%.*s", (int)(rest - pattern - 1), pattern + 1);
-        first = getenv(name);
-    } else if (!strncmp(pattern, "%s", 2)) {
-        ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
-        program[len > 0 ? len : 0] = '\0';
-        char *slash = strrchr(program, '/');
-        rest = pattern + 2;
-        first = slash ? (*slash = '\0', program) : NULL;
-    }
-    return first && (size_t)snprintf(out, size, "%s%s", first, rest) < size;
-}
-
-static void *open_in(const char *pattern, const char *name)
-{
-    char folder[PATH_BYTES_MAX], path[PATH_BYTES_MAX + 32];
-    void *library = NULL;
-    glob_t found;
-    if (!fill_in(pattern, folder, sizeof folder))
-        return NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!glob(path, 0, NULL, &found))
-        for (size_t i = 0; i < found.gl_pathc && !library; i++)
-            library = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
-    globfree(&found);
-    return library;
-}
-
-static void *open_library(void)
-{
-    void *library = NULL;
-    for (size_t i = 0; i < sizeof library_names / sizeof *library_names && !library; i++) {
-        library = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL);
-        for (size_t j = 0; j < sizeof library_folders / sizeof *library_folders && !library; j++)
-            library = open_in(library_folders[j], library_names[i]);
-    }
-    return library;
-}
+static const char *const library_names[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL };
 
 bool cuda_blas_open(struct blas *blas, struct error *err)
 {
@@ -76,7 +15,7 @@ bool cuda_blas_open(struct blas *blas, struct error *err)
 #undef X
         { "cublasLtGetStatusName", (void **)&blas->status_name },
     };
-    void *library = open_library();
+    void *library = cuda_library_open(library_names);
     if (!library)
         return fail(err, "cuBLASLt, which multiplies large 16-bit matrices, is not installed: libcublasLt.so.13 or "
                     ".so.12 is neither where the loader looks nor in /usr/local/cuda nor among Python's packages. "

@@ -170,6 +170,7 @@ static void conclude(struct measuring *m)
             finite = finite && isfinite(m->centres[i][j]);
         if (!m->out->layer[i].centre && finite)
             m->out->layer[i].centre = m->centres[i];
+        m->out->layer[i].centre_count = (size_t)layer->kv_heads * (size_t)layer->head_dim;
         for (int item = 0; item < m->ways * KV_TRANSFORMS; item++)
             m->out->ways[m->first + item / KV_TRANSFORMS].errors[i][item % KV_TRANSFORMS] = whole_error(m, i, item);
     }

@@ -44,6 +44,16 @@ static void hash_checkpoint(SHA256_CTX *context, const struct checkpoint *checkp
         hash_tensor(context, &checkpoint->tensors[i], i % rhythm == 0);
 }
 
+struct calibration_key calibration_hash_checkpoint(const struct checkpoint *checkpoint)
+{
+    struct calibration_key key;
+    SHA256_CTX context;
+    SHA256_Init(&context);
+    hash_checkpoint(&context, checkpoint);
+    SHA256_Final(key.bytes, &context);
+    return key;
+}
+
 static void hash_model(SHA256_CTX *context, const struct plan *wanted)
 {
     const struct model_config *config = &wanted->model->config;
@@ -133,6 +143,7 @@ static const char *parse_centre(struct kv_calibration *out, const struct plan *w
     float *centre = ARENA_NEW(&out->arena, float, values);
     memcpy(centre, at, values * sizeof *centre);
     out->layer[index].centre = all_finite(centre, values) ? centre : NULL;
+    out->layer[index].centre_count = values;
     return at + values * sizeof *centre;
 }
 
@@ -199,10 +210,16 @@ static void print_centre(const struct kv_calibration *calibration, const struct 
     }
 }
 
+void calibration_seal(struct strbuf *content)
+{
+    uint8_t sum[SHA256_DIGEST_LENGTH];
+    SHA256((const unsigned char *)content->data, content->len, sum);
+    strbuf_add(content, (const char *)sum, sizeof sum);
+}
+
 void calibration_print(const struct kv_calibration *calibration, const struct calibration_key *key,
                        const struct plan *wanted, struct strbuf *out)
 {
-    uint8_t sum[SHA256_DIGEST_LENGTH];
     const int32_t ways = calibration->way_count;
     strbuf_add(out, magic, MAGIC_BYTES);
     strbuf_add(out, (const char *)key->bytes, sizeof key->bytes);
@@ -218,6 +235,5 @@ void calibration_print(const struct kv_calibration *calibration, const struct ca
             if (text_watch_sees(wanted, j))
                 strbuf_add(out, (const char *)way->errors[j], sizeof way->errors[j]);
     }
-    SHA256((const unsigned char *)out->data, out->len, sum);
-    strbuf_add(out, (const char *)sum, sizeof sum);
+    calibration_seal(out);
 }

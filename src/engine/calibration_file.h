@@ -16,6 +16,9 @@ struct calibration_key {
     uint8_t bytes[CALIBRATION_KEY_BYTES];
 };
 
+// Of the checkpoint alone: tensors by name, type, shape and samples of their bytes.
+struct calibration_key calibration_hash_checkpoint(const struct checkpoint *checkpoint);
+
 struct calibration_key calibration_key_of(const struct checkpoint *checkpoint, const struct plan *wanted,
                                           struct bytes text);
 
@@ -27,5 +30,8 @@ bool calibration_parse(struct kv_calibration *out, struct bytes content, const s
                        const struct plan *wanted, struct error *err);
 void calibration_print(const struct kv_calibration *calibration, const struct calibration_key *key,
                        const struct plan *wanted, struct strbuf *out);
+
+// Adds the hash of all before it, which a content ends in.
+void calibration_seal(struct strbuf *content);
 
 #endif

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
+#include "engine/exchange.h"
 #include "engine/program.h"
 #include "engine/self_test.h"
+#include "engine/told.h"
 #include "engine/weights.h"
+#include "model/shard.h"
 
 enum { FAILED_KERNELS_MAX = 8 }; // with more rows failing, the machine is not to be trusted
 
@@ -48,6 +51,8 @@ static bool open_batch(struct engine *engine, struct error *err)
         engine->batch.page_tokens[i] = plan->classes[i].kind.page_tokens;
         engine->batch.pages_end[i] = plan->classes[i].kind.end;
     }
+    if (engine->group)
+        told_open_tables(&engine->tables, plan, &engine->arena);
     return !engine->gpu || gpu_open_batch(engine->gpu, engine, err);
 }
 
@@ -89,13 +94,14 @@ static bool load_weights(struct engine *engine, const struct engine_options *opt
 
 // ---- opening ----
 
-// On a GPU machine the team packs weights and draws tokens.
+// On a GPU machine the team packs weights and draws tokens. Ranks of one host share its cores.
 static bool open_team(struct engine *engine, int threads, struct error *err)
 {
     struct device host;
     if (!device_open_cpu(&host, err))
         return false;
-    int cores = host.cores < TEAM_THREADS_MAX ? host.cores : TEAM_THREADS_MAX;
+    int cores = host.cores / group_here(engine->group);
+    cores = cores < 1 ? 1 : cores < TEAM_THREADS_MAX ? cores : TEAM_THREADS_MAX;
     engine->team = team_open(threads ? threads : cores, err);
     return engine->team;
 }
@@ -129,29 +135,53 @@ bool engine_choose_device(struct device *device, const char *word, struct error 
             || fail(err, "--device %s is imagined: it can be planned, not run; leave it out", device->word));
 }
 
-static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
+static bool decide(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
+    int ranks = group_size(engine->group);
     return engine_choose_device(&device, options->device, err)
+        && group_share_device(engine->group, options->device, &device, err)
         && model_describe(&engine->model, engine->checkpoint, err)
-        && make_proven_plan(engine, &device, options, err)
-        && open_workspace(engine, err)
+        && (ranks == 1 || model_shard(&engine->model, group_rank(engine->group), ranks, err))
+        && make_proven_plan(engine, &device, options, err);
+}
+
+static bool open_memory(struct engine *engine, struct error *err)
+{
+    return open_workspace(engine, err)
         && open_batch(engine, err)
         && open_pools(engine, err)
-        && (engine->placed = new_memory(engine, engine->plan.placed_bytes, "the weights", err))
-        && (watch_open(engine), program_bind(engine, err))
+        && (engine->placed = new_memory(engine, engine->plan.placed_bytes, "the weights", err));
+}
+
+static bool open_program(struct engine *engine, const struct engine_options *options, struct error *err)
+{
+    return (watch_open(engine), program_bind(engine, err))
         && open_team(engine, options->threads, err)
         && load_weights(engine, options, err);
 }
 
-bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
-                 struct error *err)
+// The others open it, too. Each answers whether it has found the checkpoint.
+static bool tell_open(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    *engine = (struct engine){ .checkpoint = checkpoint, .watch = options->watch };
-    if (open_all(engine, options, err))
+    if (!engine->group || group_rank(engine->group))
         return true;
-    engine_close(engine);
-    return false;
+    engine->number = engine->group->opened++;
+    told_write_head(&engine->message, TOLD_OPEN, engine->number);
+    told_write_open(&engine->message, engine->checkpoint->path, options);
+    return ranks_tell(engine->group->ranks, engine->message.data, engine->message.len, err)
+        && group_agree(engine->group, true, err);
+}
+
+// In a group nothing goes on unless it does everywhere.
+static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
+{
+    return tell_open(engine, options, err)
+        && group_agree(engine->group, decide(engine, options, err), err)
+        && group_agree_plan(engine->group, engine->checkpoint, &engine->plan, err)
+        && group_agree(engine->group, open_memory(engine, err), err)
+        && exchange_open(engine, err)
+        && group_agree(engine->group, open_program(engine, options, err), err);
 }
 
 static void free_memory(struct engine *engine)
@@ -162,9 +192,10 @@ static void free_memory(struct engine *engine)
     memory_map_free(engine->placed, engine->plan.placed_bytes);
 }
 
-void engine_close(struct engine *engine)
+static void close_own(struct engine *engine)
 {
     team_close(engine->team);
+    exchange_close(engine);
     if (!engine->gpu)
         free_memory(engine);
     gpu_close(engine->gpu);
@@ -172,8 +203,29 @@ void engine_close(struct engine *engine)
         kv_pool_close(&engine->pools[i]);
     plan_free(&engine->plan);
     model_free(&engine->model);
+    strbuf_free(&engine->message);
     arena_free(&engine->arena);
     *engine = (struct engine){ 0 };
+}
+
+bool engine_open(struct engine *engine, const struct checkpoint *checkpoint, const struct engine_options *options,
+                 struct error *err)
+{
+    *engine = (struct engine){ .checkpoint = checkpoint, .watch = options->watch, .group = options->group };
+    if (open_all(engine, options, err))
+        return true;
+    close_own(engine);
+    return false;
+}
+
+void engine_close(struct engine *engine)
+{
+    struct error ignored; // who is gone needs not be told
+    if (engine->group && !group_rank(engine->group)) {
+        told_write_head(&engine->message, TOLD_CLOSE, engine->number);
+        ranks_tell(engine->group->ranks, engine->message.data, engine->message.len, &ignored);
+    }
+    close_own(engine);
 }
 
 bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t count, struct error *err)
@@ -204,15 +256,37 @@ bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sa
     return engine->gpu && gpu_ask(engine->gpu, row, sampling, count);
 }
 
+// Other ranks have no tokens that were drawn here.
 bool engine_may_follow(const struct engine *engine, int step)
 {
-    return engine->gpu && gpu_may_follow(engine->gpu, step);
+    return engine->gpu && !engine->group && gpu_may_follow(engine->gpu, step);
+}
+
+static bool tell_step(struct engine *engine, struct error *err)
+{
+    if (!engine->group || group_rank(engine->group))
+        return true;
+    told_write_head(&engine->message, TOLD_STEP, engine->number);
+    told_write_step(&engine->message, engine, &engine->tables);
+    return ranks_tell(engine->group->ranks, engine->message.data, engine->message.len, err);
+}
+
+// The others would wait for what this rank has of the step.
+static bool leave(struct engine *engine, const struct error *err)
+{
+    if (engine->group)
+        ranks_give_up(engine->group->ranks, err->text);
+    return false;
 }
 
 int engine_start(struct engine *engine, struct error *err)
 {
-    if (engine->gpu)
-        return gpu_start(engine->gpu, engine, err);
+    if (!tell_step(engine, err))
+        return 0;
+    if (engine->gpu) {
+        int step = gpu_start(engine->gpu, engine, err);
+        return step ? step : leave(engine, err);
+    }
     struct program *program = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX ? &engine->few : &engine->many;
     team_run(engine->team, &(struct team_work){ run_phase, program, program->count, .divisible = true });
     return 1;
@@ -221,7 +295,7 @@ int engine_start(struct engine *engine, struct error *err)
 bool engine_finish(struct engine *engine, int step, struct engine_result *result, struct error *err)
 {
     if (engine->gpu)
-        return gpu_finish(engine->gpu, step, result, err);
+        return gpu_finish(engine->gpu, step, result, err) || leave(engine, err);
     *result = (struct engine_result){ .logits = engine->buffers[BUFFER_LOGITS] };
-    return true;
+    return !engine->group || !ranks_lost(engine->group->ranks) || fail(err, "%s", ranks_lost(engine->group->ranks));
 }

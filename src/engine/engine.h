@@ -6,6 +6,7 @@
 
 #include "device/team.h"
 #include "engine/gpu.h"
+#include "engine/group.h"
 #include "engine/watch.h"
 #include "kv/pool.h"
 #include "nibble.h"
@@ -21,6 +22,16 @@ struct engine {
     uint8_t *placed;                     // weights, where the plan has placed them
     struct team *team;
     struct gpu *gpu;                     // NULL on CPUs; with it, all addresses above are its own and the ops run there
+    struct group *group;                 // borrowed; NULL: this process computes all of it
+    int number;                          // by which the ranks of a group know the engine
+    struct told_tables {                 // of a group: page tables as rank 0 told them last (engine/told.h)
+        int32_t *pages[KV_CLASSES_MAX];  // (max_num_seqs, capacity)
+        int *counts[KV_CLASSES_MAX];     // (max_num_seqs)
+        int capacity[KV_CLASSES_MAX];
+    } tables;
+    struct strbuf message;               // of rank 0, to the others
+    struct nccl *nccl;                   // of a GPU in a group: by which ranks exchange their parts,
+    float *parts_host;                   // or, where that is NULL, all of them on their way
     const struct engine_watch *watch;    // borrowed; NULL: nobody looks
     float *seen[BUFFER_COUNT];           // what it asked for, in this CPU's memory
 
@@ -38,11 +49,18 @@ struct engine {
     struct arena arena;
 };
 
+// An op of the program, for phases that are no kernel's.
+struct program_moment {
+    const struct engine *engine;
+    int op; // its place in model.ops
+};
+
 struct engine_options {
     struct plan_options plan;
     const char *device; // a word of device/device.h, or auto; NULL: auto
     int threads;        // 0: every core
     bool skip_self_test;
+    struct group *group; // the ranks that compute it together, borrowed as long as the engine is open; NULL: none
     void (*progress)(void *context, double done);    // while weights are loaded, NULL: nobody asks
     void (*calibrating)(void *context, double done); // and while the model is measured before
     void *progress_context;

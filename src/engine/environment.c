@@ -11,6 +11,8 @@
 #include "base/public.h"
 #include "base/strbuf.h"
 #include "device/device.h"
+#include "device/mpi.h"
+#include "device/nccl.h"
 #include "kernel/cuda/images.h"
 #include "kernel/kernel.h"
 
@@ -45,6 +47,23 @@ static json_t *describe_cuda(void)
     if (report.note[0])
         json_object_set_new(cuda, "note", json_string(report.note));
     return cuda;
+}
+
+// What several processes, or their GPUs, would compute a model together with.
+static json_t *describe_ranks(void)
+{
+    char path[MPI_PATH_MAX], words[MPI_WORDS_MAX];
+    struct error err;
+    int nccl = nccl_version();
+    const struct mpi_module *module = mpi_load(path, &err);
+    json_t *ranks = json_pack("{s:s}", "module", path[0] ? path : "none");
+    if (module)
+        module->library(words);
+    json_object_set_new(ranks, module ? "mpi" : "note", json_string(module ? words : err.text));
+    json_object_set_new(ranks, "mpirun", json_string(mpi_find_launcher(path) ? path : "none"));
+    json_object_set_new(ranks, "nccl", nccl ? json_sprintf("%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100)
+                                            : json_string("none"));
+    return ranks;
 }
 
 static json_t *describe_system(void)
@@ -110,9 +129,9 @@ void nibble_environment(struct nibble_text *out, bool json)
     struct error err = { 0 };
     struct device device;
     device_open_cpu(&device, &err);
-    json_t *report = json_pack("{s:o, s:o, s:o, s:o, s:o}", "build", describe_build(), "system", describe_system(),
-                               "cpu", describe_cpu(&err, &device, &arena), "cuda", describe_cuda(), "libraries",
-                               describe_libraries());
+    json_t *report = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "build", describe_build(), "system", describe_system(),
+                               "cpu", describe_cpu(&err, &device, &arena), "cuda", describe_cuda(), "ranks",
+                               describe_ranks(), "libraries", describe_libraries());
     struct strbuf buf = public_text_borrow(out);
     if (json) {
         char *text = json_dumps(report, JSON_INDENT(2));

@@ -496,7 +496,8 @@ bool generator_step(struct generator *generator, struct nibble_step *step)
     list_masks(generator, flight);
     if (may_go_on(generator, flight))
         start_early(generator, flight);
-    if (!flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err))
+    scheduler->counts.failing = !flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err);
+    if (scheduler->counts.failing)
         return fail_running(generator, flight->err.text);
     if (!flight->computed)
         scheduler_computed(scheduler);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/exchange.h"
 #include "engine/gpu_parts.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/sample.h"
@@ -71,7 +72,8 @@ static bool launch_all(struct gpu *gpu, const struct engine *engine, const struc
         own.rows = op->on_outputs ? outputs : shape->tokens;
         if (bound->left_out || bound->absorbed[load] || (op->on_outputs && !outputs))
             continue;
-        if (!launch_row(gpu, load == FEW ? bound->few : bound->many, args, &own, op->layer, err)
+        if ((exchange_precedes(op) && !exchange_on_gpu(engine, i, err))
+            || !launch_row(gpu, load == FEW ? bound->few : bound->many, args, &own, op->layer, err)
             || (watch_wants(engine, i) && !watch_on_gpu(engine, i, err)))
             return false;
     }
@@ -159,7 +161,7 @@ static bool run_launches(struct gpu *gpu, const struct engine *engine, struct er
 {
     struct cuda_shape shape = shape_of(gpu, engine);
     int outputs = engine->batch.outputs;
-    bool repeats = shape.rows_each == 1 && !engine->watch; // what is replayed cannot be looked at
+    bool repeats = shape.rows_each == 1 && !engine->watch && !engine->group; // looking and exchanging are not replayed
     if (repeats) {
         shape.tokens = shape.sequences = bucket_of_rows(shape.tokens, engine->plan.batch_tokens);
         outputs = bucket_of_rows(outputs, engine->plan.outputs);
@@ -240,7 +242,7 @@ int gpu_start(struct gpu *gpu, struct engine *engine, struct error *err)
     size_t bytes = gpu->rows_bytes + cuda_batch_fill(&gpu->block, &engine->batch, slot->upload + gpu->rows_bytes);
     if (!cuda_upload(gpu->cuda, gpu->upload, slot->upload, bytes, err)
         || !run_launches(gpu, engine, err)
-        || !download_results(gpu, engine, slot, err)
+        || (!group_rank(engine->group) && !download_results(gpu, engine, slot, err))
         || !cuda_event_record(gpu->cuda, slot->done, err))
         return 0;
     gpu->step = gpu->step < INT_MAX ? gpu->step + 1 : 1;

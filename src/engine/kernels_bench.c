@@ -16,7 +16,7 @@ static const enum kernel_load loads[OP_COUNT] = {
     [OP_KV_WRITE] = KERNEL_MANY, [OP_ATTENTION] = KERNEL_ANY, [OP_ACT_MUL] = KERNEL_MANY, [OP_ADD] = KERNEL_MANY,
     [OP_PICK] = KERNEL_MANY,     [OP_SOFTCAP] = KERNEL_MANY,  [OP_HEADS] = KERNEL_ANY,
     [OP_ROUTE] = KERNEL_MANY,    [OP_EXPERTS] = KERNEL_ANY,   [OP_COMBINE] = KERNEL_MANY,  [OP_COPY] = KERNEL_MANY,
-    [OP_TRANSFORM] = KERNEL_MANY,
+    [OP_TRANSFORM] = KERNEL_MANY, [OP_REDUCE] = KERNEL_MANY, [OP_JOIN] = KERNEL_MANY,
 };
 
 static bool is_worth_timing(const struct kernel *kernel, const struct sample_case *wanted)

@@ -3,12 +3,13 @@
 
 #include <math.h>
 
+#include "engine/exchange.h"
 #include "engine/gpu.h"
 #include "engine/weights.h"
 #include "kernel/cuda/params.h"
 #include "kernel/fault.h"
 
-enum { PHASES_PER_OP_MAX = 3 }; // preparing, running, being looked at
+enum { PHASES_PER_OP_MAX = 4 }; // exchanging, preparing, running, being looked at
 
 // The number itself, or on a GPU its place there.
 static const int *rows_of(const struct engine *engine, const struct op *op)
@@ -101,7 +102,7 @@ static bool bind_bias(struct engine *engine, const struct op_matrix *matrix, con
 static bool bind_embed(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     args->embed = (struct embed_args){ .batch = &engine->batch, .scale = (float)engine->model.config.embed_scale,
-                                       .out = engine->buffers[BUFFER_X] };
+                                       .first = op->first, .out = exchange_place(engine, op->out) };
     return bind_matrix(engine, op, 0, &args->embed.table, err);
 }
 
@@ -128,7 +129,7 @@ static bool bind_linear(struct engine *engine, const struct op *op, union op_arg
     };
     for (int i = 0; i < op->matrices; i++) {
         struct linear_output *output = &args->linear.output[i];
-        output->y = engine->buffers[op->matrix[i].out];
+        output->y = exchange_place(engine, op->matrix[i].out);
         if (!bind_matrix(engine, op, i, &output->weight, err)
             || !bind_bias(engine, &op->matrix[i], &output->bias, err))
             return false;
@@ -194,8 +195,9 @@ static bool bind_combine(struct engine *engine, const struct op *op, union op_ar
     (void)err;
     args->combine = (struct combine_args){ .rows = rows_of(engine, op),
                                            .x = engine->buffers[op->in],
-                                           .out = engine->buffers[op->out],
+                                           .out = exchange_place(engine, op->out),
                                            .width = op->width,
+                                           .f32_out = plan_value_bytes(&engine->plan, op->out) == sizeof(float),
                                            .routes = routes_of(engine) };
     return true;
 }
@@ -242,6 +244,7 @@ static bool bind_transform(struct engine *engine, const struct op *op, union op_
     const struct layer *layer = &engine->model.layer[op->layer];
     const struct kv_calibration *known = engine->plan.calibration;
     int transform = engine->plan.layer[op->layer].transform;
+    size_t first = (size_t)engine->model.shard.first_kv_head * (size_t)layer->head_dim; // centres are the whole model's
     if (transform & KV_CENTRE && (!known || !known->layers))
         return fail(err, "keys cannot be centred before they are measured on a text");
     args->transform = (struct transform_args){
@@ -251,7 +254,7 @@ static bool bind_transform(struct engine *engine, const struct op *op, union op_
         .heads = layer->heads,
         .kv_heads = layer->kv_heads,
         .head_dim = layer->head_dim,
-        .centre = transform & KV_CENTRE ? known->layer[op->layer].centre : NULL,
+        .centre = transform & KV_CENTRE ? known->layer[op->layer].centre + first : NULL,
         .block = transform & KV_ROTATE ? layer->head_dim & -layer->head_dim : 0,
     };
     const float **centre = &args->transform.centre;
@@ -419,6 +422,33 @@ static bool bind_softcap(struct engine *engine, const struct op *op, union op_ar
     return true;
 }
 
+// ---- several ranks ----
+
+static bool bind_reduce(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->reduce = (struct reduce_args){ .rows = rows_of(engine, op),
+                                         .parts = engine->buffers[op->in],
+                                         .stride = exchange_stride(engine, op->in),
+                                         .ranks = group_size(engine->group),
+                                         .width = op->width,
+                                         .out = engine->buffers[op->out],
+                                         .f32_out = plan_value_bytes(&engine->plan, op->out) == sizeof(float) };
+    return true;
+}
+
+static bool bind_join(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+{
+    (void)err;
+    args->join = (struct join_args){ .rows = rows_of(engine, op),
+                                     .parts = engine->buffers[op->in],
+                                     .stride = exchange_stride(engine, op->in),
+                                     .ranks = group_size(engine->group),
+                                     .width = op->width,
+                                     .out = engine->buffers[op->out] };
+    return true;
+}
+
 static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union op_args *, struct error *) = {
     [OP_EMBED] = bind_embed,       [OP_NORM] = bind_norm,           [OP_LINEAR] = bind_linear,   [OP_ROPE] = bind_rope,
     [OP_KV_WRITE] = bind_kv_write, [OP_ATTENTION] = bind_attention, [OP_ACT_MUL] = bind_act_mul, [OP_ADD] = bind_add,
@@ -426,11 +456,14 @@ static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union
     [OP_ROUTE] = bind_route,       [OP_EXPERTS] = bind_experts,     [OP_COMBINE] = bind_combine,
     [OP_TRANSFORM] = bind_transform,
     [OP_CONV] = bind_conv,         [OP_SCAN] = bind_scan,         [OP_DELTA] = bind_delta,
+    [OP_REDUCE] = bind_reduce,     [OP_JOIN] = bind_join,
 };
 
 static void add_call(const struct engine *engine, struct program *program, struct kernel_call call,
-                     const struct watch_moment *moment)
+                     const struct program_moment *moment)
 {
+    if (exchange_precedes(&engine->model.ops[moment->op]))
+        program->phases[program->count++] = (struct phase){ exchange_run, moment };
     if (call.prepare)
         program->phases[program->count++] = (struct phase){ call.prepare, call.args };
     program->phases[program->count++] = (struct phase){ call.run, call.args };
@@ -449,12 +482,12 @@ bool program_bind(struct engine *engine, struct error *err)
     }
     if (engine->gpu)
         return gpu_bind(engine->gpu, engine, args), true;
-    struct watch_moment *moments = ARENA_NEW(&engine->arena, struct watch_moment, count);
+    struct program_moment *moments = ARENA_NEW(&engine->arena, struct program_moment, count);
     engine->few.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
     engine->many.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
     for (int i = 0; i < count; i++) {
         const struct plan_op *bound = &engine->plan.ops[i];
-        moments[i] = (struct watch_moment){ engine, i };
+        moments[i] = (struct program_moment){ engine, i };
         if (bound->left_out)
             continue;
         add_call(engine, &engine->few, fault_bind(bound->few, &args[i], &engine->arena), &moments[i]);

@@ -11,6 +11,7 @@
 #include "engine/gpu.h"
 #include "engine/kv_amax.h"
 #include "engine/layer_error.h"
+#include "engine/public_ranks.h"
 #include "engine/reader.h"
 #include "format/json.h"
 #include "format/public.h"
@@ -120,6 +121,39 @@ static bool find_calibration(struct kv_calibration *out, const struct nibble_che
 
 // ---- plans and engines ----
 
+// Keys are measured on the whole model by this process alone, whatever ranks will share it. Where that is not possible
+// and nobody insists, they are stored as they are.
+static bool calibrate_whole(struct kv_calibration *out, const struct nibble_checkpoint *checkpoint,
+                            const struct device *device, const struct nibble_options *options, bool measures,
+                            struct error *err)
+{
+    struct plan_options plan_options = plan_options_of(options);
+    struct model model = { 0 };
+    struct plan plan = { 0 };
+    bool ok = model_describe(&model, &checkpoint->checkpoint, err)
+        && plan_make(&plan, &model, device, &plan_options, err)
+        && find_calibration(out, checkpoint, &plan, options, measures, err);
+    bool insists = options->kv_calibration || (options->kv_transform && strcmp(options->kv_transform, "auto"));
+    if (!ok && !insists)
+        out->warning = arena_format(&out->arena, "the cache is not calibrated (%s): keys are stored as they are",
+                                    err->text);
+    plan_free(&plan);
+    model_free(&model);
+    return ok || !insists;
+}
+
+// Of several ranks it is rank 0's.
+static bool decide(struct nibble_plan *plan, const struct nibble_checkpoint *checkpoint, const struct device *device,
+                   const struct plan_options *options, int ranks, struct error *err)
+{
+    plan_free(&plan->own);
+    model_free(&plan->model);
+    if (ranks > 1)
+        return plan_make_ranks(&plan->own, &plan->model, &checkpoint->checkpoint, ranks, device, options, err);
+    return model_describe(&plan->model, &checkpoint->checkpoint, err)
+        && plan_make(&plan->own, &plan->model, device, options, err);
+}
+
 static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
                                      bool measures, struct nibble_error *error)
 {
@@ -128,14 +162,14 @@ static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint,
     struct device device;
     struct error err;
     bool ok = (measures ? engine_choose_device : plan_choose_device)(&device, options->device, &err)
-        && model_describe(&plan->model, &checkpoint->checkpoint, &err)
-        && plan_make(&plan->own, &plan->model, &device, &plan_options, &err)
-        && find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, &err);
+        && decide(plan, checkpoint, &device, &plan_options, options->tensor_parallel, &err)
+        && (options->tensor_parallel > 1
+                ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, &err)
+                : find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, &err));
     plan->plan = &plan->own;
     if (ok && plan->own.wants_calibration) {
         plan_options.calibration = &plan->calibration;
-        plan_free(&plan->own);
-        ok = plan_make(&plan->own, &plan->model, &device, &plan_options, &err);
+        ok = decide(plan, checkpoint, &device, &plan_options, options->tensor_parallel, &err);
     }
     if (report(ok, error, &err) || plan->own.refusal.flag)
         return plan;
@@ -184,8 +218,12 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
 }
 
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
-                                         const struct nibble_options *options, struct nibble_error *error)
+                                         const struct nibble_options *asked, struct nibble_error *error)
 {
+    struct nibble_options of_ranks = *asked;
+    const struct nibble_options *options = &of_ranks;
+    if (asked->ranks)
+        of_ranks.tensor_parallel = nibble_ranks_size(asked->ranks);
     struct nibble_plan *first = make_plan(checkpoint, options, true, error);
     if (!first || !nibble_plan_accepted(first))
         return nibble_plan_close(first), NULL;
@@ -196,6 +234,7 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
     first->calibration = (struct kv_calibration){ 0 };
     nibble_plan_close(first);
     engine_options.plan.calibration = &engine->plan.calibration;
+    engine_options.group = options->ranks ? &options->ranks->group : NULL;
     if (!report(engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err), error, &err)) {
         calibration_free(&engine->plan.calibration);
         free(engine);

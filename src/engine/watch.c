@@ -25,7 +25,7 @@ bool watch_wants(const struct engine *engine, int op)
 
 void watch_run(const void *arguments, int part, int parts)
 {
-    const struct watch_moment *moment = arguments;
+    const struct program_moment *moment = arguments;
     const struct engine_watch *watch = moment->engine->watch;
     watch->after(watch->context, moment->engine, moment->op, part, parts);
 }
@@ -59,7 +59,7 @@ bool watch_on_gpu(const struct engine *engine, int op, struct error *err)
     for (int i = 0; i < BUFFER_COUNT; i++)
         if (is_wanted(engine, i) && !fetch(engine, (enum buffer)i, err))
             return false;
-    struct watch_moment moment = { engine, op };
+    struct program_moment moment = { engine, op };
     team_run(engine->team, &(struct team_work){ run_phase, &moment, .phases = 1, .divisible = true });
     return true;
 }

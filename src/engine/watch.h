@@ -26,11 +26,7 @@ void watch_open(struct engine *engine);
 // Does it look after this op?
 bool watch_wants(const struct engine *engine, int op);
 
-// On CPUs a phase of the program: `arguments` is a struct watch_moment.
-struct watch_moment {
-    const struct engine *engine;
-    int op;
-};
+// On CPUs a phase of the program: `arguments` is a struct program_moment.
 void watch_run(const void *arguments, int part, int parts);
 
 // On a GPU: waits for what is queued, fetches the values and has the team look at them.

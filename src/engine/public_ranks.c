@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/public_ranks.c: nibble_ranks_*.
+#include "engine/public_ranks.h"
+
+#include <stdlib.h>
+
+#include "base/public.h"
+#include "device/mpi.h"
+#include "engine/follow.h"
+#include "engine/told.h"
+
+struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error)
+{
+    struct nibble_ranks *ranks = memory_new(1, sizeof *ranks);
+    struct error err;
+    ranks->group.ranks = ranks_open(&err);
+    if (ranks->group.ranks && group_compare(&ranks->group, flags, &err))
+        return ranks;
+    public_error(error, &err);
+    if (ranks->group.ranks)
+        ranks_close(ranks->group.ranks);
+    free(ranks);
+    return NULL;
+}
+
+int nibble_ranks_rank(const struct nibble_ranks *ranks)
+{
+    return group_rank(&ranks->group);
+}
+
+int nibble_ranks_size(const struct nibble_ranks *ranks)
+{
+    return group_size(&ranks->group);
+}
+
+int nibble_ranks_launched(void)
+{
+    return ranks_launched();
+}
+
+int nibble_ranks_launched_rank(void)
+{
+    return mpi_launched_rank();
+}
+
+int nibble_ranks_launched_here(void)
+{
+    return mpi_launched_here();
+}
+
+const char *nibble_ranks_lost(const struct nibble_ranks *ranks)
+{
+    return ranks_lost(ranks->group.ranks);
+}
+
+int nibble_ranks_lost_fd(const struct nibble_ranks *ranks)
+{
+    return ranks_lost_fd(ranks->group.ranks);
+}
+
+bool nibble_ranks_speaks(const struct nibble_ranks *ranks)
+{
+    return ranks_speaks(ranks->group.ranks);
+}
+
+bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error)
+{
+    struct error err;
+    bool ok = follow(&ranks->group, &err);
+    if (!ok)
+        public_error(error, &err);
+    return ok;
+}
+
+void nibble_ranks_close(struct nibble_ranks *ranks)
+{
+    if (!ranks)
+        return;
+    struct strbuf message = { 0 };
+    struct error ignored; // who is gone needs not be told
+    told_write_head(&message, TOLD_END, 0);
+    if (!group_rank(&ranks->group))
+        ranks_tell(ranks->group.ranks, message.data, message.len, &ignored);
+    strbuf_free(&message);
+    ranks_close(ranks->group.ranks);
+    free(ranks);
+}
