@@ -12,6 +12,7 @@
 #include "cli/cache_options.h"
 #include "cli/cli.h"
 #include "cli/output_file.h"
+#include "cli/ranks.h"
 
 enum { LIST_MAX = 64, SUBJECTS_MAX = 64, CASES_MAX = 4096, TOKENS_MAX = 1 << 24, THREADS_MAX = 256, REPEATS = 5 };
 
@@ -296,6 +297,7 @@ int command_bench(int argc, char **argv)
           "cache formats; one with ranges apart: nvfp4 0-3:fp8,4-:nvfp4" },
         CACHE_FURTHER_ROWS(request.cache),
         SERVING_OPTION_ROWS(request.cache),
+        RANKS_OPTION_ROW(request.cache),
         { "--threads", OPTION_LIST, &request.threads, "N,...", "threads; 0: all cores (0)" },
         { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
@@ -314,9 +316,14 @@ int command_bench(int argc, char **argv)
         .positional_max = 1,
     };
     int count;
-    int status = options_parse(&line, argc, argv, &count);
+    int status = ranks_begin(&request.cache.joined);
+    if (status < 0)
+        status = options_parse(&line, argc, argv, &count);
+    if (status < 0)
+        status = ranks_settle(request.cache.joined, request.cache.ranks, request.json);
     if (status < 0)
         status = run(argv[0], &request);
+    nibble_ranks_close(request.cache.joined);
     struct strbuf *lists[] = { &request.prompt, &request.new, &request.depth, &request.batch, &request.threads,
                                &request.cache.skip_layers };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

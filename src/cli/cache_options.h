@@ -16,6 +16,8 @@ struct cache_options {
     struct strbuf skip_layers; // to be freed
     long long max_model_len;
     long long sequences, batch_tokens, state_tokens; // of the commands that serve many
+    long long ranks;           // processes that share the model; 0: not said
+    struct nibble_ranks *joined; // those that do; to be closed
     size_t bytes;
 };
 
@@ -53,6 +55,11 @@ struct cache_options {
     { "--mamba-block-size", OPTION_INT, &(cache).state_tokens, "N", "tokens between states that are kept (chosen)",    \
       16, 1 << 20 }
 
+// A row for commands that run a model, or plan to, which several processes can do together.
+#define RANKS_OPTION_ROW(cache)                                                                                        \
+    { "--tensor-parallel-size", OPTION_INT, &(cache).ranks, "N", "processes that share the model (1)", 1, 64,          \
+      .short_name = "-tp" }
+
 static inline void cache_options_apply(const struct cache_options *cache, struct nibble_options *out)
 {
     out->kv_cache_dtype = cache->dtype;
@@ -72,6 +79,8 @@ static inline void cache_options_apply(const struct cache_options *cache, struct
     out->batch_tokens = (int)cache->batch_tokens;
     out->mamba_block_size = (int)cache->state_tokens;
     out->kv_cache_bytes = cache->bytes;
+    out->tensor_parallel = cache->joined ? nibble_ranks_size(cache->joined) : (int)cache->ranks;
+    out->ranks = cache->joined;
 }
 
 #endif

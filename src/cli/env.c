@@ -13,7 +13,7 @@ int command_env(int argc, char **argv)
     };
     const struct command_line line = {
         .usage = "nibble env [--json]",
-        .about = "Reports CPU, memory, GPUs and drivers as found, build and libraries. Never fails.",
+        .about = "Reports CPU, memory, GPUs, drivers, MPI and NCCL as found, build and libraries. Never fails.",
         .example = "nibble env",
         .options = options,
     };

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/eval.h"
 #include "cli/output_file.h"
+#include "cli/ranks.h"
 
 struct request {
     const char *model, *text, *against, *html;
@@ -208,6 +209,18 @@ static bool check(struct request *request, struct nibble_error *error)
     return !error->text[0];
 }
 
+static int run(struct request *request, const char *model)
+{
+    struct nibble_error error;
+    request->model = model;
+    if (!check(request, &error))
+        return cli_fail(&error, request->json);
+    int status = ranks_settle(request->cache.joined, request->cache.ranks, request->json);
+    if (status < 0)
+        status = evaluate(request, &error) ? EXIT_DONE : cli_fail(&error, request->json);
+    return status;
+}
+
 int command_eval(int argc, char **argv)
 {
     struct request request = { .context = 2048 };
@@ -222,6 +235,7 @@ int command_eval(int argc, char **argv)
         { "--html", OPTION_TEXT, &request.html, "FILE", "the sweep as a page with its curve as well" },
         { "--kv-cache-dtype", OPTION_TEXTS, &request.dtypes, "F", "cache format (auto); with --sweep several: F,..." },
         CACHE_FURTHER_ROWS(request.cache),
+        RANKS_OPTION_ROW(request.cache),
         { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
         { 0 },
@@ -236,12 +250,12 @@ int command_eval(int argc, char **argv)
         .positional_max = 1,
     };
     int count;
-    int parsed = options_parse(&line, argc, argv, &count);
-    if (parsed >= 0)
-        return parsed;
-    struct nibble_error error;
-    request.model = argv[0];
-    int status = check(&request, &error) && evaluate(&request, &error) ? EXIT_DONE : cli_fail(&error, request.json);
+    int status = ranks_begin(&request.cache.joined);
+    if (status < 0)
+        status = options_parse(&line, argc, argv, &count);
+    if (status < 0)
+        status = run(&request, argv[0]);
+    nibble_ranks_close(request.cache.joined);
     strbuf_free(&request.cache.skip_layers);
     return status;
 }

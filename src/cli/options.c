@@ -23,7 +23,8 @@ static void print_help(const struct command_line *line)
             continue;
         }
         bool opposite = row->kind == OPTION_SWITCH;
-        int width = printf("  %s%s%s%s", opposite ? "--[no-]" : "", row->name + (opposite ? 2 : 0),
+        int width = printf("  %s%s%s%s%s%s", opposite ? "--[no-]" : "", row->name + (opposite ? 2 : 0),
+                           row->short_name ? ", " : "", row->short_name ? row->short_name : "",
                            row->argument ? " " : "", row->argument ? row->argument : "");
         printf("%*s%s\n", width < HELP_COLUMN ? HELP_COLUMN - width : 1, "", row->help);
     }
@@ -51,7 +52,8 @@ const struct option_row *option_find(const struct option_row *options, struct by
     for (const struct option_row *row = options; row->name; row++) {
         if (row->kind == OPTION_HEADING)
             continue;
-        if (bytes_equal(bytes_of(row->name), name) || is_opposite(row, name))
+        if (bytes_equal(bytes_of(row->name), name) || is_opposite(row, name)
+            || (row->short_name && bytes_equal(bytes_of(row->short_name), name)))
             return row;
         assert(count < OPTIONS_MAX);
         names[count++] = row->name;

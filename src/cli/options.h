@@ -33,6 +33,7 @@ struct option_row {
     const char *help;
     double low, high;       // of OPTION_INT and OPTION_REAL, inclusive
     const char *const *words; // of OPTION_WORD, up to a NULL
+    const char *short_name; // "-tp", or NULL
 };
 
 // The row that answers to a name, dashes included; a switch answers to --no-NAME, too. NULL: none, and *near is the

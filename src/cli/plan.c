@@ -42,6 +42,7 @@ int command_plan(int argc, char **argv)
     const struct option_row options[] = {
         CACHE_OPTION_ROWS(cache),
         SERVING_OPTION_ROWS(cache),
+        RANKS_OPTION_ROW(cache),
         { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES",
           "what weights and cache may take (what is free)" },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 
 struct request {
@@ -319,6 +320,7 @@ int command_run(int argc, char **argv)
         { "--chat-template", OPTION_TEXT, &request.template_file, "FILE", "a Jinja template instead of the model's" },
         { "--raw", OPTION_FLAG, &request.raw, NULL, "no chat template: continue the text as it is" },
         CACHE_OPTION_ROWS(request.cache),
+        RANKS_OPTION_ROW(request.cache),
         { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
         { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
         { 0 },
@@ -333,10 +335,15 @@ int command_run(int argc, char **argv)
         .positional_min = 1,
         .positional_max = 2,
     };
-    int count;
-    int parsed = options_parse(&line, argc, argv, &count);
-    if (parsed < 0)
-        parsed = run(argv[0], count == 2 ? argv[1] : NULL, &request);
+    int count = 0;
+    int status = ranks_begin(&request.cache.joined);
+    if (status < 0)
+        status = options_parse(&line, argc, argv, &count);
+    if (status < 0)
+        status = ranks_settle(request.cache.joined, request.cache.ranks, false);
+    if (status < 0)
+        status = run(argv[0], count == 2 ? argv[1] : NULL, &request);
+    nibble_ranks_close(request.cache.joined);
     strbuf_free(&request.cache.skip_layers);
-    return parsed;
+    return status;
 }

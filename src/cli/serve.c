@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/config.h"
 #include "cli/quality_gate.h"
+#include "cli/ranks.h"
 #include "server/server.h"
 
 // Defaults; the last three have no flag.
@@ -61,6 +62,7 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "--chat-template", OPTION_TEXT, &server->chat_template, "FILE", "a Jinja template instead of the model's" },
         CACHE_OPTION_ROWS(request->cache),
         SERVING_OPTION_ROWS(request->cache),
+        RANKS_OPTION_ROW(request->cache),
         { "--enable-prefix-caching", OPTION_SWITCH, &request->prefix_cache, NULL, "share equal beginnings (on)" },
         { "running", OPTION_HEADING },
         { "--scheduling-policy", OPTION_WORD, &request->policy, "POLICY", "fcfs or priority (fcfs)",
@@ -185,9 +187,14 @@ int command_serve(int argc, char **argv)
         .seed = -1, .log_level = LOG_INFO, .prefix_cache = true,
     };
     struct config config = { 0 };
-    int status = parse(&request, &config, argc, argv);
+    int status = ranks_begin(&request.cache.joined);
+    if (status < 0)
+        status = parse(&request, &config, argc, argv);
+    if (status < 0)
+        status = ranks_settle(request.cache.joined, request.cache.ranks, false);
     if (status < 0)
         status = serve(&request);
+    nibble_ranks_close(request.cache.joined);
     strbuf_free(&request.cache.skip_layers);
     free(request.default_model);
     config_free(&config);

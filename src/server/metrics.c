@@ -33,6 +33,8 @@
     X("vllm:prefix_cache_hits_total", counter, model, stats->prefix_hits,                                             \
       "Tokens that were found in the prefix cache.")                                                                  \
     X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Tokens of context that the cache holds.")             \
+    X("nibble:device_failing", gauge, none, stats->failing,                                                           \
+      "1: the device failed in the latest step, and /health says so.")                                                \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
     X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \

@@ -69,9 +69,14 @@ static void handle_page(struct server *server, const struct route *route, struct
                 (struct bytes){ page_html, page_html_len }, 0);
 }
 
+// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
 static void handle_health(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
-    route_reply(server, exchange, route->path, server->draining ? 503 : 200, "text/plain", (struct bytes){ 0 }, 0);
+    struct nibble_scheduler_stats stats;
+    struct histogram ignored;
+    post_read(&server->post, &stats, &ignored);
+    int status = server->draining || stats.failing ? 503 : 200;
+    route_reply(server, exchange, route->path, status, "text/plain", (struct bytes){ 0 }, 0);
 }
 
 static void handle_version(struct server *server, const struct route *route, struct http_exchange *exchange)

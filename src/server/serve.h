@@ -23,6 +23,7 @@ struct server {
     struct event_base *base;
     struct http_server *http;
     struct event *wake, *terminate, *interrupt, *tick;
+    struct event *lost;                   // NULL: no other process computes the model
     unsigned char (*keys)[KEY_DIGEST_BYTES]; // SHA-256 of each
     struct job *jobs;                     // all of them
     int job_count, jobs_max;

@@ -66,16 +66,21 @@ static void end_when_sent(evutil_socket_t fd, short what, void *context)
         event_base_loopbreak(server->base);
 }
 
+static void abandon_all(struct server *server, int status, const char *sentence)
+{
+    struct api_error err;
+    api_fail(&err, status, NULL, "%s", sentence);
+    for (struct job *job = server->jobs; job; job = job->next)
+        deliver_abandon(server, job, &err);
+}
+
 // The time to drain is over.
 static void on_deadline(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
     struct server *server = context;
-    struct api_error err;
     log_say(&server->options->log, LOG_WARNING, "shutdown", "%d requests did not finish in time", server->job_count);
-    api_fail(&err, 503, NULL, "the server is shutting down");
-    for (struct job *job = server->jobs; job; job = job->next)
-        deliver_abandon(server, job, &err);
+    abandon_all(server, 503, "the server is shutting down");
 }
 
 static void on_signal(evutil_socket_t signal, short what, void *context)
@@ -92,6 +97,18 @@ static void on_signal(evutil_socket_t signal, short what, void *context)
     if (server->job_count)
         later(server, on_deadline, server->options->drain_seconds);
     else
+        end_when_sent(-1, 0, server);
+}
+
+// One of the processes that compute the model together is gone.
+static void on_lost(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd, (void)what;
+    struct server *server = context;
+    event_del(server->lost); // it stays so
+    server->draining = true;
+    abandon_all(server, 500, nibble_ranks_lost(server->options->engine.ranks));
+    if (!server->job_count)
         end_when_sent(-1, 0, server);
 }
 
@@ -134,6 +151,8 @@ static bool open_loop(struct server *server, struct error *err)
     server->terminate = watch(server, SIGTERM, EV_SIGNAL, on_signal);
     server->interrupt = watch(server, SIGINT, EV_SIGNAL, on_signal);
     server->tick = watch(server, -1, EV_TIMEOUT, on_tick);
+    if (server->options->engine.ranks)
+        server->lost = watch(server, nibble_ranks_lost_fd(server->options->engine.ranks), EV_READ, on_lost);
     server->logged_at = worker_now();
     return true;
 }
@@ -197,12 +216,13 @@ static bool serve(struct server *server, struct error *err)
     say_ready(server, port);
     event_base_dispatch(server->base);
     worker_close(&server->worker);
-    return true;
+    const struct nibble_ranks *ranks = server->options->engine.ranks;
+    return !ranks || !nibble_ranks_lost(ranks) || fail(err, "%s", nibble_ranks_lost(ranks));
 }
 
 static void close_all(struct server *server)
 {
-    struct event *const events[] = { server->wake, server->terminate, server->interrupt, server->tick };
+    struct event *const events[] = { server->wake, server->terminate, server->interrupt, server->tick, server->lost };
     if (server->http)
         http_close(server->http);
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)

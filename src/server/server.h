@@ -29,7 +29,8 @@ struct server_options {
     struct log log;
 };
 
-// Serves until SIGTERM or SIGINT. The exit status: 0 after a drain, 1 when it cannot start, 2 for an option's value.
+// Serves until SIGTERM or SIGINT. The exit status: 0 after a drain, 1 when it cannot start or one of the processes that
+// compute the model is lost, 2 for an option's value.
 int server_run(const struct server_options *options);
 
 #endif

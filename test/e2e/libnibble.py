@@ -34,7 +34,7 @@ class Options(ctypes.Structure):
                 ("linear_kernel", c_char_p), ("kv_plan", c_char_p), ("kv_scale", c_char_p), ("kv_sink_pages", c_char_p), ("kv_transform", c_char_p), ("kv_calibration", c_char_p),
                 ("memory_bytes", c_size_t), ("gpu_memory_utilization", c_double), ("kv_cache_bytes", c_size_t), ("max_model_len", c_int),
                 ("max_num_seqs", c_int), ("batch_tokens", c_int), ("mamba_block_size", c_int), ("threads", c_int), ("no_int8_activations", c_bool),
-                ("no_self_test", c_bool), ("progress", c_void_p), ("calibrating", c_void_p), ("progress_context", c_void_p)]
+                ("no_self_test", c_bool), ("tensor_parallel", c_int), ("ranks", c_void_p), ("progress", c_void_p), ("calibrating", c_void_p), ("progress_context", c_void_p)]
 
 
 class Sampling(ctypes.Structure):
@@ -87,7 +87,7 @@ class Step(ctypes.Structure):
 class Stats(ctypes.Structure):
     _fields_ = [("running", c_int), ("waiting", c_int), ("cache_use", c_double), ("cache_tokens", c_size_t), ("steps", c_uint64),
                 ("preemptions", c_uint64), ("prompt_tokens", c_uint64), ("answer_tokens", c_uint64), ("prefix_queries", c_uint64),
-                ("prefix_hits", c_uint64)]
+                ("prefix_hits", c_uint64), ("failing", c_bool)]
 
 
 class QuantizeOptions(ctypes.Structure):
@@ -124,6 +124,11 @@ PROTOTYPES = {  # result, arguments
     "nibble_scheduler_step": (c_bool, [c_void_p, POINTER(Step)]),
     "nibble_scheduler_stats": (None, [c_void_p, POINTER(Stats)]),
     "nibble_scheduler_forget": (None, [c_void_p]),
+    "nibble_ranks_open": (c_void_p, [c_char_p, ERROR]),
+    "nibble_ranks_rank": (c_int, [c_void_p]),
+    "nibble_ranks_size": (c_int, [c_void_p]),
+    "nibble_ranks_follow": (c_bool, [c_void_p, ERROR]),
+    "nibble_ranks_close": (None, [c_void_p]),
 }
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nibble serve` as a test starts, asks and stops it: on loopback, on a free port, never left behind.
 
-NIBBLE_DEVICE=cuda serves on a GPU (scripts/test-gpu); on the CPU otherwise.
+NIBBLE_DEVICE=cuda serves on a GPU (scripts/test-gpu); on the CPU otherwise. NIBBLE_RANKS=2 serves with two processes.
 """
 
 import ctypes
@@ -20,8 +20,10 @@ import urllib.request
 import pytest
 
 DEVICE = os.environ.get("NIBBLE_DEVICE", "cpu")
+RANKS = int(os.environ.get("NIBBLE_RANKS", 1))
 # On a GPU a step of more rows may multiply in another way (doc/architecture.md), and near-equal tokens change places.
 equal_bits = pytest.mark.skipif(DEVICE == "cuda", reason="on a GPU the last bits depend on the number of rows in a step")
+one_process = pytest.mark.skipif(RANKS > 1, reason="a comparison with what one process holds and computes")
 READY = re.compile(r"nibble: ready on (\S+) \((.*)\)")
 DONE = "[DONE]"  # the last event of a stream
 PAGE_TOKENS = 16  # the prefix cache knows whole pages only
@@ -85,6 +87,7 @@ class Server:
         self.log = []
         words = [program, "serve", *([model] if model else []), "--port", "0", *(["--served-model-name", name] if name else [])]
         words += [] if "--device" in flags else ["--device", DEVICE]
+        words += [] if "-tp" in flags or RANKS == 1 else ["-tp", str(RANKS)]
         started = time.monotonic()
         self.process = subprocess.Popen([*words, *map(str, flags)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, errors="replace", env=environment, preexec_fn=end_with_the_test)

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from libnibble import Library, Model, Refused
+from ranks import environment
 from serving import QUESTIONS, Server, text_of, user
 from test_golden import CHUNKS, CONTAINERS, cases, score
 
@@ -214,6 +216,32 @@ def test_many_streams(nibble, smollm2):
         print(f"{same} of {STREAMS} streams say the same as alone")
         assert same >= STREAMS * 3 // 4  # products of many rows are summed in another order
         server.wait_idle()
+
+
+# ---- several ranks ----
+
+needs_mpi = pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun")
+
+
+@needs_mpi
+def test_two_ranks_share_a_gpu(nibble, smollm2):
+    """Through memory of the host, since NCCL wants a GPU for each."""
+    prompt = "Once upon a time, in a village by the sea, there lived"
+    assert greedy(nibble, smollm2, prompt, "cuda", "--raw", "-tp", "2") == greedy(nibble, smollm2, prompt, "cuda", "--raw")
+
+
+@needs_mpi
+def test_one_rank_speaks_to_itself_by_nccl(build, library, tmp_path):
+    golden = tiny.load("llama_llama3")
+    tiny.write_safetensors(golden, tmp_path)
+    case = {"name": "one", "path": str(tmp_path), "ids": golden["ids"][:8], "new": 4, "options": {"device": "cuda"}}
+    (tmp_path / "cases.json").write_text(json.dumps([case]))
+    done = subprocess.run(["mpirun", "-n", "1", sys.executable, ROOT / "test" / "e2e" / "ranks_score.py", library,
+                           tmp_path / "cases.json", tmp_path / "result.npz"], capture_output=True, text=True, timeout=120,
+                          env=environment(build, NCCL_DEBUG="INFO"))
+    if "NCCL INFO" not in done.stdout and done.returncode == 0:
+        pytest.skip("NCCL is not installed")
+    assert done.returncode == 0 and "nranks 1" in done.stdout and "Init COMPLETE" in done.stdout, done.stderr
 
 
 # ---- what is left behind ----

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import libnibble
-from serving import DONE, PAGE_TOKENS, QUESTIONS, user
+from serving import DONE, PAGE_TOKENS, QUESTIONS, one_process, user
 
 QUESTION = "What is the capital of Germany? Answer in one sentence."
 STORY = "Once upon a time, in a small village by the sea,"
@@ -306,6 +306,7 @@ def test_logprobs_of_a_completion(complete):
         assert choice.text[offset:].startswith(token)
 
 
+@one_process
 def test_scoring_a_prompt(complete, server, library, smollm2):
     """echo, logprobs and max_tokens 0: the model's own probabilities, as the library gives them."""
     choice = complete(echo=True, logprobs=0, max_tokens=0).choices[0]
@@ -382,6 +383,7 @@ def test_tokenize_messages(server):
     assert bare["tokens"] == answer["tokens"][:bare["count"]] and bare["count"] < answer["count"]
 
 
+@one_process
 def test_the_plan(server, nibble, smollm2):
     command = [nibble, "plan", smollm2, "--json", *"--max-model-len 2048 --max-num-seqs 64".split()]
     done = subprocess.run([*command, "--kv-cache-memory-bytes", "512M"], capture_output=True, text=True)

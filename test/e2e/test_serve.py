@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import libnibble
-from serving import DEVICE, DONE, PAGE_TOKENS, QUESTIONS, Server, equal_bits, text_of, user
+from serving import DEVICE, DONE, PAGE_TOKENS, QUESTIONS, Server, equal_bits, one_process, text_of, user
 
 SMALL = ("--max-model-len", 256, "--kv-cache-memory-bytes", "64M")
 ON_GPU = DEVICE == "cuda"
@@ -376,6 +376,7 @@ def test_a_client_that_leaves_the_queue(narrow):
 
 
 @equal_bits
+@one_process
 def test_preemption(nibble, smollm2, server):
     """A cache of ten pages, and four requests that need three each: some start again, and say the same."""
     prompts = [f"{question} The answer is" for question in QUESTIONS[:4]]
@@ -389,6 +390,7 @@ def test_preemption(nibble, smollm2, server):
         small.wait_idle()
 
 
+@one_process
 def test_windows(nibble, gemma3, library):
     """Gemma's sliding windows: a prompt longer than the pool of the windowed layers, the same as the library reads it."""
     prompt = " ".join(f"{number} squared is {number * number}." for number in range(60))

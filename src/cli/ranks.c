@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "cli/cli.h"
+
+enum { STATUS_NOT_FOUND = 127, STATUS_SIGNAL = 128, TERMINATE_MS = 300, BACKGROUND_MS = 200, COUNT_WORD = 2 };
+
+// mpirun hands these on to all ranks; SIGTERM and SIGINT would make it kill them after a second.
+static const struct { int signal, carrier; } carried[] = { { SIGTERM, SIGUSR1 }, { SIGINT, SIGUSR2 } };
+enum { CARRIED = sizeof carried / sizeof *carried };
+
+// The command line as it was given, words separated by NUL, without the program itself.
+static bool read_line(struct nibble_text *line, struct nibble_error *error)
+{
+    if (!cli_read("/proc/self/cmdline", line, error))
+        return false;
+    size_t first = line->len ? strlen(line->data) + 1 : 0;
+    line->len = line->len > first ? line->len - first : 0;
+    memmove(line->data, line->data + first, line->len);
+    return true;
+}
+
+// ---- in a rank ----------------------------------------------------------------------------------------------------
+
+static void on_carrier(int signal)
+{
+    for (int i = 0; i < CARRIED; i++)
+        if (signal == carried[i].carrier)
+            raise(carried[i].signal);
+}
+
+// A launcher that finds a rank dead, or failed, asks the others to end, and may be the first to know. Who has something
+// to say about it is given a moment; who has lost a rank ignores SIGTERM meanwhile (device/ranks_watch.h).
+static void on_terminate(int number)
+{
+    (void)number;
+    setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { 0, TERMINATE_MS * 1000 } }, NULL);
+}
+
+static void on_alarm(int number)
+{
+    struct sigaction now;
+    (void)number;
+    if (sigaction(SIGTERM, NULL, &now) < 0 || now.sa_handler != on_terminate)
+        return;
+    signal(SIGTERM, SIG_DFL);
+    raise(SIGTERM);
+}
+
+// Rank 0 ends as always; the others end with it, whatever a launcher or a terminal says to all of them.
+static void set_signals(bool first)
+{
+    for (int i = 0; i < CARRIED; i++) {
+        signal(carried[i].carrier, first ? on_carrier : SIG_IGN);
+        if (!first)
+            signal(carried[i].signal, SIG_IGN);
+    }
+    if (first) {
+        signal(SIGALRM, on_alarm);
+        signal(SIGTERM, on_terminate);
+    }
+}
+
+static struct nibble_ranks *open_ranks(struct nibble_error *error)
+{
+    struct nibble_text line = { 0 };
+    struct strbuf flags = { 0 };
+    struct nibble_ranks *ranks = NULL;
+    if (read_line(&line, error)) {
+        for (size_t i = 0; i < line.len; i++)
+            strbuf_add_byte(&flags, line.data[i] ? line.data[i] : ' ');
+        ranks = nibble_ranks_open(strbuf_text(&flags), error);
+    }
+    free(line.data);
+    strbuf_free(&flags);
+    return ranks;
+}
+
+int ranks_begin(struct nibble_ranks **ranks)
+{
+    struct nibble_error error;
+    *ranks = NULL;
+    if (nibble_ranks_launched() == 1)
+        return -1;
+    set_signals(nibble_ranks_launched_rank() == 0);
+    *ranks = open_ranks(&error);
+    if (!*ranks && nibble_ranks_launched_here() > 0) // the first one on this host has said it
+        return error.usage ? EXIT_USAGE : EXIT_FAILED;
+    if (!*ranks)
+        return cli_fail(&error, false);
+    if (nibble_ranks_rank(*ranks) == 0)
+        return -1;
+    bool ok = nibble_ranks_follow(*ranks, &error);
+    if (!ok && nibble_ranks_speaks(*ranks))
+        cli_fail(&error, false);
+    nibble_ranks_close(*ranks);
+    *ranks = NULL;
+    return ok ? EXIT_DONE : EXIT_FAILED;
+}
+
+// ---- the one that starts them -------------------------------------------------------------------------------------
+
+// For Open MPI and its successor, which read these; the command line is the one that every MPI has. More ranks than
+// cores are no mistake, a rank's threads go where the system puts them, and root may. What a rank has to say it says.
+static const struct { const char *name, *value; } settings[] = {
+    { "OMPI_MCA_rmaps_base_oversubscribe", "1" },
+    { "OMPI_MCA_hwloc_base_binding_policy", "none" },
+    { "OMPI_MCA_orte_execute_quiet", "1" },
+    { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" },
+    { "PRTE_MCA_hwloc_default_binding_policy", "none" },
+    { "OMPI_ALLOW_RUN_AS_ROOT", "1" },
+    { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
+};
+
+// In a session of its own, where a terminal's signals do not reach it. It ends when this process does.
+static _Noreturn void run_mpirun(char **argv, pid_t parent, int input, const sigset_t *signals)
+{
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent || (input >= 0 && dup2(input, STDIN_FILENO) < 0))
+        _exit(EXIT_FAILED);
+    sigprocmask(SIG_SETMASK, signals, NULL);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        setenv(settings[i].name, settings[i].value, false);
+    execvp(argv[0], argv);
+    _exit(STATUS_NOT_FOUND);
+}
+
+// What somebody types goes to rank 0; in the background it is for another program. False: there is no more.
+static bool pass_on(int input)
+{
+    char typed[4096];
+    if (tcgetpgrp(STDIN_FILENO) != getpgrp())
+        return nanosleep(&(struct timespec){ 0, BACKGROUND_MS * 1000000L }, NULL), true;
+    ssize_t len = read(STDIN_FILENO, typed, sizeof typed);
+    return len > 0 && write(input, typed, (size_t)len) == len;
+}
+
+// The exit status of mpirun, to whom signals and what is typed are handed on; *stopped: the last signal.
+static int wait_for(pid_t child, int signals, int input, int *stopped)
+{
+    struct pollfd ready[] = { { .fd = signals, .events = POLLIN },
+                              { .fd = input >= 0 ? STDIN_FILENO : -1, .events = POLLIN } };
+    struct signalfd_siginfo came;
+    for (int status;;) {
+        poll(ready, 2, -1);
+        if (ready[1].revents && !pass_on(input)) {
+            ready[1].fd = -1;
+            close(input);
+        }
+        if (!ready[0].revents || read(signals, &came, sizeof came) != sizeof came)
+            continue;
+        if (came.ssi_signo == SIGCHLD && waitpid(child, &status, WNOHANG) == child)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : STATUS_SIGNAL + WTERMSIG(status);
+        for (int i = 0; i < CARRIED; i++)
+            if (came.ssi_signo == (uint32_t)carried[i].signal) {
+                *stopped = carried[i].signal;
+                kill(child, carried[i].carrier);
+            }
+    }
+}
+
+// The exit status of mpirun; -1: the system does not let it start.
+static int start(char **argv, int *stopped)
+{
+    sigset_t awaited, before;
+    int typed[2] = { -1, -1 };
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    for (int i = 0; i < CARRIED; i++)
+        sigaddset(&awaited, carried[i].signal);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_BLOCK, &awaited, &before);
+    int signals = signalfd(-1, &awaited, SFD_CLOEXEC);
+    if (signals < 0 || (isatty(STDIN_FILENO) && pipe2(typed, O_CLOEXEC) < 0))
+        return -1;
+    pid_t parent = getpid(), child = fork();
+    if (child == 0)
+        run_mpirun(argv, parent, typed[0], &before);
+    if (typed[0] >= 0)
+        close(typed[0]);
+    return child < 0 ? -1 : wait_for(child, signals, typed[1], stopped);
+}
+
+static int run_launcher(char **argv, struct nibble_error *error)
+{
+    int stopped = 0, status = start(argv, &stopped);
+    if (status < 0)
+        return cli_trouble(error, "the system starts no mpirun (%s)", strerror(errno)), cli_fail(error, false);
+    if (status == STATUS_NOT_FOUND)
+        return cli_trouble(error, "mpirun, which starts the other processes, is not there; install MPI (on Debian: "
+                                  "openmpi-bin)"), cli_fail(error, false);
+    if (status == STATUS_SIGNAL + stopped || status == EXIT_DONE || status == EXIT_USAGE)
+        return status;
+    if (status > STATUS_SIGNAL)
+        fprintf(stderr, "nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
+                status - STATUS_SIGNAL);
+    return EXIT_FAILED;
+}
+
+// The same command line under mpirun.
+static int launch(int count, struct nibble_error *error)
+{
+    struct nibble_text line = { 0 };
+    char program[4096], number[16];
+    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (len < 0)
+        return cli_trouble(error, "/proc/self/exe: %s", strerror(errno)), cli_fail(error, false);
+    if (!read_line(&line, error))
+        return cli_fail(error, false);
+    program[len] = '\0';
+    snprintf(number, sizeof number, "%d", count);
+    char *const first[] = { "mpirun", "-n", number, program };
+    enum { FIRST = sizeof first / sizeof *first };
+    size_t words = FIRST;
+    char **argv = memory_new(FIRST + line.len + 1, sizeof *argv);
+    memcpy(argv, first, sizeof first);
+    for (size_t at = 0; at < line.len; at += strlen(line.data + at) + 1)
+        argv[words++] = line.data + at;
+    int status = run_launcher(argv, error);
+    free(argv);
+    free(line.data);
+    return status;
+}
+
+int ranks_settle(struct nibble_ranks *ranks, long long wanted, bool json)
+{
+    struct nibble_error error = { .usage = true };
+    if (!ranks)
+        return wanted > 1 ? launch((int)wanted, &error) : -1;
+    if (!wanted || wanted == nibble_ranks_size(ranks))
+        return -1;
+    snprintf(error.text, sizeof error.text, "--tensor-parallel-size %lld was asked for, but %d processes were started; "
+                                            "make both the same, or leave the option out", wanted,
+             nibble_ranks_size(ranks));
+    return cli_fail(&error, json);
+}
