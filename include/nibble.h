@@ -114,7 +114,7 @@ struct nibble_options {
     int threads;                // 0: every core this process may use
     bool no_int8_activations;   // CPU kernels that round activations to 8 bits are passed over
     bool no_self_test;          // kernels are not asked a known question before they run
-    int tensor_parallel;        // ranks that a plan is for, 0 or 1: one process
+    int tensor_parallel;        // ranks that a plan is for where there are no `ranks` yet; 0 or 1: one process
     struct nibble_ranks *ranks; // that compute it together, borrowed as long as the engine is open; NULL: this process
     void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
     void (*calibrating)(void *context, double done); // 0 .. 1 while keys are being measured, before; may be NULL

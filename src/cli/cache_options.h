@@ -79,7 +79,7 @@ static inline void cache_options_apply(const struct cache_options *cache, struct
     out->batch_tokens = (int)cache->batch_tokens;
     out->mamba_block_size = (int)cache->state_tokens;
     out->kv_cache_bytes = cache->bytes;
-    out->tensor_parallel = cache->joined ? nibble_ranks_size(cache->joined) : (int)cache->ranks;
+    out->tensor_parallel = (int)cache->ranks;
     out->ranks = cache->joined;
 }
 

@@ -245,12 +245,9 @@ int ranks_here(const struct ranks *ranks)
     return ranks->world.neighbours;
 }
 
-int ranks_number_here(const struct ranks *ranks)
+const char *ranks_host(const struct ranks *ranks, int rank)
 {
-    int number = 0;
-    for (int rank = 0; rank < ranks->world.rank; rank++)
-        number += !strcmp(ranks->places[rank].host, ranks->places[ranks->world.rank].host);
-    return number;
+    return ranks->places[rank].host;
 }
 
 const char *ranks_words(const struct ranks *ranks)

@@ -26,7 +26,7 @@ void ranks_close(struct ranks *ranks);
 int ranks_rank(const struct ranks *ranks);
 int ranks_size(const struct ranks *ranks);
 int ranks_here(const struct ranks *ranks);          // of them, on this host; they share its cores
-int ranks_number_here(const struct ranks *ranks);   // which of those this is
+const char *ranks_host(const struct ranks *ranks, int rank);
 const char *ranks_words(const struct ranks *ranks); // what carries the bytes: "Open MPI v4.1.4"
 
 // The moment a rank is lost, here or elsewhere, computing or not: this becomes readable, ranks_lost is a sentence and

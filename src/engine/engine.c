@@ -138,10 +138,12 @@ bool engine_choose_device(struct device *device, const char *word, struct error 
 static bool decide(struct engine *engine, const struct engine_options *options, struct error *err)
 {
     struct device device;
-    int ranks = group_size(engine->group);
-    return engine_choose_device(&device, options->device, err)
-        && group_share_device(engine->group, options->device, &device, err)
-        && model_describe(&engine->model, engine->checkpoint, err)
+    int ranks = group_size(engine->group), sharers;
+    if (!engine_choose_device(&device, options->device, err)
+        || !group_share_device(&device, options->device, group_here(engine->group), &sharers, err))
+        return false;
+    engine->shares_device = sharers > 1;
+    return model_describe(&engine->model, engine->checkpoint, err)
         && (ranks == 1 || model_shard(&engine->model, group_rank(engine->group), ranks, err))
         && make_proven_plan(engine, &device, options, err);
 }

@@ -30,6 +30,7 @@ struct engine {
         int capacity[KV_CLASSES_MAX];
     } tables;
     struct strbuf message;               // of rank 0, to the others
+    bool shares_device;                  // with another rank
     struct nccl *nccl;                   // of a GPU in a group: by which ranks exchange their parts,
     float *parts_host;                   // or, where that is NULL, all of them on their way
     const struct engine_watch *watch;    // borrowed; NULL: nobody looks

@@ -145,7 +145,7 @@ bool exchange_open(struct engine *engine, struct error *err)
     if (!engine->gpu)
         return true;
     int ranks = group_size(engine->group);
-    struct offer mine = { .nccl_version = nccl_version(), .shares_gpu = engine->group->shares_gpu };
+    struct offer mine = { .nccl_version = nccl_version(), .shares_gpu = engine->shares_device };
     struct offer *offers = memory_new((size_t)ranks, sizeof *offers);
     bool made = group_rank(engine->group) || !mine.nccl_version || nccl_make_id(&mine.id, err);
     bool ok = group_agree(engine->group, made, err)

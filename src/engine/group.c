@@ -4,36 +4,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define OPENSSL_SUPPRESS_DEPRECATED // as in kv/prefix.c
 #include <openssl/sha.h>
 
 #include "base/file.h"
+#include "device/mpi.h"
 #include "engine/calibration_file.h"
 
-enum { SENTENCE_MAX = 1024, HOST_MAX = 128 };
+enum { SENTENCE_MAX = 1024 };
 
 // ---- devices ----
 
-bool group_share_device(struct group *group, const char *word, struct device *device, struct error *err)
+bool group_share_device(struct device *device, const char *word, int here, int *sharers, struct error *err)
 {
-    int sharers = group_here(group);
+    *sharers = here > 1 && !device->imagined ? here : 1;
     bool any = !word || !strcmp(word, "auto") || !strcmp(word, "cuda");
-    if (sharers > 1 && device->kind == DEVICE_CUDA && any) {
+    if (*sharers > 1 && device->kind == DEVICE_CUDA && any) {
         struct cuda_report report;
         char own[24];
         device_probe_cuda(&report);
-        int count = report.count > 0 ? report.count : 1, number = ranks_number_here(group->ranks) % count;
+        int count = report.count > 0 ? report.count : 1, number = mpi_launched_here() % count;
         snprintf(own, sizeof own, "cuda:%d", number);
         if (!device_parse(device, own, err))
             return false;
-        sharers = (sharers - number + count - 1) / count;
+        *sharers = (here - number + count - 1) / count;
     }
-    if (group)
-        group->shares_gpu = sharers > 1;
-    device->memory_bytes /= (size_t)sharers;
-    device->memory_free_bytes /= (size_t)sharers;
+    device->memory_bytes /= (size_t)*sharers;
+    device->memory_free_bytes /= (size_t)*sharers;
     return true;
 }
 
@@ -41,7 +39,7 @@ bool group_share_device(struct group *group, const char *word, struct device *de
 
 struct verdict {
     bool ok, usage;
-    char host[HOST_MAX], sentence[SENTENCE_MAX];
+    char sentence[SENTENCE_MAX];
 };
 
 bool group_agree(struct group *group, bool ok, struct error *err)
@@ -49,7 +47,6 @@ bool group_agree(struct group *group, bool ok, struct error *err)
     if (!group)
         return ok;
     struct verdict mine = { .ok = ok, .usage = !ok && err->usage };
-    gethostname(mine.host, sizeof mine.host - 1);
     snprintf(mine.sentence, sizeof mine.sentence, "%.*s", SENTENCE_MAX - 1, ok ? "" : err->text);
     struct verdict *all = memory_new((size_t)group_size(group), sizeof *all);
     bool agreed = ranks_gather(group->ranks, &mine, all, sizeof mine, sizeof mine, err);
@@ -59,7 +56,7 @@ bool group_agree(struct group *group, bool ok, struct error *err)
         agreed = fail(err, "%s", all[i].sentence);
         err->usage = all[i].usage;
         if (i)
-            fail_within(err, "rank %d on %s", i, all[i].host);
+            fail_within(err, "rank %d on %s", i, ranks_host(group->ranks, i));
     }
     free(all);
     return agreed;
@@ -84,18 +81,16 @@ static bool compare(struct group *group, const struct likeness *mine, int count,
     int size = group_size(group);
     enum { LIKENESSES_MAX = 4 };
     struct seen {
-        char host[HOST_MAX];
         struct calibration_key hashes[LIKENESSES_MAX];
     } own = { 0 }, *all = memory_new((size_t)size, sizeof *all);
-    gethostname(own.host, sizeof own.host - 1);
     for (int i = 0; i < count; i++)
         own.hashes[i] = mine[i].hash;
     bool ok = ranks_gather(group->ranks, &own, all, sizeof own, sizeof own, err);
     for (int i = 1; ok && i < size; i++)
         for (int j = 0; ok && j < count; j++)
             if (memcmp(&all[i].hashes[j], &all[0].hashes[j], sizeof all[i].hashes[j]))
-                ok = fail(err, "rank %d on %s has %s than rank 0 on %s; all ranks must have the same", i, all[i].host,
-                          mine[j].what, all[0].host);
+                ok = fail(err, "rank %d on %s has %s than rank 0 on %s; all ranks must have the same", i,
+                          ranks_host(group->ranks, i), mine[j].what, ranks_host(group->ranks, 0));
     free(all);
     return ok;
 }

@@ -15,8 +15,7 @@ struct checkpoint;
 
 struct group {
     struct ranks *ranks;
-    int opened;      // engines until now: each has a number
-    bool shares_gpu; // with another rank
+    int opened; // engines until now: each has a number
 };
 
 static inline int group_rank(const struct group *group) { return group ? ranks_rank(group->ranks) : 0; }
@@ -24,8 +23,9 @@ static inline int group_size(const struct group *group) { return group ? ranks_s
 
 static inline int group_here(const struct group *group) { return group ? ranks_here(group->ranks) : 1; }
 
-// Of ranks on one host each takes the next GPU, where no number was asked for; those on one device share its memory.
-bool group_share_device(struct group *group, const char *word, struct device *device, struct error *err);
+// The device of one of so many ranks on this host: each takes the next GPU, where `word` names none, and those that
+// have the same one, *sharers, have their part of its memory. What is imagined everybody has for himself.
+bool group_share_device(struct device *device, const char *word, int here, int *sharers, struct error *err);
 
 // Whether all ranks are of the same build and were started with the same flags.
 bool group_compare(struct group *group, const char *flags, struct error *err);

@@ -159,17 +159,19 @@ static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint,
 {
     struct nibble_plan *plan = memory_new(1, sizeof *plan);
     struct plan_options plan_options = plan_options_of(options);
-    struct device device;
+    int ranks = options->ranks ? nibble_ranks_size(options->ranks) : options->tensor_parallel;
+    int here = options->ranks ? group_here(&options->ranks->group) : ranks, sharers;
+    struct device device, part;
     struct error err;
     bool ok = (measures ? engine_choose_device : plan_choose_device)(&device, options->device, &err)
-        && decide(plan, checkpoint, &device, &plan_options, options->tensor_parallel, &err)
-        && (options->tensor_parallel > 1
-                ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, &err)
-                : find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, &err));
+        && (part = device, group_share_device(&part, options->device, here, &sharers, &err))
+        && decide(plan, checkpoint, &part, &plan_options, ranks, &err)
+        && (ranks > 1 ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, &err)
+                      : find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, &err));
     plan->plan = &plan->own;
     if (ok && plan->own.wants_calibration) {
         plan_options.calibration = &plan->calibration;
-        ok = decide(plan, checkpoint, &device, &plan_options, options->tensor_parallel, &err);
+        ok = decide(plan, checkpoint, &part, &plan_options, ranks, &err);
     }
     if (report(ok, error, &err) || plan->own.refusal.flag)
         return plan;
@@ -218,12 +220,8 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
 }
 
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
-                                         const struct nibble_options *asked, struct nibble_error *error)
+                                         const struct nibble_options *options, struct nibble_error *error)
 {
-    struct nibble_options of_ranks = *asked;
-    const struct nibble_options *options = &of_ranks;
-    if (asked->ranks)
-        of_ranks.tensor_parallel = nibble_ranks_size(asked->ranks);
     struct nibble_plan *first = make_plan(checkpoint, options, true, error);
     if (!first || !nibble_plan_accepted(first))
         return nibble_plan_close(first), NULL;

@@ -95,6 +95,15 @@ void draw_conv(struct draw *draw)
     sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(inputs * channels) * sizeof(float);
 }
 
+// What no state grows with.
+static const float *draw_decay(struct draw *draw, int heads)
+{
+    float *a = draw_values(draw, 1, heads);
+    for (int i = 0; i < heads; i++)
+        a[i] = -fabsf(a[i]);
+    return a;
+}
+
 void draw_scan(struct draw *draw)
 {
     struct sample *sample = draw->sample;
@@ -105,11 +114,8 @@ void draw_scan(struct draw *draw)
     args->groups = groups;
     draw_sequences(draw, &args->state);
     int tokens = sample->batch.tokens, width = heads * values + 2 * groups * keys;
-    float *a = draw_values(draw, 1, heads);
-    for (int i = 0; i < heads; i++)
-        a[i] = -fabsf(a[i]);
     args->batch = &sample->batch;
-    args->a = a;
+    args->a = draw_decay(draw, heads);
     args->d = draw_values(draw, 1, heads);
     args->time_bias = draw_values(draw, 1, heads);
     args->time_low = draw_coin(draw) ? 0.5f : 0;
@@ -134,11 +140,8 @@ void draw_delta(struct draw *draw)
     args->in_turns = draw_coin(draw);
     draw_sequences(draw, &args->state);
     int tokens = sample->batch.tokens, width = heads * values + 2 * groups * keys;
-    float *a = draw_values(draw, 1, heads);
-    for (int i = 0; i < heads; i++)
-        a[i] = -fabsf(a[i]);
     args->batch = &sample->batch;
-    args->a = a;
+    args->a = draw_decay(draw, heads);
     args->time_bias = draw_values(draw, 1, heads);
     args->mixed = draw_values(draw, tokens, width);
     args->time = draw_values(draw, tokens, heads);

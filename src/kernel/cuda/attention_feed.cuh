@@ -50,8 +50,12 @@ struct feed {
 
 DEVICE void copy_chunk(uint32_t to, const uint8_t *from)
 {
+#ifdef READ_ONCE
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
                  :: "r"(to), "l"(from), "l"(READ_ONCE) : "memory");
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+#endif
 }
 
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -53,8 +53,12 @@ DEVICE void copy_16(uint32_t to, const void *from, int bytes = 16)
 // The same of weights (READ_ONCE).
 DEVICE void copy_16_once(uint32_t to, const void *from, int bytes = 16)
 {
+#ifdef READ_ONCE
     asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
                  :: "r"(to), "l"(from), "r"(bytes), "l"(READ_ONCE) : "memory");
+#else
+    copy_16(to, from, bytes);
+#endif
 }
 
 // Sixteen bytes or none.
