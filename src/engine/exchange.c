@@ -32,10 +32,8 @@ bool exchange_precedes(const struct op *op)
     return op->kind == OP_REDUCE || op->kind == OP_JOIN;
 }
 
-// Of the rows that this step has.
-static size_t part_bytes(const struct engine *engine, const struct op *op)
+static size_t part_bytes(const struct engine *engine, const struct op *op, int rows)
 {
-    int rows = op->on_outputs ? engine->batch.outputs : engine->batch.tokens;
     size_t width = op->kind == OP_REDUCE ? (size_t)op->width : width_of(engine, op->in);
     return (size_t)rows * width * sizeof(float);
 }
@@ -46,7 +44,7 @@ void exchange_run(const void *arguments, int part, int parts)
     const struct program_moment *moment = arguments;
     const struct engine *engine = moment->engine;
     const struct op *op = &engine->model.ops[moment->op];
-    size_t bytes = part_bytes(engine, op);
+    size_t bytes = part_bytes(engine, op, op->on_outputs ? engine->batch.outputs : engine->batch.tokens);
     struct error ignored; // the ranks remember it
     if (part == 0 && bytes)
         ranks_gather(engine->group->ranks, exchange_place(engine, op->in), engine->buffers[op->in], bytes,
@@ -110,10 +108,15 @@ static bool gather_on_gpu(const struct engine *engine, float *all, size_t bytes,
                         : gather_by_host(engine, all, bytes, stride, err);
 }
 
-bool exchange_on_gpu(const struct engine *engine, int index, struct error *err)
+bool exchange_is_queued(const struct engine *engine)
+{
+    return !engine->group || engine->nccl;
+}
+
+bool exchange_on_gpu(const struct engine *engine, int index, int rows, struct error *err)
 {
     const struct op *op = &engine->model.ops[index];
-    size_t bytes = part_bytes(engine, op);
+    size_t bytes = part_bytes(engine, op, rows);
     return !bytes
         || gather_on_gpu(engine, engine->buffers[op->in], bytes, exchange_stride(engine, op->in) * sizeof(float), err);
 }

@@ -24,7 +24,9 @@ bool exchange_precedes(const struct op *op);
 // On CPUs a phase of the program, before the op: `arguments` is a struct program_moment. Trouble is the group's.
 void exchange_run(const void *arguments, int part, int parts);
 
-// On a GPU: by NCCL where the engine has it, else through memory of the host.
-bool exchange_on_gpu(const struct engine *engine, int op, struct error *err);
+// On a GPU, before the op with so many rows: queued by NCCL where the engine has it, else through memory of the host,
+// which has to wait. What is only queued can be captured and replayed.
+bool exchange_is_queued(const struct engine *engine);
+bool exchange_on_gpu(const struct engine *engine, int op, int rows, struct error *err);
 
 #endif

@@ -72,7 +72,7 @@ static bool launch_all(struct gpu *gpu, const struct engine *engine, const struc
         own.rows = op->on_outputs ? outputs : shape->tokens;
         if (bound->left_out || bound->absorbed[load] || (op->on_outputs && !outputs))
             continue;
-        if ((exchange_precedes(op) && !exchange_on_gpu(engine, i, err))
+        if ((exchange_precedes(op) && !exchange_on_gpu(engine, i, own.rows, err))
             || !launch_row(gpu, load == FEW ? bound->few : bound->many, args, &own, op->layer, err)
             || (watch_wants(engine, i) && !watch_on_gpu(engine, i, err)))
             return false;
@@ -161,7 +161,7 @@ static bool run_launches(struct gpu *gpu, const struct engine *engine, struct er
 {
     struct cuda_shape shape = shape_of(gpu, engine);
     int outputs = engine->batch.outputs;
-    bool repeats = shape.rows_each == 1 && !engine->watch && !engine->group; // looking and exchanging are not replayed
+    bool repeats = shape.rows_each == 1 && !engine->watch && exchange_is_queued(engine); // the host takes no part
     if (repeats) {
         shape.tokens = shape.sequences = bucket_of_rows(shape.tokens, engine->plan.batch_tokens);
         outputs = bucket_of_rows(outputs, engine->plan.outputs);
