@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -139,15 +140,19 @@ def run(*words):
 
 
 class Group:
-    """A program under mpirun, each rank of which says "RANK PID" in the beginning. `pids`, by rank; `err` at the end."""
+    """A program under mpirun, each rank of which says "RANK PID" in the beginning. `pids`, by rank; `err` at the end.
+
+    Ranks write their errors to a file: mpirun may leave unread what one says after another has died."""
 
     def __init__(self, words, count, env, mpirun=("mpirun",)):
-        self.process = subprocess.Popen([*mpirun, "-n", str(count), *map(str, words)], stdout=subprocess.PIPE,
+        self.errors = tempfile.NamedTemporaryFile("r")
+        ranks = ["sh", "-c", 'exec "$@" 2>>"$0"', self.errors.name, *map(str, words)]
+        self.process = subprocess.Popen([*mpirun, "-n", str(count), *ranks], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, env=env, preexec_fn=end_with_the_test)
         self.pids, self.out, self.err = {}, [], ""
         while len(self.pids) < count:
             line = self.process.stdout.readline()
-            assert line, "a rank did not start: " + self.process.stderr.read()
+            assert line, "a rank did not start: " + self.process.stderr.read() + self.errors.read()
             rank, pid = line.split()
             self.pids[int(rank)] = int(pid)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -161,6 +166,7 @@ class Group:
         status = self.process.wait(seconds)
         self.out = self.process.stdout.read().splitlines()
         self.reader.join(5)
+        self.err += self.errors.read()
         return status
 
     def __enter__(self):
@@ -172,3 +178,4 @@ class Group:
             self.process.wait(10)
         self.process.stdout.close()
         self.process.stderr.close()
+        self.errors.close()
