@@ -109,7 +109,7 @@ struct nibble_options {
     size_t kv_cache_bytes;      // of the cache's pools; 0: what max_num_seqs need, at most a share of what is free
     int max_model_len;          // longest sequence in tokens; 0: the model's own
     int max_num_seqs;           // sequences running at once; 0: one
-    int batch_tokens;           // tokens read in one step; 0: 512
+    int batch_tokens;           // tokens read in one step; 0: 512, of ranks on CPUs 256
     int mamba_block_size;       // tokens that a kept state of recurrent layers covers; 0: chosen
     int threads;                // 0: every core this process may use
     bool no_int8_activations;   // CPU kernels that round activations to 8 bits are passed over

@@ -51,7 +51,8 @@ struct cache_options {
       0.01, 1 },                                                                                                       \
     { "--kv-cache-memory-bytes", OPTION_SIZE, &(cache).bytes, "BYTES", "of the cache (what N sequences need)" },       \
     { "--max-num-seqs", OPTION_INT, &(cache).sequences, "N", "sequences running at once", 1, 4096 },                   \
-    { "--max-num-batched-tokens", OPTION_INT, &(cache).batch_tokens, "N", "tokens read in one step (512)", 1, 4096 }, \
+    { "--max-num-batched-tokens", OPTION_INT, &(cache).batch_tokens, "N",                                              \
+      "tokens read in one step (512; ranks on CPUs: 256)", 1, 4096 },                                                  \
     { "--mamba-block-size", OPTION_INT, &(cache).state_tokens, "N", "tokens between states that are kept (chosen)",    \
       16, 1 << 20 }
 

@@ -277,8 +277,8 @@ static bool bind_attention(struct engine *engine, const struct op *op, union op_
     const struct layer *layer = &engine->model.layer[op->layer];
     args->attention = (struct attention_args){
         .batch = &engine->batch, .q = engine->buffers[op->in], .out = engine->buffers[op->out], .heads = layer->heads,
-        .scale = (float)config->attention_scale, .window = layer->window, .softcap = (float)config->attention_softcap,
-        .scratch = engine->scratch,
+        .group = layer->group, .lead = layer->lead, .scale = (float)config->attention_scale, .window = layer->window,
+        .softcap = (float)config->attention_softcap, .scratch = engine->scratch,
     };
     return place_of(engine, op->layer, &args->attention.cache, &args->attention.sink, &args->attention.sink_pages, err)
         && bind_vector(engine, op->vector, 0, &args->attention.sinks, err);
@@ -433,6 +433,7 @@ static bool bind_reduce(struct engine *engine, const struct op *op, union op_arg
                                          .ranks = group_size(engine->group),
                                          .width = op->width,
                                          .out = engine->buffers[op->out],
+                                         .adds = op->adds,
                                          .f32_out = plan_value_bytes(&engine->plan, op->out) == sizeof(float) };
     return true;
 }

@@ -190,7 +190,9 @@ struct attention_args {
     const struct batch *batch;
     const float *q;
     float *out;
-    int heads;                // a multiple of the cache's kv heads, which share them in order
+    int heads;
+    int group, lead;          // so many share a head of the cache, in order. The first may have `lead` fewer, and the
+                              // last fewer, too: others of their groups are another rank's (model/shard.h)
     float scale;
     int window;               // tokens a token sees, itself included; 0: all
     float softcap;            // 0: none
@@ -200,6 +202,14 @@ struct attention_args {
     int sink_pages;           // as many of them; 0: all are in `cache`
     void *scratch;            // as much as the kernel asks for; shared by all ops of a step
 };
+
+// Those that share a head of the cache.
+static inline void attention_heads(const struct attention_args *args, int kv_head, int *first, int *end)
+{
+    int begin = kv_head * args->group - args->lead;
+    *first = begin > 0 ? begin : 0;
+    *end = begin + args->group < args->heads ? begin + args->group : args->heads;
+}
 
 enum activation { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED, ACT_SIGMOID, ACT_RELU };
 
@@ -249,13 +259,14 @@ struct softcap_args {
 };
 
 // Where several processes compute one model (model/shard.h): what each of them had of a result lies one after the
-// other, `stride` values apart. out = the sum of all, in the order of ranks, whoever was first.
+// other, `stride` values apart. out = the sum of all, in the order of ranks, whoever was first; or out += it.
 struct reduce_args {
     const int *rows;
     const float *parts;       // (ranks, stride): of each (rows, width)
     size_t stride;
     int ranks, width;
     float *out;               // (rows, width)
+    bool adds;                // to what is there: the residual stream
     bool f32_out;             // on a GPU: out is f32 (the residual stream), else bfloat16
 };
 

@@ -283,8 +283,10 @@ static void draw_reduce(struct draw *draw)
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
     args->stride = (size_t)(sample->rows + 1) * (size_t)args->width;
     args->parts = draw_values(draw, args->ranks * (sample->rows + 1), args->width);
-    args->out = draw_output(draw, sample->rows, args->width);
-    args->f32_out = draw_coin(draw);
+    args->adds = draw_coin(draw);
+    args->out = args->adds ? draw_output_in_place(draw, sample->rows, args->width)
+                           : draw_output(draw, sample->rows, args->width);
+    args->f32_out = args->adds || draw_coin(draw);
     draw_count_bytes(draw, args->ranks + 1, sample->rows, args->width);
 }
 

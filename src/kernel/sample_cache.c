@@ -15,7 +15,7 @@ enum { CLASS = 1, SINK_CLASS = 3, SINK_PAGES_MAX = 2, SPARE_PAGES = 3, DISTINCT_
 struct scene {
     struct kv_place cache, sink;
     int sink_pages;
-    int heads, window;
+    int heads, group, lead, window;
     int old[SAMPLE_SEQUENCES_MAX];      // tokens of each sequence that came before the batch
     int32_t *table[SAMPLE_SEQUENCES_MAX], *sink_table[SAMPLE_SEQUENCES_MAX];
     int pages, sinks;                   // of the pools here, page -1 included
@@ -158,6 +158,15 @@ static void place_pools(struct scene *scene, uint8_t *pages)
         scene->sink = (struct kv_place){ 0 };
 }
 
+// Some of the first and of the last group may be another rank's; of latents all heads are one group.
+static void draw_groups(struct draw *draw, int kv_heads, int group, bool latent, struct scene *scene)
+{
+    int room = latent ? 0 : kv_heads > 1 ? group - 1 : (group - 1) / 2;
+    scene->group = group;
+    scene->lead = draw_coin(draw) ? draw_size(draw, 0, room, 0) : 0;
+    scene->heads = kv_heads * group - scene->lead - (draw_coin(draw) ? draw_size(draw, 0, room, 0) : 0);
+}
+
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
     int kv_heads = draw_size(draw, 1, draw->is_long ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
@@ -165,7 +174,8 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
     bool cpu = draw->kernel->device == DEVICE_CPU;
     int group = layout.latent ? draw_size(draw, 1, draw->is_long ? 20 : 80, 128)
                               : draw_size(draw, 1, cpu ? 4 : draw->is_long ? 2 : 9, cpu ? 2 : 4);
-    *scene = (struct scene){ .heads = layout.k.heads * group };
+    *scene = (struct scene){ 0 };
+    draw_groups(draw, layout.k.heads, group, layout.latent, scene);
     scene->window = draw_coin(draw) ? draw_size(draw, 1, draw_coin(draw) ? 50 : 500, 0) : 0;
     if (draw->wanted->step.sequences) {
         draw_step(draw, scene);
@@ -342,7 +352,8 @@ void draw_attention(struct draw *draw)
         count_attention(draw, &scene, &sample->batch.sequence[s]);
     }
     struct attention_args *args = &sample->args.attention;
-    *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .window = scene.window,
+    *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .group = scene.group,
+                                     .lead = scene.lead, .window = scene.window,
                                      .scale = 1 / sqrtf((float)layout->k.dim), .cache = scene.cache,
                                      .sink = scene.sink, .sink_pages = scene.sink_pages };
     args->q = draw_row_values(draw, tokens, scene.heads * layout->k.dim);

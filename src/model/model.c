@@ -278,9 +278,11 @@ bool model_describe(struct model *model, const struct checkpoint *checkpoint, st
         return false;
     model->config.architecture = architecture->name;
     model->layer = ARENA_NEW(&model->arena, struct layer, model->config.layers);
+    int group = model->config.heads / (architecture->latent ? 1 : model->config.kv_heads);
     for (int i = 0; i < model->config.layers; i++)
         model->layer[i] = (struct layer){ .heads = model->config.heads,
                                           .kv_heads = model->config.kv_heads,
+                                          .group = group,
                                           .head_dim = model->config.head_dim };
     kv_declared_read(model, checkpoint);
     bool described = architecture->describe(&graph);

@@ -83,6 +83,7 @@ struct op {
     bool on_outputs;               // works on the rows that want logits, not on all tokens
     int width, groups;             // of a row of `in`: groups runs of width
     int first;                     // of embed: the token whose row is the table's first
+    bool adds;                     // of reduce: to what is there
     int rest;                      // what a row, or with `heads` each head, has besides
     int matrices;
     struct op_matrix matrix[LINEAR_OUTPUTS_MAX];
@@ -101,6 +102,7 @@ struct layer {
     enum layer_kind kind;
     struct kv_state state;         // of LAYER_STATE
     int heads, kv_heads, head_dim;
+    int group, lead;               // heads that share a key/value head; of the first one's, those of another rank
     int latent;                    // the first channels of K that are V (kv/layout.h); 0: V is apart
     int window;                    // 0: full attention
     enum dtype kv_dtype;           // what `auto` means for its cache: as the checkpoint declares, else 16 bit

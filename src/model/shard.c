@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/strbuf.h"
+#include "model/flow.h"
 #include "model/shard_deal.h"
 #include "model/stored_rows.h"
 
@@ -22,7 +23,7 @@ enum replica {
 static const struct model_replica replicas[REPLICAS] = {
     [REPLICA_NORMS] = { "norms", "they are small, and each rank has the whole stream" },
     [REPLICA_ATTENTION] = { "attention", "q and k are normed over all heads at once" },
-    [REPLICA_KV_HEADS] = { "key/value heads", "there are fewer of them than ranks" },
+    [REPLICA_KV_HEADS] = { "key/value heads", "the query heads of one are divided among ranks" },
     [REPLICA_LATENTS] = { "latents", "all heads share a token's one" },
     [REPLICA_STATES] = { "recurrent blocks", "each token moves the whole state on" },
     [REPLICA_ROUTERS] = { "routers", "all ranks must choose the same experts" },
@@ -118,12 +119,26 @@ static void list_replicas(struct pass *pass)
 
 // ---- sums ----
 
-// The op's result is one term of each rank: all of them are added up to what it was to be.
+// Does the next op add them to something, and nobody else read them?
+static bool are_added(const struct pass *pass, enum buffer sums)
+{
+    int next = pass->index + 1;
+    const struct op *add = &pass->model->ops[next];
+    return next < pass->model->op_count && add->kind == OP_ADD && add->in == sums
+        && !flow_is_read(pass->model, next, sums);
+}
+
+// The op's result is one term of each rank: all of them are added up to what it was to be, or straight to what that
+// was to be added to.
 static void append_reduced(struct pass *pass, struct op *op, enum buffer *out, int width)
 {
     struct op reduce = { .kind = OP_REDUCE, .layer = op->layer, .in = BUFFER_PARTIAL, .out = *out, .width = width,
                          .groups = 1 };
-    pass->held[*out] = whole_run(width);
+    if (are_added(pass, *out)) {
+        reduce.adds = true;
+        reduce.out = pass->model->ops[++pass->index].out;
+    }
+    pass->held[reduce.out] = whole_run(width);
     *out = BUFFER_PARTIAL;
     append(pass, op);
     append(pass, &reduce);
@@ -152,21 +167,30 @@ static const struct tensor *biases_of(struct pass *pass, const struct tensor *bi
              : rows_of(pass, bias, run);
 }
 
+// What others have, too, of a rank's rows of a matrix: all of them, or those of some key/value heads.
+static void count_copies(struct pass *pass, const struct op *op, enum buffer out, struct shard_run run,
+                         const struct tensor *tensor)
+{
+    const struct shard_deal *deal = &pass->deal;
+    bool is_kv = out == BUFFER_K || out == BUFFER_V;
+    size_t bytes = tensor ? tensor->bytes : 0;
+    if (shard_is_divided(run))
+        bytes = is_kv ? bytes / (size_t)deal->kv_heads.count * (size_t)deal->kv_heads_shared : 0;
+    pass->replicated[replica_of(pass, op, out)] += bytes;
+}
+
 // Whole rows are read, and each rank writes some of the results.
 static void take_rows(struct pass *pass, struct op *op)
 {
     for (int i = 0; i < op->matrices; i++) {
         struct op_matrix *matrix = &op->matrix[i];
         struct shard_run run = shard_deal_rows(&pass->deal, pass->index, i);
-        bool is_kv = matrix->out == BUFFER_K || matrix->out == BUFFER_V;
         matrix->tensor = rows_of(pass, matrix->tensor, run);
         matrix->bias = biases_of(pass, matrix->bias, run);
         pass->held[matrix->out] = run;
         note_width(pass, matrix->out, (op->kind == OP_EXPERTS ? op->groups : 1) * run.count);
-        if (!shard_is_divided(run) || (is_kv && pass->deal.shares_kv_head)) {
-            count_replica(pass, replica_of(pass, op, matrix->out), matrix->tensor);
-            count_replica(pass, replica_of(pass, op, matrix->out), matrix->bias);
-        }
+        count_copies(pass, op, matrix->out, run, matrix->tensor);
+        count_copies(pass, op, matrix->out, run, matrix->bias);
     }
 }
 
@@ -299,6 +323,16 @@ static void set_widths(struct pass *pass)
     model->shard.exchanged_output_bytes = (size_t)part * (size_t)(ranks - 1) * sizeof(float);
 }
 
+// Whatever is here of a single key/value head is a group.
+static void take_heads(const struct shard_deal *deal, struct layer *layer)
+{
+    bool single = deal->kv_heads.count == 1;
+    layer->heads = deal->heads.count;
+    layer->kv_heads = deal->kv_heads.count;
+    layer->lead = single ? 0 : deal->heads.first % layer->group;
+    layer->group = single ? layer->heads : layer->group;
+}
+
 static void rewrite(struct pass *pass)
 {
     struct model *model = pass->model;
@@ -308,10 +342,8 @@ static void rewrite(struct pass *pass)
         count_vectors(pass, &op);
         rewrites[op.kind](pass, &op);
     }
-    for (int i = 0; i < model->config.layers; i++) {
-        model->layer[i].heads = pass->deal.heads.count;
-        model->layer[i].kv_heads = pass->deal.kv_heads.count;
-    }
+    for (int i = 0; i < model->config.layers; i++)
+        take_heads(&pass->deal, &model->layer[i]);
     model->ops = pass->ops;
     model->op_count = pass->count;
     model->shard = (struct model_shard){ .rank = pass->deal.rank, .ranks = pass->deal.ranks,

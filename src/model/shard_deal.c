@@ -54,37 +54,47 @@ static int heads_of_blocks(const struct model *model)
     return most;
 }
 
-// Each rank has key/value heads of its own, with all query heads of theirs.
-static bool deal_kv_heads(struct shard_deal *deal, int blocks, struct error *err)
+// What a rank has of query heads that are dealt out in units, with the key/value heads that these share.
+static void deal_heads_in(struct shard_deal *deal, int unit, int rank)
 {
     const struct model_config *config = &deal->model->config;
-    int group = config->heads / config->kv_heads, unit = blocks / greatest_divisor(blocks, group);
-    if (count_units(config->kv_heads, unit) < deal->ranks)
-        return fail(err, "of its %d key/value heads only %d together fill blocks of the weights that read them",
-                    config->kv_heads, unit);
-    deal->kv_heads = deal_units(config->kv_heads, unit, deal->rank, deal->ranks);
-    deal->heads = shard_scale(deal->kv_heads, config->heads);
-    return true;
+    int group = config->heads / config->kv_heads;
+    deal->heads = deal_units(config->heads, unit, rank, deal->ranks);
+    int first = deal->heads.first / group, end = count_units(deal->heads.first + deal->heads.count, group);
+    deal->kv_heads = (struct shard_run){ first, end - first, config->kv_heads };
 }
 
-// Each rank has one key/value head, and shares its query heads with the others that have the same one.
-static bool deal_query_heads(struct shard_deal *deal, int blocks, struct error *err)
+// The most that any rank then has of each.
+static void find_most(struct shard_deal deal, int unit, int *heads, int *kv_heads)
+{
+    *heads = *kv_heads = 0;
+    for (int rank = 0; rank < deal.ranks; rank++) {
+        deal_heads_in(&deal, unit, rank);
+        *heads = deal.heads.count > *heads ? deal.heads.count : *heads;
+        *kv_heads = deal.kv_heads.count > *kv_heads ? deal.kv_heads.count : *kv_heads;
+    }
+}
+
+// Query heads that stay together: all of a key/value head, if those go round; but as few as fill blocks where then the
+// rank that has most has fewer, as all wait for it, and nobody has more key/value heads, which take cache.
+static int head_unit(const struct shard_deal *deal, int blocks)
 {
     const struct model_config *config = &deal->model->config;
-    int kv_heads = config->kv_heads, ranks = deal->ranks, group = config->heads / kv_heads;
-    int kv_head = deal->rank * kv_heads / ranks;
-    int first = count_units(kv_head * ranks, kv_heads), end = count_units((kv_head + 1) * ranks, kv_heads);
-    if (config->heads < ranks)
-        return fail(err, "it has %d heads", config->heads);
-    if (group % blocks || group / blocks < count_units(ranks, kv_heads))
-        return fail(err, "its %d heads share %d key/value heads, and %s", config->heads, kv_heads,
-                    group % blocks ? "those of one do not fill whole blocks of the weights that read them"
-                                   : "those of one are too few for the ranks that would share them");
-    struct shard_run own = deal_units(group, blocks, deal->rank - first, end - first);
-    deal->shares_kv_head = end - first > 1;
-    deal->kv_heads = (struct shard_run){ kv_head, 1, kv_heads };
-    deal->heads = (struct shard_run){ kv_head * group + own.first, own.count, config->heads };
-    return true;
+    int group = config->heads / config->kv_heads, whole = group / greatest_divisor(group, blocks) * blocks;
+    int heads, kv_heads, heads_cut, kv_heads_cut;
+    if (count_units(config->heads, whole) < deal->ranks)
+        return blocks;
+    find_most(*deal, whole, &heads, &kv_heads);
+    find_most(*deal, blocks, &heads_cut, &kv_heads_cut);
+    return heads_cut < heads && kv_heads_cut <= kv_heads ? blocks : whole;
+}
+
+// Key/value heads of which other query heads are another rank's: one at either end, perhaps the same.
+static int count_shared(const struct shard_deal *deal)
+{
+    int group = deal->heads.whole / deal->kv_heads.whole;
+    int shared = (deal->heads.first % group > 0) + ((deal->heads.first + deal->heads.count) % group > 0);
+    return shared < deal->kv_heads.count ? shared : deal->kv_heads.count;
 }
 
 static bool deal_heads(struct shard_deal *deal, struct error *err)
@@ -96,7 +106,14 @@ static bool deal_heads(struct shard_deal *deal, struct error *err)
     if (deal->heads_together)
         return true;
     int blocks = heads_of_blocks(deal->model);
-    return config->kv_heads < deal->ranks ? deal_query_heads(deal, blocks, err) : deal_kv_heads(deal, blocks, err);
+    if (config->heads < deal->ranks)
+        return fail(err, "it has %d heads", config->heads);
+    if (count_units(config->heads, blocks) < deal->ranks)
+        return fail(err, "of its %d heads only %d together fill blocks of the weights that read them", config->heads,
+                    blocks);
+    deal_heads_in(deal, head_unit(deal, blocks), deal->rank);
+    deal->kv_heads_shared = count_shared(deal);
+    return true;
 }
 
 // ---- feed forwards, experts ----

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // model/shard_deal.h: who of several ranks gets what. Things are dealt out in units: rank r has those from
-// units * r / ranks on, so that nobody has more than one more than another. A unit is a key/value head with its query
-// heads, or, where ranks are more than those, a query head; a block of columns of what reads a feed forward's width;
-// some rows of the vocabulary. Whatever reads a part of a row has whole blocks of its number format.
+// units * r / ranks on, so that nobody has more than one more than another. A unit is all query heads of a key/value
+// head, or a single one, where ranks are more than those or that is fairer (every rank that has query heads of a
+// key/value head has that, too); a block of columns of what reads a feed forward's width; some rows of the vocabulary.
+// Whatever reads a part of a row has whole blocks of its number format.
 #ifndef MODEL_SHARD_DEAL_H
 #define MODEL_SHARD_DEAL_H
 
@@ -27,7 +28,7 @@ static inline struct shard_run shard_scale(struct shard_run run, int whole)
 struct shard_deal {
     const struct model *model;
     int rank, ranks;
-    bool shares_kv_head;            // with the ranks that have other query heads of it
+    int kv_heads_shared;            // of its own, with ranks that have other query heads of theirs
     bool heads_together;            // q and k are normed over all heads at once: attention is not divided
     struct shard_run heads, kv_heads;
 };

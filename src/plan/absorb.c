@@ -3,45 +3,15 @@
 // results make fewer ways through memory. A kernel says what it can absorb; here it is seen whether the list of ops
 // allows it: the neighbour must be next to it, fit together with it, and nobody else may read what is no longer
 // written.
+#include "model/flow.h"
 #include "plan/decide.h"
-
-// Works on two buffers and has no result besides.
-static bool is_in_place(const struct op *op)
-{
-    return op->kind == OP_ROPE || op->kind == OP_TRANSFORM;
-}
-
-static bool reads_two(const struct op *op)
-{
-    return is_in_place(op) || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL || op->kind == OP_SCAN
-        || op->kind == OP_DELTA;
-}
-
-// Does an op after `from` read the buffer before it is written again?
-static bool is_read_later(const struct model *model, int from, enum buffer buffer)
-{
-    for (int i = from + 1; i < model->op_count; i++) {
-        const struct op *op = &model->ops[i];
-        if (op->kind != OP_EMBED && (op->in == buffer || (reads_two(op) && op->second == buffer)))
-            return true;
-        if (op->kind == OP_ADD && op->out == buffer)
-            return true;
-        bool by_matrices = op->kind == OP_LINEAR || op->kind == OP_EXPERTS;
-        for (int j = 0; j < op->matrices && by_matrices; j++)
-            if (op->matrix[j].out == buffer)
-                return false;
-        if (!by_matrices && !is_in_place(op) && op->kind != OP_KV_WRITE && op->out == buffer)
-            return false;
-    }
-    return false;
-}
 
 static bool can_norm(const struct model *model, int i, int neighbour)
 {
     const struct op *linear = &model->ops[i], *norm = &model->ops[neighbour];
     return norm->kind == OP_NORM && norm->groups == 1 && norm->out == linear->in && norm->in != norm->out
         && (norm->in == BUFFER_X || norm->in == BUFFER_LAST) && norm->on_outputs == linear->on_outputs
-        && !is_read_later(model, i, norm->out);
+        && !flow_is_read(model, i, norm->out);
 }
 
 static bool can_act_mul(const struct model *model, int i, int neighbour)
@@ -49,14 +19,14 @@ static bool can_act_mul(const struct model *model, int i, int neighbour)
     const struct op *linear = &model->ops[i], *act = &model->ops[neighbour];
     return act->kind == OP_ACT_MUL && act->activation != ACT_CLAMPED && linear->matrices == 2
         && act->in == linear->matrix[0].out
-        && act->second == linear->matrix[1].out && !is_read_later(model, neighbour, linear->matrix[1].out);
+        && act->second == linear->matrix[1].out && !flow_is_read(model, neighbour, linear->matrix[1].out);
 }
 
 static bool can_add(const struct model *model, int i, int neighbour)
 {
     const struct op *linear = &model->ops[i], *add = &model->ops[neighbour];
     return add->kind == OP_ADD && linear->matrices == 1 && add->in == linear->matrix[0].out && add->out == BUFFER_X
-        && !is_read_later(model, neighbour, add->in);
+        && !flow_is_read(model, neighbour, add->in);
 }
 
 static bool can_rope(const struct model *model, int i, int neighbour)

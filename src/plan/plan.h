@@ -23,7 +23,7 @@ struct plan_options {
     const char *linear_kernel;     // the same, for those ops that it fits
     int max_model_len;             // 0: the model's own, or as much of it as the memory holds
     int max_num_seqs;              // 0: 1
-    int batch_tokens;              // 0: PLAN_BATCH_TOKENS
+    int batch_tokens;              // 0: PLAN_BATCH_TOKENS, or half of them
     int state_tokens;              // that a kept state covers, a multiple of KV_PAGE_TOKENS; 0: chosen
     size_t memory_bytes;           // bounds weights + workspace + pools; 0: what the device has
     double gpu_memory_utilization; // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE

@@ -15,7 +15,7 @@ enum { SEQUENCES_MAX = 3, CONTEXT_MAX = 96, PAGES_MAX = SEQUENCES_MAX * CONTEXT_
 // A few texts, of which the first `old` tokens are in the cache when the last `fresh` are read.
 struct scene {
     uint64_t seed;
-    int kv_heads, group, window;
+    int kv_heads, heads, group, lead, window;
     float scale, softcap;
     struct guarded sinks; // (heads), or nothing
     struct kv_place cache;
@@ -75,6 +75,8 @@ static void scene_open(struct scene *scene, uint64_t seed, enum dtype k, enum dt
     uint64_t *random = &scene->seed;
     scene->kv_heads = random_between(random, 1, 3);
     scene->group = random_between(random, 1, 4);
+    scene->lead = scene->kv_heads > 1 ? random_between(random, 0, scene->group - 1) : 0; // another rank's, as are some
+    scene->heads = scene->kv_heads * scene->group - scene->lead - random_between(random, 0, scene->group - 1);
     scene->window = random_between(random, 0, 1) ? random_between(random, 1, 50) : 0;
     scene->softcap = random_between(random, 0, 1) ? 2 : 0;
     scene->scale = 0.2f + fabsf(random_real(random));
@@ -87,7 +89,7 @@ static void scene_open(struct scene *scene, uint64_t seed, enum dtype k, enum dt
     scene->cache.pool = scene->pool.data;
     make_texts(scene);
     if (random_between(random, 0, 1))
-        scene->sinks = guarded_random(random, (size_t)(scene->kv_heads * scene->group));
+        scene->sinks = guarded_random(random, (size_t)scene->heads);
 }
 
 static void scene_close(struct scene *scene)
@@ -160,8 +162,8 @@ static void step_open(struct step *step, struct scene *scene, bool fresh)
     size_t v_width = (size_t)(scene->kv_heads * scene->cache.layout.v.dim);
     step->k = guarded_floats((size_t)rows * k_width);
     step->v = guarded_floats((size_t)rows * v_width);
-    step->q = guarded_random(&scene->seed, (size_t)(rows * scene->group) * k_width);
-    step->out = guarded_floats((size_t)(rows * scene->group) * v_width);
+    step->q = guarded_random(&scene->seed, (size_t)(rows * scene->heads * scene->cache.layout.k.dim));
+    step->out = guarded_floats((size_t)(rows * scene->heads * scene->cache.layout.v.dim));
     struct batch *batch = &step->batch;
     for (int s = 0; s < scene->sequences; s++) {
         const struct text *text = &scene->text[s];
@@ -204,7 +206,8 @@ static void evict(struct scene *scene)
 static struct attention_args attention_of(const struct scene *scene, const struct step *step)
 {
     return (struct attention_args){ .batch = &step->batch, .q = step->q.data, .out = step->out.data,
-                                    .heads = scene->kv_heads * scene->group, .scale = scene->scale,
+                                    .heads = scene->heads, .group = scene->group, .lead = scene->lead,
+                                    .scale = scene->scale,
                                     .window = scene->window, .softcap = scene->softcap, .sinks = scene->sinks.data,
                                     .cache = scene->cache };
 }
@@ -223,7 +226,7 @@ static void check_head(const struct scene *scene, const struct text *text, int p
                        const float *out)
 {
     const struct kv_side *k = &scene->cache.layout.k, *v = &scene->cache.layout.v;
-    int kv_head = head / scene->group;
+    int kv_head = (head + scene->lead) / scene->group;
     double sum = scene->sinks.data ? exp(((float *)scene->sinks.data)[head]) : 0;
     double expected[HEAD_DIM_MAX] = { 0 }, largest = 0, inexact = 0;
     for (int past = position; past >= 0 && (!scene->window || position - past < scene->window); past--) {
@@ -250,7 +253,7 @@ static void check_head(const struct scene *scene, const struct text *text, int p
 
 static void check_attention(const struct scene *scene, const struct step *step)
 {
-    int heads = scene->kv_heads * scene->group, k_dim = scene->cache.layout.k.dim, v_dim = scene->cache.layout.v.dim;
+    int heads = scene->heads, k_dim = scene->cache.layout.k.dim, v_dim = scene->cache.layout.v.dim;
     int row = 0;
     for (int s = 0; s < scene->sequences; s++)
         for (int i = 0; i < scene->text[s].fresh; i++, row++)
@@ -336,7 +339,7 @@ static void test_large_scores(void **state)
         scene.window = 0, scene.softcap = 0;
         if (scene.sinks.room)
             guarded_free(&scene.sinks), scene.sinks = (struct guarded){ 0 };
-        int heads = scene.kv_heads * scene.group, width = scene.kv_heads * scene.cache.layout.k.dim;
+        int heads = scene.heads, width = scene.kv_heads * scene.cache.layout.k.dim;
         int v_dim = scene.cache.layout.v.dim;
         for (int s = 0; s < scene.sequences; s++) {
             const struct text *text = &scene.text[s];
@@ -357,7 +360,7 @@ static void test_large_scores(void **state)
                 for (int head = 0; head < heads && scene.text[s].old + i >= where[s]; head++)
                     assert_memory_equal(args.out + (row * heads + head) * v_dim,
                                         (float *)scene.text[s].v.data
-                                            + (where[s] * scene.kv_heads + head / scene.group) * v_dim,
+                                            + (where[s] * scene.kv_heads + (head + scene.lead) / scene.group) * v_dim,
                                         (size_t)v_dim * sizeof(float));
         step_close(&old);
         step_close(&fresh);

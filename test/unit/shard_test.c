@@ -143,14 +143,16 @@ static bool same_shape(const struct tensor *a, const struct tensor *b)
     return x.matrices == y.matrices && x.rows == y.rows && x.cols == y.cols;
 }
 
-static void check_together(const struct tensor *whole, const struct tensor *const *parts, int count)
+// `again`: rows of each part that the one before has, too; NULL: none.
+static void check_together(const struct tensor *whole, const struct tensor *const *parts, const int64_t *again,
+                           int count)
 {
     char *expected = bytes_of_tensor(whole), *made = calloc(1, whole->bytes);
     struct shape shape = shape_of(whole);
     int64_t placed = 0, wanted = shape_of(parts[0]).cols == shape.cols ? shape.rows : shape.cols;
     for (int i = 0; i < count; i++) {
         assert_int_equal(parts[i]->dtype, whole->dtype);
-        placed = same_shape(parts[0], whole) ? 0 : placed;
+        placed = same_shape(parts[0], whole) ? 0 : placed - (again ? again[i] : 0);
         placed += place(made, whole, parts[i], placed);
         assert_true(placed <= wanted);
     }
@@ -187,7 +189,7 @@ static void test_columns(void **state)
         const struct tensor *cut[] = { stored_columns(&arena, wholes[i], 0, CUT),
                                        stored_columns(&arena, wholes[i], CUT, COLS - CUT) };
         assert_true(stored_check(cut[0], &err));
-        check_together(wholes[i], cut, 2);
+        check_together(wholes[i], cut, NULL, 2);
     }
     arena_free(&arena);
 }
@@ -205,37 +207,37 @@ static const struct op *op_at(const struct ranks *ranks, int rank)
     return &ranks->model[rank].ops[ranks->at[rank]];
 }
 
-// Ranks that share a key/value head have the same of its rows.
-static bool has_anothers(const struct ranks *ranks, int rank, enum buffer out)
+// Ranks that share a key/value head have the same of its rows: of so many, those that the rank before has, too.
+static int64_t rows_again(const struct ranks *ranks, int rank, enum buffer out, int64_t rows)
 {
-    return rank && (out == BUFFER_K || out == BUFFER_V)
-        && ranks->model[rank].shard.first_kv_head == ranks->model[rank - 1].shard.first_kv_head
-        && !ranks->whole.config.latent;
+    const struct model_shard *own = &ranks->model[rank].shard, *before = &ranks->model[rank ? rank - 1 : 0].shard;
+    bool is_kv = (out == BUFFER_K || out == BUFFER_V) && !ranks->whole.config.latent;
+    return rank && is_kv ? rows / ranks->whole.config.kv_heads
+                             * (before->first_kv_head + before->kv_heads - own->first_kv_head)
+                         : 0;
 }
 
 static void check_matrix(const struct ranks *ranks, const struct op *whole, int number)
 {
     const struct op_matrix *matrix = &whole->matrix[number];
     const struct tensor *parts[RANKS_MAX] = { 0 }, *biases[RANKS_MAX] = { 0 };
-    int count = 0;
+    int64_t again[RANKS_MAX] = { 0 };
     bool terms = false;
     for (int i = 0; i < ranks->count; i++) {
         const struct op_matrix *part = &op_at(ranks, i)->matrix[number];
         if (part->bias)
             assert_int_equal(stored_cols(part->bias), stored_rows(part->tensor));
-        if (has_anothers(ranks, i, matrix->out))
-            continue;
-        parts[count] = part->tensor;
-        biases[count] = part->bias;
+        parts[i] = part->tensor;
+        biases[i] = part->bias;
+        again[i] = rows_again(ranks, i, matrix->out, stored_rows(matrix->tensor));
         terms |= stored_cols(part->tensor) < stored_cols(matrix->tensor);
-        count++;
     }
-    check_together(matrix->tensor, parts, count);
+    check_together(matrix->tensor, parts, again, ranks->count);
     if (!matrix->bias)
         return;
-    for (int i = 1; i < count && terms; i++)
+    for (int i = 1; i < ranks->count && terms; i++)
         assert_null(biases[i]); // of a sum, one adds it
-    check_together(matrix->bias, biases, terms ? 1 : count);
+    check_together(matrix->bias, biases, again, terms ? 1 : ranks->count);
 }
 
 // The op fits what it reads and where it writes, and an exchange follows where it wrote terms.
@@ -253,13 +255,20 @@ static void check_op(const struct model *model, const struct op *op, const struc
         bool logits = matrix->out == BUFFER_LOGITS_PART;
         assert_int_equal(exchange->kind, logits ? OP_JOIN : OP_REDUCE);
         assert_int_equal(exchange->in, matrix->out);
-        assert_int_equal(exchange->out, whole->matrix[i].out);
+        assert_int_equal(exchange->out, exchange->adds ? whole[1].out : whole->matrix[i].out);
         assert_int_equal(exchange->width, stored_rows(whole->matrix[i].tensor));
     }
     if (op->kind == OP_ACT_MUL || op->kind == OP_ATTENTION)
         assert_true(op->width <= model->buffer_width[op->out]);
     if (op->kind == OP_ATTENTION && op->vector)
         assert_int_equal(tensor_values(op->vector), model->layer[op->layer].heads);
+}
+
+// Sums were added to the stream by the op before.
+static bool is_done(const struct ranks *ranks, const struct op *whole)
+{
+    int before = ranks->at[0] - 1;
+    return whole->kind == OP_ADD && before >= 0 && ranks->model[0].ops[before].adds;
 }
 
 static void open_ranks(struct ranks *ranks, const char *config, enum dtype dtype, int count)
@@ -281,6 +290,13 @@ static void close_ranks(struct ranks *ranks)
         model_free(&ranks->model[i]);
 }
 
+// The first of its heads has the first key/value head, and the last one the last.
+static void check_groups(const struct layer *layer)
+{
+    assert_in_range(layer->lead, 0, layer->group - 1);
+    assert_int_equal((layer->heads - 1 + layer->lead) / layer->group, layer->kv_heads - 1);
+}
+
 static void check_model(const char *config, enum dtype dtype, int count)
 {
     struct ranks ranks;
@@ -290,6 +306,8 @@ static void check_model(const char *config, enum dtype dtype, int count)
     for (int i = 0; i < ranks.whole.op_count; i++) {
         const struct op *whole = &ranks.whole.ops[i];
         const struct tensor *vectors[RANKS_MAX] = { 0 };
+        if (is_done(&ranks, whole))
+            continue;
         for (int rank = 0; rank < count; rank++) {
             const struct op *op = op_at(&ranks, rank);
             assert_int_equal(op->kind, whole->kind);
@@ -303,7 +321,7 @@ static void check_model(const char *config, enum dtype dtype, int count)
         for (int j = 0; j < whole->matrices; j++)
             check_matrix(&ranks, whole, j);
         if (whole->vector)
-            check_together(whole->vector, vectors, count);
+            check_together(whole->vector, vectors, NULL, count);
         for (int rank = 0; rank < count; rank++) {
             const struct op *next = op_at(&ranks, rank) + 1;
             bool exchanges = ranks.at[rank] + 1 < ranks.model[rank].op_count
@@ -316,7 +334,7 @@ static void check_model(const char *config, enum dtype dtype, int count)
         const struct model *model = &ranks.model[rank];
         assert_int_equal(ranks.at[rank], model->op_count);
         assert_int_equal(model->shard.exchanged_bytes, reduced * (count - 1) * (int64_t)sizeof(float));
-        assert_int_equal(model->layer[0].heads % model->layer[0].kv_heads, 0);
+        check_groups(&model->layer[0]);
         heads += model->shard.heads;
     }
     bool together = !strcmp(ranks.whole.config.architecture, "olmo2");
@@ -353,12 +371,18 @@ static void test_blocks(void **state)
 
 static const struct {
     int heads, kv_heads, ranks;
-    int first[4], count[4], kv[4]; // heads and the first key/value head of each rank
+    int first[4], count[4];       // heads of each rank
+    int kv[4], kv_count[4];       // and their key/value heads
+    int group[4], lead[4];
 } dealt[] = {
-    { 9, 3, 2, { 0, 3 }, { 3, 6 }, { 0, 1 } },
-    { 9, 3, 4, { 0, 1, 3, 6 }, { 1, 2, 3, 3 }, { 0, 0, 1, 2 } },
-    { 8, 8, 4, { 0, 2, 4, 6 }, { 2, 2, 2, 2 }, { 0, 2, 4, 6 } },
-    { 8, 1, 3, { 0, 2, 5 }, { 2, 3, 3 }, { 0, 0, 0 } },
+    { 9, 3, 2, { 0, 4 }, { 4, 5 }, { 0, 1 }, { 2, 2 }, { 3, 3 }, { 0, 1 } }, // one is divided
+    { 9, 3, 3, { 0, 3, 6 }, { 3, 3, 3 }, { 0, 1, 2 }, { 1, 1, 1 }, { 3, 3, 3 } },
+    { 9, 3, 4, { 0, 2, 4, 6 }, { 2, 2, 2, 3 }, { 0, 0, 1, 2 }, { 1, 2, 1, 1 }, { 2, 3, 2, 3 }, { 0, 2 } },
+    { 8, 8, 4, { 0, 2, 4, 6 }, { 2, 2, 2, 2 }, { 0, 2, 4, 6 }, { 2, 2, 2, 2 }, { 1, 1, 1, 1 } },
+    { 8, 8, 3, { 0, 2, 5 }, { 2, 3, 3 }, { 0, 2, 5 }, { 2, 3, 3 }, { 1, 1, 1 } },
+    { 8, 1, 3, { 0, 2, 5 }, { 2, 3, 3 }, { 0, 0, 0 }, { 1, 1, 1 }, { 2, 3, 3 } },
+    { 16, 4, 3, { 0, 5, 10 }, { 5, 5, 6 }, { 0, 1, 2 }, { 2, 2, 2 }, { 4, 4, 4 }, { 0, 1, 2 } },
+    { 32, 8, 3, { 0, 8, 20 }, { 8, 12, 12 }, { 0, 2, 5 }, { 2, 3, 3 }, { 4, 4, 4 } }, // else one would have four
 };
 
 static void test_heads(void **state)
@@ -376,6 +400,9 @@ static void test_heads(void **state)
             assert_int_equal(shard->first_head, dealt[i].first[rank]);
             assert_int_equal(shard->heads, dealt[i].count[rank]);
             assert_int_equal(shard->first_kv_head, dealt[i].kv[rank]);
+            assert_int_equal(shard->kv_heads, dealt[i].kv_count[rank]);
+            assert_int_equal(ranks.model[rank].layer[0].group, dealt[i].group[rank]);
+            assert_int_equal(ranks.model[rank].layer[0].lead, dealt[i].lead[rank]);
         }
         close_ranks(&ranks);
     }

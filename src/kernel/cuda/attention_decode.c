@@ -93,7 +93,7 @@ static unsigned blocks_of(const struct decode_kernel *kernel, const struct atten
                           const struct cuda_shape *shape, int rows, int log_warps)
 {
     const struct kv_layout *layout = &args->cache.layout;
-    int tiles = (rows * args->heads / layout->k.heads + COLUMNS - 1) / COLUMNS;
+    int tiles = (rows * args->group + COLUMNS - 1) / COLUMNS;
     int64_t pairs = (int64_t)shape->sequences * layout->k.heads * tiles;
     int64_t pieces = pairs * chunks_most(kernel, shape->context, log_warps);
     int64_t most = (int64_t)shape->multiprocessors * kernel->blocks;
@@ -141,7 +141,7 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
         .partials = args->scratch, .blocks = (int32_t)blocks_of(kernel, args, shape, rows, log_warps),
         .log_warps = log_warps, .log_parts = kernel->log_parts, .log_each_most = kernel != &plain,
         .heads = args->heads, .window = args->window, .rows_min = 1, .rows_max = rows_max,
-        .group = args->heads / args->cache.layout.k.heads, .scale = args->scale, .softcap = args->softcap,
+        .group = args->group, .lead = args->lead, .scale = args->scale, .softcap = args->softcap,
     };
     params.share = (int32_t)cuda_blocks(params.blocks, shape->multiprocessors);
     calls[0] = decode_call(kernel, args, shape, &params);

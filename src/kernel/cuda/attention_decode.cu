@@ -18,7 +18,7 @@ DEVICE void piece_query(const struct cuda_attention &p, const struct piece &piec
 {
     struct column column = column_of(p, piece, lane_index() / 4);
     size_t at = (size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head;
-    query_load<W>(column.row < piece.rows ? p.q + at * W::D : NULL, query);
+    query_load<W>(has_query(p, piece, column) ? p.q + at * W::D : NULL, query);
 }
 
 // Asks for the first steps. Tokens of earlier steps are there already; those of this one, and the queries, once the

@@ -77,12 +77,13 @@ DEVICE struct plain_side plain_page(const struct cuda_place &place, const struct
 
 DEVICE void plain_queries(const struct cuda_attention &p, const struct piece &piece, struct plain_shared *shared)
 {
-    int group = p.group, dim = p.cache.k_dim, columns = piece.rows * group - piece.tile * COLUMNS;
+    int dim = p.cache.k_dim, columns = piece.rows * p.group - piece.tile * COLUMNS;
     __syncthreads();
     for (int i = (int)threadIdx.x; i < COLUMNS * dim; i += (int)blockDim.x) {
-        int column = piece.tile * COLUMNS + i / dim, row = column / group, head = piece.head * group + column % group;
-        const uint16_t *q = p.q + ((size_t)(piece.first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
-        shared->query[i / dim][i % dim] = i / dim < columns ? bf16_to_f32(q[i % dim]) : 0.0f;
+        struct column column = column_of(p, piece, i / dim);
+        size_t at = (size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head;
+        shared->query[i / dim][i % dim] =
+            has_query(p, piece, column) ? bf16_to_f32(p.q[at * (size_t)dim + (size_t)(i % dim)]) : 0.0f;
     }
     __syncthreads();
     if (p.cache.k.dtype == DTYPE_INT4_TOKEN)
@@ -192,8 +193,8 @@ DEVICE void plain_write(const struct cuda_attention &p, const struct piece &piec
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
         struct column column = column_of(p, piece, c);
-        if (column.row >= piece.rows)
-            break;
+        if (!has_query(p, piece, column))
+            continue;
         float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
                        + piece.chunk * (dim + SPLIT_TAIL);
         uint16_t *out =

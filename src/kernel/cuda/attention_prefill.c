@@ -47,9 +47,9 @@ static struct cuda_call prefill_call(const struct prefill_kernel *kernel, const 
         .sink = cuda_place_make(&args->sink), .sink_pages = args->sink_pages,
         .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
         .heads = args->heads, .window = args->window, .rows_min = ROWS_MIN, .rows_max = INT32_MAX,
-        .scale = args->scale, .softcap = args->softcap,
+        .group = args->group, .lead = args->lead, .scale = args->scale, .softcap = args->softcap,
     };
-    int64_t rows = (int64_t)shape->tokens * (args->heads / heads);
+    int64_t rows = (int64_t)shape->tokens * args->group;
     int sequences = shape->tokens / ROWS_MIN < shape->sequences ? shape->tokens / ROWS_MIN : shape->sequences;
     struct cuda_call call = cuda_call_make(kernel->function, (unsigned)heads,
                                            cuda_blocks(rows / kernel->rows + sequences, 1), (unsigned)kernel->threads,

@@ -109,10 +109,9 @@ template <int D, int WARPS, int BLOCKS, int TOKENS> DEVICE void prefill(const st
     constexpr int THREADS = WARPS * WARP, ROWS = WARPS * BLOCKS * 16, N = TOKENS / 8;
     extern __shared__ __align__(1024) uint8_t tiles[];
     kernel_begin();
-    struct prefill_block block;
+    struct prefill_block block = { .kv_head = (int)blockIdx.x };
     if (!find_block(p, (int)blockIdx.y, ROWS, block))
         return;
-    block.kv_head = (int)blockIdx.x;
     uint32_t queries = shared_address(tiles), keys = queries + ROWS * D * 2, values = keys + TOKENS * D * 2;
     struct source k = source_of(p, block, true), v = source_of(p, block, false);
     struct sink k_sink = sink_of(p, block, true), v_sink = sink_of(p, block, false);

@@ -17,8 +17,8 @@
 
 // A run of rows of one sequence, and what they see.
 struct prefill_block {
+    int kv_head, group;    // and how many heads of q share it
     const int32_t *pages, *sink_pages; // of the sequence
-    int kv_head, group;
     int token;             // of the batch: the sequence's first
     int row, rows;         // of the sequence: the first here, and how many
     int position;          // of the sequence's first token
@@ -30,12 +30,19 @@ DEVICE int position_of(const struct prefill_block &block, int row)
     return block.position + (block.row + row) / block.group;
 }
 
-// The index-th block of up to `size` rows among the sequences that this launch is for. Later rows, which see more, come
-// first. All lanes of a warp must ask. False: there are not so many. Every block waits for this, so sequences are read
-// before it is known which of them count, or that they do.
+// The first of q's heads that share the block's.
+DEVICE int first_head(const struct cuda_attention &p, const struct prefill_block &block)
+{
+    return max(block.kv_head * p.group - p.lead, 0);
+}
+
+// The index-th block of up to `size` rows of the KV head that `out` has, among the sequences that this launch is for.
+// Later rows, which see more, come first. All lanes of a warp must ask. False: there are not so many. Every block waits
+// for this, so sequences are read before it is known which of them count, or that they do.
 DEVICE bool find_block(const struct cuda_attention &p, int index, int size, struct prefill_block &out)
 {
-    int group = p.heads / p.cache.heads, sequences = p.batch.counts[CUDA_SEQUENCES], before = 0;
+    int group = min((out.kv_head + 1) * p.group - p.lead, p.heads) - first_head(p, out);
+    int sequences = p.batch.counts[CUDA_SEQUENCES], before = 0;
     for (int base = 0; base == 0 || base < sequences; base += WARP) {
         int sequence = min(base + lane_index(), p.batch.sequences_max - 1), count = p.batch.count[sequence];
         int token = p.batch.first[sequence];
@@ -71,7 +78,7 @@ DEVICE bool find_block(const struct cuda_attention &p, int index, int size, stru
 DEVICE size_t vector_of(const struct cuda_attention &p, const struct prefill_block &block, int row)
 {
     int token = (block.row + row) / block.group, head = (block.row + row) % block.group;
-    return (size_t)(block.token + token) * p.heads + block.kv_head * block.group + head;
+    return (size_t)(block.token + token) * p.heads + first_head(p, block) + head;
 }
 
 // ---- the rotation of int4_per_token_head (kernel/ref/kv_codec.h) ----
@@ -243,7 +250,7 @@ DEVICE void softmax_begin(const struct cuda_attention &p, const struct prefill_b
         rows.maximum[i] = -INFINITY;
         rows.sum[i] = 0;
         if (p.sinks) {
-            rows.maximum[i] = p.sinks[block.kv_head * block.group + (block.row + own) % block.group] * LOG2_E
+            rows.maximum[i] = p.sinks[first_head(p, block) + (block.row + own) % block.group] * LOG2_E
                             / rule.to_power;
             rows.sum[i] = lane_index() % 4 ? 0 : 1;
         }

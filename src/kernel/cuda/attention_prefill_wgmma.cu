@@ -252,10 +252,9 @@ template <int D, int TOKENS, int ROOM, int BATCHES> DEVICE void prefill(const st
             barrier_init(stage_barrier(v.empty, n), USERS * GROUP_WARPS);
         }
     kernel_begin();
-    struct prefill_block block;
+    struct prefill_block block = { .kv_head = (int)blockIdx.x };
     if (!find_block(p, (int)blockIdx.y, BLOCK_ROWS, block))
         return;
-    block.kv_head = (int)blockIdx.x;
     struct walk walk = walk_of<TOKENS>(p, block);
     __syncthreads();
     int group = __shfl_sync(WARP_ALL, warp_index() / GROUP_WARPS, 0); // shows that lanes agree

@@ -105,7 +105,7 @@ DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece
         x[j] = tree_sum<W::WARPS>(sums);
     }
     struct column column = column_of(p, piece, 2 * t + c);
-    if (column.row >= piece.rows || (piece.narrow && t >= 2))
+    if (!has_query(p, piece, column) || (piece.narrow && t >= 2))
         return;
     int at = g * (D / 8) + quarter * 4;
     bool finished = W::V != FORM_INT4 && piece.chunks == 1, first = g == 0 && quarter == 0;

@@ -214,7 +214,13 @@ DEVICE struct column column_of(const struct cuda_attention &p, const struct piec
 {
     int group = p.group, column = piece.narrow ? index % (COLUMNS / 2) : piece.tile * COLUMNS + index;
     int row = divide(column, group);
-    return { row, piece.head * group + column - row * group };
+    return { row, piece.head * group - p.lead + column - row * group };
+}
+
+// Columns may be of no row, and of a group that is not all here, of no head.
+DEVICE bool has_query(const struct cuda_attention &p, const struct piece &piece, const struct column &column)
+{
+    return column.row < piece.rows && (unsigned)column.head < (unsigned)p.heads;
 }
 
 // Where the chunks' results for one row and head of a sequence are: each row has room for as many as there may be.

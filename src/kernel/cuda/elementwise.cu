@@ -308,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce(const __grid_constant__
         for (int rank = 1; rank < p.ranks; rank++)
             sum += p.parts[rank * p.stride + i];
         if (p.f32_out)
-            ((float *)p.out)[i] = sum;
+            ((float *)p.out)[i] = p.adds ? ((float *)p.out)[i] + sum : sum;
         else
             ((uint16_t *)p.out)[i] = bf16_round(sum);
     }

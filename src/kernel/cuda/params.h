@@ -127,7 +127,7 @@ struct cuda_attention {
     int32_t log_parts;             // log2 of the parts that suit it
     int32_t log_each_most;         // log2 of the most parts that a warp of it can do in a row
     int32_t heads, window, rows_min, rows_max;
-    int32_t group;                 // of decode: heads that share one of the cache
+    int32_t group, lead;           // heads that share one of the cache; the first has so many fewer, the last may
     float scale, softcap;
 };
 
@@ -196,7 +196,7 @@ struct cuda_reduce {
     const float *parts;
     void *out;                     // f32 or bfloat16
     uint64_t stride;
-    int32_t ranks, width, f32_out;
+    int32_t ranks, width, adds, f32_out; // adds: to what is there, in f32
 };
 
 struct cuda_join {

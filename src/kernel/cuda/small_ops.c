@@ -119,7 +119,7 @@ static int describe_reduce(const void *arguments, const struct cuda_shape *shape
     const struct reduce_args *args = arguments;
     const struct cuda_reduce params = { .rows = args->rows, .parts = args->parts, .out = args->out,
                                         .stride = args->stride, .ranks = args->ranks, .width = args->width,
-                                        .f32_out = args->f32_out };
+                                        .adds = args->adds, .f32_out = args->f32_out };
     return describe_flat("reduce", shape, args->width, &params, sizeof params, calls);
 }
 

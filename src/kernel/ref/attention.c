@@ -71,14 +71,16 @@ static void attend_rows(const struct attention_args *args, const struct batch_se
                         int kv_head)
 {
     int k_dim = args->cache.layout.k.dim, v_dim = args->cache.layout.v.dim;
-    int group = args->heads / args->cache.layout.k.heads;
+    int head, end;
+    attention_heads(args, kv_head, &head, &end);
+    int group = end - head;
     const int32_t *positions = args->batch->positions + first;
     struct page_values page;
     struct running state[ITEM_ROWS * group];
     for (int i = 0; i < count * group; i++)
-        state[i] = start_of(args, kv_head * group + i % group);
+        state[i] = start_of(args, head + i % group);
     for (int row = 0; row < count; row++)
-        memset(args->out + ((size_t)(first + row) * (size_t)args->heads + (size_t)(kv_head * group)) * (size_t)v_dim, 0,
+        memset(args->out + ((size_t)(first + row) * (size_t)args->heads + (size_t)head) * (size_t)v_dim, 0,
                (size_t)(group * v_dim) * sizeof(float));
 
     int last = positions[count - 1];
@@ -95,16 +97,15 @@ static void attend_rows(const struct attention_args *args, const struct batch_se
             int sees_to = positions[row] - base + 1;
             int from = sees_from > 0 ? sees_from : 0, to = sees_to < KV_PAGE_TOKENS ? sees_to : KV_PAGE_TOKENS;
             for (int i = 0; i < group && from < to; i++) {
-                size_t head = (size_t)(first + row) * (size_t)args->heads + (size_t)(kv_head * group + i);
-                attend_page(args, &page, from, to, args->q + head * (size_t)k_dim, args->out + head * (size_t)v_dim,
+                size_t query = (size_t)(first + row) * (size_t)args->heads + (size_t)(head + i);
+                attend_page(args, &page, from, to, args->q + query * (size_t)k_dim, args->out + query * (size_t)v_dim,
                             &state[row * group + i]);
             }
         }
     }
     for (int i = 0; i < count * group; i++) {
-        float *out = args->out
-            + ((size_t)(first + i / group) * (size_t)args->heads + (size_t)(kv_head * group + i % group))
-                * (size_t)v_dim;
+        size_t query = (size_t)(first + i / group) * (size_t)args->heads + (size_t)(head + i % group);
+        float *out = args->out + query * (size_t)v_dim;
         for (int d = 0; d < v_dim; d++)
             out[d] /= state[i].sum;
     }

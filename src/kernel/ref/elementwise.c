@@ -148,11 +148,11 @@ void reduce_ref(const void *arguments, int part, int parts)
     const struct reduce_args *args = arguments;
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
-    memcpy(args->out + first, args->parts + first, (size_t)(end - first) * sizeof *args->out);
-    for (int rank = 1; rank < args->ranks; rank++) {
-        const float *own = args->parts + (size_t)rank * args->stride;
-        for (int i = first; i < end; i++)
-            args->out[i] += own[i];
+    for (int i = first; i < end; i++) {
+        float sum = args->parts[i];
+        for (int rank = 1; rank < args->ranks; rank++)
+            sum += args->parts[(size_t)rank * args->stride + (size_t)i];
+        args->out[i] = args->adds ? args->out[i] + sum : sum;
     }
 }
 

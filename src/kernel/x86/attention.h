@@ -9,15 +9,9 @@
 #include "kernel/x86/attention_segment.h"
 #include "kernel/x86/cache_table.h"
 
-static int group_of(const struct attention_args *args)
-{
-    return args->heads / args->cache.layout.k.heads;
-}
-
 static int item_heads(const struct attention_args *args)
 {
-    int group = group_of(args);
-    return group < QUERIES_MAX ? group : QUERIES_MAX;
+    return args->group < QUERIES_MAX ? args->group : QUERIES_MAX;
 }
 
 static int item_rows(const struct attention_args *args)
@@ -34,21 +28,26 @@ static int ceiling_of(int count, int by)
 // Items of a sequence: blocks of rows, and for each of them the heads in slices.
 static int slices_of(const struct attention_args *args)
 {
-    return args->cache.layout.k.heads * ceiling_of(group_of(args), item_heads(args));
+    return args->cache.layout.k.heads * ceiling_of(args->group, item_heads(args));
 }
 
+// Of a group that is not all here, slices at its ends may have fewer heads, or none.
 static struct item item_at(const struct attention_args *args, const struct batch_sequence *sequence, int block,
                            int slice)
 {
-    int group = group_of(args), heads = item_heads(args), rows = item_rows(args);
-    int per_kv_head = ceiling_of(group, heads), within = slice % per_kv_head * heads, row = block * rows;
+    int heads = item_heads(args), rows = item_rows(args), row = block * rows, first, end;
+    int per_kv_head = ceiling_of(args->group, heads), kv_head = slice / per_kv_head;
+    int begin = kv_head * args->group + slice % per_kv_head * heads - args->lead;
+    attention_heads(args, kv_head, &first, &end);
+    first = begin > first ? begin : first;
+    end = begin + heads < end ? begin + heads : end;
     return (struct item){
         .sequence = sequence,
         .row = sequence->first + row,
         .rows = sequence->count - row < rows ? sequence->count - row : rows,
-        .kv_head = slice / per_kv_head,
-        .head = slice / per_kv_head * group + within,
-        .heads = group - within < heads ? group - within : heads,
+        .kv_head = kv_head,
+        .head = first,
+        .heads = end > first ? end - first : 0,
     };
 }
 

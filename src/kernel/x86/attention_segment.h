@@ -119,7 +119,7 @@ struct segment {
     struct page_side k[SEGMENT_PAGES], v[SEGMENT_PAGES];
 };
 
-// What of `seen` is in the segment of this number; no pages: nothing.
+// What of `seen` is in the segment of this number; no pages: nothing, or nobody asks.
 static void find_segment(const struct attention_args *args, const struct item *item, struct range seen, int number,
                          struct segment *out)
 {
@@ -128,7 +128,8 @@ static void find_segment(const struct attention_args *args, const struct item *i
     int first = out->tokens.from / KV_PAGE_TOKENS;
     out->place = first < args->sink_pages ? &args->sink : &args->cache;
     out->start = first * KV_PAGE_TOKENS;
-    out->pages = out->tokens.from < out->tokens.to ? (out->tokens.to - 1) / KV_PAGE_TOKENS - first + 1 : 0;
+    bool asked = item->heads > 0 && out->tokens.from < out->tokens.to;
+    out->pages = asked ? (out->tokens.to - 1) / KV_PAGE_TOKENS - first + 1 : 0;
     for (int i = 0; i < out->pages; i++) {
         out->k[i] = side_of(out->place, item, &out->place->layout.k, first + i);
         out->v[i] = side_of(out->place, item, &out->place->layout.v, first + i);

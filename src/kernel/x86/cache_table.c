@@ -36,6 +36,7 @@ static size_t partials_bytes(const struct kernel_extent *extent)
       .run = transform_##isa },                                                                                      \
     { ROW(isa, features, rank, ACT_MUL, "act_mul"), .run = act_mul_##isa },                                          \
     { ROW(isa, features, rank, ADD, "add"), .run = add_##isa },                                                      \
+    { ROW(isa, features, rank, REDUCE, "reduce"), .run = reduce_##isa },                                             \
     { ROW(isa, features, rank, SOFTCAP, "softcap"), .run = softcap_##isa },
 
 const struct kernel x86_cache_kernels[] = { CACHE_ISAS(ROWS) };

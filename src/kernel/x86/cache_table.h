@@ -28,6 +28,7 @@ extern const int x86_cache_kernel_count;
     void transform_##isa(const void *args, int part, int parts);         \
     void act_mul_##isa(const void *args, int part, int parts);           \
     void add_##isa(const void *args, int part, int parts);               \
+    void reduce_##isa(const void *args, int part, int parts);            \
     void softcap_##isa(const void *args, int part, int parts);
 CACHE_ISAS(CACHE_FUNCTIONS)
 #undef CACHE_FUNCTIONS

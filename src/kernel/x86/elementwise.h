@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/elementwise.h: norm, rope, act_mul, add and softcap, once for every vector width; the files
+// kernel/x86/elementwise.h: norm, rope, act_mul, add, reduce and softcap, once for every vector width; the files
 // elementwise_*.c compile it. Work is shared by rows, or by values where rows do not matter.
 #ifndef KERNEL_X86_ELEMENTWISE_H
 #define KERNEL_X86_ELEMENTWISE_H
@@ -187,6 +187,23 @@ void VECTOR_NAME(add)(const void *arguments, int part, int parts)
     FOR_VECTORS(i, end - first, width) {
         float *x = args->x + first + i;
         store_lanes(x, load_lanes(x, width) + load_lanes(args->y + first + i, width), width);
+    }
+}
+
+void VECTOR_NAME(reduce)(const void *arguments, int part, int parts)
+{
+    const struct reduce_args *args = arguments;
+    int first, end;
+    kernel_share(*args->rows * args->width, part, parts, &first, &end);
+    FOR_VECTORS(i, end - first, width) {
+        const float *own = args->parts + first + i;
+        float *out = args->out + first + i;
+        vec sum = load_lanes(own, width);
+        for (int rank = 1; rank < args->ranks; rank++)
+            sum = sum + load_lanes(own + (size_t)rank * args->stride, width);
+        if (args->adds)
+            sum = load_lanes(out, width) + sum;
+        store_lanes(out, sum, width);
     }
 }
 
