@@ -6,8 +6,8 @@
 #include "kernel/cuda/attention_shapes.h"
 #include "kernel/cuda/describe.h"
 
-// What the .cuh files have: COLUMNS, struct sequence_work, MERGE_WARPS.
-enum { WARP = 32, COLUMNS = 8, WORK_BYTES = 28, MERGE_WARPS = 4 };
+// What the .cuh files have: COLUMNS, struct sequence_work, MERGE_WARPS, MERGE_FEW.
+enum { WARP = 32, COLUMNS = 8, WORK_BYTES = 28, MERGE_WARPS = 4, MERGE_FEW = 4 };
 
 // How the bytes of a cache format are unpacked; -1: by none of the tensor-core kernels.
 static int form_of(enum dtype dtype)
@@ -37,25 +37,37 @@ static int form_of(enum dtype dtype)
 struct decode_kernel {
     const char *function;
     int k, v, dim;
-    int warps, stages, pages, blocks, log_parts;
+    int warps, stages, pages, blocks, log_parts, log_each;
 };
 
-static const struct decode_kernel kernels[] = {
 #define X(name, K, V, DIM, ...) { "attention_decode_" #name "_" #DIM, FORM_##K, FORM_##V, DIM, __VA_ARGS__ },
-    DECODE_KERNELS(X)
+static const struct decode_kernel kernels[] = { DECODE_KERNELS(X) }, lone_kernels[] = { DECODE_LONE_KERNELS(X) };
 #undef X
-};
 
 static const struct decode_kernel plain = { .function = "attention_decode_plain", .warps = 4, .blocks = 2,
                                             .log_parts = 5 };
 
+static bool suits(const struct decode_kernel *kernel, const struct kv_layout *layout)
+{
+    return kernel->k == form_of(layout->k.dtype) && kernel->v == form_of(layout->v.dtype)
+        && kernel->dim == layout->k.dim && kernel->dim == layout->v.dim;
+}
+
 static const struct decode_kernel *kernel_for(const struct kv_layout *layout)
 {
-    int k = form_of(layout->k.dtype), v = form_of(layout->v.dtype);
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (kernels[i].k == k && kernels[i].v == v && kernels[i].dim == layout->k.dim && layout->k.dim == layout->v.dim)
+        if (suits(&kernels[i], layout))
             return &kernels[i];
     return &plain;
+}
+
+// NULL where there is none.
+static const struct decode_kernel *lone_kernel_for(const struct kv_layout *layout, int sm)
+{
+    for (size_t i = 0; i < sizeof lone_kernels / sizeof *lone_kernels && DECODE_LARGE(sm); i++)
+        if (suits(&lone_kernels[i], layout))
+            return &lone_kernels[i];
+    return NULL;
 }
 
 static int warps_of(const struct decode_kernel *kernel, int sm)
@@ -88,14 +100,17 @@ static int chunks_most(const struct decode_kernel *kernel, int context, int log_
     return log_parts == log_warps ? 1 : 1 << (log_parts < SPLIT_LOG_RESULTS ? log_parts : SPLIT_LOG_RESULTS);
 }
 
-// As many blocks as there may be pieces of work, or as the device holds.
-static unsigned blocks_of(const struct decode_kernel *kernel, const struct attention_args *args,
-                          const struct cuda_shape *shape, int rows, int log_warps)
+// The most pieces of work.
+static int64_t pieces_most(const struct attention_args *args, const struct cuda_shape *shape, int rows, int chunks)
 {
     const struct kv_layout *layout = &args->cache.layout;
     int tiles = (rows * args->group + COLUMNS - 1) / COLUMNS;
-    int64_t pairs = (int64_t)shape->sequences * layout->k.heads * tiles;
-    int64_t pieces = pairs * chunks_most(kernel, shape->context, log_warps);
+    return (int64_t)shape->sequences * layout->k.heads * tiles * chunks;
+}
+
+// As many blocks as there may be pieces of work, or as the device holds.
+static unsigned blocks_of(const struct decode_kernel *kernel, const struct cuda_shape *shape, int64_t pieces)
+{
     int64_t most = (int64_t)shape->multiprocessors * kernel->blocks;
     return cuda_blocks(pieces < most ? pieces : most, 1);
 }
@@ -119,7 +134,7 @@ static struct cuda_call merge_call(const struct attention_args *args, const stru
                                    const struct cuda_attention *params)
 {
     bool rotated = args->cache.layout.v.dtype == DTYPE_INT4_TOKEN;
-    unsigned warps = rotated ? 1 : MERGE_WARPS;
+    unsigned warps = rotated || shape->sequences <= MERGE_FEW ? 1 : MERGE_WARPS;
     struct cuda_call call = cuda_call_make("attention_decode_merge", cuda_blocks(args->heads, warps), (unsigned)rows,
                                            warps * WARP, params, sizeof *params);
     call.grid[2] = (unsigned)shape->sequences;
@@ -131,21 +146,26 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
                            struct cuda_call *calls)
 {
     const struct decode_kernel *kernel = kernel_for(&args->cache.layout);
+    const struct decode_kernel *lone = lone_kernel_for(&args->cache.layout, shape->sm);
     int rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
     int log_warps = __builtin_ctz((unsigned)warps_of(kernel, shape->sm));
+    int chunks = chunks_most(kernel, shape->context, log_warps);
+    int64_t pieces = pieces_most(args, shape, rows, chunks);
     assert(rows_max <= DECODE_ROWS_MAX);
+    if (lone && pieces <= shape->multiprocessors)
+        kernel = lone;
     struct cuda_attention params = {
         .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
         .sink = cuda_place_make(&args->sink), .sink_pages = args->sink_pages,
         .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .partials = args->scratch, .blocks = (int32_t)blocks_of(kernel, args, shape, rows, log_warps),
-        .log_warps = log_warps, .log_parts = kernel->log_parts, .log_each_most = kernel != &plain,
+        .partials = args->scratch, .blocks = (int32_t)blocks_of(kernel, shape, pieces),
+        .log_warps = log_warps, .log_parts = kernel->log_parts, .log_each_most = kernel->log_each,
         .heads = args->heads, .window = args->window, .rows_min = 1, .rows_max = rows_max,
         .group = args->group, .lead = args->lead, .scale = args->scale, .softcap = args->softcap,
     };
     params.share = (int32_t)cuda_blocks(params.blocks, shape->multiprocessors);
     calls[0] = decode_call(kernel, args, shape, &params);
-    if (chunks_most(kernel, shape->context, log_warps) == 1 && args->cache.layout.v.dtype != DTYPE_INT4_TOKEN)
+    if (chunks == 1 && args->cache.layout.v.dtype != DTYPE_INT4_TOKEN)
         return 1; // nothing is ever in chunks
     calls[1] = merge_call(args, shape, rows, &params);
     return 2;

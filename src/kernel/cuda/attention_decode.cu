@@ -43,15 +43,32 @@ DEVICE void feed_begin(const struct cuda_attention &p, const struct work &work, 
         wait_for_previous();
 }
 
-// By one lane for all.
-DEVICE void piece_take(struct piece *to, const struct piece &piece)
+// From one place in shared memory to another, by all lanes.
+DEVICE void piece_copy(struct piece *to, const struct piece *from)
 {
-    if (lane_index() == 0)
-        *to = piece;
+    constexpr int WORDS = sizeof *to / sizeof(uint32_t);
+    static_assert(WORDS <= WARP && sizeof *to % sizeof(uint32_t) == 0, "a word for each lane");
+    __syncwarp();
+    if (lane_index() < WORDS)
+        ((uint32_t *)to)[lane_index()] = ((const uint32_t *)from)[lane_index()];
     __syncwarp();
 }
 
-// The steps of one part. Lanes whose columns are another part's have a maximum above all scores: they add nothing.
+// Piece `index` of the list: most often the feed is there already. False behind the last one.
+DEVICE bool piece_take(const struct cuda_attention &p, const struct work &work, int index, const struct feed &feed,
+                       struct piece *to)
+{
+    if (!feed.over && feed.index == index) {
+        piece_copy(to, feed.piece);
+        return true;
+    }
+    struct piece piece;
+    bool more = work_piece(p, work, index, &piece);
+    piece_put(to, piece);
+    return more;
+}
+
+// The steps of one part.
 template <class W>
 DEVICE void attend_part(const struct cuda_attention &p, const struct work &work, const struct piece &piece, int part,
                         struct ring *ring, struct feed *feed, const uint32_t query[W::D / 8],
@@ -69,6 +86,31 @@ DEVICE void attend_part(const struct cuda_attention &p, const struct work &work,
     }
 }
 
+// This warp's parts of a piece, in turn; where columns are narrow, each other one has the second half of them. Of four,
+// the sum of the first two is kept.
+template <class W>
+DEVICE void attend_parts(const struct cuda_attention &p, const struct work &work, const struct piece &piece,
+                         struct node<W::D> *kept, struct ring *ring, struct feed *feed, const uint32_t query[W::D / 8],
+                         struct running<W::D> *state)
+{
+    int half = piece.narrow ? lane_index() % 4 / 2 : 0;
+    float maximum[2] = { SCORE_NONE, SCORE_NONE };
+#pragma unroll 1
+    for (int i = 0; i < piece.parts; i++) {
+        if (W::PARTS_MOST > 2 && i == 2) {
+            state->maximum[0] = maximum[0], state->maximum[1] = maximum[1];
+            node_make(*state, kept);
+            running_clear(piece, state);
+            maximum[0] = maximum[1] = SCORE_NONE;
+        } else if (i > 0)
+            state->maximum[0] = state->maximum[1] = half == i % 2 ? SCORE_NONE : SCORE_ALL;
+        attend_part<W>(p, work, piece, piece.part + i, ring, feed, query, state);
+        if (half == i % 2)
+            maximum[0] = state->maximum[0], maximum[1] = state->maximum[1];
+    }
+    state->maximum[0] = maximum[0], state->maximum[1] = maximum[1];
+}
+
 // Whether a warp begins with first pages that are kept in 16 bit: they are, beside fewer bits, if those are not rotated.
 template <class W> DEVICE bool begins_with_sink(const struct cuda_attention &p, const struct piece &piece)
 {
@@ -79,46 +121,37 @@ template <class W> DEVICE bool begins_with_sink(const struct cuda_attention &p, 
 template <class W> DEVICE void attend(const struct cuda_attention &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    // Each warp's own: it is seldom asked for, and registers are scarce.
-    __shared__ struct piece pieces[W::WARPS];
+    // Each warp's own: its piece, the next one, and its feed's. They are seldom asked for, and registers are scarce.
+    __shared__ struct piece pieces[W::WARPS][3];
     const struct work work = work_list(p, (struct sequence_work *)(shared + W::SHARED_BYTES));
-    struct piece &piece = pieces[warp_index()], next;
-    bool more = work_piece(p, work, (int)blockIdx.x, &next);
-    piece_take(&piece, next);
+    struct piece &piece = pieces[warp_index()][0], &next = pieces[warp_index()][1];
+    struct feed feed = { .piece = &pieces[warp_index()][2], .index = -1 };
+    bool more = piece_take(p, work, (int)blockIdx.x, feed, &piece);
     if (more && begins_with_sink<W>(p, piece))
         sink_ask(p, piece);
     struct ring ring = { shared + warp_index() * W::RING_BYTES };
     ring.address = (uint32_t)__cvta_generic_to_shared(ring.bytes);
     ring.free_stage = W::STAGES - 1;
-    struct feed feed = { 0 };
     feed_begin<W>(p, work, more ? &piece : NULL, &feed, ring.address);
 
     uint32_t query[W::D / 8];
     if (more)
-        piece_query<W>(p, next, query);
+        piece_query<W>(p, piece, query);
     for (int n = 1; more; n++) {
-        int turn = piece.narrow ? lane_index() % 4 / 2 : 0;
-        float none = turn ? SCORE_ALL : SCORE_NONE, maximum[2] = { SCORE_NONE, SCORE_NONE };
-        struct running<W::D> state = { { none, none } };
+        struct running<W::D> state;
+        struct node<W::D> kept;
+        running_clear(piece, &state);
         if (begins_with_sink<W>(p, piece))
             attend_sink<W::D>(p, piece, query, &state);
         query_convert<W>(query);
-#pragma unroll 1
-        for (int i = 0; i < piece.parts; i++) {
-            if (i > 0)
-                state.maximum[0] = state.maximum[1] = turn == i ? SCORE_NONE : SCORE_ALL;
-            attend_part<W>(p, work, piece, piece.part + i, &ring, &feed, query, &state);
-            if (turn == i)
-                maximum[0] = state.maximum[0], maximum[1] = state.maximum[1];
-        }
-        state.maximum[0] = maximum[0], state.maximum[1] = maximum[1];
-        more = work_piece(p, work, (int)blockIdx.x + n * (int)gridDim.x, &next);
+        attend_parts<W>(p, work, piece, &kept, &ring, &feed, query, &state);
+        more = piece_take(p, work, (int)blockIdx.x + n * (int)gridDim.x, feed, &next);
         if (more && begins_with_sink<W>(p, next))
             sink_ask(p, next);
         if (more)
             piece_query<W>(p, next, query); // on its way while results are added up
-        piece_end<W>(p, piece, shared, ring.free_stage, &state);
-        piece_take(&piece, next);
+        piece_end<W>(p, piece, shared, ring.free_stage, state, kept);
+        piece_copy(&piece, &next);
     }
 }
 
@@ -129,12 +162,15 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
 #endif
 #define X(name, K, V, DIM, ...) DECODE(attention_decode_##name##_##DIM, FORM_##K, FORM_##V, DIM, __VA_ARGS__)
 #define DECODE(...) DECODE_KERNEL(__VA_ARGS__)
-#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PARTS)            \
+#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PARTS, EACH)      \
     extern "C" __global__ void                                                         \
         __launch_bounds__(DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE) * WARP, BLOCKS)    \
         name(const __grid_constant__ struct cuda_attention p)                          \
     {                                                                                  \
         attend<walk<K, V, DIM, DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE),              \
-                    DECODE_STAGES(STAGES, ARCHITECTURE), PAGES>>(p);                   \
+                    DECODE_STAGES(STAGES, ARCHITECTURE), PAGES, EACH>>(p);             \
     }
 DECODE_KERNELS(X)
+#if DECODE_LARGE(ARCHITECTURE)
+DECODE_LONE_KERNELS(X)
+#endif

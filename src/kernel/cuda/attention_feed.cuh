@@ -8,10 +8,11 @@
 #include "kernel/cuda/attention_work.cuh"
 #include "kernel/cuda/unpack.cuh"
 
-// How one kernel walks: the formats of K and V, the head size, and how memory is kept busy.
-template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_> struct walk {
+// How one kernel walks: the formats of K and V, the head size, how memory is kept busy, and how much a warp does of it.
+template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_, int LOG_EACH> struct walk {
     static constexpr int K = K_FORM, V = V_FORM, D = D_, WARPS = WARPS_, STAGES = STAGES_, PAGES = PAGES_;
     static constexpr int TOKENS = PAGES * PAGE_TOKENS, STEPS = SPLIT_TOKENS / TOKENS; // of a step; of a block of tokens
+    static constexpr int PARTS_MOST = 1 << LOG_EACH; // that a warp does in a row
     static constexpr int K_ROW = D / UNIT * form<K>::WORDS * 4, V_ROW = D / UNIT * form<V>::WORDS * 4;
     template <int FORM> static constexpr int scale_bytes()
     {
@@ -38,6 +39,7 @@ struct ring {
 };
 
 struct feed {
+    struct piece *piece;           // in shared memory: a copy of the one it is at, behind the first
     const int32_t *table;
     const uint8_t *k, *v, *scales; // the lane's first chunk of each, in page 0
     int index;                     // of the piece in the list of work
@@ -105,6 +107,15 @@ template <class W> DEVICE void feed_head(const struct cuda_attention &p, int hea
     }
 }
 
+// By one lane for all.
+DEVICE void piece_put(struct piece *to, const struct piece &piece)
+{
+    __syncwarp();
+    if (lane_index() == 0)
+        *to = piece;
+    __syncwarp();
+}
+
 // Goes to a piece; false where this warp has no steps of it.
 template <class W> DEVICE bool feed_enter(const struct cuda_attention &p, const struct piece &piece, struct feed *feed)
 {
@@ -127,8 +138,10 @@ template <class W> DEVICE void feed_next(const struct cuda_attention &p, const s
 {
     struct piece piece;
     while (work_piece(p, work, feed->index += (int)gridDim.x, &piece))
-        if (feed_enter<W>(p, piece, feed))
+        if (feed_enter<W>(p, piece, feed)) {
+            piece_put(feed->piece, piece);
             return;
+        }
     feed->over = true;
     launch_next();
 }

@@ -33,25 +33,119 @@ DEVICE float finish_factor(const struct cuda_attention &p, int head, float maxim
     return __fdividef(keep, sum * keep + power_of_two(sink - top));
 }
 
-// ---- within a block ----
+// ---- within a warp ----
 
-// A warp's sums [D / 4][lane], then the columns' maxima and sums of shares.
-template <class W> DEVICE void result_put(float *to, const struct running<W::D> *state)
+// Lanes whose columns are those of a second part have a maximum above all scores until its turn: they add nothing.
+template <int D> DEVICE void running_clear(const struct piece &piece, struct running<D> *state)
 {
-#pragma unroll
-    for (int i = 0; i < W::D / 4; i++)
-        to[i * WARP + lane_index()] = state->out[i / 4][i % 4];
-    float *columns = to + W::D / 4 * WARP + lane_index() % 4 * 2;
+    *state = {};
+    state->maximum[0] = state->maximum[1] = piece.narrow && lane_index() % 4 >= 2 ? SCORE_ALL : SCORE_NONE;
+}
+
+// What two parts in one warp are together, or four: columns 2 (t % 2) and the one after, and of the channels of
+// running.out the lower four of eight where t < 2, else the upper four.
+template <int D> struct node {
+    float maximum[2], sum[2];
+    float x[D / 16][2];
+};
+
+// The second part is COLUMNS / 2 columns, and two lanes, away.
+template <int D> DEVICE void node_make(const struct running<D> &state, struct node<D> *node)
+{
+    constexpr int AWAY = COLUMNS / 4;
+    bool upper = lane_index() % 4 >= AWAY;
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        float sum = state->sum[c];
+        float sum = state.sum[c], theirs = __shfl_xor_sync(WARP_ALL, state.maximum[c], AWAY);
+        float top = fmaxf(state.maximum[c], theirs), own = weight_of(state.maximum[c], top);
+        theirs = weight_of(theirs, top);
+#pragma unroll
+        for (int step = 4; step < WARP; step *= 2)
+            sum += __shfl_xor_sync(WARP_ALL, sum, step);
+        node->maximum[c] = top;
+        node->sum[c] = own * sum + theirs * __shfl_xor_sync(WARP_ALL, sum, AWAY);
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+            float other = __shfl_xor_sync(WARP_ALL, upper ? state.out[i][c] : state.out[i][c + 2], AWAY);
+            node->x[i][c] = own * (upper ? state.out[i][c + 2] : state.out[i][c]) + theirs * other;
+        }
+    }
+}
+
+// Adds a neighbour.
+template <int D> DEVICE void node_add(struct node<D> *own, const struct node<D> &other)
+{
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        float top = fmaxf(own->maximum[c], other.maximum[c]);
+        float keep = weight_of(own->maximum[c], top), take = weight_of(other.maximum[c], top);
+        own->maximum[c] = top;
+        own->sum[c] = keep * own->sum[c] + take * other.sum[c];
+#pragma unroll
+        for (int i = 0; i < D / 16; i++)
+            own->x[i][c] = keep * own->x[i][c] + take * other.x[i][c];
+    }
+}
+
+// ---- within a block ----
+
+// A warp leaves its sums as [items][lane][COUNT], each item some neighbouring channels of a column, then the columns'
+// maxima and sums of shares. Of parts alone there are items of four, of nodes as many items of two.
+template <int COUNT> DEVICE void item_store(float *to, int item, const float x[COUNT])
+{
+    to += (item * WARP + lane_index()) * COUNT;
+    if constexpr (COUNT == 4)
+        *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+    else
+        *(float2 *)to = make_float2(x[0], x[1]);
+}
+
+template <int COUNT> DEVICE void item_load(const float *from, int item, float x[COUNT])
+{
+    from += (item * WARP + lane_index()) * COUNT;
+    if constexpr (COUNT == 4) {
+        float4 y = *(const float4 *)from;
+        x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
+    } else {
+        float2 y = *(const float2 *)from;
+        x[0] = y.x, x[1] = y.y;
+    }
+}
+
+template <int D> DEVICE void result_put(float *to, const struct running<D> &state)
+{
+    float *columns = to + D / 4 * WARP + lane_index() % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        int tile = i / 4 * 4, c = i % 4 / 2 * 2 + i % 2;
+        const float x[4] = { state.out[tile][c], state.out[tile + 1][c], state.out[tile + 2][c],
+                             state.out[tile + 3][c] };
+        item_store<4>(to, i, x);
+    }
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        float sum = state.sum[c];
 #pragma unroll
         for (int step = 4; step < WARP; step *= 2)
             sum += __shfl_xor_sync(WARP_ALL, sum, step);
         if (lane_index() < 4) {
-            columns[c] = state->maximum[c];
+            columns[c] = state.maximum[c];
             columns[COLUMNS + c] = sum;
         }
+    }
+}
+
+template <int D> DEVICE void result_put(float *to, const struct node<D> &node)
+{
+    float *columns = to + D / 4 * WARP + lane_index() * 2;
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        const float x[2] = { node.x[i / 2 * 2][i % 2], node.x[i / 2 * 2 + 1][i % 2] };
+        item_store<2>(to, i, x);
+    }
+    if (lane_index() < 2) {
+        *(float2 *)columns = make_float2(node.maximum[0], node.maximum[1]);
+        *(float2 *)(columns + COLUMNS) = make_float2(node.sum[0], node.sum[1]);
     }
 }
 
@@ -66,71 +160,77 @@ template <int COUNT> DEVICE float tree_sum(float x[COUNT])
     return x[0];
 }
 
-// Adds up four channels of the columns 2t + c, of all warps, and writes them: finished, of a sequence of one chunk, or
-// as what this chunk leaves behind. A warp's second part is COLUMNS / 2 columns, and two lanes, away.
-template <class W>
-DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece, const float *const from[W::WARPS],
-                       int quarter, int c)
+// COUNT channels from `at` on of a column: finished, of a sequence of one chunk, or as what this chunk leaves behind.
+template <class W, int COUNT>
+DEVICE void result_write(const struct cuda_attention &p, const struct piece &piece, const struct column &column, int at,
+                         float maximum, float sum, const float x[COUNT])
 {
-    constexpr int D = W::D, TILES = D / 4 * WARP;
-    int g = lane_index() / 4, t = lane_index() % 4, tile = quarter / 2 * 4, side = quarter % 2 * 2 + c;
-    int own = TILES + 2 * t + c, other = own ^ COLUMNS / 2;
-    bool twice = piece.parts > 1;
-    float top = SCORE_NONE, weight[W::WARPS], second[W::WARPS], sums[W::WARPS], x[4];
-#pragma unroll
-    for (int i = 0; i < W::WARPS; i++)
-        top = fmaxf(top, twice ? fmaxf(from[i][own], from[i][other]) : from[i][own]);
-#pragma unroll
-    for (int i = 0; i < W::WARPS; i++) {
-        weight[i] = weight_of(from[i][own], top);
-        sums[i] = weight[i] * from[i][own + COLUMNS];
-    }
-    if (twice)
-#pragma unroll
-        for (int i = 0; i < W::WARPS; i++) {
-            second[i] = weight_of(from[i][other], top);
-            sums[i] += second[i] * from[i][other + COLUMNS];
-        }
-    float sum = tree_sum<W::WARPS>(sums);
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        int at = ((tile + j) * 4 + side) * WARP + lane_index();
-#pragma unroll
-        for (int i = 0; i < W::WARPS; i++)
-            sums[i] = weight[i] * from[i][at];
-        if (twice)
-#pragma unroll
-            for (int i = 0; i < W::WARPS; i++)
-                sums[i] += second[i] * from[i][at ^ 2];
-        x[j] = tree_sum<W::WARPS>(sums);
-    }
-    struct column column = column_of(p, piece, 2 * t + c);
-    if (!has_query(p, piece, column) || (piece.narrow && t >= 2))
-        return;
-    int at = g * (D / 8) + quarter * 4;
-    bool finished = W::V != FORM_INT4 && piece.chunks == 1, first = g == 0 && quarter == 0;
+    constexpr int D = W::D;
     float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
                    + piece.chunk * (D + SPLIT_TAIL);
-    if (finished) {
-        float factor = finish_factor(p, column.head, top, sum) * unit_of(p.cache.v, D);
-        uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D;
-        *(uint2 *)(out + at) =
-            make_uint2(bf16_pair(x[0] * factor, x[1] * factor), bf16_pair(x[2] * factor, x[3] * factor));
+    if (W::V != FORM_INT4 && piece.chunks == 1) {
+        float factor = finish_factor(p, column.head, maximum, sum) * unit_of(p.cache.v, D);
+        uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D + at;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 2)
+            ((uint32_t *)out)[i / 2] = bf16_pair(x[i] * factor, x[i + 1] * factor);
     } else
-        *(float4 *)(partial + at) = make_float4(x[0], x[1], x[2], x[3]);
-    if (first)
-        *(float4 *)(partial + D) = make_float4(top, sum, (float)piece.chunks, 0);
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 2)
+            *(float2 *)(partial + at + i) = make_float2(x[i], x[i + 1]);
+    if (at == 0)
+        *(float4 *)(partial + D) = make_float4(maximum, sum, (float)piece.chunks, 0);
+}
+
+// Adds up an item of all warps and writes it.
+template <class W, int COUNT>
+DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece, const float *const from[W::WARPS],
+                       int item)
+{
+    constexpr int D = W::D, TAIL = D / 4 * WARP;
+    int g = lane_index() / 4, t = lane_index() % 4, c = item % 2;
+    int index = c + 2 * (COUNT == 4 ? t : t % 2);
+    float top = SCORE_NONE, weight[W::WARPS], sums[W::WARPS], items[W::WARPS][COUNT], x[COUNT];
+#pragma unroll
+    for (int i = 0; i < W::WARPS; i++)
+        top = fmaxf(top, from[i][TAIL + index]);
+#pragma unroll
+    for (int i = 0; i < W::WARPS; i++) {
+        item_load<COUNT>(from[i], item, items[i]);
+        weight[i] = weight_of(from[i][TAIL + index], top);
+        sums[i] = weight[i] * from[i][TAIL + COLUMNS + index];
+    }
+    float sum = tree_sum<W::WARPS>(sums);
+#pragma unroll
+    for (int j = 0; j < COUNT; j++) {
+#pragma unroll
+        for (int i = 0; i < W::WARPS; i++)
+            sums[i] = weight[i] * items[i][j];
+        x[j] = tree_sum<W::WARPS>(sums);
+    }
+    struct column column = column_of(p, piece, index);
+    int at = g * (D / 8) + (COUNT == 4 ? item / 2 * 4 : item / 4 * 8 + t / 2 * 4 + item / 2 % 2 * 2);
+    if (has_query(p, piece, column))
+        result_write<W, COUNT>(p, piece, column, at, top, sum, x);
 }
 
 // A piece is done: its warps leave their results in shared memory and add them up, some channels each.
 template <class W>
 DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece, uint8_t *shared, int free_stage,
-                      const struct running<W::D> *state)
+                      const struct running<W::D> &state, const struct node<W::D> &kept)
 {
     __shared__ int places[W::WARPS];
     int place = warp_index() * W::RING_BYTES + free_stage * W::STAGE_BYTES;
+    float *own = (float *)(shared + place);
     __syncwarp();
-    result_put<W>((float *)(shared + place), state);
+    if (piece.narrow) {
+        struct node<W::D> node;
+        node_make(state, &node);
+        if (W::PARTS_MOST > 2 && piece.parts > 2)
+            node_add(&node, kept);
+        result_put(own, node);
+    } else
+        result_put(own, state);
     if (lane_index() == 0)
         places[warp_index()] = place;
     __syncthreads();
@@ -140,16 +240,19 @@ DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece,
         from[i] = (const float *)(shared + places[i]);
 #pragma unroll 1
     for (int i = warp_index(); i < W::D / 16; i += W::WARPS)
-        result_add<W>(p, piece, from, i / 2, i % 2);
+        if (piece.narrow)
+            result_add<W, 2>(p, piece, from, i);
+        else
+            result_add<W, 4>(p, piece, from, i);
     __syncthreads();
 }
 
 // ---- across chunks ----
 
-// Chunks that are added up at once, and the warps of a block. More sequences than MERGE_FEW are likely to be of one
+// The most results of one row and head, and warps of a block. More sequences than MERGE_FEW are likely to be of one
 // chunk each: then nothing is read that will not be needed.
-enum { MERGE_GROUP = 8, MERGE_WARPS = 4, MERGE_FEW = 4 };
-static_assert(1 << SPLIT_LOG_RESULTS <= 2 * MERGE_GROUP, "one group and another");
+enum { MERGE_RESULTS = 1 << SPLIT_LOG_RESULTS, MERGE_WARPS = 4, MERGE_FEW = 4 };
+static_assert(MERGE_RESULTS <= WARP, "one for each lane");
 
 // The two halves of a rotation (kernel/ref/kv_codec.h), by the whole block.
 DEVICE void hadamard(float *x, int dim)
@@ -174,79 +277,49 @@ DEVICE void flip_signs(float *x, int dim)
     __syncthreads();
 }
 
-// Four channels of a group.
-struct merged {
-    float x[4], maximum, sum;
-};
-
-// Of chunks `begin` and the next ones. All loads are under way before the first is used, that of the number of chunks
-// among them, but none behind chunk `last`.
-DEVICE struct merged merge_group(const float *partials, int begin, int last, int dim, int at)
-{
-    struct merged group = { .maximum = SCORE_NONE };
-    float4 x[MERGE_GROUP];
-    float2 tail[MERGE_GROUP];
-    float weight[MERGE_GROUP], sums[MERGE_GROUP];
-    int count = (int)partials[dim + SPLIT_CHUNKS] - begin;
-#pragma unroll
-    for (int i = 0; i < MERGE_GROUP; i++) {
-        const float *chunk = partials + min(begin + i, last) * (dim + SPLIT_TAIL);
-        tail[i] = *(const float2 *)(chunk + dim);
-        x[i] = *(const float4 *)(chunk + at);
-    }
-#pragma unroll
-    for (int i = 0; i < MERGE_GROUP; i++)
-        group.maximum = i < count ? fmaxf(group.maximum, tail[i].x) : group.maximum;
-#pragma unroll
-    for (int i = 0; i < MERGE_GROUP; i++) {
-        weight[i] = weight_of(tail[i].x, group.maximum);
-        sums[i] = i < count ? weight[i] * tail[i].y : 0;
-    }
-    group.sum = tree_sum<MERGE_GROUP>(sums);
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-#pragma unroll
-        for (int i = 0; i < MERGE_GROUP; i++)
-            sums[i] = i < count ? weight[i] * (j == 0 ? x[i].x : j == 1 ? x[i].y : j == 2 ? x[i].z : x[i].w) : 0;
-        group.x[j] = tree_sum<MERGE_GROUP>(sums);
-    }
-    return group;
-}
-
-DEVICE void merge_add(struct merged *group, const struct merged &other)
-{
-    float top = fmaxf(group->maximum, other.maximum);
-    float own = weight_of(group->maximum, top), theirs = weight_of(other.maximum, top);
-    group->maximum = top;
-    group->sum = own * group->sum + theirs * other.sum;
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-        group->x[j] = own * group->x[j] + theirs * other.x[j];
-}
-
-// One row and head, by a warp, to `out`, or, where values are rotated, to `rotated`.
+// One row and head, by a warp, to `out`, or, where values are rotated, to `rotated`. All loads are under way before the
+// first is used, that of the number of chunks among them, but none behind chunk `last`.
 DEVICE void merge(const struct cuda_attention &p, const float *partials, int last, int head, uint16_t *out,
                   float *rotated)
 {
-    int dim = p.cache.v_dim;
-    for (int at = 4 * lane_index(); at < dim; at += 4 * WARP) {
-        struct merged all = merge_group(partials, 0, last, dim, at);
-        int chunks = (int)partials[dim + SPLIT_CHUNKS];
+    int dim = p.cache.v_dim, each = dim + SPLIT_TAIL;
+    for (int base = 0; base < dim; base += 4 * WARP) {
+        int at = base + 4 * lane_index(), chunks = (int)partials[dim + SPLIT_CHUNKS];
+        float2 tail = *(const float2 *)(partials + min(lane_index(), last) * each + dim); // of this lane's chunk
+        __align__(16) float x[MERGE_RESULTS][4] = {}, all[4];
+#pragma unroll
+        for (int i = 0; i < MERGE_RESULTS; i++)
+            if (i <= last && at < dim)
+                *(float4 *)x[i] = *(const float4 *)(partials + i * each + at);
         if (chunks == 1 && !rotated)
             return; // it is finished already
-        if (chunks > MERGE_GROUP)
-            merge_add(&all, merge_group(partials, MERGE_GROUP, last, dim, at));
-        float factor = finish_factor(p, head, all.maximum, all.sum) * unit_of(p.cache.v, dim);
-        float4 x = make_float4(all.x[0] * factor, all.x[1] * factor, all.x[2] * factor, all.x[3] * factor);
-        if (rotated)
-            *(float4 *)(rotated + at) = x;
-        else
-            *(uint2 *)(out + at) = make_uint2(bf16_pair(x.x, x.y), bf16_pair(x.z, x.w));
+        bool there = lane_index() < chunks;
+        float top = lanes_max(there ? tail.x : SCORE_NONE), weight = weight_of(tail.x, top);
+        float sum = there ? weight * tail.y : 0, weights[MERGE_RESULTS];
+#pragma unroll
+        for (int step = 1; step < WARP; step *= 2)
+            sum += __shfl_xor_sync(WARP_ALL, sum, step);
+#pragma unroll
+        for (int i = 0; i < MERGE_RESULTS; i++)
+            weights[i] = __shfl_sync(WARP_ALL, weight, i);
+        float factor = finish_factor(p, head, top, sum) * unit_of(p.cache.v, dim);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            float sums[MERGE_RESULTS];
+#pragma unroll
+            for (int i = 0; i < MERGE_RESULTS; i++)
+                sums[i] = i < chunks ? weights[i] * x[i][c] : 0;
+            all[c] = tree_sum<MERGE_RESULTS>(sums) * factor;
+        }
+        if (at < dim && rotated)
+            *(float4 *)(rotated + at) = *(float4 *)all;
+        else if (at < dim)
+            *(uint2 *)(out + at) = make_uint2(bf16_pair(all[0], all[1]), bf16_pair(all[2], all[3]));
     }
 }
 
-// Block (heads, row of a sequence, sequence): each warp has a head; where values are rotated there is one, and shared
-// memory for them.
+// Block (heads, row of a sequence, sequence): each warp has a head. There is one, and shared memory for them, where
+// values are rotated.
 extern "C" __global__ void __launch_bounds__(MERGE_WARPS *WARP)
     attention_decode_merge(const __grid_constant__ struct cuda_attention p)
 {

@@ -2,13 +2,13 @@
 // kernel/cuda/attention_split.h: how decode attention is cut up, for C and CUDA alike.
 //   (1) what a sequence's rows see is cut into parts, as even as whole blocks of tokens allow. Their number is a power
 //       of two and depends on nothing but the kernel, how much they see and how many rows there are. A warp does one
-//       part, or two
+//       part, two or four
 //   (2) parts are added up as the leaves of a binary tree, neighbours first. Maxima are whole numbers
 //       (attention_step.cuh), so the weight of a sum is a power of two and takes no bits from it: a node has the same
-//       bits whoever adds it up, a block whose warps have its parts, or the kernel behind them
+//       bits whoever adds it up, a warp that has its parts, a block whose warps have them, or the kernel behind them
 //   (3) a chunk is a node of that tree, what one block does at a time: a part for each of some of its warps when
-//       sequences are few, two for each warp when they are many. With (2) that makes no difference to the bits, so a
-//       sequence's result does not depend on what else is in the batch
+//       sequences are few, two or four for each warp when they are many. With (2) that makes no difference to the bits,
+//       so a sequence's result does not depend on what else is in the batch
 #ifndef KERNEL_CUDA_ATTENTION_SPLIT_H
 #define KERNEL_CUDA_ATTENTION_SPLIT_H
 

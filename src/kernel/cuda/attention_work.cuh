@@ -32,7 +32,7 @@ struct piece {
     int origin, blocks;         // what they see, in blocks of tokens
     int log_parts, part, parts; // of these, this warp's
     int chunk, chunks;
-    bool narrow;                // half of the columns are enough: the others are those of the warp's second part
+    bool narrow;                // half of the columns are enough: the others are those of another part of the warp's
 };
 
 // The first token that a row at this position sees.
@@ -95,7 +95,7 @@ DEVICE int price_of(const struct cuda_attention &p, int log_each, int pieces, in
 // The best size of chunks, by one warp: log2 of the parts that each warp has of one; below 0, some have none.
 DEVICE int work_log_each(const struct cuda_attention &p, const struct sequence_work *list, int sequences)
 {
-    enum { CHOICES = 5 };
+    enum { CHOICES = 6 };
     int pieces[CHOICES] = {}, longest[CHOICES] = {}, pairs = 0, best = 0, least = INT_MAX;
     for (int base = 0; base < sequences; base += WARP) {
         int s = base + lane_index(), rows = s < sequences ? list[s].rows : 0, last = rows ? list[s].last : 0;
