@@ -173,26 +173,25 @@ extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ s
     int row = (int)blockIdx.x;
     bool has_row = row < p.batch.counts[CUDA_TOKENS];
     if (has_row)
-        turn_prepare(&turn, p.rope, p.batch.positions[row]);
+        turn_prepare<VECTOR_PART>(&turn, p.rope, p.batch.positions[row]);
     __syncthreads();
     wait_for_previous();
     if (!has_row)
         return;
-    int lanes = vector_lanes(p.rope.head_dim), each = (int)blockDim.x / lanes;
-    int vectors = p.rope.heads + p.rope.kv_heads;
+    int lanes = vector_lanes<VECTOR_PART>(p.rope.head_dim), each = (int)blockDim.x / lanes;
+    int vectors = p.rope.heads + p.rope.kv_heads, lane = (int)threadIdx.x % lanes;
+    const struct turned_at turned = turned_at<VECTOR_PART>(p.rope, lane);
     for (int first = 0; first < vectors; first += each) { // all lanes of a warp stay, to meet
-        int head = first + (int)threadIdx.x / lanes, lane = (int)threadIdx.x % lanes;
-        bool there = head < vectors, is_q = head < p.rope.heads;
+        int head = first + (int)threadIdx.x / lanes, dim = head < vectors ? p.rope.head_dim : 0;
+        bool is_q = head < p.rope.heads;
         uint16_t *rows = is_q ? p.rope.q : p.rope.k;
         size_t at = is_q ? (size_t)row * (size_t)p.rope.heads + (size_t)head
                          : (size_t)row * (size_t)p.rope.kv_heads + (size_t)(head - p.rope.heads);
         uint16_t *vector = rows + at * (size_t)p.rope.head_dim;
         float x[VECTOR_PART];
-        if (there)
-            vector_load_turned(&turn, p.rope, vector, lane, x);
+        vector_load_turned(&turn, p.rope, turned, vector, dim, lane, x);
         __syncwarp();
-        if (there)
-            vector_store(vector, p.rope.head_dim, lane, x);
+        vector_store(vector, dim, lane, x);
     }
 }
 
@@ -204,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(512) rope_within(const __grid_const
     int row = (int)blockIdx.x, pairs = p.rope.rotated / 2;
     bool has_row = row < p.batch.counts[CUDA_TOKENS];
     if (has_row)
-        turn_prepare(&turn, p.rope, p.batch.positions[row]);
+        turn_prepare<VECTOR_PART>(&turn, p.rope, p.batch.positions[row]);
     __syncthreads();
     wait_for_previous();
     if (!has_row)
@@ -216,8 +215,8 @@ extern "C" __global__ void __launch_bounds__(512) rope_within(const __grid_const
         size_t at = is_q ? (size_t)row * (size_t)p.rope.heads + (size_t)head
                          : (size_t)row * (size_t)p.rope.kv_heads + (size_t)(head - p.rope.heads);
         uint16_t *vector = (is_q ? p.rope.q : p.rope.k) + at * (size_t)p.rope.head_dim + p.rope.first;
-        float low = there ? turned_value(&turn, p.rope, vector, pair) : 0;
-        float high = there ? turned_value(&turn, p.rope, vector, pair + pairs) : 0;
+        float low = there ? turned_value<VECTOR_PART>(&turn, p.rope, vector, pair) : 0;
+        float high = there ? turned_value<VECTOR_PART>(&turn, p.rope, vector, pair + pairs) : 0;
         __syncthreads(); // all of a vector is read before any of it is written
         if (there) {
             vector[pair] = bf16_round(low);

@@ -17,19 +17,18 @@ struct kv_target {
     bool search;           // scales of least square error, for formats that leave a choice
 };
 
-// Writes BYTES bytes of codes, as many of them as the vector has values for.
-template <int BYTES> DEVICE void kv_put(const struct kv_target &to, const uint32_t codes[BYTES / 4])
+// Writes a lane's codes, BITS each, as many of them as the vector has values.
+template <int PART, int BITS>
+DEVICE void kv_put(const struct kv_target &to, const uint32_t (&codes)[(PART * BITS + 31) / 32])
 {
+    enum { BYTES = PART * BITS / 8 };
     uint8_t *data = to.data + to.lane * BYTES;
-    int left = to.dim * BYTES / VECTOR_PART - to.lane * BYTES;
-    if (!to.there || left <= 0)
-        return;
-    if (vector_is_whole(to.dim)) {
-        if (BYTES == 8)
-            *(uint2 *)data = make_uint2(codes[0], codes[1]);
-#pragma unroll
-        for (int i = 0; i < BYTES / 16; i++)
-            *(uint4 *)(data + i * 16) = make_uint4(codes[i * 4], codes[i * 4 + 1], codes[i * 4 + 2], codes[i * 4 + 3]);
+    int left = to.there ? to.dim * BITS / 8 - to.lane * BYTES : 0;
+    if (vector_is_whole<PART>(to.dim)) {
+        if (left > 0 && BYTES == 2)
+            *(uint16_t *)data = (uint16_t)codes[0];
+        else if (left > 0)
+            words_store<(PART * BITS + 31) / 32>(data, codes);
         return;
     }
 #pragma unroll
@@ -46,27 +45,27 @@ DEVICE void kv_put_scale(const struct kv_target &to, float scale)
 }
 
 // One code per value, BITS each, packed from the low end.
-template <int BITS, class Encode>
-DEVICE void kv_put_codes(const struct kv_target &to, const float x[VECTOR_PART], Encode encode)
+template <int BITS, int PART, class Encode>
+DEVICE void kv_put_codes(const struct kv_target &to, const float (&x)[PART], Encode encode)
 {
-    uint32_t codes[VECTOR_PART * BITS / 32] = {};
+    uint32_t codes[(PART * BITS + 31) / 32] = {};
 #pragma unroll
-    for (int i = 0; i < VECTOR_PART; i++)
+    for (int i = 0; i < PART; i++)
         codes[i * BITS / 32] |= (uint32_t)encode(x[i]) << i * BITS % 32;
-    kv_put<VECTOR_PART * BITS / 8>(to, codes);
+    kv_put<PART, BITS>(to, codes);
 }
 
 // The largest magnitude; NaN is passed over.
-DEVICE float magnitude_max(const float x[VECTOR_PART])
+template <int PART> DEVICE float magnitude_max(const float (&x)[PART])
 {
     float max = 0;
 #pragma unroll
-    for (int i = 0; i < VECTOR_PART; i++)
+    for (int i = 0; i < PART; i++)
         max = fmaxf(max, fabsf(x[i]));
     return max;
 }
 
-DEVICE float vector_scale(const struct kv_target &to, const float x[VECTOR_PART], float code_max)
+template <int PART> DEVICE float vector_scale(const struct kv_target &to, const float (&x)[PART], float code_max)
 {
     float max = lanes_max(magnitude_max(x), to.lanes);
     float scale = fminf(max, KV_MAGNITUDE_MAX) / code_max;
@@ -83,14 +82,14 @@ DEVICE int round_within(float value, int least, int most)
     return whole + (rest >= 0.5f) - (rest <= -0.5f);
 }
 
-DEVICE void kv_store_fp8_token(const struct kv_target &to, const float x[VECTOR_PART])
+template <int PART> DEVICE void kv_store_fp8_token(const struct kv_target &to, const float (&x)[PART])
 {
     float scale = vector_scale(to, x, 448);
     kv_put_scale(to, scale);
     kv_put_codes<8>(to, x, [=](float value) { return f32_to_e4m3(value / scale); });
 }
 
-DEVICE void kv_store_int8_token(const struct kv_target &to, const float x[VECTOR_PART])
+template <int PART> DEVICE void kv_store_int8_token(const struct kv_target &to, const float (&x)[PART])
 {
     float scale = vector_scale(to, x, 127);
     kv_put_scale(to, scale);
@@ -106,22 +105,22 @@ DEVICE float bounded(float value)
 }
 
 // Signs and Hadamard matrix.
-DEVICE void rotate(const struct kv_target &to, float x[VECTOR_PART])
+template <int PART> DEVICE void rotate(const struct kv_target &to, float (&x)[PART])
 {
-    int first = to.lane * VECTOR_PART;
+    int first = to.lane * PART;
     uint64_t signs = kv_rotation_signs(first / 64) >> first % 64;
 #pragma unroll
-    for (int i = 0; i < VECTOR_PART; i++)
+    for (int i = 0; i < PART; i++)
         x[i] = __uint_as_float(__float_as_uint(bounded(x[i])) ^ (uint32_t)(signs >> i) << 31);
     vector_mix(to.lane, to.dim, x);
 }
 
-DEVICE void kv_store_int4_token(const struct kv_target &to, float x[VECTOR_PART])
+template <int PART> DEVICE void kv_store_int4_token(const struct kv_target &to, float (&x)[PART])
 {
     rotate(to, x);
     float least = 0, most = 0; // zero is within the range, even if no value is that small
 #pragma unroll
-    for (int i = 0; i < VECTOR_PART; i++) {
+    for (int i = 0; i < PART; i++) {
         least = fminf(least, x[i]);
         most = fmaxf(most, x[i]);
     }
@@ -137,69 +136,140 @@ DEVICE void kv_store_int4_token(const struct kv_target &to, float x[VECTOR_PART]
 
 // ---- nvfp4 ----
 
-// What values are multiplied with to be in units of a scale.
-DEVICE float nvfp4_inverse(float scale, float layer_scale)
+enum { NVFP4_BLOCK = 16 };
+
+// A block's scale, and what values are multiplied with to be in units of it and of the layer's.
+struct nvfp4_scale {
+    int code;
+    float value, inverse;
+};
+
+// E4M3 without sign and NaN; in the middle of an f16 it is 2^-8 of itself.
+DEVICE struct nvfp4_scale nvfp4_scale_of(int code, float layer_scale)
 {
-    float step = __fmul_rn(scale, layer_scale);
-    return step > 0 ? 1 / step : 0;
+    float small;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(small) : "h"((uint16_t)(code << 7)));
+    float value = small * 0x1p8f, step = __fmul_rn(value, layer_scale);
+    return { code, value, step > 0 ? 1 / step : 0 };
 }
 
+// The nearest of E4M3's codes; what becomes a scale is neither negative nor NaN.
+DEVICE int nvfp4_code(float scale) { return minifloat_round(f32_bits(scale), 0x43E00000 /* 448 */, 3, 7); }
+
 // The nearest of E2M1's values, of halves the one with the even code, as f32_to_e2m1 rounds it: an f32 whose last place
-// is the distance between two of them, when added, rounds to it.
+// is the distance between two of them, when added, rounds to it. From 1 on that is half of the power of two below.
 DEVICE float round_e2m1(float magnitude)
 {
     float bounded = fminf(magnitude, 6);
-    float grid = bounded < 2 ? 0x1.8p22f : bounded < 4 ? 0x1.8p23f : 0x1.8p24f;
+    float power = __uint_as_float(__float_as_uint(fmaxf(bounded, 1)) & 0x7F800000u);
+    float grid = power * 0x1.8p22f;
     return __fsub_rn(__fadd_rn(bounded, grid), grid);
 }
 
-DEVICE float nvfp4_squared_error(const float x[VECTOR_PART], float scale, float layer_scale)
+// f32_to_e2m1 in fewer operations: where that f32 is larger by some even steps, the last places of the sum are the code.
+DEVICE uint32_t e2m1_code(float value)
 {
-    float inverse = nvfp4_inverse(scale, layer_scale), squares[VECTOR_PART];
-#pragma unroll
-    for (int i = 0; i < VECTOR_PART; i++) {
-        float value = __fmul_rn(round_e2m1(__fmul_rn(fabsf(x[i]), inverse)), scale);
-        float error = __fsub_rn(fabsf(x[i]), __fmul_rn(value, layer_scale));
-        squares[i] = __fmul_rn(error, error);
-    }
-#pragma unroll
-    for (int half = VECTOR_PART / 2; half; half /= 2)
-#pragma unroll
-        for (int i = 0; i < half; i++)
-            squares[i] = __fadd_rn(squares[i], squares[i + half]);
-    return squares[0];
+    float bounded = fminf(fabsf(value), 6);
+    float grid = bounded < 2 ? 0x1.8p22f : bounded < 4 ? 0x1.8p23f + 2 : 0x1.8p24f + 8;
+    uint32_t code = (__float_as_uint(__fadd_rn(bounded, grid)) & 7) | (__float_as_uint(value) >> 28 & 8);
+    return isnan(value) ? 0 : code;
 }
 
-// The scale of a lane's sixteen values: the first, or a further one with less error.
-DEVICE uint8_t nvfp4_scale(const struct kv_target &to, const float x[VECTOR_PART], bool four_over_six)
+// The sums of squared errors under some scales at once: while one waits for its neighbours' part, another goes on.
+template <int COUNT, int PART>
+DEVICE void nvfp4_errors(const float (&x)[PART], const struct nvfp4_scale (&scales)[COUNT], float layer_scale,
+                         float (&errors)[COUNT])
 {
-    float max = magnitude_max(x);
-    uint8_t first = f32_to_e4m3(max / 6 / to.layer_scale), best = first;
-    int count = four_over_six ? 2 : to.search ? (int)KV_SCALES_TRIED : 1;
-    float least = count > 1 ? nvfp4_squared_error(x, e4m3_to_f32(first), to.layer_scale) : 0;
+    float squares[COUNT][PART];
+#pragma unroll
+    for (int i = 0; i < COUNT * PART; i++) {
+        const struct nvfp4_scale &scale = scales[i / PART];
+        float magnitude = fabsf(x[i % PART]);
+        float value = __fmul_rn(round_e2m1(__fmul_rn(magnitude, scale.inverse)), scale.value);
+        float error = __fsub_rn(magnitude, __fmul_rn(value, layer_scale));
+        squares[i / PART][i % PART] = __fmul_rn(error, error);
+    }
+#pragma unroll
+    for (int half = NVFP4_BLOCK / 2; half; half /= 2) // across lanes, then within
+#pragma unroll
+        for (int i = 0; i < COUNT * PART; i++) {
+            float &sum = squares[i / PART][i % PART];
+            if (half >= PART)
+                sum = __fadd_rn(sum, __shfl_xor_sync(WARP_ALL, sum, half / PART));
+            else if (i % PART < half)
+                sum = __fadd_rn(sum, squares[i / PART][i % PART + half]);
+        }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        errors[i] = squares[i][0];
+}
+
+// What lane `lane` of LANES neighbours has.
+template <int LANES> DEVICE struct nvfp4_scale nvfp4_scale_from(const struct nvfp4_scale &own, int lane)
+{
+    return { __shfl_sync(WARP_ALL, own.code, lane, LANES), __shfl_sync(WARP_ALL, own.value, lane, LANES),
+             __shfl_sync(WARP_ALL, own.inverse, lane, LANES) };
+}
+
+// Scales number `index` and on (`second`, if there is one, stands for all but the first), which LANES neighbours find
+// together: each some of them.
+template <int LANES, int COUNT>
+DEVICE void nvfp4_scales(const struct kv_target &to, int first, int second, int index,
+                         struct nvfp4_scale (&scales)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i += LANES) {
+        int own_index = index + i + to.lane % LANES;
+        int code = second >= 0 && own_index ? second : kv_scale_tried(first, own_index);
+        const struct nvfp4_scale own = nvfp4_scale_of(code, to.layer_scale);
+#pragma unroll
+        for (int j = 0; j < LANES && i + j < COUNT; j++)
+            scales[i + j] = LANES == 1 ? own : nvfp4_scale_from<LANES>(own, j);
+    }
+}
+
+// The first scale, or a further one with less error. Lanes that have a whole block look at one after the other, which
+// takes fewer registers.
+template <int PART>
+DEVICE struct nvfp4_scale nvfp4_best(const struct kv_target &to, const float (&x)[PART], bool four_over_six)
+{
+    enum { LANES = NVFP4_BLOCK / PART, AT_ONCE = LANES > 1 ? (int)KV_SCALES_TRIED : 1 };
+    float max = lanes_max(magnitude_max(x), LANES);
+    int first = nvfp4_code(max / 6 / to.layer_scale);
+    if (!four_over_six && !to.search)
+        return nvfp4_scale_of(first, to.layer_scale);
+    int second = four_over_six ? nvfp4_code(max / 4 / to.layer_scale) : -1;
+    struct nvfp4_scale best = {};
+    float least = 0;
 #pragma unroll 1
-    for (int i = 1; i < count; i++) {
-        uint8_t scale = four_over_six ? f32_to_e4m3(max / 4 / to.layer_scale) : (uint8_t)kv_scale_tried(first, i);
-        float error = nvfp4_squared_error(x, e4m3_to_f32(scale), to.layer_scale);
-        best = error < least ? scale : best;
-        least = error < least ? error : least;
+    for (int i = 0; i < (four_over_six ? 2 : (int)KV_SCALES_TRIED); i += AT_ONCE) {
+        struct nvfp4_scale scales[AT_ONCE];
+        float errors[AT_ONCE];
+        nvfp4_scales<LANES>(to, first, second, i, scales);
+        nvfp4_errors(x, scales, to.layer_scale, errors);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (i + j == 0 || errors[j] < least) {
+                best = scales[j];
+                least = errors[j];
+            }
     }
     return best;
 }
 
-DEVICE void kv_store_nvfp4(const struct kv_target &to, const float x[VECTOR_PART], bool four_over_six)
+template <int PART> DEVICE void kv_store_nvfp4(const struct kv_target &to, const float (&x)[PART], bool four_over_six)
 {
-    uint8_t scale = nvfp4_scale(to, x, four_over_six);
-    float inverse = nvfp4_inverse(e4m3_to_f32(scale), to.layer_scale);
-    kv_put_codes<4>(to, x, [=](float value) { return f32_to_e2m1(value * inverse); });
-    if (to.there && to.lane * VECTOR_PART < to.dim)
-        to.scale[to.lane] = scale;
+    const struct nvfp4_scale scale = nvfp4_best(to, x, four_over_six);
+    kv_put_codes<4>(to, x, [=](float value) { return e2m1_code(value * scale.inverse); });
+    int first = to.lane * PART;
+    if (to.there && first < to.dim && first % NVFP4_BLOCK == 0)
+        to.scale[first / NVFP4_BLOCK] = (uint8_t)scale.code;
 }
 
 // ---- all formats ----
 
 // All lanes of the warp must come, with the same format.
-DEVICE void kv_store(int dtype, const struct kv_target &to, float x[VECTOR_PART])
+template <int PART> DEVICE void kv_store(int dtype, const struct kv_target &to, float (&x)[PART])
 {
     float layer_scale = to.layer_scale;
     switch (dtype) {
@@ -220,9 +290,8 @@ DEVICE void kv_store(int dtype, const struct kv_target &to, float x[VECTOR_PART]
     case DTYPE_INT4_TOKEN:
         return kv_store_int4_token(to, x);
     case DTYPE_NVFP4:
-        return kv_store_nvfp4(to, x, false);
     case DTYPE_NVFP4_4OVER6:
-        return kv_store_nvfp4(to, x, true);
+        return kv_store_nvfp4(to, x, dtype == DTYPE_NVFP4_4OVER6);
     }
 }
 

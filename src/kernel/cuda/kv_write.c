@@ -5,13 +5,29 @@
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
 
-enum { WARP = 32, BLOCK_WARPS = 4, LANE_VALUES = 16 };
+enum { WARP = 32, FEW_ROWS = 32, BLOCK_WARPS = 4, TRANSFORM_LANE_VALUES = 16 };
+
+// A kernel, by how many values of a vector a lane has. Few rows are done soonest where that is least, a warp for a
+// block; many by the one that has most.
+struct form {
+    int lane_values;
+    const char *function;
+};
+
+static struct form form_for(int dim, int rows)
+{
+    static const struct form forms[] = { { 4, "kv_write_4" }, { 8, "kv_write_8" }, { 16, "kv_write_16" } };
+    int i = rows <= FEW_ROWS ? 0 : 2;
+    while (forms[i].lane_values * WARP < dim)
+        i++;
+    return forms[i];
+}
 
 // Warps that hold so many vectors at once.
-static int warps_for(int vectors, int dim)
+static int warps_for(int vectors, int dim, int lane_values)
 {
     int lanes = 1;
-    while (lanes * LANE_VALUES < dim)
+    while (lanes * lane_values < dim)
         lanes *= 2;
     return (vectors * lanes + WARP - 1) / WARP;
 }
@@ -30,10 +46,13 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
                                           .k = (const uint16_t *)(const void *)args->k,
                                           .v = (const uint16_t *)(const void *)args->v };
     int queries = args->rope ? params.rope.heads : params.transform.heads;
-    int warps = warps_for(queries, params.cache.k_dim) + warps_for(params.cache.heads, params.cache.k_dim)
-              + warps_for(params.cache.heads, params.cache.v_dim);
-    calls[0] = cuda_call_make("kv_write", cuda_blocks(shape->rows, 1), cuda_blocks(warps, BLOCK_WARPS),
-                              BLOCK_WARPS * WARP, &params, sizeof params);
+    int k_dim = params.cache.k_dim, v_dim = params.cache.v_dim, heads = params.cache.heads;
+    const struct form form = form_for(k_dim > v_dim ? k_dim : v_dim, shape->rows);
+    int warps = warps_for(queries, k_dim, form.lane_values) + warps_for(heads, k_dim, form.lane_values)
+              + warps_for(heads, v_dim, form.lane_values);
+    int block_warps = shape->rows <= FEW_ROWS ? 1 : BLOCK_WARPS;
+    calls[0] = cuda_call_make(form.function, cuda_blocks(shape->rows, 1), cuda_blocks(warps, block_warps),
+                              (unsigned)(block_warps * WARP), &params, sizeof params);
     return 1;
 }
 
@@ -41,7 +60,8 @@ static int describe_transform(const void *arguments, const struct cuda_shape *sh
 {
     const struct transform_args *args = arguments;
     const struct cuda_transform_rows params = { .rows = args->rows, .transform = cuda_transform_make(args) };
-    int warps = warps_for(args->heads, args->head_dim) + warps_for(args->kv_heads, args->head_dim);
+    int warps = warps_for(args->heads, args->head_dim, TRANSFORM_LANE_VALUES)
+              + warps_for(args->kv_heads, args->head_dim, TRANSFORM_LANE_VALUES);
     calls[0] = cuda_call_make("transform", cuda_blocks(shape->rows, 1), cuda_blocks(warps, BLOCK_WARPS),
                               BLOCK_WARPS * WARP, &params, sizeof params);
     return 1;

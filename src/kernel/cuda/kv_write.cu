@@ -1,26 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/kv_write.cu: K and V into their pages, in the formats of the cache; q and k are turned and transformed on
-// the way where rope and transform are absorbed. A block has a part of one token's heads; each of its warps has a few of
-// q, of k or of v.
+// the way where rope and transform are absorbed. A block has a part of one token's heads; each of its warps has one or
+// a few of q, of k or of v. A single token's time is a part of every layer's, so all that does not need the kernel
+// before is done before the wait.
 #include "kernel/cuda/kv_store.cuh"
 
 // The heads of one row that are dealt with alike.
 struct share {
-    const uint16_t *rows;
+    uint16_t *rows;
     int heads, dim, lanes_log;
-    bool turned;
 };
 
-DEVICE struct share share_of(const uint16_t *rows, int heads, int dim, bool turned)
+template <int PART> DEVICE struct share share_of(const uint16_t *rows, int heads, int dim)
 {
-    return { rows, heads, dim, vector_lanes_log(dim), turned };
+    return { (uint16_t *)rows, heads, dim, vector_lanes_log<PART>(dim) };
 }
 
-// Heads that a warp holds at once, and warps that it takes to hold all of them.
-DEVICE int share_each(const struct share &share) { return WARP >> share.lanes_log; }
-DEVICE int share_warps(const struct share &share)
+// Warps that it takes to hold all of them.
+DEVICE int share_warps(const struct share &share) { return ((share.heads << share.lanes_log) + WARP - 1) / WARP; }
+
+// The vector that a lane has a part of; `there` is its dim, or 0 if there is none.
+struct held {
+    uint16_t *vector;
+    int head, dim, there, lane, lanes;
+};
+
+DEVICE struct held held_of(const struct share &share, int warp, int row)
 {
-    return ((share.heads << share.lanes_log) + WARP - 1) / WARP;
+    int lanes = 1 << share.lanes_log, head = warp * (WARP / lanes) + lane_index() / lanes;
+    size_t at = (size_t)row * (size_t)share.heads + (size_t)head;
+    return { share.rows + at * (size_t)share.dim, head, share.dim, head < share.heads ? share.dim : 0,
+             lane_index() % lanes, lanes };
+}
+
+// What a warp has of a row.
+struct task {
+    bool is_q, is_v;
+    bool block_turns; // some warp of the block has q or k
+    struct held held;
+};
+
+template <int PART> DEVICE struct task task_of(const struct cuda_kv_write &p, int row)
+{
+    bool with_rope = p.rope.q != NULL;
+    const struct share q = share_of<PART>(with_rope ? p.rope.q : p.transform.q,
+                                          with_rope ? p.rope.heads : p.transform.heads, p.cache.k_dim);
+    const struct share k = share_of<PART>(p.k, p.cache.heads, p.cache.k_dim);
+    const struct share v = share_of<PART>(p.v, p.cache.heads, p.cache.v_dim);
+    int q_end = share_warps(q), k_end = q_end + share_warps(k);
+    int first = (int)blockIdx.y * block_warps(), index = first + warp_index();
+    bool is_q = index < q_end, is_v = index >= k_end;
+    const struct share own = is_q ? q : is_v ? v : k;
+    return { is_q, is_v, with_rope && first < k_end,
+             held_of(own, index - (is_q ? 0 : is_v ? k_end : q_end), row) };
 }
 
 // Of a sequence's first pages there may be another one.
@@ -29,85 +61,84 @@ DEVICE const struct cuda_place &place_of(const struct cuda_kv_write &p, int posi
     return position / KV_PAGE_TOKENS < p.sink_pages ? p.sink : p.cache;
 }
 
-DEVICE uint8_t *page_of(const struct cuda_batch &batch, const struct cuda_place &place, int row, int position)
+// What is made of a value is made here and not earlier: until then nobody waits for it.
+DEVICE int not_before_here(int value)
 {
-    int at = batch.table_at[place.class_index * batch.sequences_max + batch.sequence_of[row]];
-    int page = batch.tables[at + position / KV_PAGE_TOKENS];
-    return place.pool + (uint64_t)page * place.page_bytes;
+    asm volatile("" : "+r"(value));
+    return value;
 }
 
-extern "C" __global__ void __launch_bounds__(128) kv_write(const __grid_constant__ struct cuda_kv_write p)
+template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
 {
     __shared__ struct turn turn;
     launch_next();
-    bool with_rope = p.rope.q != NULL, with_transform = p.transform.q != NULL;
-    const struct share q = share_of(with_rope ? p.rope.q : p.transform.q, with_rope ? p.rope.heads : p.transform.heads,
-                                    p.cache.k_dim, with_rope);
-    const struct share k = share_of(p.k, p.cache.heads, p.cache.k_dim, with_rope);
-    const struct share v = share_of(p.v, p.cache.heads, p.cache.v_dim, false);
-    int q_end = share_warps(q), k_end = q_end + share_warps(k), v_end = k_end + share_warps(v);
-    int row = (int)blockIdx.x, first = (int)blockIdx.y * block_warps(), index = first + warp_index();
-    bool there = row < p.batch.counts[CUDA_TOKENS];
-    int position = there ? p.batch.positions[row] : 0;
+    int row = (int)blockIdx.x, count = p.batch.counts[CUDA_TOKENS];
+    int position = p.batch.positions[row], sequence = p.batch.sequence_of[row]; // anything, for rows that are not there
+    const struct task task = task_of<PART>(p, row);
+    const struct held &held = task.held;
+    float centre[PART] = {};
+    if (p.transform.centre && !task.is_q && !task.is_v)
+        vector_load(p.transform.centre + held.head * held.dim, held.there, held.lane, centre);
+    const struct turned_at turned = turned_at<PART>(p.rope, held.lane);
+    bool there = row < count;
+    position = there ? position : 0;
     const struct cuda_place &place = place_of(p, position);
-    uint8_t *page = there ? page_of(p.batch, place, row, position) : NULL;
-    bool is_q = index < q_end, is_v = index >= k_end;
-    const struct share own = is_q ? q : is_v ? v : k;
-    int lanes = 1 << own.lanes_log, lane = lane_index() & (lanes - 1);
-    int head = (index - (is_q ? 0 : is_v ? k_end : q_end)) * share_each(own) + (lane_index() >> own.lanes_log);
-    bool has_head = head < own.heads;
-    float centre[VECTOR_PART] = {};
-    if (p.transform.centre && !is_q && !is_v && has_head)
-        vector_load_f32(p.transform.centre + head * own.dim, own.dim, lane, centre);
-    if (there && with_rope && first < k_end)
-        turn_prepare(&turn, p.rope, position);
+    int table = there ? p.batch.table_at[place.class_index * p.batch.sequences_max + sequence] : 0;
+    if (task.block_turns)
+        turn_prepare<PART>(&turn, p.rope, position);
     __syncthreads();
+    int page = there ? p.batch.tables[table + position / KV_PAGE_TOKENS] : 0;
     wait_for_previous();
-    if (!there || index >= v_end)
+    if (!there)
         return;
 
-    const uint16_t *vector = own.rows + ((size_t)row * (size_t)own.heads + (size_t)head) * (size_t)own.dim;
-    float x[VECTOR_PART] = {};
-    if (has_head && own.turned)
-        vector_load_turned(&turn, p.rope, vector, lane, x);
-    else if (has_head)
-        vector_load(vector, own.dim, lane, x);
+    float x[PART];
+    if (p.rope.q && !task.is_v)
+        vector_load_turned(&turn, p.rope, turned, held.vector, held.there, held.lane, x);
+    else
+        vector_load(held.vector, held.there, held.lane, x);
     __syncwarp();
-    if (with_transform && !is_v)
-        vector_transform(p.transform, centre, lane, x);
-    if (is_q) {
-        if (has_head)
-            vector_store((uint16_t *)vector, own.dim, lane, x);
-        return;
-    }
-    const struct cuda_side &side = is_v ? place.v : place.k;
-    uint32_t at = (uint32_t)(head * KV_PAGE_TOKENS + position % KV_PAGE_TOKENS);
-    const struct kv_target to = { page + side.data + at * side.data_bytes, page + side.scales + at * side.scale_bytes,
-                                  own.dim, lane, lanes, has_head, side.scale, p.scale_search != 0 };
+    if (p.transform.q && !task.is_v)
+        vector_transform(p.transform, centre, held.lane, x);
+    if (task.is_q)
+        return vector_store(held.vector, held.there, held.lane, x);
+    const struct cuda_side &side = task.is_v ? place.v : place.k;
+    uint32_t at = (uint32_t)(held.head * KV_PAGE_TOKENS + position % KV_PAGE_TOKENS);
+    uint8_t *bytes = place.pool + (uint64_t)not_before_here(page) * place.page_bytes;
+    const struct kv_target to = { bytes + side.data + at * side.data_bytes, bytes + side.scales + at * side.scale_bytes,
+                                  held.dim, held.lane, held.lanes, held.there != 0, side.scale, p.scale_search != 0 };
     kv_store(side.dtype, to, x);
 }
+
+// Few rows leave most of the device idle: their vectors are spread over as many lanes as they can use, 4 or 8 values
+// each. Many are done with the fewest instructions, VECTOR_PART values to a lane, and as many blocks side by side.
+#define KERNEL(part, blocks)                                                    \
+    extern "C" __global__ void __launch_bounds__(4 * WARP, blocks)              \
+        kv_write_##part(const __grid_constant__ struct cuda_kv_write p)         \
+    {                                                                           \
+        write_row<part>(p);                                                     \
+    }
+KERNEL(4, 1)
+KERNEL(8, 1)
+KERNEL(16, 6)
 
 // The transform by itself, in place.
 extern "C" __global__ void __launch_bounds__(128) transform(const __grid_constant__ struct cuda_transform_rows p)
 {
     launch_next();
     const struct cuda_transform &t = p.transform;
-    const struct share q = share_of(t.q, t.heads, t.head_dim, false), k = share_of(t.k, t.kv_heads, t.head_dim, false);
+    const struct share q = share_of<VECTOR_PART>(t.q, t.heads, t.head_dim);
+    const struct share k = share_of<VECTOR_PART>(t.k, t.kv_heads, t.head_dim);
     int q_end = share_warps(q), row = (int)blockIdx.x, index = (int)blockIdx.y * block_warps() + warp_index();
-    wait_for_previous();
-    if (row >= *p.rows || index >= q_end + share_warps(k))
-        return;
     bool is_q = index < q_end;
-    const struct share own = is_q ? q : k;
-    int lane = lane_index() & ((1 << own.lanes_log) - 1);
-    int head = (is_q ? index : index - q_end) * share_each(own) + (lane_index() >> own.lanes_log);
-    uint16_t *vector = (uint16_t *)own.rows + ((size_t)row * (size_t)own.heads + (size_t)head) * (size_t)own.dim;
-    float x[VECTOR_PART] = {}, centre[VECTOR_PART] = {};
-    if (head < own.heads)
-        vector_load(vector, own.dim, lane, x);
-    if (t.centre && !is_q && head < own.heads)
-        vector_load_f32(t.centre + head * own.dim, own.dim, lane, centre);
-    vector_transform(t, centre, lane, x);
-    if (head < own.heads)
-        vector_store(vector, own.dim, lane, x);
+    const struct held held = held_of(is_q ? q : k, is_q ? index : index - q_end, row);
+    wait_for_previous();
+    if (row >= *p.rows)
+        return;
+    float x[VECTOR_PART], centre[VECTOR_PART] = {};
+    vector_load(held.vector, held.there, held.lane, x);
+    if (t.centre && !is_q)
+        vector_load(t.centre + held.head * held.dim, held.there, held.lane, centre);
+    vector_transform(t, centre, held.lane, x);
+    vector_store(held.vector, held.there, held.lane, x);
 }

@@ -6,7 +6,7 @@
 #include "kernel/cuda/kv_store.cuh"
 
 // The latent's part of a record: eight lanes have a group of 128.
-DEVICE void store_groups(const struct kv_target &to, const float x[VECTOR_PART])
+DEVICE void store_groups(const struct kv_target &to, const float (&x)[VECTOR_PART])
 {
     enum { LANES = KV_RECORD_GROUP / VECTOR_PART };
     float scale = fminf(lanes_max(magnitude_max(x), LANES), KV_MAGNITUDE_MAX) / 448;
@@ -29,9 +29,8 @@ extern "C" __global__ void __launch_bounds__(2 * WARP) kv_write_latent(const __g
     uint8_t *page = p.cache.pool + (uint64_t)p.batch.tables[at + position / KV_PAGE_TOKENS] * p.cache.page_bytes;
     uint8_t *data = page + side.data + slot * side.data_bytes, *scales = page + side.scales + slot * side.scale_bytes;
     int held = min(dim - first, (int)HELD);
-    float x[VECTOR_PART] = {};
-    if (lane_index() * VECTOR_PART < held)
-        vector_load(p.k + (size_t)row * (size_t)dim + first, held, lane_index(), x);
+    float x[VECTOR_PART];
+    vector_load(p.k + (size_t)row * (size_t)dim + first, held, lane_index(), x);
     struct kv_target to = { data, scales, held, lane_index(), WARP, true, side.scale,
                             p.scale_search != 0 };
     if (side.dtype == DTYPE_FP8_DS_MLA) {
