@@ -158,7 +158,7 @@ template <class Weights> struct few_fetch {
     struct few_tile tile;
     int first, count, all_rounds; // the warp's records of a tile, its rounds
     int rounds, left;             // that are to come; records that are left of this one
-    uint32_t ring;
+    uint32_t ring;                // where this lane's first piece of a stage goes
     int stage;
 
     MEMBER void next(const struct cuda_linear &p, const struct few_tiles &tiles)
@@ -179,7 +179,7 @@ template <class Weights> struct few_fetch {
 };
 
 // The rounds of a warp, whose first records are on their way into its ring.
-template <class Weights>
+template <class Weights, bool SHARED>
 DEVICE void few_multiply(const struct cuda_linear_few &q, const struct few_shared &shared,
                          const struct few_tiles &tiles, struct few_fetch<Weights> &fetch, int tokens)
 {
@@ -193,7 +193,7 @@ DEVICE void few_multiply(const struct cuda_linear_few &q, const struct few_share
             copies_wait<STAGES - 2>();
             __syncwarp(); // all lanes' copies are there, and all have read the stage before
             fetch.next(q.linear, tiles);
-            Weights::multiply_record(sums, shared.ring + stage, x, first + i, lane);
+            Weights::template multiply_record<SHARED>(sums, shared.ring + stage, x, first + i, lane);
             stage = stage + Weights::BYTES < STAGES * Weights::BYTES ? stage + Weights::BYTES : 0;
         }
         if (round >= 2)
@@ -223,7 +223,8 @@ template <class Weights> DEVICE void few_tokens(const struct cuda_linear_few &q)
     int beside = warp_index() >> q.split_shift, part = warp_index() - (beside << q.split_shift);
     int records = (p.in + Weights::K - 1) / Weights::K, first = records * part >> q.split_shift;
     int count = (records * (part + 1) >> q.split_shift) - first, rounds = count > 0 ? tiles.rounds(beside) : 0;
-    struct few_fetch<Weights> fetch = { {}, tiles, first, count, rounds, rounds, 0, shared_address(shared.ring), 0 };
+    uint32_t ring = shared_address(shared.ring) + Weights::place(lane_index());
+    struct few_fetch<Weights> fetch = { {}, tiles, first, count, rounds, rounds, 0, ring, 0 };
     fetch.tile.move(p, tiles, tiles.first + beside);
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; i++)
@@ -232,9 +233,10 @@ template <class Weights> DEVICE void few_tokens(const struct cuda_linear_few &q)
     int tokens = min(rows, (int)FEW_TOKENS);
 
     wait_for_previous();
-    if (q.x_shared)
-        few_take_x<Weights>(q, shared, first * (Weights::K / PIECE), (first + count) * (Weights::K / PIECE), tokens);
-    few_multiply<Weights>(q, shared, tiles, fetch, tokens);
+    if (!q.x_shared)
+        return few_multiply<Weights, false>(q, shared, tiles, fetch, tokens);
+    few_take_x<Weights>(q, shared, first * (Weights::K / PIECE), (first + count) * (Weights::K / PIECE), tokens);
+    few_multiply<Weights, true>(q, shared, tiles, fetch, tokens);
 }
 
 #define KERNEL(name, ...)                                                                   \

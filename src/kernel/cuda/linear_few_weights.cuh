@@ -75,26 +75,27 @@ struct few_tile {
 // ---- x ----
 
 // One token's row as a lane reads it, in pieces of eight values. Where there is no such token it is another's, and what
-// is made of it is nobody's result. Past its end, where weights are zero, its beginning is read.
+// is made of it is nobody's result.
 struct x_row {
-    const uint4 *pieces; // where x was given
-    uint32_t shared;     // or in shared memory, 0: it is not there
-    int count, swizzle;
+    enum { PIECES_MAX = 4 };
 
-    // `STEP` from one to the next.
-    template <int COUNT, int STEP> MEMBER void load(int first, uint4 out[COUNT]) const
+    uint32_t shared[PIECES_MAX]; // where the lane's pieces of the first record are in shared memory
+    const uint4 *given;          // or, if they are not SHARED, the row
+    int count;
+
+    // Past the end of what is given, where weights are zero, its beginning is read.
+    template <class Weights, bool SHARED> MEMBER void load(int record, uint4 out[Weights::X_PIECES]) const
     {
-        first = first < count ? first : 0;
-        if (shared) {
 #pragma unroll
-            for (int i = 0; i < COUNT; i++)
+        for (int i = 0; i < Weights::X_PIECES; i++) {
+            if constexpr (SHARED) {
                 asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                              : "=r"(out[i].x), "=r"(out[i].y), "=r"(out[i].z), "=r"(out[i].w)
-                             : "r"(shared + ((first + i * STEP) ^ swizzle) * 16));
-        } else {
-#pragma unroll
-            for (int i = 0; i < COUNT; i++)
-                out[i] = pieces[first + i * STEP < count ? first + i * STEP : 0];
+                             : "r"(shared[i] + record * Weights::K * 2));
+            } else {
+                int piece = record * (Weights::K / PIECE) + Weights::lane_piece(lane_index(), i);
+                out[i] = given[piece < count ? piece : 0];
+            }
         }
     }
 };
@@ -119,14 +120,14 @@ template <int CHAINS> DEVICE void few_put(float *group, const float sums[CHAINS]
 template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed {
     using packed = packed_weights<BITS, BLOCK, FLOATS, SMALL, MIN>;
     static constexpr bool HALF = false;
-    static constexpr int EXPONENT = LINEAR_EXPONENT, K = packed::K, GROUPS = 2, CHAINS = 1;
+    static constexpr int EXPONENT = LINEAR_EXPONENT, K = packed::K, GROUPS = 2, CHAINS = 1, X_PIECES = 4;
     static constexpr int BYTES = GROUPS * packed::BYTES;
 
     // Pieces of a record that whole warps copy, and the rest, which is copied for both groups at once.
     static constexpr int WHOLE = packed::BYTES / 16 / WARP * WARP, REST = packed::BYTES / 16 - WHOLE;
     static_assert(GROUPS == 2 && 2 * REST <= WARP, "one lane, one piece");
 
-    const uint8_t *from[GROUPS], *rest; // this lane's parts of the next record
+    const uint8_t *from[GROUPS], *rest; // this lane's parts of the record before the next
 
     MEMBER void begin(const struct cuda_linear &p, const struct few_tile &tile, int record, int lane)
     {
@@ -135,36 +136,42 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed
         for (int g = 0; g < GROUPS; g++) {
             const cuda_linear_output &output = p.output[tile.output_of(g)];
             int group = tile.group_of(g);
-            from[g] = output.weight + ((size_t)group * records + (size_t)record) * packed::BYTES + lane * 16;
+            from[g] = output.weight + ((size_t)group * records + (size_t)record - 1) * packed::BYTES + lane * 16;
             if (group * LINEAR_ROWS >= output.rows) // there is none: the first comes twice
                 from[g] = from[0];
         }
         rest = (lane < REST ? from[0] : from[1] - REST * 16) + WHOLE * 16;
     }
 
+    // Where a lane's first piece lies in a record.
+    static MEMBER uint32_t place(int lane) { return lane * 16; }
+
+    // To where the lane's first piece goes. Pointers move first: afterwards they would wait until copies have read them.
     MEMBER void fetch(uint32_t to, int lane)
     {
+        rest += packed::BYTES;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
+            from[g] += packed::BYTES;
 #pragma unroll
             for (int i = 0; i < WHOLE; i += WARP)
-                copy_16_once(to + g * packed::BYTES + (i + lane) * 16, from[g] + i * 16);
-            from[g] += packed::BYTES;
+                copy_16_once(to + g * packed::BYTES + i * 16, from[g] + i * 16);
         }
         if (lane < 2 * REST)
-            copy_16_once(to + (WHOLE + lane) * 16 + (lane < REST ? 0 : packed::BYTES - REST * 16), rest);
-        rest += packed::BYTES;
+            copy_16_once(to + WHOLE * 16 + (lane < REST ? 0 : packed::BYTES - REST * 16), rest);
     }
 
     // Pieces of a record that one access of the warp wants lie in different banks.
     static MEMBER int swizzle(int token, int piece) { return (piece >> 3 & 1) ^ (token & 1) << 1; }
+    static MEMBER int lane_piece(int lane, int i) { return lane % 4 * 4 + i; }
 
+    template <bool SHARED>
     static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
                                        int index, int lane)
     {
         packed weights[GROUPS];
-        uint4 b[4];
-        x.load<4, 1>(index * (K / PIECE) + lane % 4 * 4, b);
+        uint4 b[X_PIECES];
+        x.load<few_packed, SHARED>(index, b);
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
             weights[g].load_scales(record + g * packed::BYTES, lane);
@@ -186,7 +193,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed
 // Sixteen bits a value, row by row: a record is 128 bytes of each of sixteen rows. in is a multiple of eight.
 template <bool IS_HALF> struct few_floats {
     static constexpr bool HALF = IS_HALF;
-    static constexpr int EXPONENT = 0, K = 64, GROUPS = 1, CHAINS = 2;
+    static constexpr int EXPONENT = 0, K = 64, GROUPS = 1, CHAINS = 2, X_PIECES = 2;
     static constexpr int BYTES = LINEAR_ROWS * K * 2, ROW_PIECES = K / PIECE;
     static constexpr int COPY_ROWS = WARP / ROW_PIECES; // that the warp's lanes reach at a time
 
@@ -204,10 +211,14 @@ template <bool IS_HALF> struct few_floats {
         columns = p.in / PIECE - column;
     }
 
-    MEMBER void fetch(uint32_t to, int lane)
+    static MEMBER uint32_t place(int lane)
     {
         int row = lane / ROW_PIECES;
-        to += (uint32_t)(row * ROW_PIECES + (lane % ROW_PIECES ^ swizzle(row, 0))) * 16;
+        return (uint32_t)(row * ROW_PIECES + (lane % ROW_PIECES ^ swizzle(row, 0))) * 16;
+    }
+
+    MEMBER void fetch(uint32_t to, int)
+    {
 #pragma unroll
         for (int i = 0; i < LINEAR_ROWS / COPY_ROWS; i++) {
             bool there = i * COPY_ROWS < rows && columns > 0;
@@ -219,15 +230,17 @@ template <bool IS_HALF> struct few_floats {
 
     static MEMBER int swizzle(int row, int) { return (row & 1) << 2; }
     static MEMBER int lane_swizzle(int lane) { return swizzle(lane / 4, 0); }
+    static MEMBER int lane_piece(int lane, int i) { return lane % 4 + 4 * i; }
 
+    template <bool SHARED>
     static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
                                        int index, int lane)
     {
         const uint4 *upper = (const uint4 *)record + lane / 4 * ROW_PIECES, *lower = upper + 8 * ROW_PIECES;
-        uint4 b[ROW_PIECES / 4];
-        x.load<ROW_PIECES / 4, 4>(index * ROW_PIECES + lane % 4, b);
+        uint4 b[X_PIECES];
+        x.load<few_floats, SHARED>(index, b);
 #pragma unroll
-        for (int i = 0; i < ROW_PIECES / 4; i++) {
+        for (int i = 0; i < X_PIECES; i++) {
             int column = i * 4 + lane % 4;
             uint4 first = upper[column ^ lane_swizzle(lane)], second = lower[column ^ lane_swizzle(lane)];
             const uint32_t a[4] = { first.x, second.x, first.y, second.y };

@@ -49,40 +49,35 @@ DEVICE uint4 f16_piece(uint4 x)
     return make_uint4(f16_pair_of(x.x), f16_pair_of(x.y), f16_pair_of(x.z), f16_pair_of(x.w));
 }
 
-// Eight values of x on their way from memory; with NORM they are f32, to be multiplied with the norm's weight.
+// Sixteen bytes of x on their way from memory, so that a warp reads what lies together; with NORM they are f32, to be
+// multiplied with the norm's weight.
 template <bool NORM> struct x_piece;
 
 template <> struct x_piece<false> {
+    static constexpr int VALUES = PIECE;
     uint4 values = {};
 
     MEMBER void load(const struct cuda_linear &p, size_t at, int) { values = __ldcg((const uint4 *)p.x + at); }
-    MEMBER uint4 finish(float *) const { return values; }
+    template <bool HALF> MEMBER void store(uint4 *to, int, float *) const { *to = HALF ? f16_piece(values) : values; }
 };
 
 template <> struct x_piece<true> {
-    float4 values[2] = {}, weights[2] = {};
+    static constexpr int VALUES = PIECE / 2;
+    float4 values = {}, weights = {};
 
     MEMBER void load(const struct cuda_linear &p, size_t at, int column)
     {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            values[i] = __ldcg((const float4 *)p.x + 2 * at + i);
-            weights[i] = __ldg((const float4 *)p.norm_weight + 2 * column + i);
-        }
+        values = __ldcg((const float4 *)p.x + at);
+        weights = __ldg((const float4 *)p.norm_weight + column);
     }
 
-    // Adds up squares.
-    MEMBER uint4 finish(float *squares) const
+    // As one of a piece's two parts. Adds up squares.
+    template <bool HALF> MEMBER void store(uint4 *to, int part, float *squares) const
     {
-        uint32_t pairs[4];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float4 v = values[i], w = weights[i];
-            *squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-            pairs[2 * i] = bf16_pair(v.x * w.x, v.y * w.y);
-            pairs[2 * i + 1] = bf16_pair(v.z * w.z, v.w * w.w);
-        }
-        return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        float4 v = values, w = weights;
+        uint32_t first = bf16_pair(v.x * w.x, v.y * w.y), second = bf16_pair(v.z * w.z, v.w * w.w);
+        *squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        ((uint2 *)to)[part] = HALF ? make_uint2(f16_pair_of(first), f16_pair_of(second)) : make_uint2(first, second);
     }
 };
 
@@ -92,25 +87,26 @@ template <class Weights, bool NORM, int TOKENS, int STEPS>
 DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shared &shared, int first, int end,
                           int tokens)
 {
+    constexpr int PARTS = PIECE / x_piece<NORM>::VALUES; // of a piece
     const struct cuda_linear &p = q.linear;
-    int pieces = p.in / PIECE, all = (p.in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
+    int columns = p.in / x_piece<NORM>::VALUES, all = (p.in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
     int own = (warp_index() >> q.split_shift) * WARP + lane_index(), step = WARP << q.side_shift;
     for (int token = 0; token < tokens; token += TOKENS) {
         float squares[TOKENS] = {};
-        for (int start = first + own; start < end; start += STEPS * step) {
+        for (int start = first * PARTS + own; start < end * PARTS; start += STEPS * step) {
             struct x_piece<NORM> x[TOKENS * STEPS];
 #pragma unroll
             for (int i = 0; i < TOKENS * STEPS; i++) {
                 int t = token + i % TOKENS, column = start + i / TOKENS * step;
-                if (t < tokens && column < end && column < pieces)
-                    x[i].load(p, (size_t)t * (size_t)pieces + (size_t)column, column);
+                if (t < tokens && column < end * PARTS && column < columns)
+                    x[i].load(p, (size_t)t * (size_t)columns + (size_t)column, column);
             }
 #pragma unroll
             for (int i = 0; i < TOKENS * STEPS; i++) {
-                int t = token + i % TOKENS, column = start + i / TOKENS * step;
-                uint4 piece = x[i].finish(&squares[i % TOKENS]), *to = shared.x + t * all;
-                if (t < tokens && column < end)
-                    to[column ^ Weights::swizzle(t, column)] = Weights::HALF ? f16_piece(piece) : piece;
+                int t = token + i % TOKENS, column = start + i / TOKENS * step, piece = column / PARTS;
+                uint4 *to = shared.x + t * all + (piece ^ Weights::swizzle(t, piece));
+                if (t < tokens && column < end * PARTS)
+                    x[i].template store<Weights::HALF>(to, column % PARTS, &squares[i % TOKENS]);
             }
         }
 #pragma unroll
@@ -130,9 +126,9 @@ template <class Weights>
 DEVICE void few_take_x(const struct cuda_linear_few &q, const struct few_shared &shared, int first, int end, int tokens)
 {
     if (q.linear.norm_weight && tokens == 1)
-        few_take_part<Weights, true, 1, 1>(q, shared, first, end, tokens);
+        few_take_part<Weights, true, 1, 4>(q, shared, first, end, tokens);
     else if (q.linear.norm_weight)
-        few_take_part<Weights, true, 2, 1>(q, shared, first, end, tokens);
+        few_take_part<Weights, true, 2, 2>(q, shared, first, end, tokens);
     else if (tokens == 1 && end - first <= WARP)
         few_take_part<Weights, false, 1, 1>(q, shared, first, end, tokens);
     else if (tokens == 1)
@@ -168,10 +164,13 @@ DEVICE struct x_row few_x_row(const struct cuda_linear_few &q, const struct few_
 {
     int in = q.linear.in, all = (in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
     int token = lane_index() / 4 < tokens ? lane_index() / 4 : 0;
-    const uint4 *given = (const uint4 *)((const uint16_t *)q.linear.x + (size_t)token * (size_t)in);
-    if (!q.x_shared)
-        return { given, 0, in / PIECE, 0 };
-    return { given, shared_address(shared.x + token * all), all, Weights::swizzle(token, lane_index() % 4 * 4) };
+    struct x_row row = { {}, (const uint4 *)((const uint16_t *)q.linear.x + (size_t)token * (size_t)in), in / PIECE };
+#pragma unroll
+    for (int i = 0; i < Weights::X_PIECES; i++) {
+        int piece = Weights::lane_piece(lane_index(), i);
+        row.shared[i] = shared_address(shared.x + token * all + (piece ^ Weights::swizzle(token, piece)));
+    }
+    return row;
 }
 
 #endif
