@@ -166,7 +166,7 @@ DEVICE float round_e2m1(float magnitude)
     return __fsub_rn(__fadd_rn(bounded, grid), grid);
 }
 
-// f32_to_e2m1 in fewer operations: where that f32 is larger by some even steps, the last places of the sum are the code.
+// f32_to_e2m1 in fewer operations: where that f32 is some even steps larger, the last places of the sum are the code.
 DEVICE uint32_t e2m1_code(float value)
 {
     float bounded = fminf(fabsf(value), 6);

@@ -5,10 +5,10 @@
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
 
-enum { WARP = 32, FEW_ROWS = 32, BLOCK_WARPS = 4, TRANSFORM_LANE_VALUES = 16 };
+enum { WARP = 32, FEW_ROWS = 64, BLOCK_WARPS = 4, TRANSFORM_LANE_VALUES = 16 };
 
-// A kernel, by how many values of a vector a lane has. Few rows are done soonest where that is least, a warp for a
-// block; many by the one that has most.
+// A kernel, by how many values of a vector a lane has. Few rows are done soonest where that is least, many where it is
+// most; their bytes are the same.
 struct form {
     int lane_values;
     const char *function;
@@ -50,7 +50,7 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     const struct form form = form_for(k_dim > v_dim ? k_dim : v_dim, shape->rows);
     int warps = warps_for(queries, k_dim, form.lane_values) + warps_for(heads, k_dim, form.lane_values)
               + warps_for(heads, v_dim, form.lane_values);
-    int block_warps = shape->rows <= FEW_ROWS ? 1 : BLOCK_WARPS;
+    int block_warps = shape->rows <= KERNEL_FEW_TOKENS_MAX ? 1 : BLOCK_WARPS; // one to a multiprocessor, if it can be
     calls[0] = cuda_call_make(form.function, cuda_blocks(shape->rows, 1), cuda_blocks(warps, block_warps),
                               (unsigned)(block_warps * WARP), &params, sizeof params);
     return 1;

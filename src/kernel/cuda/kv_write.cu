@@ -77,7 +77,8 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
     const struct task task = task_of<PART>(p, row);
     const struct held &held = task.held;
     float centre[PART] = {};
-    if (p.transform.centre && !task.is_q && !task.is_v)
+    bool centred = p.transform.centre && !task.is_q && !task.is_v;
+    if (centred && PART < VECTOR_PART)
         vector_load(p.transform.centre + held.head * held.dim, held.there, held.lane, centre);
     const struct turned_at turned = turned_at<PART>(p.rope, held.lane);
     bool there = row < count;
@@ -98,6 +99,8 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
     else
         vector_load(held.vector, held.there, held.lane, x);
     __syncwarp();
+    if (centred && PART == VECTOR_PART) // now that others have given back their registers
+        vector_load(p.transform.centre + held.head * held.dim, held.there, held.lane, centre);
     if (p.transform.q && !task.is_v)
         vector_transform(p.transform, centre, held.lane, x);
     if (task.is_q)
@@ -120,7 +123,7 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
     }
 KERNEL(4, 1)
 KERNEL(8, 1)
-KERNEL(16, 6)
+KERNEL(16, 8)
 
 // The transform by itself, in place.
 extern "C" __global__ void __launch_bounds__(128) transform(const __grid_constant__ struct cuda_transform_rows p)

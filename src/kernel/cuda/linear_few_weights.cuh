@@ -146,7 +146,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct few_packed
     // Where a lane's first piece lies in a record.
     static MEMBER uint32_t place(int lane) { return lane * 16; }
 
-    // To where the lane's first piece goes. Pointers move first: afterwards they would wait until copies have read them.
+    // To where the lane's first piece goes. Pointers move first: afterwards they would wait for copies to read them.
     MEMBER void fetch(uint32_t to, int lane)
     {
         rest += packed::BYTES;
