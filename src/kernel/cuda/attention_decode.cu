@@ -171,6 +171,4 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
                     DECODE_STAGES(STAGES, ARCHITECTURE), PAGES, EACH>>(p);             \
     }
 DECODE_KERNELS(X)
-#if DECODE_LARGE(ARCHITECTURE)
 DECODE_LONE_KERNELS(X)
-#endif

@@ -60,8 +60,8 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
     X(nvfp4_fp8, NVFP4, E4M3,   64, SHAPE_EIGHT_BITS)       \
     X(nvfp4_fp8, NVFP4, E4M3,  128, SHAPE_EIGHT_BITS)
 
-// The same with a multiprocessor for each block, for launches of no more blocks than that. Where they have as many
-// warps they have the bits of those above: they are for those devices alone.
+// The same with a multiprocessor for each block, for launches of no more blocks than that. They are launched where they
+// have as many warps as those above (DECODE_LARGE), and so their bits.
 #define DECODE_LONE_KERNELS(X) \
     X(nvfp4_lone, NVFP4, NVFP4,  64, SHAPE_FOUR_BITS_LONE) \
     X(nvfp4_lone, NVFP4, NVFP4, 128, SHAPE_FOUR_BITS_LONE) \
