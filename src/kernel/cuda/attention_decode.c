@@ -6,8 +6,7 @@
 #include "kernel/cuda/attention_shapes.h"
 #include "kernel/cuda/describe.h"
 
-// What the .cuh files have: COLUMNS, struct sequence_work, MERGE_WARPS, MERGE_FEW.
-enum { WARP = 32, COLUMNS = 8, WORK_BYTES = 28, MERGE_WARPS = 4, MERGE_FEW = 4 };
+enum { WARP = 32 };
 
 // How the bytes of a cache format are unpacked; -1: by none of the tensor-core kernels.
 static int form_of(enum dtype dtype)
@@ -89,7 +88,7 @@ static size_t shared_bytes_of(const struct decode_kernel *kernel, const struct k
     size_t token = layout->k.data_bytes + layout->v.data_bytes + scale_room(kernel->k, kernel->dim)
                  + scale_room(kernel->v, kernel->dim);
     size_t fetched = (size_t)kernel->pages * KV_PAGE_TOKENS * token;
-    size_t result = ((size_t)kernel->dim * WARP + 2 * COLUMNS * sizeof(float) + 127) / 128 * 128;
+    size_t result = ((size_t)kernel->dim * WARP + 2 * SPLIT_COLUMNS * sizeof(float) + 127) / 128 * 128;
     return (size_t)(warps_of(kernel, sm) * DECODE_STAGES(kernel->stages, sm)) * (fetched > result ? fetched : result);
 }
 
@@ -104,7 +103,7 @@ static int chunks_most(const struct decode_kernel *kernel, int context, int log_
 static int64_t pieces_most(const struct attention_args *args, const struct cuda_shape *shape, int rows, int chunks)
 {
     const struct kv_layout *layout = &args->cache.layout;
-    int tiles = (rows * args->group + COLUMNS - 1) / COLUMNS;
+    int tiles = (rows * args->group + SPLIT_COLUMNS - 1) / SPLIT_COLUMNS;
     return (int64_t)shape->sequences * layout->k.heads * tiles * chunks;
 }
 
@@ -123,7 +122,7 @@ static struct cuda_call decode_call(const struct decode_kernel *kernel, const st
     // Blocks are put side by side as long as there is room, even while other multiprocessors are idle: so there is room
     // for their share alone.
     size_t shared =
-        shared_bytes_of(kernel, &args->cache.layout, shape->sm) + (size_t)shape->sequences * WORK_BYTES;
+        shared_bytes_of(kernel, &args->cache.layout, shape->sm) + (size_t)shape->sequences * SPLIT_WORK_BYTES;
     size_t alone = (size_t)shape->shared_bytes / (size_t)(params->share + 1) + 1;
     call.shared_bytes = (unsigned)(shared > alone ? shared : alone);
     return call;
@@ -134,7 +133,7 @@ static struct cuda_call merge_call(const struct attention_args *args, const stru
                                    const struct cuda_attention *params)
 {
     bool rotated = args->cache.layout.v.dtype == DTYPE_INT4_TOKEN;
-    unsigned warps = rotated || shape->sequences <= MERGE_FEW ? 1 : MERGE_WARPS;
+    unsigned warps = rotated || shape->sequences <= SPLIT_MERGE_FEW ? 1 : SPLIT_MERGE_WARPS;
     struct cuda_call call = cuda_call_make("attention_decode_merge", cuda_blocks(args->heads, warps), (unsigned)rows,
                                            warps * WARP, params, sizeof *params);
     call.grid[2] = (unsigned)shape->sequences;

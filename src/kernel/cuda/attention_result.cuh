@@ -249,9 +249,9 @@ DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece,
 
 // ---- across chunks ----
 
-// The most results of one row and head, and warps of a block. More sequences than MERGE_FEW are likely to be of one
-// chunk each: then nothing is read that will not be needed.
-enum { MERGE_RESULTS = 1 << SPLIT_LOG_RESULTS, MERGE_WARPS = 4, MERGE_FEW = 4 };
+// The most results of one row and head. Where sequences are likely to be of one chunk each, nothing is read that will
+// not be needed.
+enum { MERGE_RESULTS = 1 << SPLIT_LOG_RESULTS };
 static_assert(MERGE_RESULTS <= WARP, "one for each lane");
 
 // The two halves of a rotation (kernel/ref/kv_codec.h), by the whole block.
@@ -320,7 +320,7 @@ DEVICE void merge(const struct cuda_attention &p, const float *partials, int las
 
 // Block (heads, row of a sequence, sequence): each warp has a head. There is one, and shared memory for them, where
 // values are rotated.
-extern "C" __global__ void __launch_bounds__(MERGE_WARPS *WARP)
+extern "C" __global__ void __launch_bounds__(SPLIT_MERGE_WARPS *WARP)
     attention_decode_merge(const __grid_constant__ struct cuda_attention p)
 {
     extern __shared__ __align__(16) float values[];
@@ -333,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(MERGE_WARPS *WARP)
     if (sequence >= sequences || rows < p.rows_min || rows > p.rows_max || row >= rows || head >= p.heads)
         return;
     const float *partials = work_partials(p, sequence, rows, row, head);
-    int last = (int)gridDim.z > MERGE_FEW ? (int)partials[dim + SPLIT_CHUNKS] - 1 : (1 << split_log_results(rows)) - 1;
+    int last = ((int)gridDim.z > SPLIT_MERGE_FEW ? (int)partials[dim + SPLIT_CHUNKS] : 1 << split_log_results(rows)) - 1;
     if (last == 0 && !rotated)
         return;
     uint16_t *out = p.out + ((size_t)(first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;

@@ -11,7 +11,7 @@
 #include "kernel/cuda/attention_split.h"
 #include "kernel/cuda/common.cuh"
 
-enum { COLUMNS = 8 };
+enum { COLUMNS = SPLIT_COLUMNS };
 
 struct sequence_work {
     int end;               // of its pieces in the list
@@ -19,6 +19,7 @@ struct sequence_work {
     int table_at;
     int log_parts, log_chunk;
 };
+static_assert(sizeof(struct sequence_work) == SPLIT_WORK_BYTES, "what a launch asks for");
 
 struct work {
     struct sequence_work *list;
