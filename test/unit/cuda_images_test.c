@@ -51,6 +51,10 @@ static void test_architectures_are_exact(void **state)
     imagined.sm = real.sm = 999;
     assert_false(cuda_runs_on(only, &real) || cuda_runs_on(cuda_architectures, &imagined));
     assert_int_equal(cuda_runs_on(cuda_architectures, &real), has_ptx());
+    for (const int *sm = cuda_architectures; *sm; sm++)
+        assert_int_equal(cuda_code_sm(*sm), *sm);
+    assert_int_equal(cuda_code_sm(999), has_ptx() ? cuda_ptx_architecture : 999);
+    assert_int_equal(cuda_ptx_architecture != 0, has_ptx());
     assert_int_equal(cuda_images[0].name != NULL, cuda_driver_needed > 0);
 }
 

@@ -122,7 +122,7 @@ static struct cuda_call decode_call(const struct decode_kernel *kernel, const st
     // Blocks are put side by side as long as there is room, even while other multiprocessors are idle: so there is room
     // for their share alone.
     size_t shared =
-        shared_bytes_of(kernel, &args->cache.layout, shape->sm) + (size_t)shape->sequences * SPLIT_WORK_BYTES;
+        shared_bytes_of(kernel, &args->cache.layout, shape->code_sm) + (size_t)shape->sequences * SPLIT_WORK_BYTES;
     size_t alone = (size_t)shape->shared_bytes / (size_t)(params->share + 1) + 1;
     call.shared_bytes = (unsigned)(shared > alone ? shared : alone);
     return call;
@@ -145,9 +145,9 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
                            struct cuda_call *calls)
 {
     const struct decode_kernel *kernel = kernel_for(&args->cache.layout);
-    const struct decode_kernel *lone = lone_kernel_for(&args->cache.layout, shape->sm);
+    const struct decode_kernel *lone = lone_kernel_for(&args->cache.layout, shape->code_sm);
     int rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
-    int log_warps = __builtin_ctz((unsigned)warps_of(kernel, shape->sm));
+    int log_warps = __builtin_ctz((unsigned)warps_of(kernel, shape->code_sm));
     int chunks = chunks_most(kernel, shape->context, log_warps);
     int64_t pieces = pieces_most(args, shape, rows, chunks);
     assert(rows_max <= DECODE_ROWS_MAX);

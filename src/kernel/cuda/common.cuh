@@ -51,7 +51,7 @@ DEVICE void kernel_begin()
 // code of kernels, tables and activations are to stay in it. It is what createpolicy.fractional.L2::evict_first makes
 // for all of an access; as a constant it takes no registers. Such constants are the hardware's own affair: where this
 // one has not been run, there is none.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define READ_ONCE 0x12F0000000000000ull
 #endif
 

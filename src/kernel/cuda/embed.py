@@ -54,7 +54,7 @@ class Image:
         if not self.functions:
             raise SystemExit(f"{path}: no kernel in it")
         number = target.split("_")[1]
-        self.architecture = number_of(number) if kind == "cubin" else 0
+        self.architecture, self.ptx_architecture = (number_of(number), 0) if kind == "cubin" else (0, number_of(number))
         self.path = os.path.join(folder, os.path.basename(path) + ".fatbin")
         form = "elf" if kind == "cubin" else "ptx"
         subprocess.run([fatbinary, "--create=" + self.path, "-64", "--compress-all", "--compress-mode=size",
@@ -85,6 +85,7 @@ def write(out, images, options):
     out.writelines(f'    {{ "{image.name}", {image.architecture}, cuda_image_{i}, {image.bytes}, functions_{i} }},\n'
                    for i, image in enumerate(images))
     out.write(f"    {{ 0 }},\n}};\n\nconst int cuda_architectures[] = {{ {number_list(options.architectures)} }};\n"
+              f"const int cuda_ptx_architecture = {max((image.ptx_architecture for image in images), default=0)};\n"
               f"const int cuda_driver_needed = {options.driver};\n")
     for only in options.only:
         name, _, architectures = only.partition("=")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/cuda/images.h"
 
-static bool is_listed(const int *architectures, int sm)
+bool cuda_is_listed(const int *architectures, int sm)
 {
     while (*architectures && *architectures != sm)
         architectures++;
@@ -19,16 +19,18 @@ static bool is_newer_than_all(int sm)
 // Whether PTX is there for a device, and is what it gets.
 static bool needs_ptx(int sm)
 {
-    for (const struct cuda_image *image = cuda_images; image->name; image++)
-        if (!image->architecture)
-            return is_newer_than_all(sm);
-    return false;
+    return cuda_ptx_architecture && is_newer_than_all(sm);
 }
 
 bool cuda_runs_on(const int *architectures, const struct device *device)
 {
-    return is_listed(architectures, device->sm)
+    return cuda_is_listed(architectures, device->sm)
         || (architectures == cuda_architectures && !device->imagined && needs_ptx(device->sm));
+}
+
+int cuda_code_sm(int sm)
+{
+    return needs_ptx(sm) ? cuda_ptx_architecture : sm;
 }
 
 // Functions are looked up at once: the driver brings them to the device then, and not in the midst of a step.

@@ -21,12 +21,20 @@ struct cuda_image {
 
 extern const struct cuda_image cuda_images[]; // ends in one without a name
 extern const int cuda_architectures[];        // ends in 0; empty in a build without nvcc
-extern const int cuda_attention_prefill_wgmma_architectures[]; // those of a file that is not for all
+extern const int cuda_attention_prefill_wgmma_architectures[]; // those of files that are not for all
+extern const int cuda_linear_many_wgmma_architectures[];
+extern const int cuda_ptx_architecture;       // that PTX is compiled for; 0: there is none
 extern const int cuda_driver_needed;          // 13000 for CUDA 13.0
 
 // Whether kernels for these architectures run on a device. Likeness of families admits nothing: each is named, or it is
 // real, newer than all that this build names, and the kernel is there as PTX, as those for all architectures are.
 bool cuda_runs_on(const int *architectures, const struct device *device);
+
+// Whether a list has this one by name.
+bool cuda_is_listed(const int *architectures, int sm);
+
+// The architecture whose code such a device runs: its own, or that of PTX.
+int cuda_code_sm(int sm);
 
 // Loads every image that is for this GPU.
 bool cuda_load_images(struct cuda *cuda, struct error *err);

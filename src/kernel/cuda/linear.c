@@ -386,15 +386,16 @@ static void add_arrange(struct list *list, const struct cuda_linear *p)
 
 static void describe_packed(struct list *list, const struct linear_args *args, const struct cuda_linear *all)
 {
+    bool wgmma = cuda_is_listed(cuda_linear_many_wgmma_architectures, list->shape->sm);
     uint32_t done = 0;
     for (int i = 0, launch = 0; i < args->outputs; i++) {
         const struct weight *weight = &args->output[i].weight;
         if (!is_packed(weight->dtype) || done >> i & 1)
             continue;
-        if (list->shape->sm == 90 && !done)
+        if (wgmma && !done)
             add_arrange(list, all);
         struct cuda_linear p = take_alike(args, all, i, &done);
-        if (list->shape->sm == 90)
+        if (wgmma)
             add_wgmma(list, &p, tiled_of(weight), ++launch);
         else
             add_many(list, &p, tiled_of(weight));
