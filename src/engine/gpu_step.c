@@ -120,7 +120,6 @@ static struct cuda_shape shape_of(const struct gpu *gpu, const struct engine *en
     struct cuda_shape shape = { .tokens = batch->tokens,
                                 .sequences = batch->sequences,
                                 .sm = cuda_sm(gpu->cuda),
-                                .code_sm = cuda_code_sm(cuda_sm(gpu->cuda)),
                                 .multiprocessors = cuda_multiprocessors(gpu->cuda),
                                 .shared_bytes = cuda_shared_bytes(gpu->cuda) };
     for (int i = 0; i < batch->sequences; i++) {

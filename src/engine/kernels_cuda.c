@@ -226,7 +226,7 @@ static struct cuda_shape shape_of(const struct gpu_sample *there)
     const struct sample_room *room = &there->sample->room;
     return (struct cuda_shape){
         .rows = room->rows, .tokens = room->tokens, .sequences = room->sequences, .rows_each = room->rows_each,
-        .context = room->context, .sm = cuda_sm(there->cuda), .code_sm = cuda_code_sm(cuda_sm(there->cuda)),
+        .context = room->context, .sm = cuda_sm(there->cuda),
         .multiprocessors = room->multiprocessors ? room->multiprocessors : cuda_multiprocessors(there->cuda),
         .shared_bytes = cuda_shared_bytes(there->cuda),
     };

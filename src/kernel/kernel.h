@@ -36,9 +36,7 @@ struct cuda_shape {
     int tokens, sequences;
     int rows_each;            // the most rows of one sequence
     int context;              // the longest sequence, this step's tokens included
-    int sm;                   // of the device
-    int code_sm;              // of the code it runs: that of PTX is older (kernel/cuda/images.h)
-    int multiprocessors;
+    int sm, multiprocessors;
     int shared_bytes;         // that one block may have
 };
 

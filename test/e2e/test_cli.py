@@ -90,12 +90,9 @@ def test_plan_error_is_json_too(run, tmp_path):
 
 
 def test_plan_is_quick(run, gemma3):
-    times = []
-    for _ in range(5):
-        start = time.monotonic()
-        run("plan", gemma3)
-        times.append(time.monotonic() - start)
-    assert min(times) < 0.5
+    start = time.monotonic()
+    run("plan", gemma3)
+    assert time.monotonic() - start < 0.5
 
 
 def test_context_past_the_models(run, smollm2, tmp_path):

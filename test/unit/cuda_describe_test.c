@@ -98,7 +98,6 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
                                             .rows_each = steps[s].rows_each,
                                             .context = steps[s].context,
                                             .sm = *sm,
-                                            .code_sm = *sm,
                                             .multiprocessors = devices[d].multiprocessors,
                                             .shared_bytes = devices[d].shared_bytes };
                 struct cuda_call calls[CUDA_CALLS_MAX];

@@ -5,6 +5,7 @@
 
 #include "kernel/cuda/attention_shapes.h"
 #include "kernel/cuda/describe.h"
+#include "kernel/cuda/images.h"
 
 enum { WARP = 32 };
 
@@ -52,21 +53,14 @@ static bool suits(const struct decode_kernel *kernel, const struct kv_layout *la
         && kernel->dim == layout->k.dim && kernel->dim == layout->v.dim;
 }
 
-static const struct decode_kernel *kernel_for(const struct kv_layout *layout)
+// `none`, where there is none among so many.
+static const struct decode_kernel *find_kernel(const struct decode_kernel *among, size_t count,
+                                               const struct kv_layout *layout, const struct decode_kernel *none)
 {
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (suits(&kernels[i], layout))
-            return &kernels[i];
-    return &plain;
-}
-
-// NULL where there is none.
-static const struct decode_kernel *lone_kernel_for(const struct kv_layout *layout, int sm)
-{
-    for (size_t i = 0; i < sizeof lone_kernels / sizeof *lone_kernels && DECODE_LARGE(sm); i++)
-        if (suits(&lone_kernels[i], layout))
-            return &lone_kernels[i];
-    return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (suits(&among[i], layout))
+            return &among[i];
+    return none;
 }
 
 static int warps_of(const struct decode_kernel *kernel, int sm)
@@ -121,8 +115,8 @@ static struct cuda_call decode_call(const struct decode_kernel *kernel, const st
                                            WARP << params->log_warps, params, sizeof *params);
     // Blocks are put side by side as long as there is room, even while other multiprocessors are idle: so there is room
     // for their share alone.
-    size_t shared =
-        shared_bytes_of(kernel, &args->cache.layout, shape->code_sm) + (size_t)shape->sequences * SPLIT_WORK_BYTES;
+    size_t shared = shared_bytes_of(kernel, &args->cache.layout, cuda_code_sm(shape->sm))
+                  + (size_t)shape->sequences * SPLIT_WORK_BYTES;
     size_t alone = (size_t)shape->shared_bytes / (size_t)(params->share + 1) + 1;
     call.shared_bytes = (unsigned)(shared > alone ? shared : alone);
     return call;
@@ -144,14 +138,16 @@ static struct cuda_call merge_call(const struct attention_args *args, const stru
 int attention_decode_calls(const struct attention_args *args, const struct cuda_shape *shape, int rows_max,
                            struct cuda_call *calls)
 {
-    const struct decode_kernel *kernel = kernel_for(&args->cache.layout);
-    const struct decode_kernel *lone = lone_kernel_for(&args->cache.layout, shape->code_sm);
-    int rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
-    int log_warps = __builtin_ctz((unsigned)warps_of(kernel, shape->code_sm));
+    const struct kv_layout *layout = &args->cache.layout;
+    const struct decode_kernel *kernel = find_kernel(kernels, sizeof kernels / sizeof *kernels, layout, &plain);
+    const struct decode_kernel *lone =
+        find_kernel(lone_kernels, sizeof lone_kernels / sizeof *lone_kernels, layout, NULL);
+    int sm = cuda_code_sm(shape->sm), rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
+    int log_warps = __builtin_ctz((unsigned)warps_of(kernel, sm));
     int chunks = chunks_most(kernel, shape->context, log_warps);
     int64_t pieces = pieces_most(args, shape, rows, chunks);
     assert(rows_max <= DECODE_ROWS_MAX);
-    if (lone && pieces <= shape->multiprocessors)
+    if (lone && DECODE_LARGE(sm) && pieces <= shape->multiprocessors)
         kernel = lone;
     struct cuda_attention params = {
         .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
@@ -164,7 +160,7 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
     };
     params.share = (int32_t)cuda_blocks(params.blocks, shape->multiprocessors);
     calls[0] = decode_call(kernel, args, shape, &params);
-    if (chunks == 1 && args->cache.layout.v.dtype != DTYPE_INT4_TOKEN)
+    if (chunks == 1 && layout->v.dtype != DTYPE_INT4_TOKEN)
         return 1; // nothing is ever in chunks
     calls[1] = merge_call(args, shape, rows, &params);
     return 2;
