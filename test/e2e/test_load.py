@@ -17,7 +17,7 @@ import pytest
 
 import libnibble
 import small_model
-from serving import DONE, QUESTIONS, Server, equal_bits, user
+from serving import DONE, QUESTIONS, RANKS, Server, equal_bits, one_process, user
 
 SECONDS = float(os.environ.get("NIBBLE_LOAD_SECONDS", 20))
 HTTP_COST_MAX = float(os.environ.get("NIBBLE_HTTP_COST_MAX", 1.15))
@@ -169,7 +169,8 @@ async def fetch(server, request, leave_after=None):
 
 def test_all_kinds_at_once(nibble_asan, smollm2, tmp_path):
     """Under ASan and UBSan, with a cache so small that requests are preempted, and clients who leave."""
-    flags = "--max-model-len 512 --max-num-seqs 12 --kv-cache-memory-bytes 80K --max-num-batched-tokens 48 --scheduling-policy priority"
+    memory = f"{80 // RANKS}K"  # of each
+    flags = f"--max-model-len 512 --max-num-seqs 12 --kv-cache-memory-bytes {memory} --max-num-batched-tokens 48 --scheduling-policy priority"
     dice = random.Random(7)
 
     async def run(server, alone, end):
@@ -220,6 +221,7 @@ def text_of(raw):
 
 
 @equal_bits
+@one_process
 def test_http_costs_little(nibble, smollm2, library):
     """32 streams against the same 32 requests through the library, in turn, the best run of each: others may use the machine."""
     count, tokens = 32, 128  # so many that it does not matter that the streams begin one after the other
