@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch does on the shapes of bench/gpu: cuDNN's attention and a product of bfloat16. Nothing, where torch is not there."""
+"""What torch does on the shapes of bench/gpu: cuDNN's attention and a product of bfloat16. Nothing, where torch is not there.
+With cuDNN's frontend also its attention over pages."""
 
 import statistics
 import sys
+
+import gpu_pages
 
 try:
     import torch
@@ -13,6 +16,7 @@ except ImportError:
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
 BETWEEN_BYTES = 256 << 20  # that other operands take before the same come again
 REPEATS, ROUNDS = 12, 7
+WARM_SECONDS = 0.03  # before it counts: drivers clear freed memory in the background
 
 
 def seconds(calls):
@@ -28,15 +32,19 @@ def seconds(calls):
         for _ in range(repeats):
             for call in calls:
                 call()
-    times = []
-    for _ in range(ROUNDS + 1):
+    times, warm = [], 0
+    while len(times) < ROUNDS:
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         graph.replay()
         end.record()
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 1e3 / (repeats * len(calls)))
-    return statistics.median(times[1:])
+        took = start.elapsed_time(end) / 1e3
+        if warm < WARM_SECONDS:
+            warm += took
+        else:
+            times.append(took / (repeats * len(calls)))
+    return statistics.median(times)
 
 
 def random(*shape):
@@ -60,16 +68,27 @@ def product(rows):
     return lambda: torch.nn.functional.linear(x, w)
 
 
+def attentions():
+    """What a figure is called, its shape, and a function that makes a call."""
+    for shape in (1, 1, 131072), (64, 1, 4096), (128, 1, 8192), (1, 8192, 8192):
+        sequences, rows, context = shape
+        yield f"cudnn {sequences} x {rows} of {context}", shape, lambda: attention(sequences, rows, context)
+        if rows == 1 and gpu_pages.attention:
+            yield (f"cudnn pages {sequences} x {rows} of {context}", shape,
+                   lambda: gpu_pages.attention(sequences, HEADS, KV_HEADS, context, HEAD_DIM))
+
+
 def measure():
     if torch is None or not torch.cuda.is_available():
         print("torch is not there: peers' figures are those measured another time", file=sys.stderr)
         return {}
+    if not gpu_pages.attention:
+        print("nvidia-cudnn-frontend is not there: no figures of cuDNN over pages", file=sys.stderr)
     figures = {}
-    for sequences, rows, context in ((1, 1, 131072), (64, 1, 4096), (128, 1, 8192), (1, 8192, 8192)):
+    for key, (sequences, rows, context), make in attentions():
         size = sequences * context * KV_HEADS * HEAD_DIM * 4
-        key = f"cudnn {sequences} x {rows} of {context}"
         try:
-            took = seconds([attention(sequences, rows, context) for _ in range(1 + BETWEEN_BYTES // size)])
+            took = seconds([make() for _ in range(1 + BETWEEN_BYTES // size)])
         except RuntimeError as trouble:
             print(f"{key}: {str(trouble).splitlines()[0]}", file=sys.stderr)
             continue

@@ -53,13 +53,15 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
 {
     struct sample *sample = draw->sample;
     int most = draw->kernel->device == DEVICE_CPU ? CPU_SEQUENCES_MAX : SAMPLE_SEQUENCES_MAX;
+    bool is_far = draw->is_long && draw->wanted->load == KERNEL_FEW; // so long that blocks of threads take turns
     int sequences = draw_size(draw, 1, tokens < most ? tokens : most, 1);
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
     for (int s = 0; s < sequences; s++) {
         int first = first_row(draw, s, sequences, tokens), end = first_row(draw, s + 1, sequences, tokens);
         bool is_long = draw_coin(draw) && draw_coin(draw);
         // Of the short ones, one in five is new.
-        int old = draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old);
+        int old = is_far ? draw_size(draw, 6300, 9000, 0)
+                         : draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old);
         scene->old[s] = old > 0 ? old : 0;
         for (int row = first; row < end; row++)
             positions[row] = scene->old[s] + row - first;
@@ -169,7 +171,8 @@ static void draw_groups(struct draw *draw, int kv_heads, int group, bool latent,
 
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
-    int kv_heads = draw_size(draw, 1, draw->is_long ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
+    bool is_wide = draw->is_long && draw->wanted->load != KERNEL_FEW;
+    int kv_heads = draw_size(draw, 1, is_wide ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
     struct kv_layout layout = draw_layout(draw, kv_heads);
     bool cpu = draw->kernel->device == DEVICE_CPU;
     int group = layout.latent ? draw_size(draw, 1, draw->is_long ? 20 : 80, 128)

@@ -13,7 +13,7 @@ struct draw {
     const struct kernel *kernel;
     const struct sample_case *wanted;
     uint64_t seed;
-    bool is_long;   // on a GPU, now and then: more tokens than any tile has
+    bool is_long;   // on a GPU, now and then: more tokens than any tile has, or, of few, far into their sequences
 };
 
 int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included; `large` in large samples

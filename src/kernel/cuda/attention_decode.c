@@ -122,15 +122,18 @@ static struct cuda_call decode_call(const struct decode_kernel *kernel, const st
     return call;
 }
 
-// Block (heads, row of a sequence, sequence).
+// Block (pairs of a sequence and a head, row of a sequence): where there are many, no more blocks than can begin beside
+// those of the kernel before, so that the one behind can begin, too. A warp has a pair for each lane at most.
 static struct cuda_call merge_call(const struct attention_args *args, const struct cuda_shape *shape, int rows,
                                    const struct cuda_attention *params)
 {
-    bool rotated = args->cache.layout.v.dtype == DTYPE_INT4_TOKEN;
-    unsigned warps = rotated || shape->sequences <= SPLIT_MERGE_FEW ? 1 : SPLIT_MERGE_WARPS;
-    struct cuda_call call = cuda_call_make("attention_decode_merge", cuda_blocks(args->heads, warps), (unsigned)rows,
+    bool rotated = args->cache.layout.v.dtype == DTYPE_INT4_TOKEN, few = shape->sequences <= SPLIT_MERGE_FEW;
+    unsigned warps = rotated || few ? 1 : SPLIT_MERGE_WARPS, each = rotated ? SPLIT_MERGE_ROTATED : 1;
+    int64_t pairs = (int64_t)shape->sequences * args->heads;
+    unsigned all = cuda_blocks(pairs, warps), least = cuda_blocks(pairs, WARP * warps);
+    unsigned most = cuda_blocks(shape->multiprocessors, rows) * each, blocks = few || all < most ? all : most;
+    struct cuda_call call = cuda_call_make("attention_decode_merge", blocks > least ? blocks : least, (unsigned)rows,
                                            warps * WARP, params, sizeof *params);
-    call.grid[2] = (unsigned)shape->sequences;
     call.shared_bytes = rotated ? (unsigned)args->cache.layout.v.dim * sizeof(float) : 0;
     return call;
 }
@@ -153,7 +156,8 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
         .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
         .sink = cuda_place_make(&args->sink), .sink_pages = args->sink_pages,
         .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .partials = args->scratch, .blocks = (int32_t)blocks_of(kernel, shape, pieces),
+        .partials = args->scratch, .sequences = shape->sequences,
+        .blocks = (int32_t)blocks_of(kernel, shape, pieces),
         .log_warps = log_warps, .log_parts = kernel->log_parts, .log_each_most = kernel->log_each,
         .heads = args->heads, .window = args->window, .rows_min = 1, .rows_max = rows_max,
         .group = args->group, .lead = args->lead, .scale = args->scale, .softcap = args->softcap,

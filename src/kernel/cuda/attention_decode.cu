@@ -3,6 +3,7 @@
 // the limit: each byte is read once, by 16-byte copies that are always several steps ahead, and unpacked in registers
 // for all (row, head) pairs that share it.
 //   attention_work.cuh    what there is to do
+//   attention_deal.cuh    who does it
 //   attention_feed.cuh    pages on their way
 //   unpack.cuh            what their bytes mean
 //   attention_step.cuh    scores, shares and sums
@@ -21,6 +22,13 @@ DEVICE void piece_query(const struct cuda_attention &p, const struct piece &piec
     query_load<W>(has_query(p, piece, column) ? p.q + at * W::D : NULL, query);
 }
 
+// Until the kernels before are done; from then on the block may ask for further pieces.
+DEVICE void feed_wait(const struct work &work, struct deal *deal)
+{
+    wait_for_previous();
+    deal_ask(work, deal, 1);
+}
+
 // Asks for the first steps. Tokens of earlier steps are there already; those of this one, and the queries, once the
 // kernels before are done: then it returns.
 template <class W>
@@ -28,19 +36,19 @@ DEVICE void feed_begin(const struct cuda_attention &p, const struct work &work, 
                        struct feed *feed, uint32_t ring)
 {
     bool waited = false;
-    feed->index = (int)blockIdx.x;
-    if (!first || !feed_enter<W>(p, *first, feed))
+    if (!first || !feed_enter<W>(p, *first, feed)) // then pieces are dealt out in turn
         feed_next<W>(p, work, feed);
 #pragma unroll 1
     for (int i = 0; i < W::STAGES - 1; i++) {
-        if (!waited && (feed->step + 1) * W::TOKENS > feed->new_from) {
-            wait_for_previous();
+        bool is_last = work.is_dealt && feed->step + 1 == feed->steps_end;
+        if (!waited && (is_last || (feed->step + 1) * W::TOKENS > feed->new_from)) {
+            feed_wait(work, feed->deal);
             waited = true;
         }
         feed_step<W>(p, work, feed, ring + i * W::STAGE_BYTES);
     }
     if (!waited)
-        wait_for_previous();
+        feed_wait(work, feed->deal);
 }
 
 // From one place in shared memory to another, by all lanes.
@@ -54,16 +62,16 @@ DEVICE void piece_copy(struct piece *to, const struct piece *from)
     __syncwarp();
 }
 
-// Piece `index` of the list: most often the feed is there already. False behind the last one.
-DEVICE bool piece_take(const struct cuda_attention &p, const struct work &work, int index, const struct feed &feed,
+// The block's piece `number`: most often the feed is there already. False behind the last one.
+DEVICE bool piece_take(const struct cuda_attention &p, const struct work &work, int number, const struct feed &feed,
                        struct piece *to)
 {
-    if (!feed.over && feed.index == index) {
+    if (!feed.over && feed.number == number) {
         piece_copy(to, feed.piece);
         return true;
     }
     struct piece piece;
-    bool more = work_piece(p, work, index, &piece);
+    bool more = deal_piece(p, work, feed.deal, number, &piece);
     piece_put(to, piece);
     return more;
 }
@@ -121,12 +129,15 @@ template <class W> DEVICE bool begins_with_sink(const struct cuda_attention &p, 
 template <class W> DEVICE void attend(const struct cuda_attention &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ struct deal deal;
     // Each warp's own: its piece, the next one, and its feed's. They are seldom asked for, and registers are scarce.
     __shared__ struct piece pieces[W::WARPS][3];
+    deal_open(&deal);
     const struct work work = work_list(p, (struct sequence_work *)(shared + W::SHARED_BYTES));
     struct piece &piece = pieces[warp_index()][0], &next = pieces[warp_index()][1];
-    struct feed feed = { .piece = &pieces[warp_index()][2], .index = -1 };
-    bool more = piece_take(p, work, (int)blockIdx.x, feed, &piece);
+    struct feed feed = { .deal = &deal, .piece = &pieces[warp_index()][2], .number = -1 };
+    bool more = piece_take(p, work, 0, feed, &piece);
+    feed.number = 0;
     if (more && begins_with_sink<W>(p, piece))
         sink_ask(p, piece);
     struct ring ring = { shared + warp_index() * W::RING_BYTES };
@@ -145,7 +156,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
             attend_sink<W::D>(p, piece, query, &state);
         query_convert<W>(query);
         attend_parts<W>(p, work, piece, &kept, &ring, &feed, query, &state);
-        more = piece_take(p, work, (int)blockIdx.x + n * (int)gridDim.x, feed, &next);
+        more = piece_take(p, work, n, feed, &next);
         if (more && begins_with_sink<W>(p, next))
             sink_ask(p, next);
         if (more)

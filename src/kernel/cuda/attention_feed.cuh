@@ -5,7 +5,7 @@
 #ifndef KERNEL_CUDA_ATTENTION_FEED_CUH
 #define KERNEL_CUDA_ATTENTION_FEED_CUH
 
-#include "kernel/cuda/attention_work.cuh"
+#include "kernel/cuda/attention_deal.cuh"
 #include "kernel/cuda/unpack.cuh"
 
 // How one kernel walks: the formats of K and V, the head size, how memory is kept busy, and how much a warp does of it.
@@ -39,10 +39,11 @@ struct ring {
 };
 
 struct feed {
+    struct deal *deal;
     struct piece *piece;           // in shared memory: a copy of the one it is at, behind the first
     const int32_t *table;
     const uint8_t *k, *v, *scales; // the lane's first chunk of each, in page 0
-    int index;                     // of the piece in the list of work
+    int number;                    // of that piece among the block's
     int step, steps_end;
     int first_page, last_page;     // that the rows see
     int new_from;                  // the first token of this step
@@ -137,8 +138,9 @@ template <class W> DEVICE bool feed_enter(const struct cuda_attention &p, const 
 template <class W> DEVICE void feed_next(const struct cuda_attention &p, const struct work &work, struct feed *feed)
 {
     struct piece piece;
-    while (work_piece(p, work, feed->index += (int)gridDim.x, &piece))
+    while (deal_piece(p, work, feed->deal, ++feed->number, &piece))
         if (feed_enter<W>(p, piece, feed)) {
+            deal_ask(work, feed->deal, feed->number + 1);
             piece_put(feed->piece, piece);
             return;
         }

@@ -277,6 +277,16 @@ DEVICE void flip_signs(float *x, int dim)
     __syncthreads();
 }
 
+// One vector, by a block of one warp. Inlined, what is the same for all vectors would stand in everybody's way.
+static __device__ __noinline__ void unrotate(float *values, int dim, uint16_t *out)
+{
+    hadamard(values, dim);
+    flip_signs(values, dim);
+    for (int i = 2 * lane_index(); i < dim; i += 2 * WARP)
+        *(uint32_t *)(out + i) = bf16_pair(values[i], values[i + 1]);
+    __syncwarp();
+}
+
 // One row and head, by a warp, to `out`, or, where values are rotated, to `rotated`. All loads are under way before the
 // first is used, that of the number of chunks among them, but none behind chunk `last`.
 DEVICE void merge(const struct cuda_attention &p, const float *partials, int last, int head, uint16_t *out,
@@ -318,32 +328,45 @@ DEVICE void merge(const struct cuda_attention &p, const float *partials, int las
     }
 }
 
-// Block (heads, row of a sequence, sequence): each warp has a head. There is one, and shared memory for them, where
-// values are rotated.
+// A sequence and a head of which a row may be left to be added up; no rows: it is none of ours.
+struct merge_pair {
+    int sequence, head, first, rows;
+};
+
+DEVICE struct merge_pair merge_pair(const struct cuda_attention &p, int pair, int row)
+{
+    int sequence = divide(pair, p.heads);
+    if (sequence >= p.sequences)
+        return {};
+    int first = p.batch.first[sequence], rows = p.batch.count[sequence], sequences = p.batch.counts[CUDA_SEQUENCES];
+    bool is_ours = sequence < sequences && rows >= p.rows_min && rows <= p.rows_max && row < rows;
+    return { sequence, pair - sequence * p.heads, first, is_ours ? rows : 0 };
+}
+
+// Block (pairs, row of a sequence): pairs are dealt out to all warps in turn, up to one for each lane, which finds out
+// about it. There is one warp, and shared memory for a vector, where values are rotated.
 extern "C" __global__ void __launch_bounds__(SPLIT_MERGE_WARPS *WARP)
     attention_decode_merge(const __grid_constant__ struct cuda_attention p)
 {
     extern __shared__ __align__(16) float values[];
-    int head = (int)blockIdx.x * block_warps() + warp_index(), row = (int)blockIdx.y, sequence = (int)blockIdx.z;
-    int first = p.batch.first[sequence], rows = p.batch.count[sequence], sequences = p.batch.counts[CUDA_SEQUENCES];
-    int dim = p.cache.v_dim;
-    bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN;
+    int row = (int)blockIdx.y, warp = (int)blockIdx.x * block_warps() + warp_index(), last = 0, dim = p.cache.v_dim;
+    bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN, few = p.sequences <= SPLIT_MERGE_FEW;
     launch_next();
+    struct merge_pair own = merge_pair(p, warp + lane_index() * (int)gridDim.x * block_warps(), row);
+    if (few)
+        last = (1 << split_log_results(max(own.rows, 1))) - 1;
     wait_for_previous();
-    if (sequence >= sequences || rows < p.rows_min || rows > p.rows_max || row >= rows || head >= p.heads)
-        return;
-    const float *partials = work_partials(p, sequence, rows, row, head);
-    int last = ((int)gridDim.z > SPLIT_MERGE_FEW ? (int)partials[dim + SPLIT_CHUNKS] : 1 << split_log_results(rows)) - 1;
-    if (last == 0 && !rotated)
-        return;
-    uint16_t *out = p.out + ((size_t)(first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
-    merge(p, partials, last, head, out, rotated ? values : NULL);
-    if (!rotated)
-        return;
-    hadamard(values, dim);
-    flip_signs(values, dim);
-    for (int i = 2 * lane_index(); i < dim; i += 2 * WARP)
-        *(uint32_t *)(out + i) = bf16_pair(values[i], values[i + 1]);
+    if (!few && own.rows)
+        last = (int)work_partials(p, own.sequence, own.rows, row, own.head)[dim + SPLIT_CHUNKS] - 1;
+    for (unsigned left = __ballot_sync(WARP_ALL, own.rows && (last || rotated)); left; left &= left - 1) {
+        int lane = __ffs((int)left) - 1, head = __shfl_sync(WARP_ALL, own.head, lane);
+        int rows = __shfl_sync(WARP_ALL, own.rows, lane), first = __shfl_sync(WARP_ALL, own.first, lane);
+        const float *partials = work_partials(p, __shfl_sync(WARP_ALL, own.sequence, lane), rows, row, head);
+        uint16_t *out = p.out + ((size_t)(first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
+        merge(p, partials, __shfl_sync(WARP_ALL, last, lane), head, out, rotated ? values : NULL);
+        if (rotated)
+            unrotate(values, dim, out);
+    }
 }
 
 #endif

@@ -31,8 +31,10 @@ enum { SPLIT_LOG_NEAR = 1, SPLIT_LOG_FAR = 9, SPLIT_LOG_LONG = 3 };
 enum { SPLIT_TAIL = 4, SPLIT_MAXIMUM = 0, SPLIT_SUM = 1, SPLIT_CHUNKS = 2 };
 
 // The columns of a product, (row, head) pairs that share a KV head; what a block keeps of each sequence; the warps of a
-// block that adds up chunks. More sequences than SPLIT_MERGE_FEW are likely to be of one chunk each.
-enum { SPLIT_COLUMNS = 8, SPLIT_WORK_BYTES = 28, SPLIT_MERGE_WARPS = 4, SPLIT_MERGE_FEW = 4 };
+// block that adds up chunks, and how many of them a multiprocessor has if they are of one warp, values being rotated.
+// More sequences than SPLIT_MERGE_FEW are likely to be of one chunk each.
+enum { SPLIT_COLUMNS = 8, SPLIT_WORK_BYTES = 28 };
+enum { SPLIT_MERGE_WARPS = 4, SPLIT_MERGE_ROTATED = 16, SPLIT_MERGE_FEW = 4 };
 
 // log2, rounded down; 0 for 0.
 SPLIT int split_log(int number)

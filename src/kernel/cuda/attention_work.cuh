@@ -24,6 +24,7 @@ static_assert(sizeof(struct sequence_work) == SPLIT_WORK_BYTES, "what a launch a
 struct work {
     struct sequence_work *list;
     int sequences;
+    bool is_dealt; // to whoever comes (attention_deal.cuh), else in turn
 };
 
 struct piece {
@@ -122,27 +123,59 @@ DEVICE int work_log_each(const struct cuda_attention &p, const struct sequence_w
 
 // ---- the list ----
 
-// Cuts contexts and counts pieces, by one warp.
-DEVICE void work_count(const struct cuda_attention &p, struct sequence_work *list, int sequences, int log_each)
+// Pieces are long if every warp has some of each, and LONG_BLOCKS blocks of tokens on average. Of long and many ones,
+// those behind the last whole round are cut finer, into 2^LAST_FINER each.
+enum { LONG_BLOCKS = 24, LONG_ROUNDS = 3, LAST_FINER = 2 };
+
+struct count {
+    int pieces, blocks; // of tokens, of all pieces
+    bool has_short;     // parts without tokens
+};
+
+// Cuts contexts and counts pieces, by one warp. Sequences whose pieces, as counted before, end behind `last` are cut
+// finer.
+DEVICE struct count work_count(const struct cuda_attention &p, struct sequence_work *list, int sequences, int log_each,
+                               int last)
 {
-    int before = 0;
+    struct count count = {};
     for (int base = 0; base < sequences; base += WARP) {
         int s = base + lane_index(), rows = s < sequences ? list[s].rows : 0;
-        struct split split = split_of(p, rows, rows ? list[s].last : 0, log_each);
+        bool is_last = rows && list[s].end > last;
+        int log_own = is_last ? max(log_each - LAST_FINER, min(log_each, 0)) : log_each;
+        struct split split = split_of(p, rows, rows ? list[s].last : 0, log_own);
         int end = pieces_of(p, rows, split);
         for (int step = 1; step < WARP; step *= 2) {
             int other = __shfl_up_sync(WARP_ALL, end, step);
             end += lane_index() >= step ? other : 0;
         }
         if (s < sequences)
-            list[s].end = before + end, list[s].log_parts = split.log_parts, list[s].log_chunk = split.log_chunk;
-        before += __shfl_sync(WARP_ALL, end, WARP - 1);
+            list[s].end = count.pieces + end, list[s].log_parts = split.log_parts, list[s].log_chunk = split.log_chunk;
+        count.pieces += __shfl_sync(WARP_ALL, end, WARP - 1);
+        count.blocks += __reduce_add_sync(WARP_ALL, p.cache.heads * tiles_of(p, rows) * split.blocks);
+        count.has_short |= __any_sync(WARP_ALL, rows && split.blocks >> split.log_parts == 0);
     }
+    return count;
 }
+
+// Returns whether pieces are for whoever comes for them.
+DEVICE bool work_cut(const struct cuda_attention &p, struct sequence_work *list, int sequences)
+{
+    int log_each = work_log_each(p, list, sequences);
+    struct count count = work_count(p, list, sequences, log_each, INT_MAX);
+    bool is_long = log_each >= 0 && !count.has_short && count.blocks >= count.pieces * LONG_BLOCKS << p.log_warps;
+    if (!is_long || count.pieces < LONG_ROUNDS * p.blocks)
+        return false;
+    work_count(p, list, sequences, log_each, divide(count.pieces - 1, p.blocks) * p.blocks);
+    return true;
+}
+
+// How many pieces there are in the list.
+DEVICE int work_pieces(const struct work &work) { return work.sequences ? work.list[work.sequences - 1].end : 0; }
 
 // Fills list[0 .. sequences), by the whole block. What it reads was there before any kernel of the step.
 DEVICE struct work work_list(const struct cuda_attention &p, struct sequence_work *list)
 {
+    __shared__ bool is_dealt;
     int sequences = p.batch.counts[CUDA_SEQUENCES];
     for (int s = (int)threadIdx.x; s < p.batch.sequences_max; s += (int)blockDim.x) {
         // All are on their way before it is known whether they are needed: row s is sequence s's when all have one.
@@ -159,16 +192,16 @@ DEVICE struct work work_list(const struct cuda_attention &p, struct sequence_wor
     }
     __syncthreads();
     if (warp_index() == 0)
-        work_count(p, list, sequences, work_log_each(p, list, sequences));
+        is_dealt = work_cut(p, list, sequences);
     __syncthreads();
-    return { list, sequences };
+    return { list, sequences, is_dealt };
 }
 
 // Piece `index` of the list and what this warp has of it, by all lanes; false behind the last one.
 DEVICE bool work_piece(const struct cuda_attention &p, const struct work &work, int index, struct piece *out)
 {
     const struct sequence_work *list = work.list;
-    if (work.sequences == 0 || index >= list[work.sequences - 1].end)
+    if (index >= work_pieces(work))
         return false;
     int s = 0;
     for (int base = 0; base < work.sequences; base += WARP) {

@@ -122,7 +122,8 @@ struct cuda_attention {
     const float *sinks;            // (heads) or NULL
     float *partials;               // scratch of the op
     int32_t partials_each;         // of latents: how many there is room for, per sequence and head
-    int32_t blocks, log_warps;     // of decode's launch: what chunks are cut for (attention_split.h)
+    int32_t sequences;             // that decode is launched for
+    int32_t blocks, log_warps;     // of its launch: what chunks are cut for (attention_split.h)
     int32_t share;                 // of its blocks, that a multiprocessor has
     int32_t log_parts;             // log2 of the parts that suit it
     int32_t log_each_most;         // log2 of the most parts that a warp of it can do in a row
