@@ -128,6 +128,7 @@ template <class W> DEVICE bool begins_with_sink(const struct cuda_attention &p, 
 
 template <class W> DEVICE void attend(const struct cuda_attention &p)
 {
+    static_assert(W::STAGES <= 3, "DEAL_KNOWN");
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ struct deal deal;
     // Each warp's own: its piece, the next one, and its feed's. They are seldom asked for, and registers are scarce.
