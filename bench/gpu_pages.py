@@ -8,17 +8,17 @@ import re
 PAGE_TOKENS = 16
 
 
-def find_cudnn():
+def show_cudnn():
     """The frontend has to find the very library that torch has loaded."""
     with open("/proc/self/maps") as maps:
         loaded = re.search(r"(/\S*)/libcudnn\.so", maps.read())
     if loaded:
-        os.environ["LD_LIBRARY_PATH"] = loaded[1]
+        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (loaded[1], os.environ.get("LD_LIBRARY_PATH"))))
 
 
 try:
     import torch
-    find_cudnn()
+    show_cudnn()
     import cudnn
 except ImportError:
     cudnn = None

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import libnibble
-from serving import DONE, PAGE_TOKENS, QUESTIONS, one_process, user
+from serving import DONE, PAGE_TOKENS, QUESTIONS, equal_bits, one_process, user
 
 QUESTION = "What is the capital of Germany? Answer in one sentence."
 STORY = "Once upon a time, in a small village by the sea,"
@@ -122,6 +122,7 @@ def test_unknown_fields_are_ignored(chat):
     assert chat(extra={"no_such_field": {"deep": [1, 2]}, "user": "me", "metadata": {"a": "b"}}).choices
 
 
+@equal_bits
 def test_answers_with_a_seed(chat):
     """The n answers differ among themselves and repeat from call to call."""
     first, again = (chat("Tell me a story.", n=3, seed=7, temperature=1, max_tokens=12) for _ in range(2))
@@ -306,6 +307,7 @@ def test_logprobs_of_a_completion(complete):
         assert choice.text[offset:].startswith(token)
 
 
+@equal_bits
 @one_process
 def test_scoring_a_prompt(complete, server, library, smollm2):
     """echo, logprobs and max_tokens 0: the model's own probabilities, as the library gives them."""
@@ -495,6 +497,7 @@ def test_a_client_that_gives_up(client, server):
     assert server.metric("vllm:request_success_total", finished_reason="abort") == before + 1
 
 
+@equal_bits
 def test_parallel_streams(server):
     """32 at once, each the same as when it is alone."""
     questions = QUESTIONS[:8]
@@ -512,6 +515,7 @@ def test_parallel_streams(server):
     assert asyncio.run(ask_all()) == alone * 4
 
 
+@equal_bits
 def test_parallel_choices(server):
     """Many requests with several choices each, over several threads of a client."""
     want = server.chat("Tell me a joke.", n=2, seed=5, temperature=1, max_tokens=8)["choices"]

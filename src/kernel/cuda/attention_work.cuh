@@ -124,7 +124,7 @@ DEVICE int work_log_each(const struct cuda_attention &p, const struct sequence_w
 // ---- the list ----
 
 // Pieces are long if every warp has some of each, and LONG_BLOCKS blocks of tokens on average. Of long and many ones,
-// those behind the last whole round are cut finer, into 2^LAST_FINER each.
+// those behind the last whole round are cut finer, into 2^LAST_FINER each, where warps have as many parts in a row.
 enum { LONG_BLOCKS = 24, LONG_ROUNDS = 3, LAST_FINER = 2 };
 
 struct count {
@@ -141,8 +141,7 @@ DEVICE struct count work_count(const struct cuda_attention &p, struct sequence_w
     for (int base = 0; base < sequences; base += WARP) {
         int s = base + lane_index(), rows = s < sequences ? list[s].rows : 0;
         bool is_last = rows && list[s].end > last;
-        int log_own = is_last ? max(log_each - LAST_FINER, min(log_each, 0)) : log_each;
-        struct split split = split_of(p, rows, rows ? list[s].last : 0, log_own);
+        struct split split = split_of(p, rows, rows ? list[s].last : 0, is_last ? log_each - LAST_FINER : log_each);
         int end = pieces_of(p, rows, split);
         for (int step = 1; step < WARP; step *= 2) {
             int other = __shfl_up_sync(WARP_ALL, end, step);
@@ -162,8 +161,8 @@ DEVICE bool work_cut(const struct cuda_attention &p, struct sequence_work *list,
 {
     int log_each = work_log_each(p, list, sequences);
     struct count count = work_count(p, list, sequences, log_each, INT_MAX);
-    bool is_long = log_each >= 0 && !count.has_short && count.blocks >= count.pieces * LONG_BLOCKS << p.log_warps;
-    if (!is_long || count.pieces < LONG_ROUNDS * p.blocks)
+    bool is_long = !count.has_short && count.blocks >= count.pieces * LONG_BLOCKS << p.log_warps;
+    if (log_each < LAST_FINER || !is_long || count.pieces < LONG_ROUNDS * p.blocks)
         return false;
     work_count(p, list, sequences, log_each, divide(count.pieces - 1, p.blocks) * p.blocks);
     return true;
