@@ -53,7 +53,7 @@ def bars():
     for step, peer, eight, four in zip(STEPS, (142, 265, 950), (85, 150, 520), (70, 115, 380)):
         yield Bar(f"decode attention {step}, bfloat16", f"attention {step} bfloat16", None, "cuDNN over such pages",
                   peer_key=f"cudnn pages {step}")
-        yield Bar("the same, beside keys and values in a row", f"attention {step} bfloat16", None, "cuDNN", peer_key=f"cudnn {step}",
+        yield Bar(f"decode attention {step}, bfloat16", f"attention {step} bfloat16", None, "cuDNN, in a row", peer_key=f"cudnn {step}",
                   peer_value=peer)
         for format in ("fp8_e4m3", "int8_per_token_head"):
             yield Bar(f"the same, {format}", f"attention {step} {format}", eight, "FlashInfer fp8",
