@@ -15,7 +15,7 @@
 #include "kernel/cuda/attention_sink.cuh"
 
 template <class W>
-DEVICE void piece_query(const struct cuda_attention &p, const struct piece &piece, uint32_t query[W::D / 8])
+DEVICE void piece_query(const struct cuda_attention &p, const struct piece &piece, struct query<W::D> *query)
 {
     struct column column = column_of(p, piece, lane_index() / 4);
     size_t at = (size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head;
@@ -79,7 +79,7 @@ DEVICE bool piece_take(const struct cuda_attention &p, const struct work &work, 
 // The steps of one part.
 template <class W>
 DEVICE void attend_part(const struct cuda_attention &p, const struct work &work, const struct piece &piece, int part,
-                        struct ring *ring, struct feed *feed, const uint32_t query[W::D / 8],
+                        struct ring *ring, struct feed *feed, const struct query<W::D> &query,
                         struct running<W::D> *state)
 {
     const struct seen_by_all seen = seen_by_all<W>(p, piece);
@@ -92,14 +92,15 @@ DEVICE void attend_part(const struct cuda_attention &p, const struct work &work,
         ring->free_stage = ring->stage;
         ring->stage = ring->stage + 1 == W::STAGES ? 0 : ring->stage + 1;
     }
+    unlift<W>(state);
 }
 
 // This warp's parts of a piece, in turn; where columns are narrow, each other one has the second half of them. Of four,
 // the sum of the first two is kept.
 template <class W>
 DEVICE void attend_parts(const struct cuda_attention &p, const struct work &work, const struct piece &piece,
-                         struct node<W::D> *kept, struct ring *ring, struct feed *feed, const uint32_t query[W::D / 8],
-                         struct running<W::D> *state)
+                         struct node<W::D> *kept, struct ring *ring, struct feed *feed,
+                         const struct query<W::D> &query, struct running<W::D> *state)
 {
     int half = piece.narrow ? lane_index() % 4 / 2 : 0;
     float maximum[2] = { SCORE_NONE, SCORE_NONE };
@@ -146,22 +147,22 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
     ring.free_stage = W::STAGES - 1;
     feed_begin<W>(p, work, more ? &piece : NULL, &feed, ring.address);
 
-    uint32_t query[W::D / 8];
+    struct query<W::D> query;
     if (more)
-        piece_query<W>(p, piece, query);
+        piece_query<W>(p, piece, &query);
     for (int n = 1; more; n++) {
         struct running<W::D> state;
         struct node<W::D> kept;
         running_clear(piece, &state);
         if (begins_with_sink<W>(p, piece))
-            attend_sink<W::D>(p, piece, query, &state);
-        query_convert<W>(query);
+            attend_sink<W::D>(p, piece, query.pairs, &state);
+        query_convert<W>(&query);
         attend_parts<W>(p, work, piece, &kept, &ring, &feed, query, &state);
         more = piece_take(p, work, n, feed, &next);
         if (more && begins_with_sink<W>(p, next))
             sink_ask(p, next);
         if (more)
-            piece_query<W>(p, next, query); // on its way while results are added up
+            piece_query<W>(p, next, &query); // on its way while results are added up
         piece_end<W>(p, piece, shared, ring.free_stage, state, kept);
         piece_copy(&piece, &next);
     }

@@ -46,7 +46,7 @@ DEVICE float2 plain_pair(const struct plain_side &page, int token, int pair)
     case DTYPE_FP8_E5M2:
         return make_float2(e5m2_to_f32(data[2 * pair]), e5m2_to_f32(data[2 * pair + 1]));
     case DTYPE_INT8_TOKEN: {
-        float scale = *(const float *)scales;
+        float scale = *(const float *)scales / INT8_UNIT;
         return make_float2((float)(int8_t)data[2 * pair] * scale, (float)(int8_t)data[2 * pair + 1] * scale);
     }
     case DTYPE_INT4_TOKEN: {

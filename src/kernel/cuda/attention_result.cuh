@@ -17,6 +17,8 @@ DEVICE float unit_of(const struct cuda_side &side, int dim)
     case DTYPE_NVFP4:
     case DTYPE_NVFP4_4OVER6:
         return side.scale * E2M1_UNIT;
+    case DTYPE_INT8_TOKEN:
+        return INT8_UNIT;
     case DTYPE_INT4_TOKEN:
         return 1 / (float)dim;
     default:

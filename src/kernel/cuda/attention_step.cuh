@@ -21,6 +21,7 @@
 template <int D> struct running {
     float maximum[2], sum[2]; // the sums of other lanes with the same t are apart
     float out[D / 16][4];     // [4h + i][c]: channel g D/8 + 8h + i, plus 4 where c > 1; column 2t + c % 2
+    float unlift[4];          // what is still to be added to out[.][c] where codes of V are lifted
 };
 
 DEVICE float power_of_two(float x)
@@ -44,6 +45,12 @@ DEVICE void multiply(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// Takes off what a product with lifted codes (unpack.cuh) has too much: the same in all its rows.
+DEVICE void multiply_unlift(float d[4], uint32_t b0, uint32_t b1)
+{
+    multiply<false>(d, INT8_UNLIFT, INT8_UNLIFT, INT8_UNLIFT, INT8_UNLIFT, b0, b1);
+}
+
 DEVICE uint32_t turn_around(uint32_t pair)
 {
     uint32_t out;
@@ -52,6 +59,11 @@ DEVICE uint32_t turn_around(uint32_t pair)
 }
 
 // ---- queries ----
+
+template <int D> struct query {
+    uint32_t pairs[D / 8];
+    float start[4]; // what scores begin with: not nothing where codes of K are lifted
+};
 
 // y = H s x (kernel/ref/kv_codec.h) of a vector whose quarters are in four neighbouring lanes.
 template <int D> DEVICE void rotate_query(float x[D / 4])
@@ -80,31 +92,40 @@ template <int D> DEVICE void rotate_query(float x[D / 4])
 }
 
 // Column g's query, channels [t D/4, (t+1) D/4); zeros where there is no column. It is asked for before it is needed.
-template <class W> DEVICE void query_load(const uint16_t *vector, uint32_t query[W::D / 8])
+template <class W> DEVICE void query_load(const uint16_t *vector, struct query<W::D> *query)
 {
 #pragma unroll
     for (int i = 0; i < W::D / 32; i++) {
         uint4 x = vector ? ((const uint4 *)(vector + lane_index() % 4 * (W::D / 4)))[i] : make_uint4(0, 0, 0, 0);
-        query[4 * i] = x.x, query[4 * i + 1] = x.y, query[4 * i + 2] = x.z, query[4 * i + 3] = x.w;
+        uint32_t *pairs = query->pairs + 4 * i;
+        pairs[0] = x.x, pairs[1] = x.y, pairs[2] = x.z, pairs[3] = x.w;
     }
 }
 
 // Brings it into the type and the order of K's pairs.
-template <class W> DEVICE void query_convert(uint32_t query[W::D / 8])
+template <class W> DEVICE void query_convert(struct query<W::D> *query)
 {
     constexpr int COUNT = W::D / 4;
+    uint32_t *pairs = query->pairs;
     if constexpr (W::K != FORM_BF16) {
         float x[COUNT];
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            x[i] = i % 2 ? bf16_high(query[i / 2]) : bf16_low(query[i / 2]);
+            x[i] = i % 2 ? bf16_high(pairs[i / 2]) : bf16_low(pairs[i / 2]);
         if constexpr (W::K == FORM_INT4)
             rotate_query<W::D>(x);
 #pragma unroll
         for (int i = 0; i < COUNT / 2; i++)
-            query[i] = f16_pair(x[i / 4 * UNIT + pair_channel<W::K>(i % 4, 0)],
+            pairs[i] = f16_pair(x[i / 4 * UNIT + pair_channel<W::K>(i % 4, 0)],
                                 x[i / 4 * UNIT + pair_channel<W::K>(i % 4, 1)]);
     }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        query->start[i] = 0;
+    if constexpr (form<W::K>::LIFTED)
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; i += 2)
+            multiply_unlift(query->start, pairs[i], pairs[i + 1]);
 }
 
 // ---- scores ----
@@ -141,7 +162,7 @@ template <class W> DEVICE void k_scales(const uint8_t *scales, int row, struct u
 
 // score[0..1]: token g, score[2..3]: token g + 8, of columns 2t and 2t + 1.
 template <class W>
-DEVICE void page_scores(const uint8_t *rows, const uint8_t *scales, const uint32_t query[W::D / 8], float score[4])
+DEVICE void page_scores(const uint8_t *rows, const uint8_t *scales, const struct query<W::D> &query, float score[4])
 {
     constexpr int UNITS = W::D / 32, WORDS = form<W::K>::WORDS;
     int g = lane_index() / 4, t = lane_index() % 4;
@@ -151,14 +172,17 @@ DEVICE void page_scores(const uint8_t *rows, const uint8_t *scales, const uint32
     load_words<W::K_ROW, UNITS * WORDS>(rows, g + 8, t * UNITS * WORDS, high);
     k_scales<W>(scales, g, low_scale);
     k_scales<W>(scales, g + 8, high_scale);
-    score[0] = score[1] = score[2] = score[3] = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        score[i] = query.start[i];
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
+        const uint32_t *q = query.pairs + 4 * u;
         uint32_t a[4], b[4];
         unpack_k<W::K>(low + u * WORDS, low_scale[u], a);
         unpack_k<W::K>(high + u * WORDS, high_scale[u], b);
-        multiply<W::K == FORM_BF16>(score, a[0], b[0], a[1], b[1], query[4 * u], query[4 * u + 1]);
-        multiply<W::K == FORM_BF16>(score, a[2], b[2], a[3], b[3], query[4 * u + 2], query[4 * u + 3]);
+        multiply<W::K == FORM_BF16>(score, a[0], b[0], a[1], b[1], q[0], q[1]);
+        multiply<W::K == FORM_BF16>(score, a[2], b[2], a[3], b[3], q[2], q[3]);
     }
 }
 
@@ -194,7 +218,7 @@ template <class W> DEVICE void v_scales(const uint8_t *scales, int unit, struct 
 
 // Adds shares times V of a page. share[i]: tokens 2t + 8i and 2t + 8i + 1 of column g.
 template <class W>
-DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t share[2], float out[][4])
+DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t share[2], struct running<W::D> *state)
 {
     constexpr int UNITS = W::D / 64, WORDS = form<W::V>::WORDS;
     int g = lane_index() / 4, t = lane_index() % 4;
@@ -211,8 +235,23 @@ DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t 
         unpack_v<W::V>(words[2] + u * WORDS, words[3] + u * WORDS, scale[1], b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            multiply<W::V == FORM_BF16>(out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);
+            multiply<W::V == FORM_BF16>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);
     }
+    if constexpr (form<W::V>::LIFTED)
+        multiply_unlift(state->unlift, share[0], share[1]);
+}
+
+// After each part, so that no sum grows far beyond what it is the sum of.
+template <class W> DEVICE void unlift(struct running<W::D> *state)
+{
+    if constexpr (form<W::V>::LIFTED)
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+#pragma unroll
+            for (int i = 0; i < W::D / 16; i++)
+                state->out[i][c] += state->unlift[c];
+            state->unlift[c] = 0;
+        }
 }
 
 // Slots without a token may hold anything; nothing times anything may be NaN, if not of all formats.
@@ -272,6 +311,8 @@ DEVICE void renew(struct running<W::D> *state, const float largest[2], const flo
             float top = floorf(score), keep = weight_of(state->maximum[c], top);
             state->maximum[c] = top;
             state->sum[c] *= keep;
+            state->unlift[c] *= keep;
+            state->unlift[c + 2] *= keep;
 #pragma unroll
             for (int i = 0; i < W::D / 16; i++) {
                 state->out[i][c] *= keep;
@@ -321,7 +362,7 @@ template <class W> DEVICE struct seen_by_all seen_by_all(const struct cuda_atten
 
 template <class W>
 DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step, const struct piece &piece,
-                        const struct seen_by_all &seen, float score_scale, const uint32_t query[W::D / 8],
+                        const struct seen_by_all &seen, float score_scale, const struct query<W::D> &query,
                         struct running<W::D> *state)
 {
     const uint8_t *all_scales = stage + W::PAGES * W::PAGE_BYTES;
@@ -362,7 +403,7 @@ DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step
             turned[j] = turn_around(W::V == FORM_BF16 ? bf16_pair(share[i][2 * j], share[i][2 * j + 1])
                                                       : f16_pair(share[i][2 * j], share[i][2 * j + 1]));
         page_sum<W>(stage + i * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW,
-                    all_scales + i * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE, turned, state->out);
+                    all_scales + i * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE, turned, state);
     }
 }
 

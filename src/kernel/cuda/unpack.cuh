@@ -3,8 +3,9 @@
 //   (1) a unit is eight neighbouring channels of one token
 //   (2) K: a unit becomes four pairs of channels, neighbours, or, of 4-bit codes, two or four apart (pair_channel):
 //       queries are brought into the same order. V: units of two tokens become eight pairs, one per channel
-//   (3) 8-bit and 4-bit codes become float16 without error: integers, E4M3, E5M2, and E2M1 times its E4M3 scale over
-//       E2M1_UNIT. What is left to multiply with is the format's unit, and the scales of layers and tokens
+//   (3) 8-bit and 4-bit codes become float16 without error: E4M3, E5M2, E2M1 times its E4M3 scale over E2M1_UNIT,
+//       integers of 4 bits, and those of 8 bits, plus 128, over INT8_UNIT. What is left to multiply with is the format's
+//       unit, and the scales of layers and tokens
 #ifndef KERNEL_CUDA_UNPACK_CUH
 #define KERNEL_CUDA_UNPACK_CUH
 
@@ -20,6 +21,7 @@ template <int FORM> struct form {
     // Whether every token has, or may have, an f32 scale, and whether every 16 channels have a byte.
     static constexpr bool BY_TOKEN = FORM == FORM_E4M3 || FORM == FORM_INT8 || FORM == FORM_INT4;
     static constexpr bool BY_BLOCK = FORM == FORM_NVFP4;
+    static constexpr bool LIFTED = FORM == FORM_INT8; // they are unpacked as 128 more than they are
 };
 
 // ---- two 16-bit floats at a time ----
@@ -75,12 +77,15 @@ DEVICE void e5m2_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
     *high = __byte_perm(codes, 0, 0x3424);
 }
 
-// A signed byte plus 128, put below the exponent of 1024, is 1152 more than it.
+// A signed byte plus 128 is a subnormal float16 as it stands, in units of 2^-24. To take 128 off again would be another
+// instruction for each pair: it is taken off sums (attention_step.cuh).
+#define INT8_UNIT   0x1p24f
+#define INT8_UNLIFT 0x80808080 // a pair of -128 in that unit
 DEVICE void int8_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
 {
     codes ^= 0x80808080;
-    *low = f16_add(__byte_perm(codes, 0x64646464, 0x4140), 0xE480E480 /* -1152 */);
-    *high = f16_add(__byte_perm(codes, 0x64646464, 0x4342), 0xE480E480);
+    *low = __byte_perm(codes, 0, 0x4140);
+    *high = __byte_perm(codes, 0, 0x4342);
 }
 
 template <int FORM> DEVICE void byte_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
