@@ -21,11 +21,11 @@ template <int D> constexpr int BRINGER_REGISTERS = 256 - USER_REGISTERS<D>;
 
 // A ring of tiles of one side.
 struct ring {
-    uint32_t tiles, tile_bytes, full, empty; // barriers: one per stage, 8 bytes each
+    uint32_t tiles, tile_bytes, full, empty; // barriers: one per stage
 };
 
 DEVICE uint32_t ring_tile(const struct ring &ring, int n) { return ring.tiles + n % STAGES * ring.tile_bytes; }
-DEVICE uint32_t stage_barrier(uint32_t barriers, int n) { return barriers + n % STAGES * 8; }
+DEVICE uint32_t stage_barrier(uint32_t barriers, int n) { return barriers + n % STAGES * BARRIER_BYTES; }
 DEVICE int stage_parity(int n) { return n / STAGES & 1; }
 
 DEVICE void wait_empty(const struct ring &ring, int n)
@@ -242,8 +242,9 @@ template <int D, int TOKENS, int ROOM, int BATCHES> DEVICE void prefill(const st
     uint32_t queries = shared_address(shared), tiles = queries + QUERIES_BYTES;
     uint32_t batches = queries + PREFILL_TILES_BYTES(D, BLOCK_ROWS, TOKENS, STAGES);
     uint32_t barriers = batches + BATCHES * ROOM * 2 * GROUP_THREADS;
-    struct ring k = { tiles, TILE_BYTES, barriers, barriers + STAGES * 8 };
-    struct ring v = { tiles + STAGES * TILE_BYTES, TILE_BYTES, barriers + STAGES * 16, barriers + STAGES * 24 };
+    constexpr uint32_t ALL_BYTES = STAGES * BARRIER_BYTES;
+    struct ring k = { tiles, TILE_BYTES, barriers, barriers + ALL_BYTES };
+    struct ring v = { tiles + STAGES * TILE_BYTES, TILE_BYTES, barriers + 2 * ALL_BYTES, barriers + 3 * ALL_BYTES };
     if (threadIdx.x == 0)
         for (int n = 0; n < STAGES; n++) {
             barrier_init(stage_barrier(k.full, n), GROUP_WARPS);

@@ -148,7 +148,7 @@ static void add_any(struct list *list, const struct cuda_linear *p, enum dtype d
 // Packed weights are multiplied two groups of rows at a time, floats one.
 static int few_groups(const struct tiled *tiled) { return tiled->record == LINEAR_RECORD ? 2 : 1; }
 
-// Rings, sums of two rounds, gates, squares and factors, x.
+// Rings, sums of two rounds, gates, squares and factors, four barriers, x.
 static size_t few_shared_bytes(const struct tiled *tiled, int warps, int x_rows, int in)
 {
     int groups = few_groups(tiled), stage_bytes = groups * tiled->record_bytes;
@@ -156,7 +156,7 @@ static size_t few_shared_bytes(const struct tiled *tiled, int warps, int x_rows,
     int sums = warps * LINEAR_ROWS * LINEAR_FEW_TOKENS * (groups == 1 ? 3 : 4);
     int others = (warps + 2) * LINEAR_FEW_TOKENS;
     size_t x_bytes = (size_t)x_rows * cuda_blocks(in, tiled->record) * (size_t)tiled->record * sizeof(uint16_t);
-    return (size_t)ring_bytes + (size_t)(sums + others) * sizeof(float) + x_bytes;
+    return (size_t)ring_bytes + (size_t)(sums + others) * sizeof(float) + 4 * sizeof(uint64_t) + x_bytes;
 }
 
 static int log2_of(int value)

@@ -118,8 +118,24 @@ template <class Weights> struct few_finish {
     }
 };
 
-DEVICE void few_arrive(int barrier) { asm volatile("bar.arrive %0, %1;" :: "r"(barrier), "r"(blockDim.x) : "memory"); }
-DEVICE void few_wait(int barrier) { asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(blockDim.x) : "memory"); }
+// ---- between those who multiply and the one who adds up ----
+
+// Before anyone waits: the block's warps meet behind it.
+DEVICE void few_barriers_init(const struct few_shared &shared)
+{
+    for (int i = 0; i < 2 && lane_index() == 0; i++) {
+        barrier_init(shared.there + i * BARRIER_BYTES, few_warps() * WARP);
+        barrier_init(shared.taken + i * BARRIER_BYTES, WARP);
+    }
+}
+
+// By all lanes: racecheck does not know that one of them can speak for the others.
+DEVICE void few_tell(uint32_t barriers, int round) { barrier_arrive(barriers + round % 2 * BARRIER_BYTES); }
+
+DEVICE void few_wait(uint32_t barriers, int round)
+{
+    barrier_wait(barriers + round % 2 * BARRIER_BYTES, round / 2 % 2);
+}
 
 template <class Weights>
 DEVICE void few_finish_all(const struct cuda_linear_few &q, const struct few_shared &shared,
@@ -132,7 +148,7 @@ DEVICE void few_finish_all(const struct cuda_linear_few &q, const struct few_sha
         for (int i = 0; !(i >> tiles.side_shift) && round < tiles.rounds(i); i++, tile.move(q.linear, tiles, 1)) {
             struct few_finish<Weights> finish(q, tiles, tile, tokens);
             if (i == 0)
-                few_wait(SUMS_THERE + round % 2);
+                few_wait(shared.there, round);
             if (i == 0 && round == 0)
                 few_find_factors(q, shared, tokens);
             int at = (round % 2 * few_warps() + (i << q.split_shift)) * Weights::GROUPS * GROUP_SUMS;
@@ -142,9 +158,7 @@ DEVICE void few_finish_all(const struct cuda_linear_few &q, const struct few_sha
                 finish.template store<4>(shared.sums + at, shared.factors, shared.gates + i * GROUP_SUMS, tokens);
         }
         first.next(q.linear, tiles);
-        __syncwarp();
-        if (round + 2 < rounds)
-            few_arrive(SUMS_TAKEN + round % 2);
+        few_tell(shared.taken, round);
     }
 }
 
@@ -197,45 +211,57 @@ DEVICE void few_multiply(const struct cuda_linear_few &q, const struct few_share
             stage = stage + Weights::BYTES < STAGES * Weights::BYTES ? stage + Weights::BYTES : 0;
         }
         if (round >= 2)
-            few_wait(SUMS_TAKEN + round % 2);
+            few_wait(shared.taken, round - 2);
         float *tile_sums = shared.sums + (round % 2 * few_warps() + warp_index()) * GROUPS * GROUP_SUMS;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
             few_put<CHAINS>(tile_sums + g * GROUP_SUMS, &sums[g * CHAINS], tokens);
-        __syncwarp();
-        few_arrive(SUMS_THERE + round % 2);
+        few_tell(shared.there, round);
     }
+}
+
+// Fills the ring of a warp that multiplies.
+template <class Weights>
+DEVICE void few_fetch_begin(const struct cuda_linear_few &q, const struct few_shared &shared,
+                            const struct few_tiles &tiles, struct few_fetch<Weights> *fetch)
+{
+    constexpr int STAGES = linear_few_stages(Weights::BYTES);
+    const struct cuda_linear &p = q.linear;
+    int beside = warp_index() >> q.split_shift, part = warp_index() - (beside << q.split_shift);
+    int records = (p.in + Weights::K - 1) / Weights::K;
+    fetch->first = records * part >> q.split_shift;
+    fetch->count = (records * (part + 1) >> q.split_shift) - fetch->first;
+    fetch->rounds = fetch->all_rounds = fetch->count > 0 ? tiles.rounds(beside) : 0;
+    fetch->ring = shared_address(shared.ring) + Weights::place(lane_index());
+    fetch->tile.move(p, tiles, tiles.first + beside);
+#pragma unroll 1
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch->next(p, tiles);
+    few_warm_norm<Weights>(p, fetch->first, fetch->count);
 }
 
 template <class Weights> DEVICE void few_tokens(const struct cuda_linear_few &q)
 {
-    constexpr int STAGES = linear_few_stages(Weights::BYTES);
-    const struct cuda_linear &p = q.linear;
     launch_next();
+    int rows = *q.linear.rows; // asked for here, needed when the rings have been filled
     struct few_shared shared = few_memory<Weights>();
     struct few_tiles tiles(q, Weights::GROUPS);
-    if (warp_index() == few_warps()) {
-        wait_for_previous();
-        return few_finish_all<Weights>(q, shared, tiles, min(*p.rows, (int)FEW_TOKENS));
-    }
-
-    int rows = *p.rows; // asked for here, needed when the ring has been filled
-    int beside = warp_index() >> q.split_shift, part = warp_index() - (beside << q.split_shift);
-    int records = (p.in + Weights::K - 1) / Weights::K, first = records * part >> q.split_shift;
-    int count = (records * (part + 1) >> q.split_shift) - first, rounds = count > 0 ? tiles.rounds(beside) : 0;
-    uint32_t ring = shared_address(shared.ring) + Weights::place(lane_index());
-    struct few_fetch<Weights> fetch = { {}, tiles, first, count, rounds, rounds, 0, ring, 0 };
-    fetch.tile.move(p, tiles, tiles.first + beside);
-#pragma unroll 1
-    for (int i = 0; i < STAGES - 1; i++)
-        fetch.next(p, tiles);
-    few_warm_norm<Weights>(p, first, count);
-    int tokens = min(rows, (int)FEW_TOKENS);
-
+    struct few_fetch<Weights> fetch = { {}, tiles };
+    bool adds_up = warp_index() == few_warps();
+    if (adds_up)
+        few_barriers_init(shared);
+    else
+        few_fetch_begin(q, shared, tiles, &fetch);
+    __syncthreads();
     wait_for_previous();
+
+    int tokens = min(rows, (int)FEW_TOKENS);
+    if (adds_up)
+        return few_finish_all<Weights>(q, shared, tiles, tokens);
     if (!q.x_shared)
         return few_multiply<Weights, false>(q, shared, tiles, fetch, tokens);
-    few_take_x<Weights>(q, shared, first * (Weights::K / PIECE), (first + count) * (Weights::K / PIECE), tokens);
+    int first = fetch.first * (Weights::K / PIECE), count = fetch.count * (Weights::K / PIECE);
+    few_take_x<Weights>(q, shared, first, first + count, tokens);
     few_multiply<Weights, true>(q, shared, tiles, fetch, tokens);
 }
 

@@ -37,10 +37,6 @@ struct few_tiles {
     MEMBER int count(const cuda_linear_output &output) const { return (group_count(output) + step - 1) >> (step - 1); }
 };
 
-// A block's barriers: x is there, where warps bring it together; sums of a round are there, or have been taken, of even
-// rounds and of odd ones.
-enum { SUMS_THERE = 1, SUMS_TAKEN = 3, X_THERE = 5 };
-
 // Of a block, those that multiply.
 DEVICE int few_warps() { return block_warps() - 1; }
 

@@ -4,6 +4,7 @@
 #ifndef KERNEL_CUDA_LINEAR_FEW_X_CUH
 #define KERNEL_CUDA_LINEAR_FEW_X_CUH
 
+#include "kernel/cuda/barrier.cuh"
 #include "kernel/cuda/linear_few_weights.cuh"
 
 // ---- shared memory ----
@@ -14,6 +15,8 @@ struct few_shared {
     float *gates;      // (side by side, token, row): of the tile before, where gate and up are tiles of their own
     float *squares;    // (token, warp)
     float *factors;    // (token)
+    uint32_t there;    // barriers (barrier.cuh): sums are there, of even rounds and of odd ones, ..
+    uint32_t taken;    // .. and have been taken
     uint4 *x;          // (token, pieces)
 };
 
@@ -28,7 +31,9 @@ template <class Weights> DEVICE struct few_shared few_memory()
     shared.gates = shared.sums + 2 * warps * Weights::GROUPS * GROUP_SUMS;
     shared.squares = shared.gates + (Weights::GROUPS == 1 ? warps * GROUP_SUMS : 0);
     shared.factors = shared.squares + block_warps() * FEW_TOKENS;
-    shared.x = (uint4 *)(shared.factors + FEW_TOKENS);
+    shared.there = shared_address(shared.factors + FEW_TOKENS);
+    shared.taken = shared.there + 2 * BARRIER_BYTES;
+    shared.x = (uint4 *)(shared.factors + FEW_TOKENS) + 4 * BARRIER_BYTES / sizeof(uint4);
     return shared;
 }
 
@@ -117,7 +122,7 @@ DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shar
         }
     }
     if (q.side_shift > 0)
-        asm volatile("bar.sync %0, %1;" :: "r"((int)X_THERE), "r"(few_warps() * WARP) : "memory");
+        asm volatile("bar.sync 1, %0;" :: "r"(few_warps() * WARP) : "memory"); // all but the one that adds up
     else
         __syncwarp();
 }

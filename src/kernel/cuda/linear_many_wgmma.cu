@@ -93,8 +93,8 @@ template <class Packed, int TOKENS> struct x_ring {
     MEMBER void init() const
     {
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(full + i * 8, 1);
-            barrier_init(empty + i * 8, wgmma_shape<Packed, TOKENS>::WARPS);
+            barrier_init(full + i * BARRIER_BYTES, 1);
+            barrier_init(empty + i * BARRIER_BYTES, wgmma_shape<Packed, TOKENS>::WARPS);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
@@ -104,9 +104,10 @@ template <class Packed, int TOKENS> struct x_ring {
     {
         int nth = unit - range.first, stage = nth % STAGES, round = nth / STAGES;
         if (round > 0)
-            barrier_wait(empty + stage * 8, (round - 1) % 2);
-        barrier_expect(full + stage * 8, BYTES);
-        copy_bulk(memory + stage * BYTES, x + (size_t)(unit % range.records) * BYTES, BYTES, full + stage * 8);
+            barrier_wait(empty + stage * BARRIER_BYTES, (round - 1) % 2);
+        barrier_expect(full + stage * BARRIER_BYTES, BYTES);
+        copy_bulk(memory + stage * BYTES, x + (size_t)(unit % range.records) * BYTES, BYTES,
+                  full + stage * BARRIER_BYTES);
     }
 };
 
@@ -212,8 +213,8 @@ template <class Packed, int TOKENS> struct multiplier {
             __syncwarp(); // all lanes' copies are there, and all have read the stage before
             weights.next(q, range);
             multiply_record<Packed, TOKENS>(sums, ring + stage * Packed::BYTES, x.memory + stage * x.BYTES,
-                                            x.full + stage * 8, parity, unit == first, before);
-            before = x.empty + stage * 8;
+                                            x.full + stage * BARRIER_BYTES, parity, unit == first, before);
+            before = x.empty + stage * BARRIER_BYTES;
             stage = stage + 1 < STAGES ? stage + 1 : 0;
             parity ^= stage == 0;
             if (turn-- == 0) {

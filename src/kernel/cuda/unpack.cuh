@@ -4,8 +4,8 @@
 //   (2) K: a unit becomes four pairs of channels, neighbours, or, of 4-bit codes, two or four apart (pair_channel):
 //       queries are brought into the same order. V: units of two tokens become eight pairs, one per channel
 //   (3) 8-bit and 4-bit codes become float16 without error: E4M3, E5M2, E2M1 times its E4M3 scale over E2M1_UNIT,
-//       integers of 4 bits, and those of 8 bits, plus 128, over INT8_UNIT. What is left to multiply with is the format's
-//       unit, and the scales of layers and tokens
+//       integers of 4 bits, and those of 8 bits, plus 128, over INT8_UNIT. What is left to multiply with is the
+//       format's unit, and the scales of layers and tokens
 #ifndef KERNEL_CUDA_UNPACK_CUH
 #define KERNEL_CUDA_UNPACK_CUH
 
