@@ -134,7 +134,7 @@ def test_a_wrong_kernel_is_found(nibble, small, home, monkeypatch, word):
     wrong = next(name for name in ["transform_avx512", "transform_avx2", "transform_ref"] if name in names
                  and f"{name} " in run(nibble, "kernels", name, "--test", "--quick").stdout.replace("not run", ""))
     monkeypatch.setenv("NIBBLE_FAULT", wrong)
-    done = run(nibble, "run", small, "x", "--max-tokens", "1", *FORMAT, "--kv-transform", word)
+    done = run(nibble, "run", small, "x", "--max-tokens", "1", "--temperature", "0", *FORMAT, "--kv-transform", word)
     assert wrong in done.stderr, "left out, or refused"
 
 
