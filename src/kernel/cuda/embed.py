@@ -10,6 +10,7 @@ import os
 import re
 import struct
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 SYMBOL_FUNCTION, SYMBOL_ENTRY = 2, 0x10  # in a symbol's type, and in what NVIDIA puts beside its visibility
 SECTION_SYMBOLS = 2
@@ -103,7 +104,9 @@ def main():
     options = parser.parse_args()
     folder = options.output + ".p"
     os.makedirs(folder, exist_ok=True)
-    images = [Image(path, folder, options.fatbinary) for path in options.files if not path.endswith(".py")]
+    paths = [path for path in options.files if not path.endswith(".py")]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # compressing takes its time
+        images = list(pool.map(lambda path: Image(path, folder, options.fatbinary), paths))
     with open(options.output, "w") as out:
         write(out, images, options)
 
