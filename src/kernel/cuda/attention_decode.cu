@@ -143,7 +143,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
     if (more && begins_with_sink<W>(p, piece))
         sink_ask(p, piece);
     struct ring ring = { shared + warp_index() * W::RING_BYTES };
-    ring.address = (uint32_t)__cvta_generic_to_shared(ring.bytes);
+    ring.address = shared_address(ring.bytes);
     ring.free_stage = W::STAGES - 1;
     feed_begin<W>(p, work, more ? &piece : NULL, &feed, ring.address);
 

@@ -61,10 +61,6 @@ DEVICE void copy_chunk(uint32_t to, const uint8_t *from)
 #endif
 }
 
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-template <int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }
-
 // What `at` is in page 0, in this one.
 DEVICE const uint8_t *in_page(const struct cuda_attention &p, int32_t page, const uint8_t *at)
 {

@@ -26,11 +26,6 @@ struct view {
     const int32_t *table;
 };
 
-DEVICE uint32_t shared_address(const void *at) { return (uint32_t)__cvta_generic_to_shared(at); }
-
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-DEVICE void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
 DEVICE void load_four(uint32_t to[4], const void *from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

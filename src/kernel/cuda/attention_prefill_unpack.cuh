@@ -15,8 +15,6 @@ enum { PANEL_VALUES = 64, PANEL_ROW_BYTES = 128, CHUNK_BYTES = 16, CHUNK_VALUES 
 
 // ---- tiles ----
 
-DEVICE uint32_t shared_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
-
 DEVICE uint32_t chunk_at(int tile_rows, int row, int chunk)
 {
     return (uint32_t)((chunk / 8 * tile_rows + row) * PANEL_ROW_BYTES + ((chunk ^ row) & 7) * CHUNK_BYTES);
@@ -48,10 +46,6 @@ template <int BYTES> DEVICE void copy_piece(uint32_t to, const void *from, bool 
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                      :: "r"(to), "l"(from), "n"(BYTES), "r"(wanted ? BYTES : 0) : "memory");
 }
-
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
-DEVICE void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // ---- the order of values in a chunk ----
 

@@ -61,6 +61,15 @@ DEVICE int lane_index() { return (int)(threadIdx.x % WARP); }
 DEVICE int warp_index() { return (int)(threadIdx.x / WARP); }
 DEVICE int block_warps() { return (int)(blockDim.x / WARP); }
 
+// ---- shared memory, and copies into it ----
+
+DEVICE uint32_t shared_address(const void *memory) { return (uint32_t)__cvta_generic_to_shared(memory); }
+
+// Copies come in groups; a thread waits until all but its last LEFT groups are there.
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+DEVICE void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // ---- bfloat16 ----
 
 // Two at a time: the lower half is the one at the lower address.

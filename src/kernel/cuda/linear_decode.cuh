@@ -42,8 +42,6 @@ template <bool HALF = false> DEVICE void multiply(float sums[4], const uint32_t 
 #undef MULTIPLY
 }
 
-DEVICE uint32_t shared_address(const void *memory) { return (uint32_t)__cvta_generic_to_shared(memory); }
-
 // Sixteen bytes into shared memory, of which the first `bytes` are read and the rest are zeros.
 DEVICE void copy_16(uint32_t to, const void *from, int bytes = 16)
 {
@@ -70,11 +68,6 @@ DEVICE void copy_16_if(bool there, uint32_t to, const void *from)
                  "@there cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n"
                  "}" :: "r"(to), "l"(from), "r"((int)there) : "memory");
 }
-
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Until all but the last LEFT groups of copies are there.
-template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
 
 // ---- formats ----
 
