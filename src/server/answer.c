@@ -33,7 +33,7 @@ static json_t *usage_of(const struct job *job)
         bool first = choice->number == 0; // the n of a prompt share it
         prompt += first ? (json_int_t)choice->prompt->count : 0;
         cached += first ? choice->answer.usage.cached_tokens : 0;
-        answer += choice->answer.token_count - choice->answer.prompt_tokens;
+        answer += choice->answer.token_count - choice->answer.prompt_tokens + choice->answer.discarded_tokens;
     }
     return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens", answer, "total_tokens",
                      prompt + answer, "prompt_tokens_details", "cached_tokens", cached);

@@ -187,9 +187,10 @@ static void log_job(const struct server *server, const struct job *job)
         { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
         { "param", LOG_TEXT, job->error.status ? job->error.param : NULL },
+        { "warning", LOG_TEXT, *job->warning ? job->warning : NULL },
         { 0 },
     };
-    log_event(&server->options->log, LOG_INFO, "request", fields);
+    log_event(&server->options->log, *job->warning ? LOG_WARNING : LOG_INFO, "request", fields);
 }
 
 // ---- the way through ----------------------------------------------------------------------------------------------

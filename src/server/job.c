@@ -50,6 +50,7 @@ void mail_move(struct mail *from, struct mail *to)
     }
     add_tops(to, from->tops, from->top_count);
     to->prompt_tokens += from->prompt_tokens;
+    to->discarded_tokens += from->discarded_tokens;
     if (from->finished) {
         to->finished = true;
         to->reason = from->reason;
@@ -63,7 +64,7 @@ void mail_move(struct mail *from, struct mail *to)
 void mail_clear(struct mail *mail)
 {
     mail->text.len = 0;
-    mail->token_count = mail->top_count = mail->prompt_tokens = 0;
+    mail->token_count = mail->top_count = mail->prompt_tokens = mail->discarded_tokens = 0;
     mail->finished = false;
 }
 
@@ -107,6 +108,7 @@ static void free_choice(struct choice *choice)
     free(choice->calls);
     strbuf_free(&choice->content);
     mail_free(&choice->draft);
+    mail_free(&choice->held);
     mail_free(&choice->mail);
     mail_free(&choice->news);
     mail_free(&choice->answer);
@@ -124,6 +126,7 @@ void job_free(struct job *job)
     free(job->prompts);
     fields_free(&job->fields);
     grammar_free(job->grammar);
+    json_decref(job->schema);
     json_decref(job->reply);
     json_decref(job->json);
     strbuf_free(&job->body);

@@ -13,6 +13,8 @@
 #include "server/fields.h"
 #include "text/tools.h"
 
+enum { JOB_WARNING_BYTES = 512 };
+
 enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
 
 // What has happened to a choice, in order.
@@ -29,6 +31,7 @@ struct mail {
     struct nibble_candidate *tops;
     int top_count, top_capacity;
     int prompt_tokens;                     // how many of the tokens are the prompt's own, at the beginning
+    int discarded_tokens;                  // of answers before this one that did not meet their schema
 
     bool finished;                         // the following are there
     enum nibble_finish reason;
@@ -62,6 +65,10 @@ struct choice {
     int32_t stop_id;
     struct matcher *matcher;               // NULL: any token may come
     struct mail draft;                     // of this step
+    struct mail held;                      // of all steps, where the answer is checked before it is sent
+    struct nibble_usage first_usage;       // of the first attempt
+    int attempt, discarded_tokens;
+    bool again;                            // to be generated once more
 
     struct mail mail;                      // under the post's lock
 
@@ -100,6 +107,9 @@ struct job {
     struct grammar *grammar;               // NULL: any text
     const json_t *tools;                   // whose calls are looked for in the answer; NULL: none
     enum tool_form tool_form;
+    json_t *schema;                        // of an answer that is no call; NULL: none
+    bool checked, strict;                  // answers are validated (check.h); one that fails is an error
+    char warning[JOB_WARNING_BYTES];       // for the log; empty: none
     struct choice *choices;
     int choice_count;
 
@@ -110,6 +120,7 @@ struct job {
     // The worker's.
     struct worker *worker;
     int started, running;                  // choices: given to the scheduler so far, and still there
+    int waiting;                           // of those running, to be generated again
     struct job *next_run;                  // of all that it has
     bool touched;                          // in this step
 

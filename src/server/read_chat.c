@@ -2,6 +2,7 @@
 // server/read_chat.c: /v1/chat/completions: messages and tools into a prompt, and what the answer has to look like.
 #include "base/memory.h"
 #include "format/json.h"
+#include "server/check.h"
 #include "server/read.h"
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
@@ -60,11 +61,13 @@ static bool read_response_format(struct job *job)
     if (!type || strcmp(type, "json_schema"))
         return api_fail(&job->error, 400, "response_format",
                         "\"response_format\" is an object whose type is text, json_object or json_schema");
-    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    const json_t *json_schema = json_object_get(format, "json_schema"), *schema = json_object_get(json_schema, "schema");
     if (!schema)
         return api_fail(&job->error, 400, "response_format", "\"response_format\" has no json_schema.schema");
     job->grammar = grammar_from_schema(schema, &trouble);
-    return job->grammar || api_fail(&job->error, 400, "response_format", "the schema cannot be used: %s", trouble.text);
+    if (!job->grammar)
+        return api_fail(&job->error, 400, "response_format", "the schema cannot be used: %s", trouble.text);
+    return check_prepare(job, schema, json_is_true(json_object_get(json_schema, "strict")), "response_format");
 }
 
 // Is there a tool of this name?
@@ -75,6 +78,20 @@ static bool knows_tool(const json_t *tools, const char *name)
     json_array_foreach(tools, index, tool) {
         const char *known = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
         if (known && !strcmp(known, name))
+            return true;
+    }
+    return false;
+}
+
+// Is one of the tools (or the one of this name) strict?
+static bool is_strict(const json_t *tools, const char *name)
+{
+    size_t index;
+    const json_t *tool;
+    json_array_foreach(tools, index, tool) {
+        const json_t *function = json_object_get(tool, "function");
+        const char *known = json_string_value(json_object_get(function, "name"));
+        if (json_is_true(json_object_get(function, "strict")) && (!name || (known && !strcmp(known, name))))
             return true;
     }
     return false;
@@ -131,7 +148,9 @@ bool read_tools(struct job *job)
         return api_fail(&job->error, 400, "tool_choice",
                         "\"response_format\" and a \"tool_choice\" that forces a call contradict each other");
     job->grammar = tools_grammar(job->tool_form, job->tools, name, parallel && !name, &trouble);
-    return job->grammar || api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+    if (!job->grammar)
+        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+    return check_prepare(job, NULL, is_strict(job->tools, name), "tools");
 }
 
 bool read_chat(struct job *job)

@@ -20,6 +20,9 @@ PROTOTYPES = {
     "grammar_vocabulary_close": (None, [c_void_p]),
     "grammar_from_schema": (c_void_p, [c_void_p, POINTER(libnibble.Error)]),
     "grammar_free": (None, [c_void_p]),
+    "grammar_loose": (c_char_p, [c_void_p]),
+    "grammar_unheld": (c_char_p, [c_void_p]),
+    "validate": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(libnibble.Error)]),
     "grammar_shortest": (c_int, [c_void_p, c_void_p]),
     "matcher_open": (c_void_p, [c_void_p, c_void_p]),
     "matcher_close": (None, [c_void_p]),
@@ -279,30 +282,28 @@ def test_what_models_write_is_accepted(lib, vocabularies, name):
 
 
 REFUSED = [
-    (3, "object, true or false"), (False, "no answer"), ({"not": {}}, "'not' cannot be enforced"), ({"type": "int"}, "'type'"),
-    ({"type": "array", "uniqueItems": True}, "'uniqueItems' cannot be enforced"), ({"type": "number", "multipleOf": 2}, "'multipleOf'"),
-    ({"patternProperties": {"a": {}}}, "'patternProperties'"), ({"if": {}}, "'if'"), ({"minProperties": 1}, "'minProperties'"),
+    (3, "object, true or false"), (False, "no answer"), ({"not": {}}, "no answer"), ({"type": "int"}, "'type'"),
+    ({"type": "array", "uniqueItems": 1}, "'uniqueItems'"), ({"type": "number", "multipleOf": 0}, "'multipleOf'"),
+    ({"patternProperties": {"a": 3}}, "'patternProperties'"), ({"if": 1}, "'if'"), ({"minProperties": -1}, "minProperties"),
+    ({"patternProperties": {"(": {}}}, "patternProperties"), ({"not": 1}, "'not'"), ({"propertyNames": []}, "'propertyNames'"),
     ({"enum": []}, "cannot be met"), ({"type": "string", "minLength": 4, "maxLength": 3}, "minLength is greater"),
     ({"type": "array", "minItems": 4, "maxItems": 3}, "minItems is greater"), ({"type": "integer", "minimum": 4, "maximum": 3}, "cannot be met"),
     ({"type": "integer", "minimum": 0.2, "maximum": 0.8}, "no answer"), (obj(a=False), "no answer"),
     ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "no answer"), ({"$ref": "#"}, "refers to itself"),
     ({"$ref": "#/$defs/x"}, "leads nowhere"), ({"$ref": "https://example.org/x"}, "cannot be followed"),
     ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "refers to itself"), ({"anyOf": []}, "'anyOf'"), ({"allOf": {}}, "'allOf'"),
-    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "'oneOf' cannot be enforced"), ({"required": "a"}, "'required'"),
-    ({"type": "string", "pattern": "(?=a)b"}, "look-around"), ({"type": "string", "pattern": "(a"}, "not closed"),
-    ({"type": "string", "pattern": "\\bfoo"}, "\\b cannot be enforced"), ({"type": "string", "pattern": "a(b|^c)"}, "only at the ends"),
-    ({"type": "string", "pattern": "(x+x+)+y{4000}{4000}"}, "'pattern'"), ({"type": "string", "format": "iri"}, "'iri' cannot be enforced"),
+    ({"required": "a"}, "'required'"), ({"type": "string", "pattern": "(a"}, "not a regex"),
+    ({"type": "string", "pattern": "(x+x+)+y{4000}{40000000}"}, "'pattern'"), ({"type": "string", "pattern": 3}, "pattern"),
     ({"type": "string", "pattern": "^a{5}$", "maxLength": 3}, "cannot be met"), ({"type": "string", "minLength": 100000}, "bytes"),
     ({"type": "array", "minItems": 10**9}, "more than any answer"), ({"allOf": [{"type": "string"}, {"type": "null"}]}, "cannot be met"),
-    ({"allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "'pattern'"), ({"properties": [1]}, "'properties'"),
-    ({"allOf": [{**obj(a={}), "additionalProperties": False}, obj(b={})]}, "'additionalProperties'"),
-    ({"allOf": [{"type": "array", "prefixItems": [{}]}, {"items": {"type": "null"}}]}, "'prefixItems'"),
-    ({"enum": ["a"], "maxLength": 3}, "'maxLength' beside enum"), ({"type": "string", "minLength": -1}, "minLength"),
-    ({"properties": {"a": {"items": {"not": {}}}}}, "#/properties/a/items"),
+    ({"properties": [1]}, "'properties'"), ({"const": 1, "not": {"const": 1}}, "cannot be met"), ({"enum": ["aaaa"], "maxLength": 3}, "cannot be met"),
+    ({"allOf": [{**obj(a={}), "additionalProperties": False}, obj(b={})]}, "no answer"), ({"type": "string", "not": {"type": "string"}}, "cannot be met"),
+    ({"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": False}, "minProperties"),
+    ({"type": "string", "minLength": -1}, "minLength"), ({"properties": {"a": {"items": {"not": 3}}}}, "#/properties/a/items"),
 ]
 
 
-def test_what_cannot_be_promised_is_refused(lib):
+def test_what_is_no_schema_or_cannot_be_met_is_refused(lib):
     for schema, words in REFUSED:
         with pytest.raises(Refused, match=re.escape(words)):
             Grammar(lib, schema)

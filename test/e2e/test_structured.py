@@ -4,6 +4,8 @@
 import concurrent.futures
 import json
 import random
+import re
+import time
 import typing
 
 import jsonschema
@@ -12,7 +14,7 @@ import pydantic
 import pytest
 
 import small_model
-from serving import DONE, Server, user
+from serving import DONE, Server, text_of, user
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +23,8 @@ def client(server):
         yield client
 
 
-def form_of(schema):
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+def form_of(schema, strict=True):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}}
 
 
 def described(**properties):
@@ -186,11 +188,11 @@ def test_tight_lengths(server):
 
 
 @pytest.mark.parametrize("schema, word", [
-    ({"type": "object", "patternProperties": {"^a": {}}}, "patternProperties"),
-    ({"type": "integer", "multipleOf": 7}, "multipleOf"),
-    ({"type": "array", "uniqueItems": True}, "uniqueItems"),
-    ({"not": {"type": "string"}}, "not"),
-    ({"if": {"type": "string"}, "then": {"maxLength": 3}}, "if"),
+    ({"type": "object", "patternProperties": {"^a": 1}}, "patternProperties"),
+    ({"type": "integer", "multipleOf": 0}, "multipleOf"),
+    ({"type": "array", "uniqueItems": 3}, "uniqueItems"),
+    ({"not": {}}, "no answer"),
+    ({"type": "string", "pattern": "(a"}, "pattern"),
     ({"type": "colour"}, "type"),
     ({"$ref": "#/$defs/absent"}, "absent"),
     ({"$ref": "http://example.org/schema"}, "example.org"),
@@ -198,9 +200,85 @@ def test_tight_lengths(server):
     ({"type": "object", "properties": [1]}, "properties"),
     (5, "schema"),
 ])
-def test_what_cannot_be_held_is_refused(server, schema, word):
-    error = server.refuse("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 64, "response_format": form_of(schema)})
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_is_no_schema_is_refused(server, schema, word, strict):
+    error = server.refuse("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 64, "response_format": form_of(schema, strict)})
     assert error["param"] == "response_format" and word in error["message"]
+
+
+def warning_of(server, answer):
+    """What the log's line of this answer warns of, "" for nothing. The line comes when the answer is out."""
+    for _ in range(3000):
+        for line in server.log:
+            if answer["id"] in line:
+                found = re.search(r'warning="((?:[^"\\\\]|\\\\.)*)"', line)
+                return found.group(1) if found else ""
+        time.sleep(0.01)
+    raise AssertionError("the log has no line of " + answer["id"])
+
+
+def test_what_nobody_can_hold(server):
+    """Named in a 400 where strictness is asked for, in the log where it is not."""
+    schema = {"type": "object", "properties": {"a": {"type": "boolean", "$dynamicRef": "#x"}}, "required": ["a"]}
+    request = {"messages": user("Hi"), "max_tokens": 64}
+    error = server.refuse("/v1/chat/completions", {**request, "response_format": form_of(schema)})
+    assert "'$dynamicRef' at #/properties/a" in error["message"] and "strict" in error["message"]
+    answer = server.chat(**request, response_format=form_of(schema, strict=False))
+    assert isinstance(json.loads(answer["choices"][0]["message"]["content"])["a"], bool)
+    assert warning_of(server, answer) == "not enforced: '$dynamicRef' at #/properties/a"
+
+
+# ---- what masks do not hold alone -----------------------------------------------------------------------------------
+
+TWINS = {"type": "string", "pattern": "^(Q|ß)\\1$", "maxLength": 3}  # a back reference: no mask follows it
+COINS = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}, "minItems": 2, "maxItems": 2, "uniqueItems": True}
+
+
+def test_an_answer_that_fails_its_check_is_generated_again(server):
+    """With another draw, and the same one each time. Tokens of all attempts are counted, only the last answer is sent."""
+    request = {"messages": user("Two dice?"), "response_format": form_of(COINS), "temperature": 1, "max_tokens": 16}
+    seen = {}
+    for seed in range(40):
+        answer = server.chat(**request, seed=seed)
+        content = answer["choices"][0]["message"]["content"]
+        jsonschema.validate(json.loads(content), COINS, jsonschema.Draft202012Validator)
+        attempt = (warning_of(server, answer) or "attempt 1")[-1]
+        seen.setdefault(attempt, (seed, content, answer["usage"]))
+        if {"1", "2"} <= seen.keys():
+            break
+    (_, _, once), (seed, content, twice) = seen["1"], seen["2"]
+    assert twice["completion_tokens"] > once["completion_tokens"] and twice["prompt_tokens"] == once["prompt_tokens"]
+    assert server.chat(**request, seed=seed)["choices"][0]["message"]["content"] == content
+    assert text_of(server.events("/v1/chat/completions", {**request, "seed": seed})) == content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_never_meets_its_schema(server, stream):
+    """An error that names the keyword, or where strictness was not asked for, the last answer and a warning."""
+    request = {"messages": user("Hi"), "temperature": 0, "max_tokens": 24, "stream": stream}
+    failed = server.ask("/v1/chat/completions", {**request, "response_format": form_of(described(twins=TWINS))})
+    assert failed.status == (200 if stream else 422)
+    assert b"3 answers were generated" in failed.body and b"'pattern' at #/properties/twins does not hold for /twins" in failed.body
+    given = server.ask("/v1/chat/completions", {**request, "stream": False, "response_format": form_of(described(twins=TWINS), strict=False)})
+    assert given.status == 200 and "'pattern' at #/properties/twins" in warning_of(server, given.json)
+
+
+def test_a_part_of_an_answer_is_not_checked(server):
+    """What a stop string cuts off cannot be valid, and says so itself."""
+    choice = server.chat("Hi", response_format=form_of(described(twins=TWINS)), stop="tw")["choices"][0]
+    assert choice["stop_reason"] == "tw" and "tw" not in choice["message"]["content"]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_arguments_of_a_forced_call_are_checked(server, strict):
+    called = tool("match", twins=TWINS)
+    called["function"]["strict"] = strict
+    answer = server.ask("/v1/chat/completions", {"messages": user("Hi"), "tools": [called], "tool_choice": "required", "temperature": 0,
+                                                 "max_tokens": 64, "parallel_tool_calls": False})
+    if strict:
+        assert answer.status == 422 and "the arguments of match: 'pattern' at #/properties/twins" in answer.error["message"]
+    else:
+        assert answer.json["choices"][0]["finish_reason"] == "tool_calls" and "'pattern'" in warning_of(server, answer.json)
 
 
 def test_other_fields_hold_too(server):

@@ -19,6 +19,16 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
+const char *grammar_loose(const struct grammar *grammar)
+{
+    return grammar->loose.len ? grammar->loose.data : NULL;
+}
+
+const char *grammar_unheld(const struct grammar *grammar)
+{
+    return grammar->unheld.len ? grammar->unheld.data : NULL;
+}
+
 struct grammar *grammar_json_object(void)
 {
     struct error err;

@@ -167,6 +167,8 @@ void grammar_free(struct grammar *grammar)
     free(grammar->tables);
     free(grammar->links);
     map_free(&grammar->known);
+    strbuf_free(&grammar->loose);
+    strbuf_free(&grammar->unheld);
     arena_free(&grammar->arena);
     free(grammar);
 }

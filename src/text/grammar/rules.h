@@ -87,6 +87,7 @@ struct grammar {
     size_t states;      // of all machines
     size_t work;        // that it took to make them
     struct byte_set needs; // with these, an answer can be finished from wherever it is
+    struct strbuf loose, unheld; // keywords of schemas that an answer has to be checked for, and that nobody can check
     struct map known;   // nodes that are made once: by a name that says what they are
     struct arena arena; // words
 };
