@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/check.h: structured output that masks alone do not hold. A choice whose grammar is looser than its schema keeps
-// its text back until it is finished and a JSON Schema validator has seen it; one that fails is generated again.
+// server/check.h: structured output that masks alone do not hold. A choice whose grammar is looser than its schema
+// keeps its text back until it is finished and a JSON Schema validator has seen it; one that fails is generated again.
 #ifndef SERVER_CHECK_H
 #define SERVER_CHECK_H
 

@@ -158,8 +158,8 @@ static void open_choice(struct choice *choice)
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
 }
 
-// Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again: then
-// they are drawn at temperature 1.
+// Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again:
+// then they are drawn at temperature 1.
 static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
 {
     bool greedy = sampling->temperature == 0;

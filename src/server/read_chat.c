@@ -61,13 +61,13 @@ static bool read_response_format(struct job *job)
     if (!type || strcmp(type, "json_schema"))
         return api_fail(&job->error, 400, "response_format",
                         "\"response_format\" is an object whose type is text, json_object or json_schema");
-    const json_t *json_schema = json_object_get(format, "json_schema"), *schema = json_object_get(json_schema, "schema");
+    const json_t *named = json_object_get(format, "json_schema"), *schema = json_object_get(named, "schema");
     if (!schema)
         return api_fail(&job->error, 400, "response_format", "\"response_format\" has no json_schema.schema");
     job->grammar = grammar_from_schema(schema, &trouble);
     if (!job->grammar)
         return api_fail(&job->error, 400, "response_format", "the schema cannot be used: %s", trouble.text);
-    return check_prepare(job, schema, json_is_true(json_object_get(json_schema, "strict")), "response_format");
+    return check_prepare(job, schema, json_is_true(json_object_get(named, "strict")), "response_format");
 }
 
 // Is there a tool of this name?

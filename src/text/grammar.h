@@ -20,8 +20,8 @@ void grammar_free(struct grammar *grammar);
 
 // NULL with a sentence: a schema that is malformed, too large or cannot be met.
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
-// Keywords that the grammar is looser than, and where they stand ("'not' at #/items, ..."): an answer has to be given to
-// validate() (text/grammar/validate.h). NULL: whatever follows the grammar meets its schemas.
+// Keywords that the grammar is looser than, and where they stand ("'not' at #/items, ..."): an answer has to be given
+// to validate() (text/grammar/validate.h). NULL: whatever follows the grammar meets its schemas.
 const char *grammar_loose(const struct grammar *grammar);
 // Keywords that neither the grammar nor the validator understands. NULL: there are none.
 const char *grammar_unheld(const struct grammar *grammar);

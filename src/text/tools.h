@@ -31,8 +31,8 @@ bool tools_check(const json_t *tools, struct error *err);
 // and the form described in a system message, and earlier calls and results as text. No tools: NULL, or an empty list.
 json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t *tools);
 
-// The schema that the arguments of a call have to meet (new reference), and whether the tool asks for that strictly; NULL:
-// there is no such tool.
+// The schema that the arguments of a call have to meet (new reference), and whether the tool asks for that strictly;
+// NULL: there is no such tool.
 json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict);
 
 // What an answer must be when a call is required: of the tool `name`, or of any when it is NULL; several when

@@ -303,7 +303,8 @@ static bool lead_to(struct discovery *found, uint32_t from, int byte, const stru
     return to != MACHINE_DEAD && ++*work < MACHINE_WORK_MAX;
 }
 
-// What `a` accepts, and `b` does or (`with` false) does not. Where `b` accepts nothing any more, its state is MACHINE_DEAD.
+// What `a` accepts, and `b` does or (`with` false) does not. Where `b` accepts nothing any more, its state is
+// MACHINE_DEAD.
 static bool combine(const struct machine *a, const struct machine *b, bool with, size_t *work, struct machine *out)
 {
     struct discovery found = { 0 };

@@ -604,8 +604,8 @@ static bool has_alternatives(struct bytes text)
     return false;
 }
 
-// `^(?!A)B` is B without what begins with A; `^(?=A)B` is B that begins with A, too. A negative one is read the other way
-// about, wide in a narrow pattern, so that the result errs on the same side.
+// `^(?!A)B` is B without what begins with A; `^(?=A)B` is B that begins with A, too. A negative one is read the other
+// way about, wide in a narrow pattern, so that the result errs on the same side.
 static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct machine *machine,
                        struct error *err)
 {

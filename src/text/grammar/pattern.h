@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/grammar/pattern.h: regexes as JSON schemas use them, as machines over the bytes of an answer. What is read is
-// the part of ECMA 262 that is regular: literals, ., classes, \d \w \s, groups, |, * + ? {n,m}, ^ and $ at the ends, and
-// look-ahead right behind the first ^. Classes by letter are those of ASCII, and . is no control character, so that no two
-// readers of the dialect disagree about an answer. Other assertions (look-around, \b, ^ and $ inside) and \p can be passed
-// over: the machine then accepts more than the pattern. Back references are refused.
+// the part of ECMA 262 that is regular: literals, ., classes, \d \w \s, groups, |, * + ? {n,m}, ^ and $ at the ends,
+// and look-ahead right behind the first ^. Classes by letter are those of ASCII, and . is no control character, so
+// that no two readers of the dialect disagree about an answer. Other assertions (look-around, \b, ^ and $ inside) and
+// \p can be passed over: the machine then accepts more than the pattern. Back references are refused.
 #ifndef TEXT_GRAMMAR_PATTERN_H
 #define TEXT_GRAMMAR_PATTERN_H
 
@@ -16,7 +16,7 @@ enum { PATTERN_BYTES_MAX = 4096, PATTERN_DEPTH_MAX = 64, PATTERN_REPEAT_MAX = 40
 enum pattern_form {
     PATTERN_BARE,   // the text itself
     PATTERN_STRING, // as the content of a JSON string, between its quotes and escaped where JSON asks for it
-    PATTERN_WIDE,   // the same, and all that any reader of regexes might let pass: what is outside does not match for sure
+    PATTERN_WIDE,   // the same, and all that any reader of regexes might let pass: what is outside does not match
 };
 
 // Makes *machine one that accepts what the pattern does, or with `both`, what it accepts already and the pattern does,

@@ -56,8 +56,8 @@ static bool is_allowed_name(struct object *object, const char *name)
     return allowed;
 }
 
-// What the value of a property has to meet: its own schema and those of all patterns that its name matches, or else that
-// of additional ones. NULL with a sentence.
+// What the value of a property has to meet: its own schema and those of all patterns that its name matches, or else
+// that of additional ones. NULL with a sentence.
 static const json_t *schema_of(struct object *object, const char *name, const json_t *own)
 {
     const json_t *all = own, *additional = json_object_get(object->json, "additionalProperties");
@@ -313,10 +313,10 @@ static uint32_t compile_end(const struct object *object, uint32_t have, bool fir
     return rules_sequence(grammar, extras, close, err);
 }
 
-// What follows when `have` members are there, from the last property to the first: tails[i] is what may come when i or a
-// later property is next: a comma, a key of property i or a later one, up to the next that is required, a colon and its
-// value; or the end. `after` has the tails of one member more: these themselves, where counting has come to its end.
-// Returns the first key, RULES_NONE on failure.
+// What follows when `have` members are there, from the last property to the first: tails[i] is what may come when i or
+// a later property is next: a comma, a key of property i or a later one, up to the next that is required, a colon and
+// its value; or the end. `after` has the tails of one member more: these themselves, where counting has come to its
+// end. Returns the first key, RULES_NONE on failure.
 static uint32_t compile_level(const struct object *object, uint32_t have, const uint32_t *after, uint32_t *tails)
 {
     struct grammar *grammar = object->schema->grammar;
@@ -413,7 +413,7 @@ static uint32_t compile_object(struct object *object)
         || !read_properties(object) || !read_extra(object))
         return RULES_NONE;
     if (object->extra == RULES_NONE && object->low > object->count)
-        return schema_fail_unmet(object->schema, "minProperties is more than the properties that there are"), RULES_NONE;
+        return schema_fail_unmet(object->schema, "minProperties is more than there are properties"), RULES_NONE;
     simplify_counts(object);
     uint32_t members = object->count ? compile_members(object) : compile_end(object, 0, true);
     return rules_sequence(grammar, schema_mark(grammar, '{', err), members, err);
