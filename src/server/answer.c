@@ -21,7 +21,7 @@ static json_t *envelope(const struct job *job, const char *object, json_t *choic
 {
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", job->id, "object", object, "created",
                      (json_int_t)job->created, "model", job->api->names[0], "system_fingerprint",
-                     "nibble-" NIBBLE_VERSION, "choices", choices);
+                     job->api->fingerprint, "choices", choices);
 }
 
 // Tokens of all prompts and answers so far.
