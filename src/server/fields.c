@@ -34,6 +34,7 @@ static const struct field {
     { "skip_special_tokens", FIELD_BOOL, offsetof(struct fields, skip_special) },
     { "return_token_ids", FIELD_BOOL, offsetof(struct fields, return_token_ids) },
     { "echo", FIELD_BOOL, offsetof(struct fields, echo) },
+    { "close_at_max_tokens", FIELD_BOOL, offsetof(struct fields, close_at_max_tokens) },
     { "priority", FIELD_INT, offsetof(struct fields, priority), INT32_MIN, INT32_MAX },
 };
 

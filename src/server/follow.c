@@ -13,6 +13,7 @@ static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
 }
 
+// Only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
@@ -66,8 +67,9 @@ static void hear_end(void *context, enum nibble_finish reason, const struct nibb
         if (choice->stop_hit < 0)
             stop_finish(&choice->stop, &choice->draft.text);
     }
+    bool closed = reason == NIBBLE_FINISH_STOP && choice->matcher && matcher_forced(choice->matcher);
     choice->draft.finished = true;
-    choice->draft.reason = reason;
+    choice->draft.reason = closed ? NIBBLE_FINISH_LENGTH : reason; // max_tokens ended it, not the model
     choice->draft.stop_string = choice->stop_hit;
     choice->draft.stop_id = choice->stop_id;
     choice->draft.usage = *usage;
@@ -108,7 +110,7 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
-                      .choose_token = masked ? choose_token : NULL,
+                      .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
                       .prompt_token = hear_prompt_token, .token = hear_token, .finished = hear_end },
     };
     request.sampling.choice = choice->number;

@@ -128,7 +128,7 @@ static void check_examples(void **state, const struct example *examples, size_t 
 static void follows_types(void **state)
 {
     static const struct example examples[] = {
-        { "true", { "{'a':[1, 'x'], 'b':{}}", "null", "-0.5e+10" }, { "{'a' :1}", "[1,]", "nul", "{'a':1}}", "  1" } },
+        { "true", { "{'a':[1, 'x'], 'b':{}}", "null", "-0.5e+10" }, { "[1,]", "nul", "{'a':1}}", "  1", "1 " } },
         { "{'type':'integer'}", { "0", "-12", "123456789012345" }, { "01", "-0", "1.0", "1234567890123456", "+1" } },
         { "{'type':'number'}", { "0", "1.25", "1e5", "-3E-10" }, { ".5", "1.", "1e", "1e100", "--1" } },
         { "{'type':['boolean','null']}", { "true", "false", "null" }, { "1", "True" } },
@@ -137,6 +137,24 @@ static void follows_types(void **state)
           { "'a'", "'abcd'", "''", "'a\x80'", "'\\ud800a'" } },
         { "{'type':'string'}", { "''", "'\xF0\x9F\x98\x80\\/'", "'\\ud7ff'" },
           { "'\n'", "'\xED\xA0\x80'", "'\\x'", "'\\u0000'", "'\xC0\x80'", "'\xF4\x90\x80\x80'" } },
+    };
+    check_examples(state, examples, sizeof examples / sizeof *examples);
+}
+
+#define SPACES_8 "        "
+#define SPACES_64 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8
+
+static void follows_white_space(void **state)
+{
+    static const struct example examples[] = {
+        { "true",
+          { "{\n  'a': [\n    1,\n    2\n  ],\n  'b': {}\n}", "{ 'a' : 1 , 'b' : [ ] }", "{\r\n\t'a':\t1\r\n}",
+            "{\n\n'a':1\n\n}", "[\n" SPACES_64 "1\n" SPACES_64 "]" },
+          { "{\n\n\n'a':1}", "[     1]", "[\n" SPACES_64 " 1]", "\n{}", "{}\n", "[1\n2]" } },
+        { "{'properties':{'a':{'type':'integer'},'b':{'prefixItems':[{'const':1}]}},'required':['a']}",
+          { "{\n  'a': 1,\n  'b': [\n    1\n  ]\n}", "{ 'a' :12 }", "{'a':1 ,'b':[ ]}" },
+          { "{ }", "{'a':1 2}", "{' a':1}", "{'a':1,\n}" } },
+        { "{'type':'object','additionalProperties':false}", { "{}", "{ }", "{\n}" }, { "{'a':1}", "{\n\n\n}" } },
     };
     check_examples(state, examples, sizeof examples / sizeof *examples);
 }
@@ -384,6 +402,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_types),
+        cmocka_unit_test(follows_white_space),
         cmocka_unit_test(follows_objects_and_arrays),
         cmocka_unit_test(follows_choices_and_references),
         cmocka_unit_test(follows_number_ranges),

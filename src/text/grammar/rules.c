@@ -2,6 +2,7 @@
 #include "text/grammar/rules.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "text/grammar/string.h"
@@ -81,6 +82,20 @@ uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct 
     grammar->machines = memory_grow(grammar->machines, grammar->machine_count + 1, sizeof *grammar->machines);
     grammar->machines[grammar->machine_count] = *machine;
     return add_node(grammar, (struct node){ .kind = NODE_MACHINE, .table = grammar->machine_count++ }, err);
+}
+
+uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err)
+{
+    uint32_t node;
+    char name[16];
+    snprintf(name, sizeof name, "mark %c%d%d", byte, before, behind);
+    if (rules_known(grammar, name, &node))
+        return node;
+    node = add_node(grammar, (struct node){ .kind = NODE_MARK, .first = (uint8_t)byte, .low = before, .high = behind },
+                    err);
+    if (node != RULES_NONE)
+        rules_remember(grammar, name, node);
+    return node;
 }
 
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err)
@@ -243,6 +258,10 @@ static void measure_node(struct grammar *grammar, struct node *node)
             node->height = 0;
         }
         return;
+    case NODE_MARK:
+        node->cost = 1;
+        node->height = 0;
+        return;
     case NODE_SEQUENCE:
         node->cost = rules_add(nodes[node->first].cost, nodes[node->rest].cost);
         node->height = larger(rules_add(nodes[node->first].height, 1), nodes[node->rest].height);
@@ -346,7 +365,7 @@ static bool check_leads(struct grammar *grammar)
     return ok;
 }
 
-// Every byte of a word, and those on the ways out of machines and strings.
+// Every byte of a word, marks, and the bytes on the ways out of machines and strings.
 static void find_needs(struct grammar *grammar)
 {
     byte_set_add(&grammar->needs, '"');
@@ -362,6 +381,25 @@ static void find_needs(struct grammar *grammar)
         for (uint32_t k = MACHINE_START; k < grammar->machines[i].count; k++)
             if (grammar->machines[i].states[k].closing)
                 byte_set_add(&grammar->needs, grammar->machines[i].states[k].toward);
+    for (uint32_t i = 0; i < grammar->node_count; i++)
+        if (grammar->nodes[i].kind == NODE_MARK)
+            byte_set_add(&grammar->needs, (uint8_t)grammar->nodes[i].first);
+}
+
+// The first bytes of words, strings, machines and marks.
+static void find_begins(struct grammar *grammar)
+{
+    byte_set_add(&grammar->begins, '"');
+    for (uint32_t i = 0; i < grammar->table_count; i++)
+        for (uint32_t k = 0; k < grammar->tables[i].count; k++)
+            byte_set_add(&grammar->begins, (uint8_t)grammar->tables[i].words[k].text.data[0]);
+    for (uint32_t i = 0; i < grammar->machine_count; i++)
+        for (int byte = 0; byte < 256 && grammar->machines[i].count; byte++)
+            if (grammar->machines[i].states[MACHINE_START].next[byte] != MACHINE_DEAD)
+                byte_set_add(&grammar->begins, (uint8_t)byte);
+    for (uint32_t i = 0; i < grammar->node_count; i++)
+        if (grammar->nodes[i].kind == NODE_MARK)
+            byte_set_add(&grammar->begins, (uint8_t)grammar->nodes[i].first);
 }
 
 bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err)
@@ -375,6 +413,7 @@ bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err)
                     RULES_CHOICES_MAX);
     measure(grammar);
     find_needs(grammar);
+    find_begins(grammar);
     const struct node *node = &grammar->nodes[root];
     if (node->cost == RULES_NEVER)
         return fail(err, "no answer can meet the schema: it asks for something impossible, or for itself without end");
@@ -435,6 +474,9 @@ static void write_node(const struct grammar *grammar, struct shortest_item item,
         return;
     case NODE_MACHINE:
         write_machine(&grammar->machines[node->table], out);
+        return;
+    case NODE_MARK:
+        strbuf_add_byte(out, (char)node->first);
         return;
     case NODE_SEQUENCE:
         postpone(work, node->rest, 0);
