@@ -28,16 +28,27 @@ static void hear_prompt_token(void *context, const struct nibble_token *token)
     choice->job->touched = true;
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete.
+// False: the only call that there may be has come.
+static bool watch_call(struct choice *choice, struct bytes text)
+{
+    if (!choice->call_watch)
+        return true;
+    tool_reader_add(choice->call_watch, text);
+    return !tool_reader_is_over(choice->call_watch);
+}
+
+// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
         return true;
     struct strbuf piece = { 0 };
+    size_t before = choice->draft.text.len;
     detokenizer_add(&choice->detokenizer, token->id, &piece);
     choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), &choice->draft.text);
     strbuf_free(&piece);
-    return choice->stop_hit < 0;
+    struct bytes text = { choice->draft.text.data + before, choice->draft.text.len - before };
+    return watch_call(choice, text) && choice->stop_hit < 0;
 }
 
 static bool hear_token(void *context, const struct nibble_token *token)
@@ -89,8 +100,12 @@ static void open_choice(struct choice *choice)
                                                 .skip_special = fields->skip_special, .started = true };
     choice->stop = (struct stop){ .strings = fields->stops, .count = fields->stop_count,
                                   .include = fields->include_stop };
-    if (job->grammar)
+    if (job->grammar) {
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
+    } else if (job->tools && job->one_call) {
+        choice->call_watch = tool_reader_open(job->tool_form, job->tools, &(struct tool_sink){ 0 });
+        tool_reader_end_with_call(choice->call_watch);
+    }
 }
 
 bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error)

@@ -24,18 +24,23 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
 struct grammar *grammar_json_object(void); // any JSON object
 
 // Text that must come word for word, then a value of the schema, and so on: what tool calls are made of. Each
-// alternative is a list of parts; the answer is one of the alternatives, or with `repeat` one or more of them with
-// `separator` between.
-struct grammar_part {
-    const char *literal;  // or
+// alternative is a list of parts; the answer is one of the alternatives, or several with the separator between them.
+struct grammar_part {     // one of
+    const char *literal;  // not empty
     const json_t *schema; // of a JSON value
+    char mark;            // JSON's punctuation, with white space between it and its neighbours
 };
 struct grammar_alternative {
     const struct grammar_part *parts;
     int count;
 };
-struct grammar *grammar_from_parts(const struct grammar_alternative *alternatives, int count, bool repeat,
-                                   const char *separator, struct error *err);
+struct grammar_parts {
+    const struct grammar_alternative *alternatives;
+    int count;
+    const char *separator;   // NULL: exactly one of them comes
+    const json_t *otherwise; // a value of this schema is an answer, too; NULL: nothing else is
+};
+struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct error *err);
 
 // The fewest tokens that an answer takes, its end token not counted, where matcher_choose closes it; INT_MAX when the
 // vocabulary lacks bytes that an answer may need, or an end token. To be asked before a matcher is opened.

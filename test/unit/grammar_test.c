@@ -252,22 +252,38 @@ static void follows_parts(void **state)
 {
     struct fixture *fixture = *state;
     json_t *number = read_quoted("{'type':'integer'}"), *any = read_quoted("true");
-    struct grammar_part first[] = { { "<a>", NULL }, { NULL, number }, { "</a>", NULL } };
-    struct grammar_part second[] = { { "<ab>", NULL }, { NULL, any }, { "", NULL } };
-    struct grammar_part third[] = { { "<a>", NULL }, { "x", NULL } };
-    struct grammar_alternative alternatives[] = { { first, 3 }, { second, 3 }, { third, 2 } };
+    struct grammar_part first[] = { { .literal = "<a>" }, { .schema = number }, { .literal = "</a>" } };
+    struct grammar_part second[] = { { .literal = "<ab>" }, { .schema = any } };
+    struct grammar_part third[] = { { .literal = "<a>" }, { .literal = "x" } };
+    struct grammar_part fourth[] = { { .literal = "<a>" }, { .mark = '[' }, { .schema = number }, { .mark = ']' } };
+    struct grammar_part fifth[] = { { .literal = "<a>" }, { .mark = '[' }, { .literal = "x" }, { .mark = ']' } };
+    struct grammar_alternative alternatives[] = { { first, 3 }, { second, 2 }, { third, 2 }, { fourth, 4 }, { fifth, 4 } };
+    struct grammar_parts parts = { alternatives, 5, "\n", NULL };
     struct error err;
-    struct grammar *grammar = grammar_from_parts(alternatives, 3, true, "\n", &err);
+    struct grammar *grammar = grammar_from_parts(&parts, &err);
     assert_non_null(grammar);
-    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x" };
-    static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "" };
+    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x", "<a>\n[ 7\n]",
+                                        "<a>[x]\n<a>[1]" };
+    static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "", "<a>[1] ", "[1]" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(taken(fixture, grammar, good[i]), strlen(good[i]) + 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_not_equal(taken(fixture, grammar, bad[i]), strlen(bad[i]) + 1);
     assert_int_equal(grammar_shortest(grammar, fixture->vocabulary), 4);
     grammar_free(grammar);
-    assert_null(grammar_from_parts(&(struct grammar_alternative){ NULL, 0 }, 1, false, NULL, &err));
+
+    parts = (struct grammar_parts){ alternatives, 5, NULL, any }; // one of them, or a value
+    grammar = grammar_from_parts(&parts, &err);
+    assert_non_null(grammar);
+    assert_int_equal(taken(fixture, grammar, "<a>x"), 5);
+    assert_int_equal(taken(fixture, grammar, "[1]"), 4);
+    assert_int_equal(taken(fixture, grammar, "<a>x\n"), 4);
+    assert_int_equal(taken(fixture, grammar, "[1]\n"), 3);
+    grammar_free(grammar);
+
+    struct grammar_alternative without = { NULL, 0 }, alike[] = { { third, 2 }, { third, 1 } };
+    assert_null(grammar_from_parts(&(struct grammar_parts){ .alternatives = &without, .count = 1 }, &err));
+    assert_null(grammar_from_parts(&(struct grammar_parts){ .alternatives = alike, .count = 2 }, &err));
     json_decref(number);
     json_decref(any);
 }

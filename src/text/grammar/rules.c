@@ -115,15 +115,24 @@ static uint32_t add_link(struct grammar *grammar, uint32_t node)
     return grammar->link_count++;
 }
 
-uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err)
+// The mark that a node begins with, and what comes behind that, where the node is a sequence of the two or refers to one.
+static bool split_at_mark(const struct grammar *grammar, uint32_t node, uint32_t *mark, uint32_t *rest)
+{
+    for (int i = 0; i < 4 && node != RULES_NONE; i++) { // references to references are rare
+        const struct node *at = &grammar->nodes[node];
+        if (at->kind == NODE_SEQUENCE && grammar->nodes[at->first].kind == NODE_MARK) {
+            *mark = at->first;
+            *rest = at->rest;
+            return true;
+        }
+        node = at->kind == NODE_CHOICE && at->count == 1 ? grammar->links[at->first] : RULES_NONE;
+    }
+    return false;
+}
+
+static uint32_t choose(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err)
 {
     struct node choice = { .kind = NODE_CHOICE, .first = grammar->link_count };
-    if (count == 1)
-        return nodes[0];
-    if (count > RULES_CHOICES_MAX) {
-        fail(err, "a choice of %zu alternatives, and %d is the limit", count, RULES_CHOICES_MAX);
-        return RULES_NONE;
-    }
     for (size_t i = 0; i < count; i++) {
         bool again = false;
         if (nodes[i] == RULES_NONE)
@@ -134,6 +143,43 @@ uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t cou
             add_link(grammar, nodes[i]), choice.count++;
     }
     return add_node(grammar, choice, err);
+}
+
+// Left factoring: alternatives that begin with the same mark as alternative i, which is the first of them, as one node.
+static uint32_t factor(struct grammar *grammar, const uint32_t *nodes, size_t i, size_t count, uint32_t *rests,
+                       bool *again, struct error *err)
+{
+    uint32_t mark, other, rest;
+    size_t alike = 0;
+    *again = false;
+    if (!split_at_mark(grammar, nodes[i], &mark, &rest))
+        return nodes[i];
+    for (size_t j = 0; j < count && !*again; j++) {
+        if (!split_at_mark(grammar, nodes[j], &other, &rest) || other != mark)
+            continue;
+        *again = j < i;
+        rests[alike++] = rest;
+    }
+    return alike < 2 || *again ? nodes[i] : rules_sequence(grammar, mark, choose(grammar, rests, alike, err), err);
+}
+
+uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err)
+{
+    if (count == 1)
+        return nodes[0];
+    if (count > RULES_CHOICES_MAX) {
+        fail(err, "a choice of %zu alternatives, and %d is the limit", count, RULES_CHOICES_MAX);
+        return RULES_NONE;
+    }
+    uint32_t kept[RULES_CHOICES_MAX], rests[RULES_CHOICES_MAX];
+    size_t kept_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool again;
+        uint32_t node = factor(grammar, nodes, i, count, rests, &again, err);
+        if (!again)
+            kept[kept_count++] = node;
+    }
+    return kept_count == 1 ? kept[0] : choose(grammar, kept, kept_count, err);
 }
 
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,

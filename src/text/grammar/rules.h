@@ -110,7 +110,9 @@ uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, stru
 uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err);
 uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err); // made once
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err);
-uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err); // of 0: never
+// Of 0: never. Alternatives that begin with the same mark are joined, so that a text behind the mark is in one place and
+// not in hundreds.
+uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err);
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,
                       struct error *err);
 // A node that can be referred to before it is known what it is, and then is told.
