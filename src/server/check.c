@@ -24,7 +24,7 @@ bool check_prepare(struct job *job, const json_t *schema, bool strict, const cha
     if (unheld && strict)
         return api_fail(&job->error, 400, param, "the schema cannot be used: %s cannot be enforced; leave it out, or "
                         "send \"strict\": false to have the rest held", unheld);
-    if (unheld)
+    if (unheld && !*job->warning)
         check_warn(job, "not enforced: %s", unheld);
     job->checked = grammar_loose(job->grammar) != NULL;
     if (schema) {

@@ -186,7 +186,7 @@ static void log_job(const struct server *server, const struct job *job)
         { "first", LOG_SECONDS, .number = usage && usage->first_token ? usage->first_token - usage->arrived : 0 },
         { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
-        { "param", LOG_TEXT, job->error.status ? job->error.param : NULL },
+        { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },
         { "warning", LOG_TEXT, *job->warning ? job->warning : NULL },
         { 0 },
     };

@@ -14,6 +14,7 @@ static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
 }
 
+// Only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
@@ -35,16 +36,28 @@ static void hear_prompt_token(void *context, const struct nibble_token *token)
     answer->prompt_tokens++;
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete.
+// False: the only call that there may be has come.
+static bool watch_call(struct choice *choice, struct bytes text)
+{
+    if (!choice->call_watch)
+        return true;
+    tool_reader_add(choice->call_watch, text);
+    return !tool_reader_is_over(choice->call_watch);
+}
+
+// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
         return true;
     struct strbuf piece = { 0 };
+    struct strbuf *answer = &answer_of(choice)->text;
+    size_t before = answer->len;
     detokenizer_add(&choice->detokenizer, token->id, &piece);
-    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), &answer_of(choice)->text);
+    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), answer);
     strbuf_free(&piece);
-    return choice->stop_hit < 0;
+    struct bytes text = { answer->data + before, answer->len - before };
+    return watch_call(choice, text) && choice->stop_hit < 0;
 }
 
 static bool hear_token(void *context, const struct nibble_token *token)
@@ -126,6 +139,8 @@ static void hear_end(void *context, enum nibble_finish reason, const struct nibb
 {
     struct choice *choice = context;
     struct job *job = choice->job;
+    if (reason == NIBBLE_FINISH_STOP && choice->matcher && matcher_forced(choice->matcher))
+        reason = NIBBLE_FINISH_LENGTH; // max_tokens ended it, not the model
     finish_text(choice);
     choice->name = 0;
     if (reason == NIBBLE_FINISH_FAILED)
@@ -154,8 +169,12 @@ static void open_choice(struct choice *choice)
                                                 .skip_special = fields->skip_special, .started = true };
     choice->stop = (struct stop){ .strings = fields->stops, .count = fields->stop_count,
                                   .include = fields->include_stop };
-    if (job->grammar)
+    if (job->grammar) { // a call is watched for only without one
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
+    } else if (job->tools && job->one_call) {
+        choice->call_watch = tool_reader_open(job->tool_form, job->tools, &(struct tool_sink){ 0 });
+        tool_reader_end_with_call(choice->call_watch);
+    }
 }
 
 // Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again:
@@ -184,7 +203,7 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
-                      .choose_token = masked ? choose_token : NULL,
+                      .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
                       .prompt_token = hear_prompt_token, .token = hear_token, .finished = hear_end },
     };
     request.sampling.choice = choice->number;

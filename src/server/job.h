@@ -64,6 +64,7 @@ struct choice {
     int stop_hit;
     int32_t stop_id;
     struct matcher *matcher;               // NULL: any token may come
+    struct tool_reader *call_watch;        // sees when the only call has come that there may be; NULL: nobody needs to
     struct mail draft;                     // of this step
     struct mail held;                      // of all steps, where the answer is checked before it is sent
     struct nibble_usage first_usage;       // of the first attempt
@@ -107,6 +108,8 @@ struct job {
     struct grammar *grammar;               // NULL: any text
     const json_t *tools;                   // whose calls are looked for in the answer; NULL: none
     enum tool_form tool_form;
+    bool must_call, one_call;              // tool_choice asks for a call; at most one may come
+    const char *must_name;                 // of this tool; NULL: of any
     json_t *schema;                        // of an answer that is no call; NULL: none
     bool checked, strict;                  // answers are validated (check.h); one that fails is an error
     char warning[JOB_WARNING_BYTES];       // for the log; empty: none

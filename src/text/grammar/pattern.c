@@ -531,17 +531,17 @@ static void add_anything(struct parser *parser, uint32_t from, uint32_t to)
     nfa_skip(&parser->nfa, state, to);
 }
 
-static bool parse_pattern(struct parser *parser, uint32_t from, uint32_t to)
+static bool parse_pattern(struct parser *parser, bool whole, uint32_t from, uint32_t to)
 {
     do {
         uint32_t begin = from, end = nfa_state(&parser->nfa);
-        if (!take(parser, "^") && !parser->anchored) {
+        if (!take(parser, "^") && !whole && !parser->anchored) {
             begin = nfa_state(&parser->nfa);
             add_anything(parser, from, begin);
         }
         if (!parse_sequence(parser, begin, end))
             return false;
-        if (take(parser, "$"))
+        if (take(parser, "$") || whole)
             nfa_skip(&parser->nfa, end, to);
         else
             add_anything(parser, end, to);
@@ -558,13 +558,13 @@ static bool compile_plain(struct parser *parser, enum pattern_form form, size_t 
     parser->wide = form == PATTERN_WIDE;
     if (parser->text.len > PATTERN_BYTES_MAX)
         return fail(parser->err, "it is %zu bytes long, and %d is the limit", parser->text.len, PATTERN_BYTES_MAX);
-    if (form != PATTERN_BARE) {
+    if (form == PATTERN_STRING || form == PATTERN_WIDE) {
         begin = nfa_state(&parser->nfa);
         end = nfa_state(&parser->nfa);
         nfa_bytes(&parser->nfa, NFA_START, begin, '"', '"');
         nfa_bytes(&parser->nfa, end, NFA_END, '"', '"');
     }
-    bool ok = parse_pattern(parser, begin, end);
+    bool ok = parse_pattern(parser, form == PATTERN_WHOLE, begin, end);
     if (ok && !machine_from_nfa(&parser->nfa, work, out))
         ok = fail(parser->err, "it is too intricate");
     nfa_free(&parser->nfa);
@@ -624,7 +624,7 @@ static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, 
                     struct error *err)
 {
     size_t begin = pattern.len && pattern.data[0] == '^', at = begin, end;
-    if (form == PATTERN_BARE || has_alternatives(pattern))
+    if ((form != PATTERN_STRING && form != PATTERN_WIDE) || has_alternatives(pattern))
         begin = at = 0;
     while (at && at < pattern.len && is_look_ahead(pattern, at) && (end = group_end(pattern, at)))
         at = end;

@@ -198,17 +198,8 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
 
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
 {
-    char text[] = { byte, '\0' }, spaced[] = { byte, ' ', '\0' };
-    struct word words[] = { { bytes_of(text), 0, RULES_NONE }, { bytes_of(spaced), 1, RULES_NONE } };
-    uint32_t node;
-    if (byte != ',' && byte != ':')
-        return schema_token(grammar, text, err);
-    if (rules_known(grammar, spaced, &node))
-        return node;
-    node = rules_words(grammar, words, 2, err);
-    if (node != RULES_NONE)
-        rules_remember(grammar, spaced, node);
-    return node;
+    bool opens = byte == '{' || byte == '[', closes = byte == '}' || byte == ']';
+    return rules_mark(grammar, byte, !opens, !closes, err);
 }
 
 uint32_t schema_never(struct schema *schema)
