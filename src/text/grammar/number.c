@@ -167,38 +167,88 @@ bool number_read_multiple(const json_t *of, struct number_multiple *out)
     return true;
 }
 
-// Adds what may follow a state of the machine below: `layer` 0 is before the point, layer 1 + n behind n decimals.
-static void add_digits(struct nfa *nfa, const uint32_t *states, uint32_t layer, uint32_t left,
-                       const struct number_multiple *multiple)
+// Digits, with a point among them or not, as a number modulo multiple->of: a state is the remainder of the digits so
+// far, and its layer: 0 before the point, 1 + n behind n decimals. Class 0 is that of no way on.
+enum { SYMBOLS = 11 }; // ten digits and the point
+
+struct remainders {
+    const struct number_multiple *multiple;
+    uint32_t count;    // of states
+    uint32_t *classes; // of the states: those of one class accept the same
+};
+
+// The state that a symbol leads to; UINT32_MAX: none.
+static uint32_t next_state(const struct number_multiple *multiple, uint32_t state, uint32_t symbol)
 {
-    uint32_t from = states[layer * multiple->of + left], behind = layer ? layer + 1 : 0;
-    if (!layer && multiple->places)
-        nfa_bytes(nfa, from, states[multiple->of + left], '.', '.');
-    for (uint32_t digit = 0; digit < 10 && behind <= multiple->places + 1; digit++) {
-        uint8_t byte = (uint8_t)('0' + digit);
-        nfa_bytes(nfa, from, states[behind * multiple->of + (left * 10 + digit) % multiple->of], byte, byte);
-    }
-    uint32_t decimals = layer ? layer - 1 : 0, whole = left;
-    for (; decimals < multiple->places; decimals++) // places that are not written are zeros
-        whole = whole * 10 % multiple->of;
-    if (!whole)
-        nfa_skip(nfa, from, NFA_END);
+    uint32_t layer = state / multiple->of, left = state % multiple->of;
+    if (symbol == SYMBOLS - 1)
+        return !layer && multiple->places ? multiple->of + left : UINT32_MAX;
+    uint32_t behind = layer ? layer + 1 : 0;
+    return behind <= multiple->places + 1 ? behind * multiple->of + (left * 10 + symbol) % multiple->of : UINT32_MAX;
 }
 
-// Digits, with a point among them or not, as a number modulo multiple->of: a state is the remainder of the digits so
-// far, and how many of them are decimals.
+static bool is_whole(const struct number_multiple *multiple, uint32_t state)
+{
+    uint32_t layer = state / multiple->of, left = state % multiple->of;
+    for (uint32_t decimals = layer ? layer - 1 : 0; decimals < multiple->places; decimals++)
+        left = left * 10 % multiple->of; // places that are not written are zeros
+    return !left;
+}
+
+// Splits classes by where their states lead to (Moore's minimisation). How many there are then, class 0 included.
+static uint32_t split_classes(struct remainders *remainders)
+{
+    uint32_t *finer = memory_new(remainders->count, sizeof *finer), found = 1;
+    uint32_t(*keys)[SYMBOLS + 1] = memory_new(remainders->count, sizeof *keys);
+    struct map known = { 0 };
+    for (uint32_t i = 0; i < remainders->count; i++) {
+        int64_t class = 0;
+        keys[i][SYMBOLS] = remainders->classes[i];
+        for (uint32_t symbol = 0; symbol < SYMBOLS; symbol++) {
+            uint32_t next = next_state(remainders->multiple, i, symbol);
+            keys[i][symbol] = next == UINT32_MAX ? 0 : remainders->classes[next];
+        }
+        struct bytes key = { (const char *)keys[i], sizeof keys[i] };
+        if (!map_get(&known, key, &class))
+            map_put(&known, key, class = found++);
+        finer[i] = (uint32_t)class;
+    }
+    map_free(&known);
+    free(keys);
+    free(remainders->classes);
+    remainders->classes = finer;
+    return found;
+}
+
 static bool multiple_machine(const struct number_multiple *multiple, size_t *work, struct machine *out)
 {
     struct nfa nfa = { 0 };
-    uint32_t layers = multiple->places ? multiple->places + 2 : 1;
-    uint32_t *states = memory_new(multiple->of * layers, sizeof *states);
-    for (uint32_t i = 0; i < multiple->of * layers; i++)
-        states[i] = nfa_state(&nfa);
-    nfa_skip(&nfa, NFA_START, states[0]);
-    for (uint32_t i = 0; i < multiple->of * layers; i++)
-        add_digits(&nfa, states, i / multiple->of, i % multiple->of, multiple);
+    struct remainders remainders = { multiple, multiple->of * (multiple->places ? multiple->places + 2 : 1), NULL };
+    uint32_t *states = memory_new(remainders.count + 1, sizeof *states), before = 0, count = 1;
+    remainders.classes = memory_new(remainders.count, sizeof *remainders.classes);
+    for (uint32_t i = 0; i < remainders.count; i++)
+        remainders.classes[i] = is_whole(multiple, i) ? 2 : 1;
+    for (; before != count; *work += remainders.count * SYMBOLS) {
+        before = count;
+        count = split_classes(&remainders);
+    }
+    for (uint32_t class = 1; class < count; class++)
+        states[class] = nfa_state(&nfa);
+    nfa_skip(&nfa, NFA_START, states[remainders.classes[0]]);
+    for (uint32_t i = 0; i < remainders.count; i++) {
+        uint32_t from = states[remainders.classes[i]];
+        for (uint32_t symbol = 0; symbol < SYMBOLS; symbol++) {
+            uint32_t next = next_state(multiple, i, symbol);
+            uint8_t byte = symbol == SYMBOLS - 1 ? '.' : (uint8_t)('0' + symbol);
+            if (next != UINT32_MAX)
+                nfa_bytes(&nfa, from, states[remainders.classes[next]], byte, byte);
+        }
+        if (is_whole(multiple, i))
+            nfa_skip(&nfa, from, NFA_END);
+    }
     bool ok = machine_from_nfa(&nfa, work, out);
     nfa_free(&nfa);
+    free(remainders.classes);
     free(states);
     return ok;
 }
@@ -260,12 +310,13 @@ static bool write_bound(struct strbuf *out, const struct number_bound *bound, bo
 static uint32_t unsigned_rule(struct grammar *grammar, const struct number_range *range, struct number_bound low,
                               struct number_bound high, struct error *err)
 {
-    enum { WHOLE_DIGITS = 9 };         // where nothing bounds them
+    enum { WHOLE_DIGITS = 9, MULTIPLE_DIGITS = 9 }; // where nothing bounds them
     static const double beyond = 1e15; // all that is written
     struct strbuf patterns[3] = { 0 }; // the shape first
     size_t count = 1;
     bool integer = range->integer, bounded = high.present && high.value < beyond;
-    int digits = bounded ? 1 : high.present || integer ? NUMBER_DIGITS_MAX : WHOLE_DIGITS;
+    int digits = bounded ? 1 : range->multiple.of ? MULTIPLE_DIGITS : high.present || integer ? NUMBER_DIGITS_MAX
+                                                                                              : WHOLE_DIGITS;
     if (low.present && low.value >= beyond)
         return rules_choice(grammar, NULL, 0, err);
     bool ok = (!low.present || write_bound(&patterns[count++], &low, true, &digits, err))

@@ -200,7 +200,14 @@ uint32_t schema_number(struct schema *schema, const json_t *json, bool integer)
     }
     if (multiple)
         schema_let_go(schema, "multipleOf");
-    return number_rule(schema->grammar, &range, schema->err);
+    uint32_t node = number_rule(schema->grammar, &range, schema->err);
+    if (node != RULES_NONE)
+        return node;
+    static const char *const bounds[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum" };
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (json_object_get(json, bounds[i]))
+            schema_let_go(schema, bounds[i]);
+    return number_rule(schema->grammar, &(struct number_range){ .integer = integer }, schema->err);
 }
 
 // ---- values that are listed ----
