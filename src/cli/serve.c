@@ -76,6 +76,8 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "limits", OPTION_HEADING },
         { "--max-connections", OPTION_INT, &request->connections, "N", "connections at once (1024)", 1, 1 << 20 },
         { "--max-queue", OPTION_INT, &request->queue, "N", "requests that wait; 429 beyond (1024)", 1, 1 << 20 },
+        { "--max-inflight-bytes", OPTION_SIZE, &server->inflight_bytes, "BYTES",
+          "of all requests together; 429 beyond (1/8 of free memory)" },
         { "--max-header-bytes", OPTION_SIZE, &server->http.head_bytes, "BYTES", "of one request (64K)" },
         { "--max-body-bytes", OPTION_SIZE, &server->http.body_bytes, "BYTES", "of one request (8M)" },
         { "--header-seconds", OPTION_REAL, &server->http.head_seconds, "S", "for its headers to come (10)", 1e-3, 1e6 },

@@ -65,6 +65,15 @@ struct bytes http_body(const struct http_exchange *exchange)
     return (struct bytes){ strbuf_text(&exchange->body), exchange->body.len };
 }
 
+struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_bytes)
+{
+    struct strbuf body = exchange->body;
+    *charged_bytes = exchange->charged_bytes;
+    exchange->body = (struct strbuf){ 0 };
+    exchange->charged_bytes = 0;
+    return body;
+}
+
 void http_set_owner(struct http_exchange *exchange, void *owner)
 {
     exchange->owner = owner;
@@ -186,6 +195,7 @@ void http_stream_write(struct http_exchange *exchange, struct bytes piece)
     strbuf_add(out, piece.data, piece.len);
     if (exchange->sends_chunks)
         strbuf_add_text(out, "\r\n");
+    exchange->unsent = true;
     http_connection_wake(exchange->connection);
 }
 
@@ -194,5 +204,12 @@ void http_stream_close(struct http_exchange *exchange)
     assert(!exchange->left && exchange->streams);
     if (exchange->sends_body && exchange->sends_chunks)
         strbuf_add_text(&exchange->connection->output, "0\r\n\r\n");
+    http_connection_answered(exchange->connection);
+}
+
+void http_stream_cut(struct http_exchange *exchange)
+{
+    assert(!exchange->left && exchange->streams);
+    exchange->connection->closes = true;
     http_connection_answered(exchange->connection);
 }

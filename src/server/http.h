@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/strbuf.h"
 
 struct event_base;
 struct http_server;
@@ -37,6 +38,8 @@ struct http_callbacks {
     void (*refuse)(void *context, struct http_exchange *exchange, int status, const char *sentence);
     // The client left, or was closed by a limit, before its answer ended. The exchange is gone after this.
     void (*gone)(void *context, struct http_exchange *exchange);
+    // All that was written to a stream so far has gone to the client's socket: more is welcome. NULL: nobody asks.
+    void (*sent)(void *context, struct http_exchange *exchange);
 };
 
 // The loop must offer EV_FEATURE_ET (epoll does).
@@ -57,6 +60,8 @@ struct bytes http_method(const struct http_exchange *exchange); // "GET"
 struct bytes http_path(const struct http_exchange *exchange);   // without the query
 struct bytes http_header(const struct http_exchange *exchange, const char *name); // .data NULL: absent
 struct bytes http_body(const struct http_exchange *exchange);
+// The body becomes the caller's, with its charge to the budget: *charged_bytes.
+struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_bytes);
 // The owner's own pointer, NULL at first.
 void http_set_owner(struct http_exchange *exchange, void *owner);
 void *http_owner(const struct http_exchange *exchange);
@@ -75,5 +80,7 @@ void http_reply(struct http_exchange *exchange, int status, const char *content_
 void http_stream_open(struct http_exchange *exchange, int status, const char *content_type);
 void http_stream_write(struct http_exchange *exchange, struct bytes piece);
 void http_stream_close(struct http_exchange *exchange); // the exchange is gone after it
+// The same for an answer that cannot be finished: the connection closes behind what was written, without the last chunk.
+void http_stream_cut(struct http_exchange *exchange);
 
 #endif

@@ -20,11 +20,13 @@ struct http_exchange {
     char *head_text; // owned; `head` borrows from it
     struct http_head head;
     struct strbuf body;
+    size_t charged_bytes; // of the budget, for the body
     struct strbuf answer_fields; // lines of http_add_header
     void *owner;
     bool streams;      // http_stream_open was called
     bool sends_chunks; // and its pieces are framed,
     bool sends_body;   // unless there is nothing to send but headers
+    bool unsent;       // something was written since `sent` was told
     bool left;         // `gone` is being told
 };
 

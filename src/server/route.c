@@ -91,7 +91,7 @@ static void handle_metrics(struct server *server, const struct route *route, str
     post_read(&server->post, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
     int unseen = 0; // jobs that the scheduler does not know yet
     for (const struct job *job = server->jobs; job; job = job->next)
-        unseen += !job->accepted;
+        unseen += atomic_load(&job->stage) < JOB_RUNNING;
     metrics_print(&server->metrics, &stats, stats.waiting + unseen, &text);
     route_reply(server, exchange, route->path, 200, "text/plain; version=0.0.4; charset=utf-8", strbuf_bytes(&text), 0);
     strbuf_free(&text);
@@ -168,7 +168,10 @@ static void handle_job(struct server *server, const struct route *route, struct 
         route_reply_error(server, exchange, route->path, &err, 0);
         return;
     }
-    struct job *job = job_new(&server->served.api, route->kind, route->path, http_body(exchange));
+    struct job *job = job_new(&server->served.api, route->kind, route->path);
+    job->budget = &server->budget;
+    job->body = http_take_body(exchange, &job->charged_bytes);
+    job->body_bytes = job->body.len;
     job->exchange = exchange;
     job->arrived = worker_now();
     http_set_owner(exchange, job);
@@ -177,17 +180,14 @@ static void handle_job(struct server *server, const struct route *route, struct 
         job->next->previous = job;
     server->jobs = job;
     server->job_count++;
-    worker_add(&server->worker, job);
+    readers_add(&server->readers, job);
 }
 
 void route_gone(void *context, struct http_exchange *exchange)
 {
     struct job *job = http_owner(exchange);
-    (void)context;
-    if (!job)
-        return;
-    job->exchange = NULL;
-    atomic_store(&job->cancelled, true);
+    if (job)
+        deliver_gone(context, job);
 }
 
 // ---- the table ----------------------------------------------------------------------------------------------------

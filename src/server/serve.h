@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/serve.h: the running server, for the files of this room. All of it belongs to the loop's thread, but for what
-// the post and the worker share.
+// readers, worker and writer share.
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
 #include "server/model.h"
+#include "server/reader.h"
 #include "server/server.h"
 #include "server/worker.h"
+#include "server/writer.h"
 
 struct event;
 
@@ -15,8 +17,12 @@ enum { KEY_DIGEST_BYTES = 32 };
 struct server {
     const struct server_options *options;
     struct served served;                 // the model
+    struct budget budget;                 // for all requests in flight
     struct post post;
+    struct outbox outbox;
+    struct readers readers;
     struct worker worker;
+    struct writer writer;
     struct metrics metrics;
     json_t *plan;
 
@@ -47,7 +53,9 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
 
 // ---- deliver.c ----------------------------------------------------------------------------------------------------
 
-void deliver_posted(struct server *server);   // what the threads have sent back
+void deliver_written(struct server *server);  // what the writer has made
+void deliver_sent(void *server, struct http_exchange *exchange); // a client's socket has taken what there was
+void deliver_gone(struct server *server, struct job *job);       // the client has left
 void deliver_abandon(struct server *server, struct job *job, const struct api_error *err); // it is given up
 
 #endif

@@ -116,12 +116,19 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
     struct server *server = context;
-    deliver_posted(server);
+    deliver_written(server);
     if (server->draining && !server->job_count)
         end_when_sent(-1, 0, server);
 }
 
 // ---- the start ----------------------------------------------------------------------------------------------------
+
+static void open_budget(struct server *server)
+{
+    const struct server_options *options = server->options;
+    budget_open(&server->budget, options->inflight_bytes ? options->inflight_bytes : budget_default_bytes());
+    log_say(&options->log, LOG_DEBUG, "limits", "requests in flight may hold %zu bytes", server->budget.limit_bytes);
+}
 
 static void digest_keys(struct server *server)
 {
@@ -141,13 +148,14 @@ static struct event *watch(struct server *server, int fd, short what, event_call
 static bool open_loop(struct server *server, struct error *err)
 {
     const struct http_callbacks callbacks = {
-        .context = server, .request = route_request, .refuse = route_refuse, .gone = route_gone,
+        .context = server, .request = route_request, .refuse = route_refuse, .sent = deliver_sent,
+        .gone = route_gone,
     };
     server->base = event_base_new();
     if (!server->base)
         return fail(err, "the system gives no event loop");
     server->http = http_open(server->base, &server->options->http, &callbacks);
-    server->wake = watch(server, server->post.wake_fd, EV_READ, on_wake);
+    server->wake = watch(server, server->outbox.wake_fd, EV_READ, on_wake);
     server->terminate = watch(server, SIGTERM, EV_SIGNAL, on_signal);
     server->interrupt = watch(server, SIGINT, EV_SIGNAL, on_signal);
     server->tick = watch(server, -1, EV_TIMEOUT, on_tick);
@@ -204,18 +212,40 @@ static bool listen_on(struct server *server, int *port, struct error *err)
                         : http_listen(server->http, options->host, options->port, port, err);
 }
 
+// From the end of the way to its beginning, so that each thread finds the next one there.
+static bool start_threads(struct server *server, struct error *err)
+{
+    if (!writer_open(&server->writer, &server->post, &server->outbox, &server->metrics, err))
+        return false;
+    if (!worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err)) {
+        writer_close(&server->writer);
+        return false;
+    }
+    if (readers_open(&server->readers, &server->post, &server->worker.to_run, server->jobs_max, err))
+        return true;
+    worker_close(&server->worker);
+    writer_close(&server->writer);
+    return false;
+}
+
+static void stop_threads(struct server *server)
+{
+    readers_close(&server->readers);
+    worker_close(&server->worker);
+    writer_close(&server->writer);
+}
+
 static bool serve(struct server *server, struct error *err)
 {
     int port = 0;
+    open_budget(server);
     open_metrics(server);
     digest_keys(server);
-    if (!open_loop(server, err)
-        || !listen_on(server, &port, err)
-        || !worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err))
+    if (!open_loop(server, err) || !listen_on(server, &port, err) || !start_threads(server, err))
         return false;
     say_ready(server, port);
     event_base_dispatch(server->base);
-    worker_close(&server->worker);
+    stop_threads(server);
     const struct nibble_ranks *ranks = server->options->engine.ranks;
     return !ranks || !nibble_ranks_lost(ranks) || fail(err, "%s", nibble_ranks_lost(ranks));
 }
@@ -233,6 +263,7 @@ static void close_all(struct server *server)
     metrics_close(&server->metrics);
     json_decref(server->plan);
     free(server->keys);
+    outbox_close(&server->outbox);
     post_close(&server->post);
     served_close(&server->served);
 }
@@ -253,7 +284,8 @@ int server_run(const struct server_options *options)
     bool ok = served_open(&server.served, options, &error);
     if (ok) {
         print_plan(server.served.engine);
-        ok = post_open(&server.post, &err) && serve(&server, &err);
+        post_open(&server.post);
+        ok = outbox_open(&server.outbox, &err) && serve(&server, &err);
         if (!ok)
             public_error(&error, &err);
         close_all(&server);
