@@ -324,9 +324,13 @@ struct nibble_scheduler_stats {
     uint64_t prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits; // in tokens
     bool failing;                  // the device failed in the latest step, and with it the requests that were running
+    uint64_t corrupted;            // requests that ended because their logits were not finite,
+    int corrupted_in_a_row;        // and how many of them since the latest good token
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
+// A number that moves on while a step computes on a CPU, with every op. Any thread may ask, at any time.
+uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler);
 
 // ---- several processes ---------------------------------------------------------------------------------------------
 

@@ -448,6 +448,8 @@ static int tell_answer(struct generator *generator, const struct row *rows, int 
         if (!rows[i].finite) {
             char sentence[256];
             snprintf(sentence, sizeof sentence, LOGITS_NOT_FINITE, rows[i].position);
+            generator->scheduler.counts.corrupted++;
+            generator->scheduler.counts.corrupted_in_a_row++;
             finish(generator, answer, NIBBLE_FINISH_FAILED, sentence);
             return 0;
         }
@@ -455,6 +457,7 @@ static int tell_answer(struct generator *generator, const struct row *rows, int 
     }
     const struct row *last = &rows[count - 1];
     bool drawn = draws(last);
+    generator->scheduler.counts.corrupted_in_a_row = 0;
     if (last->last && (!drawn || take_token(generator, last, &reason)))
         finish(generator, answer, reason, NULL);
     return drawn;

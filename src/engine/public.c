@@ -421,6 +421,11 @@ void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nib
     generator_stats(&scheduler->generator, out);
 }
 
+uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler)
+{
+    return team_progress(scheduler->generator.engine->team);
+}
+
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler)
 {
     generator_forget(&scheduler->generator);

@@ -35,6 +35,11 @@ int http_connections(const struct http_server *server)
     return server->connection_count;
 }
 
+bool http_failing(const struct http_server *server)
+{
+    return server->failing;
+}
+
 bool http_sending(const struct http_server *server)
 {
     for (const struct http_connection *connection = server->connections; connection; connection = connection->next)

@@ -52,6 +52,7 @@ void http_close(struct http_server *server); // every connection too
 bool http_listen(struct http_server *server, const char *host, int port, int *bound, struct error *err);
 bool http_listen_unix(struct http_server *server, const char *path, struct error *err);
 int http_connections(const struct http_server *server);
+bool http_failing(const struct http_server *server); // the system refused to watch the latest connection's socket
 bool http_sending(const struct http_server *server); // an answer is under way, or not all of it is sent
 
 // ---- a request (borrowed: as long as the exchange) ----------------------------------------------------------------

@@ -462,7 +462,8 @@ void http_connection_open(struct http_server *server, int fd)
     evtimer_assign(&connection->turn, server->base, on_turn, connection);
     evtimer_assign(&connection->deadline, server->base, on_deadline, connection);
     set_deadline(connection, server->limits.idle_seconds);
-    if (event_add(&connection->io, NULL)) {
+    server->failing = event_add(&connection->io, NULL) != 0;
+    if (server->failing) {
         http_connection_close(connection);
     } else if (surplus) {
         struct error err;

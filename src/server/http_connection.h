@@ -65,6 +65,7 @@ struct http_server {
     struct http_callbacks callbacks;
     struct http_connection *connections;
     int connection_count, surplus_count; // the surplus are not among the first
+    bool failing;                        // epoll refused the latest connection's socket
     struct http_listener *listeners;
     struct event resume; // accepting again after the system had no more descriptors
 };

@@ -35,6 +35,8 @@
     X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Tokens of context that the cache holds.")             \
     X("nibble:device_failing", gauge, none, stats->failing,                                                           \
       "1: the device failed in the latest step, and /health says so.")                                                \
+    X("vllm:corrupted_requests_total", counter, model, stats->corrupted,                                              \
+      "Requests that ended because the model's logits were not finite.")                                              \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
     X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \

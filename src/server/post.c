@@ -99,6 +99,14 @@ bool post_finish(struct post *post, struct job *job)
     return job->written;
 }
 
+bool post_is_waiting(struct post *post)
+{
+    pthread_mutex_lock(&post->lock);
+    bool waiting = post->first;
+    pthread_mutex_unlock(&post->lock);
+    return waiting;
+}
+
 void post_read(struct post *post, struct nibble_scheduler_stats *stats, struct histogram *step_tokens)
 {
     pthread_mutex_lock(&post->lock);

@@ -38,6 +38,7 @@ struct job *post_take(struct post *post);
 // The writer lets go of a job. False: it was posted again meanwhile and has to be taken once more.
 bool post_finish(struct post *post, struct job *job);
 
+bool post_is_waiting(struct post *post); // there is a job for the writer
 void post_read(struct post *post, struct nibble_scheduler_stats *stats, struct histogram *step_tokens);
 
 #endif

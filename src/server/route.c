@@ -69,14 +69,24 @@ static void handle_page(struct server *server, const struct route *route, struct
                 (struct bytes){ page_html, page_html_len }, 0);
 }
 
-// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
-static void handle_health(struct server *server, const struct route *route, struct http_exchange *exchange)
+static void reply_health(struct server *server, const struct route *route, struct http_exchange *exchange,
+                         bool (*is_well)(struct server *server, char *why, size_t size))
 {
-    struct nibble_scheduler_stats stats;
-    struct histogram ignored;
-    post_read(&server->post, &stats, &ignored);
-    int status = server->draining || stats.failing ? 503 : 200;
-    route_reply(server, exchange, route->path, status, "text/plain", (struct bytes){ 0 }, 0);
+    char why[256] = "";
+    watch_observe(server);
+    int status = is_well(server, why, sizeof why) ? 200 : 503;
+    route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
+}
+
+// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
+static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_health(server, route, exchange, watch_ready);
+}
+
+static void handle_live(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_health(server, route, exchange, watch_live);
 }
 
 static void handle_version(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -194,7 +204,9 @@ void route_gone(void *context, struct http_exchange *exchange)
 
 static const struct route routes[] = {
     { "GET", "/", .open = true, .handle = handle_page },
-    { "GET", "/health", .open = true, .handle = handle_health },
+    { "GET", "/health", .open = true, .handle = handle_ready },
+    { "GET", "/health/ready", .open = true, .handle = handle_ready },
+    { "GET", "/health/live", .open = true, .handle = handle_live },
     { "GET", "/version", .open = true, .handle = handle_version },
     { "GET", "/metrics", .open = true, .handle = handle_metrics },
     { "GET", "/v1/models", .handle = handle_models },

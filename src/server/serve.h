@@ -4,6 +4,7 @@
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
+#include "server/health.h"
 #include "server/model.h"
 #include "server/reader.h"
 #include "server/server.h"
@@ -33,6 +34,7 @@ struct server {
     unsigned char (*keys)[KEY_DIGEST_BYTES]; // SHA-256 of each
     struct job *jobs;                     // all of them
     int job_count, jobs_max;
+    struct health health;
     bool draining;
     int flush_polls;                      // at the end, while clients still take what was written
     struct nibble_scheduler_stats logged; // at the last summary
@@ -50,6 +52,12 @@ void route_reply(struct server *server, struct http_exchange *exchange, const ch
                  struct bytes body, double seconds);
 void route_reply_error(struct server *server, struct http_exchange *exchange, const char *path,
                        const struct api_error *err, double seconds);
+
+// ---- watch.c ------------------------------------------------------------------------------------------------------
+
+void watch_observe(struct server *server); // now and then, and before it is asked
+bool watch_ready(struct server *server, char *why, size_t size);
+bool watch_live(struct server *server, char *why, size_t size);
 
 // ---- deliver.c ----------------------------------------------------------------------------------------------------
 

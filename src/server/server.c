@@ -41,6 +41,10 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
         { "preemptions", LOG_COUNT, .number = (double)(now.preemptions - then->preemptions) },
         { 0 },
     };
+    char why[256];
+    watch_observe(server);
+    if (!watch_live(server, why, sizeof why))
+        log_say(&server->options->log, LOG_ERROR, "health", "%.*s", (int)strcspn(why, "\n"), why);
     if (now.steps != then->steps)
         log_event(&server->options->log, LOG_INFO, "busy", fields);
     server->logged = now;
@@ -239,6 +243,7 @@ static bool serve(struct server *server, struct error *err)
 {
     int port = 0;
     open_budget(server);
+    health_open(&server->health, server->options->stall_seconds);
     open_metrics(server);
     digest_keys(server);
     if (!open_loop(server, err) || !listen_on(server, &port, err) || !start_threads(server, err))

@@ -26,6 +26,7 @@ struct server_options {
     struct http_limits http;
     size_t inflight_bytes;             // what requests in flight may hold; 0: a share of the machine's free memory
     int queue;                         // requests that wait; the next one is answered 429
+    double stall_seconds;              // without any progress: /health is 503
     double drain_seconds;              // what is running may take as long after SIGTERM
     struct log log;
 };
