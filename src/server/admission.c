@@ -68,10 +68,19 @@ static size_t choice_bytes(const struct choice *choice)
     const struct fields *fields = &choice->job->fields;
     size_t tops = fields->top_logprobs > 0 ? (size_t)fields->top_logprobs : 0;
     size_t listed = 2 * (sizeof(struct answer_token) + tops * sizeof(struct nibble_candidate)); // buffers double
-    size_t tokens = (size_t)fields->max_tokens, slice = ENTRY_JSON_BYTES * (1 + tops) * tokens;
+    size_t tokens = (size_t)fields->max_tokens;
     size_t echoed = fields->echo ? 2 * ANSWER_TEXT_BYTES * choice->prompt->count : 0;
     return CHOICE_BYTES + tokens * ANSWER_TEXT_BYTES + (tokens + choice->prompt->count) * ID_BYTES
-        + listed_tokens(choice) * listed + echoed + (slice < ANSWER_SLICE_BYTES ? slice : ANSWER_SLICE_BYTES);
+        + listed_tokens(choice) * listed + echoed;
+}
+
+// Of the answer's text, a slice waits to be sent.
+static size_t slice_bytes(const struct job *job)
+{
+    const struct fields *fields = &job->fields;
+    int64_t tops = fields->top_logprobs > 0 ? fields->top_logprobs : 0;
+    size_t all = ENTRY_JSON_BYTES * (size_t)job->choice_count * (size_t)(fields->max_tokens * (1 + tops));
+    return all < ANSWER_SLICE_BYTES ? all : ANSWER_SLICE_BYTES;
 }
 
 static bool check_entries(struct job *job)
@@ -91,7 +100,7 @@ static bool check_entries(struct job *job)
 
 bool admission_answer(struct job *job)
 {
-    size_t bytes = JOB_BYTES + job->kept_bytes;
+    size_t bytes = JOB_BYTES + job->kept_bytes + slice_bytes(job);
     if (!check_entries(job))
         return false;
     if (job->tools)

@@ -13,14 +13,15 @@ static void *read_jobs(void *context)
     struct readers *readers = lane->readers;
     struct job *job;
     while ((job = queue_pop(&lane->queue, true))) {
-        if (!atomic_load(&job->cancelled) && read_job(job)) {
+        bool runs = !atomic_load(&job->cancelled) && read_job(job);
+        atomic_fetch_add(&lane->read_count, 1);
+        if (runs) {
             atomic_store(&job->stage, JOB_READ);
             queue_push(readers->to_run, job);
         } else {
             post_send(readers->post, job, true);
             post_wake(readers->post);
         }
-        atomic_fetch_add(&lane->read_count, 1);
     }
     return NULL;
 }
