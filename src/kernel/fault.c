@@ -51,7 +51,9 @@ static const char *lie_of(const struct kernel *kernel)
 {
     const char *name = getenv("NIBBLE_FAULT");
     size_t length = strlen(kernel->name);
-    return name && !strncmp(name, kernel->name, length) && (!name[length] || name[length] == ':') ? name + length : NULL;
+    if (!name || strncmp(name, kernel->name, length))
+        return NULL;
+    return !name[length] || name[length] == ':' ? name + length : NULL;
 }
 
 static bool is_nan(const char *lie)

@@ -26,8 +26,8 @@ static bool charge(struct job *job, size_t bytes, int status, const char *param,
     size_t limit = job->budget->limit_bytes;
     if (bytes > limit)
         return api_fail(&job->error, status, param,
-                        "%s would take %zu bytes of memory, and this server has %zu for all requests together; %s", what,
-                        bytes, limit, advice);
+                        "%s would take %zu bytes of memory, and this server has %zu for all requests together; %s",
+                        what, bytes, limit, advice);
     return api_fail(&job->error, 429, NULL,
                     "%s would take %zu bytes of memory, and other requests hold %zu of the %zu there are; try again in "
                     "a moment", what, bytes, budget_used(job->budget) - job->charged_bytes, limit);
@@ -93,8 +93,8 @@ static bool check_entries(struct job *job)
         entries += (double)listed_tokens(&job->choices[i]) * (double)(1 + fields->top_logprobs);
     return entries <= entries_max
         || api_fail(&job->error, 400, job->kind == JOB_CHAT ? "top_logprobs" : "logprobs",
-                    "%d answers of up to %lld tokens with %lld logprobs each are %.0f entries, and an answer has at most "
-                    "%.0f; lower n, max_tokens or the number of logprobs", job->choice_count,
+                    "%d answers of up to %lld tokens with %lld logprobs each are %.0f entries, and an answer has at "
+                    "most %.0f; lower n, max_tokens or the number of logprobs", job->choice_count,
                     (long long)fields->max_tokens, (long long)(1 + fields->top_logprobs), entries, entries_max);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/budget.h: admission control by memory. One number of bytes for everything that requests in flight hold (bodies,
-// JSON values, tokens, answers, logprobs, what waits to be sent), taken before the work that needs it begins; a request
-// for which nothing is left is answered 429. Any thread may take and give back.
+// server/budget.h: admission control by memory. One number of bytes for everything that requests in flight hold
+// (bodies, JSON values, tokens, answers, logprobs, what waits to be sent), taken before the work that needs it begins;
+// a request for which nothing is left is answered 429. Any thread may take and give back.
 #ifndef SERVER_BUDGET_H
 #define SERVER_BUDGET_H
 

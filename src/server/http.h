@@ -81,7 +81,7 @@ void http_reply(struct http_exchange *exchange, int status, const char *content_
 void http_stream_open(struct http_exchange *exchange, int status, const char *content_type);
 void http_stream_write(struct http_exchange *exchange, struct bytes piece);
 void http_stream_close(struct http_exchange *exchange); // the exchange is gone after it
-// The same for an answer that cannot be finished: the connection closes behind what was written, without the last chunk.
+// The same for an answer that cannot be finished: the connection closes behind what was written, without a last chunk.
 void http_stream_cut(struct http_exchange *exchange);
 
 #endif

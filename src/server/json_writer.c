@@ -60,8 +60,8 @@ void json_write_text(struct strbuf *out, struct bytes text)
 size_t json_text_cut(struct bytes text, size_t limit)
 {
     size_t end = text.len < limit ? text.len : limit;
-    for (int i = 1; end < text.len && i < UTF8_BYTES_MAX && end > 1 && ((unsigned char)text.data[end] & 0xC0) == 0x80; i++)
-        end--;
+    for (int i = 1; i < UTF8_BYTES_MAX && end > 1 && end < text.len; i++)
+        end -= ((unsigned char)text.data[end] & 0xC0) == 0x80;
     return end;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/metrics.h: what the server counts, printed as Prometheus text with vLLM's names where the meaning is the same.
-// The writer's thread observes answers, the loop counts requests and prints: a lock is inside. One table (metrics.c) has each metric's name, kind, help and buckets.
+// The writer's thread observes answers, the loop counts requests and prints: a lock is inside. One table (metrics.c)
+// has each metric's name, kind, help and buckets.
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 

@@ -158,10 +158,15 @@ static bool read_generating(struct job *job)
     return admission_answer(job);
 }
 
+// A body of megabytes was taken apart into many small pieces: the allocator would keep them for good.
+enum { LARGE_BODY_BYTES = 1 << 20 };
+
 bool read_job(struct job *job)
 {
     bool ready = read_json(job) && (kinds[job->kind].generates ? read_generating(job) : kinds[job->kind].read(job));
     job_drop_json(job);
+    if (job->body_bytes >= LARGE_BODY_BYTES)
+        memory_give_back();
     if (ready)
         return true;
     job->tools = job->kept_tools; // those of the JSON are gone

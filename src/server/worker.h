@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/worker.h: the thread that owns the engine: it takes jobs that are read, runs steps, and posts what came of them.
+// server/worker.h: the thread that owns the engine: it takes jobs that are read, runs steps, and posts what came of
+// them.
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
 

@@ -6,8 +6,19 @@
 #include "server/answer.h"
 #include "server/observe.h"
 
-// What was megabytes was many small pieces on another thread: the allocator would keep them for good.
 enum { LARGE_BYTES = 1 << 20 };
+
+// What is freed by another thread than asked for it stays with the allocator, unless it is told to give it back.
+static bool is_large(const struct job *job)
+{
+    size_t bytes = job->reply.cap;
+    for (int i = 0; i < job->choice_count; i++) {
+        const struct choice *choice = &job->choices[i];
+        bytes += choice->content.cap + (size_t)choice->answer.token_capacity * sizeof *choice->answer.tokens
+            + (size_t)choice->answer.top_capacity * sizeof *choice->answer.tops;
+    }
+    return bytes >= LARGE_BYTES;
+}
 
 // A reply that needed no engine is there as text already.
 static bool write_reply(struct job *job)
@@ -46,7 +57,7 @@ static void let_go(struct writer *writer, struct job *job)
 {
     if (!post_finish(writer->post, job))
         return; // it will be taken again
-    bool large = job->body_bytes >= LARGE_BYTES || job->charged_bytes >= LARGE_BYTES;
+    bool large = is_large(job);
     job_empty(job);
     outbox_put(writer->outbox, job, true);
     if (large)

@@ -37,8 +37,10 @@ static void assert_same(struct strbuf *got, struct strbuf *want)
 
 static void test_text(void **state)
 {
-    static const char *const texts[] = { "", "plain", "\"\\/\b\f\n\r\t", "\x01\x1f\x7f", "Gr\xc3\xbc\xc3\x9f", "\xe4\xb8\x96",
-                                         "\xf0\x9f\x99\x82", "\xff", "\xe4\xb8", "a\xf0\x9f\x99z", "\xed\xa0\x80", "\xc0\x80" };
+    static const char *const texts[] = {
+        "", "plain", "\"\\/\b\f\n\r\t", "\x01\x1f\x7f", "Gr\xc3\xbc\xc3\x9f", "\xe4\xb8\x96", "\xf0\x9f\x99\x82",
+        "\xff", "\xe4\xb8", "a\xf0\x9f\x99z", "\xed\xa0\x80", "\xc0\x80",
+    };
     uint64_t seed = 1;
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts + 500; i++) {
@@ -65,8 +67,8 @@ static void test_text(void **state)
 
 static void test_logprobs(void **state)
 {
-    static const float values[] = { 0, -0.0f, -1, -2.5f, -0.1f, -1e-7f, -1.17549435e-38f, -9998.5f, -9999, -10000, -INFINITY,
-                                    -123456.75f, -0.693147182f, 1e-20f };
+    static const float values[] = { 0, -0.0f, -1, -2.5f, -0.1f, -1e-7f, -1.17549435e-38f, -9998.5f, -9999, -10000,
+                                    -INFINITY, -123456.75f, -0.693147182f, 1e-20f };
     (void)state;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         struct strbuf got = { 0 }, want = dump(api_logprob(values[i]));
@@ -146,8 +148,8 @@ static void hand_over(struct job *job)
 static json_t *logprob_json(int32_t id, float logprob)
 {
     char byte = (char)id;
-    return json_pack("{s:o, s:o, s:[i]}", "token", api_text((struct bytes){ &byte, 1 }), "logprob", api_logprob(logprob),
-                     "bytes", (int)id);
+    return json_pack("{s:o, s:o, s:[i]}", "token", api_text((struct bytes){ &byte, 1 }), "logprob",
+                     api_logprob(logprob), "bytes", (int)id);
 }
 
 static json_t *chat_logprobs(const struct mail *mail)
@@ -179,12 +181,13 @@ static json_t *completion_logprobs(const struct mail *mail)
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
     for (int i = 0; i < mail->token_count; i++) {
         char byte = (char)mail->tokens[i].id;
+        const struct nibble_candidate *tops_of = mail->tops + mail->tokens[i].top_first;
         json_t *table = json_object();
         json_array_append_new(tokens, api_text((struct bytes){ &byte, 1 }));
         json_array_append_new(logprobs, api_logprob(mail->tokens[i].logprob));
         json_array_append_new(offsets, json_integer(i));
         for (int j = 0; j < mail->tokens[i].top_count; j++)
-            set_logprob(table, mail->tops[mail->tokens[i].top_first + j].id, mail->tops[mail->tokens[i].top_first + j].logprob);
+            set_logprob(table, tops_of[j].id, tops_of[j].logprob);
         set_logprob(table, mail->tokens[i].id, mail->tokens[i].logprob);
         json_array_append_new(tops, table);
     }
@@ -204,8 +207,8 @@ static json_t *whole_json(struct job *job)
         json_t *content = chat ? json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal") : text;
         json_t *logprobs = job->fields.top_logprobs < 0 ? json_null()
                          : chat ? chat_logprobs(&choice->answer) : completion_logprobs(&choice->answer);
-        json_t *entry = json_pack("{s:i, s:o, s:o, s:s, s:n}", "index", i, chat ? "message" : "text", content, "logprobs",
-                                  logprobs, "finish_reason", "length", "stop_reason");
+        json_t *entry = json_pack("{s:i, s:o, s:o, s:s, s:n}", "index", i, chat ? "message" : "text", content,
+                                  "logprobs", logprobs, "finish_reason", "length", "stop_reason");
         if (job->fields.return_token_ids) {
             json_t *ids = json_array();
             for (int j = 0; j < choice->answer.token_count; j++)
