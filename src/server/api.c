@@ -8,7 +8,8 @@ static const struct {
     int status;
     const char *type;
 } error_types[] = {
-    { 400, "BadRequestError" },         { 401, "AuthenticationError" }, { 404, "NotFoundError" },
+    { 400, "BadRequestError" },         { 401, "AuthenticationError" }, { 403, "PermissionDeniedError" },
+    { 404, "NotFoundError" },           { 415, "UnsupportedMediaTypeError" },
     { 405, "MethodNotAllowedError" },   { 408, "RequestTimeoutError" }, { 413, "RequestTooLargeError" },
     { 422, "UnprocessableEntityError" }, { 429, "RateLimitError" },      { 431, "RequestTooLargeError" },
     { 500, "InternalServerError" },     { 501, "NotImplementedError" }, { 503, "ServiceUnavailableError" },
@@ -21,6 +22,7 @@ bool api_fail(struct api_error *err, int status, const char *param, const char *
     va_start(args, format);
     err->status = status;
     err->param = param;
+    err->quotes = false;
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     return false;

@@ -53,6 +53,7 @@ const struct grammar_vocabulary *api_vocabulary(const struct api *api);
 struct api_error {
     int status;
     const char *param;             // the field, or NULL; lives as long as the program or the request
+    bool quotes;                   // the text repeats some of the request, and is not for the log
     char text[1024];
 };
 
