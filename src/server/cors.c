@@ -9,9 +9,12 @@ static bool is_method(const struct http_exchange *exchange, const char *method)
     return bytes_equal(http_method(exchange), bytes_of(method));
 }
 
+// A browser's own word that the page is this server's counts where a proxy in between has changed the host: pages cannot
+// set that header.
 static bool allows(const struct access *access, const struct http_exchange *exchange, struct bytes origin)
 {
-    return access_allows_origin(access, origin, http_header(exchange, "Host"));
+    return access_allows_origin(access, origin, http_header(exchange, "Host"))
+        || http_is_word(http_header(exchange, "Sec-Fetch-Site"), "same-origin");
 }
 
 bool cors_check(const struct access *access, const struct http_exchange *exchange, struct api_error *err)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/deliver.c: from the post to the clients: chunks, whole answers and errors; then the log and the metrics.
-#include <stdio.h>
-
 #include "base/memory.h"
 #include "server/answer.h"
 #include "server/cors.h"
@@ -178,8 +176,6 @@ static void log_job(const struct server *server, const struct job *job)
         cached += job->choices[i].number ? 0 : own->cached_tokens;
         out += own->answer_tokens;
     }
-    char status[16];
-    snprintf(status, sizeof status, "%d", job->error.status);
     const struct log_field fields[] = {
         { "id", LOG_TEXT, job->id },
         { "request_id", LOG_TEXT, job->request_id },
@@ -191,7 +187,7 @@ static void log_job(const struct server *server, const struct job *job)
         { "first", LOG_SECONDS, .number = usage && usage->first_token ? usage->first_token - usage->arrived : 0 },
         { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
-        { "status", LOG_TEXT, job->error.status ? status : NULL },
+        { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
         { "param", LOG_TEXT, job->error.status ? job->error.param : NULL },
         { "error", LOG_TEXT, job->error.status && !job->error.quotes ? job->error.text : NULL },
         { 0 },

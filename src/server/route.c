@@ -48,16 +48,15 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
 // The path is as the client wrote it: it may have been told the wrong one.
 static void log_refusal(const struct server *server, const struct http_exchange *exchange, const struct api_error *err)
 {
-    char status[16], method[16], path[256];
+    char method[16], path[256];
     struct bytes given_method = http_method(exchange), given_path = http_path(exchange);
-    snprintf(status, sizeof status, "%d", err->status);
     snprintf(method, sizeof method, "%.*s", (int)given_method.len, given_method.data);
     snprintf(path, sizeof path, "%.*s", (int)given_path.len, given_path.data);
     const struct log_field fields[] = {
         { "request_id", LOG_TEXT, http_request_id(exchange) },
         { "method", LOG_TEXT, method },
         { "path", LOG_TEXT, path },
-        { "status", LOG_TEXT, status },
+        { "status", LOG_COUNT, .number = err->status },
         { "error", LOG_TEXT, err->text },
         { 0 },
     };
