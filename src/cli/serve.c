@@ -56,7 +56,7 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "--uds", OPTION_TEXT, &server->uds, "PATH", "listen on a Unix socket instead" },
         { "--api-key", OPTION_TEXTS, &request->api_keys, "KEY ...", "ask for one of these keys ($NIBBLE_API_KEY)" },
         { "--allowed-origins", OPTION_TEXTS, &request->origins, "ORIGIN ...", "whose pages may ask, or * (its own)" },
-        { "--allowed-hosts", OPTION_TEXTS, &request->hosts, "HOST ...", "names it answers to, or * (on loopback: its own)" },
+        { "--allowed-hosts", OPTION_TEXTS, &request->hosts, "HOST ...", "its names, or * (on loopback: localhost)" },
         { "--share-prefix-cache", OPTION_FLAG, &server->share_prefix_cache, NULL, "between API keys, too" },
         { "model and cache", OPTION_HEADING },
         { "--model", OPTION_TEXT, &request->model, "MODEL", "the same as MODEL, for a configuration" },

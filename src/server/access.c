@@ -47,8 +47,8 @@ bool access_check_host_word(const char *word, struct error *err)
 {
     bool bracketed = word[0] == '[' && word[strlen(word) - 1] == ']';
     return (*word && !strpbrk(word, "/ ") && (bracketed || !strchr(word, ':')))
-        || fail(err, "--allowed-hosts has \"%.200s\"; expected a name without scheme and port, like gpu1.example.org, or "
-                "* for any", word);
+        || fail(err, "--allowed-hosts has \"%.200s\"; expected a name without scheme and port, like gpu1.example.org, "
+                "or * for any", word);
 }
 
 // Without the port; an IPv6 address keeps its brackets.

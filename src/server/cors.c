@@ -9,8 +9,8 @@ static bool is_method(const struct http_exchange *exchange, const char *method)
     return bytes_equal(http_method(exchange), bytes_of(method));
 }
 
-// A browser's own word that the page is this server's counts where a proxy in between has changed the host: pages cannot
-// set that header.
+// A browser's own word that the page is this server's counts where a proxy in between has changed the host: pages
+// cannot set that header.
 static bool allows(const struct access *access, const struct http_exchange *exchange, struct bytes origin)
 {
     return access_allows_origin(access, origin, http_header(exchange, "Host"))
@@ -22,9 +22,9 @@ bool cors_check(const struct access *access, const struct http_exchange *exchang
     struct bytes origin = http_header(exchange, "Origin");
     if (!origin.data || is_method(exchange, "GET") || is_method(exchange, "HEAD") || allows(access, exchange, origin))
         return true;
-    return api_fail(err, 403, NULL, "pages of %.*s may not use this server; start it with --allowed-origins %.*s if they "
-                    "should", (int)(origin.len < 200 ? origin.len : 200), origin.data,
-                    (int)(origin.len < 200 ? origin.len : 200), origin.data);
+    int len = origin.len < 200 ? (int)origin.len : 200;
+    return api_fail(err, 403, NULL, "pages of %.*s may not use this server; start it with --allowed-origins %.*s if "
+                    "they should", len, origin.data, len, origin.data);
 }
 
 static void add_text_header(struct http_exchange *exchange, const char *name, struct bytes value)
@@ -48,7 +48,8 @@ void cors_add_headers(const struct access *access, struct http_exchange *exchang
 
 void cors_add_preflight_headers(const struct access *access, struct http_exchange *exchange)
 {
-    struct bytes headers = http_header(exchange, "Access-Control-Request-Headers"), origin = http_header(exchange, "Origin");
+    struct bytes origin = http_header(exchange, "Origin");
+    struct bytes headers = http_header(exchange, "Access-Control-Request-Headers");
     if (!origin.data || !allows(access, exchange, origin))
         return;
     http_add_header(exchange, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");

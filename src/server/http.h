@@ -34,8 +34,8 @@ struct http_limits {
 
 struct http_callbacks {
     void *context;
-    // The head of a request has come; no byte of its body was read, and none will be if this answers, by http_reply, and
-    // returns false.
+    // The head of a request has come, and no byte of its body was read. None will be if this answers, by http_reply,
+    // and returns false.
     bool (*admit)(void *context, struct http_exchange *exchange);
     // A whole request has come, one that was admitted. It is answered now or later, by http_reply or http_stream_*.
     void (*request)(void *context, struct http_exchange *exchange);
@@ -51,10 +51,10 @@ struct http_server *http_open(struct event_base *base, const struct http_limits 
                               const struct http_callbacks *callbacks);
 void http_close(struct http_server *server); // every connection too
 
-// An address is taken first (bind) and served later (listen): in between nobody else can have it, and connections to it
-// are refused; at a path they wait. Port 0 takes a free one; *bound says which. A port or path in use is told as such. A
-// host name is bound at all its addresses. A socket left behind by a dead server is replaced; ours is removed by
-// http_close.
+// An address is taken first (bind) and served later (listen): in between nobody else can have it, and connections to
+// it are refused; at a path they wait. Port 0 takes a free one; *bound says which. A port or path in use is told as
+// such. A host name is bound at all its addresses. A socket left behind by a dead server is replaced; ours is removed
+// by http_close.
 bool http_bind(struct http_server *server, const char *host, int port, int *bound, struct error *err);
 bool http_bind_unix(struct http_server *server, const char *path, struct error *err);
 bool http_listen(struct http_server *server, struct error *err);
@@ -78,8 +78,8 @@ struct bytes http_method(const struct http_exchange *exchange); // "GET"
 struct bytes http_path(const struct http_exchange *exchange);   // without the query
 struct bytes http_header(const struct http_exchange *exchange, const char *name); // .data NULL: absent
 struct bytes http_body(const struct http_exchange *exchange);
-// Moves the body out, into an empty buffer, without a copy. What it returns is the body's charge to limits.budget, which
-// is the caller's to give back from now on.
+// Moves the body out, into an empty buffer, without a copy. Returns the body's charge to limits.budget, which is the
+// caller's to give back from now on.
 size_t http_take_body(struct http_exchange *exchange, struct strbuf *out);
 // The client's own X-Request-Id, if that is one that can be logged as it is, else a random one. Every answer has it.
 const char *http_request_id(const struct http_exchange *exchange);

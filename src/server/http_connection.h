@@ -73,7 +73,7 @@ struct http_server {
     struct http_callbacks callbacks;
     struct http_connection *connections;
     int connection_count, surplus_count; // the surplus are not among the first
-    // Connections that are owed nothing, the longest idle first: those that have never brought a request, and the others.
+    // Connections that are owed nothing, the longest idle first: those that never brought a request, and the others.
     struct http_idle_queue idle[2];
     struct http_counts counts;
     struct http_listener *listeners;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/route.c: which request goes where. Whether it may is decided on its head (route_admit), before its body is read.
-// What needs the model becomes a job; the rest is answered here.
+// server/route.c: which request goes where. Whether it may is decided on its head (route_admit), before its body is
+// read. What needs the model becomes a job; the rest is answered here.
 #include <stdio.h>
 
 #include "server/cors.h"

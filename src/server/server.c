@@ -136,8 +136,8 @@ static struct http_limits choose_limits(struct server *server)
     limits.budget = &server->budget;
     limits.connections = http_raise_file_limit(limits.connections);
     if (limits.connections < server->options->http.connections)
-        log_say(&server->options->log, LOG_WARNING, "start", "the limit of open files (ulimit -n) leaves room for %d of "
-                "the %d connections of --max-connections; raise it, or lower those", limits.connections,
+        log_say(&server->options->log, LOG_WARNING, "start", "the limit of open files (ulimit -n) leaves room for %d "
+                "of the %d connections of --max-connections; raise it, or lower those", limits.connections,
                 server->options->http.connections);
     return limits;
 }

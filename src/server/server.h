@@ -27,8 +27,8 @@ struct server_options {
     int queue;                         // requests that wait; the next one is answered 429
     double drain_seconds;              // what is running may take as long after SIGTERM
     struct log log;
-    // Asked when the address is taken and before the model is loaded: false keeps the server from starting. NULL: nothing
-    // is asked.
+    // Called when the address is taken and before the model is loaded; false keeps the server from starting. NULL:
+    // there is nothing to check.
     bool (*before_load)(void *context, struct nibble_error *error);
     void *before_load_context;
 };

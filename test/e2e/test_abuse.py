@@ -4,6 +4,7 @@
 Everything runs twice: against the program as it is, and under ASan and UBSan with a smaller model and smaller sizes.
 """
 
+import gzip
 import http.client
 import io
 import json
@@ -273,6 +274,38 @@ def test_too_many_connections(target):
         client.close()
     assert 1 <= answers.count(200) <= CONNECTIONS and set(answers) <= {200, 503, None}
     target.wait_until(lambda: target.ask("/health").status == 200, 5)
+
+
+def test_silent_connections(target):
+    """Those that say nothing, or half a head, hold no place that others need: the longest silent ones give way."""
+    evicted = target.metric("nibble:http_connections_evicted_total")
+    clients = [socket.create_connection(("127.0.0.1", target.port), timeout=20) for _ in range(CONNECTIONS)]
+    for client in clients[::2]:
+        client.sendall(b"GET /hea")
+    for _ in range(CONNECTIONS // 2):
+        with socket.create_connection(("127.0.0.1", target.port), timeout=20) as client:
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert status_of(client.recv(4096)) == 200
+    assert target.metric("nibble:http_connections_evicted_total") > evicted
+    for client in clients:
+        client.close()
+
+
+BOMBS = {
+    "one bomb": gzip.compress(b" " * (64 << 20)),
+    "a thousand empty members": gzip.compress(b"") * 1000,
+    "a bomb in members": gzip.compress(b" " * (1 << 20)) * 64,
+    "half a stream": gzip.compress(b'{"prompt": "Hi"}')[:-4],
+    "noise": NOISE,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_compressed_bodies(target, name):
+    before = target.resident_bytes()
+    answer = target.ask("/tokenize", BOMBS[name], headers={"Content-Encoding": "gzip"})
+    assert answer.status in (400, 413) and answer.error
+    assert target.scale < 1 or target.resident_bytes() - before < 32 << 20
 
 
 def test_clients_that_never_read(target):

@@ -19,18 +19,17 @@ static void test_hosts(void **state)
 {
     (void)state;
     static const char *const loopbacks[] = { "127.0.0.1", "localhost", "::1", "127.0.0.2" };
-    static const char *const own[] = { "localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8000" };
-    static const char *const foreign[] = { "evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example",
-                                           "", ":8000", "::1", "[::1", "localhost:", "localhost:80x" };
+    static const char *const own[] = { "localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]",
+                                       "[::1]:8000" };
+    static const char *const foreign[] = { "evil.example", "evil.example:8000", "localhost.evil.example",
+                                           "127.0.0.1.evil.example", "", ":8000", "[::1", "localhost:80x" };
     for (size_t i = 0; i < sizeof loopbacks / sizeof *loopbacks; i++) {
         for (size_t j = 0; j < sizeof own / sizeof *own; j++)
             assert_true(host_passes(loopbacks[i], NULL, 0, own[j]));
-        for (size_t j = 0; j < 5; j++)
+        for (size_t j = 0; j < sizeof foreign / sizeof *foreign; j++)
             assert_false(host_passes(loopbacks[i], NULL, 0, foreign[j]));
         assert_true(host_passes(loopbacks[i], NULL, 0, NULL)); // HTTP/1.0
     }
-    assert_false(host_passes("127.0.0.1", NULL, 0, "[::1"));
-    assert_false(host_passes("127.0.0.1", NULL, 0, "localhost:80x"));
     assert_true(host_passes("127.0.0.2", NULL, 0, "127.0.0.2:8000"));
     assert_false(host_passes("127.0.0.1", NULL, 0, "127.0.0.2:8000"));
     static const char *const list[] = { "gpu1.example", "[fe80::1]" }, *const any[] = { "*" };
@@ -47,7 +46,8 @@ static void test_hosts(void **state)
 static bool origin_passes(const char *const *origins, int count, const char *origin, const char *host)
 {
     struct access access;
-    access_open(&access, &(struct access_options){ .origins = origins, .origin_count = count, .listens_at = "127.0.0.1" });
+    access_open(&access, &(struct access_options){ .origins = origins, .origin_count = count,
+                                                   .listens_at = "127.0.0.1" });
     bool passes = access_allows_origin(&access, bytes_of(origin), bytes_of(host));
     access_close(&access);
     return passes;
@@ -75,7 +75,8 @@ static void test_words(void **state)
     (void)state;
     static const char *const good_origins[] = { "*", "null", "https://a.example", "http://localhost:3000",
                                                 "chrome-extension://abc" };
-    static const char *const bad_origins[] = { "", "a.example", "https://", "://a", "https://a.example/", "https://a b" };
+    static const char *const bad_origins[] = { "", "a.example", "https://", "://a", "https://a.example/",
+                                               "https://a b" };
     static const char *const good_hosts[] = { "*", "a.example", "10.0.0.1", "[::1]" };
     static const char *const bad_hosts[] = { "", "a.example:80", "http://a", "::1", "a b" };
     struct error err;

@@ -45,7 +45,8 @@ static void test_request_ids(void **state)
     static const struct {
         const char *given;
         bool kept;
-    } cases[] = { { "abc-1_2.3:4/5+6=7@8", true }, { "a b", false }, { "a\"b", false }, { "", false }, { "\xe4", false } };
+    } cases[] = { { "abc-1_2.3:4/5+6=7@8", true }, { "a b", false }, { "a\"b", false }, { "", false },
+                  { "\xe4", false } };
     struct site *site = site_open(&usual_limits);
     struct client client = client_open(site);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -141,7 +142,8 @@ static void test_compressed_bodies(void **state)
             if (way == 2)
                 body.len += codings[i].compress(bytes_of(" and more"), out + body.len, sizeof out - body.len).len;
             send_coded(&client, codings[i].name, body, way == 1);
-            await(&client, way == 2 ? "POST /b [{\"prompt\": \"Hello\"} and more]" : "POST /b [{\"prompt\": \"Hello\"}]");
+            await(&client, way == 2 ? "POST /b [{\"prompt\": \"Hello\"} and more]"
+                                    : "POST /b [{\"prompt\": \"Hello\"}]");
             client_close(&client);
         }
     TURN_UNTIL(site, http_connections(site->server) == 0);

@@ -555,7 +555,7 @@ static void test_bound_before_it_listens(void **state)
         assert_true(http_listen(site->server, &err));
         site->port = port;
         struct client client = client_open(site);
-        client_send(&client, "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); // the server's end is in TIME_WAIT
+        client_send(&client, "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); // TIME_WAIT is the server's
         TURN_UNTIL(site, client_ended(&client));
         client_close(&client);
         site_close(site);
