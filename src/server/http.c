@@ -73,15 +73,14 @@ struct bytes http_body(const struct http_exchange *exchange)
     return (struct bytes){ strbuf_text(data), data->len };
 }
 
-size_t http_take_body(struct http_exchange *exchange, struct strbuf *out)
+struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_bytes)
 {
     struct http_content *content = &exchange->content;
-    size_t charged = content->charged_bytes;
-    assert(!out->data);
-    *out = content->data;
+    struct strbuf body = content->data;
+    *charged_bytes = content->charged_bytes;
     content->data = (struct strbuf){ 0 };
     content->charged_bytes = 0;
-    return charged;
+    return body;
 }
 
 const char *http_request_id(const struct http_exchange *exchange)

@@ -12,10 +12,10 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/strbuf.h"
 
 struct event_base;
 struct http_server;
-struct strbuf;
 struct http_exchange; // one request and its answer; gone when the answer has been given or the client has left
 
 struct budget;
@@ -78,9 +78,8 @@ struct bytes http_method(const struct http_exchange *exchange); // "GET"
 struct bytes http_path(const struct http_exchange *exchange);   // without the query
 struct bytes http_header(const struct http_exchange *exchange, const char *name); // .data NULL: absent
 struct bytes http_body(const struct http_exchange *exchange);
-// Moves the body out, into an empty buffer, without a copy. Returns the body's charge to limits.budget, which is the
-// caller's to give back from now on.
-size_t http_take_body(struct http_exchange *exchange, struct strbuf *out);
+// The body becomes the caller's, without a copy, and so does its charge to limits.budget: *charged_bytes.
+struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_bytes);
 // The client's own X-Request-Id, if that is one that can be logged as it is, else a random one. Every answer has it.
 const char *http_request_id(const struct http_exchange *exchange);
 // The owner's own pointer, NULL at first.

@@ -198,7 +198,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
         return;
     }
     struct job *job = job_new(&server->served.api, route->kind, route->path);
-    job->charged_bytes = http_take_body(exchange, &job->body);
+    job->body = http_take_body(exchange, &job->charged_bytes);
     job->body_bytes = job->body.len;
     job->exchange = exchange;
     snprintf(job->request_id, sizeof job->request_id, "%s", http_request_id(exchange));

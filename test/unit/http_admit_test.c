@@ -242,8 +242,8 @@ static void test_budget(void **state)
     client_send_bytes(&second, (struct bytes){ body, 20000 });
     await_refusal(&second, 429); // when it has grown too much
     client_close(&second);
-    struct strbuf taken = { 0 };
-    size_t charge = http_take_body(site->open[0], &taken);
+    size_t charge;
+    struct strbuf taken = http_take_body(site->open[0], &charge);
     assert_int_equal(charge, used);
     assert_int_equal(taken.len, sizeof body);
     assert_int_equal(http_body(site->open[0]).len, 0);
