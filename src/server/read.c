@@ -95,8 +95,11 @@ static const struct {
 bool read_job(struct job *job)
 {
     struct error trouble;
-    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble))
-        return api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble)) {
+        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+        job->error.quotes = true; // the parser says near which bytes
+        return false;
+    }
     strbuf_free(&job->body);
     if (!json_is_object(job->json))
         return api_fail(&job->error, 400, NULL, "the request's body is not a JSON object");
