@@ -10,6 +10,14 @@ void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
     detokenizer_finish(&detokenizer, out);
 }
 
+void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
+{
+    if (job->fields.tokens_as_ids)
+        strbuf_add_format(out, "token_id:%d", id);
+    else
+        answer_token_bytes(job->api, id, out);
+}
+
 // ---- what all answers have ----------------------------------------------------------------------------------------
 
 static const struct {
@@ -25,7 +33,7 @@ void answer_open(const struct job *job, bool chunk, struct strbuf *out)
                       chunk ? objects[job->kind].chunk : objects[job->kind].whole, (long long)job->created);
     json_write_text(out, bytes_of(job->api->names[0]));
     strbuf_add_text(out, ",\"system_fingerprint\":");
-    json_write_text(out, bytes_of("nibble-" NIBBLE_VERSION));
+    json_write_text(out, bytes_of(job->api->fingerprint));
     strbuf_add_text(out, ",\"choices\":[");
 }
 

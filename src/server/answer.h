@@ -39,6 +39,8 @@ void answer_write_entry(const struct answer_list *list, struct choice *choice, i
 
 // A token's own bytes, whatever stands around it.
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out);
+// A token as logprobs call it: its bytes, or "token_id:5" where return_tokens_as_token_ids asks for that.
+void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
 
 // ---- parts by endpoint --------------------------------------------------------------------------------------------
 

@@ -38,8 +38,11 @@ static void open_tools(struct choice *choice)
 {
     const struct job *job = choice->job;
     struct tool_sink sink = { .context = choice, .content = add_content, .call = add_call, .arguments = add_arguments };
-    if (job->tools && !choice->tools)
-        choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (!job->tools || choice->tools)
+        return;
+    choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (job->one_call)
+        tool_reader_end_with_call(choice->tools);
 }
 
 void answer_chat_take(struct choice *choice)
@@ -118,12 +121,13 @@ void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
 // ---- logprobs -----------------------------------------------------------------------------------------------------
 
 // Without the brace that ends it.
-static void write_logprob(const struct api *api, int32_t id, float logprob, struct strbuf *out)
+static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
 {
-    struct strbuf token = { 0 };
-    answer_token_bytes(api, id, &token);
+    struct strbuf token = { 0 }, name = { 0 };
+    answer_token_bytes(job->api, id, &token);
+    answer_token_name(job, id, &name);
     strbuf_add_text(out, "{\"token\":");
-    json_write_text(out, strbuf_bytes(&token));
+    json_write_text(out, strbuf_bytes(&name));
     strbuf_add_text(out, ",\"logprob\":");
     json_write_logprob(out, logprob);
     strbuf_add_text(out, ",\"bytes\":[");
@@ -131,19 +135,19 @@ static void write_logprob(const struct api *api, int32_t id, float logprob, stru
         answer_write_id((unsigned char)token.data[i], i == 0, out);
     strbuf_add_byte(out, ']');
     strbuf_free(&token);
+    strbuf_free(&name);
 }
 
 static void write_entry(struct choice *choice, int index, struct strbuf *out)
 {
-    const struct api *api = choice->job->api;
     const struct mail *mail = &choice->answer;
     const struct answer_token *token = &mail->tokens[index];
-    write_logprob(api, token->id, token->logprob, out);
+    write_logprob(choice->job, token->id, token->logprob, out);
     strbuf_add_text(out, ",\"top_logprobs\":[");
     for (int i = 0; i < token->top_count; i++) {
         const struct nibble_candidate *likely = &mail->tops[token->top_first + i];
         strbuf_add_text(out, i ? "," : "");
-        write_logprob(api, likely->id, likely->logprob, out);
+        write_logprob(choice->job, likely->id, likely->logprob, out);
         strbuf_add_byte(out, '}');
     }
     strbuf_add_text(out, "]}");

@@ -28,7 +28,7 @@ static size_t count_characters(struct bytes text)
 static void write_token(struct choice *choice, int index, struct strbuf *out)
 {
     struct strbuf text = { 0 };
-    answer_token_bytes(choice->job->api, choice->answer.tokens[index].id, &text);
+    answer_token_name(choice->job, choice->answer.tokens[index].id, &text);
     json_write_text(out, strbuf_bytes(&text));
     strbuf_free(&text);
 }
@@ -52,11 +52,11 @@ struct table {
     int count;
 };
 
-static void set_logprob(struct table *table, const struct api *api, int32_t id, float logprob)
+static void set_logprob(struct table *table, const struct job *job, int32_t id, float logprob)
 {
     struct strbuf token = { 0 };
     size_t begin = table->keys.len;
-    answer_token_bytes(api, id, &token);
+    answer_token_name(job, id, &token);
     json_write_text(&table->keys, strbuf_bytes(&token));
     strbuf_free(&token);
     struct bytes key = { table->keys.data + begin, table->keys.len - begin };
@@ -76,7 +76,7 @@ static void set_logprob(struct table *table, const struct api *api, int32_t id, 
 static void write_tops(struct choice *choice, int index, struct strbuf *out)
 {
     const struct mail *mail = &choice->answer;
-    const struct api *api = choice->job->api;
+    const struct job *job = choice->job;
     const struct answer_token *token = &mail->tokens[index];
     struct table table = { 0 };
     if (!token->scored) {
@@ -84,8 +84,8 @@ static void write_tops(struct choice *choice, int index, struct strbuf *out)
         return;
     }
     for (int i = 0; i < token->top_count; i++)
-        set_logprob(&table, api, mail->tops[token->top_first + i].id, mail->tops[token->top_first + i].logprob);
-    set_logprob(&table, api, token->id, token->logprob);
+        set_logprob(&table, job, mail->tops[token->top_first + i].id, mail->tops[token->top_first + i].logprob);
+    set_logprob(&table, job, token->id, token->logprob);
     strbuf_add_byte(out, '{');
     for (int i = 0; i < table.count; i++) {
         strbuf_add_text(out, i ? "," : "");

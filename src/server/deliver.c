@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/deliver.c: from the outbox to the clients: text, in pieces or whole, and errors; then the log.
 #include "server/answer.h"
+#include "server/cors.h"
 #include "server/serve.h"
 
 // ---- to the client ------------------------------------------------------------------------------------------------
@@ -32,8 +33,7 @@ static void open_stream(struct server *server, struct job *job)
         http_add_header(job->exchange, "Cache-Control", "no-cache");
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
-    if (http_header(job->exchange, "Origin").data)
-        http_add_header(job->exchange, "Access-Control-Allow-Origin", server->options->allowed_origin);
+    cors_add_headers(&server->access, job->exchange);
     http_stream_open(job->exchange, 200,
                      job->fields.stream ? "text/event-stream; charset=utf-8" : "application/json");
 }
@@ -126,6 +126,7 @@ static void log_job(const struct server *server, const struct job *job)
     }
     const struct log_field fields[] = {
         { "id", LOG_TEXT, job->id },
+        { "request_id", LOG_TEXT, job->request_id },
         { "path", LOG_TEXT, job->path },
         { "in", LOG_COUNT, .number = in },
         { "out", LOG_COUNT, .number = out },
@@ -134,7 +135,9 @@ static void log_job(const struct server *server, const struct job *job)
         { "first", LOG_SECONDS, .number = usage && usage->first_token ? usage->first_token - usage->arrived : 0 },
         { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
-        { "param", LOG_TEXT, job->error.status ? job->error.param : NULL },
+        { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
+        { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },
+        { "error", LOG_TEXT, job->error.status && !job->error.quotes ? job->error.text : NULL },
         { 0 },
     };
     log_event(&server->options->log, LOG_INFO, "request", fields);

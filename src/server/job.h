@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "server/budget.h"
 #include "server/fields.h"
+#include "server/request_id.h"
 #include "text/tools.h"
 
 // How far a job has come, for those who watch (health.h, metrics).
@@ -70,6 +71,7 @@ struct choice {
     int stop_hit;
     int32_t stop_id;
     struct matcher *matcher;               // NULL: any token may come
+    struct tool_reader *call_watch;        // sees when the only call has come that there may be; NULL: nobody needs to
     struct mail draft;                     // of this step
 
     struct mail mail;                      // under the post's lock
@@ -102,6 +104,8 @@ struct job {
     double arrived;                        // in seconds of the worker's clock
     struct strbuf body;                    // the request as it came; empty once it is read
     size_t body_bytes;                     // that it had
+    char request_id[REQUEST_ID_BYTES_MAX + 1]; // the client's name for it
+    const unsigned char *tenant;           // digest of its API key, which keeps its prefix cache apart; NULL: shared
     atomic_bool cancelled;                 // the client has gone
     atomic_int stage;                      // enum job_stage
     struct budget *budget;                 // NULL: nobody counts
@@ -120,6 +124,8 @@ struct job {
     const json_t *tools;                   // whose calls are looked for in the answer; NULL: none
     json_t *kept_tools;                    // the reference that keeps them
     enum tool_form tool_form;
+    bool must_call, one_call;              // tool_choice asks for a call; at most one may come
+    const char *must_name;                 // of this tool; NULL: of any
     struct choice *choices;
     int choice_count;
 
@@ -165,7 +171,7 @@ struct job {
     struct job *next, *previous;           // of all
 };
 
-struct job *job_new(const struct api *api, enum job_kind kind, const char *path); // the body is the caller's to set
+struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
 
 // The body and its JSON go: the fields are read.

@@ -13,10 +13,12 @@ enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
 // Tokens of the answer: what was asked for, or the default beside a prompt of so many.
 static int64_t answer_tokens(const struct job *job, size_t prompt)
 {
-    int64_t longest = job->api->max_model_len;
-    if (job->fields.max_tokens >= 0)
-        return job->fields.max_tokens;
-    return job->kind != JOB_CHAT ? COMPLETION_TOKENS : prompt < (size_t)longest ? longest - (int64_t)prompt : 1;
+    int64_t asked = job->fields.max_tokens, longest = job->api->max_model_len;
+    if (asked == FIELDS_DEFAULT_LENGTH)
+        asked = job->kind == JOB_CHAT ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
+    if (asked != FIELDS_REST_OF_CONTEXT)
+        return asked;
+    return prompt < (size_t)longest ? longest - (int64_t)prompt : 1;
 }
 
 static bool fits_context(struct job *job, size_t prompt)
@@ -25,10 +27,11 @@ static bool fits_context(struct job *job, size_t prompt)
     int64_t answer = answer_tokens(job, prompt);
     int longest = job->api->max_model_len;
     return (int64_t)prompt + answer <= longest
-        || api_fail(&job->error, 400, job->fields.max_tokens >= 0 ? "max_tokens" : field,
-                    "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and %lld "
-                    "in the answer; shorten one of them.",
-                    longest, prompt, field, (long long)answer);
+        || api_fail_code(&job->error, 400, job->fields.max_tokens >= 0 ? "max_tokens" : field,
+                         "context_length_exceeded",
+                         "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and "
+                         "%lld in the answer; shorten one of them.",
+                         longest, prompt, field, (long long)answer);
 }
 
 // Each prompt is checked before the next one is read: nine that cannot fit cost the time of one.
@@ -45,9 +48,9 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
     struct tokens tokens = { 0 };
     struct error trouble;
     if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
-        return api_fail(&job->error, 400, param,
-                        "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than that",
-                        api->max_model_len, text.len);
+        return api_fail_code(&job->error, 400, param, "context_length_exceeded",
+                             "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
+                             "that", api->max_model_len, text.len);
     if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
         tokens_free(&tokens);
         return api_fail(&job->error, 400, param, "%s", trouble.text);
@@ -86,13 +89,17 @@ static bool check_length(struct job *job)
 
 static bool check_grammar(struct job *job)
 {
+    bool closes = job->fields.close_at_max_tokens;
     if (!job->grammar)
-        return true;
+        return !closes
+            || api_fail(&job->error, 400, "close_at_max_tokens",
+                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one with "
+                        "\"response_format\" or \"tool_choice\"");
     fields_end_naturally(&job->fields, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
         return api_fail(&job->error, 400, NULL, "this model's vocabulary cannot write an answer of the asked form");
-    return shortest <= job->fields.max_tokens
+    return !closes || shortest <= job->fields.max_tokens
         || api_fail(&job->error, 400, "max_tokens",
                     "\"max_tokens\" is %lld, and the shortest answer of the asked form has %d tokens",
                     (long long)job->fields.max_tokens, shortest);
@@ -100,12 +107,13 @@ static bool check_grammar(struct job *job)
 
 static const struct {
     bool (*read)(struct job *job);
+    enum endpoint endpoint;
     bool generates;
 } kinds[] = {
-    [JOB_CHAT] = { read_chat, true },
-    [JOB_COMPLETION] = { read_completion, true },
-    [JOB_TOKENIZE] = { read_tokenize, false },
-    [JOB_DETOKENIZE] = { read_detokenize, false },
+    [JOB_CHAT] = { read_chat, ON_CHAT, true },
+    [JOB_COMPLETION] = { read_completion, ON_COMPLETION, true },
+    [JOB_TOKENIZE] = { read_tokenize, ON_TOKENIZE, false },
+    [JOB_DETOKENIZE] = { read_detokenize, ON_DETOKENIZE, false },
 };
 
 // ---- what outlives the JSON ---------------------------------------------------------------------------------------
@@ -137,17 +145,21 @@ static bool read_json(struct job *job)
     struct error trouble;
     if (!admission_read(job))
         return false;
-    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble))
-        return api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble)) {
+        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+        job->error.quotes = true; // the parser says near which bytes
+        return false;
+    }
     strbuf_free(&job->body);
     if (!json_is_object(job->json))
         return api_fail(&job->error, 400, NULL, "the request's body is not a JSON object");
-    return fields_check_model(job->api, job->json, &job->error);
+    return fields_check_model(job->api, job->json, &job->error)
+        && fields_check(job->api, job->json, kinds[job->kind].endpoint, &job->error);
 }
 
 static bool read_generating(struct job *job)
 {
-    if (!fields_read(&job->fields, job->api, job->json, job->kind == JOB_CHAT, &job->error)
+    if (!fields_read(&job->fields, job->api, job->json, kinds[job->kind].endpoint, &job->error)
         || !kinds[job->kind].read(job)
         || !check_length(job)
         || !check_grammar(job))
