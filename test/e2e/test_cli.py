@@ -53,6 +53,13 @@ def test_usage_errors(run, arguments, word):
     assert result.returncode == 2 and result.stdout == "" and word in result.stderr
 
 
+@pytest.mark.parametrize("arguments", [["--device", "tpu"], ["--kv-cache-dtype", "foo"], ["--stop", "x"]])
+def test_no_suggestion_of_another_word(run, smollm2, arguments):
+    result = run("plan", smollm2, *arguments)
+    assert result.returncode == 2 and arguments[1 if arguments[0] != "--stop" else 0] in result.stderr
+    assert "did you mean" not in result.stderr
+
+
 @pytest.mark.parametrize("flag, status, words", [
     ("nvfp5", 2, ["nvfp5", "did you mean nvfp4"]), ("NVFP4", 2, ["NVFP4"]), ("", 2, []),
     ("fp8_inc", 1, ["fp8_inc", "Gaudi"]), ("turboquant_4bit_nc", 1, ["turboquant"]), ("fp8_ds_mla", 1, ["MLA"]),
