@@ -312,7 +312,7 @@ int command_bench(int argc, char **argv)
             "median counts, beside the share of what this machine's memory or arithmetic would allow.",
         .example = "nibble bench model.gguf -d 0,4096 --batch 1,8 --kv-cache-dtype bfloat16,nvfp4 --html bench.html",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

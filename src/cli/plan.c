@@ -55,7 +55,7 @@ int command_plan(int argc, char **argv)
                  "--device may be imagined: cpu:avx2, cpu:amx, sm_80 ... sm_121, none.",
         .example = "nibble plan model.gguf --kv-cache-dtype nvfp4 --device cpu:avx2",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

@@ -31,7 +31,7 @@ int command_render(int argc, char **argv)
             "object with messages, tools, add_generation_prompt (true) and any further variable of the template.",
         .example = "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | nibble render model.gguf -",
         .options = options,
-        .positional_min = 1,
+        .required = { "MESSAGES.json" },
         .positional_max = 2,
     };
     int count;

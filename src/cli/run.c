@@ -332,7 +332,7 @@ int command_run(int argc, char **argv)
             "Ctrl-C stops an answer, Ctrl-D leaves.",
         .example = "nibble run model.gguf \"What is a nibble?\" --kv-cache-dtype nvfp4 --temperature 0",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 2,
     };
     int count = 0;
