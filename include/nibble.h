@@ -116,8 +116,9 @@ struct nibble_options {
     bool no_self_test;          // kernels are not asked a known question before they run
     int tensor_parallel;        // ranks that a plan is for where there are no `ranks` yet; 0 or 1: one process
     struct nibble_ranks *ranks; // that compute it together, borrowed as long as the engine is open; NULL: this process
-    void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
-    void (*calibrating)(void *context, double done); // 0 .. 1 while keys are being measured, before; may be NULL
+    // While weights are being read, and before that while keys are being measured: 0 .. 1, and 1 at last even where it
+    // fails; may be NULL.
+    void (*progress)(void *context, double done), (*calibrating)(void *context, double done);
     void *progress_context;
 };
 
@@ -414,6 +415,7 @@ struct nibble_kernels_options {
     uint64_t seed;
     bool quick;           // NIBBLE_KERNELS_TEST: one seed, small shapes
     int threads;          // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
+    int columns;          // of NIBBLE_FORM_TEXT: lists are wrapped to so many; 0: 100
     void (*progress)(void *context, double done); // 0 .. 1; may be NULL
     void *progress_context;
 };

@@ -27,8 +27,9 @@ static int print_plan(const char *model, const struct request *request)
     int style = (wants_colour() ? NIBBLE_PLAN_COLOUR : 0) | (request->verbose ? NIBBLE_PLAN_VERBOSE : 0);
     if (plan && (accepted || request->json))
         nibble_plan_print(plan, request->json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, style, &text);
-    if (text.len && cli_output(text.data, text.len) != EXIT_DONE)
-        status = EXIT_FAILED;
+    int written = text.len ? cli_output(text.data, text.len) : EXIT_DONE;
+    if (written != EXIT_DONE)
+        status = written;
     free(text.data);
     nibble_plan_close(plan);
     nibble_checkpoint_close(checkpoint);

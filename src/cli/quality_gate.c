@@ -121,7 +121,7 @@ bool quality_gate(const char *model, const struct nibble_options *options, doubl
     double kld;
     bool ok = gate_open(&gate, model, options, error) && gate_measure(&gate, &gate.options, &kld, error);
     if (ok && kld <= limit) {
-        fprintf(stderr, "quality: KL divergence %.6f from a cache that is not quantised; the gate is %g\n", kld, limit);
+        cli_say("quality: KL divergence %.6f from a cache that is not quantised; the gate is %g\n", kld, limit);
     } else if (ok) {
         struct strbuf more = { 0 };
         name_layers(&gate, &more);

@@ -206,10 +206,10 @@ static int run_launcher(char **argv, struct nibble_error *error)
     if (status == STATUS_NOT_FOUND)
         return cli_trouble(error, "mpirun, which starts the other processes, is not there; install MPI (on Debian: "
                                   "openmpi-bin)"), cli_fail(error, false);
-    if (status == STATUS_SIGNAL + stopped || status == EXIT_DONE || status == EXIT_USAGE)
+    if (status == STATUS_SIGNAL + stopped || status == EXIT_DONE || status == EXIT_USAGE || status == EXIT_READER_LEFT)
         return status;
     if (status > STATUS_SIGNAL)
-        fprintf(stderr, "nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
+        cli_say("nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
                 status - STATUS_SIGNAL);
     return EXIT_FAILED;
 }

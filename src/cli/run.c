@@ -80,7 +80,7 @@ static bool open_engine(struct session *session, const struct request *request, 
     session->scheduler = nibble_scheduler_open(session->engine, &(struct nibble_scheduler_options){ 0 });
     struct nibble_text plan = { 0 };
     nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, 0, &plan);
-    fprintf(stderr, "%s", plan.data);
+    cli_say("%s", plan.data);
     free(plan.data);
     return true;
 }
@@ -147,7 +147,7 @@ static void print_speed(const struct nibble_usage *usage)
 {
     int read = usage->prompt_tokens - usage->cached_tokens, rest = usage->answer_tokens - 1;
     double answered = usage->answer_tokens ? usage->first_token : usage->finished;
-    fprintf(stderr, "prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
+    cli_say("prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
             read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
             rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0, interrupted ? "; stopped" : "");
 }
@@ -266,6 +266,8 @@ static int converse(struct session *session, json_t *messages)
         if (*line && !answer(session, messages, line, strlen(line), &error))
             status = cli_fail(&error, false);
         free(line);
+        if (cli_reader_left())
+            break;
     }
     bool interactive = terminal_is_interactive(terminal);
     terminal_close(terminal);

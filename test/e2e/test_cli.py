@@ -41,6 +41,22 @@ def test_help_fits_a_screen_and_has_an_example(run, command):
     assert result.stdout.count("\n") <= 40 and max(map(len, result.stdout.splitlines())) <= 110
 
 
+def test_help_on_a_command(run):
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "run").stdout == run("run", "--help").stdout
+    result = run("help", "rum")
+    assert result.returncode == 2 and result.stdout == "" and "did you mean run?" in result.stderr
+
+
+@pytest.mark.parametrize("command, sentence", [
+    ("plan", "nibble: MODEL is missing; usage: nibble plan MODEL [options]\n"),
+    ("quantize", "nibble: MODEL and OUT are missing; usage: nibble quantize MODEL OUT --weights FORMAT [options]\n"),
+])
+def test_what_is_missing_is_named(run, command, sentence):
+    result = run(command)
+    assert result.returncode == 2 and result.stderr == sentence
+
+
 @pytest.mark.parametrize("arguments, word", [
     ([], "usage"), (["rum"], "did you mean run"), (["run"], "missing"), (["plan", "a", "b"], "too many"),
     (["run", "m", "--temprature", "1"], "did you mean --temperature"), (["run", "m", "--temperature"], "needs a value"),
@@ -203,6 +219,13 @@ def test_tokenize_pieces_and_back(run, smollm2):
     assert run("tokenize", smollm2, "--decode", *ids).stdout == "Hello world"
 
 
-def test_closed_output_is_no_crash(nibble, smollm2):
-    process = subprocess.Popen(f"'{nibble}' plan '{smollm2}' | true", shell=True, stderr=subprocess.PIPE, executable="/bin/bash")
-    assert b"Sanitizer" not in process.communicate(timeout=60)[1]
+@pytest.mark.parametrize("arguments", [["kernels"], ["plan", "MODEL"], ["env", "--json"], ["tokenize", "MODEL", "Hello"],
+                                       ["run", "MODEL", "Hi", "--max-tokens", "2"], ["run", "MODEL", "--max-tokens", "2"]])
+def test_a_reader_that_leaves_ends_it_quietly(nibble, smollm2, arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.run([nibble, *(smollm2 if word == "MODEL" else word for word in arguments)], input=b"One.\nTwo.\nThree.\n",
+                             stdout=writing, stderr=subprocess.PIPE, timeout=300)
+    os.close(writing)
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert b"nibble:" not in process.stderr and b" t/s" not in process.stderr and b"Sanitizer" not in process.stderr
