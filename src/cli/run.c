@@ -258,7 +258,7 @@ static bool answer(struct session *session, json_t *messages, const char *text, 
 // Turn after turn until the end of the input. A turn that fails (too long, say) is told and the chat goes on.
 static int converse(struct session *session, json_t *messages)
 {
-    struct terminal *terminal = terminal_open("> ");
+    struct terminal *terminal = terminal_open();
     char *line;
     int status = EXIT_DONE;
     while ((line = terminal_read(terminal))) {
