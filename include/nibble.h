@@ -337,6 +337,10 @@ int nibble_ranks_launched(void);
 int nibble_ranks_launched_rank(void);
 int nibble_ranks_launched_here(void);
 
+// Whether this machine has what starting several processes takes: mpirun, and the MPI module. False: the sentence names
+// all that is missing.
+bool nibble_ranks_can_launch(struct nibble_error *error);
+
 // The processes that mpirun, or whatever speaks MPI, has started together with this one, all of the same build and with
 // the same `flags`. Rank 0 opens engines with them in the options and uses them as ever; the others follow.
 struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error);
