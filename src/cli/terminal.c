@@ -68,17 +68,17 @@ static void set_paste(bool on)
 }
 
 // An editor command: all that is pasted goes into the line at the cursor, line ends included; none of it is a key.
-// Terminals send \r for the end of a line, and what was copied may have \r\n.
+// Terminals send \r for the end of a line.
 static unsigned char insert_paste(EditLine *edit, int key)
 {
-    wchar_t *text = NULL, c, before = 0;
+    wchar_t *text = NULL, c;
     size_t len = 0, capacity = 0;
     bool ended = false;
     (void)key;
-    for (; !ended && el_wgetc(edit, &c) == 1; before = c) {
+    while (!ended && el_wgetc(edit, &c) == 1) {
         if (len + 1 >= capacity)
             text = memory_grow(text, capacity = 2 * capacity + 1024, sizeof *text);
-        if (c && !(c == L'\n' && before == L'\r'))
+        if (c)
             text[len++] = c == L'\r' ? L'\n' : c;
         ended = len >= PASTE_END && !wmemcmp(text + len - PASTE_END, paste_end, PASTE_END);
     }

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command as people and scripts use it: help, exit status, output, and text from real models."""
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
-import termios
 import time
 
 import pytest
@@ -165,40 +161,33 @@ def test_prompt_from_standard_input_and_system(run, smollm2):
     assert result.returncode == 0 and result.stdout.strip()
 
 
+RENDER_ERRORS = {
+    "no JSON": ('[{"role": "user" "content"}]', "{{ messages }}", ["chat.json: line 1", "list of messages"]),
+    "no chat": ('"Hello"', "{{ messages }}", ["chat.json: neither a list nor an object", "list of messages"]),
+    "no list": ('{"messages": 3}', "{{ messages }}", ['chat.json: "messages" is not a list', "list of messages"]),
+    "another key": ('{"mesages": []}', "{% for m in messages %}{% endfor %}", ["chat.jinja: ", 'chat.json has no list called "messages"']),
+    "a template that refuses": ("[]", "{{ raise_exception('no messages') }}", ["chat.jinja: no messages\n"]),
+}
+
+
+@pytest.mark.parametrize("case", RENDER_ERRORS)
+def test_render_names_the_file(run, tmp_path, case):
+    messages, template, words = RENDER_ERRORS[case]
+    (tmp_path / "chat.json").write_text(messages)
+    (tmp_path / "chat.jinja").write_text(template)
+    result = run("render", "--chat-template", tmp_path / "chat.jinja", tmp_path / "chat.json")
+    assert result.returncode == 1 and result.stdout == "" and all(word in result.stderr for word in words), result.stderr
+
+
 def test_chat_from_a_pipe_remembers(run, smollm2):
     result = run("run", smollm2, "--temperature", "0", "--max-tokens", "24", stdin="My name is Zebulon.\nWhat is my name?\n")
     assert result.returncode == 0 and "Zebulon" in result.stdout.splitlines()[-1]
 
 
-def read_until(terminal, text, seconds=60):
-    seen = b""
-    end = time.monotonic() + seconds
-    while text not in seen and time.monotonic() < end:
-        if select.select([terminal], [], [], 0.1)[0]:
-            seen += os.read(terminal, 65536)
-    assert text in seen, seen
-
-
-def test_chat_in_a_terminal(nibble, smollm2, tmp_path):
-    master, slave = pty.openpty()
-    process = subprocess.Popen([nibble, "run", smollm2, "--temperature", "0"], stdin=slave, stdout=slave, stderr=slave,
-                               start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                               env={**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(tmp_path)})
-    os.close(slave)
-    read_until(master, b"> ")
-    os.write(master, b"Write a long story about a dragon.\n")
-    read_until(master, b" the ")
-    time.sleep(1)
-    os.kill(process.pid, signal.SIGINT)
-    read_until(master, b" t/s; stopped\r\n> ")
-    for _ in range(30):  # a key typed before the line editor has taken over the terminal is text: clear the line first
-        os.write(master, b"\x15\x04")
-        time.sleep(1)
-        if process.poll() is not None:
-            break
-    assert process.wait(1) == 0
-    os.close(master)
-    assert "dragon" in (tmp_path / "nibble" / "history").read_text()
+def test_all_that_several_processes_lack_is_named_at_once(run, smollm2):
+    result = run("run", smollm2, "Hi", "-tp", 2, PATH="/nowhere", NIBBLE_MPI="/nowhere/nibble-mpi.so")
+    assert result.returncode == 1 and result.stderr.count("nibble: ") == 1
+    assert all(word in result.stderr for word in ("mpirun", "/nowhere/nibble-mpi.so", "openmpi-bin")), result.stderr
 
 
 # ---- models in other places -----------------------------------------------------------------------------------------
