@@ -159,7 +159,8 @@ static void print_speed(const struct nibble_usage *usage, bool context_full)
     double answered = usage->answer_tokens ? usage->first_token : usage->finished;
     cli_say("prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
             read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
-            rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0, interrupted ? "; stopped" : context_full ? "; cut off: the context is full" : "");
+            rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0,
+            interrupted ? "; stopped" : context_full ? "; cut off: the context is full" : "");
 }
 
 // Tokens that the context has left after a prompt of `count`.
@@ -374,7 +375,8 @@ int command_run(int argc, char **argv)
         .usage = "nibble run MODEL [PROMPT | -] [options]",
         .about =
             "Streams the answer to PROMPT (- reads it from standard input). Without PROMPT, a chat in the terminal:\n"
-            "Ctrl-C stops an answer, Ctrl-D leaves.",
+            "Ctrl-C stops an answer, Ctrl-D leaves. A message of several lines: paste it, surround it with \"\"\", or\n"
+            "end each line but the last with \\.",
         .example = "nibble run model.gguf \"What is a nibble?\" --kv-cache-dtype nvfp4 --temperature 0",
         .options = options,
         .required = { "MODEL" },

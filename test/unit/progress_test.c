@@ -28,7 +28,6 @@ static void open_screen(struct screen *screen)
     int slave = open(ptsname(screen->master), O_RDWR | O_NOCTTY);
     struct winsize size = { .ws_row = 24, .ws_col = COLUMNS };
     assert_true(slave >= 0 && !ioctl(slave, TIOCSWINSZ, &size));
-    fcntl(screen->master, F_SETFL, O_NONBLOCK);
     screen->before = dup(STDERR_FILENO);
     dup2(slave, STDERR_FILENO);
     close(slave);
@@ -42,12 +41,20 @@ static void close_screen(struct screen *screen)
     close(screen->master);
 }
 
+// All that was written since the last call: a terminal hands it on when it likes, so a last byte is waited for.
 static const char *read_screen(const struct screen *screen)
 {
     static char text[4096];
+    size_t len = 0;
+    const char last = '|';
     fflush(stderr);
-    ssize_t len = read(screen->master, text, sizeof text - 1);
-    text[len > 0 ? len : 0] = '\0';
+    assert_int_equal(write(STDERR_FILENO, &last, 1), 1);
+    while (!len || text[len - 1] != last) {
+        ssize_t got = read(screen->master, text + len, sizeof text - len);
+        assert_true(got > 0);
+        len += (size_t)got;
+    }
+    text[len - 1] = '\0';
     return text;
 }
 

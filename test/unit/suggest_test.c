@@ -76,7 +76,7 @@ static void test_long_words(void **state)
         memset(word, 'a', len);
         assert_null(suggest((struct bytes){ word, len }, commands, COUNT(commands)));
     }
-    const char *const long_words[] = { "a-word-that-has-more-than-sixty-four-letters-and-is-thus-never-compared-at-all" };
+    const char *const long_words[] = { "a-word-that-has-more-than-sixty-four-letters-and-is-never-compared-at-all" };
     assert_null(suggest(bytes_of(long_words[0]), long_words, 1));
 }
 
