@@ -116,8 +116,9 @@ struct nibble_options {
     bool no_self_test;          // kernels are not asked a known question before they run
     int tensor_parallel;        // ranks that a plan is for where there are no `ranks` yet; 0 or 1: one process
     struct nibble_ranks *ranks; // that compute it together, borrowed as long as the engine is open; NULL: this process
-    void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
-    void (*calibrating)(void *context, double done); // 0 .. 1 while keys are being measured, before; may be NULL
+    // While weights are being read, and before that while keys are being measured: 0 .. 1, and 1 at last even where it
+    // fails; may be NULL.
+    void (*progress)(void *context, double done), (*calibrating)(void *context, double done);
     void *progress_context;
 };
 
@@ -340,6 +341,10 @@ int nibble_ranks_launched(void);
 int nibble_ranks_launched_rank(void);
 int nibble_ranks_launched_here(void);
 
+// Whether this machine has what starting several processes takes: mpirun, and the MPI module. False: the sentence names
+// all that is missing.
+bool nibble_ranks_can_launch(struct nibble_error *error);
+
 // The processes that mpirun, or whatever speaks MPI, has started together with this one, all of the same build and with
 // the same `flags`. Rank 0 opens engines with them in the options and uses them as ever; the others follow.
 struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error);
@@ -418,6 +423,7 @@ struct nibble_kernels_options {
     uint64_t seed;
     bool quick;           // NIBBLE_KERNELS_TEST: one seed, small shapes
     int threads;          // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
+    int columns;          // of NIBBLE_FORM_TEXT: lists are wrapped to so many; 0: 100
     void (*progress)(void *context, double done); // 0 .. 1; may be NULL
     void *progress_context;
 };

@@ -206,7 +206,7 @@ static bool open_subject(struct bench *bench, struct bench_subject *subject,
     subject->scheduler = nibble_scheduler_open(subject->engine, &(struct nibble_scheduler_options){ 0 });
     struct nibble_text plan = { 0 };
     nibble_plan_print(nibble_engine_plan(subject->engine), NIBBLE_PLAN_SHORT, 0, &plan);
-    fprintf(stderr, "%s", plan.data);
+    cli_say("%s", plan.data);
     free(plan.data);
     return check_room(subject, length, sequences, error) && measure_ceiling(bench, subject, error);
 }
@@ -248,7 +248,7 @@ static bool report(const struct bench *bench, const struct request *request, str
     if (!has_samples(bench))
         return cli_trouble(error, "stopped before anything was measured");
     if (bench->stopped)
-        fprintf(stderr, "stopped: some figures come from fewer repeats, or are missing\n");
+        cli_say("stopped: some figures come from fewer repeats, or are missing\n");
     struct strbuf text = { 0 }, html = { 0 };
     (request->json ? bench_print_json : bench_print_table)(bench, &text);
     bench_print_html(bench, &html);
@@ -312,7 +312,7 @@ int command_bench(int argc, char **argv)
             "median counts, beside the share of what this machine's memory or arithmetic would allow.",
         .example = "nibble bench model.gguf -d 0,4096 --batch 1,8 --kv-cache-dtype bfloat16,nvfp4 --html bench.html",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

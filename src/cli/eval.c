@@ -246,7 +246,7 @@ int command_eval(int argc, char **argv)
                  "between two cache formats, and with --sweep that of many.",
         .example = "nibble eval model.gguf --text prose.txt --kv-cache-dtype nvfp4 --against float32",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

@@ -119,8 +119,16 @@ bool quality_gate(const char *model, const struct nibble_options *options, doubl
                   struct nibble_error *error)
 {
     struct gate gate;
+<<<<<<< HEAD
     bool ok = gate_open(&gate, model, options, error) && gate_measure(&gate, &gate.options, kld, error);
     if (ok && *kld > limit) {
+=======
+    double kld;
+    bool ok = gate_open(&gate, model, options, error) && gate_measure(&gate, &gate.options, &kld, error);
+    if (ok && kld <= limit) {
+        cli_say("quality: KL divergence %.6f from a cache that is not quantised; the gate is %g\n", kld, limit);
+    } else if (ok) {
+>>>>>>> terminal
         struct strbuf more = { 0 };
         name_layers(&gate, &more);
         name_help(&gate, limit, &more);

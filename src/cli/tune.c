@@ -383,7 +383,7 @@ int command_tune(int argc, char **argv)
                  "and verifies the choice on a part of the text that nothing was learnt from.",
         .example = "nibble tune model.gguf --text prose.txt --bits 5 -o model.kvplan",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

@@ -234,6 +234,8 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
     engine_options.plan.calibration = &engine->plan.calibration;
     engine_options.group = options->ranks ? &options->ranks->group : NULL;
     if (!report(engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err), error, &err)) {
+        if (options->progress)
+            options->progress(options->progress_context, 1);
         calibration_free(&engine->plan.calibration);
         free(engine);
         return NULL;

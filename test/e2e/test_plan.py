@@ -232,7 +232,8 @@ def test_pinned_kernel(plan, models):
 @pytest.mark.parametrize("flags, words", [
     (["--kv-cache-dtype-skip-layers", "30"], ["30", "0 to 29"]), (["--kv-cache-dtype-skip-layers", "sliding_window"], ["no layer", "window"]),
     (["--kv-cache-dtype-skip-layers", "first"], ["first"]), (["--device", "sm90"], ["sm90", "did you mean sm_90"]),
-    (["--device", "cpu:avx3"], ["did you mean cpu:avx2"]), (["--memory", "lots"], ["--memory"]),
+    (["--device", "gpu"], ["did you mean cuda?", "there are cpu"]), (["--device", "cpu:avx3"], ["did you mean cpu:avx2"]),
+    (["--memory", "lots"], ["--memory"]),
 ])
 def test_flags_that_make_no_sense(plan, models, flags, words):
     result = plan(models["smollm2"], *flags)
