@@ -31,6 +31,7 @@ struct plan_options {
     bool no_int8_activations;      // of linear layers: kernels that round them are passed over
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
     bool apart;                    // no op is done in passing: all their results can be looked at
+    bool runs_here;                // devices that can be planned for but not run are no alternatives to a refusal
 };
 
 enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096 };

@@ -7,13 +7,16 @@ Expected texts are in test/golden/plans; NIBBLE_UPDATE=1 writes them anew, and t
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
 
 import pytest
 
+import small_model
 from libnibble import Library, Model, Refused
+from serving import Server
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))
@@ -184,6 +187,71 @@ def test_every_alternative_is_accepted(plan, models, model, flags):
         accepted = json.loads(plan(models[model], *replaced(flags, flag, value), "--json").stdout)
         assert accepted["accepted"], alternative
         assert sum(layer["bytes_per_token"] for layer in accepted["layers"]) == alternative["bytes_per_token"]
+
+
+@pytest.fixture(scope="module")
+def small(smollm2, tmp_path_factory):
+    """A model of one layer that is quick to run."""
+    return small_model.write(smollm2, tmp_path_factory.mktemp("small") / "small.gguf")
+
+
+def offered_by(result):
+    assert result.returncode == 1 and "what would run:" in result.stderr, result.stderr
+    return re.findall(r"^  (--\S+) (.+?)  \(", result.stderr, re.M)
+
+
+@pytest.mark.parametrize("flags", [["--device", "cuda:15"], ["--kv-cache-dtype", "fp8_ds_mla"]], ids=" ".join)
+def test_what_run_offers_it_takes(nibble, small, flags):
+    """A device that can only be planned for is no alternative to one that is not there."""
+    command = [nibble, "run", small, "--raw", "a", "--max-tokens", "1", "--threads", "1"]
+    alternatives = offered_by(subprocess.run([*command, *flags], capture_output=True, text=True))
+    assert alternatives
+    for flag, value in alternatives:
+        done = subprocess.run([*command, *replaced(flags, flag, value)], capture_output=True, text=True)
+        assert done.returncode == 0, (flag, value, done.stderr)
+
+
+@pytest.mark.parametrize("flags", [["--device", "cuda:15"], ["--kv-cache-memory-bytes", "1000"]], ids=" ".join)
+def test_what_serve_offers_it_takes(nibble, small, flags):
+    command = [nibble, "serve", small, "--port", "0", "--max-num-seqs", "2", *flags]
+    alternatives = offered_by(subprocess.run(command, capture_output=True, text=True))
+    assert alternatives
+    for flag, value in alternatives:
+        with Server(nibble, small, "--max-num-seqs", "2", *replaced(flags, flag, value)) as server:
+            assert server.model
+
+
+@pytest.mark.parametrize("command", ["run", "eval", "bench", "tune", "serve"])
+def test_no_command_that_runs_a_model_offers_an_imagined_device(nibble, small, command):
+    needed = {"run": ["a"], "eval": ["--text", "/nowhere"], "tune": ["--text", "/nowhere", "--bits", "8"]}
+    done = subprocess.run([nibble, command, small, *needed.get(command, []), "--device", "cuda:15"], capture_output=True, text=True)
+    devices = {value for flag, value in offered_by(done) if flag == "--device"}
+    assert "cpu" in devices and devices <= {"cpu", "cuda"}
+
+
+def test_a_kv_plan_leaves_no_room_for_its_flags(plan, models, tmp_path):
+    """Beside the file they would be refused."""
+    (tmp_path / "kv.json").write_text(json.dumps({"kv_plan": 1, "architecture": "llama", "layers": 32, "kv_cache_dtype": "bfloat16"}))
+    flags = ["--kv-plan", str(tmp_path / "kv.json"), "--device", "cpu:avx2", "--memory", "20G", "--max-model-len", "131072"]
+    alternatives = offered_by(plan(models["8b"], *flags))
+    assert [flag for flag, _ in alternatives] == ["--max-model-len"]
+    assert plan(models["8b"], *replaced(flags, *alternatives[0])).returncode == 0
+
+
+# ---- what is wrong is said before anything is read or loaded -------------------------------------------------------
+
+@pytest.mark.parametrize("command, flags", [
+    ("eval", ["--text", "/nowhere", "--kv-cache-dtype", "foo"]), ("eval", ["--text", "/nowhere", "--against", "foo"]),
+    ("eval", ["--text", "/nowhere", "--sweep", "--kv-cache-dtype", "fp8,foo"]), ("eval", ["--text", "/nowhere", "--sweep", "--against", "foo"]),
+    ("eval", ["--text", "/nowhere", "--sweep", "--kv-transform", "foo"]), ("tune", ["--text", "/nowhere", "--bits", "8", "--kv-transform", "foo"]),
+    ("bench", ["--kv-cache-dtype", "bfloat16,foo"]), ("serve", ["--quality-gate", "1", "--kv-cache-dtype", "foo"]),
+], ids=lambda value: value if isinstance(value, str) else " ".join(value))
+def test_a_wrong_word_costs_nothing(nibble, models, command, flags):
+    """Of a model without a tokenizer, a text that is not there and a wrong word, the word is what is complained about."""
+    short = {"eval": ["--context", "16"], "tune": ["--context", "16"], "bench": ["-p", "4", "-n", "0"]}.get(command, [])
+    done = subprocess.run([nibble, command, models["tiny-llama"], *short, *flags], capture_output=True, text=True)
+    assert done.returncode == 2 and '"foo" is' in done.stderr, done.stderr
+    assert "plan: " not in done.stderr, "something was loaded before"
 
 
 def test_nearest_in_bytes_comes_first(plan, models):
