@@ -147,8 +147,8 @@ static bool check_room(const struct bench_subject *subject, int length, int sequ
     size_t wanted = (size_t)length * (size_t)sequences;
     return stats.cache_tokens >= wanted
         || cli_trouble(error,
-                       "%d sequences of %d tokens do not fit: the cache (%s) holds %zu tokens, and %zu are needed; "
-                       "raise --kv-cache-memory-bytes, or lower --batch, -d, -p or -n",
+                       "%d sequences of %d tokens do not fit: the cache (%s) has a capacity of %zu tokens, and %zu "
+                       "are needed; raise --kv-cache-memory-bytes, or lower --batch, -d, -p or -n",
                        sequences, length, subject->format, stats.cache_tokens, wanted);
 }
 

@@ -233,7 +233,7 @@ void refuse_say_alternatives(const struct plan *plan, struct error *err)
         strbuf_add_format(&text, "\n  %s %s", refusal->candidates[i].kernel->name, refusal->candidates[i].text);
     strbuf_add_text(&text, refusal->alternative_count ? "\nwhat would run:" : "");
     for (int i = 0; i < refusal->alternative_count; i++)
-        strbuf_add_format(&text, "\n  %s %s  (%zu bytes a token)", refusal->alternatives[i].flag,
+        strbuf_add_format(&text, "\n  %s %s  (%zu bytes per token, all layers)", refusal->alternatives[i].flag,
                           refusal->alternatives[i].value, refusal->alternatives[i].token_bytes);
     fail(err, "%s", text.data);
     strbuf_free(&text);

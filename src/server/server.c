@@ -191,8 +191,8 @@ static void say_ready(const struct server *server, int port)
         && out.st_ino == err.st_ino;
     FILE *const places[] = { stderr, same ? NULL : stdout };
     for (int i = 0; i < 2 && places[i]; i++) {
-        fprintf(places[i], "nibble: ready on %s (%s, the cache holds %zu tokens)\n", address,
-                server->served.api.names[0], server->post.stats.cache_tokens);
+        fprintf(places[i], "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens)\n", address,
+                server->served.api.names[0], server->served.api.max_model_len, server->post.stats.cache_tokens);
         fflush(places[i]);
     }
 }

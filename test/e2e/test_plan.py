@@ -89,6 +89,12 @@ def models(tmp_path_factory, smollm2, gemma3):
     return paths
 
 
+@pytest.fixture(scope="module")
+def small(smollm2, tmp_path_factory):
+    """A model of one layer that is quick to run."""
+    return small_model.write(smollm2, tmp_path_factory.mktemp("small") / "small.gguf")
+
+
 # ---- expected texts -------------------------------------------------------------------------------------------------
 
 def scenes():
@@ -152,6 +158,62 @@ def test_planning_is_quick(plan, models, model):
     assert min(times) < 0.05
 
 
+# ---- figures add up -------------------------------------------------------------------------------------------------
+
+SIZE = r"([\d.]+ [KMGT]?i?B)"
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def bytes_of(text):
+    number, unit = text.split()
+    return float(number) * UNITS[unit]
+
+
+@pytest.mark.parametrize("device", ["cpu:ref", "cpu:avx2", "cpu:amx", "sm_90"])
+@pytest.mark.parametrize("model", ["smollm2", "gemma3", "tiny-llama_k_quants", "8b", "nemotron-9b"])
+def test_weights_add_up(nibble, plan, models, model, device):
+    """What the formats sum to, the layout and second copies are what weights take, for programs and in the text."""
+    if device.startswith("sm_") and built_for(nibble) != GPUS:
+        pytest.skip("this build has not the kernels of all GPUs")
+    found = json.loads(plan(models[model], "--device", device, "--json").stdout)
+    weights = found["weights"]
+    listed = sum(weights["by_format"].values())
+    assert listed + weights["layout_bytes"] + weights["copied_bytes"] == weights["bytes"] == found["memory"]["weights"]
+    text = plan(models[model], "--device", device).stdout
+    listed_text = re.search(rf"^weights   {SIZE}: ", text, re.M)[1]
+    memory_text = re.search(rf"^memory    weights {SIZE}, ", text, re.M)[1]
+    packed = re.search(r"^packed    (.*)$", text, re.M)
+    assert bytes_of(listed_text) == pytest.approx(listed, rel=0.05)
+    assert (packed is None) == (listed_text == memory_text), text
+    if packed:
+        in_memory, *parts = re.findall(SIZE, packed[1])
+        sign = -1 if " less " in packed[1] else 1
+        whole = bytes_of(listed_text) + sign * bytes_of(parts[0]) + sum(map(bytes_of, parts[1:]))
+        assert in_memory == memory_text and bytes_of(in_memory) == pytest.approx(whole, rel=0.01)
+
+
+def test_tokens_and_bytes_are_named(nibble, small, plan):
+    """The same words for the same figures in the plan, in a refusal and in the line that says a server is ready."""
+    flags = ["--max-model-len", "512", "--max-num-seqs", "4"]
+    found = json.loads(plan(small, *flags, "--json").stdout)
+    per_token = sum(layer["bytes_per_token"] for layer in found["layers"])
+    text = plan(small, *flags).stdout
+    words = f"context length 512 tokens, cache capacity {found['memory']['tokens']} tokens"
+    assert f"{per_token} bytes per token (all layers), {words}" in text and "bytes/token/layer" in text
+    assert f"({per_token} bytes per token, all layers)" in plan(small, "--device", "none").stderr
+    with Server(nibble, small, *flags) as server:
+        assert found["memory"]["tokens"] == 2048
+        assert words in next(line for line in server.log if "ready on" in line)
+        assert words in next(line for line in server.log if line.startswith("plan: "))
+
+
+def test_heads_in_the_words_of_the_field(plan, models):
+    for model, words in (("smollm2", "9 query heads, 3 KV heads (GQA 3:1), head size 64"), ("gemma3", "4 query heads, 1 KV head (MQA), head size 256"),
+                         ("tiny-llama", "2 query heads, as many KV heads (MHA), head size 64"), ("tiny-deepseek_v2", "MLA latents of 512 channels and 64 rotary ones")):
+        line, *_ = plan(models[model], "--device", "cpu:ref").stdout.splitlines()
+        assert words in line, line
+
+
 # ---- refusals offer what runs ---------------------------------------------------------------------------------------
 
 def replaced(flags, flag, value):
@@ -187,12 +249,6 @@ def test_every_alternative_is_accepted(plan, models, model, flags):
         accepted = json.loads(plan(models[model], *replaced(flags, flag, value), "--json").stdout)
         assert accepted["accepted"], alternative
         assert sum(layer["bytes_per_token"] for layer in accepted["layers"]) == alternative["bytes_per_token"]
-
-
-@pytest.fixture(scope="module")
-def small(smollm2, tmp_path_factory):
-    """A model of one layer that is quick to run."""
-    return small_model.write(smollm2, tmp_path_factory.mktemp("small") / "small.gguf")
 
 
 def offered_by(result):
