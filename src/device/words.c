@@ -38,8 +38,8 @@ static bool unknown_word(const char *word, struct error *err)
     while (device_words[count])
         count++;
     const char *near = suggest(bytes_of(word), device_words, count);
-    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble plan` "
-                      "alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none", word,
+    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble "
+                      "plan` alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none", word,
                       near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
