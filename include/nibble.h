@@ -148,6 +148,10 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
 
 struct nibble_engine;
 
+// Whether an engine can be planned with these options on this machine, from headers alone: nothing is loaded or
+// measured. False with the error that nibble_engine_open would give before it loads anything.
+bool nibble_engine_check(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                         struct nibble_error *error);
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
                                          const struct nibble_options *options, struct nibble_error *error);
 void nibble_engine_close(struct nibble_engine *engine);

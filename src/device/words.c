@@ -55,8 +55,8 @@ static const char *find_meant(const char *word)
 static bool unknown_word(const char *word, struct error *err)
 {
     const char *near = find_meant(word);
-    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cpu:ref, cpu:avx2, cpu:avx512, "
-                      "cpu:amx, cpu:neon, sm_80 to sm_121, cuda, cuda:N and none", word,
+    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble "
+                      "plan` alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none", word,
                       near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

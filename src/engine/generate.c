@@ -513,7 +513,7 @@ void generator_stats(const struct generator *generator, struct nibble_scheduler_
 {
     const struct plan *plan = &generator->engine->plan;
     scheduler_stats(&generator->scheduler, out);
-    out->cache_tokens = (size_t)(plan->max_model_len * plan->concurrency);
+    out->cache_tokens = plan_cache_tokens(plan);
 }
 
 void generator_forget(struct generator *generator)

@@ -135,7 +135,7 @@ def test_env(run):
 def test_smollm2_answers(run, smollm2):
     result = run("run", smollm2, "What is the capital of Germany?", "--temperature", "0", "--max-tokens", "24")
     assert result.returncode == 0 and "Berlin" in result.stdout
-    assert result.stderr.startswith("plan: llama on cpu; cache bfloat16") and " t/s" in result.stderr
+    assert result.stderr.startswith("plan: llama on cpu; KV cache bfloat16") and " t/s" in result.stderr
 
 
 @pytest.mark.parametrize("dtype", ["float32", "fp8", "fp8_e5m2", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head",
