@@ -8,6 +8,7 @@ import re
 import openai
 import pytest
 
+import small_model
 from serving import Server, one_process, user
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -201,6 +202,44 @@ def test_special_tokens_are_added_when_asked_for(nibble, gemma3):
         tokens = server.ask("/tokenize", {"messages": [{"role": "system", "content": "Be kind."}, *user("Hi")]}).json["tokens"]
         assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == \
             "<bos><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\n"
+
+
+def rendered(server):
+    messages = [{"role": "system", "content": "Be kind."}, *user("Hi"), {"role": "assistant", "content": "Ho"}, *user("Hey ")]
+    answer = server.ask("/tokenize", {"messages": messages})
+    return answer.status, server.ask("/detokenize", {"tokens": answer.json["tokens"]}).json["prompt"] if answer.status == 200 else answer.error["message"]
+
+
+def test_models_without_a_chat_template(nibble, smollm2, llama_source, tmp_path):
+    def serve(source):
+        return Server(nibble, small_model.write(source, tmp_path / "small.gguf", template=False), *SMALL)
+    with serve(smollm2) as server:
+        assert any("as ChatML" in line for line in server.log)
+        assert rendered(server) == (200, "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+                                         "<|im_start|>assistant\nHo<|im_end|>\n<|im_start|>user\nHey <|im_end|>\n<|im_start|>assistant\n")
+    with serve(llama_source / "models" / "ggml-vocab-llama-bpe.gguf") as server:
+        turns = [("system", "Be kind."), ("user", "Hi"), ("assistant", "Ho"), ("user", "Hey")]
+        text = "".join(f"<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>" for role, content in turns)
+        assert rendered(server) == (200, f"<|begin_of_text|>{text}<|start_header_id|>assistant<|end_header_id|>\n\n")
+    with serve(llama_source / "models" / "ggml-vocab-gpt-2.gguf") as server:
+        assert any("chats will be refused" in line and "--chat-template" in line for line in server.log)
+        status, message = rendered(server)
+        assert status == 400 and "--chat-template" in message and "/v1/completions" in message
+        assert server.complete("Hi", max_tokens=1)
+
+
+TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %} thinking={{ enable_thinking }} effort={{ reasoning_effort }}"
+
+
+def test_variables_that_the_template_reads(nibble, smollm2, tmp_path):
+    (tmp_path / "template.jinja").write_text(TEMPLATE)
+    with Server(nibble, small_model.write(smollm2, tmp_path / "small.gguf"), *SMALL, "--chat-template", tmp_path / "template.jinja") as server:
+        request = {"messages": user("Hi"), "enable_thinking": True, "reasoning_effort": "low"}
+        tokens = server.ask("/tokenize", request).json["tokens"]
+        assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == "Hi thinking=True effort=low"
+        assert server.ask("/v1/chat/completions", {**request, "max_tokens": 1}).status == 200
+        refuse(server, "ON_CHAT", "thinking", True)
+        refuse(server, "ON_CHAT", "enable_thinking", "yes")
 
 
 # ---- structured outputs --------------------------------------------------------------------------------------------
