@@ -7,11 +7,11 @@ import numpy as np
 WIDTH, HEADS, KV_HEADS, CONTEXT = 64, 4, 2, 2048
 
 
-def write(source, path, template=True):
-    """Writes the GGUF file `path` with the tokenizer of the GGUF file `source`, and with its chat template."""
+def write(source, path):
+    """Writes the GGUF file `path` with the tokenizer of the GGUF file `source`."""
     reader, writer = gguf.GGUFReader(source), gguf.GGUFWriter(path, "llama")
     for name, field in reader.fields.items():
-        if name.startswith("tokenizer.") and (template or "chat_template" not in name):
+        if name.startswith("tokenizer."):
             writer.add_key_value(name, field.contents(), *field.types[:2])
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)

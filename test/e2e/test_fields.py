@@ -204,27 +204,13 @@ def test_special_tokens_are_added_when_asked_for(nibble, gemma3):
             "<bos><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\n"
 
 
-def rendered(server):
-    messages = [{"role": "system", "content": "Be kind."}, *user("Hi"), {"role": "assistant", "content": "Ho"}, *user("Hey ")]
-    answer = server.ask("/tokenize", {"messages": messages})
-    return answer.status, server.ask("/detokenize", {"tokens": answer.json["tokens"]}).json["prompt"] if answer.status == 200 else answer.error["message"]
-
-
-def test_models_without_a_chat_template(nibble, smollm2, llama_source, tmp_path):
-    def serve(source):
-        return Server(nibble, small_model.write(source, tmp_path / "small.gguf", template=False), *SMALL)
-    with serve(smollm2) as server:
-        assert any("as ChatML" in line for line in server.log)
-        assert rendered(server) == (200, "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-                                         "<|im_start|>assistant\nHo<|im_end|>\n<|im_start|>user\nHey <|im_end|>\n<|im_start|>assistant\n")
-    with serve(llama_source / "models" / "ggml-vocab-llama-bpe.gguf") as server:
-        turns = [("system", "Be kind."), ("user", "Hi"), ("assistant", "Ho"), ("user", "Hey")]
-        text = "".join(f"<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>" for role, content in turns)
-        assert rendered(server) == (200, f"<|begin_of_text|>{text}<|start_header_id|>assistant<|end_header_id|>\n\n")
-    with serve(llama_source / "models" / "ggml-vocab-gpt-2.gguf") as server:
+def test_a_model_that_cannot_chat(nibble, llama_source, tmp_path):
+    """It has neither a chat template nor tokens for turns."""
+    model = small_model.write(llama_source / "models" / "ggml-vocab-gpt-2.gguf", tmp_path / "small.gguf")
+    with Server(nibble, model, *SMALL) as server:
         assert any("chats will be refused" in line and "--chat-template" in line for line in server.log)
-        status, message = rendered(server)
-        assert status == 400 and "--chat-template" in message and "/v1/completions" in message
+        message = server.refuse("/v1/chat/completions", REQUESTS["ON_CHAT"])["message"]
+        assert "--chat-template" in message and "/v1/completions" in message
         assert server.complete("Hi", max_tokens=1)
 
 
