@@ -67,7 +67,8 @@ static bool use_choice(struct job *job, const json_t *list, const char *name)
     json_array_foreach(list, index, value) {
         const char *text = json_string_value(value);
         if (!text || !*text || strlen(text) != json_string_length(value))
-            return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index, name);
+            return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index,
+                            name);
         if (is_repeated(list, index))
             continue;
         texts[count] = (struct grammar_part){ .literal = text };
@@ -96,7 +97,8 @@ static bool use_response_format(struct job *job, const json_t *format, const cha
     if (!fields_check_keys(format, name, words, &job->error)
         || !fields_check_keys(json_object_get(format, "json_schema"), name, schema_words, &job->error))
         return false;
-    bool beside = schema && !json_is_null(schema) && type && (!strcmp(type, "json_object") || !strcmp(type, "json_schema"));
+    bool beside = schema && !json_is_null(schema) && type
+        && (!strcmp(type, "json_object") || !strcmp(type, "json_schema"));
     return beside ? use_schema(job, schema, name) : read_response_format(job);
 }
 

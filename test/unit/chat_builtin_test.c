@@ -10,7 +10,8 @@ static struct tokenizer *with_tokens(const char *begin, const char *end, int32_t
 {
     const char *pieces[] = { "<s>", "</s>", "a", begin, end, NULL };
     const int32_t types[] = { CONTROL, CONTROL, NORMAL, type, type };
-    return must_open_gguf(&(struct gguf_vocabulary){ .model = "llama", .pieces = pieces, .types = types, .add_bos = -1, .bos = 0 });
+    return must_open_gguf(
+        &(struct gguf_vocabulary){ .model = "llama", .pieces = pieces, .types = types, .add_bos = -1 });
 }
 
 static const struct chat_builtin *find(const char *begin, const char *end, int32_t type)
@@ -33,7 +34,8 @@ static const struct {
       "<|im_start|>user\nHey<|im_end|>\n<|im_start|>assistant\n" },
     { "Llama 3", "<|start_header_id|>", "<|eot_id|>",
       "<s><|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|>"
-      "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nHo<|eot_id|>"
+      "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+      "<|start_header_id|>assistant<|end_header_id|>\n\nHo<|eot_id|>"
       "<|start_header_id|>user<|end_header_id|>\n\nHey<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
     { "Gemma", "<start_of_turn>", "<end_of_turn>",
       "<s><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\nHo<end_of_turn>\n"
