@@ -56,6 +56,7 @@ struct api_error {
     int status;
     const char *code;              // as OpenAI spells it, a literal; NULL: what api_error_json says for the status
     char param[64];                // the field, "": none. A copy: it may be a key that the client made up
+    bool quotes;                   // the text repeats some of the request, and is not for the log
     char text[1024];
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/follow.h"
 
+#include "server/access.h"
 #include "server/worker.h"
 
 static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
@@ -13,6 +14,7 @@ static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
 }
 
+// Only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
@@ -27,16 +29,27 @@ static void hear_prompt_token(void *context, const struct nibble_token *token)
     choice->job->touched = true;
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete.
+// False: the only call that there may be has come.
+static bool watch_call(struct choice *choice, struct bytes text)
+{
+    if (!choice->call_watch)
+        return true;
+    tool_reader_add(choice->call_watch, text);
+    return !tool_reader_is_over(choice->call_watch);
+}
+
+// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
         return true;
     struct strbuf piece = { 0 };
+    size_t before = choice->draft.text.len;
     detokenizer_add(&choice->detokenizer, token->id, &piece);
     choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), &choice->draft.text);
     strbuf_free(&piece);
-    return choice->stop_hit < 0;
+    struct bytes text = { choice->draft.text.data + before, choice->draft.text.len - before };
+    return watch_call(choice, text) && choice->stop_hit < 0;
 }
 
 static bool hear_token(void *context, const struct nibble_token *token)
@@ -66,8 +79,9 @@ static void hear_end(void *context, enum nibble_finish reason, const struct nibb
         if (choice->stop_hit < 0)
             stop_finish(&choice->stop, &choice->draft.text);
     }
+    bool closed = reason == NIBBLE_FINISH_STOP && choice->matcher && matcher_forced(choice->matcher);
     choice->draft.finished = true;
-    choice->draft.reason = reason;
+    choice->draft.reason = closed ? NIBBLE_FINISH_LENGTH : reason; // max_tokens ended it, not the model
     choice->draft.stop_string = choice->stop_hit;
     choice->draft.stop_id = choice->stop_id;
     choice->draft.usage = *usage;
@@ -87,13 +101,27 @@ static void open_choice(struct choice *choice)
                                                 .skip_special = fields->skip_special, .started = true };
     choice->stop = (struct stop){ .strings = fields->stops, .count = fields->stop_count,
                                   .include = fields->include_stop };
-    if (job->grammar)
+    if (job->grammar) {
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
+    } else if (job->tools && job->one_call) {
+        choice->call_watch = tool_reader_open(job->tool_form, job->tools, &(struct tool_sink){ 0 });
+        tool_reader_end_with_call(choice->call_watch);
+    }
+}
+
+// Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
+static void add_salt(const struct job *job, struct strbuf *salt)
+{
+    if (job->tenant)
+        strbuf_add(salt, (const char *)job->tenant, KEY_DIGEST_BYTES);
+    strbuf_add(salt, job->fields.cache_salt.data, job->fields.cache_salt.len);
 }
 
 bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error)
 {
     const struct fields *fields = &choice->job->fields;
+    struct strbuf salt = { 0 };
+    add_salt(choice->job, &salt);
     open_choice(choice);
     bool masked = choice->matcher, scored = fields->top_logprobs >= 0;
     struct nibble_request request = {
@@ -104,14 +132,15 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .bias = fields->bias, .bias_count = (size_t)fields->bias_count,
         .top_logprobs = (int)fields->top_logprobs, .score_prompt = fields->echo && scored,
         .priority = (int)fields->priority,
-        .cache_salt = fields->cache_salt.data, .cache_salt_len = fields->cache_salt.len,
+        .cache_salt = salt.data, .cache_salt_len = salt.len,
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
-                      .choose_token = masked ? choose_token : NULL,
+                      .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
                       .prompt_token = hear_prompt_token, .token = hear_token, .finished = hear_end },
     };
     request.sampling.choice = choice->number;
     choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, error);
+    strbuf_free(&salt);
     return choice->name;
 }
