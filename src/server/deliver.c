@@ -2,6 +2,7 @@
 // server/deliver.c: from the post to the clients: chunks, whole answers and errors; then the log and the metrics.
 #include "base/memory.h"
 #include "server/answer.h"
+#include "server/cors.h"
 #include "server/serve.h"
 
 // ---- to the client ------------------------------------------------------------------------------------------------
@@ -31,8 +32,7 @@ static void open_stream(struct server *server, struct job *job)
     job->streaming = true;
     http_add_header(job->exchange, "Cache-Control", "no-cache");
     http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
-    if (http_header(job->exchange, "Origin").data)
-        http_add_header(job->exchange, "Access-Control-Allow-Origin", server->options->allowed_origin);
+    cors_add_headers(&server->access, job->exchange);
     http_stream_open(job->exchange, 200, "text/event-stream; charset=utf-8");
 }
 
@@ -178,6 +178,7 @@ static void log_job(const struct server *server, const struct job *job)
     }
     const struct log_field fields[] = {
         { "id", LOG_TEXT, job->id },
+        { "request_id", LOG_TEXT, job->request_id },
         { "path", LOG_TEXT, job->path },
         { "in", LOG_COUNT, .number = in },
         { "out", LOG_COUNT, .number = out },
@@ -186,7 +187,9 @@ static void log_job(const struct server *server, const struct job *job)
         { "first", LOG_SECONDS, .number = usage && usage->first_token ? usage->first_token - usage->arrived : 0 },
         { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
-        { "param", LOG_TEXT, job->error.status ? job->error.param : NULL },
+        { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
+        { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },
+        { "error", LOG_TEXT, job->error.status && !job->error.quotes ? job->error.text : NULL },
         { 0 },
     };
     log_event(&server->options->log, LOG_INFO, "request", fields);
@@ -207,6 +210,7 @@ static void forget(struct server *server, struct job *job)
         job->next->previous = job->previous;
     server->job_count--;
     bool large = job->body_bytes >= LARGE_BODY_BYTES;
+    budget_give_back(&server->budget, job->charged_bytes);
     job_free(job);
     if (large)
         memory_give_back();

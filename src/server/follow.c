@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/follow.h"
 
+#include "server/access.h"
 #include "server/worker.h"
 
 static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
@@ -108,9 +109,19 @@ static void open_choice(struct choice *choice)
     }
 }
 
+// Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
+static void add_salt(const struct job *job, struct strbuf *salt)
+{
+    if (job->tenant)
+        strbuf_add(salt, (const char *)job->tenant, KEY_DIGEST_BYTES);
+    strbuf_add(salt, job->fields.cache_salt.data, job->fields.cache_salt.len);
+}
+
 bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error)
 {
     const struct fields *fields = &choice->job->fields;
+    struct strbuf salt = { 0 };
+    add_salt(choice->job, &salt);
     open_choice(choice);
     bool masked = choice->matcher, scored = fields->top_logprobs >= 0;
     struct nibble_request request = {
@@ -121,7 +132,7 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .bias = fields->bias, .bias_count = (size_t)fields->bias_count,
         .top_logprobs = (int)fields->top_logprobs, .score_prompt = fields->echo && scored,
         .priority = (int)fields->priority,
-        .cache_salt = fields->cache_salt.data, .cache_salt_len = fields->cache_salt.len,
+        .cache_salt = salt.data, .cache_salt_len = salt.len,
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
@@ -130,5 +141,6 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
     };
     request.sampling.choice = choice->number;
     choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, error);
+    strbuf_free(&salt);
     return choice->name;
 }

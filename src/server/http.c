@@ -16,6 +16,8 @@ struct http_server *http_open(struct event_base *base, const struct http_limits 
     server->base = base;
     server->limits = *limits;
     server->callbacks = *callbacks;
+    for (size_t i = 0; i < sizeof server->idle / sizeof *server->idle; i++)
+        TAILQ_INIT(&server->idle[i]);
     http_listeners_open(server);
     return server;
 }
@@ -33,6 +35,11 @@ void http_close(struct http_server *server)
 int http_connections(const struct http_server *server)
 {
     return server->connection_count;
+}
+
+struct http_counts http_counts(const struct http_server *server)
+{
+    return server->counts;
 }
 
 bool http_sending(const struct http_server *server)
@@ -62,7 +69,23 @@ struct bytes http_header(const struct http_exchange *exchange, const char *name)
 
 struct bytes http_body(const struct http_exchange *exchange)
 {
-    return (struct bytes){ strbuf_text(&exchange->body), exchange->body.len };
+    const struct strbuf *data = &exchange->content.data;
+    return (struct bytes){ strbuf_text(data), data->len };
+}
+
+struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_bytes)
+{
+    struct http_content *content = &exchange->content;
+    struct strbuf body = content->data;
+    *charged_bytes = content->charged_bytes;
+    content->data = (struct strbuf){ 0 };
+    content->charged_bytes = 0;
+    return body;
+}
+
+const char *http_request_id(const struct http_exchange *exchange)
+{
+    return exchange->request_id;
 }
 
 void http_set_owner(struct http_exchange *exchange, void *owner)
@@ -135,6 +158,7 @@ static void begin_answer(struct http_exchange *exchange, int status, const char 
     add_date(out);
     if (content_type)
         strbuf_add_format(out, "Content-Type: %s\r\n", content_type);
+    strbuf_add_format(out, "X-Request-Id: %s\r\n", exchange->request_id);
     strbuf_add(out, exchange->answer_fields.data, exchange->answer_fields.len);
     if (connection->closes)
         strbuf_add_text(out, "Connection: close\r\n");

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/memory.h"
 
@@ -81,17 +80,13 @@ static const char *const id_prefixes[] = {
     [JOB_CHAT] = "chatcmpl-", [JOB_COMPLETION] = "cmpl-", [JOB_TOKENIZE] = "tok-", [JOB_DETOKENIZE] = "tok-",
 };
 
-struct job *job_new(const struct api *api, enum job_kind kind, const char *path, struct bytes body)
+struct job *job_new(const struct api *api, enum job_kind kind, const char *path)
 {
     struct job *job = memory_new(1, sizeof *job);
-    uint64_t random[2] = { 0 };
-    *job = (struct job){ .api = api, .kind = kind, .path = path, .body_bytes = body.len,
-                         .created = time(NULL) };
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        random[0] = (uint64_t)job->created, random[1] = (uint64_t)(uintptr_t)job; // a name, not a secret
-    snprintf(job->id, sizeof job->id, "%s%016llx%016llx", id_prefixes[kind], (unsigned long long)random[0],
-             (unsigned long long)random[1]);
-    strbuf_add(&job->body, body.data, body.len);
+    char digits[REQUEST_ID_RANDOM_DIGITS + 1];
+    *job = (struct job){ .api = api, .kind = kind, .path = path, .created = time(NULL) };
+    request_id_random(digits);
+    snprintf(job->id, sizeof job->id, "%s%s", id_prefixes[kind], digits);
     return job;
 }
 

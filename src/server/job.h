@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "server/fields.h"
+#include "server/request_id.h"
 #include "text/tools.h"
 
 enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
@@ -91,6 +92,9 @@ struct job {
     double arrived;                        // in seconds of the worker's clock
     struct strbuf body;                    // the request as it came; empty once it is read
     size_t body_bytes;                     // that it had
+    size_t charged_bytes;                  // to the server's budget, given back when the job is forgotten
+    char request_id[REQUEST_ID_BYTES_MAX + 1]; // the client's name for it
+    const unsigned char *tenant;           // digest of its API key, which keeps its prefix cache apart; NULL: shared
     atomic_bool cancelled;                 // the client has gone
 
     // The reader's, read by all later.
@@ -126,7 +130,7 @@ struct job {
     struct job *next, *previous;           // of all
 };
 
-struct job *job_new(const struct api *api, enum job_kind kind, const char *path, struct bytes body);
+struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
 
 // prompts x n choices, in the order of the answer.

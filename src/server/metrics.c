@@ -37,6 +37,14 @@
       "1: the device failed in the latest step, and /health says so.")                                                \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
+    X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                 \
+      "Requests of pages of other origins, or for other hosts, that were refused.")                                   \
+    X("nibble:http_connections_refused_total", counter, none, metrics->connections.refused,                           \
+      "Connections that were answered 503: all were in use, or there were no more descriptors.")                      \
+    X("nibble:http_connections_evicted_total", counter, none, metrics->connections.evicted,                           \
+      "Idle connections that were closed for new ones.")                                                              \
+    X("nibble:log_lines_dropped_total", counter, none, metrics->log_dropped,                                          \
+      "Lines of the log that were not written, as nobody read those before them.")                                    \
     X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \
     X("process_resident_memory_bytes", gauge, none, process.resident_bytes, "Memory of the process that is in RAM.")  \
     X("process_cpu_seconds_total", counter, none, process.cpu_seconds, "CPU time of the process, of all threads.")

@@ -8,6 +8,7 @@
 
 #include "base/strbuf.h"
 #include "nibble.h"
+#include "server/http.h"
 
 enum { METRIC_BUCKETS_MAX = 32, METRIC_HTTP_ROWS = 128 };
 
@@ -37,6 +38,9 @@ struct metrics {
     double start_seconds;                        // of the process, since 1970
     struct histogram histograms[METRIC_HISTOGRAMS];
     uint64_t finished[METRIC_FINISHES];
+    uint64_t foreign_requests;                   // of other origins, or for other hosts: 403
+    uint64_t log_dropped;                        // set by the owner, as is the next
+    struct http_counts connections;
     struct http_count {
         char handler[48];                        // a route of the server's table, or "other"
         char method[8];                          // "other" where it is none that HTTP has

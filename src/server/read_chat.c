@@ -10,13 +10,12 @@
 static json_t *template_input(const struct job *job, json_t *messages)
 {
     json_t *input = json_object();
-    json_t *variables = json_object_get(job->json, "chat_template_kwargs");
-    if (json_is_object(variables))
-        json_object_update(input, variables);
+    json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
     json_object_set_new(input, "messages", messages);
     if (job->tools)
         json_object_set(input, "tools", (json_t *)job->tools);
-    static const char *const passed[] = { "add_generation_prompt", "documents" };
+    static const char *const passed[] = { "add_generation_prompt", "documents", "enable_thinking", "thinking",
+                                          "reasoning_effort" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         json_t *value = json_object_get(job->json, passed[i]);
         if (value && !json_is_null(value))
@@ -32,6 +31,12 @@ bool read_messages(struct job *job, struct strbuf *out)
     if (!chat)
         return api_fail(&job->error, 400, "messages", "%s", job->api->chat_trouble);
     const json_t *given = json_object_get(job->json, "messages");
+    const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
+    bool opens_answer;
+    if (!json_get_bool(job->json, "add_generation_prompt", &opens_answer, &trouble))
+        return api_fail(&job->error, 400, "add_generation_prompt", "%s", trouble.text);
+    if (variables && !json_is_null(variables) && !json_is_object(variables))
+        return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
     json_t *messages = chat_normalise(chat, given, job->tools, &trouble);
@@ -44,26 +49,7 @@ bool read_messages(struct job *job, struct strbuf *out)
     return ok;
 }
 
-// ---- the answer's form --------------------------------------------------------------------------------------------
-
-// The schema of a JSON answer (new reference), NULL when any text will do.
-static bool read_response_format(struct job *job, json_t **schema)
-{
-    const json_t *format = json_object_get(job->json, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    *schema = NULL;
-    if (!format || json_is_null(format) || (type && !strcmp(type, "text")))
-        return true;
-    if (type && !strcmp(type, "json_object")) {
-        *schema = json_pack("{s:s}", "type", "object");
-        return true;
-    }
-    if (!type || strcmp(type, "json_schema"))
-        return api_fail(&job->error, 400, "response_format",
-                        "\"response_format\" is an object whose type is text, json_object or json_schema");
-    *schema = json_incref(json_object_get(json_object_get(format, "json_schema"), "schema"));
-    return *schema || api_fail(&job->error, 400, "response_format", "\"response_format\" has no json_schema.schema");
-}
+// ---- tools and the answer's form -----------------------------------------------------------------------------------
 
 // Is there a tool of this name?
 static bool knows_tool(const json_t *tools, const char *name)
@@ -124,19 +110,21 @@ bool read_tools(struct job *job)
     return true;
 }
 
-// A call that is required comes now, and the schema holds for the answer of a later request. Else the model may do either:
-// call tools, or answer as the schema says.
-static bool make_grammar(struct job *job, const json_t *schema)
+// A call that is required comes now, and the form holds for the answer of a later request. Else the model may do either:
+// call tools, or answer in that form.
+static bool make_grammar(struct job *job, struct answer_form *form)
 {
     struct tools_choice choice = { .name = job->must_name, .parallel = !job->one_call,
-                                   .otherwise = job->must_call ? NULL : schema };
+                                   .otherwise = job->must_call ? NULL : form->schema };
     struct error trouble;
-    if (schema && !job->must_call) { // alone at first: what is wrong with it is not the tools' fault
-        job->grammar = grammar_from_schema(schema, &trouble);
-        if (!job->grammar)
-            return api_fail(&job->error, 400, "response_format", "the schema cannot be used: %s", trouble.text);
-    }
-    if (!job->tools || !job->api->chat || !(job->must_call || schema))
+    bool has_tools = job->tools && job->api->chat;
+    if (has_tools && !job->must_call && form->grammar)
+        return api_fail(&job->error, 400, form->field, "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use "
+                        "response_format, or tool_choice none", form->field);
+    // Alone at first: what is wrong with it is not the tools' fault.
+    if (!job->must_call && !read_form_grammar(job, form))
+        return false;
+    if (!has_tools || !(job->must_call || form->schema))
         return true;
     grammar_free(job->grammar);
     job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &trouble);
@@ -146,14 +134,12 @@ static bool make_grammar(struct job *job, const json_t *schema)
 bool read_chat(struct job *job)
 {
     struct strbuf text = { 0 };
-    if (job->fields.echo)
-        return api_fail(&job->error, 400, "echo", "\"echo\" belongs to /v1/completions");
+    struct answer_form form;
+    int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
     job->prompts = memory_new(1, sizeof *job->prompts);
-    json_t *schema;
-    bool ok = read_response_format(job, &schema) && read_tools(job) && make_grammar(job, schema)
-        && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), TOKENIZE_PARSE_SPECIAL, "messages");
-    json_decref(schema);
+    bool ok = read_format(job, &form) && read_tools(job) && make_grammar(job, &form) && read_messages(job, &text)
+        && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
+    read_form_free(&form);
     strbuf_free(&text);
     return ok;
 }

@@ -4,13 +4,13 @@
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
+#include "server/access.h"
+#include "server/budget.h"
 #include "server/model.h"
 #include "server/server.h"
 #include "server/worker.h"
 
 struct event;
-
-enum { KEY_DIGEST_BYTES = 32 };
 
 struct server {
     const struct server_options *options;
@@ -22,9 +22,11 @@ struct server {
 
     struct event_base *base;
     struct http_server *http;
+    int port;                             // that is bound
     struct event *wake, *terminate, *interrupt, *tick;
     struct event *lost;                   // NULL: no other process computes the model
-    unsigned char (*keys)[KEY_DIGEST_BYTES]; // SHA-256 of each
+    struct access access;
+    struct budget budget;                 // of all requests in flight
     struct job *jobs;                     // all of them
     int job_count, jobs_max;
     bool draining;
@@ -35,11 +37,12 @@ struct server {
 
 // ---- route.c ------------------------------------------------------------------------------------------------------
 
+bool route_admit(void *server, struct http_exchange *exchange);
 void route_request(void *server, struct http_exchange *exchange);
 void route_refuse(void *server, struct http_exchange *exchange, int status, const char *sentence);
 void route_gone(void *server, struct http_exchange *exchange);
 
-// A whole answer, counted under the route's path.
+// A whole answer, counted under the route's path. The log is the caller's.
 void route_reply(struct server *server, struct http_exchange *exchange, const char *path, int status, const char *type,
                  struct bytes body, double seconds);
 void route_reply_error(struct server *server, struct http_exchange *exchange, const char *path,

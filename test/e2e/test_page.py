@@ -5,11 +5,9 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import urllib.request
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -105,20 +103,6 @@ class Page:
 
     def wait_for_text(self, length=1):
         self.wait(lambda: self.answering and self.answers and len(self.answers[-1]) >= length)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    assert program and driver, "chromium and chromedriver are not there; scripts/setup.sh installs them"
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1360,940"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture

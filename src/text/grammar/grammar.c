@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole grammars: a schema alone, or texts and schemas in a row.
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
 static struct grammar *finish(struct grammar *grammar, uint32_t root, struct error *err)
@@ -20,13 +20,18 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
-struct grammar *grammar_json_object(void)
+struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
 {
-    struct error err;
     struct grammar *grammar = memory_new(1, sizeof *grammar);
-    grammar = finish(grammar, schema_any_object(grammar, schema_any(grammar, &err), &err), &err);
-    assert(grammar);
-    return grammar;
+    struct machine machine = { 0 };
+    uint32_t root = RULES_NONE;
+    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, err)) {
+        if (machine.count)
+            root = rules_machine(grammar, &machine, err);
+        else
+            fail(err, "it cannot be met: no text has that pattern");
+    }
+    return finish(grammar, root, err);
 }
 
 // ---- parts --------------------------------------------------------------------------------------------------------
