@@ -256,8 +256,11 @@ struct nibble_listener {
     void *context;
     // Before a draw: clears the bits of tokens that may not come next. `mask` has a bit per token of the vocabulary,
     // all set; one at least must stay. tokens_left: how many the answer may still have, this one included. NULL: all
-    // may.
-    void (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
+    // may. Called from any of the engine's threads, and for different requests at the same time; never twice for a
+    // token, and never beside another call for the same request. Returns the work that it took, in steps of a few
+    // nanoseconds: a step of the scheduler begins no further masks when they have taken too much, and the requests that
+    // are left draw their token in a later step. What they draw does not depend on it.
+    uint64_t (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
     // After the draw: the token that is taken in its place. NULL: the one that was drawn.
     int32_t (*choose_token)(void *context, int tokens_left, int32_t drawn);
     // The prompt's tokens in order, when they are scored. NULL: nobody asks.
