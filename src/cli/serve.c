@@ -60,7 +60,7 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "--share-prefix-cache", OPTION_FLAG, &server->share_prefix_cache, NULL, "between API keys, too" },
         { "model and cache", OPTION_HEADING },
         { "--model", OPTION_TEXT, &request->model, "MODEL", "the same as MODEL, for a configuration" },
-        { "--served-model-name", OPTION_TEXTS, &request->model_names, "NAME ...", "what clients call it (MODEL)" },
+        { "--served-model-name", OPTION_TEXTS, &request->model_names, "NAME ...", "what clients call it (MODEL's own name)" },
         { "--chat-template", OPTION_TEXT, &server->chat_template, "FILE", "a Jinja template instead of the model's" },
         CACHE_OPTION_ROWS(request->cache),
         SERVING_OPTION_ROWS(request->cache),

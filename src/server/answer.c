@@ -8,6 +8,14 @@ void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
     detokenizer_finish(&detokenizer, out);
 }
 
+void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
+{
+    if (job->fields.tokens_as_ids)
+        strbuf_add_format(out, "token_id:%d", id);
+    else
+        answer_token_bytes(job->api, id, out);
+}
+
 // ---- what all answers have ----------------------------------------------------------------------------------------
 
 static const struct {
@@ -21,7 +29,7 @@ static json_t *envelope(const struct job *job, const char *object, json_t *choic
 {
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", job->id, "object", object, "created",
                      (json_int_t)job->created, "model", job->api->names[0], "system_fingerprint",
-                     "nibble-" NIBBLE_VERSION, "choices", choices);
+                     job->api->fingerprint, "choices", choices);
 }
 
 // Tokens of all prompts and answers so far.
@@ -94,8 +102,8 @@ static json_t *logprobs_of(struct choice *choice, const struct mail *mail)
     const struct job *job = choice->job;
     if (job->fields.top_logprobs < 0)
         return json_null();
-    return job->kind == JOB_CHAT ? answer_chat_logprobs(job->api, mail)
-                                 : answer_completion_logprobs(job->api, mail, &choice->text_offset);
+    return job->kind == JOB_CHAT ? answer_chat_logprobs(job, mail)
+                                 : answer_completion_logprobs(job, mail, &choice->text_offset);
 }
 
 // The news becomes content (a chat's calls are taken out of it).

@@ -20,12 +20,14 @@ json_t *answer_chat_opening(struct choice *choice);            // the chunk that
 void answer_chat_add(struct choice *choice);                   // news into content and calls
 json_t *answer_chat_chunk(struct choice *choice);              // delta; NULL: nothing to tell
 json_t *answer_chat_message(const struct choice *choice);
-json_t *answer_chat_logprobs(const struct api *api, const struct mail *mail);
+json_t *answer_chat_logprobs(const struct job *job, const struct mail *mail);
 
-json_t *answer_completion_logprobs(const struct api *api, const struct mail *mail, size_t *offset);
+json_t *answer_completion_logprobs(const struct job *job, const struct mail *mail, size_t *offset);
 void answer_completion_echo(const struct choice *choice, struct strbuf *out);
 
 // A token's own bytes, whatever stands around it.
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out);
+// A token as logprobs call it: its bytes, or "token_id:5" where return_tokens_as_token_ids asks for that.
+void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
 
 #endif

@@ -120,30 +120,32 @@ json_t *answer_chat_message(const struct choice *choice)
     return message;
 }
 
-static json_t *logprob_entry(const struct api *api, int32_t id, float logprob)
+static json_t *logprob_entry(const struct job *job, int32_t id, float logprob)
 {
-    struct strbuf token = { 0 };
+    struct strbuf token = { 0 }, name = { 0 };
     json_t *bytes = json_array();
-    answer_token_bytes(api, id, &token);
+    answer_token_bytes(job->api, id, &token);
+    answer_token_name(job, id, &name);
     for (size_t i = 0; i < token.len; i++)
         json_array_append_new(bytes, json_integer((unsigned char)token.data[i]));
-    json_t *entry = json_pack("{s:o, s:o, s:o}", "token", api_text(strbuf_bytes(&token)), "logprob",
+    json_t *entry = json_pack("{s:o, s:o, s:o}", "token", api_text(strbuf_bytes(&name)), "logprob",
                               api_logprob(logprob), "bytes", bytes);
     strbuf_free(&token);
+    strbuf_free(&name);
     return entry;
 }
 
-json_t *answer_chat_logprobs(const struct api *api, const struct mail *mail)
+json_t *answer_chat_logprobs(const struct job *job, const struct mail *mail)
 {
     json_t *content = json_array();
     for (int i = 0; i < mail->token_count; i++) {
         const struct answer_token *token = &mail->tokens[i];
         if (token->stop)
             continue; // it ends the text and is no part of it
-        json_t *entry = logprob_entry(api, token->id, token->logprob), *top = json_array();
+        json_t *entry = logprob_entry(job, token->id, token->logprob), *top = json_array();
         for (int j = 0; j < token->top_count; j++) {
             const struct nibble_candidate *likely = &mail->tops[token->top_first + j];
-            json_array_append_new(top, logprob_entry(api, likely->id, likely->logprob));
+            json_array_append_new(top, logprob_entry(job, likely->id, likely->logprob));
         }
         json_object_set_new(entry, "top_logprobs", top);
         json_array_append_new(content, entry);

@@ -188,7 +188,7 @@ static void log_job(const struct server *server, const struct job *job)
         { "total", LOG_SECONDS, .number = worker_now() - job->arrived },
         { "finish", LOG_TEXT, finish_word(job, usage) },
         { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
-        { "param", LOG_TEXT, job->error.status ? job->error.param : NULL },
+        { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },
         { "error", LOG_TEXT, job->error.status && !job->error.quotes ? job->error.text : NULL },
         { 0 },
     };

@@ -11,9 +11,9 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
     struct tokens tokens = { 0 };
     struct error trouble;
     if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
-        return api_fail(&job->error, 400, param,
-                        "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than that",
-                        api->max_model_len, text.len);
+        return api_fail_code(&job->error, 400, param, "context_length_exceeded",
+                             "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
+                             "that", api->max_model_len, text.len);
     if (!tokenizer_encode(api->tokenizer, text, flags, &tokens, &trouble)) {
         tokens_free(&tokens);
         return api_fail(&job->error, 400, param, "%s", trouble.text);
@@ -47,14 +47,16 @@ static bool check_length(struct job *job)
     bool chat = job->kind == JOB_CHAT, given = fields->max_tokens >= 0;
     if (fields->max_tokens == 0 && (chat || !fields->echo)) // with echo, the prompt is all there is to score
         return api_fail(&job->error, 400, "max_tokens", "\"max_tokens\" is 0, expected at least 1");
-    if (!given)
-        fields->max_tokens = !chat ? COMPLETION_TOKENS : most < (size_t)longest ? longest - (int64_t)most : 1;
+    if (fields->max_tokens == FIELDS_DEFAULT_LENGTH)
+        fields->max_tokens = chat ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
+    if (fields->max_tokens == FIELDS_REST_OF_CONTEXT)
+        fields->max_tokens = most < (size_t)longest ? longest - (int64_t)most : 1;
     const char *field = chat ? "messages" : "prompt";
     if ((int64_t)most + fields->max_tokens > longest)
-        return api_fail(&job->error, 400, given ? "max_tokens" : field,
-                        "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and %lld "
-                        "in the answer; shorten one of them.",
-                        longest, most, field, (long long)fields->max_tokens);
+        return api_fail_code(&job->error, 400, given ? "max_tokens" : field, "context_length_exceeded",
+                             "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and "
+                             "%lld in the answer; shorten one of them.",
+                             longest, most, field, (long long)fields->max_tokens);
     if (fields->min_tokens > fields->max_tokens)
         return api_fail(&job->error, 400, "min_tokens", "\"min_tokens\" is %lld, which is more than the %lld of "
                         "\"max_tokens\"", (long long)fields->min_tokens, (long long)fields->max_tokens);
@@ -77,12 +79,13 @@ static bool check_grammar(struct job *job)
 
 static const struct {
     bool (*read)(struct job *job);
+    enum endpoint endpoint;
     bool generates;
 } kinds[] = {
-    [JOB_CHAT] = { read_chat, true },
-    [JOB_COMPLETION] = { read_completion, true },
-    [JOB_TOKENIZE] = { read_tokenize, false },
-    [JOB_DETOKENIZE] = { read_detokenize, false },
+    [JOB_CHAT] = { read_chat, ON_CHAT, true },
+    [JOB_COMPLETION] = { read_completion, ON_COMPLETION, true },
+    [JOB_TOKENIZE] = { read_tokenize, ON_TOKENIZE, false },
+    [JOB_DETOKENIZE] = { read_detokenize, ON_DETOKENIZE, false },
 };
 
 bool read_job(struct job *job)
@@ -96,11 +99,13 @@ bool read_job(struct job *job)
     strbuf_free(&job->body);
     if (!json_is_object(job->json))
         return api_fail(&job->error, 400, NULL, "the request's body is not a JSON object");
-    if (!fields_check_model(job->api, job->json, &job->error))
+    enum endpoint endpoint = kinds[job->kind].endpoint;
+    if (!fields_check_model(job->api, job->json, &job->error)
+        || !fields_check(job->api, job->json, endpoint, &job->error))
         return false;
     if (!kinds[job->kind].generates)
         return kinds[job->kind].read(job);
-    if (!fields_read(&job->fields, job->api, job->json, job->kind == JOB_CHAT, &job->error)
+    if (!fields_read(&job->fields, job->api, job->json, endpoint, &job->error)
         || !kinds[job->kind].read(job)
         || !check_length(job)
         || !check_grammar(job))

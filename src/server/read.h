@@ -20,6 +20,10 @@ bool read_detokenize(struct job *job);
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param);
 bool read_prompt_ids(struct job *job, const json_t *ids);
 
+// The form that the answer must have, in any of the fields that can ask for one; and response_format alone.
+bool read_format(struct job *job);
+bool read_response_format(struct job *job);
+
 // The tools that a request may call, and whether it must.
 bool read_tools(struct job *job);
 

@@ -10,13 +10,12 @@
 static json_t *template_input(const struct job *job, json_t *messages)
 {
     json_t *input = json_object();
-    json_t *variables = json_object_get(job->json, "chat_template_kwargs");
-    if (json_is_object(variables))
-        json_object_update(input, variables);
+    json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
     json_object_set_new(input, "messages", messages);
     if (job->tools)
         json_object_set(input, "tools", (json_t *)job->tools);
-    static const char *const passed[] = { "add_generation_prompt", "documents" };
+    static const char *const passed[] = { "add_generation_prompt", "documents", "enable_thinking", "thinking",
+                                          "reasoning_effort" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         json_t *value = json_object_get(job->json, passed[i]);
         if (value && !json_is_null(value))
@@ -32,6 +31,12 @@ bool read_messages(struct job *job, struct strbuf *out)
     if (!chat)
         return api_fail(&job->error, 400, "messages", "%s", job->api->chat_trouble);
     const json_t *given = json_object_get(job->json, "messages");
+    const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
+    bool opens_answer;
+    if (!json_get_bool(job->json, "add_generation_prompt", &opens_answer, &trouble))
+        return api_fail(&job->error, 400, "add_generation_prompt", "%s", trouble.text);
+    if (variables && !json_is_null(variables) && !json_is_object(variables))
+        return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
     json_t *messages = chat_normalise(chat, given, job->tools, &trouble);
@@ -46,7 +51,7 @@ bool read_messages(struct job *job, struct strbuf *out)
 
 // ---- the answer's form --------------------------------------------------------------------------------------------
 
-static bool read_response_format(struct job *job)
+bool read_response_format(struct job *job)
 {
     const json_t *format = json_object_get(job->json, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
@@ -137,11 +142,10 @@ bool read_tools(struct job *job)
 bool read_chat(struct job *job)
 {
     struct strbuf text = { 0 };
-    if (job->fields.echo)
-        return api_fail(&job->error, 400, "echo", "\"echo\" belongs to /v1/completions");
+    int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
     job->prompts = memory_new(1, sizeof *job->prompts);
-    bool ok = read_response_format(job) && read_tools(job) && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), TOKENIZE_PARSE_SPECIAL, "messages");
+    bool ok = read_format(job) && read_tools(job) && read_messages(job, &text)
+        && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
     strbuf_free(&text);
     return ok;
 }

@@ -6,32 +6,45 @@
 #include "format/json.h"
 #include "server/read.h"
 
-static bool tokenize_text(struct job *job, bool add_special)
+// A text gets special tokens unless it is asked otherwise; in a rendered chat the template has written them.
+static bool read_special(struct job *job, bool usual, int *flags)
 {
-    const json_t *prompt = json_object_get(job->json, "prompt");
+    bool add_special = usual;
+    struct error trouble;
+    *flags = TOKENIZE_PARSE_SPECIAL;
+    if (!json_get_bool(job->json, "add_special_tokens", &add_special, &trouble))
+        return api_fail(&job->error, 400, "add_special_tokens", "%s", trouble.text);
+    *flags |= add_special ? TOKENIZE_ADD_SPECIAL : 0;
+    return true;
+}
+
+static bool tokenize_text(struct job *job)
+{
+    const json_t *prompt = json_object_get(job->json, "prompt"), *messages = json_object_get(job->json, "messages");
+    bool has_prompt = prompt && !json_is_null(prompt), has_messages = messages && !json_is_null(messages);
     struct strbuf rendered = { 0 };
-    if (json_is_string(prompt)) {
-        struct bytes text = { json_string_value(prompt), json_string_length(prompt) };
-        int flags = TOKENIZE_PARSE_SPECIAL | (add_special ? TOKENIZE_ADD_SPECIAL : 0);
-        return read_prompt_text(job, text, flags, "prompt");
-    }
-    if (!json_object_get(job->json, "messages"))
-        return api_fail(&job->error, 400, "prompt", "\"prompt\" (a string) or \"messages\" is missing");
+    int flags;
+    if (has_prompt == has_messages || (has_prompt && !json_is_string(prompt)))
+        return api_fail(&job->error, 400, "prompt", "\"prompt\" is a string, or else there is \"messages\"");
+    if (!read_special(job, has_prompt, &flags))
+        return false;
+    if (has_prompt)
+        return read_prompt_text(job, (struct bytes){ json_string_value(prompt), json_string_length(prompt) }, flags,
+                                "prompt");
     bool ok = read_tools(job) && read_messages(job, &rendered)
-        && read_prompt_text(job, strbuf_bytes(&rendered), TOKENIZE_PARSE_SPECIAL, "messages");
+        && read_prompt_text(job, strbuf_bytes(&rendered), flags, "messages");
     strbuf_free(&rendered);
     return ok;
 }
 
 bool read_tokenize(struct job *job)
 {
-    bool add_special = true, pieces = false;
+    bool pieces = false;
     struct error trouble;
-    if (!json_get_bool(job->json, "add_special_tokens", &add_special, &trouble)
-        || !json_get_bool(job->json, "return_token_strs", &pieces, &trouble))
-        return api_fail(&job->error, 400, NULL, "%s", trouble.text);
+    if (!json_get_bool(job->json, "return_token_strs", &pieces, &trouble))
+        return api_fail(&job->error, 400, "return_token_strs", "%s", trouble.text);
     job->prompts = memory_new(1, sizeof *job->prompts);
-    if (!tokenize_text(job, add_special))
+    if (!tokenize_text(job))
         return false;
     const struct prompt *prompt = &job->prompts[0];
     json_t *ids = json_array(), *words = pieces ? json_array() : json_null();

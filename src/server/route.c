@@ -152,16 +152,11 @@ static void handle_model(struct server *server, const struct route *route, struc
     struct bytes path = http_path(exchange);
     struct strbuf name = { 0 };
     struct api_error err;
-    json_t *card = NULL;
     add_unescaped(&name, (struct bytes){ path.data + strlen(route->path), path.len - strlen(route->path) });
-    for (int i = 0; i < api->name_count && !card; i++)
-        if (bytes_equal(strbuf_bytes(&name), bytes_of(api->names[i])))
-            card = model_card(api, api->names[i]);
-    if (card) {
-        reply_json(server, route, exchange, card);
+    if (api_has_model(api, strbuf_bytes(&name))) {
+        reply_json(server, route, exchange, model_card(api, strbuf_text(&name)));
     } else {
-        api_fail(&err, 404, "model", "The model `%.200s` does not exist; this server has `%s`.", strbuf_text(&name),
-                 api->names[0]);
+        api_fail_model(api, strbuf_text(&name), &err);
         refuse(server, exchange, route, &err);
     }
     strbuf_free(&name);

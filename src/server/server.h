@@ -12,7 +12,7 @@
 struct server_options {
     const char *model;                 // a path, or org/name in the Hugging Face cache
     const char *const *model_names;    // what clients call it; the first is the one in answers
-    int model_name_count;              // 0: the MODEL string
+    int model_name_count;              // 0: the name of the model's file or folder
     const char *host;
     int port;                          // 0: a free one
     const char *uds;                   // a socket's path in place of host and port; NULL: TCP

@@ -22,6 +22,8 @@ void grammar_free(struct grammar *grammar);
 // hold (a promise that is not kept is worse than a 400).
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
 struct grammar *grammar_json_object(void); // any JSON object
+// Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
+struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
 
 // Text that must come word for word, then a value of the schema, and so on: what tool calls are made of. Each
 // alternative is a list of parts; the answer is one of the alternatives, or with `repeat` one or more of them with

@@ -179,7 +179,7 @@ def test_a_running_stream_is_finished(nibble, smollm2):
         server.terminate()
         time.sleep(0.1)
         answer = server.ask("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 1})
-        assert answer.status == 503 and answer.error["code"] == 503 and answer.headers["Retry-After"]
+        assert answer.status == 503 and answer.error["code"] == "service_unavailable" and answer.headers["Retry-After"]
         assert server.ask("/health").status == 503
         assert server.wait() == 0
         events = stream.finish()
@@ -201,8 +201,8 @@ def test_a_stream_that_takes_too_long(nibble, smollm2, signals, flags):
         assert server.wait() == 0
         assert time.monotonic() - started < 3
         events = stream.finish()
-        assert events[-1] == DONE and events[-2]["error"]["code"] == 503
-        assert whole.result(10).error["code"] == 503
+        assert events[-1] == DONE and events[-2]["error"]["code"] == "service_unavailable"
+        assert whole.result(10).error["code"] == "service_unavailable"
 
 
 # ---- clients -------------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_a_full_queue(narrow):
         waiting = [pool.submit(narrow.chat, "Hi", max_tokens=1) for _ in range(2)]
         narrow.wait_until(lambda: narrow.load[1] == 2)
         answer = narrow.ask("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 1})
-        assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1 and answer.error["code"] == 429
+        assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1 and answer.error["code"] == "rate_limit_exceeded"
         assert narrow.ask("/health").status == 200
         assert stream.finish()[-1] == DONE
         assert all(one.result()["choices"] for one in waiting)

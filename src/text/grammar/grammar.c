@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
 static struct grammar *finish(struct grammar *grammar, uint32_t root, struct error *err)
@@ -26,6 +27,20 @@ struct grammar *grammar_json_object(void)
     grammar = finish(grammar, schema_any_object(grammar, schema_any(grammar, &err), &err), &err);
     assert(grammar);
     return grammar;
+}
+
+struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
+{
+    struct grammar *grammar = memory_new(1, sizeof *grammar);
+    struct machine machine = { 0 };
+    uint32_t root = RULES_NONE;
+    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, err)) {
+        if (machine.count)
+            root = rules_machine(grammar, &machine, err);
+        else
+            fail(err, "it cannot be met: no text has that pattern");
+    }
+    return finish(grammar, root, err);
 }
 
 static bool is_empty(const struct grammar_part *part)

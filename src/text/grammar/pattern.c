@@ -433,17 +433,17 @@ static void add_anything(struct parser *parser, uint32_t from, uint32_t to)
     nfa_skip(&parser->nfa, state, to);
 }
 
-static bool parse_pattern(struct parser *parser, uint32_t from, uint32_t to)
+static bool parse_pattern(struct parser *parser, bool whole, uint32_t from, uint32_t to)
 {
     do {
         uint32_t begin = from, end = nfa_state(&parser->nfa);
-        if (!take(parser, "^")) {
+        if (!take(parser, "^") && !whole) {
             begin = nfa_state(&parser->nfa);
             add_anything(parser, from, begin);
         }
         if (!parse_sequence(parser, begin, end))
             return false;
-        if (take(parser, "$"))
+        if (take(parser, "$") || whole)
             nfa_skip(&parser->nfa, end, to);
         else
             add_anything(parser, end, to);
@@ -466,7 +466,7 @@ static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, 
         nfa_bytes(&parser.nfa, NFA_START, begin, '"', '"');
         nfa_bytes(&parser.nfa, end, NFA_END, '"', '"');
     }
-    bool ok = parse_pattern(&parser, begin, end);
+    bool ok = parse_pattern(&parser, form == PATTERN_WHOLE, begin, end);
     if (ok && !machine_from_nfa(&parser.nfa, work, out))
         ok = fail(err, "it is too intricate");
     nfa_free(&parser.nfa);

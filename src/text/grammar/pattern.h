@@ -14,6 +14,7 @@ enum { PATTERN_BYTES_MAX = 4096, PATTERN_DEPTH_MAX = 64, PATTERN_REPEAT_MAX = 40
 
 enum pattern_form {
     PATTERN_BARE,   // the text itself
+    PATTERN_WHOLE,  // the text itself, and all of it is matched: ^ and $ at the ends say nothing
     PATTERN_STRING, // as the content of a JSON string, between its quotes and escaped where JSON asks for it
 };
 
