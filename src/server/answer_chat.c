@@ -37,8 +37,11 @@ static void open_tools(struct choice *choice)
 {
     const struct job *job = choice->job;
     struct tool_sink sink = { .context = choice, .content = add_content, .call = add_call, .arguments = add_arguments };
-    if (job->tools && !choice->tools)
-        choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (!job->tools || choice->tools)
+        return;
+    choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (job->one_call)
+        tool_reader_end_with_call(choice->tools);
 }
 
 void answer_chat_add(struct choice *choice)

@@ -11,7 +11,7 @@ static const struct {
 } error_types[] = {
     { 400, "BadRequestError", NULL },
     { 401, "AuthenticationError", "invalid_api_key" },
-    { 403, "PermissionDeniedError", "forbidden" },
+    { 403, "PermissionDeniedError", "permission_denied" },
     { 404, "NotFoundError", "unknown_url" },
     { 405, "MethodNotAllowedError", "method_not_allowed" },
     { 408, "RequestTimeoutError", "request_timeout" },

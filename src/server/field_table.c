@@ -32,6 +32,7 @@ const struct field field_table[] = {
     { "max_tokens", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
     { "max_completion_tokens", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
     { "min_tokens", GENERATE, FIELD_INT, AT(min_tokens), 0, INT32_MAX },
+    { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
     { "priority", GENERATE, FIELD_INT, AT(priority), INT32_MIN, INT32_MAX },

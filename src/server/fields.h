@@ -28,6 +28,7 @@ struct fields {
     int bias_count;
     int64_t top_logprobs;                // -1: none are asked for
     bool echo;
+    bool close_at_max_tokens;            // an answer of a grammar is finished the shortest way when its tokens run out
     int64_t priority;
     struct bytes cache_salt;
 };

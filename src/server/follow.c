@@ -14,6 +14,7 @@ static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
 }
 
+// Only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
@@ -28,16 +29,27 @@ static void hear_prompt_token(void *context, const struct nibble_token *token)
     choice->job->touched = true;
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete.
+// False: the only call that there may be has come.
+static bool watch_call(struct choice *choice, struct bytes text)
+{
+    if (!choice->call_watch)
+        return true;
+    tool_reader_add(choice->call_watch, text);
+    return !tool_reader_is_over(choice->call_watch);
+}
+
+// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
         return true;
     struct strbuf piece = { 0 };
+    size_t before = choice->draft.text.len;
     detokenizer_add(&choice->detokenizer, token->id, &piece);
     choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), &choice->draft.text);
     strbuf_free(&piece);
-    return choice->stop_hit < 0;
+    struct bytes text = { choice->draft.text.data + before, choice->draft.text.len - before };
+    return watch_call(choice, text) && choice->stop_hit < 0;
 }
 
 static bool hear_token(void *context, const struct nibble_token *token)
@@ -67,8 +79,9 @@ static void hear_end(void *context, enum nibble_finish reason, const struct nibb
         if (choice->stop_hit < 0)
             stop_finish(&choice->stop, &choice->draft.text);
     }
+    bool closed = reason == NIBBLE_FINISH_STOP && choice->matcher && matcher_forced(choice->matcher);
     choice->draft.finished = true;
-    choice->draft.reason = reason;
+    choice->draft.reason = closed ? NIBBLE_FINISH_LENGTH : reason; // max_tokens ended it, not the model
     choice->draft.stop_string = choice->stop_hit;
     choice->draft.stop_id = choice->stop_id;
     choice->draft.usage = *usage;
@@ -88,8 +101,12 @@ static void open_choice(struct choice *choice)
                                                 .skip_special = fields->skip_special, .started = true };
     choice->stop = (struct stop){ .strings = fields->stops, .count = fields->stop_count,
                                   .include = fields->include_stop };
-    if (job->grammar)
+    if (job->grammar) {
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
+    } else if (job->tools && job->one_call) {
+        choice->call_watch = tool_reader_open(job->tool_form, job->tools, &(struct tool_sink){ 0 });
+        tool_reader_end_with_call(choice->call_watch);
+    }
 }
 
 // Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
@@ -119,7 +136,7 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
-                      .choose_token = masked ? choose_token : NULL,
+                      .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
                       .prompt_token = hear_prompt_token, .token = hear_token, .finished = hear_end },
     };
     request.sampling.choice = choice->number;

@@ -94,6 +94,7 @@ static void free_choice(struct choice *choice)
 {
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
+    tool_reader_close(choice->call_watch);
     tool_reader_close(choice->tools);
     for (int i = 0; i < choice->call_count; i++) {
         strbuf_free(&choice->calls[i].name);

@@ -62,6 +62,7 @@ struct choice {
     int stop_hit;
     int32_t stop_id;
     struct matcher *matcher;               // NULL: any token may come
+    struct tool_reader *call_watch;        // sees when the only call has come that there may be; NULL: nobody needs to
     struct mail draft;                     // of this step
 
     struct mail mail;                      // under the post's lock
@@ -104,6 +105,8 @@ struct job {
     struct grammar *grammar;               // NULL: any text
     const json_t *tools;                   // whose calls are looked for in the answer; NULL: none
     enum tool_form tool_form;
+    bool must_call, one_call;              // tool_choice asks for a call; at most one may come
+    const char *must_name;                 // of this tool; NULL: of any
     struct choice *choices;
     int choice_count;
 

@@ -65,13 +65,17 @@ static bool check_length(struct job *job)
 
 static bool check_grammar(struct job *job)
 {
+    bool closes = job->fields.close_at_max_tokens;
     if (!job->grammar)
-        return true;
+        return !closes
+            || api_fail(&job->error, 400, "close_at_max_tokens",
+                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one with "
+                        "\"response_format\" or \"tool_choice\"");
     fields_end_naturally(&job->fields, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
         return api_fail(&job->error, 400, NULL, "this model's vocabulary cannot write an answer of the asked form");
-    return shortest <= job->fields.max_tokens
+    return !closes || shortest <= job->fields.max_tokens
         || api_fail(&job->error, 400, "max_tokens",
                     "\"max_tokens\" is %lld, and the shortest answer of the asked form has %d tokens",
                     (long long)job->fields.max_tokens, shortest);

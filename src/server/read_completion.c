@@ -29,7 +29,10 @@ bool read_completion(struct job *job)
         return api_fail(&job->error, 400, "prompt",
                         "%zu prompts with %lld answers each were asked for; 1 to %d answers are possible", count,
                         (long long)job->fields.n, API_CHOICES_MAX);
-    if (!read_format(job))
+    struct answer_form form;
+    bool formed = read_format(job, &form) && read_form_grammar(job, &form);
+    read_form_free(&form);
+    if (!formed)
         return false;
     job->prompts = memory_new(count, sizeof *job->prompts);
     if (!many)

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/read_format.c: structured outputs under all their names: response_format (OpenAI, and with llama-server's
-// `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema and regex. Those
-// that mean a JSON schema are turned into a response_format, so that one reader knows schemas.
-#include <stdio.h>
-
+// `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema and regex.
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/read.h"
@@ -19,29 +16,22 @@ static json_t *schema_of(const json_t *value)
     return json_read_strict(text, API_CONTAINERS_MAX, &schema, &ignored) ? schema : NULL;
 }
 
-static bool use_schema(struct job *job, const json_t *value, const char *name)
+static bool use_schema(struct job *job, const json_t *value, struct answer_form *form)
 {
-    json_t *schema = schema_of(value);
-    if (!schema)
-        return api_fail(&job->error, 400, name, "\"%s\" is a JSON schema: an object, or its text", name);
-    json_object_set_new(job->json, "response_format",
-                        json_pack("{s:s, s:{s:s, s:o}}", "type", "json_schema", "json_schema", "name", "answer",
-                                  "schema", schema));
-    if (read_response_format(job))
-        return true;
-    snprintf(job->error.param, sizeof job->error.param, "%s", name); // the field as the client calls it
-    return false;
+    form->schema = schema_of(value);
+    return form->schema
+        || api_fail(&job->error, 400, form->field, "\"%s\" is a JSON schema: an object, or its text", form->field);
 }
 
-static bool use_pattern(struct job *job, const json_t *value, const char *name)
+static bool use_pattern(struct job *job, const json_t *value, struct answer_form *form)
 {
     struct error trouble;
     struct bytes pattern = { json_string_value(value), json_string_length(value) };
     if (!pattern.len)
-        return api_fail(&job->error, 400, name, "\"%s\" is a regex that the whole answer matches", name);
-    job->grammar = grammar_from_pattern(pattern, &trouble);
-    return job->grammar
-        || api_fail(&job->error, 400, name, "the regex in \"%s\" cannot be used: %s", name, trouble.text);
+        return api_fail(&job->error, 400, form->field, "\"%s\" is a regex that the whole answer matches", form->field);
+    form->grammar = grammar_from_pattern(pattern, &trouble);
+    return form->grammar || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s",
+                                     form->field, trouble.text);
 }
 
 static bool is_repeated(const json_t *list, size_t index)
@@ -53,8 +43,9 @@ static bool is_repeated(const json_t *list, size_t index)
 }
 
 // One of a list of texts, word for word.
-static bool use_choice(struct job *job, const json_t *list, const char *name)
+static bool use_choice(struct job *job, const json_t *list, struct answer_form *form)
 {
+    const char *name = form->field;
     enum { CHOICES_MAX = 256 };
     struct grammar_part texts[CHOICES_MAX];
     struct grammar_alternative alternatives[CHOICES_MAX];
@@ -74,38 +65,51 @@ static bool use_choice(struct job *job, const json_t *list, const char *name)
         alternatives[count] = (struct grammar_alternative){ &texts[count], 1 };
         count++;
     }
-    job->grammar = grammar_from_parts(alternatives, count, false, NULL, &trouble);
-    return job->grammar || api_fail(&job->error, 400, name, "\"%s\" cannot be used: %s", name, trouble.text);
+    form->grammar = grammar_from_parts(&(struct grammar_parts){ alternatives, count }, &trouble);
+    return form->grammar || api_fail(&job->error, 400, name, "\"%s\" cannot be used: %s", name, trouble.text);
 }
 
-static bool use_object(struct job *job, const json_t *value, const char *name)
+static bool use_object(struct job *job, const json_t *value, struct answer_form *form)
 {
     if (!json_is_true(value))
-        return api_fail(&job->error, 400, name, "json_object in \"%s\" is true or absent", name);
-    job->grammar = grammar_json_object();
+        return api_fail(&job->error, 400, form->field, "json_object in \"%s\" is true or absent", form->field);
+    form->schema = json_pack("{s:s}", "type", "object");
     return true;
 }
 
-// {"type": "json_object" or "json_schema", "schema": ...} as llama-server and SGLang take it.
-static bool use_response_format(struct job *job, const json_t *format, const char *name)
+// OpenAI: {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": ...}}; llama-server and SGLang put
+// the schema itself beside the type.
+static bool use_response_format(struct job *job, const json_t *format, struct answer_form *form)
 {
     static const char *const words[] = { "type", "json_schema", "schema", NULL };
     static const char *const schema_words[] = { "name", "description", "schema", "strict", NULL };
-    const json_t *schema = json_object_get(format, "schema");
+    const json_t *beside = json_object_get(format, "schema"), *own = json_object_get(format, "json_schema");
     const char *type = json_string_value(json_object_get(format, "type"));
-    if (!fields_check_keys(format, name, words, &job->error)
-        || !fields_check_keys(json_object_get(format, "json_schema"), name, schema_words, &job->error))
+    if (!fields_check_keys(format, form->field, words, &job->error)
+        || !fields_check_keys(own, form->field, schema_words, &job->error))
         return false;
-    bool beside = schema && !json_is_null(schema) && type && (!strcmp(type, "json_object") || !strcmp(type, "json_schema"));
-    return beside ? use_schema(job, schema, name) : read_response_format(job);
+    bool any_object = type && !strcmp(type, "json_object"), has_schema = type && !strcmp(type, "json_schema");
+    if (!any_object && !has_schema)
+        return api_fail(&job->error, 400, form->field,
+                        "\"response_format\" is an object whose type is text, json_object or json_schema");
+    if (beside && !json_is_null(beside))
+        return use_schema(job, beside, form);
+    if (any_object)
+        return use_object(job, json_true(), form);
+    const json_t *schema = json_object_get(own, "schema");
+    if (!schema)
+        return api_fail(&job->error, 400, form->field, "\"response_format\" has no json_schema.schema");
+    form->schema = json_incref((json_t *)schema);
+    return true;
 }
 
 // vLLM: {"json" | "regex" | "choice" | "json_object": ...}.
-static bool use_structured_outputs(struct job *job, const json_t *value, const char *name)
+static bool use_structured_outputs(struct job *job, const json_t *value, struct answer_form *form)
 {
+    const char *name = form->field;
     static const char *const words[] = { "json", "regex", "choice", "json_object", NULL };
-    static bool (*const uses[])(struct job *, const json_t *, const char *) = { use_schema, use_pattern, use_choice,
-                                                                                use_object };
+    static bool (*const uses[])(struct job *, const json_t *, struct answer_form *) = { use_schema, use_pattern,
+                                                                                       use_choice, use_object };
     const char *key;
     json_t *one, *chosen = NULL;
     size_t which = 0;
@@ -123,12 +127,12 @@ static bool use_structured_outputs(struct job *job, const json_t *value, const c
         chosen = one;
         which = word;
     }
-    return !chosen || uses[which](job, chosen, name);
+    return !chosen || uses[which](job, chosen, form);
 }
 
 static const struct {
     const char *name;
-    bool (*use)(struct job *job, const json_t *value, const char *name);
+    bool (*use)(struct job *job, const json_t *value, struct answer_form *form);
 } forms[] = {
     { "response_format", use_response_format },
     { "structured_outputs", use_structured_outputs },
@@ -145,19 +149,36 @@ static bool asks_nothing(const json_t *value)
     return !value || json_is_null(value) || (type && !strcmp(type, "text") && json_object_size(value) == 1);
 }
 
-bool read_format(struct job *job)
+bool read_format(struct job *job, struct answer_form *form)
 {
-    size_t chosen = 0;
+    bool (*use)(struct job *, const json_t *, struct answer_form *) = NULL;
     const json_t *value = NULL;
+    *form = (struct answer_form){ 0 };
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const json_t *given = json_object_get(job->json, forms[i].name);
         if (asks_nothing(given))
             continue;
         if (value)
             return api_fail(&job->error, 400, forms[i].name, "\"%s\" and \"%s\" both say what the answer looks like; "
-                            "send one of them", forms[chosen].name, forms[i].name);
+                            "send one of them", form->field, forms[i].name);
         value = given;
-        chosen = i;
+        use = forms[i].use;
+        form->field = forms[i].name;
     }
-    return !value || forms[chosen].use(job, value, forms[chosen].name);
+    return !value || use(job, value, form);
+}
+
+bool read_form_grammar(struct job *job, struct answer_form *form)
+{
+    struct error trouble;
+    job->grammar = form->schema ? grammar_from_schema(form->schema, &trouble) : form->grammar;
+    form->grammar = NULL;
+    return job->grammar || !form->schema
+        || api_fail(&job->error, 400, form->field, "the schema cannot be used: %s", trouble.text);
+}
+
+void read_form_free(struct answer_form *form)
+{
+    json_decref(form->schema);
+    grammar_free(form->grammar);
 }

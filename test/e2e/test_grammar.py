@@ -261,6 +261,8 @@ ACCEPTED = [  # what models write, as they write it
     ({"type": "string", "format": "date-time"}, '"2024-02-28T23:59:59.5+01:00"'),
     ({"type": "string", "format": "email"}, '"ada.lovelace@mail.example.org"'),
     ({"type": "string", "pattern": "^https?://"}, '"https://example.org/a?b=\\"c\\""'),
+    ({"type": "object"}, json.dumps({"a": {"b": [1, {"c": []}]}, "d": {}}, indent=2)), ({"type": "object"}, json.dumps({"a": [{"b": 1}]}, indent="\t")),
+    (obj(rows={"type": "array", "items": obj(id={"type": "integer"})}), json.dumps({"rows": [{"id": 1}, {"id": 2}]}, indent=4)),
     ({"enum": [0.1, "x"]}, "0.1"), ({"type": "array", "items": {"type": "string"}}, '["a", "b c"]'),
 ]
 

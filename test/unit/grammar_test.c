@@ -128,7 +128,7 @@ static void check_examples(void **state, const struct example *examples, size_t 
 static void follows_types(void **state)
 {
     static const struct example examples[] = {
-        { "true", { "{'a':[1, 'x'], 'b':{}}", "null", "-0.5e+10" }, { "{'a' :1}", "[1,]", "nul", "{'a':1}}", "  1" } },
+        { "true", { "{'a':[1, 'x'], 'b':{}}", "null", "-0.5e+10" }, { "[1,]", "nul", "{'a':1}}", "  1", "1 " } },
         { "{'type':'integer'}", { "0", "-12", "123456789012345" }, { "01", "-0", "1.0", "1234567890123456", "+1" } },
         { "{'type':'number'}", { "0", "1.25", "1e5", "-3E-10" }, { ".5", "1.", "1e", "1e100", "--1" } },
         { "{'type':['boolean','null']}", { "true", "false", "null" }, { "1", "True" } },
@@ -137,6 +137,24 @@ static void follows_types(void **state)
           { "'a'", "'abcd'", "''", "'a\x80'", "'\\ud800a'" } },
         { "{'type':'string'}", { "''", "'\xF0\x9F\x98\x80\\/'", "'\\ud7ff'" },
           { "'\n'", "'\xED\xA0\x80'", "'\\x'", "'\\u0000'", "'\xC0\x80'", "'\xF4\x90\x80\x80'" } },
+    };
+    check_examples(state, examples, sizeof examples / sizeof *examples);
+}
+
+#define SPACES_8 "        "
+#define SPACES_64 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8
+
+static void follows_white_space(void **state)
+{
+    static const struct example examples[] = {
+        { "true",
+          { "{\n  'a': [\n    1,\n    2\n  ],\n  'b': {}\n}", "{ 'a' : 1 , 'b' : [ ] }", "{\r\n\t'a':\t1\r\n}",
+            "{\n\n'a':1\n\n}", "[\n" SPACES_64 "1\n" SPACES_64 "]" },
+          { "{\n\n\n'a':1}", "[     1]", "[\n" SPACES_64 " 1]", "\n{}", "{}\n", "[1\n2]" } },
+        { "{'properties':{'a':{'type':'integer'},'b':{'prefixItems':[{'const':1}]}},'required':['a']}",
+          { "{\n  'a': 1,\n  'b': [\n    1\n  ]\n}", "{ 'a' :12 }", "{'a':1 ,'b':[ ]}" },
+          { "{ }", "{'a':1 2}", "{' a':1}", "{'a':1,\n}" } },
+        { "{'type':'object','additionalProperties':false}", { "{}", "{ }", "{\n}" }, { "{'a':1}", "{\n\n\n}" } },
     };
     check_examples(state, examples, sizeof examples / sizeof *examples);
 }
@@ -234,22 +252,38 @@ static void follows_parts(void **state)
 {
     struct fixture *fixture = *state;
     json_t *number = read_quoted("{'type':'integer'}"), *any = read_quoted("true");
-    struct grammar_part first[] = { { "<a>", NULL }, { NULL, number }, { "</a>", NULL } };
-    struct grammar_part second[] = { { "<ab>", NULL }, { NULL, any }, { "", NULL } };
-    struct grammar_part third[] = { { "<a>", NULL }, { "x", NULL } };
-    struct grammar_alternative alternatives[] = { { first, 3 }, { second, 3 }, { third, 2 } };
+    struct grammar_part first[] = { { .literal = "<a>" }, { .schema = number }, { .literal = "</a>" } };
+    struct grammar_part second[] = { { .literal = "<ab>" }, { .schema = any } };
+    struct grammar_part third[] = { { .literal = "<a>" }, { .literal = "x" } };
+    struct grammar_part fourth[] = { { .literal = "<a>" }, { .mark = '[' }, { .schema = number }, { .mark = ']' } };
+    struct grammar_part fifth[] = { { .literal = "<a>" }, { .mark = '[' }, { .literal = "x" }, { .mark = ']' } };
+    struct grammar_alternative alternatives[] = { { first, 3 }, { second, 2 }, { third, 2 }, { fourth, 4 }, { fifth, 4 } };
+    struct grammar_parts parts = { alternatives, 5, "\n", NULL };
     struct error err;
-    struct grammar *grammar = grammar_from_parts(alternatives, 3, true, "\n", &err);
+    struct grammar *grammar = grammar_from_parts(&parts, &err);
     assert_non_null(grammar);
-    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x" };
-    static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "" };
+    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x", "<a>\n[ 7\n]",
+                                        "<a>[x]\n<a>[1]" };
+    static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "", "<a>[1] ", "[1]" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(taken(fixture, grammar, good[i]), strlen(good[i]) + 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_not_equal(taken(fixture, grammar, bad[i]), strlen(bad[i]) + 1);
     assert_int_equal(grammar_shortest(grammar, fixture->vocabulary), 4);
     grammar_free(grammar);
-    assert_null(grammar_from_parts(&(struct grammar_alternative){ NULL, 0 }, 1, false, NULL, &err));
+
+    parts = (struct grammar_parts){ alternatives, 5, NULL, any }; // one of them, or a value
+    grammar = grammar_from_parts(&parts, &err);
+    assert_non_null(grammar);
+    assert_int_equal(taken(fixture, grammar, "<a>x"), 5);
+    assert_int_equal(taken(fixture, grammar, "[1]"), 4);
+    assert_int_equal(taken(fixture, grammar, "<a>x\n"), 4);
+    assert_int_equal(taken(fixture, grammar, "[1]\n"), 3);
+    grammar_free(grammar);
+
+    struct grammar_alternative without = { NULL, 0 }, alike[] = { { third, 2 }, { third, 1 } };
+    assert_null(grammar_from_parts(&(struct grammar_parts){ .alternatives = &without, .count = 1 }, &err));
+    assert_null(grammar_from_parts(&(struct grammar_parts){ .alternatives = alike, .count = 2 }, &err));
     json_decref(number);
     json_decref(any);
 }
@@ -350,7 +384,8 @@ static void needs_a_vocabulary_that_can_write(void **state)
     (void)state;
     struct tokenizer *tokenizer = must_open("{'model':{'vocab':{'a':0,'b':1},'merges':[]}}", NULL);
     struct grammar_vocabulary *vocabulary = grammar_vocabulary_open(tokenizer);
-    struct grammar *grammar = grammar_json_object();
+    struct error err;
+    struct grammar *grammar = compile("{'type':'object'}", &err);
     assert_int_equal(grammar_shortest(grammar, vocabulary), INT_MAX);
     grammar_free(grammar);
     grammar_vocabulary_close(vocabulary);
@@ -384,6 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_types),
+        cmocka_unit_test(follows_white_space),
         cmocka_unit_test(follows_objects_and_arrays),
         cmocka_unit_test(follows_choices_and_references),
         cmocka_unit_test(follows_number_ranges),

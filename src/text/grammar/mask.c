@@ -44,14 +44,25 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 enum stride { STRIDE_NONE, STRIDE_INSIDE, STRIDE_OUT };
 
-// Where a thread is in its string or machine.
+// Where a thread is in its string, machine or mark.
 struct place {
-    uint32_t at, count;
+    uint32_t at, end, count;
 };
 
-// STRIDE_OUT: the byte ends the string, or may be the last one of the machine.
-static enum stride stride(const struct match *match, const struct node *node, struct place *place, uint8_t byte)
+static enum stride stride_mark(const struct match *match, uint32_t node, struct place *place, uint8_t byte)
 {
+    struct thread thread = { node, 0, place->at, place->end, place->count };
+    enum mark_step step = match_mark(match->grammar, &thread, byte);
+    *place = (struct place){ thread.at, thread.end, thread.count };
+    return step == MARK_SPACE ? STRIDE_INSIDE : step == MARK_DEAD ? STRIDE_NONE : STRIDE_OUT;
+}
+
+// STRIDE_OUT: the byte ends the string, may be the last one of the machine, is the mark's or comes behind it.
+static enum stride stride(const struct match *match, uint32_t id, struct place *place, uint8_t byte)
+{
+    const struct node *node = &match->grammar->nodes[id];
+    if (node->kind == NODE_MARK)
+        return stride_mark(match, id, place, byte);
     if (node->kind == NODE_MACHINE) {
         const struct machine_state *states = match->grammar->machines[node->table].states;
         place->at = states[place->at].next[byte];
@@ -66,19 +77,18 @@ static enum stride stride(const struct match *match, const struct node *node, st
 }
 
 // As walk_from, without making sets of threads as long as the thread stays inside of its node: strings and patterns let
-// most of the vocabulary pass.
+// most of the vocabulary pass, and white space is long in some of them.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
 {
     struct match *match = &walk->matcher->match;
-    const struct node *node = &match->grammar->nodes[thread.node];
     const struct trie_node *nodes = walk->trie->nodes;
     struct place places[VOCABULARY_TOKEN_BYTES_MAX + 1];
     struct level before = level_here(match, (struct thread_set){ 0 });
     if (begin < end)
-        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.count };
+        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.end, thread.count };
     for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
         struct place place = places[nodes[i].depth - 1];
-        switch (stride(match, node, &place, nodes[i].byte)) {
+        switch (stride(match, thread.node, &place, nodes[i].byte)) {
         case STRIDE_INSIDE:
             places[nodes[i].depth] = place;
             allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
@@ -87,7 +97,7 @@ static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, st
         case STRIDE_OUT: {
             struct thread_set set = { .begin = match->thread_count };
             place = places[nodes[i].depth - 1];
-            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, 0, place.count });
+            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, place.end, place.count });
             walk_from(walk, i, nodes[i].skip, set);
             return_to(match, &before);
             break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/grammar/matcher.h: one answer on its way through a grammar.
 //   free     threads follow what is written
-//   forced   the tokens left were only just enough: the rest of the answer is known, token by token
+//   forced   the tokens left were only just enough to close it: the rest of the answer is known, token by token
 #ifndef TEXT_GRAMMAR_MATCHER_H
 #define TEXT_GRAMMAR_MATCHER_H
 

@@ -120,21 +120,10 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
     return node;
 }
 
-static uint32_t with_space(struct grammar *grammar, const char *text, const char *spaced, struct error *err)
+uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
 {
-    struct word words[] = { { bytes_of(text), 0, RULES_NONE }, { bytes_of(spaced), 1, RULES_NONE } };
-    uint32_t node;
-    if (rules_known(grammar, spaced, &node))
-        return node;
-    node = rules_words(grammar, words, 2, err);
-    if (node != RULES_NONE)
-        rules_remember(grammar, spaced, node);
-    return node;
-}
-
-uint32_t schema_comma(struct grammar *grammar, struct error *err)
-{
-    return with_space(grammar, ",", ", ", err);
+    bool opens = byte == '{' || byte == '[', closes = byte == '}' || byte == ']';
+    return rules_mark(grammar, byte, !opens, !closes, err);
 }
 
 uint32_t schema_never(struct schema *schema)
@@ -146,18 +135,18 @@ uint32_t schema_never(struct schema *schema)
 
 uint32_t schema_any_object(struct grammar *grammar, uint32_t value, struct error *err)
 {
-    uint32_t member = rules_sequence(grammar, with_space(grammar, ":", ": ", err), value, err);
+    uint32_t member = rules_sequence(grammar, schema_mark(grammar, ':', err), value, err);
     member = rules_sequence(grammar, rules_string(grammar, 0, RULES_UNBOUNDED, err), member, err);
-    uint32_t members = rules_repeat(grammar, member, schema_comma(grammar, err), 0, RULES_UNBOUNDED, err);
-    return rules_sequence(grammar, schema_token(grammar, "{", err),
-                          rules_sequence(grammar, members, schema_token(grammar, "}", err), err), err);
+    uint32_t members = rules_repeat(grammar, member, schema_mark(grammar, ',', err), 0, RULES_UNBOUNDED, err);
+    return rules_sequence(grammar, schema_mark(grammar, '{', err),
+                          rules_sequence(grammar, members, schema_mark(grammar, '}', err), err), err);
 }
 
 uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, uint32_t high, struct error *err)
 {
-    uint32_t items = rules_repeat(grammar, item, schema_comma(grammar, err), low, high, err);
-    return rules_sequence(grammar, schema_token(grammar, "[", err),
-                          rules_sequence(grammar, items, schema_token(grammar, "]", err), err), err);
+    uint32_t items = rules_repeat(grammar, item, schema_mark(grammar, ',', err), low, high, err);
+    return rules_sequence(grammar, schema_mark(grammar, '[', err),
+                          rules_sequence(grammar, items, schema_mark(grammar, ']', err), err), err);
 }
 
 uint32_t schema_any(struct grammar *grammar, struct error *err)

@@ -67,56 +67,54 @@ static bool read_properties(struct schema *schema, const json_t *json, struct pr
     return true;
 }
 
-static struct bytes key_text(const char *name, const char *behind, struct strbuf *out)
+static struct bytes key_text(const char *name, struct strbuf *out)
 {
     json_t *text = json_string_nocheck(name);
     char *quoted = json_dumps(text, JSON_ENCODE_ANY);
     json_decref(text);
-    out->len = 0;
-    strbuf_add_format(out, "%s%s", quoted ? quoted : "\"\"", behind);
+    strbuf_add_text(out, quoted ? quoted : "\"\"");
     free(quoted);
     return strbuf_bytes(out);
 }
 
-// The words of an object: each key with its colon, with a space behind it and without. What follows them is told later.
+// The keys of an object. What follows them is told later.
 static uint32_t key_words(struct schema *schema, const struct properties *properties)
 {
-    struct word *words = memory_new(properties->count * 2, sizeof *words);
-    struct strbuf *texts = memory_new(properties->count * 2, sizeof *texts);
-    for (uint32_t i = 0; i < properties->count * 2; i++) {
-        struct bytes text = key_text(properties->items[i / 2].name, i % 2 ? ": " : ":", &texts[i]);
-        words[i] = (struct word){ text, i / 2, RULES_NONE };
-    }
-    uint32_t node = rules_words(schema->grammar, words, properties->count * 2, schema->err);
-    for (uint32_t i = 0; i < properties->count * 2; i++)
+    struct word *words = memory_new(properties->count, sizeof *words);
+    struct strbuf *texts = memory_new(properties->count, sizeof *texts);
+    for (uint32_t i = 0; i < properties->count; i++)
+        words[i] = (struct word){ key_text(properties->items[i].name, &texts[i]), i, RULES_NONE };
+    uint32_t node = rules_words(schema->grammar, words, properties->count, schema->err);
+    for (uint32_t i = 0; i < properties->count; i++)
         strbuf_free(&texts[i]);
     free(texts);
     free(words);
     return node;
 }
 
-// From the last property to the first: a key of property i or a later one, up to the next that is required; its value;
-// then a comma and a later key, or the end.
+// From the last property to the first: a key of property i or a later one, up to the next that is required; a colon and
+// its value; then a comma and a later key, or the end.
 static uint32_t compile_members(struct schema *schema, const struct properties *properties)
 {
     struct grammar *grammar = schema->grammar;
     struct error *err = schema->err;
-    uint32_t comma = schema_comma(grammar, err), close = schema_token(grammar, "}", err);
+    uint32_t comma = schema_mark(grammar, ',', err), colon = schema_mark(grammar, ':', err);
+    uint32_t close = schema_mark(grammar, '}', err);
     uint32_t words = key_words(schema, properties), pick = RULES_NONE, tail = close, last = properties->count - 1;
     bool closable = true;
     if (words == RULES_NONE)
         return RULES_NONE;
     const struct word_table *table = &grammar->tables[grammar->nodes[words].table];
-    uint32_t *places = memory_new(properties->count, sizeof *places); // of a key's words, which stand side by side
-    for (uint32_t k = table->count; k-- > 0;)
+    uint32_t *places = memory_new(properties->count, sizeof *places); // of keys in the table
+    for (uint32_t k = 0; k < table->count; k++)
         places[table->words[k].index] = k;
     for (uint32_t i = properties->count; i-- > 0 && tail != RULES_NONE;) {
         bool required = properties->items[i].required;
         uint32_t after = rules_sequence(grammar, properties->items[i].value, tail, err), k = places[i];
-        table->words[k].next = table->words[k + 1].next = after;
+        table->words[k].next = rules_sequence(grammar, colon, after, err);
         last = required ? i : last;
         closable &= !required;
-        struct node part = { .first = k, .count = 2, .rest = required ? RULES_NONE : pick, .low = i, .high = last };
+        struct node part = { .first = k, .count = 1, .rest = required ? RULES_NONE : pick, .low = i, .high = last };
         pick = rules_words_part(grammar, words, part, err);
         uint32_t ways[] = { rules_sequence(grammar, comma, pick, err), close };
         tail = rules_choice(grammar, ways, closable ? 2 : 1, err);
@@ -132,10 +130,11 @@ static uint32_t compile_object(struct schema *schema, const json_t *json, struct
     if (!read_properties(schema, json, properties))
         return RULES_NONE;
     if (properties->count)
-        return rules_sequence(schema->grammar, schema_token(schema->grammar, "{", schema->err),
+        return rules_sequence(schema->grammar, schema_mark(schema->grammar, '{', schema->err),
                               compile_members(schema, properties), schema->err);
     if (json_is_false(additional))
-        return schema_token(schema->grammar, "{}", schema->err);
+        return rules_sequence(schema->grammar, schema_mark(schema->grammar, '{', schema->err),
+                              schema_mark(schema->grammar, '}', schema->err), schema->err);
     size_t mark = schema_enter(schema, "additionalProperties", NULL);
     uint32_t value = schema_value(schema, additional ? additional : json_true());
     if (value == RULES_NONE)
@@ -168,7 +167,7 @@ static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint
 {
     struct grammar *grammar = schema->grammar;
     struct error *err = schema->err;
-    uint32_t comma = schema_comma(grammar, err), close = schema_token(grammar, "]", err);
+    uint32_t comma = schema_mark(grammar, ',', err), close = schema_mark(grammar, ']', err);
     uint32_t count = (uint32_t)json_array_size(prefix);
     uint32_t high_rest = high == RULES_UNBOUNDED ? high : high > count ? high - count : 0;
     uint32_t tail = rules_repeat(grammar, rules_sequence(grammar, comma, rest, err), RULES_NONE,
@@ -184,7 +183,7 @@ static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint
         bool more = i < high, enough = i >= low;
         tail = rules_choice(grammar, more ? ways : ways + 1, (size_t)more + enough, err);
     }
-    return rules_sequence(grammar, schema_token(grammar, "[", err), tail, err);
+    return rules_sequence(grammar, schema_mark(grammar, '[', err), tail, err);
 }
 
 uint32_t schema_array(struct schema *schema, const json_t *json)
