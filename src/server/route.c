@@ -248,11 +248,6 @@ static const struct route *find_route(struct bytes path)
 
 // ---- who may ask --------------------------------------------------------------------------------------------------
 
-static bool is_method(const struct http_exchange *exchange, const char *method)
-{
-    return bytes_equal(http_method(exchange), bytes_of(method));
-}
-
 static bool check_host(const struct server *server, const struct route *route, const struct http_exchange *exchange,
                        struct api_error *err)
 {
@@ -267,7 +262,7 @@ static bool check_route(const struct route *route, struct http_exchange *exchang
     struct bytes path = http_path(exchange);
     if (!route)
         return api_fail(err, 404, NULL, "there is no %.*s here", (int)(path.len < 200 ? path.len : 200), path.data);
-    if (is_method(exchange, route->method) || (is_method(exchange, "HEAD") && !strcmp(route->method, "GET")))
+    if (http_is_method(exchange, route->method) || (http_is_method(exchange, "HEAD") && !strcmp(route->method, "GET")))
         return true;
     http_add_header(exchange, "Allow", route->method);
     return api_fail(err, 405, NULL, "%s is for %s requests", route->path, route->method);
@@ -295,7 +290,7 @@ bool route_admit(void *context, struct http_exchange *exchange)
     const struct route *route = find_route(http_path(exchange));
     struct api_error err;
     if (check_host(server, route, exchange, &err) && cors_check(&server->access, exchange, &err)) {
-        if (is_method(exchange, "OPTIONS")) {
+        if (http_is_method(exchange, "OPTIONS")) {
             answer_options(server, route, exchange);
             return false;
         }
