@@ -11,10 +11,12 @@ static const struct {
 } error_types[] = {
     { 400, "BadRequestError", NULL },
     { 401, "AuthenticationError", "invalid_api_key" },
+    { 403, "PermissionDeniedError", "permission_denied" },
     { 404, "NotFoundError", "unknown_url" },
     { 405, "MethodNotAllowedError", "method_not_allowed" },
     { 408, "RequestTimeoutError", "request_timeout" },
     { 413, "RequestTooLargeError", "request_too_large" },
+    { 415, "UnsupportedMediaTypeError", "unsupported_media_type" },
     { 422, "UnprocessableEntityError", NULL },
     { 429, "RateLimitError", "rate_limit_exceeded" },
     { 431, "RequestTooLargeError", "request_too_large" },
@@ -29,6 +31,7 @@ static void set_error(struct api_error *err, int status, const char *param, cons
 {
     err->status = status;
     err->code = code;
+    err->quotes = false;
     snprintf(err->param, sizeof err->param, "%s", param ? param : "");
     vsnprintf(err->text, sizeof err->text, format, args);
 }

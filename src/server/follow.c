@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/follow.h"
 
+#include "server/access.h"
 #include "server/check.h"
 #include "server/worker.h"
 
-static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
+// On any thread of the engine; the choice's own things are nobody else's meanwhile.
+static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
 {
     struct choice *choice = context;
     const struct api *api = choice->job->api;
     (void)tokens_left;
-    matcher_restrict(choice->matcher, mask);
+    uint64_t work = matcher_restrict(choice->matcher, mask);
     for (int32_t id = tokenizer_size(api->tokenizer); id < api->logits; id++) // rows of logits without a token
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
+    return work;
 }
 
 // Only where the answer is to be closed at max_tokens.
@@ -177,6 +180,14 @@ static void open_choice(struct choice *choice)
     }
 }
 
+// Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
+static void add_salt(const struct job *job, struct strbuf *salt)
+{
+    if (job->tenant)
+        strbuf_add(salt, (const char *)job->tenant, KEY_DIGEST_BYTES);
+    strbuf_add(salt, job->fields.cache_salt.data, job->fields.cache_salt.len);
+}
+
 // Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again:
 // then they are drawn at temperature 1.
 static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
@@ -189,6 +200,8 @@ static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
 bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error)
 {
     const struct fields *fields = &choice->job->fields;
+    struct strbuf salt = { 0 };
+    add_salt(choice->job, &salt);
     open_choice(choice);
     bool masked = choice->matcher, scored = fields->top_logprobs >= 0;
     struct nibble_request request = {
@@ -199,7 +212,7 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .bias = fields->bias, .bias_count = (size_t)fields->bias_count,
         .top_logprobs = (int)fields->top_logprobs, .score_prompt = fields->echo && scored,
         .priority = (int)fields->priority,
-        .cache_salt = fields->cache_salt.data, .cache_salt_len = fields->cache_salt.len,
+        .cache_salt = salt.data, .cache_salt_len = salt.len,
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
@@ -210,6 +223,7 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
     if (choice->attempt)
         draw_otherwise(&request.sampling, choice->attempt);
     choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, error);
+    strbuf_free(&salt);
     return choice->name;
 }
 

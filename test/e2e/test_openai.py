@@ -455,8 +455,7 @@ def test_paths_and_methods(server):
     assert answer.status == 405 and answer.headers["Allow"] == "POST" and answer.error["code"] == "method_not_allowed"
     assert server.ask("/v1/models", {}).status == 405
     assert server.ask("/v1/models", method="HEAD").body == b""
-    preflight = server.ask("/v1/chat/completions", method="OPTIONS", headers={"Origin": "http://example.org"})
-    assert preflight.status == 204 and preflight.headers["Access-Control-Allow-Origin"] == "*"
+    assert server.ask("/v1/chat/completions", method="OPTIONS").headers["Allow"] == "POST"
 
 
 def test_keys(guarded_server):
