@@ -13,6 +13,10 @@
 // Functions that can fail return NULL or false and leave a sentence in *error. A tokenizer, chat, plan or engine
 // borrows its checkpoint, a sequence or a scheduler its engine: close them in the opposite order of opening. An engine
 // with its sequences and scheduler belongs to one thread at a time; tokenizers and chats may be shared.
+//
+// Memory for weights and caches can be refused. For small things it cannot: a failed allocation ends the process with a
+// sentence and exit status 1. jansson has one allocator in a process, so this holds for all of its users while libnibble is
+// loaded; a program that gives jansson another (json_set_alloc_funcs) gives one that does not fail, released by free().
 #ifndef NIBBLE_H
 #define NIBBLE_H
 

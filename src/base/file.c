@@ -63,6 +63,17 @@ bool file_exists(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+void file_read_start(const char *path, char *out, size_t size)
+{
+    size_t len = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    for (ssize_t got = 1; fd >= 0 && got > 0 && len < size - 1; len += got > 0 ? (size_t)got : 0)
+        got = read(fd, out + len, size - 1 - len);
+    out[len] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
 bool file_write_at(int fd, uint64_t offset, const void *data, size_t bytes, const char *path, struct error *err)
 {
     for (size_t done = 0; done < bytes;) {

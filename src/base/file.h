@@ -18,6 +18,10 @@ void file_release(const struct file *file, struct bytes part);
 
 bool file_exists(const char *path); // a regular file, links followed
 
+// The beginning of a small file, such as the kernel's own under /proc, terminated; "" where it cannot be read. Nothing is
+// allocated, so that it is there when memory is short.
+void file_read_start(const char *path, char *out, size_t size);
+
 // All of it, at that place of an open file; `path` is for the sentence.
 bool file_write_at(int fd, uint64_t offset, const void *data, size_t bytes, const char *path, struct error *err);
 

@@ -77,7 +77,7 @@ static bool try_cache(struct sweeping *s, struct sweep_row row, const struct nib
     if (!opened && why.usage)
         return cli_trouble(error, "%s", why.text);
     if (!opened) {
-        row.refused = strdup(why.text);
+        row.refused = memory_text(why.text);
         row.refused[strcspn(row.refused, "\n")] = 0; // what would run instead is no matter here
     }
     bool ok = !opened || measure_row(s, &row, &side, error);

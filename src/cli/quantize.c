@@ -81,11 +81,11 @@ static void add_layer(void *context, const struct nibble_quantized *tensor)
         report->capacity = report->capacity ? report->capacity * 2 : 256;
         report->layers = memory_grow(report->layers, report->capacity, sizeof *report->layers);
     }
-    report->layers[report->count++] = (struct layer){ .name = strdup(tensor->name),
+    report->layers[report->count++] = (struct layer){ .name = memory_text(tensor->name),
                                                       .rows = tensor->rows,
                                                       .cols = tensor->cols,
-                                                      .format = strdup(tensor->format),
-                                                      .kept = tensor->kept ? strdup(tensor->kept) : NULL,
+                                                      .format = memory_text(tensor->format),
+                                                      .kept = tensor->kept ? memory_text(tensor->kept) : NULL,
                                                       .compensated = tensor->compensated,
                                                       .error = tensor->error };
 }
@@ -103,7 +103,9 @@ static void report_free(struct report *report)
 static int compare_errors(const void *a, const void *b)
 {
     const struct layer *x = a, *y = b;
-    return (x->error < y->error) - (x->error > y->error);
+    if (x->error != y->error)
+        return x->error > y->error ? -1 : 1;
+    return strcmp(x->name, y->name); // qsort itself keeps equal ones in order only while it gets memory
 }
 
 struct summary {

@@ -94,6 +94,8 @@ static char *read_plain(void)
     size_t capacity = 0;
     ssize_t length = getline(&line, &capacity, stdin);
     if (length < 0) {
+        if (!feof(stdin) && errno == ENOMEM) // else it would pass for the end of the text
+            memory_exhausted(1, capacity);
         free(line);
         return NULL;
     }

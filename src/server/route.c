@@ -2,9 +2,9 @@
 // server/route.c: which request goes where, and who may ask. What needs the model becomes a job; the rest is answered
 // here.
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <stdio.h>
 
+#include "base/sha256.h"
 #include "server/page.h"
 #include "server/serve.h"
 
@@ -217,7 +217,7 @@ static bool has_key(const struct server *server, struct http_exchange *exchange)
         return true;
     if (!bytes_start_with(given, bytes_of(scheme)))
         return false;
-    SHA256((const unsigned char *)given.data + strlen(scheme), given.len - strlen(scheme), digest);
+    sha256_of((struct bytes){ given.data + strlen(scheme), given.len - strlen(scheme) }, digest);
     for (int i = 0; i < server->options->api_key_count; i++)
         known |= CRYPTO_memcmp(digest, server->keys[i], sizeof digest) == 0;
     return known;

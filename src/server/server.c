@@ -3,7 +3,6 @@
 #include "server/server.h"
 
 #include <event2/event.h>
-#include <openssl/sha.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/public.h"
+#include "base/sha256.h"
 #include "server/serve.h"
 
 enum { SUMMARY_SECONDS = 10, FLUSH_POLL_MS = 20, FLUSH_POLLS_MAX = 250 };
@@ -128,7 +128,7 @@ static void digest_keys(struct server *server)
     const struct server_options *options = server->options;
     server->keys = memory_new((size_t)options->api_key_count + 1, sizeof *server->keys);
     for (int i = 0; i < options->api_key_count; i++)
-        SHA256((const unsigned char *)options->api_keys[i], strlen(options->api_keys[i]), server->keys[i]);
+        sha256_of(bytes_of(options->api_keys[i]), server->keys[i]);
 }
 
 static struct event *watch(struct server *server, int fd, short what, event_callback_fn callback)
@@ -143,6 +143,7 @@ static bool open_loop(struct server *server, struct error *err)
     const struct http_callbacks callbacks = {
         .context = server, .request = route_request, .refuse = route_refuse, .gone = route_gone,
     };
+    event_set_mem_functions(memory_allocate, memory_reallocate, free);
     server->base = event_base_new();
     if (!server->base)
         return fail(err, "the system gives no event loop");
