@@ -53,6 +53,9 @@ enum nibble_need {
 
 // A .gguf file, a folder with config.json and safetensors, or org/name in the local Hugging Face cache.
 struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct nibble_error *error);
+// Whether its files are still what was opened: nobody has cut them or written to them. Whoever computes from a checkpoint
+// for long asks before it uses the result.
+bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct nibble_error *error);
 void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint);
 
 // ---- text ---------------------------------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ static bool evaluate_text(const struct nibble_checkpoint *checkpoint, const stru
     options.max_model_len = options.max_model_len ? options.max_model_len : text->context;
     bool ok = (request->sweep ? evaluate_many : evaluate_one)(checkpoint, tokenizer, text, &options, request, &out,
                                                               error)
-        && cli_write(out.data, out.len, error);
+        && nibble_checkpoint_check(checkpoint, error) && cli_write(out.data, out.len, error);
     strbuf_free(&out);
     return ok;
 }

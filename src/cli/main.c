@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mapping.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
 
@@ -51,6 +52,7 @@ static int unknown_command(const char *word)
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write, not a death
+    mapping_guard();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

@@ -232,7 +232,8 @@ static bool write_folder(const struct nibble_checkpoint *checkpoint, const struc
                                                .tensor_context = report,
                                                .ids = ids,
                                                .id_count = id_count };
-    ok = ok && nibble_text_save(checkpoint, folder, error) && nibble_quantize(checkpoint, folder, &options, error);
+    ok = ok && nibble_text_save(checkpoint, folder, error) && nibble_quantize(checkpoint, folder, &options, error)
+        && nibble_checkpoint_check(checkpoint, error);
     cli_progress_show(&progress, 1);
     kv_scales_free(&scales);
     free(ids);

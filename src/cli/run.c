@@ -238,7 +238,7 @@ static bool answer_chat(struct session *session, json_t *messages, struct nibble
 static bool answer_raw(struct session *session, const char *text, size_t len, struct nibble_error *error)
 {
     struct nibble_text answer = { 0 };
-    bool ok = continue_text(session, text, len, &answer, error);
+    bool ok = continue_text(session, text, len, &answer, error) && nibble_checkpoint_check(session->checkpoint, error);
     free(answer.data);
     return ok;
 }
@@ -249,7 +249,8 @@ static bool answer(struct session *session, json_t *messages, const char *text, 
     if (!session->chat)
         return answer_raw(session, text, len, error);
     size_t before = json_array_size(messages);
-    bool ok = add_message(messages, "user", text, len, error) && answer_chat(session, messages, error);
+    bool ok = add_message(messages, "user", text, len, error) && answer_chat(session, messages, error)
+        && nibble_checkpoint_check(session->checkpoint, error);
     while (!ok && json_array_size(messages) > before) // the turn never happened
         json_array_remove(messages, json_array_size(messages) - 1);
     return ok;
