@@ -12,6 +12,7 @@
 
 #include "base/mapping.h"
 #include "base/memory.h"
+#include "base/partial.h"
 
 static bool map_content(struct file *file, const char *path, struct error *err)
 {
@@ -174,14 +175,11 @@ static bool make_folders(char *path, struct error *err)
 
 bool file_replace(const char *path, struct bytes content, struct error *err)
 {
-    size_t size = strlen(path) + 32;
-    char *unfinished = memory_new(size, 1);
-    snprintf(unfinished, size, "%s.%ld", path, (long)getpid());
-    bool ok = make_folders(unfinished, err) && file_save(unfinished, content, err);
-    if (ok && rename(unfinished, path) < 0)
-        ok = fail(err, "%s: cannot be written (%s)", path, strerror(errno));
-    if (!ok)
-        unlink(unfinished);
-    free(unfinished);
+    struct partial partial = { 0 };
+    char *folders = memory_text(path);
+    bool ok = make_folders(folders, err) && partial_begin(&partial, PARTIAL_FILE, path, err)
+        && file_write_at(partial.fd, 0, content.data, content.len, path, err) && partial_commit(&partial, path, err);
+    partial_give_up(&partial);
+    free(folders);
     return ok;
 }

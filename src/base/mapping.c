@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -87,10 +88,11 @@ static _Noreturn void end_with_a_sentence(const struct mapping *mapping)
 {
     static const char before[] = "nibble: ", after[] = ": cannot be read any more: it was cut, or its disk failed, while "
                                                        "it was in use; restore the file and start again\n";
-    const struct bytes parts[] = { bytes_of(before), bytes_of(mapping->path), bytes_of(after) };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (write(STDERR_FILENO, parts[i].data, parts[i].len) < 0)
-            break;
+    const struct iovec parts[] = { { (char *)before, sizeof before - 1 },
+                                   { mapping->path, strlen(mapping->path) },
+                                   { (char *)after, sizeof after - 1 } };
+    ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts); // a line of its own, in one go
+    (void)written;
     _exit(1);
 }
 

@@ -254,7 +254,7 @@ static bool quantize(const struct request *request, struct report *report, struc
     struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(request->model, NIBBLE_NEED_ALL, error);
     bool ok = checkpoint && folder_begin(&folder, request->out, error);
     if (ok) {
-        ok = write_folder(checkpoint, request, folder.partial, report, error);
+        ok = write_folder(checkpoint, request, folder.partial.path, report, error);
         if (ok)
             ok = folder_commit(&folder, error);
         else
@@ -262,8 +262,7 @@ static bool quantize(const struct request *request, struct report *report, struc
     }
     nibble_checkpoint_close(checkpoint);
     report->seconds = now() - start;
-    report->bytes = ok ? folder_bytes(request->out, &report->files) : 0;
-    return ok;
+    return ok && folder_measure(request->out, &report->bytes, &report->files, error);
 }
 
 static bool check(const struct request *request, struct nibble_error *error)
