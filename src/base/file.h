@@ -20,8 +20,8 @@ struct file {
 bool file_open(struct file *file, const char *path, struct error *err);
 void file_close(struct file *file); // a zeroed or closed one is fine
 
-// Whether the file still has the size and the time of its last change that it had when it was opened. A file that another
-// took the place of by rename() has them: its content is there for as long as it is mapped.
+// Whether the file still has the size and the time of its last change that it had when it was opened. A file that
+// another took the place of by rename() has them: its content is there for as long as it is mapped.
 bool file_check(const struct file *file, struct error *err);
 
 // The first bytes become a copy of our own in the same place, out of reach of whoever changes the file.
@@ -32,8 +32,8 @@ void file_release(const struct file *file, struct bytes part);
 
 bool file_exists(const char *path); // a regular file, links followed
 
-// The beginning of a small file, such as the kernel's own under /proc, terminated; "" where it cannot be read. Nothing is
-// allocated, so that it is there when memory is short.
+// The beginning of a small file, such as the kernel's own under /proc, terminated; "" where it cannot be read. Nothing
+// is allocated, so that it is there when memory is short.
 void file_read_start(const char *path, char *out, size_t size);
 
 // All of it, at that place of an open file; `path` is for the sentence.

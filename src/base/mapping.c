@@ -11,8 +11,9 @@
 
 #include "base/memory.h"
 
-// The signal's handler walks the list while others change it, so entries are never freed: one whose `begin` is 0 is free for
-// the next file. A path is read for an address inside of its mapping only, which is there until its owner removes it.
+// The signal's handler walks the list while others change it, so entries are never freed: one whose `begin` is 0 is
+// free for the next file. A path is read for an address inside of its mapping only, which is there until its owner
+// removes it.
 struct mapping {
     atomic_uintptr_t begin, end;
     atomic_bool lost;
@@ -86,8 +87,9 @@ static struct mapping *find(uintptr_t address)
 
 static _Noreturn void end_with_a_sentence(const struct mapping *mapping)
 {
-    static const char before[] = "nibble: ", after[] = ": cannot be read any more: it was cut, or its disk failed, while "
-                                                       "it was in use; restore the file and start again\n";
+    static const char before[] = "nibble: ";
+    static const char after[] = ": cannot be read any more: it was cut, or its disk failed, while it was in use; "
+                                "restore the file and start again\n";
     const struct iovec parts[] = { { (char *)before, sizeof before - 1 },
                                    { mapping->path, strlen(mapping->path) },
                                    { (char *)after, sizeof after - 1 } };

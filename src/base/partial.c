@@ -90,8 +90,8 @@ static int make(char *name, enum partial_kind kind)
     return mkdtemp(name) ? open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
-// Locked, and still there: between its making and its lock somebody may have taken it for abandoned. A file system without
-// locks has none that could be taken either, so nothing is ever cleaned there.
+// Locked, and still there: between its making and its lock somebody may have taken it for abandoned. A file system
+// without locks has none that could be taken either, so nothing is ever cleaned there.
 static bool is_held(int fd)
 {
     struct stat info;

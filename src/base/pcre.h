@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/pcre.h: PCRE2 with our memory. Small blocks (code, match data, contexts) never fail; PCRE2 says of a large one, which
-// only the interpreter's backtracking asks for, that there is none (PCRE2_ERROR_NOMEMORY).
+// base/pcre.h: PCRE2 with our memory. Small blocks (code, match data, contexts) never fail; PCRE2 says of a large one,
+// which only the interpreter's backtracking asks for, that there is none (PCRE2_ERROR_NOMEMORY).
 #ifndef BASE_PCRE_H
 #define BASE_PCRE_H
 

@@ -111,8 +111,8 @@ static void on_lost(evutil_socket_t fd, short what, void *context)
         end_when_sent(-1, 0, server);
 }
 
-// No answer leaves the server that was computed from files which somebody has changed: they are looked at before anything is
-// delivered. Once they have changed, every request gets an error and the server ends.
+// No answer leaves the server that was computed from files which somebody has changed: they are looked at before
+// anything is delivered. Once they have changed, every request gets an error and the server ends.
 static void check_model(struct server *server)
 {
     if (*server->model_error.text || nibble_checkpoint_check(server->served.checkpoint, &server->model_error))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// test/fuzz/byte_tokenizer.h: a tokenizer with a token for each byte, one that ends an answer, and a few longer ones that
-// cross the joints of JSON.
+// test/fuzz/byte_tokenizer.h: a tokenizer with a token for each byte, one that ends an answer, and a few longer ones
+// that cross the joints of JSON.
 #ifndef FUZZ_BYTE_TOKENIZER_H
 #define FUZZ_BYTE_TOKENIZER_H
 

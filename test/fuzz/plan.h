@@ -11,7 +11,8 @@
 
 enum { WEIGHT_BYTES = 16 << 20 };
 
-// The header with zeros behind it; the same memory each time, so that nothing is allocated or cleared but what was used.
+// The header with zeros behind it; the same memory each time, so that nothing is allocated or cleared but what was
+// used.
 static inline struct bytes with_weights(struct bytes header)
 {
     static char *file;

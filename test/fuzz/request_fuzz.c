@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any body to any endpoint that takes JSON, read as the server's reader does: fields, template, tools, schema, tokens. The
-// first byte chooses the endpoint. A request is ready for the engine, or has an answer or an error, and nothing in between.
+// Any body to any endpoint that takes JSON, read as the server's reader does: fields, template, tools, schema, tokens.
+// The first byte chooses the endpoint. A request is ready for the engine, or has an answer or an error, and nothing in
+// between.
 #include <assert.h>
 
 #include "server/read.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allocator with a fault (LD_PRELOAD): the n-th allocation of the process, counted from main on, gets no memory; all
-// others do. NIBBLE_FAIL_ALLOCATION=n chooses it; with 0 none fails. NIBBLE_COUNT_ALLOCATIONS=FILE writes there, when the
-// process ends, how many there were. malloc, calloc, realloc, aligned_alloc, posix_memalign and mmap count.
+// An allocator with a fault (LD_PRELOAD): the n-th allocation of the process, counted from main on, gets no memory;
+// all others do. NIBBLE_FAIL_ALLOCATION=n chooses it; with 0 none fails. NIBBLE_COUNT_ALLOCATIONS=FILE writes there,
+// when the process ends, how many there were. malloc, calloc, realloc, aligned_alloc, posix_memalign and mmap count.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
