@@ -296,7 +296,8 @@ static bool answer_raw(struct session *session, const char *text, size_t len, st
 static bool answer(struct session *session, json_t *messages, const char *text, size_t len, struct nibble_error *error)
 {
     interrupted = 0;
-    return session->chat ? answer_chat(session, messages, text, len, error) : answer_raw(session, text, len, error);
+    return (session->chat ? answer_chat(session, messages, text, len, error) : answer_raw(session, text, len, error))
+        && nibble_checkpoint_check(session->checkpoint, error);
 }
 
 // Turn after turn until the end of the input. A turn that fails (too long, say) is told and the chat goes on.

@@ -140,6 +140,8 @@ static enum reading read_plain(char **line, size_t *len)
 {
     size_t capacity = 0;
     ssize_t got = getline(line, &capacity, stdin);
+    if (got < 0 && !feof(stdin) && errno == ENOMEM) // else it would pass for the end of the text
+        memory_exhausted(1, capacity);
     *len = got < 0 ? 0 : (size_t)got;
     return got < 0 ? READ_END : READ_LINE;
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -119,12 +120,8 @@ void histogram_observe(struct histogram *histogram, double value)
 static double process_start_seconds(void)
 {
     unsigned long long ticks = 0;
-    char text[1024] = "";
-    FILE *file = fopen("/proc/self/stat", "re");
-    if (file) {
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        fclose(file);
-    }
+    char text[1024];
+    file_read_start("/proc/self/stat", text, sizeof text);
     const char *rest = strrchr(text, ')'); // the name before it may hold anything
     struct timespec now, since_boot;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -264,11 +261,9 @@ static struct process process_now(void)
     struct timespec cpu;
     unsigned long long pages = 0;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file) {
-        pages = fscanf(file, "%*u %llu", &pages) == 1 ? pages : 0;
-        fclose(file);
-    }
+    char text[256];
+    file_read_start("/proc/self/statm", text, sizeof text);
+    sscanf(text, "%*u %llu", &pages);
     return (struct process){ .resident_bytes = (double)pages * (double)sysconf(_SC_PAGESIZE),
                              .cpu_seconds = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9 };
 }
