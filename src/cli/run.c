@@ -245,6 +245,7 @@ static bool encode_fitting(const struct session *session, json_t *messages, stru
             return true;
         ++*dropped;
         free(out->ids);
+        *out = (struct prompt_ids){ 0 };
     }
     return false;
 }

@@ -124,6 +124,15 @@ def test_a_full_context_drops_the_oldest_turns(nibble, smollm2, tmp_path):
     assert any("the prompt has 2" in line and "the context holds 64" in line for line in said)
 
 
+def test_a_template_that_refuses_what_is_left_of_a_chat(nibble, smollm2, tmp_path):
+    """The turn is refused, nothing was dropped, and the chat goes on."""
+    refusal = "{% if messages|length == 1 and messages[0].content == 'Again' %}{{ raise_exception('where is the rest?') }}{% endif %}"
+    (tmp_path / "refusing.jinja").write_text(refusal + PLAIN)
+    result = chat(nibble, smollm2, "word " * 35 + "\nAgain\nSHOW\n", "--chat-template", tmp_path / "refusing.jinja", "--max-model-len", 64,
+                  "--max-tokens", 12, "--temperature", 0)
+    assert result.returncode == 1 and "where is the rest?" in result.stderr and "users: word word" in result.stderr, result.stderr
+
+
 def test_an_answer_that_the_context_cuts_off_says_so(nibble, smollm2):
     result = chat(nibble, smollm2, "Tell me a long story.\nGo on.\n", "--max-model-len", 64, "--temperature", 0)
     assert result.returncode == 0 and result.stderr.count("; cut off: the context is full") == 2, result.stderr
