@@ -245,6 +245,7 @@ static bool encode_fitting(const struct session *session, json_t *messages, stru
             return true;
         ++*dropped;
         free(out->ids);
+        *out = (struct prompt_ids){ 0 };
     }
     return false;
 }
@@ -304,13 +305,14 @@ static bool answer(struct session *session, json_t *messages, const char *text, 
 static int converse(struct session *session, json_t *messages)
 {
     struct terminal *terminal = terminal_open();
-    char *line;
+    char *message;
+    size_t len;
     int status = EXIT_DONE;
-    while ((line = terminal_read(terminal))) {
+    while ((message = terminal_read(terminal, &len))) {
         struct nibble_error error;
-        if (*line && !answer(session, messages, line, strlen(line), &error))
+        if (len && !answer(session, messages, message, len, &error))
             status = cli_fail(&error, false);
-        free(line);
+        free(message);
         if (cli_reader_left())
             break;
     }

@@ -183,7 +183,7 @@ static enum reading read_line(struct terminal *terminal, struct message *message
     return reading;
 }
 
-char *terminal_read(struct terminal *terminal)
+char *terminal_read(struct terminal *terminal, size_t *len)
 {
     struct message message = { 0 };
     bool complete = false;
@@ -197,5 +197,6 @@ char *terminal_read(struct terminal *terminal)
         history(terminal->history, &event, H_ENTER, message.text.data);
     if (reading == READ_INTERRUPTED)
         strbuf_free(&message.text);
-    return message.text.len ? message.text.data : (strbuf_free(&message.text), memory_new(1, 1));
+    *len = message.text.len;
+    return message.text.data ? message.text.data : memory_new(1, 1);
 }
