@@ -45,6 +45,7 @@ bool read_messages(struct job *job, struct strbuf *out)
     json_t *input = template_input(job, messages);
     bool ok = chat_render(chat, input, out, &trouble)
         || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", trouble.text);
+    job->error.quotes = !ok; // a template may repeat what it refuses
     json_decref(input);
     return ok;
 }
