@@ -91,7 +91,12 @@ static bool read_tool_choice(struct job *job)
         job->tools = NULL;
         return true;
     }
-    job->must_name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
+    const json_t *function = json_object_get(choice, "function");
+    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
+        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
+        return false;
+    job->must_name = json_string_value(json_object_get(function, "name"));
     job->must_call = job->must_name || (word && !strcmp(word, "required"));
     if (!job->must_call)
         return api_fail(&job->error, 400, "tool_choice",
