@@ -47,7 +47,8 @@ uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, 
 
 // A literal that is made once.
 uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err);
-// Punctuation, with JSON's white space where that belongs to it: behind what opens, before what closes, around the rest.
+// Punctuation, with JSON's white space where that belongs to it: behind what opens, before what closes, around the
+// rest.
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err);
 uint32_t schema_never(struct schema *schema);
 
