@@ -93,8 +93,8 @@ static bool check_grammar(struct job *job)
     if (!job->grammar)
         return !closes
             || api_fail(&job->error, 400, "close_at_max_tokens",
-                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one with "
-                        "\"response_format\" or \"tool_choice\"");
+                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one "
+                        "with \"response_format\" or \"tool_choice\"");
     fields_end_naturally(&job->fields, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
