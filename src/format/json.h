@@ -18,6 +18,9 @@ enum { JSON_DEPTH_MAX = 128, JSON_CONTAINERS_MAX = 4 << 20 };
 bool json_read(struct bytes in, json_t **out, struct error *err);
 // The same for what a client sends: nothing but JSON, and no more arrays and objects than that.
 bool json_read_strict(struct bytes in, size_t containers_max, json_t **out, struct error *err);
+// An upper estimate of the memory that reading a text takes, every value counted, without reading it: a text of small
+// values takes twenty times its length.
+size_t json_memory(struct bytes in);
 bool json_read_file(const char *path, json_t **out, struct error *err);
 
 // A new file for people to read, too, on the disk when this returns true.

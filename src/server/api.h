@@ -20,6 +20,8 @@ enum {
     API_BIAS_MAX = 1024,
     API_STOP_IDS_MAX = 128,
     API_SALT_BYTES_MAX = 1024,
+    API_DETOKENIZE_CONTEXTS = 4,      // /detokenize takes as many ids as four contexts have,
+    API_DETOKENIZE_IDS_MIN = 1 << 16, // and so many at least
 };
 
 // The vocabulary as grammars need it takes a moment to make, and most servers are never asked for it.

@@ -4,14 +4,16 @@
 #include "server/access.h"
 #include "server/worker.h"
 
-static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
+// On any thread of the engine; the choice's own things are nobody else's meanwhile.
+static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
 {
     struct choice *choice = context;
     const struct api *api = choice->job->api;
     (void)tokens_left;
-    matcher_restrict(choice->matcher, mask);
+    uint64_t work = matcher_restrict(choice->matcher, mask);
     for (int32_t id = tokenizer_size(api->tokenizer); id < api->logits; id++) // rows of logits without a token
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
+    return work;
 }
 
 // Only where the answer is to be closed at max_tokens.

@@ -37,6 +37,11 @@ int http_connections(const struct http_server *server)
     return server->connection_count;
 }
 
+bool http_failing(const struct http_server *server)
+{
+    return server->failing;
+}
+
 struct http_counts http_counts(const struct http_server *server)
 {
     return server->counts;
@@ -215,6 +220,7 @@ void http_stream_write(struct http_exchange *exchange, struct bytes piece)
     strbuf_add(out, piece.data, piece.len);
     if (exchange->sends_chunks)
         strbuf_add_text(out, "\r\n");
+    exchange->unsent = true;
     http_connection_wake(exchange->connection);
 }
 
@@ -223,5 +229,12 @@ void http_stream_close(struct http_exchange *exchange)
     assert(!exchange->left && exchange->streams);
     if (exchange->sends_body && exchange->sends_chunks)
         strbuf_add_text(&exchange->connection->output, "0\r\n\r\n");
+    http_connection_answered(exchange->connection);
+}
+
+void http_stream_cut(struct http_exchange *exchange)
+{
+    assert(!exchange->left && exchange->streams);
+    exchange->connection->closes = true;
     http_connection_answered(exchange->connection);
 }

@@ -44,6 +44,8 @@ struct http_callbacks {
     void (*refuse)(void *context, struct http_exchange *exchange, int status, const char *sentence);
     // The client left, or was closed by a limit, before its answer ended. The exchange is gone after this.
     void (*gone)(void *context, struct http_exchange *exchange);
+    // All that was written to a stream so far has gone to the client's socket: more is welcome. NULL: nobody asks.
+    void (*sent)(void *context, struct http_exchange *exchange);
 };
 
 // The loop must offer EV_FEATURE_ET (epoll does).
@@ -64,6 +66,7 @@ bool http_listen(struct http_server *server, struct error *err);
 int http_raise_file_limit(int connections);
 
 int http_connections(const struct http_server *server);
+bool http_failing(const struct http_server *server); // the system refused to watch the latest connection's socket
 
 struct http_counts {
     uint64_t refused; // connections that were answered 503, as all were in use or the system had no more descriptors
@@ -101,5 +104,7 @@ void http_reply(struct http_exchange *exchange, int status, const char *content_
 void http_stream_open(struct http_exchange *exchange, int status, const char *content_type);
 void http_stream_write(struct http_exchange *exchange, struct bytes piece);
 void http_stream_close(struct http_exchange *exchange); // the exchange is gone after it
+// The same for an answer that cannot be finished: the connection closes behind what was written, without a last chunk.
+void http_stream_cut(struct http_exchange *exchange);
 
 #endif

@@ -202,6 +202,17 @@ static bool send_output(struct http_connection *connection)
     return true;
 }
 
+// The owner of a stream hears when the socket has taken all of it.
+static void tell_sent(struct http_connection *connection)
+{
+    const struct http_callbacks *callbacks = &connection->server->callbacks;
+    struct http_exchange *exchange = connection->exchange;
+    if (!exchange->unsent || unsent(connection) || !callbacks->sent)
+        return;
+    exchange->unsent = false;
+    callbacks->sent(callbacks->context, exchange);
+}
+
 // The answer is sent.
 static void end_answer(struct http_connection *connection)
 {
@@ -460,6 +471,7 @@ static enum progress step(struct http_connection *connection)
     case HTTP_ANSWERING:
         if (unsent(connection) > connection->server->limits.unsent_bytes)
             return PROGRESS_OVER;
+        tell_sent(connection);
         break;
     case HTTP_SENDING:
         if (unsent(connection))
@@ -574,7 +586,8 @@ void http_connection_open(struct http_server *server, int fd)
     set_state(connection, HTTP_IDLE);
     set_deadline(connection, server->limits.head_seconds);
     server->counts.refused += surplus;
-    if (event_add(&connection->io, NULL))
+    server->failing = event_add(&connection->io, NULL) != 0;
+    if (server->failing)
         http_connection_close(connection);
     else if (surplus)
         refuse(connection, 503, err.text);

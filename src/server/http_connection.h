@@ -29,6 +29,7 @@ struct http_exchange {
     bool streams;      // http_stream_open was called
     bool sends_chunks; // and its pieces are framed,
     bool sends_body;   // unless there is nothing to send but headers
+    bool unsent;       // something was written since `sent` was told
     bool left;         // `gone` is being told
 };
 
@@ -82,6 +83,7 @@ struct http_server {
     struct http_callbacks callbacks;
     struct http_connection *connections;
     int connection_count, surplus_count; // the surplus are not among the first
+    bool failing;                        // epoll refused the latest connection's socket
     struct http_idle_queue idle[HTTP_IDLE_QUEUES]; // in each the longest idle first
     struct http_counts counts;
     struct http_listener *listeners;

@@ -66,12 +66,15 @@ void mail_clear(struct mail *mail)
     mail->finished = false;
 }
 
-void mail_free(struct mail *mail)
+// The buffers; what is said of the end stays.
+static void mail_empty(struct mail *mail)
 {
     strbuf_free(&mail->text);
     free(mail->tokens);
     free(mail->tops);
-    *mail = (struct mail){ 0 };
+    mail->tokens = NULL;
+    mail->tops = NULL;
+    mail->token_count = mail->token_capacity = mail->top_count = mail->top_capacity = mail->prompt_tokens = 0;
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
@@ -90,7 +93,7 @@ struct job *job_new(const struct api *api, enum job_kind kind, const char *path)
     return job;
 }
 
-static void free_choice(struct choice *choice)
+static void empty_choice(struct choice *choice)
 {
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
@@ -101,29 +104,67 @@ static void free_choice(struct choice *choice)
         strbuf_free(&choice->calls[i].arguments);
     }
     free(choice->calls);
+    choice->matcher = NULL;
+    choice->call_watch = NULL;
+    choice->tools = NULL;
+    choice->calls = NULL;
+    choice->call_count = 0;
     strbuf_free(&choice->content);
-    mail_free(&choice->draft);
-    mail_free(&choice->mail);
-    mail_free(&choice->news);
-    mail_free(&choice->answer);
+    mail_empty(&choice->draft);
+    mail_empty(&choice->mail);
+    mail_empty(&choice->news);
+    mail_empty(&choice->answer);
+}
+
+void job_drop_json(struct job *job)
+{
+    json_decref(job->json);
+    job->json = NULL;
+    strbuf_free(&job->body);
+}
+
+void job_empty(struct job *job)
+{
+    for (int i = 0; i < job->choice_count; i++)
+        empty_choice(&job->choices[i]);
+    for (int i = 0; i < job->prompt_count; i++)
+        free(job->prompts[i].ids);
+    free(job->prompts);
+    job->prompts = NULL;
+    job->prompt_count = 0;
+    grammar_free(job->grammar);
+    job->grammar = NULL;
+    job_drop_json(job);
+    json_decref(job->kept_tools);
+    job->tools = job->kept_tools = NULL;
+    strbuf_free(&job->reply);
+    job_charge(job, 0);
 }
 
 void job_free(struct job *job)
 {
     if (!job)
         return;
-    for (int i = 0; i < job->choice_count; i++)
-        free_choice(&job->choices[i]);
+    job_empty(job);
     free(job->choices);
-    for (int i = 0; i < job->prompt_count; i++)
-        free(job->prompts[i].ids);
-    free(job->prompts);
     fields_free(&job->fields);
-    grammar_free(job->grammar);
-    json_decref(job->reply);
-    json_decref(job->json);
-    strbuf_free(&job->body);
+    arena_free(&job->kept);
+    strbuf_free(&job->text);
+    strbuf_free(&job->outgoing);
     free(job);
+}
+
+bool job_charge(struct job *job, size_t total_bytes)
+{
+    size_t had = job->charged_bytes;
+    if (!job->budget)
+        return true;
+    if (total_bytes > had && !budget_take(job->budget, total_bytes - had))
+        return false;
+    if (total_bytes < had)
+        budget_give_back(job->budget, had - total_bytes);
+    job->charged_bytes = total_bytes;
+    return true;
 }
 
 void job_make_choices(struct job *job)

@@ -32,9 +32,11 @@
       "Tokens that were looked up in the prefix cache.")                                                              \
     X("vllm:prefix_cache_hits_total", counter, model, stats->prefix_hits,                                             \
       "Tokens that were found in the prefix cache.")                                                                  \
-    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Tokens of context that the cache holds.")             \
+    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Capacity of the KV cache in tokens.")             \
     X("nibble:device_failing", gauge, none, stats->failing,                                                           \
       "1: the device failed in the latest step, and /health says so.")                                                \
+    X("vllm:corrupted_requests_total", counter, model, stats->corrupted,                                              \
+      "Requests that ended because the model's logits were not finite.")                                              \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
     X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                 \
@@ -137,6 +139,7 @@ static double process_start_seconds(void)
 void metrics_open(struct metrics *metrics, const char *model_name, int max_model_len, const json_t *plan)
 {
     *metrics = (struct metrics){ .plan = plan, .start_seconds = process_start_seconds() };
+    pthread_mutex_init(&metrics->lock, NULL);
     size_t bytes = strlen(model_name) + 1;
     metrics->model_name = memcpy(memory_new(bytes, 1), model_name, bytes);
     for (int i = 0; i < METRIC_HISTOGRAMS; i++) {
@@ -151,13 +154,25 @@ void metrics_open(struct metrics *metrics, const char *model_name, int max_model
 
 void metrics_close(struct metrics *metrics)
 {
+    if (!metrics->model_name)
+        return;
     free(metrics->model_name);
+    pthread_mutex_destroy(&metrics->lock);
     *metrics = (struct metrics){ 0 };
 }
 
 void metrics_observe(struct metrics *metrics, enum metric_histogram which, double value)
 {
+    pthread_mutex_lock(&metrics->lock);
     histogram_observe(&metrics->histograms[which], value);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_count_finish(struct metrics *metrics, enum metric_finish how)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->finished[how]++;
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 // A client may send any word as its method; only HTTP's own become labels.
@@ -191,7 +206,9 @@ static struct http_count *http_row(struct metrics *metrics, const char *handler,
 
 void metrics_count_http(struct metrics *metrics, const char *handler, const char *method, int status, double seconds)
 {
+    pthread_mutex_lock(&metrics->lock);
     histogram_observe(&http_row(metrics, handler, method_label(method), status)->seconds, seconds);
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 // ---- printing -----------------------------------------------------------------------------------------------------
@@ -433,16 +450,18 @@ static void print_kernels(const json_t *layers, struct strbuf *out)
         }
 }
 
-void metrics_print(const struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
+void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
                    struct strbuf *out)
 {
     struct strbuf model = { 0 };
     const json_t *layers = json_object_get(metrics->plan, "layers");
     add_label(&model, "model_name", metrics->model_name);
     add_label(&model, "engine", "0");
+    pthread_mutex_lock(&metrics->lock);
     print_scalars(metrics, stats, waiting, model.data, out);
     print_requests(metrics, model.data, out);
     print_http(metrics, out);
+    pthread_mutex_unlock(&metrics->lock);
     print_configuration(metrics, stats, model.data, out);
     print_layer_bits(layers, out);
     print_kernels(layers, out);

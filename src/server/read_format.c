@@ -58,7 +58,8 @@ static bool use_choice(struct job *job, const json_t *list, struct answer_form *
     json_array_foreach(list, index, value) {
         const char *text = json_string_value(value);
         if (!text || !*text || strlen(text) != json_string_length(value))
-            return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index, name);
+            return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index,
+                            name);
         if (is_repeated(list, index))
             continue;
         texts[count] = (struct grammar_part){ .literal = text };

@@ -89,14 +89,24 @@ static void handle_page(struct server *server, const struct route *route, struct
                 (struct bytes){ page_html, page_html_len }, 0);
 }
 
-// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
-static void handle_health(struct server *server, const struct route *route, struct http_exchange *exchange)
+static void reply_health(struct server *server, const struct route *route, struct http_exchange *exchange,
+                         bool (*is_well)(struct server *server, char *why, size_t size))
 {
-    struct nibble_scheduler_stats stats;
-    struct histogram ignored;
-    post_read(&server->post, &stats, &ignored);
-    int status = server->draining || stats.failing ? 503 : 200;
-    route_reply(server, exchange, route->path, status, "text/plain", (struct bytes){ 0 }, 0);
+    char why[256] = "";
+    watch_observe(server);
+    int status = is_well(server, why, sizeof why) ? 200 : 503;
+    route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
+}
+
+// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
+static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_health(server, route, exchange, watch_ready);
+}
+
+static void handle_live(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_health(server, route, exchange, watch_live);
 }
 
 static void handle_version(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -111,7 +121,7 @@ static void handle_metrics(struct server *server, const struct route *route, str
     post_read(&server->post, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
     int unseen = 0; // jobs that the scheduler does not know yet
     for (const struct job *job = server->jobs; job; job = job->next)
-        unseen += !job->accepted;
+        unseen += atomic_load(&job->stage) < JOB_RUNNING;
     server->metrics.log_dropped = log_dropped(&server->options->log);
     server->metrics.connections = http_counts(server->http);
     metrics_print(&server->metrics, &stats, stats.waiting + unseen, &text);
@@ -194,6 +204,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
         return;
     }
     struct job *job = job_new(&server->served.api, route->kind, route->path);
+    job->budget = &server->budget;
     job->body = http_take_body(exchange, &job->charged_bytes);
     job->body_bytes = job->body.len;
     job->exchange = exchange;
@@ -206,24 +217,23 @@ static void handle_job(struct server *server, const struct route *route, struct 
         job->next->previous = job;
     server->jobs = job;
     server->job_count++;
-    worker_add(&server->worker, job);
+    readers_add(&server->readers, job);
 }
 
 void route_gone(void *context, struct http_exchange *exchange)
 {
     struct job *job = http_owner(exchange);
-    (void)context;
-    if (!job)
-        return;
-    job->exchange = NULL;
-    atomic_store(&job->cancelled, true);
+    if (job)
+        deliver_gone(context, job);
 }
 
 // ---- the table ----------------------------------------------------------------------------------------------------
 
 static const struct route routes[] = {
     { "GET", "/", .open = true, .handle = handle_page },
-    { "GET", "/health", .open = true, .any_host = true, .handle = handle_health },
+    { "GET", "/health", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_live },
     { "GET", "/version", .open = true, .handle = handle_version },
     { "GET", "/metrics", .open = true, .handle = handle_metrics },
     { "GET", "/v1/models", .handle = handle_models },

@@ -40,6 +40,10 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
         { "preemptions", LOG_COUNT, .number = (double)(now.preemptions - then->preemptions) },
         { 0 },
     };
+    char why[256];
+    watch_observe(server);
+    if (!watch_live(server, why, sizeof why))
+        log_say(&server->options->log, LOG_ERROR, "health", "%.*s", (int)strcspn(why, "\n"), why);
     if (now.steps != then->steps)
         log_event(&server->options->log, LOG_INFO, "busy", fields);
     server->logged = now;
@@ -115,12 +119,20 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
     struct server *server = context;
-    deliver_posted(server);
+    deliver_written(server);
     if (server->draining && !server->job_count)
         end_when_sent(-1, 0, server);
 }
 
 // ---- the start ----------------------------------------------------------------------------------------------------
+
+// When the model is loaded: what is free then is what requests can have.
+static void open_budget(struct server *server)
+{
+    const struct server_options *options = server->options;
+    budget_open(&server->budget, options->inflight_bytes ? options->inflight_bytes : budget_default_bytes());
+    log_say(&options->log, LOG_DEBUG, "limits", "requests in flight may hold %zu bytes", server->budget.limit_bytes);
+}
 
 static struct event *watch(struct server *server, int fd, short what, event_callback_fn callback)
 {
@@ -148,6 +160,7 @@ static bool open_http(struct server *server, struct error *err)
     const struct server_options *options = server->options;
     const struct http_callbacks callbacks = {
         .context = server, .admit = route_admit, .request = route_request, .refuse = route_refuse, .gone = route_gone,
+        .sent = deliver_sent,
     };
     server->base = event_base_new();
     if (!server->base)
@@ -161,7 +174,7 @@ static bool open_http(struct server *server, struct error *err)
 // From here on signals are the loop's: before, they end the process as they always do.
 static void watch_all(struct server *server)
 {
-    server->wake = watch(server, server->post.wake_fd, EV_READ, on_wake);
+    server->wake = watch(server, server->outbox.wake_fd, EV_READ, on_wake);
     server->terminate = watch(server, SIGTERM, EV_SIGNAL, on_signal);
     server->interrupt = watch(server, SIGINT, EV_SIGNAL, on_signal);
     server->tick = watch(server, -1, EV_TIMEOUT, on_tick);
@@ -203,8 +216,8 @@ static void say_ready(const struct server *server)
     format_address(server->options, server->port, address, sizeof address);
     bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev
         && out.st_ino == err.st_ino;
-    strbuf_add_format(&line, "nibble: ready on %s (%s, the cache holds %zu tokens)\n", address,
-                      server->served.api.names[0], server->post.stats.cache_tokens);
+    strbuf_add_format(&line, "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens)\n", address,
+                      server->served.api.names[0], server->served.api.max_model_len, server->post.stats.cache_tokens);
     log_print(&server->options->log, LOG_INFO, "ready", line.data);
     if (!same) {
         fputs(line.data, stdout);
@@ -213,18 +226,43 @@ static void say_ready(const struct server *server)
     strbuf_free(&line);
 }
 
+// From the end of the way to its beginning, so that each thread finds the next one there.
+static bool start_threads(struct server *server, struct error *err)
+{
+    if (!writer_open(&server->writer, &server->post, &server->outbox, &server->metrics, err))
+        return false;
+    if (!worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err)) {
+        writer_close(&server->writer);
+        return false;
+    }
+    if (readers_open(&server->readers, &server->post, &server->worker.to_run, server->jobs_max, err))
+        return true;
+    worker_close(&server->worker);
+    writer_close(&server->writer);
+    return false;
+}
+
+static void stop_threads(struct server *server)
+{
+    readers_close(&server->readers);
+    worker_close(&server->worker);
+    writer_close(&server->writer);
+}
+
 static bool serve(struct server *server, struct error *err)
 {
+    open_budget(server);
+    health_open(&server->health, server->options->stall_seconds);
     open_metrics(server);
     watch_all(server);
-    if (!worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err))
+    if (!start_threads(server, err))
         return false;
     bool listens = http_listen(server->http, err);
     if (listens) {
         say_ready(server);
         event_base_dispatch(server->base);
     }
-    worker_close(&server->worker);
+    stop_threads(server);
     if (!listens)
         return false;
     const struct nibble_ranks *ranks = server->options->engine.ranks;
@@ -244,6 +282,7 @@ static void close_all(struct server *server)
     metrics_close(&server->metrics);
     json_decref(server->plan);
     access_close(&server->access);
+    outbox_close(&server->outbox);
     post_close(&server->post);
     served_close(&server->served);
 }
@@ -272,8 +311,8 @@ int server_run(const struct server_options *options)
     struct nibble_error error = { 0 };
     struct error err;
     access_open(&server.access, &options->access);
-    budget_open(&server.budget, SIZE_MAX);
-    bool ok = post_open(&server.post, &err) && open_http(&server, &err);
+    post_open(&server.post);
+    bool ok = outbox_open(&server.outbox, &err) && open_http(&server, &err);
     if (!ok)
         public_error(&error, &err);
     ok = ok && load(&server, &error);

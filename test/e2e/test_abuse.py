@@ -487,3 +487,69 @@ def test_noise_as_bodies(target):
         for _ in range(dice.randrange(1, 4)):
             body[dice.randrange(len(body))] = dice.choice(b'{}[]",:0123456789aeE+-.\\ \0\xff')
         assert post(target, bytes(body)).status in (200, 400, 404)
+
+
+# ---- what is slow to read, large to hold or large to write -----------------------------------------------------------
+
+def in_background(function, *arguments, **keywords):
+    """A thread that does it, and a list with its result once it is there."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function(*arguments, **keywords)), daemon=True)
+    thread.start()
+    return thread, results
+
+
+def test_slow_reading_keeps_nobody_waiting(target):
+    """Texts that take long to tokenise, one after the other: small requests pass them, and the first that is too long ends it."""
+    small = {"prompt": "Hi", "max_tokens": 1, "temperature": 0}
+    hostile = {"prompt": [" " * scaled(target, 200000)] * 9}
+    slow = [in_background(target.ask, "/v1/completions", body_of(hostile)) for _ in range(6)]
+    answer = post(target, small, "/v1/completions")
+    unanswered = sum(not results for _, results in slow)
+    assert answer.status == 200
+    assert target.ask("/health").status == 200
+    for thread, _ in slow:
+        thread.join(60)
+    assert unanswered, "the small request was answered last"
+    assert all(results[0].status == 400 for _, results in slow)
+
+
+def test_too_many_ids(target):
+    error = target.refuse("/detokenize", {"tokens": [1] * 100000})
+    assert error["param"] == "tokens" and "100000" in error["message"] and "65536" in error["message"]
+
+
+@pytest.mark.parametrize("value", ["0,", "null,", '"",', "[],"])
+def test_fields_that_nobody_reads_hold_nothing(target, value):
+    """While the answer to a body of megabytes is made, that body is gone."""
+    count = scaled(target, 60000 if value == "[]," else 1500000)
+    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "x": [' + value.encode() * count + b"0]}")
+    before = target.resident_bytes()
+    connection, response = target.send("/v1/completions", body)
+    assert response.status == 200
+    response.readline()
+    growth = target.resident_bytes() - before
+    connection.close()
+    assert target.scale < 1 or growth < (24 << 20), f"it holds {growth >> 20} MiB"
+
+
+def test_a_large_answer_that_nobody_takes(target):
+    """n x top_logprobs make megabytes of JSON: they are written as the client takes them, and others are answered meanwhile."""
+    body = body_of({**chat_of("Hi", n=scaled(target, 6), logprobs=True, top_logprobs=20, ignore_eos=True, seed=1), "max_tokens": 60})
+    small = {"prompt": "Hi", "max_tokens": 1, "temperature": 0}
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", target.port))
+        client.settimeout(60)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        data = client.recv(1)  # the answer has begun
+        before = target.resident_bytes()
+        assert post(target, small, "/v1/completions").status == 200 and target.ask("/health").status == 200
+        assert target.scale < 1 or target.resident_bytes() - before < (8 << 20)
+        data += read_all(client)
+    (status, text), = read_responses(data)
+    assert status == 200 and b"Transfer-Encoding: chunked" in data[:1000]
+    choices = json.loads(text)["choices"]
+    assert len(choices) == scaled(target, 6)
+    assert all(len(choice["logprobs"]["content"]) == 60 for choice in choices)
+

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import urllib.parse
-from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 import jsonschema
 import numpy as np
@@ -23,7 +23,7 @@ PROTOTYPES = {
     "grammar_shortest": (c_int, [c_void_p, c_void_p]),
     "matcher_open": (c_void_p, [c_void_p, c_void_p]),
     "matcher_close": (None, [c_void_p]),
-    "matcher_restrict": (None, [c_void_p, POINTER(c_uint32)]),
+    "matcher_restrict": (c_uint64, [c_void_p, POINTER(c_uint32)]),
     "matcher_choose": (c_int32, [c_void_p, c_int, c_int32]),
     "matcher_accept": (None, [c_void_p, c_int32]),
     "matcher_done": (c_bool, [c_void_p]),

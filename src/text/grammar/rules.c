@@ -227,6 +227,7 @@ void grammar_free(struct grammar *grammar)
     free(grammar->nodes);
     free(grammar->tables);
     free(grammar->links);
+    mask_cache_close(grammar->masks);
     map_free(&grammar->known);
     arena_free(&grammar->arena);
     free(grammar);
@@ -453,6 +454,7 @@ bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err)
     if (root == RULES_NONE)
         return false;
     grammar->root = root;
+    grammar->masks = mask_cache_open();
     map_free(&grammar->known);
     if (!check_leads(grammar))
         return fail(err, "the schema refers to itself without ever coming to a value, or chooses among more than %d",
