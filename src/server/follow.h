@@ -9,5 +9,9 @@
 
 // Gives the choice to the scheduler. `after`: the request whose prompt it shares, or 0.
 bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error);
+// Starts those choices of a job again whose answers did not meet their schema; or ends them, where the job has failed
+// or is cancelled.
+void follow_again(struct job *job);
+void follow_drop(struct job *job);
 
 #endif

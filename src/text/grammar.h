@@ -18,9 +18,13 @@ void grammar_vocabulary_close(struct grammar_vocabulary *vocabulary);
 struct grammar; // immutable: any number of matchers of one vocabulary, on any thread
 void grammar_free(struct grammar *grammar);
 
-// NULL with a sentence: a schema that is malformed, too large, cannot be met, or uses a keyword that masking cannot
-// hold (a promise that is not kept is worse than a 400).
+// NULL with a sentence: a schema that is malformed, too large or cannot be met.
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
+// Keywords that the grammar is looser than, and where they stand ("'not' at #/items, ..."): an answer has to be given
+// to validate() (text/grammar/validate.h). NULL: whatever follows the grammar meets its schemas.
+const char *grammar_loose(const struct grammar *grammar);
+// Keywords that neither the grammar nor the validator understands. NULL: there are none.
+const char *grammar_unheld(const struct grammar *grammar);
 // Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
 

@@ -234,14 +234,12 @@ static void refuses_what_it_cannot_hold(void **state)
     (void)state;
     check_refused("[]", "object, true or false");
     check_refused("false", "no answer");
-    check_refused("{'not':{}}", "'not' cannot be enforced");
+    check_refused("{'not':{}}", "no answer");
     check_refused("{'properties':{'a':{'items':{'contains':1}}}}", "#/properties/a/items: 'contains'");
     check_refused("{'$ref':'#'}", "refers to itself");
     check_refused("{'properties':{'a':{'$ref':'#'}},'required':['a']}", "no answer");
-    check_refused("{'oneOf':[{'type':'integer'},{'minimum':3}]}", "'oneOf' cannot be enforced");
-    check_refused("{'type':'string','pattern':'(?!a)'}", "look-around");
-    check_refused("{'type':'string','pattern':'(((a{99}){99}){99}){99}'}", "intricate");
-    check_refused("{'type':'string','pattern':'[z-a]'}", "backwards");
+    check_refused("{'type':'string','pattern':'(((a{99}){99}){99}){99}'}", "'pattern': it is not a regex");
+    check_refused("{'type':'string','pattern':'[z-a]'}", "'pattern': it is not a regex");
     check_refused("{'minItems':3,'maxItems':2}", "minItems is greater");
     check_refused("{'type':'string','minLength':20000}", "shortest answer");
     check_refused("{'allOf':[{'$ref':'#'},{'$ref':'#'}]}", "schema at #");
