@@ -74,7 +74,7 @@ def test_start(nibble, smollm2):
         print(f"ready after {server.start_seconds:.2f} s")
         assert server.start_seconds < 3
         ready = [line for line in server.log if "ready on" in line]
-        assert len(ready) == 1 and re.search(r"holds \d+ tokens", ready[0])
+        assert len(ready) == 1 and re.search(r"cache capacity \d+ tokens", ready[0])
         assert any("bfloat16" in line for line in server.log), "the plan in short"
         assert server.ask("/health").status == 200
         assert server.stop() == 0

@@ -221,7 +221,7 @@ static json_t *whole_json(struct job *job)
     }
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:{s:i}}}", "id", job->id, "object",
                      chat ? "chat.completion" : "text_completion", "created", (json_int_t)job->created, "model",
-                     names[0], "system_fingerprint", "nibble-" NIBBLE_VERSION, "choices", choices, "usage",
+                     names[0], "system_fingerprint", job->api->fingerprint, "choices", choices, "usage",
                      "prompt_tokens", 3, "completion_tokens", total, "total_tokens", 3 + total,
                      "prompt_tokens_details", "cached_tokens", 0);
 }
