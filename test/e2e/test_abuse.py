@@ -523,7 +523,7 @@ def test_too_many_ids(target):
 def test_fields_that_nobody_reads_hold_nothing(target, value):
     """While the answer to a body of megabytes is made, that body is gone."""
     count = scaled(target, 60000 if value == "[]," else 1500000)
-    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "x": [' + value.encode() * count + b"0]}")
+    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "metadata": [' + value.encode() * count + b"0]}")
     before = target.resident_bytes()
     connection, response = target.send("/v1/completions", body)
     assert response.status == 200

@@ -80,7 +80,8 @@ static void test_logprobs(void **state)
 // ---- answers ------------------------------------------------------------------------------------------------------
 
 static const char *const names[] = { "a \"model\"" };
-static struct api api = { .names = names, .name_count = 1, .max_model_len = 4096, .logits = 256 };
+static struct api api = { .names = names, .name_count = 1, .fingerprint = "fp-test", .max_model_len = 4096,
+                          .logits = 256 };
 
 static int open_api(void **state)
 {
@@ -221,7 +222,7 @@ static json_t *whole_json(struct job *job)
     }
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:{s:i}}}", "id", job->id, "object",
                      chat ? "chat.completion" : "text_completion", "created", (json_int_t)job->created, "model",
-                     names[0], "system_fingerprint", "nibble-" NIBBLE_VERSION, "choices", choices, "usage",
+                     names[0], "system_fingerprint", api.fingerprint, "choices", choices, "usage",
                      "prompt_tokens", 3, "completion_tokens", total, "total_tokens", 3 + total,
                      "prompt_tokens_details", "cached_tokens", 0);
 }
