@@ -98,7 +98,7 @@ void folder_give_up(struct folder *folder)
         return;
     visit_files(folder->partial, remove_file, NULL);
     if (rmdir(folder->partial) < 0)
-        fprintf(stderr, "nibble: %s is not whole and could not be removed (%s)\n", folder->partial, strerror(errno));
+        cli_say("nibble: %s is not whole and could not be removed (%s)\n", folder->partial, strerror(errno));
     free(folder->partial);
     folder->partial = NULL;
 }

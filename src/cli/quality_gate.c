@@ -32,6 +32,8 @@ static bool gate_open(struct gate *gate, const char *model, const struct nibble_
     gate->options.kv_cache_bytes = 0;
     struct nibble_options plain = quality_plain(&gate->options, "float32");
     return (gate->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
+        && nibble_engine_check(gate->checkpoint, options, error)
+        && nibble_engine_check(gate->checkpoint, &gate->options, error)
         && (gate->tokenizer = nibble_tokenizer_open(gate->checkpoint, error))
         && quality_text_cut(&gate->text, gate->tokenizer, "the built-in text", text, len, CONTEXT, CHUNKS, error)
         && quality_reference_open(&gate->reference, gate->checkpoint, &plain, &gate->text, true, error);

@@ -70,8 +70,9 @@ static size_t choice_bytes(const struct choice *choice)
     size_t listed = 2 * (sizeof(struct answer_token) + tops * sizeof(struct nibble_candidate)); // buffers double
     size_t tokens = (size_t)fields->max_tokens;
     size_t echoed = fields->echo ? 2 * ANSWER_TEXT_BYTES * choice->prompt->count : 0;
+    size_t held = choice->job->checked ? 2 * tokens * sizeof(struct answer_token) : 0; // until the answer is validated
     return CHOICE_BYTES + tokens * ANSWER_TEXT_BYTES + (tokens + choice->prompt->count) * ID_BYTES
-        + listed_tokens(choice) * listed + echoed;
+        + listed_tokens(choice) * listed + held + echoed;
 }
 
 // Of the answer's text, a slice waits to be sent.
@@ -105,6 +106,8 @@ bool admission_answer(struct job *job)
         return false;
     if (job->tools)
         bytes += kept_bytes(job->tools);
+    if (job->schema)
+        bytes += kept_bytes(job->schema);
     for (int i = 0; i < job->prompt_count; i++)
         bytes += job->prompts[i].count * sizeof *job->prompts[i].ids;
     for (int i = 0; i < job->choice_count; i++)

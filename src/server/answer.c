@@ -134,7 +134,7 @@ static void take_tokens(struct choice *choice)
 {
     const struct fields *fields = &choice->job->fields;
     struct mail *news = &choice->news;
-    choice->generated += news->token_count - news->prompt_tokens;
+    choice->generated += news->token_count - news->prompt_tokens + news->discarded_tokens;
     news->text.len = 0;
     if (fields->top_logprobs < 0 && !fields->return_token_ids)
         news->token_count = news->top_count = news->prompt_tokens = 0;

@@ -4,11 +4,6 @@
 #include "base/strbuf.h"
 #include "server/http_parse.h"
 
-static bool is_method(const struct http_exchange *exchange, const char *method)
-{
-    return bytes_equal(http_method(exchange), bytes_of(method));
-}
-
 // A browser's own word that the page is this server's counts where a proxy in between has changed the host: pages
 // cannot set that header.
 static bool allows(const struct access *access, const struct http_exchange *exchange, struct bytes origin)
@@ -20,7 +15,7 @@ static bool allows(const struct access *access, const struct http_exchange *exch
 bool cors_check(const struct access *access, const struct http_exchange *exchange, struct api_error *err)
 {
     struct bytes origin = http_header(exchange, "Origin");
-    if (!origin.data || is_method(exchange, "GET") || is_method(exchange, "HEAD") || allows(access, exchange, origin))
+    if (!origin.data || http_is_method(exchange, "GET") || http_is_method(exchange, "HEAD") || allows(access, exchange, origin))
         return true;
     int len = origin.len < 200 ? (int)origin.len : 200;
     return api_fail(err, 403, NULL, "pages of %.*s may not use this server; start it with --allowed-origins %.*s if "

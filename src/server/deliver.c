@@ -138,9 +138,10 @@ static void log_job(const struct server *server, const struct job *job)
         { "status", LOG_COUNT, .number = job->error.status ? job->error.status : 200 },
         { "param", LOG_TEXT, job->error.status && *job->error.param ? job->error.param : NULL },
         { "error", LOG_TEXT, job->error.status && !job->error.quotes ? job->error.text : NULL },
+        { "warning", LOG_TEXT, *job->warning ? job->warning : NULL },
         { 0 },
     };
-    log_event(&server->options->log, LOG_INFO, "request", fields);
+    log_event(&server->options->log, *job->warning ? LOG_WARNING : LOG_INFO, "request", fields);
 }
 
 // ---- the way through ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ enum field_kind {
     FIELD_VARIABLE, // honoured where the chat template reads the variable of that name; elsewhere as FIELD_ONLY
     FIELD_SWITCH,   // the same, and true or false
     FIELD_HARMLESS, // has no influence on the answer
-    FIELD_ONLY,     // the word `only`, or a number from low to high (true is 1), asks for what is done anyway; else refused
+    FIELD_ONLY,     // refused, but for the word `only` or a number from low to high (true is 1), which change nothing
     FIELD_REFUSED,  // not built
 };
 

@@ -16,7 +16,7 @@ struct http_server *http_open(struct event_base *base, const struct http_limits 
     server->base = base;
     server->limits = *limits;
     server->callbacks = *callbacks;
-    for (size_t i = 0; i < sizeof server->idle / sizeof *server->idle; i++)
+    for (int i = 0; i < HTTP_IDLE_QUEUES; i++)
         TAILQ_INIT(&server->idle[i]);
     http_listeners_open(server);
     return server;
@@ -60,6 +60,11 @@ bool http_sending(const struct http_server *server)
 struct bytes http_method(const struct http_exchange *exchange)
 {
     return exchange->head.method;
+}
+
+bool http_is_method(const struct http_exchange *exchange, const char *method)
+{
+    return bytes_equal(exchange->head.method, bytes_of(method));
 }
 
 struct bytes http_path(const struct http_exchange *exchange)
@@ -157,7 +162,7 @@ static void begin_answer(struct http_exchange *exchange, int status, const char 
     struct http_connection *connection = exchange->connection;
     struct strbuf *out = &connection->output;
     assert(!exchange->left && !exchange->streams && status >= 200 && status <= 599);
-    exchange->sends_body = status != 204 && status != 304 && !bytes_equal(exchange->head.method, bytes_of("HEAD"));
+    exchange->sends_body = status != 204 && status != 304 && !http_is_method(exchange, "HEAD");
     connection->closes |= !exchange->head.keep_alive;
     strbuf_add_format(out, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
     add_date(out);

@@ -78,6 +78,7 @@ bool http_sending(const struct http_server *server); // an answer is under way, 
 // ---- a request (borrowed: as long as the exchange) ----------------------------------------------------------------
 
 struct bytes http_method(const struct http_exchange *exchange); // "GET"
+bool http_is_method(const struct http_exchange *exchange, const char *method);
 struct bytes http_path(const struct http_exchange *exchange);   // without the query
 struct bytes http_header(const struct http_exchange *exchange, const char *name); // .data NULL: absent
 struct bytes http_body(const struct http_exchange *exchange);

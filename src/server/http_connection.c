@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -26,6 +27,8 @@ enum {
     KEEPALIVE_ASKS = 3,          // and how many times
 };
 
+static const double stalled_seconds = 0.5; // of a body, before its connection may be closed for a new one
+
 enum progress { PROGRESS_MORE, PROGRESS_WAIT, PROGRESS_OVER };
 
 // ---- idle connections ---------------------------------------------------------------------------------------------
@@ -37,22 +40,34 @@ static void leave_idle_queue(struct http_connection *connection)
     connection->idle_queue = NULL;
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// To the end of its queue: something has come. The surplus have no place to give up.
 static void join_idle_queue(struct http_connection *connection)
 {
+    enum http_idle which = connection->state == HTTP_BODY ? HTTP_IDLE_BODY
+        : connection->known                               ? HTTP_IDLE_KNOWN
+                                                          : HTTP_IDLE_STRANGER;
     leave_idle_queue(connection);
-    connection->idle_queue = &connection->server->idle[connection->known];
+    if (connection->surplus)
+        return;
+    connection->idle_queue = &connection->server->idle[which];
+    connection->idle_since = seconds_now();
     TAILQ_INSERT_TAIL(connection->idle_queue, connection, idle);
 }
 
-// A connection that is owed nothing is idle; the surplus have no place to give up.
 static void set_state(struct http_connection *connection, enum http_state state)
 {
-    bool idle = state == HTTP_IDLE || state == HTTP_HEAD || state == HTTP_LINGERING;
     connection->state = state;
-    if (idle && !connection->surplus)
-        join_idle_queue(connection);
-    else
+    if (state == HTTP_ANSWERING || state == HTTP_SENDING)
         leave_idle_queue(connection);
+    else
+        join_idle_queue(connection);
 }
 
 // Whether bytes of a request have come that nobody has read yet.
@@ -65,11 +80,13 @@ static bool has_sent(const struct http_connection *connection)
 bool http_connection_evict(struct http_server *server)
 {
     int looks = 0;
-    for (size_t i = 0; i < sizeof server->idle / sizeof *server->idle; i++) {
+    for (size_t i = 0; i < HTTP_IDLE_QUEUES; i++) {
         struct http_connection *connection;
         while ((connection = TAILQ_FIRST(&server->idle[i])) && looks++ < EVICT_LOOKS_MAX) {
+            if (i == HTTP_IDLE_BODY && seconds_now() - connection->idle_since < stalled_seconds)
+                return false;
             if (has_sent(connection)) {
-                join_idle_queue(connection); // at its end
+                join_idle_queue(connection);
                 continue;
             }
             http_connection_close(connection);
@@ -421,6 +438,8 @@ static enum progress receive(struct http_connection *connection)
     ssize_t count = recv(connection->fd, bytes, size, 0);
     if (count > 0) {
         strbuf_add(&connection->input, bytes, (size_t)count);
+        if (connection->state == HTTP_BODY)
+            join_idle_queue(connection);
         return PROGRESS_MORE;
     }
     if (count == 0)

@@ -47,6 +47,7 @@ struct http_connection {
     struct http_connection *next, **link; // among the server's; *link is this one
     TAILQ_ENTRY(http_connection) idle;    // in the queue of server->idle that idle_queue points to
     struct http_idle_queue *idle_queue;   // NULL: in none
+    double idle_since;                    // in seconds of a clock that only goes forward
     int fd;
     bool surplus; // one more than the server takes: told so and closed
     bool known;   // it has brought a request before, and got its answer
@@ -68,6 +69,14 @@ struct http_connection {
 
 TAILQ_HEAD(http_idle_queue, http_connection);
 
+// Connections that may be closed for new ones, in the order in which they are.
+enum http_idle {
+    HTTP_IDLE_STRANGER, // has never brought a request, and is owed nothing
+    HTTP_IDLE_KNOWN,    // is owed nothing
+    HTTP_IDLE_BODY,     // has announced a body
+    HTTP_IDLE_QUEUES,
+};
+
 struct http_server {
     struct event_base *base;
     struct http_limits limits;
@@ -75,8 +84,7 @@ struct http_server {
     struct http_connection *connections;
     int connection_count, surplus_count; // the surplus are not among the first
     bool failing;                        // epoll refused the latest connection's socket
-    // Connections that are owed nothing, the longest idle first: those that never brought a request, and the others.
-    struct http_idle_queue idle[2];
+    struct http_idle_queue idle[HTTP_IDLE_QUEUES]; // in each the longest idle first
     struct http_counts counts;
     struct http_listener *listeners;
     int reserve_fd;      // given up for a moment to answer 503 when the system has no more descriptors; -1: not there

@@ -49,6 +49,7 @@ void mail_move(struct mail *from, struct mail *to)
     }
     add_tops(to, from->tops, from->top_count);
     to->prompt_tokens += from->prompt_tokens;
+    to->discarded_tokens += from->discarded_tokens;
     if (from->finished) {
         to->finished = true;
         to->reason = from->reason;
@@ -62,7 +63,7 @@ void mail_move(struct mail *from, struct mail *to)
 void mail_clear(struct mail *mail)
 {
     mail->text.len = 0;
-    mail->token_count = mail->top_count = mail->prompt_tokens = 0;
+    mail->token_count = mail->top_count = mail->prompt_tokens = mail->discarded_tokens = 0;
     mail->finished = false;
 }
 
@@ -98,7 +99,6 @@ static void empty_choice(struct choice *choice)
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
     tool_reader_close(choice->call_watch);
-    tool_reader_close(choice->call_watch);
     tool_reader_close(choice->tools);
     for (int i = 0; i < choice->call_count; i++) {
         strbuf_free(&choice->calls[i].name);
@@ -112,6 +112,7 @@ static void empty_choice(struct choice *choice)
     choice->call_count = 0;
     strbuf_free(&choice->content);
     mail_empty(&choice->draft);
+    mail_empty(&choice->held);
     mail_empty(&choice->mail);
     mail_empty(&choice->news);
     mail_empty(&choice->answer);
@@ -138,6 +139,8 @@ void job_empty(struct job *job)
     job_drop_json(job);
     json_decref(job->kept_tools);
     job->tools = job->kept_tools = NULL;
+    json_decref(job->schema);
+    job->schema = NULL;
     strbuf_free(&job->reply);
     job_charge(job, 0);
 }

@@ -24,6 +24,8 @@
 // How far a job has come, for those who watch (health.h, metrics).
 enum job_stage { JOB_READING, JOB_READ, JOB_RUNNING, JOB_WRITING };
 
+enum { JOB_WARNING_BYTES = 512 };
+
 enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
 
 // What has happened to a choice, in order.
@@ -40,6 +42,7 @@ struct mail {
     struct nibble_candidate *tops;
     int top_count, top_capacity;
     int prompt_tokens;                     // how many of the tokens are the prompt's own, at the beginning
+    int discarded_tokens;                  // of answers before this one that did not meet their schema
 
     bool finished;                         // the following are there
     enum nibble_finish reason;
@@ -73,12 +76,16 @@ struct choice {
     struct matcher *matcher;               // NULL: any token may come
     struct tool_reader *call_watch;        // sees when the only call has come that there may be; NULL: nobody needs to
     struct mail draft;                     // of this step
+    struct mail held;                      // of all steps, where the answer is checked before it is sent
+    struct nibble_usage first_usage;       // of the first attempt
+    int attempt, discarded_tokens;
+    bool again;                            // to be generated once more
 
     struct mail mail;                      // under the post's lock
 
     // The writer's.
     struct mail news, answer;              // what has just come; the tokens that are still to be written, and the end
-    int generated;                         // tokens of the answer so far
+    int generated;                         // tokens of the answer so far, with those of discarded attempts
     int tokens_written;                    // of answer.tokens, in a stream
     bool begun;                            // its first chunk is out, or its echo is in
     bool ended;                            // its last chunk is out
@@ -126,6 +133,9 @@ struct job {
     enum tool_form tool_form;
     bool must_call, one_call;              // tool_choice asks for a call; at most one may come
     const char *must_name;                 // of this tool; NULL: of any
+    json_t *schema;                        // of an answer that is no call; NULL: none
+    bool checked, strict;                  // answers are validated (check.h); one that fails is an error
+    char warning[JOB_WARNING_BYTES];       // for the log; empty: none
     struct choice *choices;
     int choice_count;
 
@@ -136,6 +146,7 @@ struct job {
     // The worker's.
     struct worker *worker;
     int started, running;                  // choices: given to the scheduler so far, and still there
+    int waiting;                           // of those running, to be generated again
     struct job *next_run;                  // of all that it has
     bool touched;                          // in this step
 

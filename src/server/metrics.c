@@ -32,7 +32,7 @@
       "Tokens that were looked up in the prefix cache.")                                                              \
     X("vllm:prefix_cache_hits_total", counter, model, stats->prefix_hits,                                             \
       "Tokens that were found in the prefix cache.")                                                                  \
-    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Tokens of context that the cache holds.")             \
+    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Capacity of the KV cache in tokens.")             \
     X("nibble:device_failing", gauge, none, stats->failing,                                                           \
       "1: the device failed in the latest step, and /health says so.")                                                \
     X("vllm:corrupted_requests_total", counter, model, stats->corrupted,                                              \

@@ -50,8 +50,8 @@ static void open_builtin_chat(struct served *served, const struct server_options
     if (builtin)
         served->chat = chat_open_source(checkpoint, builtin->source, &served->chat_error);
     if (served->chat)
-        log_say(&options->log, LOG_WARNING, "chat", "the model has no chat template; chats are written as %s, since its "
-                "vocabulary has %s; --chat-template FILE gives another", builtin->family, builtin->begin);
+        log_say(&options->log, LOG_WARNING, "chat", "the model has no chat template; chats are written as %s, since "
+                "its vocabulary has %s; --chat-template FILE gives another", builtin->family, builtin->begin);
     else
         fail(&served->chat_error, "the model has no chat template; start the server with --chat-template FILE, or use "
              "/v1/completions");

@@ -134,6 +134,7 @@ static void keep(struct job *job)
     fields->cache_salt = keep_text(job, fields->cache_salt);
     for (int i = 0; i < job->prompt_count; i++)
         job->prompts[i].text = fields->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
+    job->must_name = NULL;
     if (job->tools)
         job->kept_tools = json_incref((json_t *)job->tools);
 }

@@ -2,6 +2,7 @@
 // server/read_chat.c: /v1/chat/completions: messages and tools into a prompt, and what the answer has to look like.
 #include "base/memory.h"
 #include "format/json.h"
+#include "server/check.h"
 #include "server/read.h"
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
@@ -45,6 +46,7 @@ bool read_messages(struct job *job, struct strbuf *out)
     json_t *input = template_input(job, messages);
     bool ok = chat_render(chat, input, out, &trouble)
         || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", trouble.text);
+    job->error.quotes = !ok; // a template may repeat what it refuses
     json_decref(input);
     return ok;
 }
@@ -59,6 +61,20 @@ static bool knows_tool(const json_t *tools, const char *name)
     json_array_foreach(tools, index, tool) {
         const char *known = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
         if (known && !strcmp(known, name))
+            return true;
+    }
+    return false;
+}
+
+// Is one of the tools (or the one of this name) strict?
+static bool is_strict(const json_t *tools, const char *name)
+{
+    size_t index;
+    const json_t *tool;
+    json_array_foreach(tools, index, tool) {
+        const json_t *function = json_object_get(tool, "function");
+        const char *known = json_string_value(json_object_get(function, "name"));
+        if (json_is_true(json_object_get(function, "strict")) && (!name || (known && !strcmp(known, name))))
             return true;
     }
     return false;
@@ -128,7 +144,9 @@ static bool make_grammar(struct job *job, struct answer_form *form)
         return true;
     grammar_free(job->grammar);
     job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &trouble);
-    return job->grammar || api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+    if (!job->grammar)
+        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+    return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");
 }
 
 bool read_chat(struct job *job)

@@ -3,6 +3,7 @@
 // `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema and regex.
 #include "base/memory.h"
 #include "format/json.h"
+#include "server/check.h"
 #include "server/read.h"
 
 // Schemas come as objects, or as JSON in a text. A new reference; NULL: neither.
@@ -19,6 +20,7 @@ static json_t *schema_of(const json_t *value)
 static bool use_schema(struct job *job, const json_t *value, struct answer_form *form)
 {
     form->schema = schema_of(value);
+    form->strict = true; // these fields have no word for anything less
     return form->schema
         || api_fail(&job->error, 400, form->field, "\"%s\" is a JSON schema: an object, or its text", form->field);
 }
@@ -58,7 +60,8 @@ static bool use_choice(struct job *job, const json_t *list, struct answer_form *
     json_array_foreach(list, index, value) {
         const char *text = json_string_value(value);
         if (!text || !*text || strlen(text) != json_string_length(value))
-            return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index, name);
+            return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index,
+                            name);
         if (is_repeated(list, index))
             continue;
         texts[count] = (struct grammar_part){ .literal = text };
@@ -100,6 +103,7 @@ static bool use_response_format(struct job *job, const json_t *format, struct an
     if (!schema)
         return api_fail(&job->error, 400, form->field, "\"response_format\" has no json_schema.schema");
     form->schema = json_incref((json_t *)schema);
+    form->strict = json_is_true(json_object_get(own, "strict"));
     return true;
 }
 
@@ -173,8 +177,11 @@ bool read_form_grammar(struct job *job, struct answer_form *form)
     struct error trouble;
     job->grammar = form->schema ? grammar_from_schema(form->schema, &trouble) : form->grammar;
     form->grammar = NULL;
-    return job->grammar || !form->schema
-        || api_fail(&job->error, 400, form->field, "the schema cannot be used: %s", trouble.text);
+    if (!form->schema)
+        return true;
+    if (!job->grammar)
+        return api_fail(&job->error, 400, form->field, "the schema cannot be used: %s", trouble.text);
+    return check_prepare(job, form->schema, form->strict, form->field);
 }
 
 void read_form_free(struct answer_form *form)

@@ -11,8 +11,9 @@ static const char json_content[] = "application/json";
 
 struct route {
     const char *method, *path;
-    bool open; // needs no key
-    bool more; // the path goes on
+    bool open;     // needs no key
+    bool any_host; // for monitors, which call a server by names of their own and learn nothing else
+    bool more;     // the path goes on
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
     enum job_kind kind; // of handle_job
 };
@@ -230,9 +231,9 @@ void route_gone(void *context, struct http_exchange *exchange)
 
 static const struct route routes[] = {
     { "GET", "/", .open = true, .handle = handle_page },
-    { "GET", "/health", .open = true, .handle = handle_ready },
-    { "GET", "/health/ready", .open = true, .handle = handle_ready },
-    { "GET", "/health/live", .open = true, .handle = handle_live },
+    { "GET", "/health", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_live },
     { "GET", "/version", .open = true, .handle = handle_version },
     { "GET", "/metrics", .open = true, .handle = handle_metrics },
     { "GET", "/v1/models", .handle = handle_models },
@@ -257,15 +258,11 @@ static const struct route *find_route(struct bytes path)
 
 // ---- who may ask --------------------------------------------------------------------------------------------------
 
-static bool is_method(const struct http_exchange *exchange, const char *method)
-{
-    return bytes_equal(http_method(exchange), bytes_of(method));
-}
-
-static bool check_host(const struct server *server, const struct http_exchange *exchange, struct api_error *err)
+static bool check_host(const struct server *server, const struct route *route, const struct http_exchange *exchange,
+                       struct api_error *err)
 {
     struct bytes host = http_header(exchange, "Host");
-    return access_allows_host(&server->access, host)
+    return (route && route->any_host) || access_allows_host(&server->access, host)
         || api_fail(err, 403, NULL, "this server does not answer to the name %.*s; start it with --allowed-hosts if it "
                     "should", (int)(host.len < 200 ? host.len : 200), host.data);
 }
@@ -275,7 +272,7 @@ static bool check_route(const struct route *route, struct http_exchange *exchang
     struct bytes path = http_path(exchange);
     if (!route)
         return api_fail(err, 404, NULL, "there is no %.*s here", (int)(path.len < 200 ? path.len : 200), path.data);
-    if (is_method(exchange, route->method) || (is_method(exchange, "HEAD") && !strcmp(route->method, "GET")))
+    if (http_is_method(exchange, route->method) || (http_is_method(exchange, "HEAD") && !strcmp(route->method, "GET")))
         return true;
     http_add_header(exchange, "Allow", route->method);
     return api_fail(err, 405, NULL, "%s is for %s requests", route->path, route->method);
@@ -302,8 +299,8 @@ bool route_admit(void *context, struct http_exchange *exchange)
     struct server *server = context;
     const struct route *route = find_route(http_path(exchange));
     struct api_error err;
-    if (check_host(server, exchange, &err) && cors_check(&server->access, exchange, &err)) {
-        if (is_method(exchange, "OPTIONS")) {
+    if (check_host(server, route, exchange, &err) && cors_check(&server->access, exchange, &err)) {
+        if (http_is_method(exchange, "OPTIONS")) {
             answer_options(server, route, exchange);
             return false;
         }

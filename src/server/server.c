@@ -216,8 +216,8 @@ static void say_ready(const struct server *server)
     format_address(server->options, server->port, address, sizeof address);
     bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev
         && out.st_ino == err.st_ino;
-    strbuf_add_format(&line, "nibble: ready on %s (%s, the cache holds %zu tokens)\n", address,
-                      server->served.api.names[0], server->post.stats.cache_tokens);
+    strbuf_add_format(&line, "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens)\n", address,
+                      server->served.api.names[0], server->served.api.max_model_len, server->post.stats.cache_tokens);
     log_print(&server->options->log, LOG_INFO, "ready", line.data);
     if (!same) {
         fputs(line.data, stdout);

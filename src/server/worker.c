@@ -27,6 +27,7 @@ static void cancel(struct worker *worker, struct job *job)
 static void seat(struct job *job)
 {
     struct nibble_error error;
+    follow_again(job);
     while (job->started < job->choice_count && job->running < JOB_SEATS && !job->error.status) {
         struct choice *choice = &job->choices[job->started];
         uint64_t first = choice->number ? choice[-choice->number].name : 0; // of its prompt, whose pages it shares
@@ -57,6 +58,7 @@ static void care_for_jobs(struct worker *worker)
             continue;
         }
         job->started = job->choice_count;
+        follow_drop(job);
         cancel(worker, job);
     }
 }

@@ -15,12 +15,16 @@ struct grammar_vocabulary;
 struct grammar_vocabulary *grammar_vocabulary_open(const struct tokenizer *tokenizer);
 void grammar_vocabulary_close(struct grammar_vocabulary *vocabulary);
 
-struct grammar; // immutable: any number of matchers, on any thread
+struct grammar; // immutable: any number of matchers of one vocabulary, on any thread
 void grammar_free(struct grammar *grammar);
 
-// NULL with a sentence: a schema that is malformed, too large, cannot be met, or uses a keyword that masking cannot
-// hold (a promise that is not kept is worse than a 400).
+// NULL with a sentence: a schema that is malformed, too large or cannot be met.
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
+// Keywords that the grammar is looser than, and where they stand ("'not' at #/items, ..."): an answer has to be given
+// to validate() (text/grammar/validate.h). NULL: whatever follows the grammar meets its schemas.
+const char *grammar_loose(const struct grammar *grammar);
+// Keywords that neither the grammar nor the validator understands. NULL: there are none.
+const char *grammar_unheld(const struct grammar *grammar);
 // Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
 
@@ -52,8 +56,9 @@ struct matcher *matcher_open(const struct grammar *grammar, const struct grammar
 void matcher_close(struct matcher *matcher);
 
 // Clears the bits of tokens that cannot come next; `mask` has tokenizer_size of them. End tokens (tokenizer_is_end) may
-// come where the answer may end.
-void matcher_restrict(struct matcher *matcher, uint32_t *mask);
+// come where the answer may end. Matchers of one grammar share their masks, on any thread. Returns the work that it took,
+// in steps of a few nanoseconds; 0: the mask was known.
+uint64_t matcher_restrict(struct matcher *matcher, uint32_t *mask);
 
 // For answers that must be whole whatever their length: the token to take where `drawn` would be. That is `drawn` itself,
 // unless the answer could then no longer be finished within tokens_left (this one included); then the first token of the

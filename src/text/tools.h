@@ -31,6 +31,10 @@ bool tools_check(const json_t *tools, struct error *err);
 // and the form described in a system message, and earlier calls and results as text. No tools: NULL, or an empty list.
 json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t *tools);
 
+// The schema that the arguments of a call have to meet (new reference), and whether the tool asks for that strictly;
+// NULL: there is no such tool.
+json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict);
+
 // What an answer may be when it is held to a form.
 struct tools_choice {
     const char *name;        // the tool that is called; NULL: any of them

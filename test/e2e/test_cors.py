@@ -133,9 +133,10 @@ def test_requests_of_foreign_pages(guarded, origins):
 def test_names_of_the_server(guarded):
     """A name that resolves to 127.0.0.1 and is not ours: a page of that name would be of our own origin (DNS rebinding)."""
     for host in ("localhost", f"localhost:{guarded.port}", "127.0.0.1", "[::1]:8000", "GPU1.example"):
-        assert guarded.ask("/health", headers={"Host": host}).status == 200, host
+        assert guarded.ask("/version", headers={"Host": host}).status == 200, host
     for host in ("evil.example", f"evil.example:{guarded.port}", "localhost.evil.example"):
-        for path in ("/health", "/", CHAT):
+        assert guarded.ask("/health", headers={"Host": host}).status == 200, "monitors have names of their own for it"
+        for path in ("/version", "/", CHAT):
             answer = guarded.ask(path, headers={"Host": host, "Origin": f"http://{host}"})
             assert answer.status == 403 and "evil.example" in answer.error["message"]
 
@@ -202,7 +203,7 @@ def test_compressed_bodies(guarded):
     assert guarded.ask("/tokenize", gzip.compress(plain), headers={"Content-Encoding": "gzip"}).json == want
     bomb = gzip.compress(b" " * (9 << 20))
     answer = guarded.ask("/tokenize", bomb, headers={"Content-Encoding": "gzip"})
-    assert len(bomb) < 20000 and answer.status == 413 and answer.error["code"] == 413
+    assert len(bomb) < 20000 and answer.status == 413 and answer.error["code"] == "request_too_large"
     answer = guarded.ask("/tokenize", plain, headers={"Content-Encoding": "gzip"})
     assert answer.status == 400 and "gzip" in answer.error["message"]
     answer = guarded.ask("/tokenize", plain, headers={"Content-Encoding": "br"})

@@ -8,6 +8,7 @@ import re
 import openai
 import pytest
 
+import small_model
 from serving import Server, one_process, user
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -201,6 +202,30 @@ def test_special_tokens_are_added_when_asked_for(nibble, gemma3):
         tokens = server.ask("/tokenize", {"messages": [{"role": "system", "content": "Be kind."}, *user("Hi")]}).json["tokens"]
         assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == \
             "<bos><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\n"
+
+
+def test_a_model_that_cannot_chat(nibble, llama_source, tmp_path):
+    """It has neither a chat template nor tokens for turns."""
+    model = small_model.write(llama_source / "models" / "ggml-vocab-gpt-2.gguf", tmp_path / "small.gguf")
+    with Server(nibble, model, *SMALL) as server:
+        assert any("chats will be refused" in line and "--chat-template" in line for line in server.log)
+        message = server.refuse("/v1/chat/completions", REQUESTS["ON_CHAT"])["message"]
+        assert "--chat-template" in message and "/v1/completions" in message
+        assert server.complete("Hi", max_tokens=1)
+
+
+TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %} thinking={{ enable_thinking }} effort={{ reasoning_effort }}"
+
+
+def test_variables_that_the_template_reads(nibble, smollm2, tmp_path):
+    (tmp_path / "template.jinja").write_text(TEMPLATE)
+    with Server(nibble, small_model.write(smollm2, tmp_path / "small.gguf"), *SMALL, "--chat-template", tmp_path / "template.jinja") as server:
+        request = {"messages": user("Hi"), "enable_thinking": True, "reasoning_effort": "low"}
+        tokens = server.ask("/tokenize", request).json["tokens"]
+        assert server.ask("/detokenize", {"tokens": tokens}).json["prompt"] == "Hi thinking=True effort=low"
+        assert server.ask("/v1/chat/completions", {**request, "max_tokens": 1}).status == 200
+        refuse(server, "ON_CHAT", "thinking", True)
+        refuse(server, "ON_CHAT", "enable_thinking", "yes")
 
 
 # ---- structured outputs --------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def test_curl(server):
 def test_a_large_body_with_expect_continue(server, tmp_path):
     """curl asks before it sends more than a megabyte, and waits a second when nobody answers."""
     file = tmp_path / "request.json"
-    file.write_text(json.dumps({"prompt": "Hi", "max_tokens": 1, "unknown": "x" * (2 << 20)}))
+    file.write_text(json.dumps({"prompt": "Hi", "max_tokens": 1, "user": "x" * (2 << 20)}))
     started = time.monotonic()
     assert json.loads(curl(server, f"{server.url}/v1/completions", "-H", "Expect: 100-continue", "-d", f"@{file}"))["choices"]
     assert time.monotonic() - started < 1

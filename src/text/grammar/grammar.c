@@ -20,12 +20,22 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
+const char *grammar_loose(const struct grammar *grammar)
+{
+    return grammar->loose.len ? grammar->loose.data : NULL;
+}
+
+const char *grammar_unheld(const struct grammar *grammar)
+{
+    return grammar->unheld.len ? grammar->unheld.data : NULL;
+}
+
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
 {
     struct grammar *grammar = memory_new(1, sizeof *grammar);
     struct machine machine = { 0 };
     uint32_t root = RULES_NONE;
-    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, err)) {
+    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, NULL, err)) {
         if (machine.count)
             root = rules_machine(grammar, &machine, err);
         else

@@ -196,25 +196,6 @@ static void write_state(struct matcher *matcher)
         strbuf_add(out, (const char *)&match->stacks[i], offsetof(struct stack_entry, depth));
 }
 
-static const uint32_t *find_kept(const struct matcher *matcher)
-{
-    for (size_t i = 0; i < MATCHER_MASKS_MAX; i++)
-        if (matcher->kept[i].mask && bytes_equal(strbuf_bytes(&matcher->kept[i].state), strbuf_bytes(&matcher->state)))
-            return matcher->kept[i].mask;
-    return NULL;
-}
-
-static void keep(struct matcher *matcher)
-{
-    struct kept_mask *kept = &matcher->kept[matcher->kept_next++ % MATCHER_MASKS_MAX];
-    size_t words = matcher->vocabulary->mask_words;
-    kept->state.len = 0;
-    strbuf_add(&kept->state, matcher->state.data, matcher->state.len);
-    if (!kept->mask)
-        kept->mask = memory_new(words + 1, sizeof *kept->mask);
-    memcpy(kept->mask, matcher->allowed, words * sizeof *kept->mask);
-}
-
 // Threads between the characters of a string are left to what the vocabulary knows; those elsewhere in strings and in
 // machines walk alone; words walk together.
 static void allow_by_threads(struct matcher *matcher)
@@ -239,13 +220,10 @@ static void allow_by_threads(struct matcher *matcher)
     return_to(match, &before);
 }
 
-static const uint32_t *allowed_now(struct matcher *matcher)
+// Into matcher->allowed.
+static void compute(struct matcher *matcher)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
-    write_state(matcher);
-    const uint32_t *kept = find_kept(matcher);
-    if (kept)
-        return kept;
     memset(matcher->allowed, 0, vocabulary->mask_words * sizeof *matcher->allowed);
     matcher->match.work = 0;
     allow_by_threads(matcher);
@@ -256,22 +234,35 @@ static const uint32_t *allowed_now(struct matcher *matcher)
         && rest.count)
         mask_set(matcher->allowed, rest.ids[0]); // one way at least is known
     tokens_free(&rest);
-    if (matcher->match.work >= MATCHER_WORK_DEAR)
-        keep(matcher);
-    return matcher->allowed;
 }
 
-void matcher_restrict(struct matcher *matcher, uint32_t *mask)
+static void restrict_to(uint32_t *mask, const uint32_t *allowed, size_t words)
+{
+    for (size_t i = 0; i < words; i++)
+        mask[i] &= allowed[i];
+}
+
+uint64_t matcher_restrict(struct matcher *matcher, uint32_t *mask)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
-    const uint32_t *allowed = vocabulary->ends;
-    if (!matcher_done(matcher) && !matcher->forced) {
-        allowed = allowed_now(matcher);
-    } else if (!matcher_done(matcher)) {
-        memset(matcher->allowed, 0, vocabulary->mask_words * sizeof *matcher->allowed);
-        mask_set(matcher->allowed, matcher->rest.ids[matcher->rest_at]);
-        allowed = matcher->allowed;
+    size_t words = vocabulary->mask_words;
+    int slot;
+    if (matcher_done(matcher)) {
+        restrict_to(mask, vocabulary->ends, words);
+        return 0;
     }
-    for (size_t i = 0; i < vocabulary->mask_words; i++)
-        mask[i] &= allowed[i];
+    if (matcher->forced) {
+        memset(matcher->allowed, 0, words * sizeof *matcher->allowed);
+        mask_set(matcher->allowed, matcher->rest.ids[matcher->rest_at]);
+        restrict_to(mask, matcher->allowed, words);
+        return 0;
+    }
+    struct mask_cache *cache = matcher->match.grammar->masks;
+    write_state(matcher);
+    if (mask_cache_apply(cache, strbuf_bytes(&matcher->state), mask, words, &slot))
+        return 0;
+    compute(matcher);
+    mask_cache_put(cache, slot, matcher->allowed, words);
+    restrict_to(mask, matcher->allowed, words);
+    return matcher->match.work;
 }

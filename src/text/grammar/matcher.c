@@ -21,10 +21,6 @@ void matcher_close(struct matcher *matcher)
 {
     if (!matcher)
         return;
-    for (size_t i = 0; i < MATCHER_MASKS_MAX; i++) {
-        strbuf_free(&matcher->kept[i].state);
-        free(matcher->kept[i].mask);
-    }
     match_close(&matcher->match);
     tokens_free(&matcher->rest);
     strbuf_free(&matcher->state);

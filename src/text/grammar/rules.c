@@ -73,14 +73,14 @@ uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, stru
 
 uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err)
 {
-    grammar->states += machine->count;
-    if (grammar->states > MACHINE_STATES_MAX || grammar->machine_count == RULES_MACHINES_MAX) {
+    if (grammar->states + machine->count > MACHINE_STATES_MAX || grammar->machine_count == RULES_MACHINES_MAX) {
         machine_free(machine);
         fail(err, "the schema's patterns, formats and number ranges are too intricate together; leave some out");
         return RULES_NONE;
     }
     grammar->machines = memory_grow(grammar->machines, grammar->machine_count + 1, sizeof *grammar->machines);
     grammar->machines[grammar->machine_count] = *machine;
+    grammar->states += machine->count;
     return add_node(grammar, (struct node){ .kind = NODE_MACHINE, .table = grammar->machine_count++ }, err);
 }
 
@@ -227,7 +227,10 @@ void grammar_free(struct grammar *grammar)
     free(grammar->nodes);
     free(grammar->tables);
     free(grammar->links);
+    mask_cache_close(grammar->masks);
     map_free(&grammar->known);
+    strbuf_free(&grammar->loose);
+    strbuf_free(&grammar->unheld);
     arena_free(&grammar->arena);
     free(grammar);
 }
@@ -453,6 +456,7 @@ bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err)
     if (root == RULES_NONE)
         return false;
     grammar->root = root;
+    grammar->masks = mask_cache_open();
     map_free(&grammar->known);
     if (!check_leads(grammar))
         return fail(err, "the schema refers to itself without ever coming to a value, or chooses among more than %d",

@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "text/grammar.h"
 #include "text/grammar/machine.h"
+#include "text/grammar/mask_cache.h"
 
 enum {
     RULES_NODES_MAX = 1 << 16,
@@ -95,6 +96,8 @@ struct grammar {
     size_t work;        // that it took to make them
     struct byte_set needs;  // with these, an answer can be finished from wherever it is
     struct byte_set begins; // no leaf begins with any other
+    struct mask_cache *masks; // of all its matchers, which have one vocabulary
+    struct strbuf loose, unheld; // keywords of schemas that an answer has to be checked for, and that nobody can check
     struct map known;   // nodes that are made once: by a name that says what they are
     struct arena arena; // words
 };

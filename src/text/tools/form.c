@@ -120,6 +120,18 @@ static json_t *schema_of(const json_t *function)
     return schema;
 }
 
+json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = json_object_get(json_array_get(tools, i), "function"), *own = tool_name(tools, i);
+        struct bytes text = { json_string_value(own), json_string_length(own) };
+        *strict = json_is_true(json_object_get(function, "strict"));
+        if (bytes_equal(text, name))
+            return schema_of(function);
+    }
+    return NULL;
+}
+
 enum { PARTS_PER_CALL = 11 };
 
 struct call_parts {

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chat as somebody has it: keys typed into a real terminal (a pty), pasted text, lines from a pipe, a context that fills up."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+# What reaches the model is what its template gets. This one says so in an error, after which a chat goes on.
+ECHO = "{{ raise_exception('heard ' ~ messages[-1]['content']|tojson) }}"
+
+# A short template, which shows all user messages when it is asked to.
+PLAIN = """{% if messages[-1].content == 'SHOW' -%}
+{{ raise_exception('users: ' ~ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|join(' | ')) }}{% endif -%}
+{% for message in messages %}{{ message.role }}: {{ message.content }}
+{% endfor %}assistant:"""
+
+
+class Terminal:
+    """nibble in a terminal of its own."""
+
+    def __init__(self, words, folder, columns=80, **environment):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        inherited = {name: value for name, value in os.environ.items() if not re.match("LC_|LANG", name)}
+        self.process = subprocess.Popen([*map(str, words)], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                                        env={**inherited, "TERM": "xterm", "XDG_STATE_HOME": str(folder), **environment})
+        os.close(slave)
+        self.unread = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def read_until(self, text, seconds=60):
+        """All up to a text and with it; the rest is kept for the next call."""
+        end = time.monotonic() + seconds
+        while text not in self.unread and time.monotonic() < end:
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.unread += os.read(self.master, 65536)
+        assert text in self.unread, self.unread
+        end = self.unread.index(text) + len(text)
+        seen, self.unread = self.unread[:end], self.unread[end:]
+        return seen
+
+    def read_all(self):
+        while True:
+            try:
+                part = os.read(self.master, 65536)
+            except OSError:  # Linux's way to say that the other side is closed
+                part = b""
+            if not part:
+                return self.unread
+            self.unread += part
+
+    def await_editor(self):
+        """A key typed before the line editor has taken over the terminal would be echoed, and edited, by the kernel."""
+        while termios.tcgetattr(self.master)[3] & termios.ICANON and self.process.poll() is None:
+            time.sleep(0.01)
+
+    def type(self, keys):
+        self.await_editor()
+        os.write(self.master, keys)
+
+    def leave(self):
+        self.type(b"\x15\x04")
+        return self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory):
+    path = tmp_path_factory.mktemp("templates") / "echo.jinja"
+    path.write_text(ECHO)
+    return path
+
+
+def heard(text):
+    return re.search(rb'heard (".*?[^\\]")\r?\n', text)[1].decode()
+
+
+# ---- in a terminal --------------------------------------------------------------------------------------------------
+
+def test_an_answer_is_stopped_and_the_history_kept(nibble, smollm2, tmp_path):
+    with Terminal([nibble, "run", smollm2, "--temperature", "0"], tmp_path) as terminal:
+        terminal.read_until(b"> ")
+        terminal.type(b"Write a long story about a dragon.\n")
+        terminal.read_until(b" the ")
+        os.kill(terminal.process.pid, signal.SIGINT)
+        terminal.read_until(b" t/s; stopped\r\n")
+        terminal.read_until(b"> ")
+        assert terminal.leave() == 0
+    assert "dragon" in (tmp_path / "nibble" / "history").read_text()
+
+
+TYPED = {
+    "letters of all kinds": ("Grüße 世界".encode(), '"Grüße 世界"'),
+    "a wide letter taken back": ("Grüße 世界\x7f\x7f星!".encode(), '"Grüße 星!"'),
+    "the cursor moved": ("üß\x1b[D\x02é".encode(), '"éüß"'),
+    "a paste": ("\x1b[200~def f():\r\treturn 'ä'\r\rf()\x1b[201~".encode(), r'''"def f():\n\treturn 'ä'\n\nf()"'''),
+    "a paste between words": (b"Explain: \x1b[200~one\rtwo\x1b[201~ please", r'"Explain: one\ntwo please"'),
+    "keys within a paste are text": (b"\x1b[200~one\x15\x04\rtwo\x1b[201~", r'"one\u0015\u0004\ntwo"'),
+    "quotes": (b'"""\none\ntwo\n"""', r'"one\ntwo"'),
+    "a backslash": (b"one \\\ntwo", r'"one \ntwo"'),
+}
+
+
+@pytest.mark.parametrize("language", ["C.UTF-8", "C", None])
+def test_what_is_typed_arrives(nibble, smollm2, echo, tmp_path, language):
+    environment = {"LANG": language} if language else {}
+    with Terminal([nibble, "run", smollm2, "--chat-template", echo], tmp_path, **environment) as terminal:
+        terminal.read_until(b"> ")
+        for name, (keys, message) in TYPED.items():
+            for line in (keys + b"\n").splitlines(keepends=True) if b"\x1b[200~" not in keys else [keys + b"\n"]:
+                terminal.type(line)
+            assert heard(terminal.read_until(b'"\r\n\x1b[?2004h> ')) == message, name
+        assert terminal.leave() == 0
+
+
+def screen_of(text):
+    """Lines as a terminal shows them in the end: \\r goes back, and only an erasure takes away what is there."""
+    lines, column = [""], 0
+    for match in re.finditer(r"\x1b\[K|\r|\n|\x1b\[[?0-9;]*[a-z]|.", text):
+        if match[0] == "\x1b[K":
+            lines[-1] = lines[-1][:column]
+        elif match[0] == "\r":
+            column = 0
+        elif match[0] == "\n":
+            lines.append("")
+        elif match[0][0] != "\x1b":
+            lines[-1] = lines[-1][:column].ljust(column) + match[0] + lines[-1][column + 1:]
+            column += 1
+    return lines
+
+
+def test_nothing_is_left_of_progress(nibble, smollm2, tmp_path):
+    """In a terminal that is narrower than a bar would like to be, with two kinds of progress."""
+    (tmp_path / "text").write_text("The quick brown fox jumps over the lazy dog. " * 8)
+    words = [nibble, "run", smollm2, "Hi", "--max-tokens", "1", "--kv-cache-dtype", "nvfp4", "--max-model-len", "256",
+             "--kv-calibration", tmp_path / "text"]
+    with Terminal(words, tmp_path, columns=50, NIBBLE_CACHE=str(tmp_path)) as terminal:
+        text = terminal.read_all().decode()
+    bars = [part for part in re.split(r"[\r\n]", text) if "%" in part]
+    assert {bar.split(" [")[0] for bar in bars} == {"calibrating the cache", "loading weights"}
+    assert all(len(bar.replace("\x1b[K", "")) < 50 for bar in bars)
+    assert not [line for line in screen_of(text) if "%" in line or "[" in line]
+
+
+# ---- from a pipe ----------------------------------------------------------------------------------------------------
+
+def chat(nibble, model, lines, *options):
+    return subprocess.run([nibble, "run", model, *map(str, options)], input=lines, capture_output=True, text=True, timeout=300)
+
+
+def test_messages_of_several_lines_from_a_pipe(nibble, smollm2, echo):
+    result = chat(nibble, smollm2, 'one\ntwo \\\nthree\n"""\nfour\n\nfive"""\nno end \\\n', "--chat-template", echo)
+    assert re.findall("heard (.*)", result.stderr) == ['"one"', r'"two \nthree"', r'"four\n\nfive"', '"no end "']
+
+
+def test_a_full_context_drops_the_oldest_turns(nibble, smollm2, tmp_path):
+    (tmp_path / "plain.jinja").write_text(PLAIN)
+    count = "one two three four five six seven eight"
+    lines = [f"First: {count}", f"Second: {count}", f"Third: {count}", "SHOW", "long " * 200, "SHOW", "Fourth"]
+    result = chat(nibble, smollm2, "\n".join(lines) + "\n", "--chat-template", tmp_path / "plain.jinja", "--max-model-len", 64,
+                  "--max-tokens", 4, "--system", "Be brief.", "--temperature", 0)
+    said = [line for line in result.stderr.splitlines() if not line.startswith("plan:")]
+    turns = [line for line in said if line.startswith("prompt ")]
+    assert len(turns) == 4 and all("answer 4 tokens" in turn for turn in turns), result.stderr
+    assert "the context of 64 tokens is full: the oldest turn was dropped" in said
+    before, after = (line.split("users: ")[1] for line in said if "users: " in line)
+    assert before == after and before.endswith(f"Third: {count} | SHOW") and "First" not in before
+    assert any("the prompt has 2" in line and "the context holds 64" in line for line in said)
+
+
+def test_an_answer_that_the_context_cuts_off_says_so(nibble, smollm2):
+    result = chat(nibble, smollm2, "Tell me a long story.\nGo on.\n", "--max-model-len", 64, "--temperature", 0)
+    assert result.returncode == 0 and result.stderr.count("; cut off: the context is full") == 2, result.stderr
+    assert "the oldest turn was dropped" in result.stderr
