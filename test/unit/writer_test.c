@@ -416,6 +416,29 @@ static struct job *detokenize_job(int ids)
     return job;
 }
 
+// A text without end in one piece, and a client that is gone.
+static void test_cancelled_reading(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    struct tokenizer *merging = open_byte_level(",'aa':256,'aaaa':257", "'a a','aa aa'", "");
+    struct strbuf text = { 0 };
+    struct tokens tokens = { 0 };
+    struct error err;
+    atomic_bool cancelled = false;
+    (void)state;
+    for (int i = 0; i < BYTES; i++)
+        strbuf_add_byte(&text, 'a');
+    assert_true(tokenizer_encode_while(merging, strbuf_bytes(&text), 0, &cancelled, &tokens, &err));
+    assert_int_equal(tokens.count, BYTES / 4);
+    tokens_free(&tokens);
+    cancelled = true;
+    assert_false(tokenizer_encode_while(merging, strbuf_bytes(&text), 0, &cancelled, &tokens, &err));
+    assert_true(tokens.count > BYTES / 4); // it was left half merged
+    tokens_free(&tokens);
+    strbuf_free(&text);
+    tokenizer_close(merging);
+}
+
 // Each lane keeps its order; every job comes back once.
 static void test_lanes(void **state)
 {
@@ -462,7 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text), cmocka_unit_test(test_logprobs), cmocka_unit_test(test_whole_answers),
         cmocka_unit_test(test_stream), cmocka_unit_test(test_backpressure), cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_cancelled_reading), cmocka_unit_test(test_lanes),
     };
     return cmocka_run_group_tests(tests, open_api, close_api);
 }
