@@ -40,6 +40,9 @@
       "Requests that ended because the model's logits were not finite.")                                              \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
+    X("nibble:inflight_bytes", gauge, none, metrics->inflight_bytes,                                                  \
+      "Memory that requests in flight are charged with.")                                                             \
+    X("nibble:inflight_bytes_max", gauge, none, metrics->inflight_bytes_max, "--max-inflight-bytes; 429 beyond it.")  \
     X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                 \
       "Requests of pages of other origins, or for other hosts, that were refused.")                                   \
     X("nibble:http_connections_refused_total", counter, none, metrics->connections.refused,                           \

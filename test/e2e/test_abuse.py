@@ -523,7 +523,7 @@ def test_too_many_ids(target):
 def test_fields_that_nobody_reads_hold_nothing(target, value):
     """While the answer to a body of megabytes is made, that body is gone."""
     count = scaled(target, 60000 if value == "[]," else 1500000)
-    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "x": [' + value.encode() * count + b"0]}")
+    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "metadata": [' + value.encode() * count + b"0]}")
     before = target.resident_bytes()
     connection, response = target.send("/v1/completions", body)
     assert response.status == 200
@@ -541,7 +541,7 @@ def test_a_large_answer_that_nobody_takes(target):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", target.port))
         client.settimeout(60)
-        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
         data = client.recv(1)  # the answer has begun
         before = target.resident_bytes()
         assert post(target, small, "/v1/completions").status == 200 and target.ask("/health").status == 200
