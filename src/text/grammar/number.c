@@ -220,11 +220,35 @@ static uint32_t split_classes(struct remainders *remainders)
     return found;
 }
 
+// The classes as states of an automaton: what follows is that of any state of the class.
+static void lay_out(struct nfa *nfa, const struct remainders *remainders, uint32_t class_count)
+{
+    uint32_t *states = memory_new(class_count, sizeof *states);
+    bool *done = memory_new(class_count, sizeof *done);
+    for (uint32_t class = 1; class < class_count; class++)
+        states[class] = nfa_state(nfa);
+    nfa_skip(nfa, NFA_START, states[remainders->classes[0]]);
+    for (uint32_t i = 0; i < remainders->count; i++) {
+        uint32_t class = remainders->classes[i];
+        for (uint32_t symbol = 0; symbol < SYMBOLS && !done[class]; symbol++) {
+            uint32_t next = next_state(remainders->multiple, i, symbol);
+            uint8_t byte = symbol == SYMBOLS - 1 ? '.' : (uint8_t)('0' + symbol);
+            if (next != UINT32_MAX)
+                nfa_bytes(nfa, states[class], states[remainders->classes[next]], byte, byte);
+        }
+        if (!done[class] && is_whole(remainders->multiple, i))
+            nfa_skip(nfa, states[class], NFA_END);
+        done[class] = true;
+    }
+    free(done);
+    free(states);
+}
+
 static bool multiple_machine(const struct number_multiple *multiple, size_t *work, struct machine *out)
 {
     struct nfa nfa = { 0 };
     struct remainders remainders = { multiple, multiple->of * (multiple->places ? multiple->places + 2 : 1), NULL };
-    uint32_t *states = memory_new(remainders.count + 1, sizeof *states), before = 0, count = 1;
+    uint32_t before = 0, count = 1;
     remainders.classes = memory_new(remainders.count, sizeof *remainders.classes);
     for (uint32_t i = 0; i < remainders.count; i++)
         remainders.classes[i] = is_whole(multiple, i) ? 2 : 1;
@@ -232,24 +256,10 @@ static bool multiple_machine(const struct number_multiple *multiple, size_t *wor
         before = count;
         count = split_classes(&remainders);
     }
-    for (uint32_t class = 1; class < count; class++)
-        states[class] = nfa_state(&nfa);
-    nfa_skip(&nfa, NFA_START, states[remainders.classes[0]]);
-    for (uint32_t i = 0; i < remainders.count; i++) {
-        uint32_t from = states[remainders.classes[i]];
-        for (uint32_t symbol = 0; symbol < SYMBOLS; symbol++) {
-            uint32_t next = next_state(multiple, i, symbol);
-            uint8_t byte = symbol == SYMBOLS - 1 ? '.' : (uint8_t)('0' + symbol);
-            if (next != UINT32_MAX)
-                nfa_bytes(&nfa, from, states[remainders.classes[next]], byte, byte);
-        }
-        if (is_whole(multiple, i))
-            nfa_skip(&nfa, from, NFA_END);
-    }
+    lay_out(&nfa, &remainders, count);
     bool ok = machine_from_nfa(&nfa, work, out);
     nfa_free(&nfa);
     free(remainders.classes);
-    free(states);
     return ok;
 }
 

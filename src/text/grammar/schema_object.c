@@ -166,6 +166,15 @@ static bool leave_out(struct object *object, size_t before, struct machine *name
     return ok;
 }
 
+// Does propertyNames let any string through?
+static bool has_names(struct object *object)
+{
+    const json_t *target = schema_follow(object->schema, json_object_get(object->json, "propertyNames"));
+    struct error ignored;
+    unsigned types;
+    return !json_is_false(target) && (!schema_read_types(target, &types, &ignored) || types & SCHEMA_STRING);
+}
+
 // The names that propertyNames lets through; none where anything is let through.
 static void read_names(struct object *object, struct machine *names)
 {
@@ -177,6 +186,7 @@ static void read_names(struct object *object, struct machine *names)
     if (json_is_object(target) && !schema_constraint_beside(target, simple)
         && schema_string_machine(object->schema, target, names) && names->count)
         return;
+    machine_free(names);
     object->schema->unmet = false;
     schema_let_go(object->schema, "propertyNames");
 }
@@ -256,15 +266,17 @@ static bool read_extra(struct object *object)
     const char *pattern;
     json_t *part;
     bool ok = check_patterns(object, patterns);
+    bool open = has_names(object);
     json_object_foreach((json_t *)patterns, pattern, part)
-        ok = ok && add_extra(object, pattern, before++, part, ways, &count);
-    bool listed = json_is_array(json_object_get(json_object_get(object->json, "propertyNames"), "enum"));
+        ok = ok && (!open || add_extra(object, pattern, before, part, ways, &count)) && ++before;
+    json_t *listed = listed_names(object);
     bool wanted = before ? additional != NULL : !object->count || object->low > object->count;
-    if (ok && wanted && !listed && !json_is_false(additional))
+    if (ok && open && wanted && !listed && !json_is_false(additional))
         ok = add_extra(object, NULL, before, additional ? additional : json_true(), ways, &count);
     object->extra = ok && count ? rules_choice(schema->grammar, ways, count, schema->err) : RULES_NONE;
     if (ok && count && object->low > 1 && object->low > object->required)
         schema_let_go(schema, "minProperties"); // nothing keeps two names from being the same
+    json_decref(listed);
     free(ways);
     return ok;
 }

@@ -215,6 +215,8 @@ static uint32_t compile_machine(struct schema *schema, const json_t *json, const
     uint32_t node = held ? rules_machine(schema->grammar, &machine, &why) : RULES_NONE;
     if (node != RULES_NONE)
         return node;
+    if (!held)
+        machine_free(&machine);
     static const char *const keywords[] = { "pattern", "format", "not" };
     for (size_t i = 0; held && i < sizeof keywords / sizeof *keywords; i++)
         if (json_object_get(json, keywords[i]))
