@@ -541,7 +541,7 @@ def test_a_large_answer_that_nobody_takes(target):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", target.port))
         client.settimeout(60)
-        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
         data = client.recv(1)  # the answer has begun
         before = target.resident_bytes()
         assert post(target, small, "/v1/completions").status == 200 and target.ask("/health").status == 200
