@@ -53,7 +53,7 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
                              "that", api->max_model_len, text.len);
     if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
         tokens_free(&tokens);
-        return api_fail(&job->error, 400, param, "%s", trouble.text);
+        return !atomic_load(&job->cancelled) && api_fail(&job->error, 400, param, "%s", trouble.text);
     }
     return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
 }
