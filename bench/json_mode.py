@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What masking costs in JSON mode: the logprob lost to masks, and first keys that nobody meant.
 
-    bench/json-mode NIBBLE MODEL
+    python3 bench/json_mode.py NIBBLE MODEL
 
 Forty requests with response_format json_object, each twice:
   greedy           the loss of a token is the logprob of the likeliest token minus that of the likeliest token that the mask

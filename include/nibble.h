@@ -13,6 +13,11 @@
 // Functions that can fail return NULL or false and leave a sentence in *error. A tokenizer, chat, plan or engine
 // borrows its checkpoint, a sequence or a scheduler its engine: close them in the opposite order of opening. An engine
 // with its sequences and scheduler belongs to one thread at a time; tokenizers and chats may be shared.
+//
+// Memory for weights and caches can be refused. For small things it cannot: a failed allocation ends the process with
+// a sentence and exit status 1. jansson has one allocator in a process, so this holds for all of its users while
+// libnibble is loaded; a program that gives jansson another (json_set_alloc_funcs) gives one that does not fail,
+// released by free().
 #ifndef NIBBLE_H
 #define NIBBLE_H
 
@@ -49,6 +54,9 @@ enum nibble_need {
 
 // A .gguf file, a folder with config.json and safetensors, or org/name in the local Hugging Face cache.
 struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct nibble_error *error);
+// Whether its files are still what was opened: nobody has cut them or written to them. A program that computes from
+// them for long asks before it uses the result.
+bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct nibble_error *error);
 void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint);
 
 // ---- text ---------------------------------------------------------------------------------------------------------

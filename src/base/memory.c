@@ -13,7 +13,7 @@
 
 enum { ARENA_BLOCK_BYTES = 64 * 1024, HUGE_BYTES_MIN = 4 << 20 };
 
-static _Noreturn void out_of_memory(size_t count, size_t size)
+void memory_exhausted(size_t count, size_t size)
 {
     fprintf(stderr, "nibble: out of memory (asked for %zu x %zu bytes)\n", count, size);
     exit(1);
@@ -23,19 +23,38 @@ void *memory_new(size_t count, size_t size)
 {
     void *memory = calloc(count ? count : 1, size ? size : 1);
     if (!memory)
-        out_of_memory(count, size);
+        memory_exhausted(count, size);
     return memory;
+}
+
+void *memory_allocate(size_t bytes)
+{
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!memory)
+        memory_exhausted(1, bytes);
+    return memory;
+}
+
+void *memory_reallocate(void *old, size_t bytes)
+{
+    return memory_grow(old, bytes, 1);
 }
 
 void *memory_grow(void *old, size_t count, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
-        out_of_memory(count, size);
+        memory_exhausted(count, size);
     void *memory = realloc(old, bytes ? bytes : 1);
     if (!memory)
-        out_of_memory(count, size);
+        memory_exhausted(count, size);
     return memory;
+}
+
+char *memory_text(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    return memcpy(memory_allocate(bytes), text, bytes);
 }
 
 void memory_give_back(void)
@@ -79,7 +98,7 @@ void *arena_new(struct arena *arena, size_t count, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
-        out_of_memory(count, size);
+        memory_exhausted(count, size);
     bytes = (bytes + 15) & ~(size_t)15;
     struct arena_block *block = arena->blocks;
     if (!block || block->size - block->used < bytes) {
@@ -87,7 +106,7 @@ void *arena_new(struct arena *arena, size_t count, size_t size)
         size_t total = (sizeof *block + room + 63) & ~(size_t)63;
         block = aligned_alloc(64, total);
         if (!block)
-            out_of_memory(count, size);
+            memory_exhausted(count, size);
         *block = (struct arena_block){ .next = arena->blocks, .size = room };
         arena->blocks = block;
     }
@@ -112,6 +131,8 @@ char *arena_format(struct arena *arena, const char *format, ...)
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
+    if (length < 0)
+        memory_exhausted(1, strlen(format));
     char *text = arena_new(arena, (size_t)length + 1, 1);
     vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);

@@ -35,6 +35,8 @@ static bool next(struct reader *reader)
     if (yaml_parser_parse(&reader->parser, &reader->event))
         return true;
     const char *problem = reader->parser.problem;
+    if (reader->parser.error == YAML_MEMORY_ERROR)
+        return fail(reader->err, "there is no memory to read it");
     return fail(reader->err, "line %zu: not valid YAML%s%s", reader->parser.problem_mark.line + 1, problem ? ": " : "",
                 problem ? problem : "");
 }

@@ -208,7 +208,7 @@ static bool evaluate(const struct request *request, struct nibble_error *error)
     struct strbuf out = { 0 };
     bool ok = prepare(&eval, error) && read_text(&eval, error)
         && (request->sweep ? evaluate_many : evaluate_one)(&eval, &out, error)
-        && cli_write(out.data, out.len, error);
+        && nibble_checkpoint_check(eval.checkpoint, error) && cli_write(out.data, out.len, error);
     strbuf_free(&out);
     free(eval.text.ids);
     output_file_close(&eval.page);

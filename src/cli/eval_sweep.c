@@ -75,7 +75,7 @@ static bool try_cache(struct sweeping *s, struct sweep_row row, const struct nib
         return true;
     bool opened = *plan && quality_side_open(&side, s->checkpoint, options, &why);
     if (!opened) {
-        row.refused = strdup(why.text);
+        row.refused = memory_text(why.text);
         row.refused[strcspn(row.refused, "\n")] = 0; // what would run instead is no matter here
     }
     bool ok = !opened || measure_row(s, &row, &side, error);

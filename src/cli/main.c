@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mapping.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
 
@@ -82,6 +83,7 @@ int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); // a closed pipe or socket is an error of write, not a death
     choose_encoding();
+    mapping_guard();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

@@ -1,63 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/output_file.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/memory.h"
+#include "base/file.h"
+#include "base/public.h"
 #include "cli/cli.h"
 
-static bool cannot_write(const struct output_file *file, struct nibble_error *error)
+// ---- signals ------------------------------------------------------------------------------------------------------
+
+static const int deadly[] = { SIGINT, SIGTERM, SIGHUP };
+static const char *volatile unfinished; // one at a time
+
+static void on_signal(int number)
 {
-    return cli_trouble(error, "%s: cannot be written (%s)", file->path, strerror(errno));
+    if (unfinished)
+        unlink(unfinished);
+    raise(number); // SA_RESETHAND: this time it does what it does by itself
 }
+
+// A signal that would end the process removes the file first. One that a command handles is left to it.
+static void remove_on_signals(const char *path)
+{
+    const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
+    unfinished = path;
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++) {
+        struct sigaction now;
+        if (sigaction(deadly[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(deadly[i], &action, NULL);
+    }
+}
+
+// ---- the file -----------------------------------------------------------------------------------------------------
 
 bool output_file_open(struct output_file *file, const char *path, const char *flag, struct nibble_error *error)
 {
     struct stat found;
+    struct error err = { 0 };
     *file = (struct output_file){ .path = path };
     if (!path)
         return true;
     if (stat(path, &found) == 0 && !S_ISREG(found.st_mode))
         return cli_trouble(error, "%s: is there and no ordinary file; give another name to %s", path, flag);
-    size_t size = strlen(path) + sizeof ".XXXXXX";
-    file->unfinished = memory_new(size, 1);
-    snprintf(file->unfinished, size, "%s.XXXXXX", path);
-    int fd = mkstemp(file->unfinished);
-    if (fd < 0) {
-        free(file->unfinished);
-        file->unfinished = NULL;
-        return cannot_write(file, error);
+    if (partial_begin(&file->partial, PARTIAL_FILE, path, &err)) {
+        remove_on_signals(file->partial.path);
+        return true;
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask);
-    file->file = fdopen(fd, "w");
-    return file->file || cannot_write(file, error);
+    public_error(error, &err);
+    return false;
 }
 
 bool output_file_finish(struct output_file *file, const char *data, size_t len, struct nibble_error *error)
 {
+    struct error err = { 0 };
     if (!file->path)
         return true;
-    bool written = fwrite(data, 1, len, file->file) == len;
-    written = fclose(file->file) == 0 && written;
-    file->file = NULL;
-    if (!written || rename(file->unfinished, file->path) < 0)
-        return cannot_write(file, error);
-    free(file->unfinished);
-    file->unfinished = NULL;
-    return true;
+    unfinished = NULL;
+    if (file_write_at(file->partial.fd, 0, data, len, file->path, &err)
+        && partial_commit(&file->partial, file->path, &err))
+        return true;
+    public_error(error, &err);
+    return false;
 }
 
 void output_file_close(struct output_file *file)
 {
-    if (file->file)
-        fclose(file->file);
-    if (file->unfinished)
-        unlink(file->unfinished);
-    free(file->unfinished);
+    unfinished = NULL;
+    partial_give_up(&file->partial);
 }

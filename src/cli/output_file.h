@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli/output_file.h: a file that a command writes besides its output. It is written beside its place and moved there
-// when it is whole; it is opened before anything is measured, for nobody wants to hear at the end that it cannot be.
+// when it is whole (base/partial.h); it is opened before anything is measured, for nobody wants to hear at the end
+// that it cannot be.
 #ifndef CLI_OUTPUT_FILE_H
 #define CLI_OUTPUT_FILE_H
 
-#include <stdio.h>
-
+#include "base/partial.h"
 #include "nibble.h"
 
 struct output_file {
     const char *path; // NULL: none is wanted
-    char *unfinished; // its path until then
-    FILE *file;
+    struct partial partial;
 };
 
 // `flag` is the option that named it. A path of NULL: nothing is opened, and finishing does nothing.

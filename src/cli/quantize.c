@@ -81,11 +81,11 @@ static void add_layer(void *context, const struct nibble_quantized *tensor)
         report->capacity = report->capacity ? report->capacity * 2 : 256;
         report->layers = memory_grow(report->layers, report->capacity, sizeof *report->layers);
     }
-    report->layers[report->count++] = (struct layer){ .name = strdup(tensor->name),
+    report->layers[report->count++] = (struct layer){ .name = memory_text(tensor->name),
                                                       .rows = tensor->rows,
                                                       .cols = tensor->cols,
-                                                      .format = strdup(tensor->format),
-                                                      .kept = tensor->kept ? strdup(tensor->kept) : NULL,
+                                                      .format = memory_text(tensor->format),
+                                                      .kept = tensor->kept ? memory_text(tensor->kept) : NULL,
                                                       .compensated = tensor->compensated,
                                                       .error = tensor->error };
 }
@@ -103,7 +103,9 @@ static void report_free(struct report *report)
 static int compare_errors(const void *a, const void *b)
 {
     const struct layer *x = a, *y = b;
-    return (x->error < y->error) - (x->error > y->error);
+    if (x->error != y->error)
+        return x->error > y->error ? -1 : 1;
+    return strcmp(x->name, y->name); // qsort itself keeps equal ones in order only while it gets memory
 }
 
 struct summary {
@@ -230,7 +232,8 @@ static bool write_folder(const struct nibble_checkpoint *checkpoint, const struc
                                                .tensor_context = report,
                                                .ids = ids,
                                                .id_count = id_count };
-    ok = ok && nibble_text_save(checkpoint, folder, error) && nibble_quantize(checkpoint, folder, &options, error);
+    ok = ok && nibble_text_save(checkpoint, folder, error) && nibble_quantize(checkpoint, folder, &options, error)
+        && nibble_checkpoint_check(checkpoint, error);
     cli_progress_show(&progress, 1);
     kv_scales_free(&scales);
     free(ids);
@@ -251,7 +254,7 @@ static bool quantize(const struct request *request, struct report *report, struc
     struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(request->model, NIBBLE_NEED_ALL, error);
     bool ok = checkpoint && folder_begin(&folder, request->out, error);
     if (ok) {
-        ok = write_folder(checkpoint, request, folder.partial, report, error);
+        ok = write_folder(checkpoint, request, folder.partial.path, report, error);
         if (ok)
             ok = folder_commit(&folder, error);
         else
@@ -259,8 +262,7 @@ static bool quantize(const struct request *request, struct report *report, struc
     }
     nibble_checkpoint_close(checkpoint);
     report->seconds = now() - start;
-    report->bytes = ok ? folder_bytes(request->out, &report->files) : 0;
-    return ok;
+    return ok && folder_measure(request->out, &report->bytes, &report->files, error);
 }
 
 static bool check(const struct request *request, struct nibble_error *error)

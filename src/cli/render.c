@@ -8,8 +8,8 @@
 #include "cli/options.h"
 #include "format/json.h"
 
-static const char expected[] = "a list of messages such as [{\"role\": \"user\", \"content\": \"Hi\"}] was expected, or "
-                               "an object that has one as \"messages\"";
+static const char expected[] = "a list of messages, [{\"role\": \"user\", \"content\": \"Hi\"}], was expected, or an "
+                               "object that has one as \"messages\"";
 
 // The sentence with the file in front that it is about, and more behind it. Always returns false.
 static bool fail_about(struct nibble_error *error, const char *name, const char *more)

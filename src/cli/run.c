@@ -245,6 +245,7 @@ static bool encode_fitting(const struct session *session, json_t *messages, stru
             return true;
         ++*dropped;
         free(out->ids);
+        *out = (struct prompt_ids){ 0 };
     }
     return false;
 }
@@ -296,20 +297,22 @@ static bool answer_raw(struct session *session, const char *text, size_t len, st
 static bool answer(struct session *session, json_t *messages, const char *text, size_t len, struct nibble_error *error)
 {
     interrupted = 0;
-    return session->chat ? answer_chat(session, messages, text, len, error) : answer_raw(session, text, len, error);
+    return (session->chat ? answer_chat(session, messages, text, len, error) : answer_raw(session, text, len, error))
+        && nibble_checkpoint_check(session->checkpoint, error);
 }
 
 // Turn after turn until the end of the input. A turn that fails (too long, say) is told and the chat goes on.
 static int converse(struct session *session, json_t *messages)
 {
     struct terminal *terminal = terminal_open();
-    char *line;
+    char *message;
+    size_t len;
     int status = EXIT_DONE;
-    while ((line = terminal_read(terminal))) {
+    while ((message = terminal_read(terminal, &len))) {
         struct nibble_error error;
-        if (*line && !answer(session, messages, line, strlen(line), &error))
+        if (len && !answer(session, messages, message, len, &error))
             status = cli_fail(&error, false);
-        free(line);
+        free(message);
         if (cli_reader_left())
             break;
     }

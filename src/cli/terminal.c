@@ -140,6 +140,8 @@ static enum reading read_plain(char **line, size_t *len)
 {
     size_t capacity = 0;
     ssize_t got = getline(line, &capacity, stdin);
+    if (got < 0 && !feof(stdin) && errno == ENOMEM) // else it would pass for the end of the text
+        memory_exhausted(1, capacity);
     *len = got < 0 ? 0 : (size_t)got;
     return got < 0 ? READ_END : READ_LINE;
 }
@@ -181,7 +183,7 @@ static enum reading read_line(struct terminal *terminal, struct message *message
     return reading;
 }
 
-char *terminal_read(struct terminal *terminal)
+char *terminal_read(struct terminal *terminal, size_t *len)
 {
     struct message message = { 0 };
     bool complete = false;
@@ -195,5 +197,6 @@ char *terminal_read(struct terminal *terminal)
         history(terminal->history, &event, H_ENTER, message.text.data);
     if (reading == READ_INTERRUPTED)
         strbuf_free(&message.text);
-    return message.text.len ? message.text.data : (strbuf_free(&message.text), memory_new(1, 1));
+    *len = message.text.len;
+    return message.text.data ? message.text.data : memory_new(1, 1);
 }

@@ -5,6 +5,7 @@
 #define CLI_TERMINAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct terminal;
 
@@ -14,6 +15,6 @@ bool terminal_is_interactive(const struct terminal *terminal);
 
 // The next message without its last line end, on the heap; NULL at the end of input (Ctrl-D). Ctrl-C gives an empty
 // one.
-char *terminal_read(struct terminal *terminal);
+char *terminal_read(struct terminal *terminal, size_t *len);
 
 #endif

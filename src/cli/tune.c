@@ -261,8 +261,10 @@ static bool read_text(struct tune *tune, struct nibble_error *error)
 
 static int compare_cost(const void *a, const void *b)
 {
-    double x = (*(const struct tune_item *const *)a)->kld[0], y = (*(const struct tune_item *const *)b)->kld[0];
-    return (x < y) - (x > y);
+    const struct tune_item *x = *(const struct tune_item *const *)a, *y = *(const struct tune_item *const *)b;
+    if (x->kld[0] != y->kld[0])
+        return x->kld[0] > y->kld[0] ? -1 : 1;
+    return (x > y) - (x < y); // qsort itself keeps equal ones in order only while it gets memory
 }
 
 // The sides that cost most, and what became of them.

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/strbuf.h"
 #include "device/device.h"
 
@@ -113,19 +114,14 @@ static bool mask_features(uint32_t *features, struct error *err)
 // The number after `key` in a file of "key: N kB" lines, or the whole file's first number when key is NULL.
 static size_t read_number(const char *path, const char *key)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return 0;
-    char line[256];
-    size_t number = 0;
-    while (fgets(line, sizeof line, file)) {
-        if (key && strncmp(line, key, strlen(key)))
-            continue;
-        number = strtoull(line + (key ? strlen(key) : 0), NULL, 10);
-        break;
+    char text[4096];
+    file_read_start(path, text, sizeof text);
+    const char *line = text;
+    while (key && line && strncmp(line, key, strlen(key))) {
+        const char *end = strchr(line, '\n');
+        line = end ? end + 1 : NULL;
     }
-    fclose(file);
-    return number;
+    return line ? strtoull(line + (key ? strlen(key) : 0), NULL, 10) : 0;
 }
 
 static void find_memory(struct device *device)

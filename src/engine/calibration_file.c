@@ -10,6 +10,7 @@
 #include <openssl/sha.h>
 
 #include "base/file.h"
+#include "base/sha256.h"
 #include "engine/text_watch.h"
 
 _Static_assert(CALIBRATION_KEY_BYTES == SHA256_DIGEST_LENGTH, "a key is a whole hash");
@@ -177,7 +178,7 @@ static int parse_head(struct bytes content, const struct calibration_key *key, c
     if (memcmp(at + MAGIC_BYTES, key->bytes, sizeof key->bytes))
         return fail(err, "belongs to another checkpoint"), -1;
     memcpy(&ways, at + MAGIC_BYTES + sizeof key->bytes, sizeof ways);
-    SHA256((const unsigned char *)at, content.len - sizeof sum, sum);
+    sha256_of((struct bytes){ at, content.len - sizeof sum }, sum);
     if (ways < 0 || ways > WAYS_MAX || content.len != content_bytes(wanted, ways)
         || memcmp(at + content.len - sizeof sum, sum, sizeof sum))
         return fail(err, "is damaged"), -1;
@@ -213,7 +214,7 @@ static void print_centre(const struct kv_calibration *calibration, const struct 
 void calibration_seal(struct strbuf *content)
 {
     uint8_t sum[SHA256_DIGEST_LENGTH];
-    SHA256((const unsigned char *)content->data, content->len, sum);
+    sha256_of(strbuf_bytes(content), sum);
     strbuf_add(content, (const char *)sum, sizeof sum);
 }
 

@@ -361,7 +361,8 @@ static void make_masks(void *context, int phase, int part, int parts)
         const struct nibble_listener *listener = &row->answer->listener;
         row->mask = masking->generator->masks + (size_t)i * words;
         memset(row->mask, 0xFF, words * sizeof *row->mask);
-        atomic_fetch_add(&masking->work, listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask));
+        uint64_t work = listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
+        atomic_fetch_add(&masking->work, work);
     }
 }
 

@@ -9,9 +9,9 @@
 //   (2) nobody is preempted by it, and nobody waits whom an end that could be foreseen makes room for
 //   (3) a request that wants more than tokens, be it one that waits, keeps all steps from being started early
 //
-// Masks of listeners are computed by the team. They may be dear, and everybody waits for a step: one begins no further mask
-// when those before have taken GENERATE_MASK_WORK_MAX. A request without its mask keeps its row of logits, sits out and
-// draws in a later step, in which the masks of those that were left come first. What it draws is the same.
+// Masks of listeners are computed by the team. They may be dear, and everybody waits for a step: one begins no further
+// mask when those before have taken GENERATE_MASK_WORK_MAX. A request without its mask keeps its row of logits, sits
+// out and draws in a later step, in which the masks of those that were left come first. What it draws is the same.
 #ifndef ENGINE_GENERATE_H
 #define ENGINE_GENERATE_H
 

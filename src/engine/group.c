@@ -9,6 +9,7 @@
 #include <openssl/sha.h>
 
 #include "base/file.h"
+#include "base/sha256.h"
 #include "device/mpi.h"
 #include "engine/calibration_file.h"
 
@@ -71,7 +72,7 @@ struct likeness {
 static struct calibration_key hash_of(struct bytes bytes)
 {
     struct calibration_key key;
-    SHA256((const uint8_t *)bytes.data, bytes.len, key.bytes);
+    sha256_of(bytes, key.bytes);
     return key;
 }
 

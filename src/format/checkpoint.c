@@ -47,6 +47,23 @@ static bool add_tensors(struct checkpoint *checkpoint, const struct tensor *tens
 
 // ---- GGUF ----
 
+// The bytes before the first tensor.
+static size_t header_bytes(struct bytes content, const struct gguf *gguf)
+{
+    size_t bytes = content.len;
+    for (size_t i = 0; i < gguf->tensor_count; i++) {
+        size_t offset = (size_t)(gguf->tensors[i].data - content.data);
+        bytes = offset < bytes ? offset : bytes;
+    }
+    return bytes;
+}
+
+// Keys, vocabulary and template are read for as long as the checkpoint is open, and are small.
+static bool keep_header(struct checkpoint *checkpoint, struct bytes content, const struct gguf *gguf, struct error *err)
+{
+    return file_keep(&checkpoint->files[checkpoint->file_count - 1], header_bytes(content, gguf), err);
+}
+
 // `number` counts from 1; a model that is not cut into parts is part 1 of 1.
 static bool open_part(struct checkpoint *checkpoint, const char *path, int number, struct gguf *gguf, struct error *err)
 {
@@ -59,6 +76,8 @@ static bool open_part(struct checkpoint *checkpoint, const char *path, int numbe
     if (!gguf_parse(content, gguf, err) || !add_tensors(checkpoint, gguf->tensors, gguf->tensor_count, err)
         || !gguf_get_int(gguf, "split.no", 0, SPLIT_PARTS_MAX, &split, err))
         return fail_within(err, "%s", path);
+    if (!keep_header(checkpoint, content, gguf, err))
+        return false;
     if (split != number - 1)
         return fail(err, "%s: holds part %lld of the model, expected part %d; give the first part, and download the "
                     "others again if they were renamed", path, (long long)split + 1, number);
@@ -235,8 +254,11 @@ static bool open_documents(struct checkpoint *checkpoint, enum checkpoint_need n
             return fail(err, "%s: holds JSON that is no object; download it again", path);
     }
     const char *template = path_in(checkpoint, "chat_template.jinja");
-    return need == CHECKPOINT_HEADERS || !file_exists(template)
-        || map_file(checkpoint, template, &checkpoint->chat_template, err);
+    if (need == CHECKPOINT_HEADERS || !file_exists(template))
+        return true;
+    struct bytes *content = &checkpoint->chat_template;
+    return map_file(checkpoint, template, content, err)
+        && file_keep(&checkpoint->files[checkpoint->file_count - 1], content->len, err);
 }
 
 static bool open_folder(struct checkpoint *checkpoint, enum checkpoint_need need, struct error *err)
@@ -299,6 +321,14 @@ void checkpoint_close(struct checkpoint *checkpoint)
     map_free(&checkpoint->names);
     arena_free(&checkpoint->arena);
     *checkpoint = (struct checkpoint){ 0 };
+}
+
+bool checkpoint_check(const struct checkpoint *checkpoint, struct error *err)
+{
+    for (size_t i = 0; i < checkpoint->file_count; i++)
+        if (!file_check(&checkpoint->files[i], err))
+            return false;
+    return true;
 }
 
 void checkpoint_release(const struct checkpoint *checkpoint, const struct tensor *tensor)

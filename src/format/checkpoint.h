@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // format/checkpoint.h: one face for every way a model lies on disk: a .gguf file, a folder with config.json and
 // safetensors (one file, or shards with an index), or `org/name` in the local Hugging Face cache. Opening reads
-// headers only; weights stay in the mapped files until somebody touches them.
+// headers only, of which it keeps a copy; weights stay in the mapped files until somebody touches them.
 #ifndef FORMAT_CHECKPOINT_H
 #define FORMAT_CHECKPOINT_H
 
@@ -43,6 +43,9 @@ enum checkpoint_need {
 // On false nothing needs closing.
 bool checkpoint_open(struct checkpoint *out, const char *model, enum checkpoint_need need, struct error *err);
 void checkpoint_close(struct checkpoint *checkpoint);
+
+// Whether every file is still what was opened.
+bool checkpoint_check(const struct checkpoint *checkpoint, struct error *err);
 
 // Gives back the memory behind a tensor that is not going to be read again soon.
 void checkpoint_release(const struct checkpoint *checkpoint, const struct tensor *tensor);

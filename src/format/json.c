@@ -6,7 +6,37 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/strbuf.h"
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+// jansson goes on without a value, key or string that it has no memory for, and does not always say so: an object then
+// lacks a member. So while our code is loaded its allocator is one that does not fail. jansson has one for the whole
+// process; a program that uses libnibble keeps its own beneath ours, so that either may release what the other made.
+static json_malloc_t allocate_below;
+static json_free_t release_below;
+
+static void *allocate(size_t bytes)
+{
+    void *memory = allocate_below(bytes);
+    if (!memory)
+        memory_exhausted(1, bytes);
+    return memory;
+}
+
+__attribute__((constructor)) static void guard_allocator(void)
+{
+    json_get_alloc_funcs(&allocate_below, &release_below);
+    json_set_alloc_funcs(allocate, release_below);
+}
+
+__attribute__((destructor)) static void restore_allocator(void)
+{
+    json_set_alloc_funcs(allocate_below, release_below);
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------
 
 enum { INTEGER_DIGITS_SAFE = 18, REAL_DIGITS_SAFE = 308 }; // so many always fit 64 bits, or a double
 

@@ -22,6 +22,15 @@ struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_
     return NULL;
 }
 
+bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct nibble_error *error)
+{
+    struct error err;
+    bool ok = checkpoint_check(&checkpoint->checkpoint, &err);
+    if (!ok)
+        public_error(error, &err);
+    return ok;
+}
+
 void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint)
 {
     if (!checkpoint)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/modules.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <assert.h>
 #include <ctype.h>
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/pcre.h"
 #include "base/strbuf.h"
 
 // Far above any in use. A pattern's length bounds what compiling it takes, and the steps what matching does.
@@ -32,16 +30,13 @@ static const char *skip_beginning(const char *path)
 bool modules_add_regex(struct modules *modules, const char *regex, int value, struct error *err)
 {
     int code;
-    PCRE2_SIZE offset;
+    char message[PCRE_MESSAGE_BYTES];
     if (strlen(regex) > PATTERN_BYTES_MAX || modules->pattern_count == PATTERNS_MAX)
         return fail(err, "the pattern \"%.60s...\" is longer than %d bytes, or one of more than %d", regex,
                     PATTERN_BYTES_MAX, PATTERNS_MAX);
-    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)regex, strlen(regex), PCRE2_ANCHORED, &code, &offset, NULL);
-    if (!compiled) {
-        char message[128];
-        pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
+    pcre2_code *compiled = pcre_compile(bytes_of(regex), PCRE2_ANCHORED, &code, message);
+    if (!compiled)
         return fail(err, "the pattern \"%.200s\" is no regular expression: %s", regex, message);
-    }
     modules->patterns = memory_grow(modules->patterns, modules->pattern_count + 1, sizeof *modules->patterns);
     bool fused = strstr(regex, "qkv_") || strstr(regex, "gate_up_");
     modules->patterns[modules->pattern_count++] = (struct modules_pattern){ compiled, value, fused };
@@ -123,9 +118,8 @@ static int find_name(const struct modules *modules, const char *path)
 
 static bool match(const struct modules *modules, const char *path, bool fused, int *value, struct error *err)
 {
-    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-    pcre2_match_context *context = pcre2_match_context_create(NULL);
-    assert(data && context); // a few hundred bytes
+    pcre2_match_data *data = pcre2_match_data_create(1, pcre_memory());
+    pcre2_match_context *context = pcre2_match_context_create(pcre_memory());
     pcre2_set_match_limit(context, MATCH_STEPS_MAX);
     int result = PCRE2_ERROR_NOMATCH;
     for (size_t i = 0; i < modules->pattern_count && result == PCRE2_ERROR_NOMATCH; i++) {

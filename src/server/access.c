@@ -2,10 +2,10 @@
 #include "server/access.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/sha256.h"
 #include "server/http_parse.h"
 
 static const char *const loopback_hosts[] = { "localhost", "127.0.0.1", "[::1]" };
@@ -33,7 +33,7 @@ void access_open(struct access *access, const struct access_options *options)
         .any_origin = has_word(options->origins, options->origin_count, "*"),
     };
     for (int i = 0; i < options->key_count; i++)
-        SHA256((const unsigned char *)options->keys[i], strlen(options->keys[i]), access->keys[i]);
+        sha256_of(bytes_of(options->keys[i]), access->keys[i]);
 }
 
 void access_close(struct access *access)
@@ -129,7 +129,7 @@ const unsigned char *access_find_key(const struct access *access, struct bytes a
         unsigned char digest[KEY_DIGEST_BYTES];
         if (!given[i].data)
             continue;
-        SHA256((const unsigned char *)given[i].data, given[i].len, digest);
+        sha256_of(given[i], digest);
         for (int key = 0; key < access->options.key_count; key++)
             if (CRYPTO_memcmp(digest, access->keys[key], sizeof digest) == 0)
                 found = access->keys[key];

@@ -15,7 +15,8 @@ static bool allows(const struct access *access, const struct http_exchange *exch
 bool cors_check(const struct access *access, const struct http_exchange *exchange, struct api_error *err)
 {
     struct bytes origin = http_header(exchange, "Origin");
-    if (!origin.data || http_is_method(exchange, "GET") || http_is_method(exchange, "HEAD") || allows(access, exchange, origin))
+    bool reads = http_is_method(exchange, "GET") || http_is_method(exchange, "HEAD");
+    if (!origin.data || reads || allows(access, exchange, origin))
         return true;
     int len = origin.len < 200 ? (int)origin.len : 200;
     return api_fail(err, 403, NULL, "pages of %.*s may not use this server; start it with --allowed-origins %.*s if "

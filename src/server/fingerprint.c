@@ -3,11 +3,11 @@
 
 #include <jansson.h>
 #include <link.h>
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "base/strbuf.h"
 #include "engine/calibration_file.h"
 
@@ -56,13 +56,13 @@ static int add_program(struct dl_phdr_info *program, size_t size, void *out)
 void fingerprint_print(const struct checkpoint *checkpoint, struct bytes plan, char *out, size_t size)
 {
     struct calibration_key files = calibration_hash_checkpoint(checkpoint);
-    unsigned char digest[SHA256_DIGEST_LENGTH];
+    uint8_t digest[SHA256_BYTES];
     struct strbuf all = { 0 };
     strbuf_add(&all, (const char *)files.bytes, sizeof files.bytes);
     strbuf_add_text(&all, NIBBLE_VERSION);
     dl_iterate_phdr(add_program, &all);
     add_plan(&all, plan);
-    SHA256((const unsigned char *)all.data, all.len, digest);
+    sha256_of(strbuf_bytes(&all), digest);
     strbuf_free(&all);
     uint64_t first;
     memcpy(&first, digest, sizeof first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/follow.h: how a choice follows its request through the engine: tokens become text, text is searched for stop
-// strings, a grammar says which token may come. All of it runs inside the scheduler's step, on the worker's thread, but for
-// masks, which the engine's threads compute side by side.
+// strings, a grammar says which token may come. All of it runs inside the scheduler's step, on the worker's thread,
+// but for masks, which the engine's threads compute side by side.
 #ifndef SERVER_FOLLOW_H
 #define SERVER_FOLLOW_H
 

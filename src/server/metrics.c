@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -39,6 +40,9 @@
       "Requests that ended because the model's logits were not finite.")                                              \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
+    X("nibble:inflight_bytes", gauge, none, metrics->inflight_bytes,                                                  \
+      "Memory that requests in flight are charged with.")                                                             \
+    X("nibble:inflight_bytes_max", gauge, none, metrics->inflight_bytes_max, "--max-inflight-bytes; 429 beyond it.")  \
     X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                 \
       "Requests of pages of other origins, or for other hosts, that were refused.")                                   \
     X("nibble:http_connections_refused_total", counter, none, metrics->connections.refused,                           \
@@ -119,12 +123,8 @@ void histogram_observe(struct histogram *histogram, double value)
 static double process_start_seconds(void)
 {
     unsigned long long ticks = 0;
-    char text[1024] = "";
-    FILE *file = fopen("/proc/self/stat", "re");
-    if (file) {
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        fclose(file);
-    }
+    char text[1024];
+    file_read_start("/proc/self/stat", text, sizeof text);
     const char *rest = strrchr(text, ')'); // the name before it may hold anything
     struct timespec now, since_boot;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -264,11 +264,9 @@ static struct process process_now(void)
     struct timespec cpu;
     unsigned long long pages = 0;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file) {
-        pages = fscanf(file, "%*u %llu", &pages) == 1 ? pages : 0;
-        fclose(file);
-    }
+    char text[256];
+    file_read_start("/proc/self/statm", text, sizeof text);
+    sscanf(text, "%*u %llu", &pages);
     return (struct process){ .resident_bytes = (double)pages * (double)sysconf(_SC_PAGESIZE),
                              .cpu_seconds = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9 };
 }

@@ -42,7 +42,8 @@ struct metrics {
     struct histogram histograms[METRIC_HISTOGRAMS];
     uint64_t finished[METRIC_FINISHES];
     uint64_t foreign_requests;                   // of other origins, or for other hosts: 403
-    uint64_t log_dropped;                        // set by the owner, as is the next
+    size_t inflight_bytes, inflight_bytes_max;   // of the budget for requests; set by the owner, as are the next two
+    uint64_t log_dropped;
     struct http_counts connections;
     struct http_count {
         char handler[48];                        // a route of the server's table, or "other"

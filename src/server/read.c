@@ -53,7 +53,7 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
                              "that", api->max_model_len, text.len);
     if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
         tokens_free(&tokens);
-        return api_fail(&job->error, 400, param, "%s", trouble.text);
+        return !atomic_load(&job->cancelled) && api_fail(&job->error, 400, param, "%s", trouble.text);
     }
     return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
 }
@@ -93,8 +93,8 @@ static bool check_grammar(struct job *job)
     if (!job->grammar)
         return !closes
             || api_fail(&job->error, 400, "close_at_max_tokens",
-                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one with "
-                        "\"response_format\" or \"tool_choice\"");
+                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one "
+                        "with \"response_format\" or \"tool_choice\"");
     fields_end_naturally(&job->fields, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)

@@ -80,7 +80,8 @@ static bool is_strict(const json_t *tools, const char *name)
     return false;
 }
 
-// none, auto, required, or {"type": "function", "function": {"name": ...}}: job->must_call, and in the last job->must_name.
+// none, auto, required, or {"type": "function", "function": {"name": ...}}: job->must_call, and in the last
+// job->must_name.
 static bool read_tool_choice(struct job *job)
 {
     const json_t *choice = json_object_get(job->json, "tool_choice");
@@ -91,7 +92,12 @@ static bool read_tool_choice(struct job *job)
         job->tools = NULL;
         return true;
     }
-    job->must_name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
+    const json_t *function = json_object_get(choice, "function");
+    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
+        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
+        return false;
+    job->must_name = json_string_value(json_object_get(function, "name"));
     job->must_call = job->must_name || (word && !strcmp(word, "required"));
     if (!job->must_call)
         return api_fail(&job->error, 400, "tool_choice",
@@ -126,8 +132,8 @@ bool read_tools(struct job *job)
     return true;
 }
 
-// A call that is required comes now, and the form holds for the answer of a later request. Else the model may do either:
-// call tools, or answer in that form.
+// A call that is required comes now, and the form holds for the answer of a later request. Else the model may do
+// either: call tools, or answer in that form.
 static bool make_grammar(struct job *job, struct answer_form *form)
 {
     struct tools_choice choice = { .name = job->must_name, .parallel = !job->one_call,
@@ -135,8 +141,9 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     struct error trouble;
     bool has_tools = job->tools && job->api->chat;
     if (has_tools && !job->must_call && form->grammar)
-        return api_fail(&job->error, 400, form->field, "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use "
-                        "response_format, or tool_choice none", form->field);
+        return api_fail(&job->error, 400, form->field,
+                        "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or tool_choice "
+                        "none", form->field);
     // Alone at first: what is wrong with it is not the tools' fault.
     if (!job->must_call && !read_form_grammar(job, form))
         return false;

@@ -122,6 +122,8 @@ static void handle_metrics(struct server *server, const struct route *route, str
     int unseen = 0; // jobs that the scheduler does not know yet
     for (const struct job *job = server->jobs; job; job = job->next)
         unseen += atomic_load(&job->stage) < JOB_RUNNING;
+    server->metrics.inflight_bytes = budget_used(&server->budget);
+    server->metrics.inflight_bytes_max = server->budget.limit_bytes;
     server->metrics.log_dropped = log_dropped(&server->options->log);
     server->metrics.connections = http_counts(server->http);
     metrics_print(&server->metrics, &stats, stats.waiting + unseen, &text);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mapping.h"
 #include "base/memory.h"
 #include "base/public.h"
 #include "server/serve.h"
@@ -19,10 +20,8 @@ enum { SUMMARY_SECONDS = 10, FLUSH_POLL_MS = 20, FLUSH_POLLS_MAX = 250 };
 // ---- while it runs ------------------------------------------------------------------------------------------------
 
 // What has happened since the last summary, if anything has.
-static void on_tick(evutil_socket_t fd, short what, void *context)
+static void log_summary(struct server *server)
 {
-    (void)fd, (void)what;
-    struct server *server = context;
     struct nibble_scheduler_stats now;
     struct histogram ignored;
     post_read(&server->post, &now, &ignored);
@@ -115,13 +114,34 @@ static void on_lost(evutil_socket_t fd, short what, void *context)
         end_when_sent(-1, 0, server);
 }
 
+// No answer leaves the server that was computed from files which somebody has changed: they are looked at before
+// anything is delivered. Once they have changed, every request gets an error and the server ends.
+static void check_model(struct server *server)
+{
+    if (*server->model_error.text || nibble_checkpoint_check(server->served.checkpoint, &server->model_error))
+        return;
+    server->draining = true;
+    log_say(&server->options->log, LOG_WARNING, "shutdown", "%s", server->model_error.text);
+    abandon_all(server, 500, server->model_error.text);
+    if (!server->job_count)
+        end_when_sent(-1, 0, server);
+}
+
 static void on_wake(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
     struct server *server = context;
+    check_model(server);
     deliver_written(server);
     if (server->draining && !server->job_count)
         end_when_sent(-1, 0, server);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd, (void)what;
+    check_model(context);
+    log_summary(context);
 }
 
 // ---- the start ----------------------------------------------------------------------------------------------------
@@ -162,6 +182,7 @@ static bool open_http(struct server *server, struct error *err)
         .context = server, .admit = route_admit, .request = route_request, .refuse = route_refuse, .gone = route_gone,
         .sent = deliver_sent,
     };
+    event_set_mem_functions(memory_allocate, memory_reallocate, free);
     server->base = event_base_new();
     if (!server->base)
         return fail(err, "the system gives no event loop");
@@ -259,6 +280,7 @@ static bool serve(struct server *server, struct error *err)
         return false;
     bool listens = http_listen(server->http, err);
     if (listens) {
+        mapping_go_on();
         say_ready(server);
         event_base_dispatch(server->base);
     }
@@ -266,6 +288,8 @@ static bool serve(struct server *server, struct error *err)
     if (!listens)
         return false;
     const struct nibble_ranks *ranks = server->options->engine.ranks;
+    if (*server->model_error.text)
+        return fail(err, "%s", server->model_error.text);
     return !ranks || !nibble_ranks_lost(ranks) || fail(err, "%s", nibble_ranks_lost(ranks));
 }
 

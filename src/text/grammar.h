@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar.h: constrained decoding: answers that parse unless they are cut off. A JSON schema (or a form of tool calls)
-// becomes a grammar over bytes; a matcher follows one answer through it and says which tokens may come next. What a schema
-// may cost is bounded when it is compiled; after that a matcher cannot fail.
+// text/grammar.h: constrained decoding: answers that parse unless they are cut off. A JSON schema (or a form of tool
+// calls) becomes a grammar over bytes; a matcher follows one answer through it and says which tokens may come next.
+// What a schema may cost is bounded when it is compiled; after that a matcher cannot fail.
 #ifndef TEXT_GRAMMAR_H
 #define TEXT_GRAMMAR_H
 
@@ -55,14 +55,15 @@ struct matcher; // of one answer
 struct matcher *matcher_open(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary);
 void matcher_close(struct matcher *matcher);
 
-// Clears the bits of tokens that cannot come next; `mask` has tokenizer_size of them. End tokens (tokenizer_is_end) may
-// come where the answer may end. Matchers of one grammar share their masks, on any thread. Returns the work that it took,
-// in steps of a few nanoseconds; 0: the mask was known.
+// Clears the bits of tokens that cannot come next; `mask` has tokenizer_size of them. End tokens (tokenizer_is_end)
+// may come where the answer may end. Matchers of one grammar share their masks, on any thread. Returns the work that
+// it took, in steps of a few nanoseconds; 0: the mask was known.
 uint64_t matcher_restrict(struct matcher *matcher, uint32_t *mask);
 
-// For answers that must be whole whatever their length: the token to take where `drawn` would be. That is `drawn` itself,
-// unless the answer could then no longer be finished within tokens_left (this one included); then the first token of the
-// shortest way to finish, and from there on the answer is forced: what it says is no longer the model's choice.
+// For answers that must be whole whatever their length: the token to take where `drawn` would be. That is `drawn`
+// itself, unless the answer could then no longer be finished within tokens_left (this one included); then the first
+// token of the shortest way to finish, and from there on the answer is forced: what it says is no longer the model's
+// choice.
 int32_t matcher_choose(struct matcher *matcher, int tokens_left, int32_t drawn);
 bool matcher_forced(const struct matcher *matcher);
 

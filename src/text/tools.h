@@ -48,9 +48,10 @@ struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const st
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// What an answer's text turns out to be, piece by piece; NULL: nobody asks. Names are checked against the tools that were given: what only
-// looks like a call stays content. Arguments are the model's own text; where it ended the call properly they are valid
-// JSON (control bytes in strings are escaped, an object inside a string is taken out of it, none at all are {}).
+// What an answer's text turns out to be, piece by piece; NULL: nobody asks. Names are checked against the tools that
+// were given: what only looks like a call stays content. Arguments are the model's own text; where it ended the call
+// properly they are valid JSON (control bytes in strings are escaped, an object inside a string is taken out of it,
+// none at all are {}).
 struct tool_sink {
     void *context;
     void (*content)(void *context, struct bytes text);

@@ -500,18 +500,19 @@ def in_background(function, *arguments, **keywords):
 
 
 def test_slow_reading_keeps_nobody_waiting(target):
-    """Texts that take long to tokenise, one after the other: small requests pass them, and the first that is too long ends it."""
+    """Texts that take long to tokenise, one after the other: small requests pass them, and of nine the first that is too long
+    is the last that is read."""
     small = {"prompt": "Hi", "max_tokens": 1, "temperature": 0}
-    hostile = {"prompt": [" " * scaled(target, 200000)] * 9}
-    slow = [in_background(target.ask, "/v1/completions", body_of(hostile)) for _ in range(6)]
+    hostile = body_of({"prompt": [" " * 60000] * 9})  # as long as 512 of the longest tokens: only tokenising shows that it is too long
+    slow = [in_background(target.ask, "/v1/completions", hostile) for _ in range(max(6, scaled(target, 16)))]
+    target.wait_until(lambda: target.load[1] >= 2)
     answer = post(target, small, "/v1/completions")
     unanswered = sum(not results for _, results in slow)
     assert answer.status == 200
-    assert target.ask("/health").status == 200
     for thread, _ in slow:
         thread.join(60)
     assert unanswered, "the small request was answered last"
-    assert all(results[0].status == 400 for _, results in slow)
+    assert all(results[0].status == 400 and "maximum context length" in results[0].error["message"] for _, results in slow)
 
 
 def test_too_many_ids(target):
@@ -519,11 +520,11 @@ def test_too_many_ids(target):
     assert error["param"] == "tokens" and "100000" in error["message"] and "65536" in error["message"]
 
 
-@pytest.mark.parametrize("value", ["0,", "null,", '"",', "[],"])
+@pytest.mark.parametrize("value", ["0,", "null,", '"",'])
 def test_fields_that_nobody_reads_hold_nothing(target, value):
     """While the answer to a body of megabytes is made, that body is gone."""
-    count = scaled(target, 60000 if value == "[]," else 1500000)
-    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "x": [' + value.encode() * count + b"0]}")
+    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "metadata": ['
+            + value.encode() * scaled(target, 1500000) + b"0]}")
     before = target.resident_bytes()
     connection, response = target.send("/v1/completions", body)
     assert response.status == 200
@@ -541,7 +542,7 @@ def test_a_large_answer_that_nobody_takes(target):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", target.port))
         client.settimeout(60)
-        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
         data = client.recv(1)  # the answer has begun
         before = target.resident_bytes()
         assert post(target, small, "/v1/completions").status == 200 and target.ask("/health").status == 200

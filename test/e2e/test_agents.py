@@ -75,3 +75,4 @@ def test_pydantic_ai(server, client, called, output):
 
     result = asyncio.run(agent.run(QUESTION, usage_limits=pydantic_ai.UsageLimits(request_limit=3)))
     assert isinstance(result.output, Weather) and len(called) <= 1
+    assert called or isinstance(output, pydantic_ai.ToolOutput)  # there it may answer at once

@@ -133,6 +133,9 @@ def test_what_no_row_knows(server):
     assert long.startswith(server.refuse(PATHS["ON_CHAT"], {**REQUESTS["ON_CHAT"], long: 1})["param"])
     stream = {**REQUESTS["ON_CHAT"], "stream": True, "stream_options": {"include_usge": True}}
     assert "include_usge" in server.refuse(PATHS["ON_CHAT"], stream)["message"]
+    tools = {"tools": [{"type": "function", "function": {"name": "f"}}],
+             "tool_choice": {"type": "function", "function": {"name": "f", "strictly": True}}}
+    assert "strictly" in server.refuse(PATHS["ON_CHAT"], {**REQUESTS["ON_CHAT"], **tools})["message"]
 
 
 def test_the_documentation_has_every_field():

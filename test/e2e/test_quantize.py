@@ -458,6 +458,14 @@ def test_killed_leaves_nothing_that_loads(nibble, gemma3, tmp_path):
     assert "config.json" in run(nibble, "plan", left).stderr
 
 
+def test_what_a_killed_run_left_is_removed_by_the_next(nibble, smollm2, tmp_path):
+    model, left = small_model.write(smollm2, tmp_path / "model.gguf"), tmp_path / "out.partial-abcdef"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half of it")
+    quantize(nibble, model, tmp_path / "out", "--weights", "bf16")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.gguf", "out"]
+
+
 def test_any_number_of_threads_gives_the_same_bytes(nibble, smollm2, tmp_path):
     model, text = small_model.write(smollm2, tmp_path / "model.gguf"), tmp_path / "text.txt"
     text.write_bytes(PAGES[1].read_bytes()[:4000])

@@ -74,7 +74,7 @@ def test_start(nibble, smollm2):
         print(f"ready after {server.start_seconds:.2f} s")
         assert server.start_seconds < 3
         ready = [line for line in server.log if "ready on" in line]
-        assert len(ready) == 1 and re.search(r"holds \d+ tokens", ready[0])
+        assert len(ready) == 1 and re.search(r"cache capacity \d+ tokens", ready[0])
         assert any("bfloat16" in line for line in server.log), "the plan in short"
         assert server.ask("/health").status == 200
         assert server.stop() == 0
@@ -180,7 +180,9 @@ def test_a_running_stream_is_finished(nibble, smollm2):
         time.sleep(0.1)
         answer = server.ask("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 1})
         assert answer.status == 503 and answer.error["code"] == "service_unavailable" and answer.headers["Retry-After"]
-        assert server.ask("/health").status == 503
+        for path, status, sentence in (("", 503, b"shutting down"), ("/ready", 503, b"shutting down"), ("/live", 200, b"")):
+            answer = server.ask("/health" + path)
+            assert answer.status == status and sentence in answer.body
         assert server.wait() == 0
         events = stream.finish()
         assert events[-1] == DONE and events[-2]["choices"][0]["finish_reason"] == "length"
@@ -512,3 +514,38 @@ def test_the_same_bits(nibble, smollm2, flags):
     assert want[0]["logprobs"]["token_logprobs"][0] < 0
     for found in (hit, crowd, crowd_hit, chunked):
         assert found == want
+
+
+# ---- memory and health ---------------------------------------------------------------------------------------------
+
+def test_memory_for_requests(nibble, smollm2):
+    """Beyond --max-inflight-bytes a request is refused before any work, and what was charged comes back."""
+    request = {"prompt": "Once upon", "max_tokens": 400, "ignore_eos": True, "logprobs": 20}
+    with Server(nibble, smollm2, "--max-model-len", 512, "--max-inflight-bytes", "8M", "--log-level", "debug") as server:
+        assert any("may hold 8388608 bytes" in line for line in server.log)
+        error = server.refuse("/v1/completions", {"prompt": "Hi", "metadata": [0] * 300000}, 413)  # 600 KB, 14 MB of values
+        assert "8388608" in error["message"]
+        error = server.refuse("/v1/completions", {**request, "n": 64})  # would not fit if it were alone
+        assert "8388608" in error["message"] and error["param"] == "max_tokens"
+        connection, response = server.send("/v1/completions", {**request, "n": 32, "stream": True})
+        assert response.status == 200
+        second = server.ask("/v1/completions", {**request, "n": 32})
+        assert second.status == 429 and second.headers["Retry-After"] and "8388608" in second.error["message"]
+        assert server.complete("Hi", max_tokens=1)  # small ones find room
+        connection.close()
+        server.wait_idle()
+        connection, response = server.send("/v1/completions", {**request, "n": 32, "stream": True})
+        assert response.status == 200
+        connection.close()
+
+
+@pytest.mark.skipif(ON_GPU, reason="the CPU's kernel lies")
+def test_health_sees_logits_that_are_no_numbers(nibble, smollm2):
+    with Server(nibble, smollm2, *SMALL, "--no-self-test", environment={**os.environ, "NIBBLE_FAULT": "embed_ref:nan"}) as server:
+        for count in range(3):
+            assert server.ask("/health").status == 200
+            assert "not finite" in server.refuse("/v1/completions", {"prompt": f"Hi {count}", "max_tokens": 1}, 500)["message"]
+        for path in ("/health", "/health/ready", "/health/live"):
+            answer = server.ask(path)
+            assert answer.status == 503 and b"not finite" in answer.body
+        assert server.metric("vllm:corrupted_requests_total") == 3

@@ -389,6 +389,49 @@ def test_one_call_at_most(call):
         assert len(choice.message.tool_calls) == 1
 
 
+def called(*cities):
+    """What the assistant said when it asked for the weather in these."""
+    return {"role": "assistant", "content": None, "tool_calls": [
+        {"id": f"call_{city}", "type": "function", "function": {"name": "get_weather", "arguments": json.dumps({"city": city, "unit": "celsius"})}}
+        for city in cities]}
+
+
+PAIRS = [*user("Weather in Paris and Rome?"), called("Paris", "Rome"), *user("Weather in Oslo and Bonn?"), called("Oslo", "Bonn"),
+         *user("Weather in Berlin and London?")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_call_when_the_model_likes_two(call, stream):
+    """parallel_tool_calls false holds without a mask, too: the answer ends with its first call."""
+    def ask(**fields):
+        answer = call("auto", PAIRS, max_tokens=96, stream=stream, **fields)
+        if stream:
+            return gather(answer)
+        message = answer.choices[0].message
+        return message.content or "", [[one.id, one.function.name, one.function.arguments] for one in message.tool_calls], answer.choices[0].finish_reason
+
+    _, both, _ = ask()
+    content, (first,), reason = ask(parallel_tool_calls=False)
+    assert len(both) == 2 and first[1:] == both[0][1:] and reason == "tool_calls" and not content
+
+
+def test_tools_beside_a_response_format(call):
+    """With auto the model does either; a call that is required comes now; with none the schema holds."""
+    schema = described(city=WORD, degrees={"type": "integer", "minimum": -50, "maximum": 50})
+
+    def ask(tool_choice, content):
+        choice = call(tool_choice, content, max_tokens=96, response_format=form_of(schema)).choices[0]
+        assert choice.finish_reason == ("tool_calls" if choice.message.tool_calls else "stop")
+        if not choice.message.tool_calls:
+            jsonschema.validate(json.loads(choice.message.content), schema)
+        check_calls(choice.message.tool_calls or [])
+        return len(choice.message.tool_calls or [])
+
+    assert ask("auto", PAIRS) == 2 and ask("auto", "The weather in Paris as JSON, please.") == 0
+    assert ask("none", PAIRS) == 0
+    assert ask({"type": "function", "function": {"name": "add"}}, "The weather in Paris as JSON, please.") == 1
+
+
 def test_calls_stream(call):
     for choice in ("required", "auto"):
         compare(call(choice), call(choice, stream=True))

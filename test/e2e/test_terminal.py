@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A chat as somebody has it: keys typed into a real terminal (a pty), pasted text, lines from a pipe, a context that fills up."""
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
-import time
 
 import pytest
+
+from terminal import Terminal
 
 # What reaches the model is what its template gets. This one says so in an error, after which a chat goes on.
 ECHO = "{{ raise_exception('heard ' ~ messages[-1]['content']|tojson) }}"
@@ -22,62 +18,6 @@ PLAIN = """{% if messages[-1].content == 'SHOW' -%}
 {{ raise_exception('users: ' ~ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|join(' | ')) }}{% endif -%}
 {% for message in messages %}{{ message.role }}: {{ message.content }}
 {% endfor %}assistant:"""
-
-
-class Terminal:
-    """nibble in a terminal of its own."""
-
-    def __init__(self, words, folder, columns=80, **environment):
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        inherited = {name: value for name, value in os.environ.items() if not re.match("LC_|LANG", name)}
-        self.process = subprocess.Popen([*map(str, words)], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                                        env={**inherited, "TERM": "xterm", "XDG_STATE_HOME": str(folder), **environment})
-        os.close(slave)
-        self.unread = b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-
-    def read_until(self, text, seconds=60):
-        """All up to a text and with it; the rest is kept for the next call."""
-        end = time.monotonic() + seconds
-        while text not in self.unread and time.monotonic() < end:
-            if select.select([self.master], [], [], 0.1)[0]:
-                self.unread += os.read(self.master, 65536)
-        assert text in self.unread, self.unread
-        end = self.unread.index(text) + len(text)
-        seen, self.unread = self.unread[:end], self.unread[end:]
-        return seen
-
-    def read_all(self):
-        while True:
-            try:
-                part = os.read(self.master, 65536)
-            except OSError:  # Linux's way to say that the other side is closed
-                part = b""
-            if not part:
-                return self.unread
-            self.unread += part
-
-    def await_editor(self):
-        """A key typed before the line editor has taken over the terminal would be echoed, and edited, by the kernel."""
-        while termios.tcgetattr(self.master)[3] & termios.ICANON and self.process.poll() is None:
-            time.sleep(0.01)
-
-    def type(self, keys):
-        self.await_editor()
-        os.write(self.master, keys)
-
-    def leave(self):
-        self.type(b"\x15\x04")
-        return self.process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +122,15 @@ def test_a_full_context_drops_the_oldest_turns(nibble, smollm2, tmp_path):
     before, after = (line.split("users: ")[1] for line in said if "users: " in line)
     assert before == after and before.endswith(f"Third: {count} | SHOW") and "First" not in before
     assert any("the prompt has 2" in line and "the context holds 64" in line for line in said)
+
+
+def test_a_template_that_refuses_what_is_left_of_a_chat(nibble, smollm2, tmp_path):
+    """The turn is refused, nothing was dropped, and the chat goes on."""
+    refusal = "{% if messages|length == 1 and messages[0].content == 'Again' %}{{ raise_exception('where is the rest?') }}{% endif %}"
+    (tmp_path / "refusing.jinja").write_text(refusal + PLAIN)
+    result = chat(nibble, smollm2, "word " * 35 + "\nAgain\nSHOW\n", "--chat-template", tmp_path / "refusing.jinja", "--max-model-len", 64,
+                  "--max-tokens", 12, "--temperature", 0)
+    assert result.returncode == 1 and "where is the rest?" in result.stderr and "users: word word" in result.stderr, result.stderr
 
 
 def test_an_answer_that_the_context_cuts_off_says_so(nibble, smollm2):

@@ -8,32 +8,10 @@
 #include "format/json.h"
 #include "text/grammar/matcher.h"
 #include "text/grammar/validate.h"
-#include "text/tokenizer/bytemap.h"
+
+#include "byte_tokenizer.h"
 
 enum { SPARE_TOKENS = 24 };
-
-static struct tokenizer *open_tokenizer(void)
-{
-    static const char *const more[] = { "\\\"}", "{\\\"", "\\\":", "true", "ab", "null", "\\\",", "12", "]}",
-                                        "\\\\\\\"" };
-    struct checkpoint checkpoint = { .path = "fuzz" };
-    struct strbuf json = { 0 };
-    struct error err;
-    strbuf_add_text(&json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},"
-                           "\"added_tokens\":[{\"id\":256,\"content\":\"<|im_end|>\",\"special\":true}],"
-                           "\"model\":{\"merges\":[],\"vocab\":{\"<|im_end|>\":256");
-    for (int byte = 0; byte < 256; byte++)
-        strbuf_add_format(&json, ",\"\\u%04x\":%d", bytemap_letter((unsigned char)byte), byte);
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        strbuf_add_format(&json, ",\"%s\":%zu", more[i], 257 + i);
-    strbuf_add_text(&json, "}}}");
-    if (!json_read(strbuf_bytes(&json), &checkpoint.tokenizer, &err))
-        abort();
-    struct tokenizer *tokenizer = tokenizer_open(&checkpoint, &err);
-    json_decref(checkpoint.tokenizer);
-    strbuf_free(&json);
-    return tokenizer;
-}
 
 static void walk(const struct grammar_vocabulary *vocabulary, const struct grammar *grammar, const json_t *schema,
                  uint64_t seed)
@@ -76,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_t *schema;
     struct error err;
     if (!vocabulary)
-        vocabulary = grammar_vocabulary_open(open_tokenizer());
+        vocabulary = grammar_vocabulary_open(byte_tokenizer_open());
     if (!json_read((struct bytes){ (const char *)data, size }, &schema, &err))
         return 0;
     struct grammar *grammar = grammar_from_schema(schema, &err);

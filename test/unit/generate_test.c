@@ -431,8 +431,8 @@ static void test_listeners_restrict_and_choose(void **state)
     world_close(&world);
 }
 
-// One plain answer and others whose masks are so dear that a step has one of them, two at most: the plain one gets a token
-// in every step, the others take turns, and all draw what they draw otherwise.
+// One plain answer and others whose masks are so dear that a step has one of them, two at most: the plain one gets a
+// token in every step, the others take turns, and all draw what they draw otherwise.
 static void test_dear_masks_hold_up_nobody(void **state)
 {
     (void)state;

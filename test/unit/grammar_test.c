@@ -256,7 +256,9 @@ static void follows_parts(void **state)
     struct grammar_part third[] = { { .literal = "<a>" }, { .literal = "x" } };
     struct grammar_part fourth[] = { { .literal = "<a>" }, { .mark = '[' }, { .schema = number }, { .mark = ']' } };
     struct grammar_part fifth[] = { { .literal = "<a>" }, { .mark = '[' }, { .literal = "x" }, { .mark = ']' } };
-    struct grammar_alternative alternatives[] = { { first, 3 }, { second, 2 }, { third, 2 }, { fourth, 4 }, { fifth, 4 } };
+    struct grammar_alternative alternatives[] = {
+        { first, 3 }, { second, 2 }, { third, 2 }, { fourth, 4 }, { fifth, 4 }
+    };
     struct grammar_parts parts = { alternatives, 5, "\n", NULL };
     struct error err;
     struct grammar *grammar = grammar_from_parts(&parts, &err);
@@ -385,8 +387,8 @@ static void computes_a_mask_once(void **state)
     struct fixture *fixture = *state;
     struct strbuf schema = { 0 };
     for (int i = 0; i < 200; i++)
-        strbuf_add_format(&schema, "%s{'properties':{'kind':{'const':'k%d'},'v':{'type':'integer'}},'required':['kind','v']}",
-                          i ? "," : "{'anyOf':[", i);
+        strbuf_add_format(&schema, "%s{'properties':{'kind':{'const':'k%d'},'v':{'type':'integer'}},"
+                                   "'required':['kind','v']}", i ? "," : "{'anyOf':[", i);
     strbuf_add_text(&schema, "]}");
     struct grammar *grammar = must_compile(schema.data);
     for (int i = 0; i < SHARED_MATCHERS; i++)

@@ -297,11 +297,13 @@ static void test_one_call(void **state)
 {
     (void)state;
     static const struct { enum tool_form form; const char *text, *told; bool over; } cases[] = {
-        { TOOLS_HERMES, "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
+        { TOOLS_HERMES,
+          "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
           "So:[0 f|{}]", true },
         { TOOLS_HERMES, "<tool_call>[{\"name\": \"f\"}, {\"name\": \"f\"}]</tool_call> Done.", "[0 f|{}]", true },
         { TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {a}</tool_call> Done.", "[0 f|{a}]", true },
-        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}", "[0 f|{}]", true },
+        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}",
+          "[0 f|{}]", true },
         { TOOLS_HERMES, "No <tool_call> {\"name\": \"none\"}", "No <tool_call> {\"name\": \"none\"}", false },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -390,7 +392,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hermes), cmocka_unit_test(test_llama3), cmocka_unit_test(test_random_texts),
-        cmocka_unit_test(test_streams), cmocka_unit_test(test_one_call), cmocka_unit_test(test_long),  cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_streams), cmocka_unit_test(test_one_call), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_scan),
     };
     return cmocka_run_group_tests(tests, make_tools, free_tools);
 }

@@ -335,8 +335,10 @@ static void test_grammar(void **state)
         bool accepted, otherwise;
     } cases[] = {
         { TOOLS_HERMES, NULL, false, HERMES_F, true },
-        { TOOLS_HERMES, NULL, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>", true },
-        { TOOLS_HERMES, NULL, false, "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>", true },
+        { TOOLS_HERMES, NULL, false,
+          "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>", true },
+        { TOOLS_HERMES, NULL, false,
+          "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>", true },
         { TOOLS_LLAMA3, NULL, false, "{\n \"name\": \"f\", \"parameters\": { \"a\" : true}\n}", true },
         { TOOLS_HERMES, NULL, true, HERMES_F "\n" HERMES_G, true, true },
         { TOOLS_HERMES, NULL, true, "{\"city\": 5}", true, true },

@@ -80,7 +80,8 @@ static void test_logprobs(void **state)
 // ---- answers ------------------------------------------------------------------------------------------------------
 
 static const char *const names[] = { "a \"model\"" };
-static struct api api = { .names = names, .name_count = 1, .max_model_len = 4096, .logits = 256 };
+static struct api api = { .names = names, .name_count = 1, .fingerprint = "fp-test", .max_model_len = 4096,
+                          .logits = 256 };
 
 static int open_api(void **state)
 {
@@ -221,7 +222,7 @@ static json_t *whole_json(struct job *job)
     }
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:{s:i}}}", "id", job->id, "object",
                      chat ? "chat.completion" : "text_completion", "created", (json_int_t)job->created, "model",
-                     names[0], "system_fingerprint", "nibble-" NIBBLE_VERSION, "choices", choices, "usage",
+                     names[0], "system_fingerprint", api.fingerprint, "choices", choices, "usage",
                      "prompt_tokens", 3, "completion_tokens", total, "total_tokens", 3 + total,
                      "prompt_tokens_details", "cached_tokens", 0);
 }
@@ -415,6 +416,29 @@ static struct job *detokenize_job(int ids)
     return job;
 }
 
+// A text without end in one piece, and a client that is gone.
+static void test_cancelled_reading(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    struct tokenizer *merging = open_byte_level(",'aa':256,'aaaa':257", "'a a','aa aa'", "");
+    struct strbuf text = { 0 };
+    struct tokens tokens = { 0 };
+    struct error err;
+    atomic_bool cancelled = false;
+    (void)state;
+    for (int i = 0; i < BYTES; i++)
+        strbuf_add_byte(&text, 'a');
+    assert_true(tokenizer_encode_while(merging, strbuf_bytes(&text), 0, &cancelled, &tokens, &err));
+    assert_int_equal(tokens.count, BYTES / 4);
+    tokens_free(&tokens);
+    cancelled = true;
+    assert_false(tokenizer_encode_while(merging, strbuf_bytes(&text), 0, &cancelled, &tokens, &err));
+    assert_true(tokens.count > BYTES / 4); // it was left half merged
+    tokens_free(&tokens);
+    strbuf_free(&text);
+    tokenizer_close(merging);
+}
+
 // Each lane keeps its order; every job comes back once.
 static void test_lanes(void **state)
 {
@@ -461,7 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text), cmocka_unit_test(test_logprobs), cmocka_unit_test(test_whole_answers),
         cmocka_unit_test(test_stream), cmocka_unit_test(test_backpressure), cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_cancelled_reading), cmocka_unit_test(test_lanes),
     };
     return cmocka_run_group_tests(tests, open_api, close_api);
 }

@@ -6,8 +6,10 @@
 
 #include <stddef.h>
 
-// Functions that contain such loops are compiled for several instruction sets.
-#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__
+// Functions that contain such loops are compiled for several instruction sets. Sanitizers build one version only: the
+// loader chooses between versions by calling a function (ifunc) before the sanitizer's runtime is ready for any call.
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ \
+    && !defined __SANITIZE_THREAD__
 #define FOR_EACH_ISA __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_ISA

@@ -75,51 +75,75 @@ static int gather_alike(const struct grammar_alternative **alternatives, int cou
     return alike;
 }
 
-// Alternatives that are alike up to part `at`, from there on, as one node: told apart where they differ, byte by byte where
-// texts do, instead of all being followed at once. *ends: there are no more parts.
-static uint32_t compile_from(struct grammar *grammar, const struct grammar_alternative **alternatives, int count, int at,
-                             bool *ends, struct error *err)
+// Alternatives that are alike up to a part: its index, and how many of them there are.
+struct prefix {
+    const struct grammar_alternative **alternatives;
+    int count, at;
+};
+
+// Whether all end there, which only one may; false with a sentence when some do and others do not.
+static bool check_end(const struct prefix *prefix, bool *ends, struct error *err)
 {
-    *ends = alternatives[0]->count == at;
-    for (int i = 0; i < count; i++)
-        if (alternatives[i]->count == at && (count > 1 || !at))
-            return fail(err, at ? "two alternatives begin alike, and one of them ends there"
-                                : "an alternative without any text"), RULES_NONE;
-    if (*ends)
-        return RULES_NONE;
-    struct word *words = memory_new((size_t)count, sizeof *words);
-    uint32_t *nodes = memory_new((size_t)count + 1, sizeof *nodes), word_count = 0, result = RULES_NONE;
+    *ends = prefix->count == 1 && prefix->at && prefix->alternatives[0]->count == prefix->at;
+    for (int i = 0; i < prefix->count && !*ends; i++)
+        if (prefix->alternatives[i]->count == prefix->at)
+            return fail(err, prefix->at ? "two alternatives begin alike, and one of them ends there"
+                                        : "an alternative without any text");
+    return true;
+}
+
+static bool compile_rest(struct grammar *grammar, struct prefix prefix, uint32_t *out, struct error *err);
+
+// One node of what they go on with: told apart where they differ, byte by byte where texts do, instead of all being
+// followed at once. RULES_NONE with a sentence when a limit is passed.
+static uint32_t compile_prefix(struct grammar *grammar, const struct prefix *prefix, struct word *words,
+                               uint32_t *nodes, struct error *err)
+{
+    uint32_t word_count = 0, rest;
     size_t node_count = 0;
-    bool ok = true, last;
-    for (int i = 0, alike; ok && i < count; i += alike) {
-        const struct grammar_part *part = &alternatives[i]->parts[at];
-        alike = gather_alike(alternatives + i, count - i, at);
-        uint32_t rest = compile_from(grammar, alternatives + i, alike, at + 1, &last, err);
-        ok = last || rest != RULES_NONE;
-        if (ok && part->literal) {
+    for (int i = 0, alike; i < prefix->count; i += alike) {
+        const struct grammar_alternative **first = prefix->alternatives + i;
+        const struct grammar_part *part = &first[0]->parts[prefix->at];
+        alike = gather_alike(first, prefix->count - i, prefix->at);
+        if (!compile_rest(grammar, (struct prefix){ first, alike, prefix->at + 1 }, &rest, err))
+            return RULES_NONE;
+        if (part->literal) {
             words[word_count] = (struct word){ bytes_of(part->literal), word_count, rest };
             word_count++;
-        } else if (ok) {
-            uint32_t node = compile_part(grammar, alternatives[i], at, err);
-            nodes[node_count++] = last ? node : rules_sequence(grammar, node, rest, err);
+        } else {
+            uint32_t node = compile_part(grammar, first[0], prefix->at, err);
+            nodes[node_count++] = rest == RULES_NONE ? node : rules_sequence(grammar, node, rest, err);
         }
     }
-    if (ok && word_count)
+    if (word_count)
         nodes[node_count++] = rules_words(grammar, words, word_count, err);
-    if (ok)
-        result = rules_choice(grammar, nodes, node_count, err);
+    return rules_choice(grammar, nodes, node_count, err);
+}
+
+// As compile_prefix; RULES_NONE without a sentence where they end.
+static bool compile_rest(struct grammar *grammar, struct prefix prefix, uint32_t *out, struct error *err)
+{
+    bool ends;
+    *out = RULES_NONE;
+    if (!check_end(&prefix, &ends, err))
+        return false;
+    if (ends)
+        return true;
+    struct word *words = memory_new((size_t)prefix.count, sizeof *words);
+    uint32_t *nodes = memory_new((size_t)prefix.count + 1, sizeof *nodes);
+    *out = compile_prefix(grammar, &prefix, words, nodes, err);
     free(words);
     free(nodes);
-    return result;
+    return *out != RULES_NONE;
 }
 
 static uint32_t compile_alternatives(struct grammar *grammar, const struct grammar_parts *parts, struct error *err)
 {
     const struct grammar_alternative **alternatives = memory_new((size_t)parts->count, sizeof *alternatives);
-    bool ends;
+    uint32_t node;
     for (int i = 0; i < parts->count; i++)
         alternatives[i] = &parts->alternatives[i];
-    uint32_t node = compile_from(grammar, alternatives, parts->count, 0, &ends, err);
+    compile_rest(grammar, (struct prefix){ alternatives, parts->count, 0 }, &node, err);
     free(alternatives);
     return node;
 }

@@ -59,8 +59,8 @@ struct thread_set match_behind(struct match *match, uint32_t stack); // where wh
 
 enum mark_step { MARK_DEAD, MARK_SPACE, MARK_READ, MARK_LEFT };
 
-// What a byte is to a MARK's thread: white space, its byte, or (MARK_LEFT) the beginning of what comes behind the mark and
-// its white space. That is entered only then, so that a run of white space costs one thread.
+// What a byte is to a MARK's thread: white space, its byte, or (MARK_LEFT) the beginning of what comes behind the mark
+// and its white space. That is entered only then, so that a run of white space costs one thread.
 enum mark_step match_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte);
 
 // The fewest bytes to the end of the answer, and which thread has them.

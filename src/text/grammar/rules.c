@@ -115,7 +115,8 @@ static uint32_t add_link(struct grammar *grammar, uint32_t node)
     return grammar->link_count++;
 }
 
-// The mark that a node begins with, and what comes behind that, where the node is a sequence of the two or refers to one.
+// The mark that a node begins with, and what comes behind that, where the node is a sequence of the two or refers to
+// one.
 static bool split_at_mark(const struct grammar *grammar, uint32_t node, uint32_t *mark, uint32_t *rest)
 {
     for (int i = 0; i < 4 && node != RULES_NONE; i++) { // references to references are rare

@@ -39,7 +39,7 @@ enum node_kind {
                    // `count` words from `first` on, and those of `rest`, another such node or RULES_NONE
     NODE_STRING,   // a JSON string with its quotes, of low .. high code points
     NODE_MACHINE,  // a text that the machine accepts
-    NODE_MARK,     // punctuation of JSON: the byte `first`, with white space before it if `low` and behind it if `high`.
+    NODE_MARK,     // punctuation of JSON: the byte `first`, with white space before it if `low`, behind it if `high`.
                    // One with white space behind it never ends an answer
     NODE_SEQUENCE, // `first`, then `rest`
     NODE_CHOICE,   // one of `count` nodes from grammar.links[first]
@@ -113,8 +113,8 @@ uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, stru
 uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err);
 uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err); // made once
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err);
-// Of 0: never. Alternatives that begin with the same mark are joined, so that a text behind the mark is in one place and
-// not in hundreds.
+// Of 0: never. Alternatives that begin with the same mark are joined, so that a text behind the mark is in one place
+// and not in hundreds.
 uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err);
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,
                       struct error *err);

@@ -190,8 +190,8 @@ static void read_names(struct object *object, struct machine *names)
     schema_let_go(object->schema, "propertyNames");
 }
 
-// The node of a name: one that matches the pattern (NULL: any) and no other; any string where that is too much. RULES_NONE
-// without a failure (*ok) where there is none.
+// The node of a name: one that matches the pattern (NULL: any) and no other; any string where that is too much.
+// RULES_NONE without a failure (*ok) where there is none.
 static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
 {
     struct schema *schema = object->schema;

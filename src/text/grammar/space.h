@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/space.h: the white space of JSON (RFC 8259, section 2) around punctuation, in runs that are bounded, so that
-// an answer cannot be white space alone: a few blanks, then up to two line breaks, each with the indentation behind it.
+// text/grammar/space.h: the white space of JSON (RFC 8259, section 2) around punctuation, in runs that are bounded, so
+// that an answer cannot be white space alone: a few blanks, then up to two line breaks, each with the indentation
+// behind it.
 #ifndef TEXT_GRAMMAR_SPACE_H
 #define TEXT_GRAMMAR_SPACE_H
 

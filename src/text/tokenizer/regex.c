@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer/regex.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <assert.h>
-#include <pcre2.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/memory.h"
+#include "base/pcre.h"
 #include "base/utf8.h"
 #include "text/tokenizer/regex_dialect.h"
 
@@ -26,19 +24,11 @@ struct regex {
 
 static struct regex *compile(struct bytes pattern, uint32_t options, struct error *err)
 {
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     int code;
-    PCRE2_SIZE offset;
-    pcre2_code *compiled =
-        pcre2_compile((PCRE2_SPTR)pattern.data, pattern.len, PCRE2_UTF | options, &code, &offset, context);
-    pcre2_compile_context_free(context);
-    if (!compiled) {
-        char message[128];
-        pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
-        fail(err, "%s", message);
-        return NULL;
-    }
+    char message[PCRE_MESSAGE_BYTES];
+    pcre2_code *compiled = pcre_compile(pattern, PCRE2_UTF | options, &code, message);
+    if (!compiled)
+        return fail(err, "%s", message), NULL;
     pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE); // where there is no JIT, matching falls back to the interpreter
     struct regex *regex = memory_new(1, sizeof *regex);
     regex->code = compiled;
@@ -93,9 +83,8 @@ struct regex_scan *regex_scan_open(const struct regex *regex)
 {
     struct regex_scan *scan = memory_new(1, sizeof *scan);
     scan->regex = regex;
-    scan->data = pcre2_match_data_create(1, NULL);
-    scan->context = pcre2_match_context_create(NULL);
-    assert(scan->data && scan->context); // a few hundred bytes
+    scan->data = pcre2_match_data_create(1, pcre_memory());
+    scan->context = pcre2_match_context_create(pcre_memory());
     pcre2_set_match_limit(scan->context, MATCH_STEPS_MAX);
     pcre2_set_heap_limit(scan->context, HEAP_KIB_MAX);
     scan->seconds_at_open = thread_seconds();
@@ -130,7 +119,7 @@ static int match(struct regex_scan *scan)
 {
     int found = match_with(scan, 0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT && !scan->stack) {
-        scan->stack = pcre2_jit_stack_create(STACK_BYTES_MIN, STACK_BYTES_MAX, NULL);
+        scan->stack = pcre2_jit_stack_create(STACK_BYTES_MIN, STACK_BYTES_MAX, pcre_memory());
         pcre2_jit_stack_assign(scan->context, NULL, scan->stack);
         found = match_with(scan, 0);
     }
@@ -153,7 +142,7 @@ enum regex_step regex_scan_next(struct regex_scan *scan, size_t *begin, size_t *
         if (found == PCRE2_ERROR_NOMATCH)
             return REGEX_END;
         if (found < 0) {
-            char message[128];
+            char message[PCRE_MESSAGE_BYTES];
             pcre2_get_error_message(found, (PCRE2_UCHAR *)message, sizeof message);
             return fail(err, "a regex of the tokenizer gives up on this text (%s); shorten it", message), REGEX_FAILED;
         }

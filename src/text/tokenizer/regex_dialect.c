@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer/regex_dialect.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdio.h>
 
+#include "base/pcre.h"
 #include "base/utf8.h"
 #include "text/tokenizer/unicode16.h"
 
@@ -136,8 +135,8 @@ static bool is_script(struct bytes name)
     char pattern[64];
     int length = snprintf(pattern, sizeof pattern, "\\p{sc:%.*s}", (int)name.len, name.data);
     int code;
-    PCRE2_SIZE offset;
-    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)pattern, (PCRE2_SIZE)length, PCRE2_UTF, &code, &offset, NULL);
+    char message[PCRE_MESSAGE_BYTES];
+    pcre2_code *compiled = pcre_compile((struct bytes){ pattern, (size_t)length }, PCRE2_UTF, &code, message);
     pcre2_code_free(compiled);
     return compiled != NULL;
 }

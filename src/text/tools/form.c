@@ -157,9 +157,10 @@ static void make_parts(enum tool_form form, const json_t *function, struct call_
     call->schema = schema_of(function);
     json_decref(key);
     const struct grammar_part parts[PARTS_PER_CALL] = {
-        { .literal = text->open }, { .mark = '{' }, { .literal = "\"name\"" }, { .mark = ':' }, { .literal = call->name },
-        { .mark = ',' }, { .literal = call->key }, { .mark = ':' }, { .schema = call->schema }, { .mark = '}' },
-        { .literal = text->close },
+        { .literal = text->open }, { .mark = '{' },
+        { .literal = "\"name\"" }, { .mark = ':' }, { .literal = call->name }, { .mark = ',' },
+        { .literal = call->key }, { .mark = ':' }, { .schema = call->schema },
+        { .mark = '}' }, { .literal = text->close },
     };
     for (int i = 0; i < PARTS_PER_CALL; i++)
         add_part(call, parts[i]);
