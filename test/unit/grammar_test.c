@@ -126,6 +126,31 @@ static void check_examples(void **state, const struct example *examples, size_t 
     }
 }
 
+// A regex of a whole answer is about the text itself: nothing is escaped as in a JSON string.
+static void follows_a_regex(void **state)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool taken;
+    } rows[] = {
+        { "(red|blue)[0-9]{2}", "red07", true }, { "(red|blue)[0-9]{2}", "red7", false },
+        { "^a+$", "aaa", true },                 { "\"[a-z]+\"", "\"ab\"", true },
+        { "\"[a-z]+\"", "\\\"ab\\\"", false },  { "a\\\\b", "a\\b", true },
+        { "a\\\\b", "a\\\\b", false },         { "a\\nb", "a\nb", true },
+        { "[^b]*", "\"\\a", true },             { "\303\244+", "\303\244\303\244", true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct error err = { "" };
+        struct grammar *grammar = grammar_from_pattern(bytes_of(rows[i].pattern), &err);
+        if (!grammar)
+            fail_msg("%s: %s", rows[i].pattern, err.text);
+        size_t count = taken(*state, grammar, rows[i].text);
+        if ((count == strlen(rows[i].text) + 1) != rows[i].taken)
+            fail_msg("%s and %s: %zu bytes taken", rows[i].pattern, rows[i].text, count);
+        grammar_free(grammar);
+    }
+}
+
 static void follows_types(void **state)
 {
     static const struct example examples[] = {
@@ -505,6 +530,7 @@ static void writes_the_first_token_as_the_detokenizer_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follows_a_regex),
         cmocka_unit_test(follows_types),
         cmocka_unit_test(follows_white_space),
         cmocka_unit_test(follows_objects_and_arrays),

@@ -23,6 +23,7 @@ struct parser {
     int depth;
     struct nfa nfa;
     struct class class; // being read
+    bool in_string;     // PATTERN_STRING, PATTERN_WIDE: characters are escaped as JSON does
     bool wide;          // PATTERN_WIDE
     bool anchored;      // every alternative begins where the text does
     bool *loose;        // NULL: assertions are not passed over
@@ -107,7 +108,7 @@ static void add_escaped(struct nfa *nfa, uint32_t from, uint32_t to, uint32_t c)
         add_text(nfa, from, to, text);
 }
 
-static void add_ascii(struct nfa *nfa, uint32_t from, uint32_t to, struct range range)
+static void add_ascii_of_string(struct nfa *nfa, uint32_t from, uint32_t to, struct range range)
 {
     static const struct { struct range range; bool escaped; } parts[] = {
         { { 0, ' ' - 1 }, true }, { { ' ', '"' - 1 }, false }, { { '"', '"' }, true },
@@ -123,11 +124,16 @@ static void add_ascii(struct nfa *nfa, uint32_t from, uint32_t to, struct range 
     }
 }
 
-static void add_class(struct nfa *nfa, uint32_t from, uint32_t to, const struct class *class)
+static void add_class(struct parser *parser, uint32_t from, uint32_t to)
 {
-    for (size_t i = 0; i < class->count; i++) {
-        add_ascii(nfa, from, to, class->ranges[i]);
-        add_beyond_ascii(nfa, from, to, class->ranges[i]);
+    struct nfa *nfa = &parser->nfa;
+    for (size_t i = 0; i < parser->class.count; i++) {
+        struct range range = parser->class.ranges[i];
+        if (parser->in_string)
+            add_ascii_of_string(nfa, from, to, range);
+        else if (range.low <= ascii_max)
+            nfa_bytes(nfa, from, to, (uint8_t)range.low, (uint8_t)(range.high < ascii_max ? range.high : ascii_max));
+        add_beyond_ascii(nfa, from, to, range);
     }
 }
 
@@ -412,7 +418,7 @@ static bool parse_character(struct parser *parser, uint32_t from, uint32_t to)
         ok = read_character(parser, &c) && class_add(parser, c, c);
     }
     if (ok)
-        add_class(&parser->nfa, from, to, &parser->class);
+        add_class(parser, from, to);
     return ok;
 }
 
@@ -527,7 +533,7 @@ static void add_anything(struct parser *parser, uint32_t from, uint32_t to)
     parser->class.count = 0;
     class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
     nfa_skip(&parser->nfa, from, state);
-    add_class(&parser->nfa, state, state, &parser->class);
+    add_class(parser, state, state);
     nfa_skip(&parser->nfa, state, to);
 }
 
@@ -556,9 +562,10 @@ static bool compile_plain(struct parser *parser, enum pattern_form form, size_t 
 {
     uint32_t begin = NFA_START, end = NFA_END;
     parser->wide = form == PATTERN_WIDE;
+    parser->in_string = form == PATTERN_STRING || form == PATTERN_WIDE;
     if (parser->text.len > PATTERN_BYTES_MAX)
         return fail(parser->err, "it is %zu bytes long, and %d is the limit", parser->text.len, PATTERN_BYTES_MAX);
-    if (form == PATTERN_STRING || form == PATTERN_WIDE) {
+    if (parser->in_string) {
         begin = nfa_state(&parser->nfa);
         end = nfa_state(&parser->nfa);
         nfa_bytes(&parser->nfa, NFA_START, begin, '"', '"');
