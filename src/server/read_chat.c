@@ -142,8 +142,8 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     bool has_tools = job->tools && job->api->chat;
     if (has_tools && !job->must_call && form->grammar)
         return api_fail(&job->error, 400, form->field,
-                        "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or tool_choice "
-                        "none", form->field);
+                        "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or "
+                        "tool_choice none", form->field);
     // Alone at first: what is wrong with it is not the tools' fault.
     if (!job->must_call && !read_form_grammar(job, form))
         return false;
