@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/api.h: what every request needs to know of the model that is served. Written before the port opens, read by
-// all three threads afterwards.
+// all threads afterwards.
 #ifndef SERVER_API_H
 #define SERVER_API_H
 
