@@ -18,7 +18,7 @@ import fleet_plot
 import fleet_replay
 import fleet_steps
 
-# One H200, a Llama of 8B's shape in bfloat16, from bench/README.md: decoding 247.7 t/s alone and 14814 t/s with 128 streams of
+# One H200, a Llama of 8B's shape in bfloat16, measured on 2026-11-15 (doc/scale.md): decoding 247.7 t/s alone and 14814 t/s with 128 streams of
 # 512 + 64 tokens; prompts of 2048 at 38518 t/s in steps of 512. Attention apart from it, by itself: 963 us a layer for 128 x 8192
 # tokens of context, and 500 TFLOP/s for prompts; 32 layers, 32 heads of 128.
 H200_CONTEXT = 32 * 963e-6 / (128 * 8192)

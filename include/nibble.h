@@ -124,8 +124,9 @@ struct nibble_options {
     bool no_self_test;          // kernels are not asked a known question before they run
     int tensor_parallel;        // ranks that a plan is for where there are no `ranks` yet; 0 or 1: one process
     struct nibble_ranks *ranks; // that compute it together, borrowed as long as the engine is open; NULL: this process
-    void (*progress)(void *context, double done); // 0 .. 1 while weights are being read; may be NULL
-    void (*calibrating)(void *context, double done); // 0 .. 1 while keys are being measured, before; may be NULL
+    // While weights are being read, and before that while keys are being measured: 0 .. 1, and 1 at last even where it
+    // fails; may be NULL.
+    void (*progress)(void *context, double done), (*calibrating)(void *context, double done);
     void *progress_context;
 };
 
@@ -155,6 +156,10 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
 
 struct nibble_engine;
 
+// Whether an engine can be planned with these options on this machine, from headers alone: nothing is loaded or
+// measured. False with the error that nibble_engine_open would give before it loads anything.
+bool nibble_engine_check(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                         struct nibble_error *error);
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
                                          const struct nibble_options *options, struct nibble_error *error);
 void nibble_engine_close(struct nibble_engine *engine);
@@ -259,8 +264,11 @@ struct nibble_listener {
     void *context;
     // Before a draw: clears the bits of tokens that may not come next. `mask` has a bit per token of the vocabulary,
     // all set; one at least must stay. tokens_left: how many the answer may still have, this one included. NULL: all
-    // may.
-    void (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
+    // may. Called from any of the engine's threads, and for different requests at the same time; never twice for a
+    // token, and never beside another call for the same request. Returns the work that it took, in steps of a few
+    // nanoseconds: a step of the scheduler begins no further masks when they have taken too much, and the requests that
+    // are left draw their token in a later step. What they draw does not depend on it.
+    uint64_t (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
     // After the draw: the token that is taken in its place. NULL: the one that was drawn.
     int32_t (*choose_token)(void *context, int tokens_left, int32_t drawn);
     // The prompt's tokens in order, when they are scored. NULL: nobody asks.
@@ -332,9 +340,13 @@ struct nibble_scheduler_stats {
     uint64_t prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits; // in tokens
     bool failing;                  // the device failed in the latest step, and with it the requests that were running
+    uint64_t corrupted;            // requests that ended because their logits were not finite,
+    int corrupted_in_a_row;        // and how many of them since the latest good token
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
+// A number that moves on while a step computes on a CPU, with every op. Any thread may ask, at any time.
+uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler);
 
 // ---- several processes ---------------------------------------------------------------------------------------------
 
@@ -343,6 +355,10 @@ void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the
 int nibble_ranks_launched(void);
 int nibble_ranks_launched_rank(void);
 int nibble_ranks_launched_here(void);
+
+// Whether this machine has what starting several processes takes: mpirun, and the MPI module. False: the sentence names
+// all that is missing.
+bool nibble_ranks_can_launch(struct nibble_error *error);
 
 // The processes that mpirun, or whatever speaks MPI, has started together with this one, all of the same build and with
 // the same `flags`. Rank 0 opens engines with them in the options and uses them as ever; the others follow.
@@ -422,6 +438,7 @@ struct nibble_kernels_options {
     uint64_t seed;
     bool quick;           // NIBBLE_KERNELS_TEST: one seed, small shapes
     int threads;          // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
+    int columns;          // of NIBBLE_FORM_TEXT: lists are wrapped to so many; 0: 100
     void (*progress)(void *context, double done); // 0 .. 1; may be NULL
     void *progress_context;
 };

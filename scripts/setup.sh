@@ -9,7 +9,7 @@ export NIBBLE_CACHE
 say() { printf '\033[1m==\033[0m %s\n' "$*" >&2; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
-build_packages="gcc libc6-dev pkg-config meson ninja-build libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev libevent-dev libssl-dev libyaml-dev python3 python3-venv ca-certificates"
+build_packages="gcc libc6-dev pkg-config meson ninja-build libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev libevent-dev libssl-dev libyaml-dev libzstd-dev zlib1g-dev python3 python3-venv ca-certificates"
 
 # Installs the Debian packages that are missing; services that come with them are not started.
 need_packages() {

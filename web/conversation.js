@@ -4,7 +4,7 @@ const log = byId('log'), field = byId('message');
 const messages = []; // { role, content, figures, trouble }; the articles in the log are their views, in the same order
 let model = null, maxModelLen = 0;
 let running = null;  // the answer under way: { message, controller, finished }
-let dropped = null;  // the conversation that New chat put aside
+let chatId = null;   // of this conversation among those that are kept (history.js); null: it has not begun
 let following = true;
 
 function follow() {
@@ -76,11 +76,13 @@ function truncate(length) {
     messages.length = Math.min(length, messages.length);
     while (log.children.length > length) log.lastChild.remove();
     byId('welcome').hidden = messages.length > 0;
+    if (!messages.length) showChats(openChat);
     showContext(null);
 }
 
 function remember() {
-    session.set('conversation', messages);
+    if (messages.length) chatId = saveChat(chatId, messages);
+    session.set('chat', chatId);
 }
 
 function showContext(usage) {
@@ -190,18 +192,18 @@ async function regenerate() {
 
 async function startOver() {
     await stop();
-    if (messages.length) dropped = [...messages];
-    byId('undo').hidden = !dropped;
-    truncate(0);
-    remember();
-    backToField();
+    openChat(null);
 }
 
-function restore(old) {
+// A conversation that is kept, or with null, or one that is gone, a new one.
+function openChat(id) {
+    const chat = readChat(id);
+    chatId = chat && id;
     truncate(0);
-    for (const message of old ?? []) append(message);
+    for (const message of chat?.messages ?? []) append(message);
     showContext(messages.at(-1)?.figures?.usage);
-    remember();
+    session.set('chat', chatId);
+    backToField();
 }
 
 // Turns a question into a field; what followed it goes when it is sent again.
@@ -273,7 +275,7 @@ function prepareComposer() {
     });
     on('stop', 'click', stop);
     on('new', 'click', startOver);
-    on('undo', 'click', () => { restore(dropped); backToField(); });
+    window.addEventListener('pagehide', () => { if (running) remember(); }); // what there is of an answer
     on('latest', 'click', () => { following = true; follow(); backToField(); });
     log.addEventListener('scroll', () => {
         following = log.scrollHeight - log.scrollTop - log.clientHeight < 60;

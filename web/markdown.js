@@ -7,7 +7,25 @@ const INLINE = /`([^`\n]+)`|\*\*((?:[^*\n]|\*(?!\*))+)\*\*|(?<![\w*])\*(?=\S)([^
 const kindOf = line => FENCE.test(line) ? 'code' : HEADING.test(line) ? 'heading' : QUOTE.test(line) ? 'quote'
     : ITEM.test(line) ? 'list' : line.trim() ? 'paragraph' : '';
 
-// Blocks of lines, each with its kind. A fence runs to its end, a list over indented lines, a heading is one line.
+// An item of a list. Its mark is a sign, or a number (else NaN) and what follows that.
+function itemOf(line) {
+    const [, space, mark, text] = ITEM.exec(line);
+    return { indent: space.replaceAll('\t', '    ').length, sign: mark.at(-1), number: parseInt(mark), text };
+}
+
+const isDeeper = (item, list) => item.indent > list.indent + 1;
+
+// A list goes on with items of the same sign. One that counts up ends where a number falls back; one whose numbers are
+// all the same leaves counting to the reader.
+function goesOn(list, { sign, number }) {
+    const goes = sign === list.sign && !(list.counts && number <= list.number);
+    list.counts ||= number > list.number;
+    list.number = number;
+    return goes;
+}
+
+// Blocks of lines, each with its kind. A fence runs to its end, a list over indented lines and the lists within it, a
+// heading is one line.
 function blocksOf(text) {
     const blocks = [];
     let block = null, fence = null;
@@ -17,10 +35,12 @@ function blocksOf(text) {
             else block.lines.push(line);
             continue;
         }
-        const kind = kindOf(line);
+        const kind = kindOf(line), item = kind === 'list' ? itemOf(line) : null;
         const inItem = kind === 'paragraph' && block?.kind === 'list' && /^\s/.test(line);
-        if (inItem || (kind === block?.kind && kind !== 'heading' && kind !== 'code')) block.lines.push(line);
-        else if (kind) blocks.push(block = { kind, lines: [line] });
+        const sameKind = kind === block?.kind && kind !== 'heading' && kind !== 'code';
+        const sameBlock = sameKind && (!item || isDeeper(item, block.list) || goesOn(block.list, item));
+        if (inItem || sameBlock) block.lines.push(line);
+        else if (kind) blocks.push(block = { kind, lines: [line], list: item });
         else if (block?.kind !== 'list') block = null; // a blank line does not end a list
         if (kind === 'code') fence = FENCE.exec(line)[2];
     }
@@ -47,22 +67,27 @@ function codeBlock([opening, ...lines]) {
         make('pre', { tabindex: 0 }, make('code', {}, text)));
 }
 
+// The lines of one list, with those within its items.
 function list(lines) {
     const open = []; // the lists being written, outermost first
+    const begin = (item, parent) => {
+        const node = Number.isNaN(item.number) ? make('ul') : make('ol', { start: item.number });
+        parent?.item.append(node);
+        open.push({ ...item, node });
+    };
     for (const line of lines) {
-        const found = ITEM.exec(line);
-        if (!found) {
+        if (!ITEM.test(line)) {
             open.at(-1).item.append('\n', ...inline(line.trim()));
             continue;
         }
-        const [, { length: indent }, mark, text] = found;
-        while (open.length > 1 && indent < open.at(-1).indent) open.pop();
-        if (!open.length || indent > open.at(-1).indent + 1) {
-            const node = /\d/.test(mark) ? make('ol', { start: parseInt(mark) }) : make('ul');
-            open.at(-1)?.item.append(node);
-            open.push({ indent, node });
+        const item = itemOf(line);
+        while (open.length > 1 && item.indent < open.at(-1).indent) open.pop();
+        if (!open.length || isDeeper(item, open.at(-1))) begin(item, open.at(-1));
+        else if (!goesOn(open.at(-1), item) && open.length > 1) {
+            open.pop();
+            begin(item, open.at(-1));
         }
-        open.at(-1).item = make('li', {}, ...inline(text));
+        open.at(-1).item = make('li', {}, ...inline(item.text));
         open.at(-1).node.append(open.at(-1).item);
     }
     return open[0].node;

@@ -28,10 +28,11 @@ function passedOver(entries) {
 function layerCard(layer, plan) {
     const over = plan.passed_over.filter(({ layers }) => inRange(layer.index, layers));
     const pairs = layer.k ? [['K', formatKey(layer.k)], ['V', formatKey(layer.v)]] : [];
-    pairs.push(['cache', layer.state_bytes ? `${bytes(layer.state_bytes)} per sequence` : `${count(layer.bytes_per_token)} bytes per token`]);
+    pairs.push(['cache', layer.state_bytes ? `${bytes(layer.state_bytes)} per sequence`
+        : `${count(layer.bytes_per_token)} bytes per token (this layer)`]);
     if (layer.transform !== 'none') pairs.push(['transform', layer.transform]);
     for (const [op, kernel] of Object.entries(layer.kernels)) {
-        const name = op.replace(/_(few|many)$/, ', $1 tokens').replace('_', ' ');
+        const name = op.replace(/_few$/, ', decode').replace(/_many$/, ', prefill').replace('_', ' ');
         pairs.push([name, make('span', { class: 'mono' }, kernel)]);
     }
     return [
@@ -99,12 +100,21 @@ function drawLegend(plan) {
         ...[...kinds].map(([text, kind]) => make('li', {}, make('i', { class: `swatch tall ${kind}` }), text)));
 }
 
+// Why weights take more memory than their formats say; nothing where the difference would not be seen.
+function packingText({ bytes: all, layout_bytes: layout, copied_bytes: copied }) {
+    if (bytes(all) === bytes(all - layout - copied)) return '';
+    const signed = size => `${size < 0 ? '−' : '+'}${bytes(Math.abs(size))}`;
+    const parts = [[layout, 'by the layout that kernels read'], [copied, 'for second copies']];
+    return `; in memory ${parts.filter(([size]) => size).map(([size, why]) => `${signed(size)} ${why}`).join(', ')}`;
+}
+
 function drawMemory({ memory, weights, device, layers, passed_over }) {
     const cache = memory.pools.reduce((sum, pool) => sum + pool.page_bytes * pool.pages, 0);
     const perToken = layers.reduce((sum, layer) => sum + layer.bytes_per_token, 0);
     const formats = Object.entries(weights.by_format).sort((a, b) => b[1] - a[1]);
     const shares = [
-        ['weights', memory.weights, '--edge'], ['workspace', memory.workspace, '--faint'], ['cache', cache, '--accent'],
+        ['weights', memory.weights, '--edge'], ['workspace', memory.workspace, '--faint'],
+        ['KV cache', cache, '--accent'],
     ];
     cacheTokens = memory.tokens;
     byId('plan-title').textContent = `${device} · ${layers.length} layers`;
@@ -112,8 +122,10 @@ function drawMemory({ memory, weights, device, layers, passed_over }) {
         make('i', { style: `flex: ${size}; --colour: var(${colour})` })));
     byId('shares').replaceChildren(...shares.map(([name, size, colour]) =>
         make('li', {}, swatch(`var(${colour})`), `${name} ${bytes(size)}`)));
-    byId('plan-note').textContent = `Room for ${count(memory.tokens)} tokens; a new one takes ${bytes(perToken)}. `
-        + `Weights: ${formats.map(([name, size]) => `${name} ${bytes(size)}`).join(', ')}.`;
+    const listed = formats.map(([name, size]) => `${name} ${bytes(size)}`).join(', ');
+    byId('plan-note').textContent = `Context length ${count(maxModelLen)} tokens, cache capacity `
+        + `${count(memory.tokens)} tokens, ${count(perToken)} bytes per token (all layers). `
+        + `Weights: ${listed}${packingText(weights)}.`;
     const title = make('summary', {}, `Kernels passed over: ${passed_over.length}`);
     byId('passed').replaceChildren(title, passedOver(passed_over));
     byId('passed').hidden = !passed_over.length;

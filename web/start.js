@@ -69,7 +69,7 @@ function start() {
     prepareSampling();
     preparePlan();
     prepareCharts();
-    restore(session.get('conversation'));
+    openChat(session.get('chat'));
     sampleSoon(0);
 }
 

@@ -20,7 +20,16 @@ const action = (label, click) => make('button', { type: 'button', class: 'quiet'
 // A store that may be full or forbidden: the page then forgets, and works.
 const keep = store => ({
     get(name) { try { return JSON.parse(store().getItem(`nibble.${name}`)); } catch { return null; } },
-    set(name, value) { try { store().setItem(`nibble.${name}`, JSON.stringify(value)); } catch { /* forgotten */ } },
+    set(name, value) { // false: it is not kept
+        try { store().setItem(`nibble.${name}`, JSON.stringify(value)); } catch { return false; }
+        return true;
+    },
+    remove(name) { try { store().removeItem(`nibble.${name}`); } catch { /* nothing was kept */ } },
+    names(prefix) { // of what is kept
+        let keys = [];
+        try { keys = Object.keys(store()); } catch { /* nothing is */ }
+        return keys.filter(key => key.startsWith(`nibble.${prefix}`)).map(key => key.slice('nibble.'.length));
+    },
 });
 const session = keep(() => sessionStorage), local = keep(() => localStorage);
 

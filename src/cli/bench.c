@@ -147,8 +147,8 @@ static bool check_room(const struct bench_subject *subject, int length, int sequ
     size_t wanted = (size_t)length * (size_t)sequences;
     return stats.cache_tokens >= wanted
         || cli_trouble(error,
-                       "%d sequences of %d tokens do not fit: the cache (%s) holds %zu tokens, and %zu are needed; "
-                       "raise --kv-cache-memory-bytes, or lower --batch, -d, -p or -n",
+                       "%d sequences of %d tokens do not fit: the cache (%s) has a capacity of %zu tokens, and %zu "
+                       "are needed; raise --kv-cache-memory-bytes, or lower --batch, -d, -p or -n",
                        sequences, length, subject->format, stats.cache_tokens, wanted);
 }
 
@@ -180,6 +180,34 @@ static bool measure_ceiling(struct bench *bench, struct bench_subject *subject, 
     return nibble_engine_ceiling(subject->engine, &subject->ceiling, error);
 }
 
+static struct nibble_options options_of(const struct bench *bench, const struct bench_subject *subject,
+                                        const struct request *request)
+{
+    int length, sequences;
+    find_needs(bench, &length, &sequences);
+    struct nibble_options options = { .threads = subject->threads, .no_self_test = request->no_self_test };
+    cache_options_apply(&request->cache, &options);
+    options.kv_cache_dtype = subject->format;
+    options.max_model_len = options.max_model_len ? options.max_model_len : length;
+    // One more than run at once: prompts that are new in every round then do not drive the depths out of the cache.
+    options.max_num_seqs = options.max_num_seqs ? options.max_num_seqs : sequences + 1;
+    return options;
+}
+
+// All of them, before the first is loaded.
+static bool check_subjects(const struct bench *bench, const struct nibble_checkpoint *checkpoint,
+                           const struct request *request, struct nibble_error *error)
+{
+    int length, sequences;
+    find_needs(bench, &length, &sequences);
+    for (int i = 0; i < bench->subject_count; i++) {
+        struct nibble_options options = options_of(bench, &bench->subjects[i], request);
+        if (!check_limits(&options, length, sequences, error) || !nibble_engine_check(checkpoint, &options, error))
+            return false;
+    }
+    return true;
+}
+
 static bool open_subject(struct bench *bench, struct bench_subject *subject,
                          const struct nibble_checkpoint *checkpoint, const struct request *request,
                          struct nibble_error *error)
@@ -187,18 +215,10 @@ static bool open_subject(struct bench *bench, struct bench_subject *subject,
     int length, sequences;
     find_needs(bench, &length, &sequences);
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
-    struct nibble_options options = { .threads = subject->threads,
-                                      .no_self_test = request->no_self_test,
-                                      .progress = cli_progress_show,
-                                      .calibrating = cli_calibrating_show,
-                                      .progress_context = &progress };
-    cache_options_apply(&request->cache, &options);
-    options.kv_cache_dtype = subject->format;
-    if (!check_limits(&options, length, sequences, error))
-        return false;
-    options.max_model_len = options.max_model_len ? options.max_model_len : length;
-    // One more than run at once: prompts that are new in every round then do not drive the depths out of the cache.
-    options.max_num_seqs = options.max_num_seqs ? options.max_num_seqs : sequences + 1;
+    struct nibble_options options = options_of(bench, subject, request);
+    options.progress = cli_progress_show;
+    options.calibrating = cli_calibrating_show;
+    options.progress_context = &progress;
     subject->engine = nibble_engine_open(checkpoint, &options, error);
     if (!subject->engine)
         return false;
@@ -206,7 +226,7 @@ static bool open_subject(struct bench *bench, struct bench_subject *subject,
     subject->scheduler = nibble_scheduler_open(subject->engine, &(struct nibble_scheduler_options){ 0 });
     struct nibble_text plan = { 0 };
     nibble_plan_print(nibble_engine_plan(subject->engine), NIBBLE_PLAN_SHORT, 0, &plan);
-    fprintf(stderr, "%s", plan.data);
+    cli_say("%s", plan.data);
     free(plan.data);
     return check_room(subject, length, sequences, error) && measure_ceiling(bench, subject, error);
 }
@@ -248,7 +268,7 @@ static bool report(const struct bench *bench, const struct request *request, str
     if (!has_samples(bench))
         return cli_trouble(error, "stopped before anything was measured");
     if (bench->stopped)
-        fprintf(stderr, "stopped: some figures come from fewer repeats, or are missing\n");
+        cli_say("stopped: some figures come from fewer repeats, or are missing\n");
     struct strbuf text = { 0 }, html = { 0 };
     (request->json ? bench_print_json : bench_print_table)(bench, &text);
     bench_print_html(bench, &html);
@@ -272,6 +292,7 @@ static int run(const char *model, const struct request *request)
         && choose_cases(&bench, &wishes, &error)
         && output_file_open(&page, request->html, "--html", &error)
         && (checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, &error))
+        && check_subjects(&bench, checkpoint, request, &error)
         && open_subjects(&bench, checkpoint, request, &error)
         && bench_measure(&bench, &error)
         && report(&bench, request, &page, &error);
@@ -312,7 +333,7 @@ int command_bench(int argc, char **argv)
             "median counts, beside the share of what this machine's memory or arithmetic would allow.",
         .example = "nibble bench model.gguf -d 0,4096 --batch 1,8 --kv-cache-dtype bfloat16,nvfp4 --html bench.html",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

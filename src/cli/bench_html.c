@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli/bench_html.c: what was measured as one page (cli/html.h): bars, lines over depth and batch, and the table.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "cli/bench.h"
 #include "cli/html.h"
 
-// In units of the drawings, which are as wide as the page.
-enum {
-    BAR_LEFT = 300, BAR_RIGHT = 740, BAR_HEIGHT = 14, BAR_PITCH = 26,
-    PLOT_LEFT = 60, PLOT_RIGHT = 860, PLOT_TOP = 16, PLOT_BOTTOM = 260, LEGEND_PITCH = 20,
-};
+enum { BAR_HEIGHT = 14, BAR_ROOM = 18, HEIGHT = 244 }; // pixels
 
 // ---- names --------------------------------------------------------------------------------------------------------
 
@@ -50,45 +47,40 @@ static bool is_shown(const struct bench_case *measured, enum bench_kind kind)
     return measured->kind == kind && measured->sample_count;
 }
 
-static void add_bar(struct strbuf *out, const struct bench *bench, const struct bench_case *measured, int y,
-                    double scale)
+// The case, its bar, and the figure; on a phone the case stands above the other two.
+static void add_bar(struct strbuf *out, const struct bench *bench, const struct bench_case *measured, double most)
 {
     struct bench_summary summary = bench_summarise(measured);
-    int middle = y + BAR_HEIGHT / 2;
-    double low = BAR_LEFT + scale * summary.low, high = BAR_LEFT + scale * summary.high;
-    double limit = BAR_LEFT + scale * summary.limit;
-    strbuf_add_format(out, "<text x=\"0\" y=\"%d\">", y + 11);
+    int top = (BAR_ROOM - BAR_HEIGHT) / 2, middle = BAR_ROOM / 2;
+    double limit = 100 * summary.limit / most;
+    strbuf_add_text(out, "<div class=\"bar\"><span>");
     add_case_name(out, bench, measured);
-    strbuf_add_format(out, "</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=\"var(--c%d)\"/>",
-                      BAR_LEFT, y, scale * summary.median, BAR_HEIGHT, colour_of(bench, measured));
-    strbuf_add_format(out, "<line class=\"mark\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", low, middle, high,
-                      middle);
-    strbuf_add_format(out, "<line class=\"limit\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", limit, y - 2, limit,
-                      y + BAR_HEIGHT + 2);
-    strbuf_add_format(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f t/s, %.0f %%</text>\n", HTML_WIDTH, y + 11,
-                      summary.median, 100 * summary.median / summary.limit);
+    strbuf_add_format(out, "</span><svg xmlns=\"http://www.w3.org/2000/svg\" height=\"%d\">"
+                           "<rect x=\"0\" y=\"%d\" width=\"%.2f%%\" height=\"%d\" rx=\"2\" fill=\"var(--c%d)\"/>",
+                      BAR_ROOM, top, 100 * summary.median / most, BAR_HEIGHT, colour_of(bench, measured));
+    strbuf_add_format(out, "<line class=\"mark\" x1=\"%.2f%%\" y1=\"%d\" x2=\"%.2f%%\" y2=\"%d\"/>",
+                      100 * summary.low / most, middle, 100 * summary.high / most, middle);
+    strbuf_add_format(out, "<line class=\"limit\" x1=\"%.2f%%\" y1=\"0\" x2=\"%.2f%%\" y2=\"%d\"/></svg>", limit, limit,
+                      BAR_ROOM);
+    strbuf_add_format(out, "<span>%.1f t/s, %.0f %%</span></div>\n", summary.median,
+                      100 * summary.median / summary.limit);
 }
 
 static void add_bars(struct strbuf *out, const struct bench *bench, enum bench_kind kind, const char *title)
 {
-    int count = 0;
     double most = 0;
     for (int i = 0; i < bench->case_count; i++)
         if (is_shown(&bench->cases[i], kind)) {
             struct bench_summary summary = bench_summarise(&bench->cases[i]);
             most = fmax(most, fmax(summary.high, summary.limit));
-            count++;
         }
-    if (!count)
+    if (!most)
         return;
-    html_open_plot(out, title, count * BAR_PITCH + 4);
-    int y = 4;
+    html_open_figure(out, title);
     for (int i = 0; i < bench->case_count; i++)
-        if (is_shown(&bench->cases[i], kind)) {
-            add_bar(out, bench, &bench->cases[i], y, (BAR_RIGHT - BAR_LEFT) / most);
-            y += BAR_PITCH;
-        }
-    html_close_plot(out);
+        if (is_shown(&bench->cases[i], kind))
+            add_bar(out, bench, &bench->cases[i], most);
+    html_close_figure(out);
 }
 
 // ---- lines --------------------------------------------------------------------------------------------------------
@@ -140,62 +132,69 @@ static void gather_points(struct lines *lines, int first)
     qsort(lines->points, (size_t)lines->point_count, sizeof *lines->points, compare_points);
 }
 
-static double plot_x(const struct lines *lines, double x)
+static struct html_point drawn_at(const struct lines *lines, const struct point *point)
 {
-    return PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * x / lines->x_most;
+    return (struct html_point){ point->x / lines->x_most, HEIGHT * (1 - point->y / lines->y_most) };
 }
 
-static double plot_y(const struct lines *lines, double y)
+// The next larger number that was measured at; below 0: there is none.
+static int next_place(const struct lines *lines, int last)
 {
-    return PLOT_BOTTOM - (PLOT_BOTTOM - PLOT_TOP) * y / lines->y_most;
-}
-
-static void add_axes(struct strbuf *out, const struct lines *lines)
-{
-    double step = html_tick_step(lines->y_most);
-    for (double y = 0; y <= lines->y_most; y += step) {
-        double at = plot_y(lines, y);
-        strbuf_add_format(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>"
-                               "<text class=\"soft\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-                          PLOT_LEFT, at, PLOT_RIGHT, at, PLOT_LEFT - 6, at + 4, y);
-    }
+    int next = -1;
     for (int i = 0; i < lines->bench->case_count; i++) {
         const struct bench_case *measured = &lines->bench->cases[i];
-        bool seen = !is_shown(measured, BENCH_DECODE);
-        for (int j = 0; j < i && !seen; j++)
-            seen = is_shown(&lines->bench->cases[j], BENCH_DECODE)
-                && place_of(lines, &lines->bench->cases[j]) == place_of(lines, measured);
-        if (!seen)
-            strbuf_add_format(out, "<text class=\"soft\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>\n",
-                              plot_x(lines, place_of(lines, measured)), PLOT_BOTTOM + 18, place_of(lines, measured));
+        int place = place_of(lines, measured);
+        if (is_shown(measured, BENCH_DECODE) && place > last && (next < 0 || place < next))
+            next = place;
+    }
+    return next;
+}
+
+// Numbers that were measured at, but for those that would lie over the one before.
+static void add_axes(struct strbuf *out, const struct lines *lines)
+{
+    double step = html_tick_step(lines->y_most), end = -INFINITY; // of the last label, in pixels of a narrow screen
+    for (double y = 0; y <= lines->y_most; y += step)
+        html_add_y_tick(out, HEIGHT * (1 - y / lines->y_most), y);
+    for (int place = next_place(lines, -1); place >= 0; place = next_place(lines, place)) {
+        char text[16];
+        double width = html_text_width(snprintf(text, sizeof text, "%d", place)) + 6;
+        double middle = HTML_PLOT_WIDTH_MIN * place / lines->x_most;
+        if (middle - width / 2 < end)
+            continue;
+        html_add_x_tick(out, place / lines->x_most, HEIGHT, place);
+        end = middle + width / 2;
+    }
+    html_add_x_title(out, HEIGHT, lines->over_depth ? "tokens in the cache before" : "sequences at once");
+}
+
+static void add_line(struct strbuf *out, const struct lines *lines, int index)
+{
+    for (int i = 0; i < lines->point_count; i++) {
+        struct html_point at = drawn_at(lines, &lines->points[i]);
+        struct html_point from = i ? drawn_at(lines, &lines->points[i - 1]) : at;
+        if (i)
+            html_add_segment(out, &from, &at, index);
+        html_open_point(out, &at);
+        html_add_dot(out, index);
+        html_close_point(out);
     }
 }
 
-static void add_line(struct strbuf *out, const struct lines *lines, const struct bench_case *named, int index)
+static void add_line_name(struct strbuf *out, const struct lines *lines, const struct bench_case *named, int index)
 {
-    int y = PLOT_BOTTOM + 24 + (index + 1) * LEGEND_PITCH;
-    strbuf_add_format(out, "<g><polyline stroke=\"var(--c%d)\" points=\"", index % HTML_COLOURS);
-    for (int i = 0; i < lines->point_count; i++)
-        strbuf_add_format(out, "%s%.1f,%.1f", i ? " " : "", plot_x(lines, lines->points[i].x),
-                          plot_y(lines, lines->points[i].y));
-    strbuf_add_text(out, "\"/>");
-    for (int i = 0; i < lines->point_count; i++)
-        strbuf_add_format(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"var(--c%d)\"/>",
-                          plot_x(lines, lines->points[i].x), plot_y(lines, lines->points[i].y), index % HTML_COLOURS);
-    strbuf_add_format(out,
-                      "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"4\" fill=\"var(--c%d)\"/>"
-                      "<text x=\"%d\" y=\"%d\">",
-                      PLOT_LEFT, y - 6, index % HTML_COLOURS, PLOT_LEFT + 22, y);
+    strbuf_add_text(out, "<li>");
+    html_add_line_key(out, index);
     html_add_text(out, named->subject->format);
     strbuf_add_format(out, ", %s %d, %d new tokens", lines->over_depth ? "batch" : "depth",
                       lines->over_depth ? named->batch : named->depth, named->new);
     if (named->subject->threads)
         strbuf_add_format(out, ", %d threads", named->subject->threads);
-    strbuf_add_text(out, "</text></g>\n");
+    strbuf_add_text(out, "</li>\n");
 }
 
-// How many lines there are, and how far they reach.
-static int measure_lines(struct lines *lines)
+// Whether there are lines, and how far they reach.
+static bool measure_lines(struct lines *lines)
 {
     int count = 0;
     for (int i = 0; i < lines->bench->case_count; i++) {
@@ -212,18 +211,24 @@ static int measure_lines(struct lines *lines)
 static void add_lines(struct strbuf *out, const struct bench *bench, bool over_depth, const char *title)
 {
     struct lines lines = { .bench = bench, .over_depth = over_depth };
+    struct strbuf key = { 0 };
     lines.points = memory_new((size_t)bench->case_count, sizeof *lines.points);
-    int count = measure_lines(&lines);
-    if (count) {
-        html_open_plot(out, title, PLOT_BOTTOM + 36 + count * LEGEND_PITCH);
+    if (measure_lines(&lines)) {
+        html_open_figure(out, title);
+        html_open_plot(out, HEIGHT);
         add_axes(out, &lines);
         for (int i = 0, index = 0; i < bench->case_count; i++) {
             gather_points(&lines, i);
-            if (lines.point_count > 1)
-                add_line(out, &lines, &bench->cases[i], index++);
+            if (lines.point_count < 2)
+                continue;
+            add_line(out, &lines, index);
+            add_line_name(&key, &lines, &bench->cases[i], index++);
         }
         html_close_plot(out);
+        strbuf_add_format(out, "<ul class=\"key\">\n%s</ul>\n", key.data);
+        html_close_figure(out);
     }
+    strbuf_free(&key);
     free(lines.points);
 }
 
@@ -231,8 +236,8 @@ static void add_lines(struct strbuf *out, const struct bench *bench, bool over_d
 
 static void add_table(struct strbuf *out, const struct bench *bench)
 {
-    strbuf_add_format(out, "<h2>All figures</h2>\n<div><table>\n<tr><th>kind</th><th>prompt</th><th>new</th>"
-                           "<th>depth</th><th>batch</th><th>format</th>%s<th>t/s</th><th>lowest</th>"
+    strbuf_add_format(out, "<h2>All figures</h2>\n<div class=\"table\"><table>\n<tr><th>kind</th><th>prompt</th>"
+                           "<th>new</th><th>depth</th><th>batch</th><th>format</th>%s<th>t/s</th><th>lowest</th>"
                            "<th>highest</th><th>ceiling</th><th>share</th></tr>\n",
                       bench->subjects->threads ? "<th>threads</th>" : "");
     for (int i = 0; i < bench->case_count; i++) {

@@ -187,7 +187,7 @@ bool bench_measure(struct bench *bench, struct nibble_error *error)
     struct sigaction before;
     bool ok = true;
     sigaction(SIGINT, &(struct sigaction){ .sa_handler = on_interrupt }, &before);
-    fprintf(stderr, "measuring %d figures in %d rounds; Ctrl-C ends it with what there is\n", bench->case_count,
+    cli_say("measuring %d figures in %d rounds; Ctrl-C ends it with what there is\n", bench->case_count,
             bench->repeats);
     for (int round = 0; round <= bench->repeats && ok && !interrupted; round++)
         for (int i = 0; i < bench->case_count && ok && !interrupted; i++) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/cli.h: the commands, and what they share. Each returns the exit status: 0 done, 1 failed or refused, 2 usage.
+// cli/cli.h: the commands, and what they share. Each returns the exit status: 0 done, 1 failed or refused, 2 usage,
+// 141 when whoever read its output left early (as `head` does): what shells report for a program that SIGPIPE ended.
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <signal.h>
+
 #include "nibble.h"
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_READER_LEFT = 128 + SIGPIPE };
 
 int command_bench(int argc, char **argv);
 int command_env(int argc, char **argv);
@@ -19,7 +22,8 @@ int command_serve(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_tune(int argc, char **argv);
 
-// Prints the sentence to stderr and, with json, {"error": sentence} to stdout; gives the exit status it calls for.
+// Prints the sentence to stderr and, with json, {"error": sentence} to stdout; gives the exit status it calls for. When
+// the reader of stdout has left, it prints nothing.
 int cli_fail(const struct nibble_error *error, bool json);
 
 // A sentence about what a command was given, not about how it was called. Always returns false.
@@ -27,6 +31,7 @@ bool cli_trouble(struct nibble_error *error, const char *format, ...) __attribut
 
 // Writes all of it to stdout.
 bool cli_write(const char *data, size_t len, struct nibble_error *error);
+bool cli_reader_left(void); // a write failed because nobody reads stdout any more
 int cli_output(const char *data, size_t len); // the same as a command's last deed: gives the exit status
 
 double cli_now(void);                                  // seconds of a clock that only goes forward
@@ -42,6 +47,10 @@ struct cli_progress {
 };
 void cli_progress_show(void *progress, double done); // a struct cli_progress; done 0 .. 1, 1 clears the line
 void cli_calibrating_show(void *progress, double done); // the same, while the model is measured first
+void cli_progress_clear(void);                          // before anything else is printed
+
+void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2))); // to stderr, in place of the bar
+int cli_columns(int fd, int otherwise); // width of the terminal behind fd; `otherwise` where there is none
 bool cli_stderr_is_terminal(void);
 
 #endif

@@ -25,6 +25,22 @@ struct request {
 static const struct option_texts swept = { { "bfloat16", "fp8", "int8_per_token_head", "fp8/nvfp4", "nvfp4/fp8",
                                              "int4_per_token_head", "nvfp4_4over6", "nvfp4" }, 8 };
 
+// What a command line means, once it is known that all of it can be had.
+struct evaluation {
+    const struct request *request;
+    struct nibble_checkpoint *checkpoint;
+    struct nibble_tokenizer *tokenizer;
+    struct nibble_options options;
+    struct cache_formats formats; // of a sweep
+    struct output_file page;      // of a sweep
+    struct quality_text text;
+};
+
+static const char *against_of(const struct request *request)
+{
+    return request->against || !request->sweep ? request->against : "float32";
+}
+
 // ---- one cache ----------------------------------------------------------------------------------------------------
 
 struct result {
@@ -94,35 +110,35 @@ static void print_text(const struct request *request, const struct result *resul
 }
 
 // After the engines are closed: it opens one of its own.
-static bool measure_layers(const struct nibble_checkpoint *checkpoint, const struct quality_text *text,
-                           const struct nibble_options *options, struct result *result, struct nibble_error *error)
+static bool measure_layers(const struct evaluation *eval, struct result *result, struct nibble_error *error)
 {
     struct cli_progress progress = { .label = "measuring layers", .shown = -1 };
-    struct nibble_options shown = *options;
+    struct nibble_options shown = eval->options;
     shown.calibrating = cli_progress_show;
     shown.progress_context = &progress;
     result->layers = memory_new((size_t)result->layer_count, sizeof *result->layers);
-    return nibble_layer_errors(checkpoint, &shown, text->ids, (size_t)text->context, result->layers, error);
+    return nibble_layer_errors(eval->checkpoint, &shown, eval->text.ids, (size_t)eval->text.context, result->layers,
+                               error);
 }
 
-static bool evaluate_one(const struct nibble_checkpoint *checkpoint, const struct nibble_tokenizer *tokenizer,
-                         const struct quality_text *text, const struct nibble_options *options,
-                         const struct request *request, struct strbuf *out, struct nibble_error *error)
+static bool evaluate_one(struct evaluation *eval, struct strbuf *out, struct nibble_error *error)
 {
-    struct nibble_options plain = quality_plain(options, request->against);
+    const struct request *request = eval->request;
+    const struct quality_text *text = &eval->text;
+    struct nibble_options plain = quality_plain(&eval->options, request->against);
     struct cli_progress progress = { .label = "evaluating", .shown = -1 };
     struct quality_side side = { 0 };
     struct quality_reference reference = { 0 };
     struct result result = { .chunks = text->chunks };
-    bool ok = quality_side_open(&side, checkpoint, options, error)
-        && (!request->against || quality_reference_open(&reference, checkpoint, &plain, text, false, error))
+    bool ok = quality_side_open(&side, eval->checkpoint, &eval->options, error)
+        && (!request->against || quality_reference_open(&reference, eval->checkpoint, &plain, text, false, error))
         && quality_measure(&side, request->against ? &reference : NULL, text, cli_progress_show, &progress,
                            &result.score, error)
-        && (!request->needle || needle_measure(&side, tokenizer, text, &result.needle, error));
+        && (!request->needle || needle_measure(&side, eval->tokenizer, text, &result.needle, error));
     result.layer_count = ok && request->layers ? nibble_engine_layers(side.engine) : 0;
     quality_side_close(&side);
     quality_reference_close(&reference);
-    ok = ok && (!request->layers || measure_layers(checkpoint, text, options, &result, error));
+    ok = ok && (!request->layers || measure_layers(eval, &result, error));
     if (ok)
         (request->json ? print_json : print_text)(request, &result, out);
     free(result.layers);
@@ -131,30 +147,24 @@ static bool evaluate_one(const struct nibble_checkpoint *checkpoint, const struc
 
 // ---- many ---------------------------------------------------------------------------------------------------------
 
-static bool evaluate_many(const struct nibble_checkpoint *checkpoint, const struct nibble_tokenizer *tokenizer,
-                          const struct quality_text *text, const struct nibble_options *options,
-                          const struct request *request, struct strbuf *out, struct nibble_error *error)
+static bool evaluate_many(struct evaluation *eval, struct strbuf *out, struct nibble_error *error)
 {
-    struct sweep sweep = { .against = request->against ? request->against : "float32",
+    const struct request *request = eval->request;
+    struct sweep sweep = { .against = against_of(request),
                            .needle = request->needle,
-                           .context = text->context,
-                           .chunks = text->chunks };
-    struct cache_formats formats = { 0 };
-    struct output_file page = { 0 };
+                           .context = eval->text.context,
+                           .chunks = eval->text.chunks };
     struct strbuf name = { 0 }, html = { 0 }; // whatever bytes a path has, the report is text
     strbuf_add_clean(&name, bytes_of(request->model));
     sweep.model = strbuf_text(&name);
-    bool ok = cache_formats_read(request->dtypes.count ? &request->dtypes : &swept, &formats, error)
-        && output_file_open(&page, request->html, "--html", error)
-        && sweep_measure(&sweep, checkpoint, tokenizer, text, &formats, options, error);
+    bool ok = sweep_measure(&sweep, eval->checkpoint, eval->tokenizer, &eval->text, &eval->formats, &eval->options,
+                            error);
     if (ok) {
         (request->json ? sweep_print_json : sweep_print_table)(&sweep, out);
         sweep_print_html(&sweep, &html);
-        ok = output_file_finish(&page, html.data, html.len, error);
+        ok = output_file_finish(&eval->page, html.data, html.len, error);
     }
-    output_file_close(&page);
     sweep_free(&sweep);
-    cache_formats_free(&formats);
     strbuf_free(&name);
     strbuf_free(&html);
     return ok;
@@ -162,34 +172,49 @@ static bool evaluate_many(const struct nibble_checkpoint *checkpoint, const stru
 
 // ---- the command --------------------------------------------------------------------------------------------------
 
-static bool evaluate_text(const struct nibble_checkpoint *checkpoint, const struct nibble_tokenizer *tokenizer,
-                          const struct quality_text *text, const struct request *request, struct nibble_error *error)
+// Everything that headers and flags can tell, before the text is read and weights are loaded.
+static bool prepare(struct evaluation *eval, struct nibble_error *error)
 {
-    struct strbuf out = { 0 };
-    struct nibble_options options = { .threads = (int)request->threads };
-    cache_options_apply(&request->cache, &options);
-    options.max_model_len = options.max_model_len ? options.max_model_len : text->context;
-    bool ok = (request->sweep ? evaluate_many : evaluate_one)(checkpoint, tokenizer, text, &options, request, &out,
-                                                              error)
-        && nibble_checkpoint_check(checkpoint, error) && cli_write(out.data, out.len, error);
-    strbuf_free(&out);
+    const struct request *request = eval->request;
+    const struct option_texts *formats = request->dtypes.count ? &request->dtypes : &swept;
+    const char *against = against_of(request);
+    eval->options.threads = (int)request->threads;
+    cache_options_apply(&request->cache, &eval->options);
+    eval->options.max_model_len = eval->options.max_model_len ? eval->options.max_model_len : (int)request->context;
+    struct nibble_options reference = quality_plain(&eval->options, against);
+    return (eval->checkpoint = nibble_checkpoint_open(request->model, NIBBLE_NEED_ALL, error))
+        && (!request->sweep || cache_formats_read(formats, &eval->formats, error))
+        && output_file_open(&eval->page, request->html, "--html", error)
+        && (request->sweep ? sweep_check(eval->checkpoint, &eval->formats, &eval->options, error)
+                           : nibble_engine_check(eval->checkpoint, &eval->options, error))
+        && (!against || nibble_engine_check(eval->checkpoint, &reference, error))
+        && (eval->tokenizer = nibble_tokenizer_open(eval->checkpoint, error));
+}
+
+static bool read_text(struct evaluation *eval, struct nibble_error *error)
+{
+    const struct request *request = eval->request;
+    struct nibble_text content = { 0 };
+    bool ok = cli_read(request->text, &content, error)
+        && quality_text_cut(&eval->text, eval->tokenizer, request->text, content.data, content.len,
+                            (int)request->context, (int)request->chunks, error);
+    free(content.data);
     return ok;
 }
 
 static bool evaluate(const struct request *request, struct nibble_error *error)
 {
-    struct nibble_text content = { 0 };
-    struct quality_text text = { 0 };
-    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(request->model, NIBBLE_NEED_ALL, error);
-    struct nibble_tokenizer *tokenizer = checkpoint ? nibble_tokenizer_open(checkpoint, error) : NULL;
-    bool ok = tokenizer && cli_read(request->text, &content, error)
-        && quality_text_cut(&text, tokenizer, request->text, content.data, content.len, (int)request->context,
-                            (int)request->chunks, error)
-        && evaluate_text(checkpoint, tokenizer, &text, request, error);
-    free(content.data);
-    free(text.ids);
-    nibble_tokenizer_close(tokenizer);
-    nibble_checkpoint_close(checkpoint);
+    struct evaluation eval = { .request = request };
+    struct strbuf out = { 0 };
+    bool ok = prepare(&eval, error) && read_text(&eval, error)
+        && (request->sweep ? evaluate_many : evaluate_one)(&eval, &out, error)
+        && nibble_checkpoint_check(eval.checkpoint, error) && cli_write(out.data, out.len, error);
+    strbuf_free(&out);
+    free(eval.text.ids);
+    output_file_close(&eval.page);
+    cache_formats_free(&eval.formats);
+    nibble_tokenizer_close(eval.tokenizer);
+    nibble_checkpoint_close(eval.checkpoint);
     return ok;
 }
 
@@ -246,7 +271,7 @@ int command_eval(int argc, char **argv)
                  "between two cache formats, and with --sweep that of many.",
         .example = "nibble eval model.gguf --text prose.txt --kv-cache-dtype nvfp4 --against float32",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

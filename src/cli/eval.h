@@ -30,6 +30,11 @@ struct sweep {
 const char *sweep_stored(const struct sweep_row *row);      // "as is" or "planned"
 double sweep_tokens_per_gib(const struct sweep_row *row);
 
+// Whether the formats and options can be understood. A format that this model or device refuses is no error: the sweep
+// has a row for it.
+bool sweep_check(const struct nibble_checkpoint *checkpoint, const struct cache_formats *formats,
+                 const struct nibble_options *options, struct nibble_error *error);
+
 // Every format stored as is and, where that is another cache, as the options say.
 bool sweep_measure(struct sweep *sweep, const struct nibble_checkpoint *checkpoint,
                    const struct nibble_tokenizer *tokenizer, const struct quality_text *text,

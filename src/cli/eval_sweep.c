@@ -74,8 +74,6 @@ static bool try_cache(struct sweeping *s, struct sweep_row row, const struct nib
     if (*plan && seen && !strcmp(*plan, seen))
         return true;
     bool opened = *plan && quality_side_open(&side, s->checkpoint, options, &why);
-    if (!opened && why.usage)
-        return cli_trouble(error, "%s", why.text);
     if (!opened) {
         row.refused = memory_text(why.text);
         row.refused[strcspn(row.refused, "\n")] = 0; // what would run instead is no matter here
@@ -98,6 +96,20 @@ static bool try_format(struct sweeping *s, const char *format, struct nibble_err
     free(first);
     free(second);
     return ok;
+}
+
+bool sweep_check(const struct nibble_checkpoint *checkpoint, const struct cache_formats *formats,
+                 const struct nibble_options *options, struct nibble_error *error)
+{
+    for (int i = 0; i < formats->count; i++) {
+        struct nibble_options planned = *options, plain = quality_plain(options, formats->items[i]);
+        planned.kv_cache_dtype = formats->items[i];
+        if (!nibble_engine_check(checkpoint, &plain, error) && error->usage)
+            return false;
+        if (!nibble_engine_check(checkpoint, &planned, error) && error->usage)
+            return false;
+    }
+    return true;
 }
 
 bool sweep_measure(struct sweep *sweep, const struct nibble_checkpoint *checkpoint,

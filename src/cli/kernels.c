@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -28,6 +29,7 @@ static int report(struct request *request)
     options->seed = (uint64_t)request->seed;
     options->quick = request->quick;
     options->threads = (int)request->threads;
+    options->columns = cli_columns(STDOUT_FILENO, 0);
     options->progress = cli_progress_show;
     options->progress_context = &progress;
     struct nibble_error error;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli/main.c: which command.
+#include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +36,7 @@ static void print_help(FILE *out)
     for (int i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
     fprintf(out, "\nMODEL is a .gguf file, a folder with config.json and safetensors, or org/name in the\n"
-                 "Hugging Face cache. `nibble COMMAND --help` has the options, `nibble --version` the version.\n\n"
+                 "Hugging Face cache. `nibble help COMMAND` has the options, `nibble --version` the version.\n\n"
                  "example: nibble run SmolLM2-135M-Instruct.Q4_1.gguf \"What is a nibble?\"\n");
 }
 
@@ -49,15 +51,46 @@ static int unknown_command(const char *word)
     return EXIT_USAGE;
 }
 
+// Everything here is UTF-8: the line editor has to know, whatever the environment says or leaves open (ssh, cron and
+// containers set no LANG), or it drops what it cannot read. LC_CTYPE alone: numbers keep their point.
+static void choose_encoding(void)
+{
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+static int run_command(const char *name, int argc, char **argv)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(name, commands[i].name))
+            return commands[i].run(argc, argv);
+    return unknown_command(name);
+}
+
+// `nibble help COMMAND` is `nibble COMMAND --help`.
+static int help_on(char *name)
+{
+    char *argv[] = { name, "--help", NULL };
+    return run_command(name, 2, argv);
+}
+
+static bool is_help(const char *word)
+{
+    return !strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
 int main(int argc, char **argv)
 {
-    signal(SIGPIPE, SIG_IGN); // a closed pipe is an error of write, not a death
+    signal(SIGPIPE, SIG_IGN); // a closed pipe or socket is an error of write, not a death
+    choose_encoding();
     mapping_guard();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (is_help(argv[1]) && argc > 2 && !is_help(argv[2]))
+        return help_on(argv[2]);
+    if (is_help(argv[1])) {
         print_help(stdout);
         return EXIT_DONE;
     }
@@ -65,8 +98,5 @@ int main(int argc, char **argv)
         printf("nibble %s\n", nibble_version());
         return EXIT_DONE;
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    return unknown_command(argv[1]);
+    return run_command(argv[1], argc - 1, argv + 1);
 }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,10 +32,14 @@ static void print_help(const struct command_line *line)
     printf("  %-*s%s\n\nexample: %s\n", HELP_COLUMN - 2, "--help", "show this", line->example);
 }
 
-static bool wrong(const struct command_line *line, const char *what, const char *name, size_t name_len,
-                  const char *hint)
+__attribute__((format(printf, 2, 3))) static bool wrong(const struct command_line *line, const char *format, ...)
 {
-    fprintf(stderr, "nibble: %s %.*s%s; usage: %s\n", what, (int)name_len, name, hint, line->usage);
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "nibble: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "; usage: %s\n", line->usage);
+    va_end(args);
     return false;
 }
 
@@ -64,15 +69,13 @@ const struct option_row *option_find(const struct option_row *options, struct by
 
 static bool set_number(const struct command_line *line, const struct option_row *row, const char *value)
 {
-    char *end, hint[160];
+    char *end;
     errno = 0;
     long long integer = row->kind == OPTION_INT ? strtoll(value, &end, 10) : 0;
     double real = row->kind == OPTION_INT ? (double)integer : strtod(value, &end);
-    if (end == value || *end || errno || !(real >= row->low && real <= row->high)) {
-        snprintf(hint, sizeof hint, " takes %s from %.15g to %.15g, not \"%.40s\"",
-                 row->kind == OPTION_INT ? "a whole number" : "a number", row->low, row->high, value);
-        return wrong(line, "option", row->name, strlen(row->name), hint);
-    }
+    if (end == value || *end || errno || !(real >= row->low && real <= row->high))
+        return wrong(line, "option %s takes %s from %.15g to %.15g, not \"%.40s\"", row->name,
+                     row->kind == OPTION_INT ? "a whole number" : "a number", row->low, row->high, value);
     if (row->kind == OPTION_INT)
         *(long long *)row->target = integer;
     else
@@ -91,24 +94,21 @@ static bool set_size(const struct command_line *line, const struct option_row *r
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
     if (end == value || *value == '-' || errno || (*end && (!unit || end[1])) || number > (SIZE_MAX >> shift)
         || !number)
-        return wrong(line, "option", row->name, strlen(row->name), " takes a size such as 512M or 24G");
+        return wrong(line, "option %s takes a size such as 512M or 24G, not \"%.40s\"", row->name, value);
     *(size_t *)row->target = (size_t)number << shift;
     return true;
 }
 
 static bool wrong_word(const struct command_line *line, const struct option_row *row, const char *value)
 {
-    struct strbuf hint = { 0 };
+    struct strbuf words = { 0 };
     size_t count = 0;
-    strbuf_add_text(&hint, " takes ");
     for (; row->words[count]; count++)
-        strbuf_add_format(&hint, "%s%s", !count ? "" : row->words[count + 1] ? ", " : " or ", row->words[count]);
+        strbuf_add_format(&words, "%s%s", !count ? "" : row->words[count + 1] ? ", " : " or ", row->words[count]);
     const char *near = suggest(bytes_of(value), row->words, count);
-    strbuf_add_format(&hint, ", not \"%.40s\"", value);
-    if (near)
-        strbuf_add_format(&hint, ", did you mean %s?", near);
-    wrong(line, "option", row->name, strlen(row->name), hint.data);
-    strbuf_free(&hint);
+    wrong(line, "option %s takes %s, not \"%.40s\"%s%s%s", row->name, words.data, value,
+          near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    strbuf_free(&words);
     return false;
 }
 
@@ -126,7 +126,7 @@ static bool add_text(const struct command_line *line, const struct option_row *r
 {
     struct option_texts *texts = row->target;
     if (texts->count == OPTION_TEXTS_MAX)
-        return wrong(line, "too many of option", row->name, strlen(row->name), "");
+        return wrong(line, "option %s is given more than %d times", row->name, OPTION_TEXTS_MAX);
     texts->items[texts->count++] = value;
     return true;
 }
@@ -162,14 +162,6 @@ static bool continues_list(const struct option_row *row, const char *word, bool 
             || !strncmp(word, "sliding", 7));
 }
 
-static bool unknown_option(const struct command_line *line, struct bytes name, const char *near)
-{
-    char hint[128] = "";
-    if (near)
-        snprintf(hint, sizeof hint, ", did you mean %s?", near);
-    return wrong(line, "unknown option", name.data, name.len, hint);
-}
-
 // The option at argv[*at], which moves past its value.
 static bool take_option(const struct command_line *line, int argc, char **argv, int *at, bool positionals_full)
 {
@@ -178,17 +170,33 @@ static bool take_option(const struct command_line *line, int argc, char **argv, 
     const char *near;
     const struct option_row *row = option_find(line->options, name, &near);
     if (!row)
-        return unknown_option(line, name, near);
+        return wrong(line, "unknown option %.*s%s%s%s", (int)name.len, name.data, near ? ", did you mean " : "",
+                     near ? near : "", near ? "?" : "");
     if (row->kind == OPTION_FLAG || row->kind == OPTION_SWITCH) {
         *(bool *)row->target = !is_opposite(row, name);
-        return !equals || wrong(line, "option", row->name, strlen(row->name), " takes no value");
+        return !equals || wrong(line, "option %s takes no value", row->name);
     }
     if (!equals && *at + 1 >= argc)
-        return wrong(line, "option", row->name, strlen(row->name), " needs a value");
+        return wrong(line, "option %s needs a value", row->name);
     bool ok = set_option(line, row, equals ? equals + 1 : argv[++*at]);
     while (ok && !equals && *at + 1 < argc && continues_list(row, argv[*at + 1], positionals_full))
         ok = set_option(line, row, argv[++*at]);
     return ok;
+}
+
+// Says which positionals are missing, all in one sentence.
+static bool lacks_positionals(const struct command_line *line, int count)
+{
+    struct strbuf names = { 0 };
+    int required = 0, missing = 0;
+    while (line->required[required])
+        required++;
+    for (int i = count; i < required; i++, missing++)
+        strbuf_add_format(&names, "%s%s", !missing ? "" : i + 1 < required ? ", " : " and ", line->required[i]);
+    if (missing)
+        wrong(line, "%s %s missing", names.data, missing > 1 ? "are" : "is");
+    strbuf_free(&names);
+    return missing;
 }
 
 int options_parse(const struct command_line *line, int argc, char **argv, int *count)
@@ -208,10 +216,10 @@ int options_parse(const struct command_line *line, int argc, char **argv, int *c
             return EXIT_USAGE;
         }
     }
-    if (*count < line->positional_min)
-        wrong(line, "something is missing", "", 0, "");
-    else if (line->positional_max >= 0 && *count > line->positional_max)
-        wrong(line, "too many arguments from", argv[line->positional_max], strlen(argv[line->positional_max]), " on");
+    if (lacks_positionals(line, *count))
+        return EXIT_USAGE;
+    if (line->positional_max >= 0 && *count > line->positional_max)
+        wrong(line, "too many arguments from %s on", argv[line->positional_max]);
     else
         return -1;
     return EXIT_USAGE;

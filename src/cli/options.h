@@ -18,7 +18,7 @@ enum option_kind {
     OPTION_HEADING, // no option: a line of the help above a group
 };
 
-enum { OPTION_TEXTS_MAX = 64 };
+enum { OPTION_TEXTS_MAX = 64, POSITIONALS_REQUIRED_MAX = 2 };
 
 struct option_texts {
     const char *items[OPTION_TEXTS_MAX];
@@ -45,7 +45,8 @@ struct command_line {
     const char *about;                // a sentence or two
     const char *example;
     const struct option_row *options; // ends in a row without a name
-    int positional_min, positional_max; // positional_max < 0: any number
+    const char *required[POSITIONALS_REQUIRED_MAX + 1]; // names of the positionals that must be there
+    int positional_max;               // below 0: any number
 };
 
 // Options and positionals may come in any order; `--name value` and `--name=value`; `--` ends the options; `-` is a

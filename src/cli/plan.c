@@ -27,8 +27,9 @@ static int print_plan(const char *model, const struct request *request)
     int style = (wants_colour() ? NIBBLE_PLAN_COLOUR : 0) | (request->verbose ? NIBBLE_PLAN_VERBOSE : 0);
     if (plan && (accepted || request->json))
         nibble_plan_print(plan, request->json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, style, &text);
-    if (text.len && cli_output(text.data, text.len) != EXIT_DONE)
-        status = EXIT_FAILED;
+    int written = text.len ? cli_output(text.data, text.len) : EXIT_DONE;
+    if (written != EXIT_DONE)
+        status = written;
     free(text.data);
     nibble_plan_close(plan);
     nibble_checkpoint_close(checkpoint);
@@ -55,7 +56,7 @@ int command_plan(int argc, char **argv)
                  "--device may be imagined: cpu:avx2, cpu:amx, sm_80 ... sm_121, none.",
         .example = "nibble plan model.gguf --kv-cache-dtype nvfp4 --device cpu:avx2",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

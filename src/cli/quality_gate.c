@@ -32,6 +32,8 @@ static bool gate_open(struct gate *gate, const char *model, const struct nibble_
     gate->options.kv_cache_bytes = 0;
     struct nibble_options plain = quality_plain(&gate->options, "float32");
     return (gate->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
+        && nibble_engine_check(gate->checkpoint, options, error)
+        && nibble_engine_check(gate->checkpoint, &gate->options, error)
         && (gate->tokenizer = nibble_tokenizer_open(gate->checkpoint, error))
         && quality_text_cut(&gate->text, gate->tokenizer, "the built-in text", text, len, CONTEXT, CHUNKS, error)
         && quality_reference_open(&gate->reference, gate->checkpoint, &plain, &gate->text, true, error);
@@ -115,18 +117,16 @@ static void name_help(struct gate *gate, double limit, struct strbuf *out)
     strbuf_add_text(out, "; nothing that was tried would pass: allow more");
 }
 
-bool quality_gate(const char *model, const struct nibble_options *options, double limit, struct nibble_error *error)
+bool quality_gate(const char *model, const struct nibble_options *options, double limit, double *kld,
+                  struct nibble_error *error)
 {
     struct gate gate;
-    double kld;
-    bool ok = gate_open(&gate, model, options, error) && gate_measure(&gate, &gate.options, &kld, error);
-    if (ok && kld <= limit) {
-        fprintf(stderr, "quality: KL divergence %.6f from a cache that is not quantised; the gate is %g\n", kld, limit);
-    } else if (ok) {
+    bool ok = gate_open(&gate, model, options, error) && gate_measure(&gate, &gate.options, kld, error);
+    if (ok && *kld > limit) {
         struct strbuf more = { 0 };
         name_layers(&gate, &more);
         name_help(&gate, limit, &more);
-        ok = cli_trouble(error, "--quality-gate %g: the KL divergence of the planned cache is %.6f%s", limit, kld,
+        ok = cli_trouble(error, "--quality-gate %g: the KL divergence of the planned cache is %.6f%s", limit, *kld,
                          more.data);
         strbuf_free(&more);
     }

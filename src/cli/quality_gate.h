@@ -6,8 +6,9 @@
 
 #include "nibble.h"
 
-// True: the mean KL divergence is at most `limit`; a line on stderr says how much it is. False: the sentence names the
-// layers that cost most and, if one was found by measuring, a change that would help.
-bool quality_gate(const char *model, const struct nibble_options *options, double limit, struct nibble_error *error);
+// True: the mean KL divergence, *kld, is at most `limit`. False: the sentence names the layers that cost most and, if
+// one was found by measuring, a change that would help.
+bool quality_gate(const char *model, const struct nibble_options *options, double limit, double *kld,
+                  struct nibble_error *error);
 
 #endif

@@ -332,7 +332,7 @@ int command_quantize(int argc, char **argv)
                  "FORMAT, with scales of least error; embeddings, norms, routers and the head as they are.",
         .example = "nibble quantize model.gguf model-nvfp4 --weights nvfp4",
         .options = options,
-        .positional_min = 2,
+        .required = { "MODEL", "OUT" },
         .positional_max = 2,
     };
     int count;

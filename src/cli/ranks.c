@@ -204,12 +204,11 @@ static int run_launcher(char **argv, struct nibble_error *error)
     if (status < 0)
         return cli_trouble(error, "the system starts no mpirun (%s)", strerror(errno)), cli_fail(error, false);
     if (status == STATUS_NOT_FOUND)
-        return cli_trouble(error, "mpirun, which starts the other processes, is not there; install MPI (on Debian: "
-                                  "openmpi-bin)"), cli_fail(error, false);
-    if (status == STATUS_SIGNAL + stopped || status == EXIT_DONE || status == EXIT_USAGE)
+        return cli_trouble(error, "mpirun is there, but the system does not run it"), cli_fail(error, false);
+    if (status == STATUS_SIGNAL + stopped || status == EXIT_DONE || status == EXIT_USAGE || status == EXIT_READER_LEFT)
         return status;
     if (status > STATUS_SIGNAL)
-        fprintf(stderr, "nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
+        cli_say("nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
                 status - STATUS_SIGNAL);
     return EXIT_FAILED;
 }
@@ -222,7 +221,7 @@ static int launch(int count, struct nibble_error *error)
     ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
     if (len < 0)
         return cli_trouble(error, "/proc/self/exe: %s", strerror(errno)), cli_fail(error, false);
-    if (!read_line(&line, error))
+    if (!nibble_ranks_can_launch(error) || !read_line(&line, error))
         return cli_fail(error, false);
     program[len] = '\0';
     snprintf(number, sizeof number, "%d", count);

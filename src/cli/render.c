@@ -1,8 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/strbuf.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "format/json.h"
+
+static const char expected[] = "a list of messages, [{\"role\": \"user\", \"content\": \"Hi\"}], was expected, or an "
+                               "object that has one as \"messages\"";
+
+// The sentence with the file in front that it is about, and more behind it. Always returns false.
+static bool fail_about(struct nibble_error *error, const char *name, const char *more)
+{
+    struct nibble_error inner = *error;
+    int room = (int)sizeof error->text - (int)strlen(name) - (int)strlen(more) - (int)sizeof ": ; ";
+    snprintf(error->text, sizeof error->text, "%s: %.*s%s%s", name, room > 0 ? room : 0, inner.text,
+             *more ? "; " : "", more);
+    return false;
+}
+
+static const char *file_name(const char *path)
+{
+    return strcmp(path, "-") ? path : "standard input";
+}
+
+// Reads and checks the messages before a template sees them: errors of the two are told apart by it. *listed: the
+// object has a list of messages; templates may do without.
+static bool read_messages(const char *path, struct nibble_text *json, bool *listed, struct nibble_error *error)
+{
+    struct error err;
+    json_t *root;
+    if (!cli_read(path, json, error))
+        return false;
+    if (!json_read((struct bytes){ json->data, json->len }, &root, &err))
+        return cli_trouble(error, "%s", err.text), fail_about(error, file_name(path), expected);
+    const json_t *messages = json_is_array(root) ? root : json_object_get(root, "messages");
+    bool ok = (json_is_array(root) || json_is_object(root)) && (!messages || json_is_null(messages)
+        || json_is_array(messages));
+    *listed = json_is_array(messages);
+    json_decref(root);
+    if (!ok)
+        cli_trouble(error, "%s", messages ? "\"messages\" is not a list" : "neither a list nor an object");
+    return ok || fail_about(error, file_name(path), expected);
+}
 
 static bool render(const char *model, const char *template_file, const char *messages, struct nibble_text *out,
                    struct nibble_error *error)
@@ -10,7 +52,15 @@ static bool render(const char *model, const char *template_file, const char *mes
     struct nibble_checkpoint *checkpoint = model ? nibble_checkpoint_open(model, NIBBLE_NEED_TEXT, error) : NULL;
     struct nibble_chat *chat = checkpoint || !model ? nibble_chat_open(checkpoint, template_file, error) : NULL;
     struct nibble_text json = { 0 };
-    bool ok = chat && cli_read(messages, &json, error) && nibble_chat_render(chat, json.data, json.len, out, error);
+    bool listed;
+    bool ok = chat && read_messages(messages, &json, &listed, error);
+    if (ok && !nibble_chat_render(chat, json.data, json.len, out, error)) {
+        struct strbuf more = { 0 };
+        if (!listed)
+            strbuf_add_format(&more, "%s has no list called \"messages\"", file_name(messages));
+        ok = fail_about(error, template_file ? template_file : model, strbuf_text(&more));
+        strbuf_free(&more);
+    }
     free(json.data);
     nibble_chat_close(chat);
     nibble_checkpoint_close(checkpoint);
@@ -31,7 +81,7 @@ int command_render(int argc, char **argv)
             "object with messages, tools, add_generation_prompt (true) and any further variable of the template.",
         .example = "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | nibble render model.gguf -",
         .options = options,
-        .positional_min = 1,
+        .required = { "MESSAGES.json" },
         .positional_max = 2,
     };
     int count;

@@ -10,11 +10,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
+#include "cli/history.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
+
+enum { ANSWER_ROOM_MAX = 2048 };
 
 struct request {
     const char *system, *template_file;
@@ -32,6 +34,7 @@ struct session {
     struct nibble_scheduler *scheduler;
     struct nibble_sampling sampling;
     long long max_tokens;           // 0: as many as the context holds
+    bool shortened;                 // --max-model-len was given
 };
 
 static volatile sig_atomic_t interrupted;
@@ -80,7 +83,7 @@ static bool open_engine(struct session *session, const struct request *request, 
     session->scheduler = nibble_scheduler_open(session->engine, &(struct nibble_scheduler_options){ 0 });
     struct nibble_text plan = { 0 };
     nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, 0, &plan);
-    fprintf(stderr, "%s", plan.data);
+    cli_say("%s", plan.data);
     free(plan.data);
     return true;
 }
@@ -88,7 +91,7 @@ static bool open_engine(struct session *session, const struct request *request, 
 static bool session_open(struct session *session, const char *model, const struct request *request,
                          struct nibble_error *error)
 {
-    *session = (struct session){ .max_tokens = request->max_tokens };
+    *session = (struct session){ .max_tokens = request->max_tokens, .shortened = request->cache.max_model_len };
     return (session->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
         && (session->tokenizer = nibble_tokenizer_open(session->checkpoint, error))
         && (request->raw || (session->chat = nibble_chat_open(session->checkpoint, request->template_file, error)))
@@ -114,8 +117,14 @@ struct stream {
     struct nibble_text *answer;
     size_t printed;
     struct nibble_usage usage;
+    enum nibble_finish reason;
     struct nibble_error *error;
     bool ok;
+};
+
+struct prompt_ids {
+    int32_t *ids;
+    size_t count;
 };
 
 static bool print_new(struct stream *stream)
@@ -139,17 +148,25 @@ static void on_finished(void *context, enum nibble_finish reason, const struct n
 {
     struct stream *stream = context;
     stream->usage = *usage;
+    stream->reason = reason;
     if (reason == NIBBLE_FINISH_FAILED)
         stream->ok = cli_trouble(stream->error, "%s", error);
 }
 
-static void print_speed(const struct nibble_usage *usage)
+static void print_speed(const struct nibble_usage *usage, bool context_full)
 {
     int read = usage->prompt_tokens - usage->cached_tokens, rest = usage->answer_tokens - 1;
     double answered = usage->answer_tokens ? usage->first_token : usage->finished;
-    fprintf(stderr, "prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
+    cli_say("prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
             read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
-            rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0, interrupted ? "; stopped" : "");
+            rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0,
+            interrupted ? "; stopped" : context_full ? "; cut off: the context is full" : "");
+}
+
+// Tokens that the context has left after a prompt of `count`.
+static long long room_after(const struct session *session, size_t count)
+{
+    return (long long)nibble_engine_max_model_len(session->engine) - (long long)count;
 }
 
 // Streams until an end token, the limit, the end of the context or Ctrl-C. The text is gathered in *answer as well.
@@ -157,14 +174,18 @@ static bool continue_ids(struct session *session, const int32_t *ids, size_t cou
                          struct nibble_error *error)
 {
     struct stream stream = { .tokenizer = session->tokenizer, .answer = answer, .error = error, .ok = true };
-    long long room = (long long)nibble_engine_max_model_len(session->engine) - (long long)count;
-    long long most = session->max_tokens && session->max_tokens < room ? session->max_tokens : room;
+    long long room = room_after(session, count);
+    bool within = session->max_tokens && session->max_tokens <= room;
     struct nibble_request request = { .prompt = ids,
                                       .prompt_count = count,
-                                      .max_tokens = most > 0 ? (int)most : 1,
+                                      .max_tokens = (int)(within ? session->max_tokens : room),
                                       .sampling = session->sampling,
                                       .top_logprobs = -1,
                                       .listener = { .context = &stream, .token = on_token, .finished = on_finished } };
+    if (room < 1)
+        return cli_trouble(error, "the prompt has %zu tokens, and the context holds %d, the answer included; shorten "
+                                  "it%s", count, nibble_engine_max_model_len(session->engine),
+                           session->shortened ? ", or give a larger --max-model-len" : "");
     uint64_t name = nibble_scheduler_add(session->scheduler, &request, error);
     if (!name)
         return false;
@@ -177,60 +198,87 @@ static bool continue_ids(struct session *session, const int32_t *ids, size_t cou
     nibble_decoder_close(stream.decoder);
     bool ok = stream.ok && print_new(&stream) && cli_write("\n", 1, error);
     if (ok)
-        print_speed(&stream.usage);
+        print_speed(&stream.usage, !within && stream.reason == NIBBLE_FINISH_LENGTH);
     return ok;
 }
 
-// Streams what follows a prompt. A chat's template writes its own BOS.
-static bool continue_text(struct session *session, const char *prompt, size_t len, struct nibble_text *answer,
-                          struct nibble_error *error)
+// A prompt's tokens, on the heap. A chat's template writes its own BOS.
+static bool encode(const struct session *session, const char *prompt, size_t len, struct prompt_ids *out,
+                   struct nibble_error *error)
 {
-    int32_t *ids = NULL;
     int flags = session->chat ? NIBBLE_PARSE_SPECIAL : NIBBLE_PARSE_SPECIAL | NIBBLE_ADD_SPECIAL;
-    ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &ids, error);
-    bool ok = count >= 0;
-    if (ok && !count)
-        ok = cli_trouble(error, "the prompt has no tokens; give it some text");
-    ok = ok && continue_ids(session, ids, (size_t)count, answer, error);
-    free(ids);
-    return ok;
+    *out = (struct prompt_ids){ 0 };
+    ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &out->ids, error);
+    out->count = count > 0 ? (size_t)count : 0;
+    return count > 0 || (count == 0 && cli_trouble(error, "the prompt has no tokens; give it some text"));
 }
 
 // ---- a conversation -----------------------------------------------------------------------------------------------
 
-// False when the text is not UTF-8, which a message has to be.
-static bool add_message(json_t *messages, const char *role, const char *content, size_t len, struct nibble_error *error)
+static bool encode_chat(const struct session *session, const json_t *messages, struct prompt_ids *out,
+                        struct nibble_error *error)
 {
-    json_t *text = json_stringn(content ? content : "", len);
-    if (!text)
-        return cli_trouble(error, "the %s's text is not UTF-8, and a chat is; use --raw for other bytes", role);
-    return json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", text)) == 0;
-}
-
-// The model's own words for the history. It may have said bytes that are no text; those become U+FFFD.
-static void add_reply(json_t *messages, const struct nibble_text *answer)
-{
-    struct strbuf text = { 0 };
-    struct nibble_error ignored;
-    uint32_t codepoint;
-    for (size_t at = 0, length; at < answer->len; at += length ? length : 1) {
-        length = utf8_decode((struct bytes){ answer->data + at, answer->len - at }, &codepoint);
-        strbuf_add_codepoint(&text, length ? codepoint : UTF8_REPLACEMENT);
-    }
-    add_message(messages, "assistant", text.data, text.len, &ignored);
-    strbuf_free(&text);
-}
-
-static bool answer_chat(struct session *session, json_t *messages, struct nibble_error *error)
-{
-    struct nibble_text prompt = { 0 }, answer = { 0 };
+    struct nibble_text prompt = { 0 };
     char *json = json_dumps(messages, 0);
     bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, error)
-        && continue_text(session, prompt.data, prompt.len, &answer, error);
-    if (ok)
-        add_reply(messages, &answer);
+        && encode(session, prompt.data, prompt.len, out, error);
     free(json);
     free(prompt.data);
+    return ok;
+}
+
+// Tokens of the context that a chat keeps for an answer: as many as it may have, a quarter of the context at most.
+static long long answer_room(const struct session *session)
+{
+    long long room = nibble_engine_max_model_len(session->engine) / 4;
+    room = room < ANSWER_ROOM_MAX ? room : ANSWER_ROOM_MAX;
+    return session->max_tokens && session->max_tokens < room ? session->max_tokens : room;
+}
+
+// The chat's tokens, after its oldest turns were dropped as far as the context needs it. The latest message stays.
+static bool encode_fitting(const struct session *session, json_t *messages, struct prompt_ids *out, int *dropped,
+                           struct nibble_error *error)
+{
+    *dropped = 0;
+    while (encode_chat(session, messages, out, error)) {
+        if (room_after(session, out->count) >= answer_room(session) || !history_drop_oldest_turn(messages))
+            return true;
+        ++*dropped;
+        free(out->ids);
+        *out = (struct prompt_ids){ 0 };
+    }
+    return false;
+}
+
+static void print_dropped(const struct session *session, int dropped)
+{
+    int context = nibble_engine_max_model_len(session->engine);
+    if (dropped == 1)
+        cli_say("the context of %d tokens is full: the oldest turn was dropped\n", context);
+    else if (dropped)
+        cli_say("the context of %d tokens is full: the %d oldest turns were dropped\n", context, dropped);
+}
+
+// A turn that fails leaves the messages as they were.
+static bool answer_chat(struct session *session, json_t *messages, const char *text, size_t len,
+                        struct nibble_error *error)
+{
+    json_t *turns = json_copy(messages);
+    struct nibble_text answer = { 0 };
+    struct prompt_ids prompt = { 0 };
+    int dropped = 0;
+    bool ok = history_add(turns, "user", text, len, error)
+        && encode_fitting(session, turns, &prompt, &dropped, error);
+    if (ok && room_after(session, prompt.count) > 0)
+        print_dropped(session, dropped);
+    ok = ok && continue_ids(session, prompt.ids, prompt.count, &answer, error);
+    if (ok) {
+        history_add_reply(turns, &answer);
+        json_array_clear(messages);
+        json_array_extend(messages, turns);
+    }
+    json_decref(turns);
+    free(prompt.ids);
     free(answer.data);
     return ok;
 }
@@ -238,7 +286,10 @@ static bool answer_chat(struct session *session, json_t *messages, struct nibble
 static bool answer_raw(struct session *session, const char *text, size_t len, struct nibble_error *error)
 {
     struct nibble_text answer = { 0 };
-    bool ok = continue_text(session, text, len, &answer, error) && nibble_checkpoint_check(session->checkpoint, error);
+    struct prompt_ids prompt;
+    bool ok = encode(session, text, len, &prompt, error)
+        && continue_ids(session, prompt.ids, prompt.count, &answer, error);
+    free(prompt.ids);
     free(answer.data);
     return ok;
 }
@@ -246,27 +297,24 @@ static bool answer_raw(struct session *session, const char *text, size_t len, st
 static bool answer(struct session *session, json_t *messages, const char *text, size_t len, struct nibble_error *error)
 {
     interrupted = 0;
-    if (!session->chat)
-        return answer_raw(session, text, len, error);
-    size_t before = json_array_size(messages);
-    bool ok = add_message(messages, "user", text, len, error) && answer_chat(session, messages, error)
+    return (session->chat ? answer_chat(session, messages, text, len, error) : answer_raw(session, text, len, error))
         && nibble_checkpoint_check(session->checkpoint, error);
-    while (!ok && json_array_size(messages) > before) // the turn never happened
-        json_array_remove(messages, json_array_size(messages) - 1);
-    return ok;
 }
 
 // Turn after turn until the end of the input. A turn that fails (too long, say) is told and the chat goes on.
 static int converse(struct session *session, json_t *messages)
 {
-    struct terminal *terminal = terminal_open("> ");
-    char *line;
+    struct terminal *terminal = terminal_open();
+    char *message;
+    size_t len;
     int status = EXIT_DONE;
-    while ((line = terminal_read(terminal))) {
+    while ((message = terminal_read(terminal, &len))) {
         struct nibble_error error;
-        if (*line && !answer(session, messages, line, strlen(line), &error))
+        if (len && !answer(session, messages, message, len, &error))
             status = cli_fail(&error, false);
-        free(line);
+        free(message);
+        if (cli_reader_left())
+            break;
     }
     bool interactive = terminal_is_interactive(terminal);
     terminal_close(terminal);
@@ -280,7 +328,7 @@ static int run(const char *model, const char *prompt, const struct request *requ
     struct nibble_text input = { 0 };
     json_t *messages = json_array();
     bool standard = prompt && !strcmp(prompt, "-");
-    bool ready = (!request->system || add_message(messages, "system", request->system, strlen(request->system), &error))
+    bool ready = (!request->system || history_add(messages, "system", request->system, strlen(request->system), &error))
         && (!standard || cli_read("-", &input, &error));
     if (!ready)
         return json_decref(messages), free(input.data), cli_fail(&error, false);
@@ -330,10 +378,11 @@ int command_run(int argc, char **argv)
         .usage = "nibble run MODEL [PROMPT | -] [options]",
         .about =
             "Streams the answer to PROMPT (- reads it from standard input). Without PROMPT, a chat in the terminal:\n"
-            "Ctrl-C stops an answer, Ctrl-D leaves.",
+            "Ctrl-C stops an answer, Ctrl-D leaves. A message of several lines: paste it, surround it with \"\"\", or\n"
+            "end each line but the last with \\.",
         .example = "nibble run model.gguf \"What is a nibble?\" --kv-cache-dtype nvfp4 --temperature 0",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 2,
     };
     int count = 0;

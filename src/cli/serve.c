@@ -23,6 +23,7 @@ enum {
     HEADER_SECONDS = 10,
     BODY_SECONDS = 60,
     DRAIN_SECONDS = 30,
+    STALL_SECONDS = 60,
     UNSENT_BYTES = 16 << 20,
     IDLE_SECONDS = 75,
     SEND_SECONDS = 30,
@@ -31,7 +32,7 @@ enum {
 struct request {
     struct server_options server;
     struct cache_options cache;
-    struct option_texts api_keys, model_names;
+    struct option_texts api_keys, origins, hosts, model_names;
     const char *model, *config; // config: read by config_apply, before the options are
     long long port, threads, seed, connections, queue;
     int policy, log_level;
@@ -55,10 +56,13 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "--port", OPTION_INT, &request->port, "N", "its port; 0: a free one (8000)", 0, 65535 },
         { "--uds", OPTION_TEXT, &server->uds, "PATH", "listen on a Unix socket instead" },
         { "--api-key", OPTION_TEXTS, &request->api_keys, "KEY ...", "ask for one of these keys ($NIBBLE_API_KEY)" },
-        { "--allowed-origins", OPTION_TEXT, &server->allowed_origin, "ORIGIN", "whose pages may ask, for CORS (*)" },
+        { "--allowed-origins", OPTION_TEXTS, &request->origins, "ORIGIN ...", "whose pages may ask, or * (its own)" },
+        { "--allowed-hosts", OPTION_TEXTS, &request->hosts, "HOST ...", "its names, or * (on loopback: localhost)" },
+        { "--share-prefix-cache", OPTION_FLAG, &server->share_prefix_cache, NULL, "between API keys, too" },
         { "model and cache", OPTION_HEADING },
         { "--model", OPTION_TEXT, &request->model, "MODEL", "the same as MODEL, for a configuration" },
-        { "--served-model-name", OPTION_TEXTS, &request->model_names, "NAME ...", "what clients call it (MODEL)" },
+        { "--served-model-name", OPTION_TEXTS, &request->model_names, "NAME ...",
+          "what clients call it (MODEL's own name)" },
         { "--chat-template", OPTION_TEXT, &server->chat_template, "FILE", "a Jinja template instead of the model's" },
         CACHE_OPTION_ROWS(request->cache),
         SERVING_OPTION_ROWS(request->cache),
@@ -76,11 +80,15 @@ static int parse(struct request *request, struct config *config, int argc, char 
         { "limits", OPTION_HEADING },
         { "--max-connections", OPTION_INT, &request->connections, "N", "connections at once (1024)", 1, 1 << 20 },
         { "--max-queue", OPTION_INT, &request->queue, "N", "requests that wait; 429 beyond (1024)", 1, 1 << 20 },
+        { "--max-inflight-bytes", OPTION_SIZE, &server->inflight_bytes, "BYTES",
+          "of all requests together; 429 beyond (1/8 of free memory)" },
         { "--max-header-bytes", OPTION_SIZE, &server->http.head_bytes, "BYTES", "of one request (64K)" },
         { "--max-body-bytes", OPTION_SIZE, &server->http.body_bytes, "BYTES", "of one request (8M)" },
         { "--header-seconds", OPTION_REAL, &server->http.head_seconds, "S", "for its headers to come (10)", 1e-3, 1e6 },
         { "--body-seconds", OPTION_REAL, &server->http.body_seconds, "S", "for its body to come (60)", 1e-3, 1e6 },
         { "--drain-seconds", OPTION_REAL, &server->drain_seconds, "S", "to finish after SIGTERM (30)", 0, 1e6 },
+        { "--stall-seconds", OPTION_REAL, &server->stall_seconds, "S", "without progress: /health is 503 (60)", 1e-3,
+          1e6 },
         { "files and logs", OPTION_HEADING },
         { "--config", OPTION_TEXT, &request->config, "FILE", "these options in YAML; the command line wins" },
         { "--log-level", OPTION_WORD, &request->log_level, "LEVEL", "debug, info, warning or error (info)",
@@ -144,23 +152,59 @@ static bool choose_api_keys(struct request *request, struct nibble_error *error)
     return !empty;
 }
 
+static bool check_words(const struct option_texts *words, bool (*check)(const char *word, struct error *err),
+                        struct nibble_error *error)
+{
+    struct error err;
+    for (int i = 0; i < words->count; i++)
+        if (!check(words->items[i], &err)) {
+            public_error(error, &err);
+            error->usage = true;
+            return false;
+        }
+    return true;
+}
+
+static bool pass_quality_gate(void *context, struct nibble_error *error)
+{
+    const struct request *request = context;
+    double limit = request->quality_gate, kld;
+    char line[128];
+    if (limit <= 0)
+        return true;
+    if (!quality_gate(request->model, &request->server.engine, limit, &kld, error))
+        return false;
+    snprintf(line, sizeof line, "quality: KL divergence %.6f from a cache that is not quantised; the gate is %g\n", kld,
+             limit);
+    log_print(&request->server.log, LOG_INFO, "quality", line);
+    return true;
+}
+
 static int serve(struct request *request)
 {
     struct nibble_error error;
-    if (!choose_api_keys(request, &error) || (!request->model && !choose_default_model(request, &error)))
-        return cli_fail(&error, false);
+    if (!choose_api_keys(request, &error) || !check_words(&request->origins, access_check_origin_word, &error)
+        || !check_words(&request->hosts, access_check_host_word, &error)
+        || (!request->model && !choose_default_model(request, &error))) {
+        log_failure(&request->server.log, error.text);
+        return error.usage ? EXIT_USAGE : EXIT_FAILED;
+    }
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
     struct server_options *server = &request->server;
     server->model = request->model;
     server->model_names = request->model_names.items;
     server->model_name_count = request->model_names.count;
-    server->api_keys = request->api_keys.items;
-    server->api_key_count = request->api_keys.count;
     server->port = (int)request->port;
+    server->access = (struct access_options){
+        .keys = request->api_keys.items, .key_count = request->api_keys.count,
+        .origins = request->origins.items, .origin_count = request->origins.count,
+        .hosts = request->hosts.items, .host_count = request->hosts.count,
+        .listens_at = server->uds ? NULL : server->host,
+    };
     cache_options_apply(&request->cache, &server->engine);
     server->engine.threads = (int)request->threads;
-    server->engine.progress = cli_progress_show;
-    server->engine.calibrating = cli_calibrating_show;
+    server->engine.progress = server->log.json ? NULL : cli_progress_show;
+    server->engine.calibrating = server->log.json ? NULL : cli_calibrating_show;
     server->engine.progress_context = &progress;
     server->scheduler.no_prefix_cache = !request->prefix_cache;
     server->scheduler.by_priority = request->policy == POLICY_PRIORITY;
@@ -168,21 +212,32 @@ static int serve(struct request *request)
     server->seed = server->has_seed ? (uint64_t)request->seed : 0;
     server->http.connections = (int)request->connections;
     server->queue = (int)request->queue;
-    server->log.level = (enum log_level)request->log_level;
-    if (request->quality_gate > 0 && !quality_gate(request->model, &server->engine, request->quality_gate, &error))
-        return cli_fail(&error, false);
+    server->before_load = pass_quality_gate;
+    server->before_load_context = request;
     return server_run(server);
+}
+
+// Its log has a thread of its own from here on.
+static int serve_and_log(struct request *request)
+{
+    struct log *log = &request->server.log;
+    struct error err;
+    log->level = (enum log_level)request->log_level;
+    if (!log_open(log, &err))
+        return log_failure(log, err.text), EXIT_FAILED;
+    int status = serve(request);
+    log_close(log);
+    return status;
 }
 
 int command_serve(int argc, char **argv)
 {
     struct request request = {
         .server = { .host = "127.0.0.1",
-                    .allowed_origin = "*",
                     .http = { .head_bytes = HEADER_BYTES, .body_bytes = BODY_BYTES, .unsent_bytes = UNSENT_BYTES,
                               .head_seconds = HEADER_SECONDS, .body_seconds = BODY_SECONDS,
                               .idle_seconds = IDLE_SECONDS, .send_seconds = SEND_SECONDS },
-                    .drain_seconds = DRAIN_SECONDS },
+                    .drain_seconds = DRAIN_SECONDS, .stall_seconds = STALL_SECONDS },
         .cache = { .sequences = SEQUENCES }, .port = PORT, .connections = CONNECTIONS, .queue = QUEUE,
         .seed = -1, .log_level = LOG_INFO, .prefix_cache = true,
     };
@@ -193,7 +248,7 @@ int command_serve(int argc, char **argv)
     if (status < 0)
         status = ranks_settle(request.cache.joined, request.cache.ranks, false);
     if (status < 0)
-        status = serve(&request);
+        status = serve_and_log(&request);
     nibble_ranks_close(request.cache.joined);
     strbuf_free(&request.cache.skip_layers);
     free(request.default_model);

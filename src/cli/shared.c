@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/shared.c: what commands share: errors, output, input, the progress bar.
+// cli/shared.c: what commands share: errors, output, input.
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -13,9 +13,13 @@
 #include "base/strbuf.h"
 #include "cli/cli.h"
 
+static bool reader_left; // of stdout, a pipe
+
 int cli_fail(const struct nibble_error *error, bool json)
 {
-    fprintf(stderr, "nibble: %s\n", error->text);
+    if (reader_left)
+        return EXIT_READER_LEFT;
+    cli_say("nibble: %s\n", error->text);
     if (json) {
         json_t *root = json_pack("{s:s?}", "error", error->text);
         char *text = root ? json_dumps(root, 0) : NULL;
@@ -38,8 +42,16 @@ bool cli_trouble(struct nibble_error *error, const char *format, ...)
 
 bool cli_write(const char *data, size_t len, struct nibble_error *error)
 {
-    return ((!len || fwrite(data, 1, len, stdout) == len) && fflush(stdout) == 0)
-        || cli_trouble(error, "the output cannot be written (%s)", strerror(errno));
+    cli_progress_clear();
+    if ((!len || fwrite(data, 1, len, stdout) == len) && fflush(stdout) == 0)
+        return true;
+    reader_left = reader_left || errno == EPIPE;
+    return cli_trouble(error, "the output cannot be written (%s)", strerror(errno));
+}
+
+bool cli_reader_left(void)
+{
+    return reader_left;
 }
 
 int cli_output(const char *data, size_t len)
@@ -77,35 +89,4 @@ int cli_compare_reals(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-bool cli_stderr_is_terminal(void)
-{
-    const char *term = getenv("TERM");
-    return isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
-}
-
-void cli_progress_show(void *context, double done)
-{
-    enum { WIDTH = 40 };
-    struct cli_progress *progress = context;
-    int percent = (int)(done * 100);
-    if (percent == progress->shown || !cli_stderr_is_terminal())
-        return;
-    progress->shown = percent;
-    int filled = (int)(done * WIDTH);
-    if (done < 1)
-        fprintf(stderr, "\r%s [%.*s%*s] %3d %%", progress->label, filled, "########################################",
-                WIDTH - filled, "", percent);
-    else
-        fprintf(stderr, "\r\033[K");
-    fflush(stderr);
-}
-
-void cli_calibrating_show(void *context, double done)
-{
-    struct cli_progress *progress = context;
-    struct cli_progress own = { .label = "calibrating the cache", .shown = progress->shown };
-    cli_progress_show(&own, done);
-    progress->shown = done < 1 ? own.shown : -1;
 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/terminal.h: lines from a person: editing and history (kept in ~/.local/state/nibble/history) on a terminal, plain
-// lines from a pipe.
+// cli/terminal.h: messages from a person: line editing with history (kept in ~/.local/state/nibble/history) and
+// bracketed paste on a terminal (libedit), plain lines from a pipe. cli/message.h says which lines are one message.
 #ifndef CLI_TERMINAL_H
 #define CLI_TERMINAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct terminal;
 
-struct terminal *terminal_open(const char *prompt);
+struct terminal *terminal_open(void);
 void terminal_close(struct terminal *terminal);
 bool terminal_is_interactive(const struct terminal *terminal);
 
-// The next line without its end, on the heap; NULL at the end of input (Ctrl-D). Ctrl-C gives an empty line.
-char *terminal_read(struct terminal *terminal);
+// The next message without its last line end, on the heap; NULL at the end of input (Ctrl-D). Ctrl-C gives an empty
+// one.
+char *terminal_read(struct terminal *terminal, size_t *len);
 
 #endif

@@ -114,7 +114,7 @@ int command_tokenize(int argc, char **argv)
         .about = "Prints the token ids of a text (- or nothing: standard input, byte for byte) on one line.",
         .example = "nibble tokenize model.gguf \"Hello world\"",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = -1,
     };
     int count;

@@ -214,6 +214,8 @@ static bool read_bits(struct tune *tune, int format, struct nibble_error *error)
     struct nibble_options options = tune->options;
     struct nibble_text text = { 0 };
     options.kv_cache_dtype = formats[format];
+    if (!nibble_engine_check(tune->checkpoint, &options, error))
+        return false;
     struct nibble_plan *plan = nibble_plan_make(tune->checkpoint, &options, error);
     bool ok = plan && nibble_plan_accepted(plan);
     if (ok)
@@ -334,13 +336,15 @@ static bool tune_text(struct tune *tune, struct nibble_error *error)
 static bool tune_model(struct tune *tune, struct nibble_error *error)
 {
     const struct request *request = tune->request;
+    struct nibble_options plain = quality_plain(&tune->options, unquantised);
     struct output_file file = { 0 };
     bool ok = output_file_open(&file, request->out, "-o", error)
         && (tune->checkpoint = nibble_checkpoint_open(request->model, NIBBLE_NEED_ALL, error))
-        && (tune->tokenizer = nibble_tokenizer_open(tune->checkpoint, error)) && read_text(tune, error);
+        && nibble_engine_check(tune->checkpoint, &plain, error);
     for (int i = 0; i < FORMATS && ok; i++)
         ok = read_bits(tune, i, error);
-    ok = ok && check_bits(tune, error) && tune_text(tune, error) && report(tune, &file, error);
+    ok = ok && check_bits(tune, error) && (tune->tokenizer = nibble_tokenizer_open(tune->checkpoint, error))
+        && read_text(tune, error) && tune_text(tune, error) && report(tune, &file, error);
     output_file_close(&file);
     quality_reference_close(&tune->learnt_reference);
     quality_reference_close(&tune->verified_reference);
@@ -385,7 +389,7 @@ int command_tune(int argc, char **argv)
                  "and verifies the choice on a part of the text that nothing was learnt from.",
         .example = "nibble tune model.gguf --text prose.txt --bits 5 -o model.kvplan",
         .options = options,
-        .positional_min = 1,
+        .required = { "MODEL" },
         .positional_max = 1,
     };
     int count;

@@ -182,3 +182,8 @@ void team_run(struct team *team, const struct team_work *work)
         generation = wait_past(team, generation);
     }
 }
+
+uint32_t team_progress(const struct team *team)
+{
+    return atomic_load_explicit(&team->generation, memory_order_relaxed);
+}

@@ -3,6 +3,8 @@
 #ifndef DEVICE_TEAM_H
 #define DEVICE_TEAM_H
 
+#include <stdint.h>
+
 #include "base/error.h"
 
 enum { TEAM_THREADS_MAX = 256 };
@@ -25,5 +27,8 @@ struct team_work {
 // Does the work and returns when all of it is done. A member that the system keeps from running holds up nothing but
 // the part it is in the middle of: the others take the rest. So divisible work does not stall on a slow or shared core.
 void team_run(struct team *team, const struct team_work *work);
+
+// How many phases were begun so far, modulo 2^32. Any thread may ask: it moves on while the team gets ahead.
+uint32_t team_progress(const struct team *team);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/suggest.h"
 #include "device/device.h"
@@ -32,14 +33,30 @@ static const struct {
     { 100, 227 << 10 }, { 103, 227 << 10 }, { 120, 99 << 10 }, { 121, 99 << 10 },
 };
 
-static bool unknown_word(const char *word, struct error *err)
+// Words of other programs, which no count of letters leads to ours.
+static const struct {
+    const char *word, *ours;
+} meanings[] = {
+    { "gpu", "cuda" },
+    { "nvidia", "cuda" },
+};
+
+static const char *find_meant(const char *word)
 {
     size_t count = 0;
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (!strcasecmp(word, meanings[i].word))
+            return meanings[i].ours;
     while (device_words[count])
         count++;
-    const char *near = suggest(bytes_of(word), device_words, count);
-    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cpu:ref, cpu:avx2, cpu:avx512, "
-                      "cpu:amx, cpu:neon, sm_80 to sm_121, cuda, cuda:N and none", word,
+    return suggest(bytes_of(word), device_words, count);
+}
+
+static bool unknown_word(const char *word, struct error *err)
+{
+    const char *near = find_meant(word);
+    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble "
+                      "plan` alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none", word,
                       near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

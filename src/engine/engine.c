@@ -114,6 +114,7 @@ static bool make_proven_plan(struct engine *engine, const struct device *device,
     const struct kernel *failed[FAILED_KERNELS_MAX + 1] = { 0 };
     struct plan_options plan_options = options->plan;
     plan_options.failed = failed;
+    plan_options.runs_here = true;
     struct error failure = { 0 };
     for (int i = 0; i < FAILED_KERNELS_MAX; i++) {
         if (!plan_make(&engine->plan, &engine->model, device, &plan_options, err))

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ struct answer {
     size_t stop_count;
     struct nibble_bias *bias;
     size_t bias_count;
+    bool held;                      // its last row has not been drawn from, for want of a mask
+    float *held_logits;             // that row; NULL: this never happened
 };
 
 // One row of logits: what is asked of it and what was found.
@@ -30,6 +33,8 @@ struct row {
     int position;                   // of the token it comes after
     bool last;                      // of its text
     bool on_device;                 // it is drawn where its logits are; they do not come here
+    bool held;                      // of an earlier step
+    bool late;                      // its mask was not computed in this step: it is not drawn from
     const float *logits;
     uint32_t *mask;                 // NULL: every token may come
     bool finite;
@@ -167,6 +172,7 @@ static void finish(struct generator *generator, struct answer *answer, enum nibb
         answer->listener.finished(answer->listener.context, reason, &usage, error);
     free(answer->stop_ids);
     free(answer->bias);
+    free(answer->held_logits);
     free(answer);
 }
 
@@ -243,6 +249,7 @@ static void list_rows(struct generator *generator, struct flight *flight)
         for (int j = 0; j < chunk->outputs; j++) {
             int index = flight->row_count++, position = chunk->first + chunk->count - chunk->outputs + j;
             struct answer *answer = (struct answer *)chunk->request;
+            answer->held = false; // it was preempted, and its row is computed again
             flight->rows[index] = (struct row){
                 .answer = answer,
                 .position = position,
@@ -255,14 +262,23 @@ static void list_rows(struct generator *generator, struct flight *flight)
     }
 }
 
-// Decides and starts a step. NULL: there is nothing to read.
-static struct flight *start(struct generator *generator, struct flight *flight)
+// Rows of earlier steps behind those of this one; the scheduler has left room for them.
+static void list_held_rows(struct generator *generator, struct flight *flight)
 {
-    struct scheduler *scheduler = &generator->scheduler;
-    if (!scheduler_decide(scheduler, now(generator)))
-        return NULL;
-    flight->tokens = 0;
-    flight->computed = false;
+    for (struct request *request = generator->scheduler.running.first; request; request = request->after) {
+        struct answer *answer = (struct answer *)request;
+        if (!answer->held || request->sequence.cached < request->sequence.count)
+            continue;
+        int index = flight->row_count++;
+        flight->rows[index] = (struct row){ .answer = answer, .position = request->sequence.count - 1, .last = true,
+                                            .held = true, .logits = answer->held_logits,
+                                            .top = generator->tops + (size_t)index * GENERATE_TOP_MAX };
+    }
+}
+
+static void start_reading(struct generator *generator, struct flight *flight)
+{
+    const struct scheduler *scheduler = &generator->scheduler;
     batch_clear(generator->engine);
     for (int i = 0; i < scheduler->chunk_count; i++) {
         const struct chunk *chunk = &scheduler->chunks[i];
@@ -271,7 +287,18 @@ static struct flight *start(struct generator *generator, struct flight *flight)
     }
     list_rows(generator, flight);
     flight->step = engine_start(generator->engine, &flight->err);
-    return flight;
+}
+
+// Decides and starts a step. NULL: there is nothing to read and nothing to draw.
+static struct flight *start(struct generator *generator, struct flight *flight)
+{
+    bool reads = scheduler_decide(&generator->scheduler, now(generator));
+    flight->tokens = flight->row_count = flight->step = 0;
+    flight->computed = false;
+    if (reads)
+        start_reading(generator, flight);
+    list_held_rows(generator, flight);
+    return reads || flight->row_count ? flight : NULL;
 }
 
 static bool are_plain(const struct request_queue *queue)
@@ -307,17 +334,65 @@ static void start_early(struct generator *generator, struct flight *flight)
     generator->early = start(generator, other);
 }
 
+struct masking {
+    struct generator *generator;
+    struct flight *flight;
+    atomic_int rows_left;   // taken from the end, where those that were held are
+    atomic_ullong work;     // that the masks have taken so far
+};
+
+static bool wants_mask(const struct row *row)
+{
+    return row->answer && draws(row) && row->answer->listener.restrict_tokens;
+}
+
+static void make_masks(void *context, int phase, int part, int parts)
+{
+    (void)phase, (void)part, (void)parts;
+    struct masking *masking = context;
+    size_t words = (size_t)masking->generator->mask_words;
+    for (int i; (i = atomic_fetch_sub(&masking->rows_left, 1) - 1) >= 0;) {
+        struct row *row = &masking->flight->rows[i];
+        if (!wants_mask(row))
+            continue;
+        row->late = atomic_load(&masking->work) >= GENERATE_MASK_WORK_MAX;
+        if (row->late)
+            continue;
+        const struct nibble_listener *listener = &row->answer->listener;
+        row->mask = masking->generator->masks + (size_t)i * words;
+        memset(row->mask, 0xFF, words * sizeof *row->mask);
+        uint64_t work = listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
+        atomic_fetch_add(&masking->work, work);
+    }
+}
+
 // What listeners allow; on a GPU, while it computes.
 static void list_masks(struct generator *generator, struct flight *flight)
 {
+    struct masking masking = { .generator = generator, .flight = flight, .rows_left = flight->row_count };
+    bool any = false;
+    for (int i = 0; i < flight->row_count; i++)
+        any |= wants_mask(&flight->rows[i]);
+    if (any)
+        team_run(generator->engine->team, &(struct team_work){ make_masks, &masking, .phases = 1 });
+}
+
+// Rows without their masks stay for a later step.
+static void hold_late_rows(struct generator *generator, struct flight *flight)
+{
+    size_t vocabulary = (size_t)vocabulary_of(generator);
     for (int i = 0; i < flight->row_count; i++) {
-        struct row *row = &flight->rows[i];
-        if (!row->answer || !draws(row) || !row->answer->listener.restrict_tokens)
+        const struct row *row = &flight->rows[i];
+        struct answer *answer = row->answer;
+        if (answer && row->held)
+            answer->held = row->late;
+        if (!answer || !row->late || row->held)
             continue;
-        const struct nibble_listener *listener = &row->answer->listener;
-        row->mask = generator->masks + (size_t)i * (size_t)generator->mask_words;
-        memset(row->mask, 0xFF, (size_t)generator->mask_words * sizeof *row->mask);
-        listener->restrict_tokens(listener->context, tokens_left(row->answer), row->mask);
+        if (!answer->held_logits)
+            answer->held_logits = memory_new(vocabulary, sizeof *answer->held_logits);
+        memcpy(answer->held_logits, row->logits, vocabulary * sizeof *answer->held_logits);
+        answer->held = true;
+        scheduler_hold(&answer->request);
     }
 }
 
@@ -325,7 +400,7 @@ static void draw_row(struct sampler *sampler, struct row *row)
 {
     const struct answer *answer = row->answer;
     int vocabulary = sampler->vocabulary;
-    if (row->on_device || !answer)
+    if (row->on_device || !answer || row->late)
         return;
     const struct request *request = &answer->request;
     row->finite = logits_finite(row->logits, vocabulary);
@@ -370,7 +445,8 @@ static void take_results(struct generator *generator, struct flight *flight, con
     bool all_drawn = true;
     for (int i = 0; i < flight->row_count; i++) {
         struct row *row = &flight->rows[i];
-        row->logits = result->logits + (size_t)i * vocabulary;
+        if (!row->held)
+            row->logits = result->logits + (size_t)i * vocabulary;
         row->drawn = row->on_device ? result->drawn[i] : 0;
         row->finite = row->drawn != ENGINE_NOT_FINITE;
         all_drawn &= row->on_device;
@@ -448,13 +524,19 @@ static int tell_answer(struct generator *generator, const struct row *rows, int 
         if (!rows[i].finite) {
             char sentence[256];
             snprintf(sentence, sizeof sentence, LOGITS_NOT_FINITE, rows[i].position);
+            generator->scheduler.counts.corrupted++;
+            generator->scheduler.counts.corrupted_in_a_row++;
             finish(generator, answer, NIBBLE_FINISH_FAILED, sentence);
             return 0;
         }
-        tell_prompt_token(&rows[i]);
+        if (!rows[i].held)
+            tell_prompt_token(&rows[i]);
     }
     const struct row *last = &rows[count - 1];
+    if (last->late)
+        return 0;
     bool drawn = draws(last);
+    generator->scheduler.counts.corrupted_in_a_row = 0;
     if (last->last && (!drawn || take_token(generator, last, &reason)))
         finish(generator, answer, reason, NULL);
     return drawn;
@@ -484,7 +566,7 @@ static bool fail_running(struct generator *generator, const char *sentence)
 bool generator_step(struct generator *generator, struct nibble_step *step)
 {
     struct scheduler *scheduler = &generator->scheduler;
-    struct engine_result result;
+    struct engine_result result = { 0 };
     *step = (struct nibble_step){ 0 };
     if (generator->early && !scheduler_is_awaited(scheduler))
         drop_early(generator);
@@ -496,12 +578,15 @@ bool generator_step(struct generator *generator, struct nibble_step *step)
     list_masks(generator, flight);
     if (may_go_on(generator, flight))
         start_early(generator, flight);
-    scheduler->counts.failing = !flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err);
+    bool reads = flight->tokens;
+    scheduler->counts.failing =
+        reads && (!flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err));
     if (scheduler->counts.failing)
         return fail_running(generator, flight->err.text);
-    if (!flight->computed)
+    if (reads && !flight->computed)
         scheduler_computed(scheduler);
     take_results(generator, flight, &result);
+    hold_late_rows(generator, flight);
     step->answers = tell_rows(generator, flight);
     return true;
 }
@@ -510,7 +595,7 @@ void generator_stats(const struct generator *generator, struct nibble_scheduler_
 {
     const struct plan *plan = &generator->engine->plan;
     scheduler_stats(&generator->scheduler, out);
-    out->cache_tokens = (size_t)(plan->max_model_len * plan->concurrency);
+    out->cache_tokens = plan_cache_tokens(plan);
 }
 
 void generator_forget(struct generator *generator)

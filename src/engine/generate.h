@@ -8,6 +8,10 @@
 //   (1) what a request hears does not depend on it: a row of a request that has ended by then is not looked at
 //   (2) nobody is preempted by it, and nobody waits whom an end that could be foreseen makes room for
 //   (3) a request that wants more than tokens, be it one that waits, keeps all steps from being started early
+//
+// Masks of listeners are computed by the team. They may be dear, and everybody waits for a step: one begins no further
+// mask when those before have taken GENERATE_MASK_WORK_MAX. A request without its mask keeps its row of logits, sits
+// out and draws in a later step, in which the masks of those that were left come first. What it draws is the same.
 #ifndef ENGINE_GENERATE_H
 #define ENGINE_GENERATE_H
 
@@ -17,6 +21,7 @@
 
 enum { GENERATE_TOP_MAX = 128 }; // likeliest tokens that can come with each
 enum { GENERATE_FLIGHTS = 2 };   // steps under way
+enum { GENERATE_MASK_WORK_MAX = 2 << 20 }; // of the masks in one step, as nibble_listener.restrict_tokens counts it
 
 struct generator {
     struct engine *engine;     // borrowed
@@ -27,7 +32,7 @@ struct generator {
     struct flight {            // a step that was started
         struct row *rows;      // (outputs)
         int row_count;
-        int tokens;            // that it reads
+        int tokens;            // that it reads; 0: nothing but rows that were held
         int step;              // the engine's number; 0: it could not be started, as `err` says
         bool computed;         // the scheduler has been told
         struct error err;

@@ -9,7 +9,7 @@
 #include "base/suggest.h"
 #include "kernel/cuda/images.h"
 
-enum { NAMES_MAX = 1024 };
+enum { NAMES_MAX = 1024, COLUMNS = 100 };
 
 // ---- what all reports share ----
 
@@ -162,21 +162,21 @@ static void cell_head_sizes(const json_t *row, const char *key, struct strbuf *o
 
 static void cell_runs(const json_t *row, const char *key, struct strbuf *out)
 {
-    if (json_is_true(json_object_get(row, key)))
-        strbuf_add_text(out, "yes");
-    else
-        strbuf_add_format(out, "no: needs %s", json_string_value(json_object_get(row, "missing")));
+    strbuf_add_text(out, json_is_true(json_object_get(row, key)) ? "yes" : "no");
 }
-
-#define ROW_COLUMNS                                                                                        \
-    { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "weights", "weights", cell_formats },    \
-    { "int8 activations", "int8_activations", cell_int8 }, { "K", "k", cell_formats },                     \
-    { "V", "v", cell_formats }, { "latents", "latents", cell_formats },                                    \
-    { "head sizes", "head_dim_multiple", cell_head_sizes }, { "needs", "needs" }, { "priority", "priority" }
 
 bool kernels_list(const struct kernels_query *query, struct kernels_report *report, struct error *err)
 {
-    static const struct grid_column columns[] = { ROW_COLUMNS, { "runs", "runs", cell_runs }, { 0 } };
+    static const struct grid_column columns[] = {
+        { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "priority", "priority" },
+        { "runs", "runs", cell_runs }, { "lacks", "missing", .below = true },
+        { "weights", "weights", cell_formats, .below = true },
+        { "int8 activations", "int8_activations", cell_int8, .below = true },
+        { "K", "k", cell_formats, .below = true }, { "V", "v", cell_formats, .below = true },
+        { "latents", "latents", cell_formats, .below = true },
+        { "head sizes", "head_dim_multiple", cell_head_sizes, .below = true }, { "needs", "needs", .below = true },
+        { 0 },
+    };
     struct arena arena = { 0 };
     json_t *rows = json_array();
     (void)err;
@@ -202,7 +202,13 @@ static void add_format_words(struct strbuf *out, const char *what, uint64_t form
 // doc/kernels.md: the same on every machine.
 static void print_markdown(const struct kernels_report *report, struct strbuf *out)
 {
-    static const struct grid_column columns[] = { ROW_COLUMNS, { 0 } };
+    static const struct grid_column columns[] = {
+        { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "weights", "weights", cell_formats },
+        { "int8 activations", "int8_activations", cell_int8 }, { "K", "k", cell_formats },
+        { "V", "v", cell_formats }, { "latents", "latents", cell_formats },
+        { "head sizes", "head_dim_multiple", cell_head_sizes }, { "needs", "needs" }, { "priority", "priority" },
+        { 0 },
+    };
     strbuf_add_text(out, "# Kernels\n\n"
                          "Written by `nibble kernels --markdown`. Of the rows that list an op's formats, head size and "
                          "load, the planner takes\nthe one of the highest priority whose needs the device meets; "
@@ -224,7 +230,7 @@ static void print_json(const struct kernels_report *report, struct strbuf *out)
 static void print_text(const struct kernels_report *report, struct strbuf *out)
 {
     strbuf_add_text(out, strbuf_text(&report->above));
-    grid_text(json_object_get(report->json, "kernels"), report->columns, out);
+    grid_text(json_object_get(report->json, "kernels"), report->columns, report->width, out);
     strbuf_add_text(out, strbuf_text(&report->below));
 }
 
@@ -275,7 +281,7 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
     struct kernels_query query = { .name = options->name, .seed = options->seed, .quick = options->quick,
                                    .threads = options->threads, .progress = options->progress,
                                    .progress_context = options->progress_context };
-    struct kernels_report report = { 0 };
+    struct kernels_report report = { .width = options->columns ? options->columns : COLUMNS };
     struct error err;
     bool ok = open_device(&query, options->device, options->action != NIBBLE_KERNELS_LIST, &err)
            && check_name(&query, &err) && make[options->action](&query, &report, &err);

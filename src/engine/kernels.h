@@ -24,6 +24,7 @@ struct kernels_query {
 struct kernels_report {
     json_t *json;
     const struct grid_column *columns;
+    int width;                         // of the text, in columns
     struct strbuf above, below; // lines around the table
     int failed;
 };

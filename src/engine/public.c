@@ -154,8 +154,12 @@ static bool decide(struct nibble_plan *plan, const struct nibble_checkpoint *che
         && plan_make(&plan->own, &plan->model, device, options, err);
 }
 
+// What a plan is made for. One that is to run is for a device of this machine; one that is about to, for keys that are
+// measured where nobody has measured them yet.
+enum purpose { TO_LOOK_AT, TO_RUN, TO_RUN_NOW };
+
 static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                                     bool measures, struct nibble_error *error)
+                                     enum purpose purpose, struct nibble_error *error)
 {
     struct nibble_plan *plan = memory_new(1, sizeof *plan);
     struct plan_options plan_options = plan_options_of(options);
@@ -163,7 +167,9 @@ static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint,
     int here = options->ranks ? group_here(&options->ranks->group) : ranks, sharers;
     struct device device, part;
     struct error err;
-    bool ok = (measures ? engine_choose_device : plan_choose_device)(&device, options->device, &err)
+    bool measures = purpose == TO_RUN_NOW;
+    plan_options.runs_here = purpose != TO_LOOK_AT;
+    bool ok = (plan_options.runs_here ? engine_choose_device : plan_choose_device)(&device, options->device, &err)
         && (part = device, group_share_device(&part, options->device, here, &sharers, &err))
         && decide(plan, checkpoint, &part, &plan_options, ranks, &err)
         && (ranks > 1 ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, &err)
@@ -182,7 +188,7 @@ static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint,
 struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
                                      struct nibble_error *error)
 {
-    return make_plan(checkpoint, options, false, error);
+    return make_plan(checkpoint, options, TO_LOOK_AT, error);
 }
 
 bool nibble_plan_accepted(const struct nibble_plan *plan)
@@ -219,10 +225,19 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
     *out = (struct nibble_cost){ cost.read_bytes, cost.flops, cost.int8_ops };
 }
 
+bool nibble_engine_check(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
+                         struct nibble_error *error)
+{
+    struct nibble_plan *plan = make_plan(checkpoint, options, TO_RUN, error);
+    bool ok = plan && nibble_plan_accepted(plan);
+    nibble_plan_close(plan);
+    return ok;
+}
+
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
                                          const struct nibble_options *options, struct nibble_error *error)
 {
-    struct nibble_plan *first = make_plan(checkpoint, options, true, error);
+    struct nibble_plan *first = make_plan(checkpoint, options, TO_RUN_NOW, error);
     if (!first || !nibble_plan_accepted(first))
         return nibble_plan_close(first), NULL;
     struct nibble_engine *engine = memory_new(1, sizeof *engine);
@@ -234,6 +249,8 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
     engine_options.plan.calibration = &engine->plan.calibration;
     engine_options.group = options->ranks ? &options->ranks->group : NULL;
     if (!report(engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err), error, &err)) {
+        if (options->progress)
+            options->progress(options->progress_context, 1);
         calibration_free(&engine->plan.calibration);
         free(engine);
         return NULL;
@@ -419,6 +436,11 @@ bool nibble_scheduler_step(struct nibble_scheduler *scheduler, struct nibble_ste
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out)
 {
     generator_stats(&scheduler->generator, out);
+}
+
+uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler)
+{
+    return team_progress(scheduler->generator.engine->team);
 }
 
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler)

@@ -23,6 +23,22 @@ struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *e
     return NULL;
 }
 
+bool nibble_ranks_can_launch(struct nibble_error *error)
+{
+    char path[MPI_PATH_MAX];
+    struct error err;
+    bool module = mpi_load(path, &err), launcher = mpi_find_launcher(path);
+    static const char no_launcher[] = "mpirun, which starts the other processes, is not on the PATH";
+    if (!launcher && module)
+        fail(&err, "%s; install MPI (on Debian: openmpi-bin)", no_launcher);
+    else if (!launcher)
+        fail_within(&err, "%s, and the module that they speak through is missing, too", no_launcher);
+    if (launcher && module)
+        return true;
+    public_error(error, &err);
+    return false;
+}
+
 int nibble_ranks_rank(const struct nibble_ranks *ranks)
 {
     return group_rank(&ranks->group);

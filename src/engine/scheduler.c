@@ -215,7 +215,7 @@ static void divide_budget(struct scheduler *scheduler)
     const struct scheduler_options *options = &scheduler->options;
     int continuing = 0, share = options->batch_tokens;
     for (struct request *request = scheduler->running.first; request; request = request->after)
-        continuing += tokens_left(request) == 1;
+        continuing += tokens_left(request) <= 1; // those that were held have a row, too
     if (continuing) {
         share /= SCHEDULER_PROMPT_SHARE;
         share = share > SCHEDULER_PROMPT_TOKENS_MIN ? share : SCHEDULER_PROMPT_TOKENS_MIN;
@@ -333,8 +333,16 @@ void scheduler_promise(struct request *request, int32_t stand_in)
     request->promised = true;
 }
 
+void scheduler_hold(struct request *request)
+{
+    assert(request->running && tokens_left(request) == 0);
+    request->next_output = request->sequence.count - 1;
+}
+
 void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id)
 {
+    if (request->next_output < request->sequence.cached)
+        request->next_output = request->sequence.cached; // it was held
     if (!request->promised)
         scheduler_promise(request, id);
     request->sequence.ids[request->sequence.count - 1] = id;

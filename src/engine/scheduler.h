@@ -97,6 +97,10 @@ bool scheduler_has_slack(const struct scheduler *scheduler);
 // A request whose every token has been read will go on, with a token that this number stands for until it is known.
 void scheduler_promise(struct request *request, int32_t stand_in);
 
+// A request whose every token has been read does not go on yet: it sits out until it does. When it is preempted
+// meanwhile, the logits of its last token are wanted again.
+void scheduler_hold(struct request *request);
+
 // It goes on with this one, whether that was promised or not.
 void scheduler_continue(struct scheduler *scheduler, struct request *request, int32_t id);
 

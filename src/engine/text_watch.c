@@ -124,7 +124,7 @@ bool text_watch_run(const struct text_watch *watch, const struct checkpoint *che
                     TEXT_WATCH_TOKENS_MIN);
     bool ok = prepare(&watching, err) && read_text(&watching, checkpoint, ids, err);
     arena_free(&watching.arena);
-    if (ok && watch->options->calibrating)
+    if (watch->options->calibrating)
         watch->options->calibrating(watch->options->progress_context, 1);
     return ok;
 }

@@ -144,8 +144,51 @@ static bool prepare(struct rewrite *rewrite, bool constants, size_t containers_m
     return true;
 }
 
-static bool explain(const json_error_t *trouble, struct error *err)
+// What jansson allocates, with the allocator's own share: a number or literal with its place in a list, a string (as
+// a key it has a place in a hash table), an array or object with the least that it begins with.
+enum { VALUE_BYTES = 48, STRING_BYTES = 128, CONTAINER_BYTES = 272 };
+
+static bool is_literal_byte(char c)
 {
+    return is_number_byte(c) || (c >= 'a' && c <= 'z');
+}
+
+size_t json_memory(struct bytes in)
+{
+    size_t bytes = in.len; // for a text that is rewritten first
+    for (size_t at = 0; at < in.len;) {
+        size_t next = at + 1;
+        if (in.data[at] == '"') {
+            next = skip_string(in, at);
+            bytes += STRING_BYTES + (next - at);
+        } else if (in.data[at] == '[' || in.data[at] == '{') {
+            bytes += CONTAINER_BYTES;
+        } else if (is_literal_byte(in.data[at])) {
+            while (next < in.len && is_literal_byte(in.data[next]))
+                next++;
+            bytes += VALUE_BYTES;
+        }
+        at = next;
+    }
+    return bytes;
+}
+
+// The key, with its quotes, that ends at `end`; jansson names short ones only.
+static struct bytes key_before(struct bytes text, size_t end)
+{
+    size_t start = end > 1 ? end - 2 : 0;
+    while (start && (text.data[start] != '"' || text.data[start - 1] == '\\'))
+        start--;
+    return (struct bytes){ text.data + start, end - start };
+}
+
+static bool explain(const json_error_t *trouble, struct bytes text, struct error *err)
+{
+    if (json_error_code(trouble) == json_error_duplicate_key) {
+        struct bytes key = key_before(text, (size_t)trouble->position);
+        return fail(err, "line %d, column %d: the key %.*s stands twice in one object; leave one of the two out",
+                    trouble->line, trouble->column, (int)(key.len < 200 ? key.len : 200), key.data);
+    }
     // jansson says this of escapes alone; invalid bytes it calls by their value
     if (bytes_start_with(bytes_of(trouble->text), bytes_of("invalid Unicode")))
         return fail(err, "line %d, column %d: a \\u escape names half of a surrogate pair, which is no character; "
@@ -166,8 +209,8 @@ static bool read_text(struct bytes in, bool constants, size_t containers_max, js
     if (ok) {
         struct bytes text = rewrite.done ? strbuf_bytes(&rewrite.out) : in;
         json_error_t trouble;
-        *out = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &trouble);
-        ok = *out || explain(&trouble, err);
+        *out = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &trouble);
+        ok = *out || explain(&trouble, text, err);
     }
     strbuf_free(&rewrite.out);
     return ok;

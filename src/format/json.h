@@ -13,11 +13,14 @@
 // Far above what published files and honest requests hold; jansson recurses and allocates a few hundred bytes each.
 enum { JSON_DEPTH_MAX = 128, JSON_CONTAINERS_MAX = 4 << 20 };
 
-// A new reference in *out, released with json_decref. Any value may stand at the top, strings may hold NUL, and of
-// equal keys the last one counts. The error says line and column.
+// A new reference in *out, released with json_decref. Any value may stand at the top, and strings may hold NUL. A key
+// that stands twice in an object is refused: readers differ in which of the two counts. The error says line and column.
 bool json_read(struct bytes in, json_t **out, struct error *err);
 // The same for what a client sends: nothing but JSON, and no more arrays and objects than that.
 bool json_read_strict(struct bytes in, size_t containers_max, json_t **out, struct error *err);
+// An upper estimate of the memory that reading a text takes, every value counted, without reading it: a text of small
+// values takes twenty times its length.
+size_t json_memory(struct bytes in);
 bool json_read_file(const char *path, json_t **out, struct error *err);
 
 // A new file for people to read, too, on the disk when this returns true.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/fault.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct fault {
     const struct kernel *kernel;
     const void *args;
+    bool nan;
 };
 
 // Where each op's arguments have the pointer to its result.
@@ -44,10 +46,19 @@ static void spoil_cache(const struct kv_write_args *args)
     layer[end - 1] ^= 64;
 }
 
-static bool is_liar(const struct kernel *kernel)
+// Returns NULL, or what stands behind the kernel's name.
+static const char *lie_of(const struct kernel *kernel)
 {
     const char *name = getenv("NIBBLE_FAULT");
-    return name && !strcmp(name, kernel->name);
+    size_t length = strlen(kernel->name);
+    if (!name || strncmp(name, kernel->name, length))
+        return NULL;
+    return !name[length] || name[length] == ':' ? name + length : NULL;
+}
+
+static bool is_nan(const char *lie)
+{
+    return !strcmp(lie, ":nan");
 }
 
 // A linear's result is where the neighbour has it that it does in passing.
@@ -61,12 +72,12 @@ static float *result_of(const struct kernel *kernel, const void *args)
     return *(float *const *)((const char *)args + result_at[kernel->op]);
 }
 
-static void spoil(const struct kernel *kernel, const void *args)
+static void spoil(const struct kernel *kernel, const void *args, bool nan)
 {
     if (kernel->op == OP_KV_WRITE)
         spoil_cache(args);
     else
-        *result_of(kernel, args) += 1e4f;
+        *result_of(kernel, args) += nan ? NAN : 1e4f;
 }
 
 // One caller does everything, so that no other can write the truth over the lie.
@@ -79,20 +90,22 @@ static void run_spoilt(const void *arguments, int part, int parts)
     if (fault->kernel->prepare)
         fault->kernel->prepare(fault->args, 0, 1);
     fault->kernel->run(fault->args, 0, 1);
-    spoil(fault->kernel, fault->args);
+    spoil(fault->kernel, fault->args, fault->nan);
 }
 
 struct kernel_call fault_bind(const struct kernel *kernel, const void *args, struct arena *arena)
 {
-    if (!is_liar(kernel))
+    const char *lie = lie_of(kernel);
+    if (!lie)
         return (struct kernel_call){ kernel->run, args, kernel->prepare };
     struct fault *fault = ARENA_NEW(arena, struct fault, 1);
-    *fault = (struct fault){ kernel, args };
+    *fault = (struct fault){ kernel, args, is_nan(lie) };
     return (struct kernel_call){ .run = run_spoilt, .args = fault };
 }
 
 void fault_apply(const struct kernel *kernel, const void *args)
 {
-    if (is_liar(kernel))
-        spoil(kernel, args);
+    const char *lie = lie_of(kernel);
+    if (lie)
+        spoil(kernel, args, is_nan(lie));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/fault.h: a switch for tests. NIBBLE_FAULT=NAME makes that kernel lie: whenever it has run, one of its values
-// is far off. Checks and steps both bind their kernels here, so that a lie is told to both.
+// is far off; with NIBBLE_FAULT=NAME:nan it is no number. Checks and steps both bind their kernels here, so that a lie
+// is told to both.
 #ifndef KERNEL_FAULT_H
 #define KERNEL_FAULT_H
 

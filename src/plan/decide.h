@@ -33,6 +33,9 @@ void decide_weights(struct plan *plan);
 // memory.c: how long and how many sequences.
 bool decide_memory(struct plan *plan, const struct plan_options *options, struct error *err);
 
+// Whether a kv plan's file says what this flag would say, so that the two cannot stand beside each other.
+bool decide_is_in_kv_plan(const char *flag);
+
 // All of them, without looking for alternatives.
 bool decide_all(struct plan *plan, const struct model *model, const struct device *device,
                 const struct plan_options *options, struct error *err);

@@ -81,20 +81,6 @@ void explain_add_formats(struct strbuf *out, const struct kv_layout *layout)
         strbuf_add_format(out, "/%s", dtype_word(layout->v.dtype));
 }
 
-static void add_weights(const struct plan *plan, struct strbuf *out)
-{
-    size_t by_format[DTYPE_COUNT];
-    plan_weights_by_format(plan->model, by_format);
-    const char *separator = "";
-    for (int i = 0; i < DTYPE_COUNT; i++) {
-        if (!by_format[i])
-            continue;
-        strbuf_add_format(out, "%s%s ", separator, dtype_word((enum dtype)i));
-        explain_add_size(out, by_format[i]);
-        separator = ", ";
-    }
-}
-
 // The next layer with attention, or how many layers there are.
 static int next_attention(const struct plan *plan, int layer)
 {
@@ -132,19 +118,19 @@ void explain_short(const struct plan *plan, struct strbuf *out)
     strbuf_add_format(out, "plan: %s on %s", plan->model->config.architecture, plan->device.word);
     if (shard->ranks)
         strbuf_add_format(out, ", rank %d of %d", shard->rank, shard->ranks);
-    strbuf_add_text(out, "; cache ");
+    strbuf_add_text(out, "; KV cache ");
     add_formats_by_layer(plan, out);
     explain_add_short_transform(plan, out);
-    strbuf_add_format(out, ", %zu bytes a token", plan_token_bytes(plan));
+    strbuf_add_format(out, ", %zu bytes per token (all layers)", plan_token_bytes(plan));
     if (plan_states(plan)) {
         strbuf_add_text(out, " and states of ");
         explain_add_size(out, plan_states(plan)->page_bytes);
+        strbuf_add_text(out, " per sequence");
     }
-    strbuf_add_format(out, ", %d tokens", plan->max_model_len);
-    if (plan->length_note)
-        strbuf_add_format(out, " (%s)", plan->length_note);
+    strbuf_add_text(out, ", ");
+    explain_add_lengths(plan, out);
     strbuf_add_text(out, "; weights ");
-    add_weights(plan, out);
+    explain_add_weight_formats(plan, out);
     if (plan->failed_note)
         strbuf_add_format(out, "; left out after a failed self-test: %s", plan->failed_note);
     strbuf_add_byte(out, '\n');
@@ -181,7 +167,7 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
     const int kind_width = plan->classes[0].layout.latent ? 14 : 12;
     const struct { const char *title; int width; } columns[] = {
         { "layers", 9 },       { "attention", kind_width }, { "K", 20 }, { "V", 20 },
-        { "bytes/token", 12 }, { "few tokens", 20 },        { "many tokens", 0 },
+        { "bytes/token/layer", 18 }, { "decode kernel", 20 },     { "prefill kernel", 0 },
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         add_cell(out, style, "\033[1m", columns[i].width, columns[i].title);
@@ -201,7 +187,7 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         add_cell(out, style, colour_of(class->layout.k.dtype), 20, dtype_word(class->layout.k.dtype));
         add_cell(out, style, colour_of(class->layout.v.dtype), 20,
                  class->layout.latent ? "in K" : dtype_word(class->layout.v.dtype));
-        add_cell(out, style, "", 12, bytes.data);
+        add_cell(out, style, "", 18, bytes.data);
         add_cell(out, style, "", 20, attention->few->name);
         strbuf_add_format(out, "%s\n", attention->many->name);
         strbuf_free(&range);
@@ -240,8 +226,8 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
             strbuf_add_format(out, ", %s", pair->many->name);
         add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, pair, EXPLAIN_INT8));
         add_formats(out, "; activations rounded to 4 bits for weights in", explain_weights(plan, pair, EXPLAIN_NVFP4));
-        add_formats(out, "; unpacked in registers:", unpacked);
-        strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; native" : "");
+        add_formats(out, "; dequantised in registers:", unpacked);
+        strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; weights read as they are" : "");
         if (pair->few->nvfp4)
             strbuf_add_text(out, " if cuBLASLt has such products, which it is asked when the model is loaded; without "
                                  "--linear-kernel, other kernels serve");
@@ -255,18 +241,17 @@ static void add_experts(const struct plan *plan, struct strbuf *out)
     if (!experts->count)
         return;
     double bytes = plan_experts_bytes(plan);
-    strbuf_add_format(out, "routing   a token goes through %d of %d experts and reads ", experts->chosen,
-                      experts->count);
+    strbuf_add_format(out, "routing   top %d of %d experts; a token reads ", experts->chosen, experts->count);
     explain_add_size(out, (size_t)(bytes * experts->chosen / experts->count));
     strbuf_add_text(out, " of their ");
     explain_add_size(out, (size_t)bytes);
     strbuf_add_byte(out, '\n');
 }
 
-// What is done in passing, by op: the kernel that does it is one of those named above.
+// Ops that are fused into a neighbour's kernel, which is one of those named above.
 static void add_absorbed(const struct plan *plan, struct strbuf *out)
 {
-    static const char *const loads[] = { "few", "many" };
+    static const char *const loads[] = { "decode", "prefill" };
     for (int load = 0; load < 2; load++) {
         bool of_kind[OP_COUNT] = { 0 };
         int kinds = 0;
@@ -276,28 +261,7 @@ static void add_absorbed(const struct plan *plan, struct strbuf *out)
                 strbuf_add_format(out, "%s%s", kinds++ ? " " : "fused     ", op_word(plan->model->ops[i].kind));
             }
         if (kinds)
-            strbuf_add_format(out, " into their neighbours, for %s tokens\n", loads[load]);
-    }
-}
-
-static void add_memory(const struct plan *plan, struct strbuf *out)
-{
-    strbuf_add_text(out, "memory    weights ");
-    explain_add_size(out, plan->weight_bytes);
-    strbuf_add_text(out, ", workspace ");
-    explain_add_size(out, plan->workspace_bytes);
-    strbuf_add_text(out, ", cache ");
-    explain_add_size(out, plan->pool_bytes);
-    strbuf_add_format(out, " for %.4g x %d tokens", plan->concurrency, plan->max_model_len);
-    if (plan->length_note)
-        strbuf_add_format(out, " (%s)", plan->length_note);
-    strbuf_add_byte(out, '\n');
-    for (int i = 0; i < plan->class_count; i++) {
-        const struct plan_class *class = &plan->classes[i];
-        strbuf_add_format(out, "pool %d    %d layers, %d %s of ", i, class->layers, class->pages,
-                          class->kind.state ? "states" : "pages");
-        explain_add_size(out, class->page_bytes);
-        strbuf_add_text(out, class->kind.end ? ", first pages of sequences\n" : "\n");
+            strbuf_add_format(out, " into neighbouring %s kernels\n", loads[load]);
     }
 }
 
@@ -334,13 +298,34 @@ static void add_passed_over(const struct plan *plan, struct strbuf *out)
     }
 }
 
-void explain_full(const struct plan *plan, struct explain_style style, struct strbuf *out)
+// "9 query heads, 3 KV heads (GQA 3:1), head size 64", with the usual name of how query heads share KV heads.
+static void add_heads(const struct model_config *config, struct strbuf *out)
+{
+    int shared = config->kv_heads ? config->heads / config->kv_heads : 0;
+    strbuf_add_format(out, "%d query heads, ", config->heads);
+    if (config->latent)
+        strbuf_add_format(out, "MLA latents of %d channels and %d rotary ones", config->latent,
+                          config->head_dim - config->latent);
+    else if (shared == 1)
+        strbuf_add_format(out, "as many KV heads (MHA), head size %d", config->head_dim);
+    else if (config->kv_heads == 1)
+        strbuf_add_format(out, "1 KV head (MQA), head size %d", config->head_dim);
+    else
+        strbuf_add_format(out, "%d KV heads (GQA %d:1), head size %d", config->kv_heads, shared, config->head_dim);
+}
+
+static void add_model(const struct plan *plan, struct strbuf *out)
 {
     const struct model_config *config = &plan->model->config;
-    strbuf_add_format(out, "model     %s: %d layers, %d heads on %d of %d channels, vocabulary %d, context %d%s\n",
-                      config->architecture, config->layers, config->heads, config->kv_heads, config->head_dim,
-                      config->vocabulary, config->context,
+    strbuf_add_format(out, "model     %s: %d layers, ", config->architecture, config->layers);
+    add_heads(config, out);
+    strbuf_add_format(out, ", vocabulary %d, context length %d%s\n", config->vocabulary, config->context,
                       plan->model->imagined ? "; config alone, no weights to run" : "");
+}
+
+void explain_full(const struct plan *plan, struct explain_style style, struct strbuf *out)
+{
+    add_model(plan, out);
     add_device(plan, out);
     add_layer_lines(plan, style, out);
     explain_add_states(plan, out);
@@ -349,10 +334,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     add_linear(plan, out);
     add_experts(plan, out);
     add_absorbed(plan, out);
-    strbuf_add_text(out, "weights   ");
-    add_weights(plan, out);
-    strbuf_add_byte(out, '\n');
-    add_memory(plan, out);
+    explain_add_memory(plan, out);
     explain_add_ranks(plan, out);
     explain_add_checkpoint(plan, out);
     if (style.verbose)

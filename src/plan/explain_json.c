@@ -61,8 +61,7 @@ static json_t *json_of_memory(const struct plan *plan)
     }
     return json_pack("{s:I, s:I, s:i, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
                      (json_int_t)plan->workspace_bytes, "page_tokens", KV_PAGE_TOKENS, "pools", pools, "tokens",
-                     (json_int_t)(plan->max_model_len * plan->concurrency), "max_concurrency",
-                     plan->concurrency);
+                     (json_int_t)plan_cache_tokens(plan), "max_concurrency", plan->concurrency);
 }
 
 // "a; b" as a list.
@@ -130,33 +129,45 @@ static json_t *json_of_experts(const struct plan *plan)
                      (json_int_t)bytes, "bytes_per_token", (json_int_t)(bytes * experts->chosen / experts->count));
 }
 
-static json_t *json_of_acceptance(const struct plan *plan)
+// Words of the formats in a set.
+static json_t *json_of_formats(uint64_t formats)
+{
+    json_t *words = json_array();
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (formats >> i & 1)
+            json_array_append_new(words, json_string(dtype_word((enum dtype)i)));
+    return words;
+}
+
+// Their bytes in memory are those of all formats and what layouts and second copies add.
+static json_t *json_of_weights(const struct plan *plan)
 {
     size_t by_format[DTYPE_COUNT];
+    struct explain_packing packing = explain_packing(plan);
+    json_t *formats = json_object();
     plan_weights_by_format(plan->model, by_format);
-    json_t *layers = json_array(), *formats = json_object(), *int8 = json_array(), *nvfp4 = json_array(),
-           *unpacked = json_array();
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (by_format[i])
+            json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
+    return json_pack("{s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "bytes", (json_int_t)plan->weight_bytes, "by_format",
+                     formats, "layout_bytes", (json_int_t)packing.layout_bytes, "copied_bytes",
+                     (json_int_t)packing.copied_bytes, "stored", explain_json_stored(plan), "int8_activations",
+                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_INT8)), "nvfp4_activations",
+                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_NVFP4)), "unpacked",
+                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_UNPACKED)));
+}
+
+static json_t *json_of_acceptance(const struct plan *plan)
+{
+    json_t *layers = json_array();
     for (int i = 0; i < plan->model->config.layers; i++)
         json_array_append_new(layers, plan->model->layer[i].kind == LAYER_ATTENTION
                                           ? json_of_layer(plan, i) : explain_json_recurrent(plan, i));
-    for (int i = 0; i < DTYPE_COUNT; i++) {
-        if (by_format[i])
-            json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
-        if (explain_weights(plan, NULL, EXPLAIN_INT8) >> i & 1)
-            json_array_append_new(int8, json_string(dtype_word((enum dtype)i)));
-        if (explain_weights(plan, NULL, EXPLAIN_NVFP4) >> i & 1)
-            json_array_append_new(nvfp4, json_string(dtype_word((enum dtype)i)));
-        if (explain_weights(plan, NULL, EXPLAIN_UNPACKED) >> i & 1)
-            json_array_append_new(unpacked, json_string(dtype_word((enum dtype)i)));
-    }
-    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:{s:I, s:o, s:o, s:o, s:o, s:o}, s:o, s:o, s:o}", "accepted",
-                             true, "device", plan->device.word, "architecture", plan->model->config.architecture,
-                             "servable", !plan->model->imagined, "layers", layers, "weights", "bytes",
-                             (json_int_t)plan->weight_bytes, "by_format", formats, "stored", explain_json_stored(plan),
-                             "int8_activations", int8, "nvfp4_activations", nvfp4, "unpacked", unpacked, "memory",
-                             json_of_memory(plan),
-                             "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint",
-                             explain_json_checkpoint(plan));
+    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "accepted", true, "device",
+                             plan->device.word, "architecture", plan->model->config.architecture, "servable",
+                             !plan->model->imagined, "layers", layers, "weights", json_of_weights(plan), "memory",
+                             json_of_memory(plan), "passed_over", json_of_reasons(plan->reasons, plan->reason_count),
+                             "checkpoint", explain_json_checkpoint(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));
     if (plan->model->shard.ranks)

@@ -19,6 +19,20 @@ void explain_add_size(struct strbuf *out, size_t bytes);                      //
 void explain_add_range(struct strbuf *out, int first, int last);              // "0-3" or "7"
 void explain_add_formats(struct strbuf *out, const struct kv_layout *layout); // "fp8_e4m3/nvfp4" or "nvfp4"
 
+// explain_memory.c: "float32 137.2 KiB, Q4_1 63.3 MiB"; "context length 8192 tokens, cache capacity 65536 tokens"; all
+// lines about weights, memory and the cache.
+void explain_add_weight_formats(const struct plan *plan, struct strbuf *out);
+void explain_add_lengths(const struct plan *plan, struct strbuf *out);
+void explain_add_memory(const struct plan *plan, struct strbuf *out);
+
+// Of what weights take in memory: the bytes of their formats, second copies of some in another layout, and what the
+// layouts that kernels read add, or save.
+struct explain_packing {
+    size_t listed_bytes, copied_bytes;
+    int64_t layout_bytes;
+};
+struct explain_packing explain_packing(const struct plan *plan);
+
 // explain_state.c: lines about layers without attention, and an entry for one of them.
 void explain_add_states(const struct plan *plan, struct strbuf *out);
 json_t *explain_json_recurrent(const struct plan *plan, int index);

@@ -13,9 +13,9 @@ struct known {
 static void add_rank(const struct plan *plan, const struct plan_rank *held, struct strbuf *out)
 {
     const struct model_config *config = &plan->model->config;
-    strbuf_add_format(out, "rank %-4d heads ", held->rank);
+    strbuf_add_format(out, "rank %-4d query heads ", held->rank);
     explain_add_range(out, held->first_head, held->first_head + held->heads - 1);
-    strbuf_add_format(out, " of %d on key/value head%s ", config->heads, held->kv_heads > 1 ? "s" : "");
+    strbuf_add_format(out, " of %d, KV head%s ", config->heads, held->kv_heads > 1 ? "s" : "");
     explain_add_range(out, held->first_kv_head, held->first_kv_head + held->kv_heads - 1);
     strbuf_add_format(out, " of %d; weights ", config->kv_heads);
     explain_add_size(out, held->weight_bytes);
@@ -61,16 +61,17 @@ void explain_add_ranks(const struct plan *plan, struct strbuf *out)
     struct known known = plan->rank_count ? (struct known){ plan->ranks, plan->rank_count } : (struct known){ &own, 1 };
     if (!shard->ranks)
         return;
-    strbuf_add_format(out, "ranks     %d; kernels, bytes a token and pools are rank %d's\n", shard->ranks, shard->rank);
+    strbuf_add_format(out, "ranks     %d; kernels, bytes per token and pools are rank %d's\n", shard->ranks,
+                      shard->rank);
     for (int i = 0; i < known.count; i++)
         add_rank(plan, &known.list[i], out);
     for (int i = 0; i < known.count; i++)
         add_copies(&known, i, out);
     strbuf_add_text(out, "exchange  each rank sends ");
     explain_add_size(out, shard->exchanged_bytes);
-    strbuf_add_text(out, " for a token and ");
+    strbuf_add_text(out, " per token and ");
     explain_add_size(out, shard->exchanged_output_bytes);
-    strbuf_add_format(out, " for its logits, %s\n",
+    strbuf_add_format(out, " for the logits of one, %s\n",
                       plan->device.kind == DEVICE_CUDA
                           ? "by NCCL where it is there, else through pinned memory by MPI" : "by MPI");
 }

@@ -48,16 +48,16 @@ void explain_add_states(const struct plan *plan, struct strbuf *out)
     if (states) {
         strbuf_add_text(out, "states    layers ");
         add_layers(plan, LAYER_STATE, out);
-        strbuf_add_text(out, ": float32, ");
+        strbuf_add_text(out, ": recurrent, float32, ");
         explain_add_size(out, states->page_bytes);
-        strbuf_add_format(out, " a sequence, one kept for every %d tokens", states->kind.page_tokens);
+        strbuf_add_format(out, " per sequence, one kept every %d tokens", states->kind.page_tokens);
         add_kernels(plan, out);
         strbuf_add_byte(out, '\n');
     }
     if (count_layers(plan, LAYER_PLAIN)) {
-        strbuf_add_text(out, "plain     layers ");
+        strbuf_add_text(out, "stateless layers ");
         add_layers(plan, LAYER_PLAIN, out);
-        strbuf_add_text(out, " keep nothing of a token\n");
+        strbuf_add_text(out, " have neither KV cache nor state\n");
     }
 }
 

@@ -55,12 +55,12 @@ void explain_add_store(const struct plan *plan, struct strbuf *out)
         separator = "; ";
     }
     if (sinks) {
-        strbuf_add_format(out, "%s%d first page%s of a sequence in %s", separator, pages, pages == 1 ? "" : "s",
-                          dtype_word(plan->model->config.kv_dtype));
+        strbuf_add_format(out, "%s%d sink page%s (the first of a sequence) in %s", separator, pages,
+                          pages == 1 ? "" : "s", dtype_word(plan->model->config.kv_dtype));
         add_sink_layers(plan, out);
         separator = "; ";
     }
     if (plan->sink_note)
-        strbuf_add_format(out, "%sno first pages in 16 bit: %s", separator, plan->sink_note);
+        strbuf_add_format(out, "%sno sink pages in 16 bit: %s", separator, plan->sink_note);
     strbuf_add_byte(out, '\n');
 }

@@ -45,7 +45,7 @@ static void add_errors(const struct plan *plan, struct strbuf *out)
             count++;
         }
     if (count)
-        strbuf_add_format(out, "; as measured, attention is off by %.2g, and by %.2g without", with / count,
+        strbuf_add_format(out, "; measured attention error %.2g (%.2g untransformed)", with / count,
                           without / count);
 }
 
@@ -67,7 +67,7 @@ void explain_add_transform(const struct plan *plan, struct strbuf *out)
     }
     struct strbuf layers = { 0 };
     if (add_layers(plan, UNDECIDED, &layers))
-        strbuf_add_format(out, "transform of keys in layers%s: chosen when it is first loaded, by measuring\n",
+        strbuf_add_format(out, "transform of keys in layers%s: chosen by measuring when the model is first loaded\n",
                           layers.data);
     strbuf_free(&layers);
 }

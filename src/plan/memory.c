@@ -148,8 +148,8 @@ static void decide_pools(struct plan *plan, size_t room)
 static const char *what_fits(struct plan *plan)
 {
     return plan->max_model_len
-        ? arena_format(&plan->arena, "the longest context that fits is %d", plan->max_model_len)
-        : "not even the shortest context fits";
+        ? arena_format(&plan->arena, "the longest context length that fits is %d tokens", plan->max_model_len)
+        : "not even the shortest context length fits";
 }
 
 static bool refuse_memory(struct plan *plan, int length, struct error *err)

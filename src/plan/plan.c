@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,19 +68,31 @@ static void note_failed(struct plan *plan, const struct kernel *const *failed)
                                          i ? ", " : "", failed[i]->name);
 }
 
-// Flags beside the file would have to be weighed against it.
+// Flags whose place a kv plan's file takes. Beside the file they would have to be weighed against it.
+static const struct {
+    const char *flag;
+    size_t offset; // in struct plan_options
+} in_kv_plan[] = { { "--kv-cache-dtype", offsetof(struct plan_options, kv_cache_dtype) },
+                   { "--kv-cache-dtype-skip-layers", offsetof(struct plan_options, kv_skip_layers) },
+                   { "--kv-transform", offsetof(struct plan_options, kv_transform) },
+                   { "--kv-scale", offsetof(struct plan_options, kv_scale) },
+                   { "--kv-sink-pages", offsetof(struct plan_options, kv_sink_pages) } };
+
+bool decide_is_in_kv_plan(const char *flag)
+{
+    for (size_t i = 0; i < sizeof in_kv_plan / sizeof *in_kv_plan; i++)
+        if (!strcmp(in_kv_plan[i].flag, flag))
+            return true;
+    return false;
+}
+
 static bool check_alone(const struct plan_options *options, struct error *err)
 {
-    const struct {
-        const char *flag, *value;
-    } others[] = { { "--kv-cache-dtype", options->kv_cache_dtype },
-                   { "--kv-cache-dtype-skip-layers", options->kv_skip_layers },
-                   { "--kv-transform", options->kv_transform },
-                   { "--kv-scale", options->kv_scale },
-                   { "--kv-sink-pages", options->kv_sink_pages } };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (others[i].value && *others[i].value)
-            return fail_usage(err, "--kv-plan says what %s would say; leave one of them out", others[i].flag);
+    for (size_t i = 0; i < sizeof in_kv_plan / sizeof *in_kv_plan; i++) {
+        const char *value = *(const char *const *)((const char *)options + in_kv_plan[i].offset);
+        if (value && *value)
+            return fail_usage(err, "--kv-plan says what %s would say; leave one of them out", in_kv_plan[i].flag);
+    }
     return true;
 }
 
@@ -149,6 +162,11 @@ size_t plan_layer_token_bytes(const struct plan *plan, int layer)
 {
     bool has_tokens = plan->model->layer[layer].kind == LAYER_ATTENTION;
     return has_tokens ? kv_layout_token_bytes(&plan->classes[plan->layer[layer].class_index].layout) : 0;
+}
+
+size_t plan_cache_tokens(const struct plan *plan)
+{
+    return (size_t)(plan->max_model_len * plan->concurrency);
 }
 
 const struct plan_class *plan_states(const struct plan *plan)

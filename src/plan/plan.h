@@ -31,6 +31,7 @@ struct plan_options {
     bool no_int8_activations;      // of linear layers: kernels that round them are passed over
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
     bool apart;                    // no op is done in passing: all their results can be looked at
+    bool runs_here;                // devices that can be planned for but not run are no alternatives to a refusal
 };
 
 enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096 };
@@ -129,6 +130,9 @@ struct plan {
 
     size_t weight_bytes;        // placed weights, and those that stay in the file
     size_t placed_bytes;        // of the former: packed as a kernel reads them, or in a GPU's memory
+    size_t copied_bytes;        // of the latter: tensors that are there in another layout already, as of a tied head
+    int copied_count;
+    const char *copied_name;    // the first of them
     size_t workspace_bytes, pool_bytes;
     size_t scratch_bytes;       // the last of the workspace: memory for the kernel that runs
     double concurrency;         // sequences of max_model_len that the pools hold at once
@@ -178,6 +182,9 @@ void plan_take_share(struct plan *plan, const struct plan_share *share);
 // That one more token of context takes in a layer, and in all of them; states take none.
 size_t plan_layer_token_bytes(const struct plan *plan, int layer);
 size_t plan_token_bytes(const struct plan *plan);
+
+// Tokens of context that the cache has room for, of all sequences together.
+size_t plan_cache_tokens(const struct plan *plan);
 
 const struct plan_class *plan_states(const struct plan *plan); // the class of recurrent layers, NULL: there are none
 

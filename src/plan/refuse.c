@@ -53,7 +53,8 @@ static void try_options(struct search *search, const struct plan_options *option
     struct plan_refusal *refusal = &search->plan->refusal;
     struct plan attempt;
     struct error ignored;
-    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX)
+    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX
+        || (search->options->kv_plan && decide_is_in_kv_plan(flag)))
         return;
     if (decide_all(&attempt, search->plan->model, device, options, &ignored))
         refusal->alternatives[refusal->alternative_count++] = (struct plan_alternative){
@@ -106,13 +107,16 @@ static void try_transforms(struct search *search)
     }
 }
 
+// A plan that is to run has this machine's CPU and GPU to choose from. One that is only looked at has every kind of
+// device, among which a GPU goes by its sm_NN.
 static void try_devices(struct search *search)
 {
+    bool runs_here = search->options->runs_here;
     for (int i = 0; device_words[i]; i++) {
         struct device device;
         struct error ignored;
-        if (strcmp(device_words[i], search->plan->device.word) && strcmp(device_words[i], "cuda")
-            && device_parse(&device, device_words[i], &ignored))
+        if ((runs_here || strcmp(device_words[i], "cuda")) && plan_choose_device(&device, device_words[i], &ignored)
+            && strcmp(device.word, search->plan->device.word) && !(runs_here && device.imagined))
             try_options(search, search->options, &device, "--device", device_words[i]);
     }
 }
@@ -229,7 +233,7 @@ void refuse_say_alternatives(const struct plan *plan, struct error *err)
         strbuf_add_format(&text, "\n  %s %s", refusal->candidates[i].kernel->name, refusal->candidates[i].text);
     strbuf_add_text(&text, refusal->alternative_count ? "\nwhat would run:" : "");
     for (int i = 0; i < refusal->alternative_count; i++)
-        strbuf_add_format(&text, "\n  %s %s  (%zu bytes a token)", refusal->alternatives[i].flag,
+        strbuf_add_format(&text, "\n  %s %s  (%zu bytes per token, all layers)", refusal->alternatives[i].flag,
                           refusal->alternatives[i].value, refusal->alternatives[i].token_bytes);
     fail(err, "%s", text.data);
     strbuf_free(&text);

@@ -53,6 +53,16 @@ static size_t place(struct plan *plan, struct map *places, const struct tensor *
     return (size_t)at;
 }
 
+// A matrix that has just been added lies there in another layout already.
+static void note_copy(struct plan *plan, const struct map *counted, const struct tensor *tensor, size_t added)
+{
+    int64_t ignored;
+    if (!added || !map_get(counted, bytes_of(tensor->name), &ignored))
+        return;
+    plan->copied_bytes += added;
+    plan->copied_name = plan->copied_count++ ? plan->copied_name : tensor->name;
+}
+
 static void place_matrices(struct plan *plan, struct map *counted)
 {
     struct map places = { 0 };
@@ -65,7 +75,9 @@ static void place_matrices(struct plan *plan, struct map *counted)
             bound->placed_at[j] = PLAN_IN_FILE;
             if (!placed && !tensor->stored)
                 continue;
+            size_t before = plan->placed_bytes;
             bound->placed_at[j] = place(plan, &places, tensor, bound->few->packing);
+            note_copy(plan, counted, tensor, plan->placed_bytes - before);
             map_put(counted, bytes_of(tensor->name), 1);
         }
     }

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/answer.h"
 
+#include "server/json_writer.h"
+
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
 {
     struct detokenizer detokenizer = { .tokenizer = api->tokenizer, .started = true };
     detokenizer_add(&detokenizer, id, out);
     detokenizer_finish(&detokenizer, out);
+}
+
+void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
+{
+    if (job->fields.tokens_as_ids)
+        strbuf_add_format(out, "token_id:%d", id);
+    else
+        answer_token_bytes(job->api, id, out);
 }
 
 // ---- what all answers have ----------------------------------------------------------------------------------------
@@ -17,26 +27,31 @@ static const struct {
     [JOB_COMPLETION] = { "text_completion", "text_completion" },
 };
 
-static json_t *envelope(const struct job *job, const char *object, json_t *choices)
+void answer_open(const struct job *job, bool chunk, struct strbuf *out)
 {
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", job->id, "object", object, "created",
-                     (json_int_t)job->created, "model", job->api->names[0], "system_fingerprint",
-                     "nibble-" NIBBLE_VERSION, "choices", choices);
+    strbuf_add_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", job->id,
+                      chunk ? objects[job->kind].chunk : objects[job->kind].whole, (long long)job->created);
+    json_write_text(out, bytes_of(job->api->names[0]));
+    strbuf_add_text(out, ",\"system_fingerprint\":");
+    json_write_text(out, bytes_of(job->api->fingerprint));
+    strbuf_add_text(out, ",\"choices\":[");
 }
 
 // Tokens of all prompts and answers so far.
-static json_t *usage_of(const struct job *job)
+void answer_write_usage(const struct job *job, struct strbuf *out)
 {
-    json_int_t prompt = 0, cached = 0, answer = 0;
+    long long prompt = 0, cached = 0, answer = 0;
     for (int i = 0; i < job->choice_count; i++) {
         const struct choice *choice = &job->choices[i];
         bool first = choice->number == 0; // the n of a prompt share it
-        prompt += first ? (json_int_t)choice->prompt->count : 0;
+        prompt += first ? (long long)choice->prompt->count : 0;
         cached += first ? choice->answer.usage.cached_tokens : 0;
-        answer += choice->answer.token_count - choice->answer.prompt_tokens;
+        answer += choice->generated;
     }
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens", answer, "total_tokens",
-                     prompt + answer, "prompt_tokens_details", "cached_tokens", cached);
+    strbuf_add_format(out,
+                      ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                      prompt, answer, prompt + answer, cached);
 }
 
 static const char *finish_word(const struct choice *choice)
@@ -54,55 +69,58 @@ static const char *finish_word(const struct choice *choice)
 }
 
 // The stop string or token that ended the answer; null for the model's own end.
-static json_t *stop_reason(const struct choice *choice)
+static void write_stop_reason(const struct choice *choice, struct strbuf *out)
 {
     const struct mail *answer = &choice->answer;
     const struct api *api = choice->job->api;
-    if (answer->stop_string >= 0)
-        return api_text(choice->job->fields.stops[answer->stop_string]);
     bool own = answer->stop_id < 0;
     for (int i = 0; i < api->end_count; i++)
         own |= api->end_ids[i] == answer->stop_id;
-    return own ? json_null() : json_integer(answer->stop_id);
+    if (answer->stop_string >= 0)
+        json_write_text(out, choice->job->fields.stops[answer->stop_string]);
+    else if (own)
+        strbuf_add_text(out, "null");
+    else
+        json_write_int(out, answer->stop_id);
 }
 
-static void set_finish(json_t *entry, const struct choice *choice, bool finished)
+void answer_write_finish(const struct choice *choice, bool finished, struct strbuf *out)
 {
-    json_object_set_new(entry, "finish_reason", finished ? json_string(finish_word(choice)) : json_null());
-    if (finished)
-        json_object_set_new(entry, "stop_reason", stop_reason(choice));
+    if (!finished) {
+        strbuf_add_text(out, ",\"finish_reason\":null");
+        return;
+    }
+    strbuf_add_format(out, ",\"finish_reason\":\"%s\",\"stop_reason\":", finish_word(choice));
+    write_stop_reason(choice, out);
 }
 
-static json_t *token_ids(const struct mail *mail)
+const struct answer_list *answer_lists(const struct job *job, int *count)
 {
-    json_t *ids = json_array();
-    for (int i = mail->prompt_tokens; i < mail->token_count; i++)
-        json_array_append_new(ids, json_integer(mail->tokens[i].id));
-    return ids;
+    bool chat = job->kind == JOB_CHAT;
+    *count = job->fields.top_logprobs < 0 ? 0 : chat ? 1 : sizeof answer_completion_lists / sizeof(struct answer_list);
+    return chat ? answer_chat_lists : answer_completion_lists;
 }
 
-static json_t *prompt_ids(const struct prompt *prompt)
+void answer_write_entry(const struct answer_list *list, struct choice *choice, int token, bool first,
+                        struct strbuf *out)
 {
-    json_t *ids = json_array();
-    for (size_t i = 0; i < prompt->count; i++)
-        json_array_append_new(ids, json_integer(prompt->ids[i]));
-    return ids;
+    if (choice->answer.tokens[token].stop)
+        return;
+    strbuf_add_text(out, first ? "" : ",");
+    list->write(choice, token, out);
 }
 
-static json_t *logprobs_of(struct choice *choice, const struct mail *mail)
+void answer_write_id(int32_t id, bool first, struct strbuf *out)
 {
-    const struct job *job = choice->job;
-    if (job->fields.top_logprobs < 0)
-        return json_null();
-    return job->kind == JOB_CHAT ? answer_chat_logprobs(job->api, mail)
-                                 : answer_completion_logprobs(job->api, mail, &choice->text_offset);
+    strbuf_add_format(out, first ? "%d" : ",%d", id);
 }
 
-// The news becomes content (a chat's calls are taken out of it).
-static void take_news(struct choice *choice)
+// ---- taking in ----------------------------------------------------------------------------------------------------
+
+static void take_text(struct choice *choice)
 {
     if (choice->job->kind == JOB_CHAT) {
-        answer_chat_add(choice);
+        answer_chat_take(choice);
         return;
     }
     if (choice->job->fields.echo && !choice->begun)
@@ -111,132 +129,164 @@ static void take_news(struct choice *choice)
     strbuf_add(&choice->content, choice->news.text.data, choice->news.text.len);
 }
 
-// ---- streams ------------------------------------------------------------------------------------------------------
-
-static void add_event(const json_t *value, struct strbuf *out)
-{
-    strbuf_add_text(out, "data: ");
-    api_dump(value, out);
-    strbuf_add_text(out, "\n\n");
-}
-
-static void add_chunk(const struct job *job, json_t *choice, struct strbuf *out)
-{
-    json_t *choices = json_array();
-    json_array_append_new(choices, choice);
-    json_t *chunk = envelope(job, objects[job->kind].chunk, choices);
-    if (job->fields.continuous_usage)
-        json_object_set_new(chunk, "usage", usage_of(job));
-    else if (job->fields.include_usage)
-        json_object_set_new(chunk, "usage", json_null());
-    add_event(chunk, out);
-    json_decref(chunk);
-}
-
-static json_t *chunk_entry(struct choice *choice, json_t *content, json_t *logprobs, bool finished)
-{
-    bool chat = choice->job->kind == JOB_CHAT;
-    json_t *entry = json_pack("{s:i, s:o, s:o}", "index", choice->index, chat ? "delta" : "text", content, "logprobs",
-                              logprobs);
-    set_finish(entry, choice, finished);
-    return entry;
-}
-
-// The new content of a choice, NULL when there is none to tell.
-static json_t *fresh_content(struct choice *choice)
+// The text is content by now, and tokens are needed only where an answer lists them.
+static void take_tokens(struct choice *choice)
 {
     const struct fields *fields = &choice->job->fields;
-    if (choice->job->kind == JOB_CHAT)
-        return answer_chat_chunk(choice);
-    bool tokens = choice->news.token_count && (fields->top_logprobs >= 0 || fields->return_token_ids);
-    json_t *text = choice->content.len || tokens ? api_text(strbuf_bytes(&choice->content)) : NULL;
-    choice->content.len = 0;
-    return text;
+    struct mail *news = &choice->news;
+    choice->generated += news->token_count - news->prompt_tokens + news->discarded_tokens;
+    news->text.len = 0;
+    if (fields->top_logprobs < 0 && !fields->return_token_ids)
+        news->token_count = news->top_count = news->prompt_tokens = 0;
+    mail_move(news, &choice->answer);
 }
 
-static void stream_choice(struct choice *choice, struct strbuf *out)
+void answer_take(struct job *job)
 {
-    const struct job *job = choice->job;
-    bool chat = job->kind == JOB_CHAT;
-    if (chat && !choice->begun)
-        add_chunk(job, chunk_entry(choice, answer_chat_opening(choice), json_null(), false), out);
-    take_news(choice);
-    json_t *content = fresh_content(choice);
-    bool finished = choice->news.finished;
-    json_t *logprobs = content ? logprobs_of(choice, &choice->news) : NULL;
-    json_t *ids = content && job->fields.return_token_ids ? token_ids(&choice->news) : NULL;
-    mail_move(&choice->news, &choice->answer);
-    if (content) {
-        json_t *entry = chunk_entry(choice, content, logprobs, false);
-        if (ids)
-            json_object_set_new(entry, "token_ids", ids);
-        add_chunk(job, entry, out);
-    }
-    if (finished && choice->answer.reason != NIBBLE_FINISH_FAILED)
-        add_chunk(job, chunk_entry(choice, chat ? json_object() : json_string(""), json_null(), true), out);
-}
-
-void answer_stream(struct job *job, struct strbuf *out)
-{
-    bool all = true;
     for (int i = 0; i < job->choice_count; i++) {
-        struct choice *choice = &job->choices[i];
-        bool fresh = choice->news.token_count || choice->news.finished || !choice->begun;
-        if (fresh)
-            stream_choice(choice, out);
-        all &= choice->answer.finished;
+        take_text(&job->choices[i]);
+        take_tokens(&job->choices[i]);
     }
-    if (!all)
-        return;
-    if (job->error.status) {
-        answer_stream_error(&job->error, out);
-        return;
-    }
-    if (job->fields.include_usage || job->fields.continuous_usage) {
-        json_t *chunk = envelope(job, objects[job->kind].chunk, json_array());
-        json_object_set_new(chunk, "usage", usage_of(job));
-        add_event(chunk, out);
-        json_decref(chunk);
-    }
-    strbuf_add_text(out, "data: [DONE]\n\n");
-}
-
-void answer_stream_error(const struct api_error *err, struct strbuf *out)
-{
-    json_t *error = api_error_json(err);
-    add_event(error, out);
-    json_decref(error);
-    strbuf_add_text(out, "data: [DONE]\n\n");
 }
 
 // ---- whole answers ------------------------------------------------------------------------------------------------
 
-void answer_gather(struct job *job)
+static void write_opening(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    for (int i = 0; i < job->choice_count; i++) {
-        take_news(&job->choices[i]);
-        mail_move(&job->choices[i].news, &job->choices[i].answer);
-    }
+    if (choice->index == 0)
+        answer_open(job, false, out);
+    else
+        strbuf_add_byte(out, ',');
+    strbuf_add_format(out, "{\"index\":%d,", choice->index);
+    if (job->kind == JOB_CHAT)
+        strbuf_add_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    else
+        strbuf_add_text(out, "\"text\":");
 }
 
-void answer_whole(struct job *job, struct strbuf *out)
+// The parts of an entry of "choices", in their order. Each goes on from cursor.at; true: it is complete.
+static bool write_opening_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    json_t *choices = json_array();
-    bool chat = job->kind == JOB_CHAT;
-    for (int i = 0; i < job->choice_count; i++) {
-        struct choice *choice = &job->choices[i];
-        json_t *content = chat ? answer_chat_message(choice) : api_text(strbuf_bytes(&choice->content));
-        json_t *entry = json_pack("{s:i, s:o, s:o}", "index", choice->index, chat ? "message" : "text", content,
-                                  "logprobs", logprobs_of(choice, &choice->answer));
-        set_finish(entry, choice, true);
-        if (job->fields.return_token_ids) {
-            json_object_set_new(entry, "token_ids", token_ids(&choice->answer));
-            json_object_set_new(entry, "prompt_token_ids", prompt_ids(choice->prompt));
-        }
-        json_array_append_new(choices, entry);
+    bool silent = job->kind == JOB_CHAT && answer_chat_is_silent(choice);
+    write_opening(job, choice, out);
+    strbuf_add_text(out, silent ? "null" : "\"");
+    return true;
+}
+
+static bool write_text_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    struct answer_cursor *cursor = &job->cursor;
+    struct bytes rest = { choice->content.data + cursor->at, choice->content.len - cursor->at };
+    if (rest.len) {
+        size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
+        json_write_text_inside(out, (struct bytes){ rest.data, length });
+        cursor->at += length;
     }
-    json_t *answer = envelope(job, objects[job->kind].whole, choices);
-    json_object_set_new(answer, "usage", usage_of(job));
-    api_dump(answer, out);
-    json_decref(answer);
+    return cursor->at == choice->content.len;
+}
+
+static bool write_text_end_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    bool chat = job->kind == JOB_CHAT;
+    strbuf_add_text(out, chat && answer_chat_is_silent(choice) ? "" : "\"");
+    if (!chat)
+        return true;
+    strbuf_add_text(out, ",\"refusal\":null");
+    answer_chat_write_calls(choice, out);
+    strbuf_add_byte(out, '}');
+    return true;
+}
+
+static bool write_logprobs_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    struct answer_cursor *cursor = &job->cursor;
+    int count;
+    const struct answer_list *lists = answer_lists(job, &count);
+    if (!cursor->list && !cursor->at)
+        strbuf_add_text(out, count ? ",\"logprobs\":" : ",\"logprobs\":null");
+    for (; cursor->list < count; cursor->list++, cursor->at = 0) {
+        const struct answer_list *list = &lists[cursor->list];
+        if (!cursor->at)
+            strbuf_add_text(out, list->open);
+        for (; cursor->at < (size_t)choice->answer.token_count; cursor->at++) {
+            if (out->len >= ANSWER_SLICE_BYTES && cursor->at)
+                return false;
+            answer_write_entry(list, choice, (int)cursor->at, cursor->at == 0, out);
+        }
+    }
+    strbuf_add_text(out, count ? "]}" : "");
+    return true;
+}
+
+static bool write_finish_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    (void)job;
+    answer_write_finish(choice, true, out);
+    return true;
+}
+
+static bool write_ids_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    struct answer_cursor *cursor = &job->cursor;
+    const struct mail *answer = &choice->answer;
+    size_t count = (size_t)(answer->token_count - answer->prompt_tokens);
+    if (!job->fields.return_token_ids)
+        return true;
+    strbuf_add_text(out, cursor->at ? "" : ",\"token_ids\":[");
+    for (; cursor->at < count; cursor->at++) {
+        if (out->len >= ANSWER_SLICE_BYTES && cursor->at)
+            return false;
+        answer_write_id(answer->tokens[answer->prompt_tokens + (int)cursor->at].id, cursor->at == 0, out);
+    }
+    strbuf_add_byte(out, ']');
+    return true;
+}
+
+static bool write_prompt_ids_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    struct answer_cursor *cursor = &job->cursor;
+    if (!job->fields.return_token_ids)
+        return true;
+    strbuf_add_text(out, cursor->at ? "" : ",\"prompt_token_ids\":[");
+    for (; cursor->at < choice->prompt->count; cursor->at++) {
+        if (out->len >= ANSWER_SLICE_BYTES && cursor->at)
+            return false;
+        answer_write_id(choice->prompt->ids[cursor->at], cursor->at == 0, out);
+    }
+    strbuf_add_byte(out, ']');
+    return true;
+}
+
+static bool write_closing_part(struct job *job, struct choice *choice, struct strbuf *out)
+{
+    strbuf_add_byte(out, '}');
+    if (choice->index + 1 < job->choice_count)
+        return true;
+    strbuf_add_byte(out, ']');
+    answer_write_usage(job, out);
+    strbuf_add_byte(out, '}');
+    return true;
+}
+
+static bool (*const parts[])(struct job *job, struct choice *choice, struct strbuf *out) = {
+    write_opening_part, write_text_part, write_text_end_part, write_logprobs_part, write_finish_part,
+    write_ids_part, write_prompt_ids_part, write_closing_part,
+};
+
+bool answer_whole(struct job *job, struct strbuf *out)
+{
+    enum { PARTS = sizeof parts / sizeof *parts };
+    struct answer_cursor *cursor = &job->cursor;
+    for (; cursor->choice < job->choice_count; cursor->choice++, cursor->part = 0) {
+        while (cursor->part < PARTS) {
+            if (out->len >= ANSWER_SLICE_BYTES)
+                return false;
+            if (!parts[cursor->part](job, &job->choices[cursor->choice], out))
+                continue;
+            cursor->part++;
+            cursor->at = 0;
+            cursor->list = 0;
+        }
+    }
+    return true;
 }

@@ -1,31 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer.h: from a choice's news to OpenAI's JSON: a chunk per piece of news where the client streams, one
-// object at the end where it does not. Runs on the loop's thread.
+// server/answer.h: from a choice's tokens to OpenAI's JSON, as text: server-sent events where the client streams, one
+// object at the end where it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither
+// memory nor other answers wait for a long one. Runs on the writer's thread.
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H
 
 #include "server/job.h"
 
-// Appends the server-sent events that the job's news calls for, the first one and the last included.
-void answer_stream(struct job *job, struct strbuf *out);
+// A slice ends behind the first value that reaches this; values are texts of that size or one token's logprobs.
+enum { ANSWER_SLICE_BYTES = 64 << 10 };
+
+// Takes the job's news in: text becomes content and calls; tokens are kept where logprobs or ids are asked for.
+void answer_take(struct job *job);
+
+// Append the next slice of what has been taken in. True: nothing is left to write, and for a job that is released,
+// nothing will come. answer_whole is for released jobs alone.
+bool answer_stream(struct job *job, struct strbuf *out);
+bool answer_whole(struct job *job, struct strbuf *out);
+
 void answer_stream_error(const struct api_error *err, struct strbuf *out); // the last words of a stream that fails
 
-// Takes the job's news in; answer_whole prints the answer once every choice is finished.
-void answer_gather(struct job *job);
-void answer_whole(struct job *job, struct strbuf *out);
+// ---- parts that all answers have ----------------------------------------------------------------------------------
 
-// ---- parts, by endpoint -------------------------------------------------------------------------------------------
+void answer_open(const struct job *job, bool chunk, struct strbuf *out);       // {"id": ... "choices":[
+void answer_write_usage(const struct job *job, struct strbuf *out);
+void answer_write_finish(const struct choice *choice, bool finished, struct strbuf *out); // ,"finish_reason": ...
+void answer_write_id(int32_t id, bool first, struct strbuf *out);                         // first of its list
 
-json_t *answer_chat_opening(struct choice *choice);            // the chunk that comes first
-void answer_chat_add(struct choice *choice);                   // news into content and calls
-json_t *answer_chat_chunk(struct choice *choice);              // delta; NULL: nothing to tell
-json_t *answer_chat_message(const struct choice *choice);
-json_t *answer_chat_logprobs(const struct api *api, const struct mail *mail);
-
-json_t *answer_completion_logprobs(const struct api *api, const struct mail *mail, size_t *offset);
-void answer_completion_echo(const struct choice *choice, struct strbuf *out);
+// Logprobs are one object of one list (chat) or several parallel ones (completions), an entry for each token.
+struct answer_list {
+    const char *open; // what stands before its entries; behind the last list: "]}"
+    void (*write)(struct choice *choice, int token, struct strbuf *out);
+};
+const struct answer_list *answer_lists(const struct job *job, int *count); // none are asked for: *count is 0
+// One of choice->answer's tokens. The token that ended the answer is no part of its text and has no entry.
+void answer_write_entry(const struct answer_list *list, struct choice *choice, int token, bool first,
+                        struct strbuf *out);
 
 // A token's own bytes, whatever stands around it.
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out);
+// A token as logprobs call it: its bytes, or "token_id:5" where return_tokens_as_token_ids asks for that.
+void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
+
+// ---- parts by endpoint --------------------------------------------------------------------------------------------
+
+extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4];
+
+void answer_chat_take(struct choice *choice);                                  // news into content and calls
+bool answer_chat_delta(struct choice *choice, struct strbuf *out);             // false: nothing is new, and it wrote {}
+bool answer_chat_is_silent(const struct choice *choice);                       // calls and no content: it is null
+void answer_chat_write_calls(const struct choice *choice, struct strbuf *out); // ,"tool_calls": ..., if there are any
+
+void answer_completion_echo(const struct choice *choice, struct strbuf *out);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "server/answer.h"
+#include "server/json_writer.h"
 
 // ---- what the tool reader finds -----------------------------------------------------------------------------------
 
@@ -37,11 +38,14 @@ static void open_tools(struct choice *choice)
 {
     const struct job *job = choice->job;
     struct tool_sink sink = { .context = choice, .content = add_content, .call = add_call, .arguments = add_arguments };
-    if (job->tools && !choice->tools)
-        choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (!job->tools || choice->tools)
+        return;
+    choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (job->one_call)
+        tool_reader_end_with_call(choice->tools);
 }
 
-void answer_chat_add(struct choice *choice)
+void answer_chat_take(struct choice *choice)
 {
     struct bytes text = strbuf_bytes(&choice->news.text);
     open_tools(choice);
@@ -55,98 +59,98 @@ void answer_chat_add(struct choice *choice)
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-json_t *answer_chat_opening(struct choice *choice)
-{
-    choice->begun = true;
-    return json_pack("{s:s, s:s}", "role", "assistant", "content", "");
-}
-
 // What is new of a call: its name at first, then its arguments as they come.
-static json_t *call_delta(struct tool_call *call, int index)
+static void write_call_delta(struct tool_call *call, int index, struct strbuf *out)
 {
     struct bytes fresh = { call->arguments.data + call->sent, call->arguments.len - call->sent };
-    if (call->named && !fresh.len)
-        return NULL;
-    json_t *function = json_pack("{s:o}", "arguments", api_text(fresh));
-    json_t *delta = json_pack("{s:i, s:o}", "index", index, "function", function);
-    if (!call->named) {
-        json_object_set_new(function, "name", api_text(strbuf_bytes(&call->name)));
-        json_object_set_new(delta, "id", json_string(call->id));
-        json_object_set_new(delta, "type", json_string("function"));
+    strbuf_add_format(out, "{\"index\":%d,\"function\":{\"arguments\":", index);
+    json_write_text(out, fresh);
+    if (call->named) {
+        strbuf_add_text(out, "}}");
+    } else {
+        strbuf_add_text(out, ",\"name\":");
+        json_write_text(out, strbuf_bytes(&call->name));
+        strbuf_add_format(out, "},\"id\":\"%s\",\"type\":\"function\"}", call->id);
     }
     call->named = true;
     call->sent = call->arguments.len;
-    return delta;
 }
 
-json_t *answer_chat_chunk(struct choice *choice)
+bool answer_chat_delta(struct choice *choice, struct strbuf *out)
 {
-    json_t *delta = json_object(), *calls = json_array();
-    if (choice->content.len)
-        json_object_set_new(delta, "content", api_text(strbuf_bytes(&choice->content)));
+    bool content = choice->content.len;
+    int calls = 0;
+    strbuf_add_byte(out, '{');
+    if (content) {
+        strbuf_add_text(out, "\"content\":");
+        json_write_text(out, strbuf_bytes(&choice->content));
+    }
     choice->content.len = 0;
     for (int i = 0; i < choice->call_count; i++) {
-        json_t *call = call_delta(&choice->calls[i], i);
-        if (call)
-            json_array_append_new(calls, call);
+        struct tool_call *call = &choice->calls[i];
+        if (call->named && call->arguments.len == call->sent)
+            continue;
+        strbuf_add_text(out, calls++ ? "," : content ? ",\"tool_calls\":[" : "\"tool_calls\":[");
+        write_call_delta(call, i, out);
     }
-    if (json_array_size(calls))
-        json_object_set(delta, "tool_calls", calls);
-    json_decref(calls);
-    bool tokens = choice->news.token_count
-        && (choice->job->fields.top_logprobs >= 0 || choice->job->fields.return_token_ids);
-    if (json_object_size(delta) || tokens)
-        return delta;
-    json_decref(delta);
-    return NULL;
+    strbuf_add_text(out, calls ? "]}" : "}");
+    return content || calls;
 }
 
 // ---- the whole ----------------------------------------------------------------------------------------------------
 
-json_t *answer_chat_message(const struct choice *choice)
+bool answer_chat_is_silent(const struct choice *choice)
 {
-    bool silent = choice->call_count && !choice->content.len;
-    json_t *message = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
-                                silent ? json_null() : api_text(strbuf_bytes(&choice->content)), "refusal");
-    json_t *calls = choice->call_count ? json_array() : NULL;
+    return choice->call_count && !choice->content.len;
+}
+
+void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
+{
     for (int i = 0; i < choice->call_count; i++) {
         const struct tool_call *call = &choice->calls[i];
-        json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", call->id, "type", "function",
-                                               "function", "name", api_text(strbuf_bytes(&call->name)), "arguments",
-                                               api_text(strbuf_bytes(&call->arguments))));
+        strbuf_add_text(out, i ? "," : ",\"tool_calls\":[");
+        strbuf_add_format(out, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+        json_write_text(out, strbuf_bytes(&call->name));
+        strbuf_add_text(out, ",\"arguments\":");
+        json_write_text(out, strbuf_bytes(&call->arguments));
+        strbuf_add_text(out, "}}");
     }
-    if (calls)
-        json_object_set_new(message, "tool_calls", calls);
-    return message;
+    strbuf_add_text(out, choice->call_count ? "]" : "");
 }
 
-static json_t *logprob_entry(const struct api *api, int32_t id, float logprob)
+// ---- logprobs -----------------------------------------------------------------------------------------------------
+
+// Without the brace that ends it.
+static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
 {
-    struct strbuf token = { 0 };
-    json_t *bytes = json_array();
-    answer_token_bytes(api, id, &token);
+    struct strbuf token = { 0 }, name = { 0 };
+    answer_token_bytes(job->api, id, &token);
+    answer_token_name(job, id, &name);
+    strbuf_add_text(out, "{\"token\":");
+    json_write_text(out, strbuf_bytes(&name));
+    strbuf_add_text(out, ",\"logprob\":");
+    json_write_logprob(out, logprob);
+    strbuf_add_text(out, ",\"bytes\":[");
     for (size_t i = 0; i < token.len; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)token.data[i]));
-    json_t *entry = json_pack("{s:o, s:o, s:o}", "token", api_text(strbuf_bytes(&token)), "logprob",
-                              api_logprob(logprob), "bytes", bytes);
+        answer_write_id((unsigned char)token.data[i], i == 0, out);
+    strbuf_add_byte(out, ']');
     strbuf_free(&token);
-    return entry;
+    strbuf_free(&name);
 }
 
-json_t *answer_chat_logprobs(const struct api *api, const struct mail *mail)
+static void write_entry(struct choice *choice, int index, struct strbuf *out)
 {
-    json_t *content = json_array();
-    for (int i = 0; i < mail->token_count; i++) {
-        const struct answer_token *token = &mail->tokens[i];
-        if (token->stop)
-            continue; // it ends the text and is no part of it
-        json_t *entry = logprob_entry(api, token->id, token->logprob), *top = json_array();
-        for (int j = 0; j < token->top_count; j++) {
-            const struct nibble_candidate *likely = &mail->tops[token->top_first + j];
-            json_array_append_new(top, logprob_entry(api, likely->id, likely->logprob));
-        }
-        json_object_set_new(entry, "top_logprobs", top);
-        json_array_append_new(content, entry);
+    const struct mail *mail = &choice->answer;
+    const struct answer_token *token = &mail->tokens[index];
+    write_logprob(choice->job, token->id, token->logprob, out);
+    strbuf_add_text(out, ",\"top_logprobs\":[");
+    for (int i = 0; i < token->top_count; i++) {
+        const struct nibble_candidate *likely = &mail->tops[token->top_first + i];
+        strbuf_add_text(out, i ? "," : "");
+        write_logprob(choice->job, likely->id, likely->logprob, out);
+        strbuf_add_byte(out, '}');
     }
-    return json_pack("{s:o}", "content", content);
+    strbuf_add_text(out, "]}");
 }
+
+const struct answer_list answer_chat_lists[1] = { { "{\"content\":[", write_entry } };

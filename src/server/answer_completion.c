@@ -2,6 +2,7 @@
 // server/answer_completion.c: the echo and the logprobs of /v1/completions.
 #include "base/utf8.h"
 #include "server/answer.h"
+#include "server/json_writer.h"
 
 void answer_completion_echo(const struct choice *choice, struct strbuf *out)
 {
@@ -22,37 +23,92 @@ static size_t count_characters(struct bytes text)
     return count;
 }
 
-static void set_logprob(json_t *table, const struct api *api, int32_t id, float logprob)
+// ---- logprobs: four lists side by side ----------------------------------------------------------------------------
+
+static void write_token(struct choice *choice, int index, struct strbuf *out)
 {
-    struct strbuf token = { 0 }, key = { 0 };
-    answer_token_bytes(api, id, &token);
-    strbuf_add_clean(&key, strbuf_bytes(&token));
-    json_object_setn_new_nocheck(table, strbuf_text(&key), key.len, api_logprob(logprob));
-    strbuf_free(&token);
-    strbuf_free(&key);
+    struct strbuf text = { 0 };
+    answer_token_name(choice->job, choice->answer.tokens[index].id, &text);
+    json_write_text(out, strbuf_bytes(&text));
+    strbuf_free(&text);
 }
 
-json_t *answer_completion_logprobs(const struct api *api, const struct mail *mail, size_t *offset)
+static void write_token_logprob(struct choice *choice, int index, struct strbuf *out)
 {
-    json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
-    for (int i = 0; i < mail->token_count; i++) {
-        const struct answer_token *token = &mail->tokens[i];
-        struct strbuf text = { 0 };
-        if (token->stop)
-            continue; // it ends the text and is no part of it
-        answer_token_bytes(api, token->id, &text);
-        json_array_append_new(tokens, api_text(strbuf_bytes(&text)));
-        json_array_append_new(logprobs, token->scored ? api_logprob(token->logprob) : json_null());
-        json_array_append_new(offsets, json_integer((json_int_t)*offset));
-        *offset += count_characters(strbuf_bytes(&text));
-        strbuf_free(&text);
-        json_t *table = token->scored ? json_object() : json_null();
-        for (int j = 0; j < token->top_count; j++)
-            set_logprob(table, api, mail->tops[token->top_first + j].id, mail->tops[token->top_first + j].logprob);
-        if (token->scored)
-            set_logprob(table, api, token->id, token->logprob);
-        json_array_append_new(tops, table);
-    }
-    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs, "top_logprobs", tops,
-                     "text_offset", offsets);
+    const struct answer_token *token = &choice->answer.tokens[index];
+    if (token->scored)
+        json_write_logprob(out, token->logprob);
+    else
+        strbuf_add_text(out, "null");
 }
+
+// Tokens that read alike (parts of a character) share a key, whose place is the first one's and whose value the last's.
+struct table {
+    struct strbuf keys; // JSON strings, one behind the other
+    struct {
+        size_t begin, end;
+        float logprob;
+    } rows[API_LOGPROBS_MAX + 1];
+    int count;
+};
+
+static void set_logprob(struct table *table, const struct job *job, int32_t id, float logprob)
+{
+    struct strbuf token = { 0 };
+    size_t begin = table->keys.len;
+    answer_token_name(job, id, &token);
+    json_write_text(&table->keys, strbuf_bytes(&token));
+    strbuf_free(&token);
+    struct bytes key = { table->keys.data + begin, table->keys.len - begin };
+    int row = 0;
+    while (row < table->count
+           && !bytes_equal(key, (struct bytes){ table->keys.data + table->rows[row].begin,
+                                                table->rows[row].end - table->rows[row].begin }))
+        row++;
+    if (row == table->count) {
+        table->rows[row].begin = begin;
+        table->rows[row].end = table->keys.len;
+        table->count++;
+    }
+    table->rows[row].logprob = logprob;
+}
+
+static void write_tops(struct choice *choice, int index, struct strbuf *out)
+{
+    const struct mail *mail = &choice->answer;
+    const struct job *job = choice->job;
+    const struct answer_token *token = &mail->tokens[index];
+    struct table table = { 0 };
+    if (!token->scored) {
+        strbuf_add_text(out, "null");
+        return;
+    }
+    for (int i = 0; i < token->top_count; i++)
+        set_logprob(&table, job, mail->tops[token->top_first + i].id, mail->tops[token->top_first + i].logprob);
+    set_logprob(&table, job, token->id, token->logprob);
+    strbuf_add_byte(out, '{');
+    for (int i = 0; i < table.count; i++) {
+        strbuf_add_text(out, i ? "," : "");
+        strbuf_add(out, table.keys.data + table.rows[i].begin, table.rows[i].end - table.rows[i].begin);
+        strbuf_add_byte(out, ':');
+        json_write_logprob(out, table.rows[i].logprob);
+    }
+    strbuf_add_byte(out, '}');
+    strbuf_free(&table.keys);
+}
+
+static void write_offset(struct choice *choice, int index, struct strbuf *out)
+{
+    struct strbuf text = { 0 };
+    answer_token_bytes(choice->job->api, choice->answer.tokens[index].id, &text);
+    json_write_int(out, (long long)choice->text_offset);
+    choice->text_offset += count_characters(strbuf_bytes(&text));
+    strbuf_free(&text);
+}
+
+const struct answer_list answer_completion_lists[4] = {
+    { "{\"tokens\":[", write_token },
+    { "],\"token_logprobs\":[", write_token_logprob },
+    { "],\"top_logprobs\":[", write_tops },
+    { "],\"text_offset\":[", write_offset },
+};

@@ -4,24 +4,52 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+// Types are vLLM's, codes are OpenAI's, for errors that have no code of their own.
 static const struct {
     int status;
-    const char *type;
+    const char *type, *code;
 } error_types[] = {
-    { 400, "BadRequestError" },         { 401, "AuthenticationError" }, { 404, "NotFoundError" },
-    { 405, "MethodNotAllowedError" },   { 408, "RequestTimeoutError" }, { 413, "RequestTooLargeError" },
-    { 422, "UnprocessableEntityError" }, { 429, "RateLimitError" },      { 431, "RequestTooLargeError" },
-    { 500, "InternalServerError" },     { 501, "NotImplementedError" }, { 503, "ServiceUnavailableError" },
-    { 505, "NotImplementedError" },
+    { 400, "BadRequestError", NULL },
+    { 401, "AuthenticationError", "invalid_api_key" },
+    { 403, "PermissionDeniedError", "permission_denied" },
+    { 404, "NotFoundError", "unknown_url" },
+    { 405, "MethodNotAllowedError", "method_not_allowed" },
+    { 408, "RequestTimeoutError", "request_timeout" },
+    { 413, "RequestTooLargeError", "request_too_large" },
+    { 415, "UnsupportedMediaTypeError", "unsupported_media_type" },
+    { 422, "UnprocessableEntityError", NULL },
+    { 429, "RateLimitError", "rate_limit_exceeded" },
+    { 431, "RequestTooLargeError", "request_too_large" },
+    { 500, "InternalServerError", "server_error" },
+    { 501, "NotImplementedError", "not_implemented" },
+    { 503, "ServiceUnavailableError", "service_unavailable" },
+    { 505, "NotImplementedError", "not_implemented" },
 };
+
+static void set_error(struct api_error *err, int status, const char *param, const char *code, const char *format,
+                      va_list args)
+{
+    err->status = status;
+    err->code = code;
+    err->quotes = false;
+    snprintf(err->param, sizeof err->param, "%s", param ? param : "");
+    vsnprintf(err->text, sizeof err->text, format, args);
+}
 
 bool api_fail(struct api_error *err, int status, const char *param, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    err->status = status;
-    err->param = param;
-    vsnprintf(err->text, sizeof err->text, format, args);
+    set_error(err, status, param, status == 400 && param ? "invalid_value" : NULL, format, args);
+    va_end(args);
+    return false;
+}
+
+bool api_fail_code(struct api_error *err, int status, const char *param, const char *code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    set_error(err, status, param, code, format, args);
     va_end(args);
     return false;
 }
@@ -36,14 +64,32 @@ const struct grammar_vocabulary *api_vocabulary(const struct api *api)
     return lazy->made;
 }
 
+bool api_has_model(const struct api *api, struct bytes name)
+{
+    bool known = api->alias && bytes_equal(name, bytes_of(api->alias));
+    for (int i = 0; i < api->name_count; i++)
+        known |= bytes_equal(name, bytes_of(api->names[i]));
+    return known;
+}
+
+bool api_fail_model(const struct api *api, const char *name, struct api_error *err)
+{
+    return api_fail_code(err, 404, "model", "model_not_found",
+                         "The model `%.200s` does not exist; this server has `%s`.", name, api->names[0]);
+}
+
 json_t *api_error_json(const struct api_error *err)
 {
-    const char *type = "BadRequestError";
-    for (size_t i = 0; i < sizeof error_types / sizeof *error_types; i++)
-        if (error_types[i].status == err->status)
-            type = error_types[i].type;
-    return json_pack("{s:{s:o, s:s, s:s?, s:i}}", "error", "message", api_text(bytes_of(err->text)), "type", type,
-                     "param", err->param, "code", err->status);
+    const char *type = "BadRequestError", *code = err->code;
+    for (size_t i = 0; i < sizeof error_types / sizeof *error_types; i++) {
+        if (error_types[i].status != err->status)
+            continue;
+        type = error_types[i].type;
+        code = code ? code : error_types[i].code;
+    }
+    json_t *param = *err->param ? api_text(bytes_of(err->param)) : json_null();
+    return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message", api_text(bytes_of(err->text)), "type", type,
+                     "param", param, "code", code);
 }
 
 static int add_dumped(const char *data, size_t len, void *out)

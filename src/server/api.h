@@ -20,6 +20,8 @@ enum {
     API_BIAS_MAX = 1024,
     API_STOP_IDS_MAX = 128,
     API_SALT_BYTES_MAX = 1024,
+    API_DETOKENIZE_CONTEXTS = 4,      // /detokenize takes as many ids as four contexts have,
+    API_DETOKENIZE_IDS_MIN = 1 << 16, // and so many at least
 };
 
 // The vocabulary as grammars need it takes a moment to make, and most servers are never asked for it.
@@ -37,7 +39,9 @@ struct api {
     bool has_seed;                 // defaults.seed is for requests that bring none
     const char *const *names;      // the first is what answers call the model
     int name_count;
+    const char *alias;             // a name more, which is not listed: MODEL as it was given; NULL: none
     const char *root;              // the MODEL of the command line
+    char fingerprint[24];          // of checkpoint, plan and build: equal where the same request has the same answer
     int max_model_len, logits;     // logits: ids that the model knows
     size_t token_bytes_max;        // of the longest token: what a prompt's bytes need at least
     int32_t *end_ids;              // tokens that end an answer
@@ -52,12 +56,21 @@ const struct grammar_vocabulary *api_vocabulary(const struct api *api);
 // What is wrong with a request.
 struct api_error {
     int status;
-    const char *param;             // the field, or NULL; lives as long as the program or the request
+    const char *code;              // as OpenAI spells it, a literal; NULL: what api_error_json says for the status
+    char param[64];                // the field, "": none. A copy: it may be a key that the client made up
+    bool quotes;                   // the text repeats some of the request, and is not for the log
     char text[1024];
 };
 
+// Both are always false. param: the field, or NULL.
 bool api_fail(struct api_error *err, int status, const char *param, const char *format, ...)
-    __attribute__((format(printf, 4, 5))); // always false
+    __attribute__((format(printf, 4, 5)));
+bool api_fail_code(struct api_error *err, int status, const char *param, const char *code, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+// Is a model served by this name? And the error for one that is not.
+bool api_has_model(const struct api *api, struct bytes name);
+bool api_fail_model(const struct api *api, const char *name, struct api_error *err); // always false
 
 // {"error": {"message", "type", "param", "code"}} (new reference)
 json_t *api_error_json(const struct api_error *err);

@@ -9,34 +9,6 @@
 #include "base/memory.h"
 #include "format/json.h"
 
-enum field_kind { FIELD_BOOL, FIELD_INT, FIELD_REAL };
-
-// offset: of a bool, an int64_t or a double in struct fields. Absent or null keeps what is there.
-static const struct field {
-    const char *name;
-    enum field_kind kind;
-    size_t offset;
-    double low, high; // of numbers
-} field_table[] = {
-    { "stream", FIELD_BOOL, offsetof(struct fields, stream) },
-    { "n", FIELD_INT, offsetof(struct fields, n), 1, API_CHOICES_MAX },
-    { "max_tokens", FIELD_INT, offsetof(struct fields, max_tokens), 0, INT32_MAX },
-    { "max_completion_tokens", FIELD_INT, offsetof(struct fields, max_tokens), 0, INT32_MAX },
-    { "min_tokens", FIELD_INT, offsetof(struct fields, min_tokens), 0, INT32_MAX },
-    { "temperature", FIELD_REAL, offsetof(struct fields, sampling.temperature), 0, 100 },
-    { "top_p", FIELD_REAL, offsetof(struct fields, sampling.top_p), 0, 1 },
-    { "min_p", FIELD_REAL, offsetof(struct fields, sampling.min_p), 0, 1 },
-    { "repetition_penalty", FIELD_REAL, offsetof(struct fields, sampling.repetition_penalty), 0.01, 100 },
-    { "presence_penalty", FIELD_REAL, offsetof(struct fields, sampling.presence_penalty), -2, 2 },
-    { "frequency_penalty", FIELD_REAL, offsetof(struct fields, sampling.frequency_penalty), -2, 2 },
-    { "include_stop_str_in_output", FIELD_BOOL, offsetof(struct fields, include_stop) },
-    { "ignore_eos", FIELD_BOOL, offsetof(struct fields, ignore_eos) },
-    { "skip_special_tokens", FIELD_BOOL, offsetof(struct fields, skip_special) },
-    { "return_token_ids", FIELD_BOOL, offsetof(struct fields, return_token_ids) },
-    { "echo", FIELD_BOOL, offsetof(struct fields, echo) },
-    { "priority", FIELD_INT, offsetof(struct fields, priority), INT32_MIN, INT32_MAX },
-};
-
 static bool read_real(const struct field *field, double *target, const json_t *body, struct error *err)
 {
     double value = *target;
@@ -55,8 +27,10 @@ static bool read_field(const struct field *field, void *target, const json_t *bo
         return json_get_bool(body, field->name, target, err);
     case FIELD_INT:
         return json_get_int(body, field->name, (int64_t)field->low, (int64_t)field->high, target, err);
-    default:
+    case FIELD_REAL:
         return read_real(field, target, body, err);
+    default: // not one of struct fields, or refused already
+        return true;
     }
 }
 
@@ -65,44 +39,81 @@ static bool refused(struct api_error *out, const char *param, const struct error
     return api_fail(out, 400, param, "%s", err->text);
 }
 
-// Fields of OpenAI's or vLLM's that ask for something else than what would come.
-static const struct {
-    const char *name, *instead;
-} unsupported[] = {
-    { "allowed_token_ids", "use logit_bias" },
-    { "audio", "this model reads and writes text" },
-    { "bad_words", "use logit_bias" },
-    { "function_call", "use tool_choice" },
-    { "functions", "use tools" },
-    { "guided_choice", "use response_format with an enum" },
-    { "guided_grammar", "use response_format" },
-    { "guided_json", "use response_format" },
-    { "guided_regex", "use response_format with a pattern" },
-    { "prompt_embeds", "send text or token ids" },
-    { "prompt_logprobs", "use /v1/completions with echo and logprobs" },
-    { "structured_outputs", "use response_format" },
-    { "suffix", "put it into the prompt" },
-    { "truncate_prompt_tokens", "shorten the prompt" },
-    { "use_beam_search", "leave it out" },
-};
+// ---- which fields there may be ------------------------------------------------------------------------------------
 
-static bool is_empty(const json_t *value)
+static const char *endpoint_name(int endpoints)
 {
-    return !value || json_is_null(value) || json_is_false(value)
-        || (json_is_string(value) && !json_string_length(value)) || (json_is_array(value) && !json_array_size(value))
-        || (json_is_object(value) && !json_object_size(value));
+    return endpoints & ON_CHAT ? "/v1/chat/completions" : endpoints & ON_COMPLETION ? "/v1/completions"
+        : endpoints & ON_TOKENIZE ? "/tokenize" : "/detokenize";
 }
 
-static bool check_unsupported(const json_t *body, struct api_error *err)
+static bool refuse_unknown(const char *name, enum endpoint endpoint, struct api_error *err)
 {
-    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
-        if (!is_empty(json_object_get(body, unsupported[i].name)))
-            return api_fail(err, 400, unsupported[i].name, "\"%s\" is not supported here; %s", unsupported[i].name,
-                            unsupported[i].instead);
-    int64_t best_of = 1;
-    struct error trouble;
-    if (!json_get_int(body, "best_of", 1, 1, &best_of, &trouble))
-        return api_fail(err, 400, "best_of", "\"best_of\" is not supported; ask for n answers and choose among them");
+    const char *near = field_suggest(name, endpoint);
+    return api_fail_code(err, 400, name, "unknown_parameter", "there is no field \"%.60s\"%s%s%s", name,
+                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static bool refuse(const struct field *field, const char *code, struct api_error *err)
+{
+    return api_fail_code(err, 400, field->name, code, "\"%s\" is not supported%s; %s", field->name,
+                         field->kind == FIELD_ONLY ? " with this value" : "", field->instead);
+}
+
+static bool check_variable(const struct api *api, const struct field *field, const json_t *value, struct api_error *err)
+{
+    if (field->kind == FIELD_SWITCH && !json_is_boolean(value))
+        return api_fail(err, 400, field->name, "\"%s\" is true or false", field->name);
+    return field_is_empty(value) || field_is_usual(field, value) || (api->chat && chat_reads(api->chat, field->name))
+        || api_fail_code(err, 400, field->name, "unsupported_parameter",
+                         "\"%s\" is not supported with this model: its chat template does not read it", field->name);
+}
+
+static bool check_field(const struct api *api, const char *name, const json_t *value, enum endpoint endpoint,
+                        struct api_error *err)
+{
+    const struct field *field = field_find(name);
+    if (json_is_null(value))
+        return true; // as if it were absent
+    if (!field)
+        return refuse_unknown(name, endpoint, err);
+    if (field->kind == FIELD_HARMLESS)
+        return true;
+    if (!(field->endpoints & (int)endpoint))
+        return field_is_empty(value)
+            || api_fail_code(err, 400, field->name, "unsupported_parameter", "\"%s\" belongs to %s", field->name,
+                             endpoint_name(field->endpoints));
+    if (field->kind == FIELD_VARIABLE || field->kind == FIELD_SWITCH)
+        return check_variable(api, field, value, err);
+    if (field->kind == FIELD_ONLY)
+        return field_is_usual(field, value) || refuse(field, "unsupported_value", err);
+    return field->kind != FIELD_REFUSED || field_is_empty(value) || refuse(field, "unsupported_parameter", err);
+}
+
+bool fields_check(const struct api *api, const json_t *body, enum endpoint endpoint, struct api_error *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)body, name, value)
+        if (!check_field(api, name, value, endpoint, err))
+            return false;
+    return true;
+}
+
+static bool is_among(const char *word, const char *const *words)
+{
+    while (*words && strcmp(*words, word))
+        words++;
+    return *words;
+}
+
+bool fields_check_keys(const json_t *object, const char *name, const char *const *words, struct api_error *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+        if (!json_is_null(value) && !is_among(key, words))
+            return api_fail_code(err, 400, name, "unknown_parameter", "there is no \"%.60s\" in \"%s\"", key, name);
     return true;
 }
 
@@ -112,12 +123,7 @@ bool fields_check_model(const struct api *api, const json_t *body, struct api_er
     struct error trouble;
     if (!json_get_text(body, "model", &model, &trouble))
         return refused(err, "model", &trouble);
-    for (int i = 0; model && i < api->name_count; i++)
-        if (!strcmp(model, api->names[i]))
-            return true;
-    return !model
-        || api_fail(err, 404, "model", "The model `%.200s` does not exist; this server has `%s`.", model,
-                    api->names[0]);
+    return !model || !*model || api_has_model(api, bytes_of(model)) || api_fail_model(api, model, err);
 }
 
 // ---- stops --------------------------------------------------------------------------------------------------------
@@ -236,6 +242,9 @@ static bool read_stream_options(struct fields *fields, const json_t *body, struc
         return true;
     if (!json_is_object(options) || !fields->stream)
         return api_fail(err, 400, "stream_options", "\"stream_options\" is an object, and goes with \"stream\": true");
+    static const char *const words[] = { "include_usage", "continuous_usage_stats", "include_obfuscation", NULL };
+    if (!fields_check_keys(options, "stream_options", words, err))
+        return false;
     return (json_get_bool(options, "include_usage", &fields->include_usage, &trouble)
             && json_get_bool(options, "continuous_usage_stats", &fields->continuous_usage, &trouble))
         || refused(err, "stream_options", &trouble);
@@ -262,12 +271,13 @@ static bool read_logprobs(struct fields *fields, const json_t *body, bool chat, 
 
 static bool read_seed(struct fields *fields, const struct api *api, const json_t *body, struct api_error *err)
 {
+    enum { RANDOM_SEED = -1 }; // as vLLM and llama-server have it
     int64_t seed = 0;
     struct error trouble;
     const json_t *given = json_object_get(body, "seed");
     if (!json_get_int(body, "seed", INT64_MIN, INT64_MAX, &seed, &trouble))
         return refused(err, "seed", &trouble);
-    if (given && !json_is_null(given))
+    if (given && !json_is_null(given) && seed != RANDOM_SEED)
         fields->sampling.seed = (uint64_t)seed;
     else if (!api->has_seed && getrandom(&fields->sampling.seed, sizeof fields->sampling.seed, 0) < 0)
         return api_fail(err, 500, NULL, "the system gives no random numbers; send a \"seed\"");
@@ -298,16 +308,18 @@ static bool read_salt(struct fields *fields, const json_t *body, struct api_erro
         || api_fail(err, 400, "cache_salt", "\"cache_salt\" is a string of 1 to %d bytes", API_SALT_BYTES_MAX);
 }
 
-bool fields_read(struct fields *fields, const struct api *api, const json_t *body, bool chat, struct api_error *err)
+bool fields_read(struct fields *fields, const struct api *api, const json_t *body, enum endpoint endpoint,
+                 struct api_error *err)
 {
-    *fields = (struct fields){ .n = 1, .max_tokens = -1, .sampling = api->defaults, .skip_special = true,
-                               .top_logprobs = -1 };
+    bool chat = endpoint == ON_CHAT;
+    // A chat template writes the special tokens itself.
+    *fields = (struct fields){ .n = 1, .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults,
+                               .skip_special = true, .add_special = !chat, .top_logprobs = -1 };
     struct error trouble;
-    for (size_t i = 0; i < sizeof field_table / sizeof *field_table; i++)
+    for (size_t i = 0; i < field_count; i++)
         if (!read_field(&field_table[i], (char *)fields + field_table[i].offset, body, &trouble))
             return refused(err, field_table[i].name, &trouble);
-    return check_unsupported(body, err)
-        && read_stream_options(fields, body, err)
+    return read_stream_options(fields, body, err)
         && read_logprobs(fields, body, chat, err)
         && read_seed(fields, api, body, err)
         && read_top(fields, body, err)

@@ -1,49 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/follow.h"
 
+#include "server/access.h"
+#include "server/check.h"
 #include "server/worker.h"
 
-static void restrict_tokens(void *context, int tokens_left, uint32_t *mask)
+// On any thread of the engine; the choice's own things are nobody else's meanwhile.
+static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
 {
     struct choice *choice = context;
     const struct api *api = choice->job->api;
     (void)tokens_left;
-    matcher_restrict(choice->matcher, mask);
+    uint64_t work = matcher_restrict(choice->matcher, mask);
     for (int32_t id = tokenizer_size(api->tokenizer); id < api->logits; id++) // rows of logits without a token
         mask[id / 32] &= ~(UINT32_C(1) << id % 32);
+    return work;
 }
 
+// Only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
     return matcher_choose(choice->matcher, tokens_left, drawn);
 }
 
+// Where the answer goes: to the client as it comes, or kept back until it is checked.
+static struct mail *answer_of(struct choice *choice)
+{
+    choice->job->touched |= !choice->job->checked;
+    return choice->job->checked ? &choice->held : &choice->draft;
+}
+
 static void hear_prompt_token(void *context, const struct nibble_token *token)
 {
     struct choice *choice = context;
-    mail_add(&choice->draft, token, worker_now());
-    choice->draft.prompt_tokens++;
-    choice->job->touched = true;
+    struct mail *answer = answer_of(choice);
+    mail_add(answer, token, worker_now());
+    answer->prompt_tokens++;
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete.
+// False: the only call that there may be has come.
+static bool watch_call(struct choice *choice, struct bytes text)
+{
+    if (!choice->call_watch)
+        return true;
+    tool_reader_add(choice->call_watch, text);
+    return !tool_reader_is_over(choice->call_watch);
+}
+
+// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
         return true;
     struct strbuf piece = { 0 };
+    struct strbuf *answer = &answer_of(choice)->text;
+    size_t before = answer->len;
     detokenizer_add(&choice->detokenizer, token->id, &piece);
-    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), &choice->draft.text);
+    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&piece), answer);
     strbuf_free(&piece);
-    return choice->stop_hit < 0;
+    struct bytes text = { answer->data + before, answer->len - before };
+    return watch_call(choice, text) && choice->stop_hit < 0;
 }
 
 static bool hear_token(void *context, const struct nibble_token *token)
 {
     struct choice *choice = context;
-    mail_add(&choice->draft, token, worker_now());
-    choice->job->touched = true;
+    mail_add(answer_of(choice), token, worker_now());
     if (token->stop)
         choice->stop_id = token->id;
     bool goes_on = add_text(choice, token);
@@ -54,46 +77,131 @@ static bool hear_token(void *context, const struct nibble_token *token)
     return goes_on;
 }
 
-static void hear_end(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
+// The rest of the text, where the end was not a stop string.
+static void finish_text(struct choice *choice)
 {
-    struct choice *choice = context;
+    struct mail *answer = answer_of(choice);
+    struct strbuf rest = { 0 };
+    if (choice->stop_hit >= 0)
+        return;
+    detokenizer_finish(&choice->detokenizer, &rest);
+    choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&rest), &answer->text);
+    strbuf_free(&rest);
+    if (choice->stop_hit < 0)
+        stop_finish(&choice->stop, &answer->text);
+}
+
+// Is a whole answer valid? One that is not is to be generated again, as long as there are attempts left (false); after
+// that it is an error, or where strictness was not asked for, the answer.
+static bool settle(struct choice *choice, const struct nibble_usage *usage)
+{
     struct job *job = choice->job;
-    if (choice->stop_hit < 0) {
-        struct strbuf rest = { 0 };
-        detokenizer_finish(&choice->detokenizer, &rest);
-        choice->stop_hit = stop_add(&choice->stop, strbuf_bytes(&rest), &choice->draft.text);
-        strbuf_free(&rest);
-        if (choice->stop_hit < 0)
-            stop_finish(&choice->stop, &choice->draft.text);
+    struct error trouble;
+    bool strict;
+    if (check_text(job, strbuf_bytes(&choice->held.text), &strict, &trouble)) {
+        if (choice->attempt)
+            check_warn(job, "choice %d met its schema at attempt %d", choice->index, choice->attempt + 1);
+        return true;
     }
+    if (choice->attempt + 1 < CHECK_ATTEMPTS && !job->error.status && !atomic_load(&job->cancelled)) {
+        choice->discarded_tokens += usage->answer_tokens;
+        return false;
+    }
+    check_warn(job, "choice %d does not meet its schema: %s", choice->index, trouble.text);
+    if (strict)
+        api_fail(&job->error, 422, job->schema ? "response_format" : "tools",
+                 "%d answers were generated, and none met the schema. Of the last one: %s", choice->attempt + 1,
+                 trouble.text);
+    return true;
+}
+
+// The times of a choice begin with its first attempt, and its tokens are those of all.
+static struct nibble_usage usage_of_all(const struct choice *choice, const struct nibble_usage *last)
+{
+    struct nibble_usage usage = choice->attempt ? choice->first_usage : *last;
+    usage.answer_tokens = last->answer_tokens + choice->discarded_tokens;
+    usage.preemptions = last->preemptions;
+    usage.finished = last->finished;
+    return usage;
+}
+
+static void end_choice(struct choice *choice, enum nibble_finish reason, const struct nibble_usage *usage)
+{
+    mail_move(&choice->held, &choice->draft);
     choice->draft.finished = true;
     choice->draft.reason = reason;
     choice->draft.stop_string = choice->stop_hit;
     choice->draft.stop_id = choice->stop_id;
-    choice->draft.usage = *usage;
+    choice->draft.usage = usage_of_all(choice, usage);
+    choice->draft.discarded_tokens = choice->discarded_tokens;
+    choice->job->running--;
+    choice->job->touched = true;
+}
+
+static void hear_end(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
+{
+    struct choice *choice = context;
+    struct job *job = choice->job;
+    if (reason == NIBBLE_FINISH_STOP && choice->matcher && matcher_forced(choice->matcher))
+        reason = NIBBLE_FINISH_LENGTH; // max_tokens ended it, not the model
+    finish_text(choice);
     choice->name = 0;
     if (reason == NIBBLE_FINISH_FAILED)
         api_fail(&job->error, 500, NULL, "%s", error);
-    job->running--;
-    job->touched = true;
+    bool whole = reason == NIBBLE_FINISH_STOP && choice->stop_hit < 0; // a part cannot be valid
+    if (job->checked && whole && !settle(choice, usage)) {
+        if (!choice->attempt++)
+            choice->first_usage = *usage;
+        mail_clear(&choice->held);
+        choice->again = true;
+        job->waiting++;
+        return;
+    }
+    end_choice(choice, reason, usage);
 }
 
 static void open_choice(struct choice *choice)
 {
     const struct job *job = choice->job;
     const struct fields *fields = &job->fields;
+    stop_free(&choice->stop);
+    matcher_close(choice->matcher);
+    choice->stop_hit = choice->stop_id = -1;
     // An answer continues a text: its first token keeps the space that begins it.
     choice->detokenizer = (struct detokenizer){ .tokenizer = job->api->tokenizer,
                                                 .skip_special = fields->skip_special, .started = true };
     choice->stop = (struct stop){ .strings = fields->stops, .count = fields->stop_count,
                                   .include = fields->include_stop };
-    if (job->grammar)
+    if (job->grammar) { // a call is watched for only without one
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
+    } else if (job->tools && job->one_call) {
+        choice->call_watch = tool_reader_open(job->tool_form, job->tools, &(struct tool_sink){ 0 });
+        tool_reader_end_with_call(choice->call_watch);
+    }
+}
+
+// Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
+static void add_salt(const struct job *job, struct strbuf *salt)
+{
+    if (job->tenant)
+        strbuf_add(salt, (const char *)job->tenant, KEY_DIGEST_BYTES);
+    strbuf_add(salt, job->fields.cache_salt.data, job->fields.cache_salt.len);
+}
+
+// Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again:
+// then they are drawn at temperature 1.
+static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
+{
+    bool greedy = sampling->temperature == 0;
+    sampling->seed = (greedy ? 0 : sampling->seed) + (uint64_t)attempt;
+    sampling->temperature = greedy ? 1 : sampling->temperature;
 }
 
 bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error)
 {
     const struct fields *fields = &choice->job->fields;
+    struct strbuf salt = { 0 };
+    add_salt(choice->job, &salt);
     open_choice(choice);
     bool masked = choice->matcher, scored = fields->top_logprobs >= 0;
     struct nibble_request request = {
@@ -104,14 +212,43 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
         .bias = fields->bias, .bias_count = (size_t)fields->bias_count,
         .top_logprobs = (int)fields->top_logprobs, .score_prompt = fields->echo && scored,
         .priority = (int)fields->priority,
-        .cache_salt = fields->cache_salt.data, .cache_salt_len = fields->cache_salt.len,
+        .cache_salt = salt.data, .cache_salt_len = salt.len,
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
-                      .choose_token = masked ? choose_token : NULL,
+                      .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
                       .prompt_token = hear_prompt_token, .token = hear_token, .finished = hear_end },
     };
     request.sampling.choice = choice->number;
+    if (choice->attempt)
+        draw_otherwise(&request.sampling, choice->attempt);
     choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, error);
+    strbuf_free(&salt);
     return choice->name;
+}
+
+void follow_again(struct job *job)
+{
+    struct nibble_error error;
+    for (int i = 0; i < job->started && job->waiting; i++) {
+        struct choice *choice = &job->choices[i];
+        if (!choice->again)
+            continue;
+        choice->again = false;
+        job->waiting--;
+        if (!follow_start(choice, 0, &error)) {
+            api_fail(&job->error, 400, NULL, "%s", error.text);
+            end_choice(choice, NIBBLE_FINISH_FAILED, &choice->first_usage);
+        }
+    }
+}
+
+void follow_drop(struct job *job)
+{
+    for (int i = 0; i < job->choice_count && job->waiting; i++)
+        if (job->choices[i].again) {
+            job->choices[i].again = false;
+            job->waiting--;
+            end_choice(&job->choices[i], NIBBLE_FINISH_CANCELLED, &job->choices[i].first_usage);
+        }
 }

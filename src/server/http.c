@@ -16,6 +16,8 @@ struct http_server *http_open(struct event_base *base, const struct http_limits 
     server->base = base;
     server->limits = *limits;
     server->callbacks = *callbacks;
+    for (int i = 0; i < HTTP_IDLE_QUEUES; i++)
+        TAILQ_INIT(&server->idle[i]);
     http_listeners_open(server);
     return server;
 }
@@ -35,6 +37,16 @@ int http_connections(const struct http_server *server)
     return server->connection_count;
 }
 
+bool http_failing(const struct http_server *server)
+{
+    return server->failing;
+}
+
+struct http_counts http_counts(const struct http_server *server)
+{
+    return server->counts;
+}
+
 bool http_sending(const struct http_server *server)
 {
     for (const struct http_connection *connection = server->connections; connection; connection = connection->next)
@@ -50,6 +62,11 @@ struct bytes http_method(const struct http_exchange *exchange)
     return exchange->head.method;
 }
 
+bool http_is_method(const struct http_exchange *exchange, const char *method)
+{
+    return bytes_equal(exchange->head.method, bytes_of(method));
+}
+
 struct bytes http_path(const struct http_exchange *exchange)
 {
     return exchange->head.path;
@@ -62,7 +79,23 @@ struct bytes http_header(const struct http_exchange *exchange, const char *name)
 
 struct bytes http_body(const struct http_exchange *exchange)
 {
-    return (struct bytes){ strbuf_text(&exchange->body), exchange->body.len };
+    const struct strbuf *data = &exchange->content.data;
+    return (struct bytes){ strbuf_text(data), data->len };
+}
+
+struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_bytes)
+{
+    struct http_content *content = &exchange->content;
+    struct strbuf body = content->data;
+    *charged_bytes = content->charged_bytes;
+    content->data = (struct strbuf){ 0 };
+    content->charged_bytes = 0;
+    return body;
+}
+
+const char *http_request_id(const struct http_exchange *exchange)
+{
+    return exchange->request_id;
 }
 
 void http_set_owner(struct http_exchange *exchange, void *owner)
@@ -129,12 +162,13 @@ static void begin_answer(struct http_exchange *exchange, int status, const char 
     struct http_connection *connection = exchange->connection;
     struct strbuf *out = &connection->output;
     assert(!exchange->left && !exchange->streams && status >= 200 && status <= 599);
-    exchange->sends_body = status != 204 && status != 304 && !bytes_equal(exchange->head.method, bytes_of("HEAD"));
+    exchange->sends_body = status != 204 && status != 304 && !http_is_method(exchange, "HEAD");
     connection->closes |= !exchange->head.keep_alive;
     strbuf_add_format(out, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
     add_date(out);
     if (content_type)
         strbuf_add_format(out, "Content-Type: %s\r\n", content_type);
+    strbuf_add_format(out, "X-Request-Id: %s\r\n", exchange->request_id);
     strbuf_add(out, exchange->answer_fields.data, exchange->answer_fields.len);
     if (connection->closes)
         strbuf_add_text(out, "Connection: close\r\n");
@@ -186,6 +220,7 @@ void http_stream_write(struct http_exchange *exchange, struct bytes piece)
     strbuf_add(out, piece.data, piece.len);
     if (exchange->sends_chunks)
         strbuf_add_text(out, "\r\n");
+    exchange->unsent = true;
     http_connection_wake(exchange->connection);
 }
 
@@ -194,5 +229,12 @@ void http_stream_close(struct http_exchange *exchange)
     assert(!exchange->left && exchange->streams);
     if (exchange->sends_body && exchange->sends_chunks)
         strbuf_add_text(&exchange->connection->output, "0\r\n\r\n");
+    http_connection_answered(exchange->connection);
+}
+
+void http_stream_cut(struct http_exchange *exchange)
+{
+    assert(!exchange->left && exchange->streams);
+    exchange->connection->closes = true;
     http_connection_answered(exchange->connection);
 }

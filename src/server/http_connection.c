@@ -6,8 +6,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -16,7 +18,8 @@ enum {
     READ_BYTES = 16 << 10,       // at a time
     AHEAD_BYTES_MAX = 16 << 10,  // taken of what a client sends before its answer is complete
     STEPS_PER_TURN = 16,         // then it is the others' turn
-    SURPLUS_MAX = 64,            // connections that are told 503; further ones are closed without a word
+    SURPLUS_MAX = 64,            // connections that may take their time to read 503; further ones are closed behind it
+    EVICT_LOOKS_MAX = 16,        // idle connections that are looked at for one that has sent nothing
     LINGER_SECONDS = 2,
     LINGER_BYTES_MAX = 64 << 20, // a client may read the refusal of its body only when it has sent it all
     KEEPALIVE_SECONDS = 30,      // of silence before a client's machine is asked whether it still exists,
@@ -24,7 +27,75 @@ enum {
     KEEPALIVE_ASKS = 3,          // and how many times
 };
 
+static const double stalled_seconds = 0.5; // of a body, before its connection may be closed for a new one
+
 enum progress { PROGRESS_MORE, PROGRESS_WAIT, PROGRESS_OVER };
+
+// ---- idle connections ---------------------------------------------------------------------------------------------
+
+static void leave_idle_queue(struct http_connection *connection)
+{
+    if (connection->idle_queue)
+        TAILQ_REMOVE(connection->idle_queue, connection, idle);
+    connection->idle_queue = NULL;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// To the end of its queue: something has come. The surplus have no place to give up.
+static void join_idle_queue(struct http_connection *connection)
+{
+    enum http_idle which = connection->state == HTTP_BODY ? HTTP_IDLE_BODY
+        : connection->known                               ? HTTP_IDLE_KNOWN
+                                                          : HTTP_IDLE_STRANGER;
+    leave_idle_queue(connection);
+    if (connection->surplus)
+        return;
+    connection->idle_queue = &connection->server->idle[which];
+    connection->idle_since = seconds_now();
+    TAILQ_INSERT_TAIL(connection->idle_queue, connection, idle);
+}
+
+static void set_state(struct http_connection *connection, enum http_state state)
+{
+    connection->state = state;
+    if (state == HTTP_ANSWERING || state == HTTP_SENDING)
+        leave_idle_queue(connection);
+    else
+        join_idle_queue(connection);
+}
+
+// Whether bytes of a request have come that nobody has read yet.
+static bool has_sent(const struct http_connection *connection)
+{
+    char byte;
+    return connection->state != HTTP_LINGERING && recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+bool http_connection_evict(struct http_server *server)
+{
+    int looks = 0;
+    for (size_t i = 0; i < HTTP_IDLE_QUEUES; i++) {
+        struct http_connection *connection;
+        while ((connection = TAILQ_FIRST(&server->idle[i])) && looks++ < EVICT_LOOKS_MAX) {
+            if (i == HTTP_IDLE_BODY && seconds_now() - connection->idle_since < stalled_seconds)
+                return false;
+            if (has_sent(connection)) {
+                join_idle_queue(connection);
+                continue;
+            }
+            http_connection_close(connection);
+            server->counts.evicted++;
+            return true;
+        }
+    }
+    return false;
+}
 
 // ---- its life -----------------------------------------------------------------------------------------------------
 
@@ -50,6 +121,7 @@ static struct http_exchange *exchange_open(struct http_connection *connection)
     struct http_exchange *exchange = memory_new(1, sizeof *exchange);
     exchange->connection = connection;
     http_head_clear(&exchange->head);
+    request_id_random(exchange->request_id);
     return exchange;
 }
 
@@ -57,7 +129,7 @@ static void exchange_close(struct http_exchange *exchange)
 {
     if (!exchange)
         return;
-    strbuf_free(&exchange->body);
+    http_content_free(&exchange->content);
     strbuf_free(&exchange->answer_fields);
     free(exchange->head_text);
     free(exchange);
@@ -67,7 +139,7 @@ void http_connection_answered(struct http_connection *connection)
 {
     exchange_close(connection->exchange);
     connection->exchange = NULL;
-    connection->state = HTTP_SENDING;
+    set_state(connection, HTTP_SENDING);
     http_connection_wake(connection);
 }
 
@@ -77,7 +149,7 @@ static void refuse(struct http_connection *connection, int status, const char *s
     const struct http_callbacks *callbacks = &connection->server->callbacks;
     if (!connection->exchange)
         connection->exchange = exchange_open(connection);
-    connection->state = HTTP_ANSWERING;
+    set_state(connection, HTTP_ANSWERING);
     connection->closes = true;
     evtimer_del(&connection->deadline);
     callbacks->refuse(callbacks->context, connection->exchange, status, sentence);
@@ -130,6 +202,17 @@ static bool send_output(struct http_connection *connection)
     return true;
 }
 
+// The owner of a stream hears when the socket has taken all of it.
+static void tell_sent(struct http_connection *connection)
+{
+    const struct http_callbacks *callbacks = &connection->server->callbacks;
+    struct http_exchange *exchange = connection->exchange;
+    if (!exchange->unsent || unsent(connection) || !callbacks->sent)
+        return;
+    exchange->unsent = false;
+    callbacks->sent(callbacks->context, exchange);
+}
+
 // The answer is sent.
 static void end_answer(struct http_connection *connection)
 {
@@ -137,13 +220,14 @@ static void end_answer(struct http_connection *connection)
     if (connection->closes) {
         // Closing now would turn bytes on their way to us into a reset, which can overtake the answer.
         shutdown(connection->fd, SHUT_WR);
-        connection->state = HTTP_LINGERING;
+        set_state(connection, HTTP_LINGERING);
         set_deadline(connection, LINGER_SECONDS);
         return;
     }
     if (!connection->input.len)
         strbuf_free(&connection->input);
-    connection->state = HTTP_IDLE;
+    connection->known = true;
+    set_state(connection, HTTP_IDLE);
     set_deadline(connection, connection->server->limits.idle_seconds);
 }
 
@@ -161,15 +245,51 @@ static void consume(struct http_connection *connection, size_t count)
 static void give_request(struct http_connection *connection)
 {
     const struct http_callbacks *callbacks = &connection->server->callbacks;
-    connection->state = HTTP_ANSWERING;
+    set_state(connection, HTTP_ANSWERING);
     evtimer_del(&connection->deadline);
     callbacks->request(callbacks->context, connection->exchange);
+}
+
+// Asks the owner for the head alone. A body that is not wanted is not read: then nobody knows where the next request
+// would begin, and the connection closes behind the answer.
+static bool admit(struct http_connection *connection, bool has_body)
+{
+    const struct http_callbacks *callbacks = &connection->server->callbacks;
+    set_state(connection, HTTP_ANSWERING);
+    evtimer_del(&connection->deadline);
+    connection->closes = has_body;
+    if (callbacks->admit(callbacks->context, connection->exchange)) {
+        connection->closes = false;
+        return true;
+    }
+    assert(connection->state == HTTP_SENDING);
+    return false;
+}
+
+static void begin_body(struct http_connection *connection)
+{
+    const struct http_limits *limits = &connection->server->limits;
+    struct http_exchange *exchange = connection->exchange;
+    const struct http_head *head = &exchange->head;
+    struct error err;
+    int status = http_content_open(&exchange->content, head, limits, &err);
+    if (status == 415)
+        http_add_header(exchange, "Accept-Encoding", HTTP_CODINGS);
+    if (status) {
+        refuse(connection, status, err.text);
+        return;
+    }
+    set_state(connection, HTTP_BODY);
+    connection->chunks = (struct http_chunks){ 0 };
+    connection->body_taken = 0;
+    set_deadline(connection, limits->body_seconds);
+    if (head->expects_continue && head->minor == 1 && !connection->input.len)
+        strbuf_add_text(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
 // The head of `length` bytes stands at the front of the input.
 static void take_head(struct http_connection *connection, size_t length)
 {
-    const struct http_limits *limits = &connection->server->limits;
     struct http_exchange *exchange = connection->exchange = exchange_open(connection);
     struct error err;
     exchange->head_text = memory_new(length, 1);
@@ -177,22 +297,18 @@ static void take_head(struct http_connection *connection, size_t length)
     consume(connection, length);
     const struct http_head *head = &exchange->head;
     int status = http_parse_head((struct bytes){ exchange->head_text, length }, &exchange->head, &err);
-    if (!status && head->length > limits->body_bytes) {
-        fail(&err, "the body has %llu bytes; at most %zu are taken", (unsigned long long)head->length,
-             limits->body_bytes);
-        status = 413;
-    }
-    if (status) {
+    struct bytes id = http_head_field(head, "X-Request-Id");
+    if (request_id_is_sane(id))
+        snprintf(exchange->request_id, sizeof exchange->request_id, "%.*s", (int)id.len, id.data);
+    bool has_body = head->length || head->chunked;
+    if (status)
         refuse(connection, status, err.text);
-    } else if (!head->length && !head->chunked) {
+    else if (!admit(connection, has_body))
+        return;
+    else if (has_body)
+        begin_body(connection);
+    else
         give_request(connection);
-    } else {
-        connection->state = HTTP_BODY;
-        connection->chunks = (struct http_chunks){ 0 };
-        set_deadline(connection, limits->body_seconds);
-        if (head->expects_continue && head->minor == 1 && !connection->input.len)
-            strbuf_add_text(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n");
-    }
 }
 
 // Some clients send an empty line behind a body.
@@ -221,8 +337,9 @@ static bool find_head(struct http_connection *connection)
     if (!connection->input.len)
         return false;
     if (connection->state == HTTP_IDLE) {
-        connection->state = HTTP_HEAD;
-        set_deadline(connection, limits->head_seconds);
+        set_state(connection, HTTP_HEAD);
+        if (connection->known) // the first one's time runs since the connection was accepted
+            set_deadline(connection, limits->head_seconds);
     }
     struct bytes in = strbuf_bytes(&connection->input);
     size_t length = http_head_length(in, &connection->scanned);
@@ -243,16 +360,18 @@ static bool find_head(struct http_connection *connection)
 // 0, or the status of a refusal.
 static int take_chunks(struct http_connection *connection, struct bytes *in, struct error *err)
 {
-    struct strbuf *body = &connection->exchange->body;
     size_t limit = connection->server->limits.body_bytes;
     while (in->len && connection->chunks.state != HTTP_CHUNKS_DONE) {
         struct bytes data;
         int status = http_chunks_read(&connection->chunks, in, &data, err);
         if (status)
             return status;
-        if (data.len + connection->chunks.left > limit - body->len)
+        if (data.len + connection->chunks.left > limit - connection->body_taken)
             return fail(err, "the body has more than the %zu bytes that are taken", limit), 413;
-        strbuf_add(body, data.data, data.len);
+        connection->body_taken += data.len;
+        status = http_content_add(&connection->exchange->content, data, err);
+        if (status)
+            return status;
     }
     return 0;
 }
@@ -269,13 +388,16 @@ static bool take_body(struct http_connection *connection)
         status = take_chunks(connection, &in, &err);
         done = connection->chunks.state == HTTP_CHUNKS_DONE;
     } else {
-        size_t missing = (size_t)exchange->head.length - exchange->body.len;
+        size_t missing = (size_t)exchange->head.length - connection->body_taken;
         size_t count = in.len < missing ? in.len : missing;
-        strbuf_add(&exchange->body, in.data, count);
+        status = http_content_add(&exchange->content, (struct bytes){ in.data, count }, &err);
+        connection->body_taken += count;
         in.len -= count;
         done = count == missing;
     }
     consume(connection, connection->input.len - in.len);
+    if (!status && done)
+        status = http_content_end(&exchange->content, &err);
     if (status)
         refuse(connection, status, err.text);
     else if (done)
@@ -316,6 +438,8 @@ static enum progress receive(struct http_connection *connection)
     ssize_t count = recv(connection->fd, bytes, size, 0);
     if (count > 0) {
         strbuf_add(&connection->input, bytes, (size_t)count);
+        if (connection->state == HTTP_BODY)
+            join_idle_queue(connection);
         return PROGRESS_MORE;
     }
     if (count == 0)
@@ -347,6 +471,7 @@ static enum progress step(struct http_connection *connection)
     case HTTP_ANSWERING:
         if (unsent(connection) > connection->server->limits.unsent_bytes)
             return PROGRESS_OVER;
+        tell_sent(connection);
         break;
     case HTTP_SENDING:
         if (unsent(connection))
@@ -430,13 +555,8 @@ static int *count_of(struct http_connection *connection)
     return connection->surplus ? &connection->server->surplus_count : &connection->server->connection_count;
 }
 
-void http_connection_open(struct http_server *server, int fd)
+static struct http_connection *connection_new(struct http_server *server, int fd, bool surplus)
 {
-    bool surplus = server->connection_count >= server->limits.connections;
-    if (surplus && server->surplus_count >= SURPLUS_MAX) {
-        close(fd);
-        return;
-    }
     struct http_connection *connection = memory_new(1, sizeof *connection);
     *connection = (struct http_connection){ .server = server, .fd = fd, .surplus = surplus };
     connection->next = server->connections;
@@ -445,18 +565,43 @@ void http_connection_open(struct http_server *server, int fd)
         connection->next->link = &connection->next;
     server->connections = connection;
     ++*count_of(connection);
-    set_options(fd, server->limits.send_seconds);
     event_assign(&connection->io, server->base, fd, EV_READ | EV_WRITE | EV_ET | EV_PERSIST, on_io, connection);
     evtimer_assign(&connection->turn, server->base, on_turn, connection);
     evtimer_assign(&connection->deadline, server->base, on_deadline, connection);
-    set_deadline(connection, server->limits.idle_seconds);
-    if (event_add(&connection->io, NULL)) {
-        http_connection_close(connection);
-    } else if (surplus) {
-        struct error err;
+    return connection;
+}
+
+void http_connection_open(struct http_server *server, int fd)
+{
+    struct error err;
+    bool surplus = server->connection_count >= server->limits.connections && !http_connection_evict(server);
+    if (surplus)
         fail(&err, "all %d connections of this server are in use; try again in a moment", server->limits.connections);
-        refuse(connection, 503, err.text);
+    if (surplus && server->surplus_count >= SURPLUS_MAX) {
+        http_connection_turn_away(server, fd, err.text);
+        return;
     }
+    struct http_connection *connection = connection_new(server, fd, surplus);
+    set_options(fd, server->limits.send_seconds);
+    set_state(connection, HTTP_IDLE);
+    set_deadline(connection, server->limits.head_seconds);
+    server->counts.refused += surplus;
+    server->failing = event_add(&connection->io, NULL) != 0;
+    if (server->failing)
+        http_connection_close(connection);
+    else if (surplus)
+        refuse(connection, 503, err.text);
+}
+
+// A request that stays unread would turn the close into a reset, which can overtake the answer.
+void http_connection_turn_away(struct http_server *server, int fd, const char *sentence)
+{
+    char ignored[READ_BYTES];
+    struct http_connection *connection = connection_new(server, fd, true);
+    server->counts.refused++;
+    refuse(connection, 503, sentence);
+    (void)!recv(fd, ignored, sizeof ignored, MSG_DONTWAIT);
+    http_connection_close(connection);
 }
 
 void http_connection_close(struct http_connection *connection)
@@ -471,6 +616,7 @@ void http_connection_close(struct http_connection *connection)
     event_del(&connection->io);
     event_del(&connection->turn);
     event_del(&connection->deadline);
+    leave_idle_queue(connection);
     close(connection->fd);
     *connection->link = connection->next;
     if (connection->next)

@@ -10,21 +10,26 @@
 
 #include <event2/event.h>
 #include <event2/event_struct.h>
+#include <sys/queue.h>
 
 #include "base/strbuf.h"
 #include "server/http.h"
+#include "server/http_content.h"
 #include "server/http_parse.h"
+#include "server/request_id.h"
 
 struct http_exchange {
     struct http_connection *connection;
     char *head_text; // owned; `head` borrows from it
     struct http_head head;
-    struct strbuf body;
+    struct http_content content;
+    char request_id[REQUEST_ID_BYTES_MAX + 1];
     struct strbuf answer_fields; // lines of http_add_header
     void *owner;
     bool streams;      // http_stream_open was called
     bool sends_chunks; // and its pieces are framed,
     bool sends_body;   // unless there is nothing to send but headers
+    bool unsent;       // something was written since `sent` was told
     bool left;         // `gone` is being told
 };
 
@@ -40,8 +45,12 @@ enum http_state {
 struct http_connection {
     struct http_server *server;
     struct http_connection *next, **link; // among the server's; *link is this one
+    TAILQ_ENTRY(http_connection) idle;    // in the queue of server->idle that idle_queue points to
+    struct http_idle_queue *idle_queue;   // NULL: in none
+    double idle_since;                    // in seconds of a clock that only goes forward
     int fd;
     bool surplus; // one more than the server takes: told so and closed
+    bool known;   // it has brought a request before, and got its answer
     enum http_state state;
     bool readable;     // there may be bytes in the socket: events come once per change, not as long as it holds
     bool closes;       // behind the answer
@@ -54,7 +63,18 @@ struct http_connection {
     size_t sent; // of the output
     size_t discarded;
     struct http_chunks chunks;
+    size_t body_taken; // bytes of the body, as they came
     struct http_exchange *exchange;
+};
+
+TAILQ_HEAD(http_idle_queue, http_connection);
+
+// Connections that may be closed for new ones, in the order in which they are.
+enum http_idle {
+    HTTP_IDLE_STRANGER, // has never brought a request, and is owed nothing
+    HTTP_IDLE_KNOWN,    // is owed nothing
+    HTTP_IDLE_BODY,     // has announced a body
+    HTTP_IDLE_QUEUES,
 };
 
 struct http_server {
@@ -63,11 +83,17 @@ struct http_server {
     struct http_callbacks callbacks;
     struct http_connection *connections;
     int connection_count, surplus_count; // the surplus are not among the first
+    bool failing;                        // epoll refused the latest connection's socket
+    struct http_idle_queue idle[HTTP_IDLE_QUEUES]; // in each the longest idle first
+    struct http_counts counts;
     struct http_listener *listeners;
-    struct event resume; // accepting again after the system had no more descriptors
+    int reserve_fd;      // given up for a moment to answer 503 when the system has no more descriptors; -1: not there
+    struct event resume; // accepting again after that
 };
 
 void http_connection_open(struct http_server *server, int fd); // takes the descriptor
+void http_connection_turn_away(struct http_server *server, int fd, const char *sentence); // 503, and closed at once
+bool http_connection_evict(struct http_server *server); // closes the longest idle one; false: none is idle
 void http_connection_close(struct http_connection *connection); // after one more attempt to send what waits
 void http_connection_wake(struct http_connection *connection);
 void http_connection_answered(struct http_connection *connection); // the exchange's answer is whole; it is freed

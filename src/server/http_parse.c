@@ -8,8 +8,7 @@ static char lower(char byte)
     return byte >= 'A' && byte <= 'Z' ? (char)(byte | 0x20) : byte;
 }
 
-// Upper or lower case alike.
-static bool is_word(struct bytes text, const char *word)
+bool http_is_word(struct bytes text, const char *word)
 {
     size_t i = 0;
     while (i < text.len && word[i] && lower(text.data[i]) == lower(word[i]))
@@ -88,7 +87,7 @@ static int parse_target(struct bytes text, struct http_head *head, struct error 
     static const char *const schemes[] = { "http://", "https://" };
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t length = strlen(schemes[i]);
-        if (text.len <= length || !is_word((struct bytes){ text.data, length }, schemes[i]))
+        if (text.len <= length || !http_is_word((struct bytes){ text.data, length }, schemes[i]))
             continue;
         text = after(text, length);
         while (text.len && text.data[0] != '/' && text.data[0] != '?')
@@ -125,8 +124,8 @@ static int read_connection(struct bytes value, struct http_head *head, struct er
         more = split(value, ',', &item, &value);
         if (!more)
             item = value;
-        head->asks_close |= is_word(trim(item), "close");
-        head->asks_keep_alive |= is_word(trim(item), "keep-alive");
+        head->asks_close |= http_is_word(trim(item), "close");
+        head->asks_keep_alive |= http_is_word(trim(item), "keep-alive");
     }
     return 0;
 }
@@ -153,7 +152,7 @@ static int read_content_length(struct bytes value, struct http_head *head, struc
 static int read_expect(struct bytes value, struct http_head *head, struct error *err)
 {
     (void)err;
-    head->expects_continue |= is_word(value, "100-continue");
+    head->expects_continue |= http_is_word(value, "100-continue");
     return 0;
 }
 
@@ -170,7 +169,7 @@ static int read_transfer_encoding(struct bytes value, struct http_head *head, st
 {
     if (head->chunked)
         return fail(err, "Transfer-Encoding is given twice"), 400;
-    if (!is_word(value, "chunked"))
+    if (!http_is_word(value, "chunked"))
         return fail(err, "the body's Transfer-Encoding is not understood; only chunked is"), 501;
     head->chunked = true;
     return 0;
@@ -203,7 +202,7 @@ static int parse_field(struct bytes line, struct http_head *head, struct error *
         return fail(err, "the request has more than %d headers", HTTP_FIELDS_MAX), 431;
     head->fields[head->field_count++] = (struct http_field){ name, value };
     for (size_t i = 0; i < sizeof known_fields / sizeof *known_fields; i++)
-        if (is_word(name, known_fields[i].name))
+        if (http_is_word(name, known_fields[i].name))
             return known_fields[i].read(value, head, err);
     return 0;
 }
@@ -266,7 +265,7 @@ int http_parse_head(struct bytes in, struct http_head *head, struct error *err)
 struct bytes http_head_field(const struct http_head *head, const char *name)
 {
     for (int i = 0; i < head->field_count; i++)
-        if (is_word(head->fields[i].name, name))
+        if (http_is_word(head->fields[i].name, name))
             return head->fields[i].value;
     return (struct bytes){ NULL, 0 };
 }

@@ -32,6 +32,7 @@ void http_head_clear(struct http_head *head); // nothing was read: no method, no
 // `in` is a whole head; *head borrows from it. 0, or the status to refuse with and why; *head then has what was read.
 int http_parse_head(struct bytes in, struct http_head *head, struct error *err);
 
+bool http_is_word(struct bytes text, const char *word);                       // upper or lower case alike
 bool http_is_token_byte(char byte);                                            // of a method or a header's name
 struct bytes http_head_field(const struct http_head *head, const char *name); // the first so named; .data NULL: none
 

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/memory.h"
 
@@ -50,6 +49,7 @@ void mail_move(struct mail *from, struct mail *to)
     }
     add_tops(to, from->tops, from->top_count);
     to->prompt_tokens += from->prompt_tokens;
+    to->discarded_tokens += from->discarded_tokens;
     if (from->finished) {
         to->finished = true;
         to->reason = from->reason;
@@ -63,16 +63,19 @@ void mail_move(struct mail *from, struct mail *to)
 void mail_clear(struct mail *mail)
 {
     mail->text.len = 0;
-    mail->token_count = mail->top_count = mail->prompt_tokens = 0;
+    mail->token_count = mail->top_count = mail->prompt_tokens = mail->discarded_tokens = 0;
     mail->finished = false;
 }
 
-void mail_free(struct mail *mail)
+// The buffers; what is said of the end stays.
+static void mail_empty(struct mail *mail)
 {
     strbuf_free(&mail->text);
     free(mail->tokens);
     free(mail->tops);
-    *mail = (struct mail){ 0 };
+    mail->tokens = NULL;
+    mail->tops = NULL;
+    mail->token_count = mail->token_capacity = mail->top_count = mail->top_capacity = mail->prompt_tokens = 0;
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
@@ -81,53 +84,91 @@ static const char *const id_prefixes[] = {
     [JOB_CHAT] = "chatcmpl-", [JOB_COMPLETION] = "cmpl-", [JOB_TOKENIZE] = "tok-", [JOB_DETOKENIZE] = "tok-",
 };
 
-struct job *job_new(const struct api *api, enum job_kind kind, const char *path, struct bytes body)
+struct job *job_new(const struct api *api, enum job_kind kind, const char *path)
 {
     struct job *job = memory_new(1, sizeof *job);
-    uint64_t random[2] = { 0 };
-    *job = (struct job){ .api = api, .kind = kind, .path = path, .body_bytes = body.len,
-                         .created = time(NULL) };
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        random[0] = (uint64_t)job->created, random[1] = (uint64_t)(uintptr_t)job; // a name, not a secret
-    snprintf(job->id, sizeof job->id, "%s%016llx%016llx", id_prefixes[kind], (unsigned long long)random[0],
-             (unsigned long long)random[1]);
-    strbuf_add(&job->body, body.data, body.len);
+    char digits[REQUEST_ID_RANDOM_DIGITS + 1];
+    *job = (struct job){ .api = api, .kind = kind, .path = path, .created = time(NULL) };
+    request_id_random(digits);
+    snprintf(job->id, sizeof job->id, "%s%s", id_prefixes[kind], digits);
     return job;
 }
 
-static void free_choice(struct choice *choice)
+static void empty_choice(struct choice *choice)
 {
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
+    tool_reader_close(choice->call_watch);
     tool_reader_close(choice->tools);
     for (int i = 0; i < choice->call_count; i++) {
         strbuf_free(&choice->calls[i].name);
         strbuf_free(&choice->calls[i].arguments);
     }
     free(choice->calls);
+    choice->matcher = NULL;
+    choice->call_watch = NULL;
+    choice->tools = NULL;
+    choice->calls = NULL;
+    choice->call_count = 0;
     strbuf_free(&choice->content);
-    mail_free(&choice->draft);
-    mail_free(&choice->mail);
-    mail_free(&choice->news);
-    mail_free(&choice->answer);
+    mail_empty(&choice->draft);
+    mail_empty(&choice->held);
+    mail_empty(&choice->mail);
+    mail_empty(&choice->news);
+    mail_empty(&choice->answer);
+}
+
+void job_drop_json(struct job *job)
+{
+    json_decref(job->json);
+    job->json = NULL;
+    strbuf_free(&job->body);
+}
+
+void job_empty(struct job *job)
+{
+    for (int i = 0; i < job->choice_count; i++)
+        empty_choice(&job->choices[i]);
+    for (int i = 0; i < job->prompt_count; i++)
+        free(job->prompts[i].ids);
+    free(job->prompts);
+    job->prompts = NULL;
+    job->prompt_count = 0;
+    grammar_free(job->grammar);
+    job->grammar = NULL;
+    job_drop_json(job);
+    json_decref(job->kept_tools);
+    job->tools = job->kept_tools = NULL;
+    json_decref(job->schema);
+    job->schema = NULL;
+    strbuf_free(&job->reply);
+    job_charge(job, 0);
 }
 
 void job_free(struct job *job)
 {
     if (!job)
         return;
-    for (int i = 0; i < job->choice_count; i++)
-        free_choice(&job->choices[i]);
+    job_empty(job);
     free(job->choices);
-    for (int i = 0; i < job->prompt_count; i++)
-        free(job->prompts[i].ids);
-    free(job->prompts);
     fields_free(&job->fields);
-    grammar_free(job->grammar);
-    json_decref(job->reply);
-    json_decref(job->json);
-    strbuf_free(&job->body);
+    arena_free(&job->kept);
+    strbuf_free(&job->text);
+    strbuf_free(&job->outgoing);
     free(job);
+}
+
+bool job_charge(struct job *job, size_t total_bytes)
+{
+    size_t had = job->charged_bytes;
+    if (!job->budget)
+        return true;
+    if (total_bytes > had && !budget_take(job->budget, total_bytes - had))
+        return false;
+    if (total_bytes < had)
+        budget_give_back(job->budget, had - total_bytes);
+    job->charged_bytes = total_bytes;
+    return true;
 }
 
 void job_make_choices(struct job *job)

@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/job.h: a request on its way. One thread at a time owns it, and it goes round once:
+// server/job.h: a request on its way through the threads. One thread at a time owns it:
 //
-//   loop (bytes) -> reader (fields, tokens, grammar) -> worker (the engine) -> loop (the answer), which frees it
+//   loop (bytes) -> reader (fields, tokens, grammar) -> worker (the engine) -> writer (the answer's text) -> loop
 //
-// The reader sends what it refuses, and what needs no engine, straight back to the loop. While the worker has a job,
-// the loop hears of it through the choices' mail, which the post (post.h) hands over under its lock.
+//   (1) every job comes back to the loop exactly once as over, through the outbox, and the loop alone frees it
+//   (2) a reader hands what it refuses, and what needs no engine, straight to the writer
+//   (3) while the worker has a job, the writer gets its output through the choices' mail, under the post's lock; while
+//       the writer has it, the loop gets text through `outgoing`, under the outbox's lock
+//   (4) when the client has gone, the loop sets `cancelled` and wakes the writer: nothing more is written, and the job
+//       comes back as soon as reader and worker have let go of it
+//   (5) what a job holds is charged to the budget (charged_bytes) and given back, all of it, when the writer is done
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
 
 #include <stdatomic.h>
 
+#include "base/memory.h"
+#include "server/budget.h"
 #include "server/fields.h"
+#include "server/request_id.h"
 #include "text/tools.h"
+
+// How far a job has come, for those who watch (health.h, metrics).
+enum job_stage { JOB_READING, JOB_READ, JOB_RUNNING, JOB_WRITING };
+
+enum { JOB_WARNING_BYTES = 512 };
 
 enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
 
@@ -29,6 +42,7 @@ struct mail {
     struct nibble_candidate *tops;
     int top_count, top_capacity;
     int prompt_tokens;                     // how many of the tokens are the prompt's own, at the beginning
+    int discarded_tokens;                  // of answers before this one that did not meet their schema
 
     bool finished;                         // the following are there
     enum nibble_finish reason;
@@ -40,7 +54,6 @@ struct mail {
 void mail_add(struct mail *mail, const struct nibble_token *token, double at);
 void mail_move(struct mail *from, struct mail *to); // appends; *from is empty afterwards, its memory kept
 void mail_clear(struct mail *mail);
-void mail_free(struct mail *mail);
 
 struct prompt {
     int32_t *ids;
@@ -61,13 +74,21 @@ struct choice {
     int stop_hit;
     int32_t stop_id;
     struct matcher *matcher;               // NULL: any token may come
+    struct tool_reader *call_watch;        // sees when the only call has come that there may be; NULL: nobody needs to
     struct mail draft;                     // of this step
+    struct mail held;                      // of all steps, where the answer is checked before it is sent
+    struct nibble_usage first_usage;       // of the first attempt
+    int attempt, discarded_tokens;
+    bool again;                            // to be generated once more
 
     struct mail mail;                      // under the post's lock
 
-    // The loop's.
-    struct mail news, answer;              // what has just come, and all of it where the whole is needed at the end
+    // The writer's.
+    struct mail news, answer;              // what has just come; the tokens that are still to be written, and the end
+    int generated;                         // tokens of the answer so far, with those of discarded attempts
+    int tokens_written;                    // of answer.tokens, in a stream
     bool begun;                            // its first chunk is out, or its echo is in
+    bool ended;                            // its last chunk is out
     struct tool_reader *tools;             // NULL: the text is content
     struct tool_call {
         char id[32];
@@ -90,41 +111,86 @@ struct job {
     double arrived;                        // in seconds of the worker's clock
     struct strbuf body;                    // the request as it came; empty once it is read
     size_t body_bytes;                     // that it had
+    char request_id[REQUEST_ID_BYTES_MAX + 1]; // the client's name for it
+    const unsigned char *tenant;           // digest of its API key, which keeps its prefix cache apart; NULL: shared
     atomic_bool cancelled;                 // the client has gone
+    atomic_int stage;                      // enum job_stage
+    struct budget *budget;                 // NULL: nobody counts
+    size_t charged_bytes;                  // of the budget; whoever owns the job changes it
+    size_t text_bytes_charged;             // of these, for the text of answers
 
-    // The reader's, read by all later.
-    json_t *json;                          // lends strings to everything below
+    // The reader's, read by all later. The JSON is gone when the job is read: what is needed later is a copy in `kept`
+    // or a reference of its own.
+    json_t *json;
+    struct arena kept;
+    size_t kept_bytes;
     struct fields fields;
     struct prompt *prompts;
     int prompt_count;
     struct grammar *grammar;               // NULL: any text
     const json_t *tools;                   // whose calls are looked for in the answer; NULL: none
+    json_t *kept_tools;                    // the reference that keeps them
     enum tool_form tool_form;
+    bool must_call, one_call;              // tool_choice asks for a call; at most one may come
+    const char *must_name;                 // of this tool; NULL: of any
+    json_t *schema;                        // of an answer that is no call; NULL: none
+    bool checked, strict;                  // answers are validated (check.h); one that fails is an error
+    char warning[JOB_WARNING_BYTES];       // for the log; empty: none
     struct choice *choices;
     int choice_count;
 
-    // How it ended where it never came to an answer: error.status, or else `reply`.
+    // How it ended where it never came to an answer: error.status, or else `reply`, as JSON text.
     struct api_error error;
-    json_t *reply;
+    struct strbuf reply;
 
     // The worker's.
     struct worker *worker;
     int started, running;                  // choices: given to the scheduler so far, and still there
+    int waiting;                           // of those running, to be generated again
     struct job *next_run;                  // of all that it has
     bool touched;                          // in this step
 
     // Under the post's lock.
     struct job *next_posted;
-    bool posted, accepted_mail, over_mail; // over: the worker and the reader have let go of it
+    bool posted, over_mail;                // over: the worker and the reader have let go of it
+    bool begun_mail;                       // a reader or the worker has posted it: the writer may look at it
+    bool written;                          // the writer has let go of it, too
+
+    // The writer's.
+    bool released;                         // over_mail, as the writer has heard it
+    bool begun;                            // a stream's first event is written
+    bool complete;                         // all of the answer is in `text`, or was
+    struct answer_cursor {                 // how far a whole answer is written
+        int choice, part;
+        size_t at;                         // within the part
+        int list;                          // of the part that has the logprobs
+    } cursor;
+    struct strbuf text;                    // the next slice
+    atomic_size_t unsent_bytes;            // written, and not taken by the client's socket yet
+    atomic_bool stalled;                   // the writer waits for the socket
+
+    // Under the outbox's lock.
+    struct job *next_outgoing;
+    struct strbuf outgoing;
+    bool in_outbox, over_outgoing;
 
     // The loop's.
     struct http_exchange *exchange;        // NULL: the client has gone, or has its answer
-    bool accepted, over, streaming;        // streaming: the head of the answer is out
+    bool over;                             // all others have let go of it
+    bool streaming;                        // the head of the answer is out
+    size_t sending_bytes;                  // given to the socket, and not taken by the client yet
     struct job *next, *previous;           // of all
 };
 
-struct job *job_new(const struct api *api, enum job_kind kind, const char *path, struct bytes body);
+struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
+
+// The body and its JSON go: the fields are read.
+void job_drop_json(struct job *job);
+// Everything that is large goes, and its charge; what the log says of the job stays.
+void job_empty(struct job *job);
+// From now on the job is charged with so much in all. False: the budget has no room for more, and the charge stays.
+bool job_charge(struct job *job, size_t total_bytes);
 
 // prompts x n choices, in the order of the answer.
 void job_make_choices(struct job *job);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/log.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/strbuf.h"
+#include "server/log_queue.h"
 
 const char *const log_level_words[LOG_LEVELS + 1] = { "debug", "info", "warning", "error", NULL };
 
@@ -94,17 +93,33 @@ static void add_start(struct strbuf *line, enum log_level level, const char *eve
                       seconds, (int)(now.tv_nsec / 1000000), log_level_words[level], event);
 }
 
-static void write_line(struct strbuf *line, bool json)
+static void add_message(struct strbuf *line, const char *message, bool json)
 {
-    strbuf_add_text(line, json ? "}\n" : "\n");
-    size_t done = 0;
-    while (done < line->len) {
-        ssize_t wrote = write(STDERR_FILENO, line->data + done, line->len - done);
-        if (wrote < 0 && errno != EINTR)
-            break; // nobody reads: there is no one to tell
-        done += wrote > 0 ? (size_t)wrote : 0;
+    if (json) {
+        add_field(line, &(struct log_field){ "message", LOG_TEXT, .text = message }, true);
+        return;
     }
-    strbuf_free(line);
+    struct strbuf clean = { 0 };
+    strbuf_add_clean(&clean, bytes_of(message));
+    strbuf_add_byte(line, ' ');
+    for (size_t i = 0; i < clean.len; i++)
+        strbuf_add_byte(line, is_control(clean.data[i]) ? '?' : clean.data[i]);
+    strbuf_free(&clean);
+}
+
+static void write_lines(const struct log *log, struct strbuf *lines)
+{
+    if (log->queue)
+        log_queue_add(log->queue, strbuf_bytes(lines));
+    else
+        log_queue_write(strbuf_bytes(lines));
+    strbuf_free(lines);
+}
+
+static void write_line(const struct log *log, struct strbuf *line)
+{
+    strbuf_add_text(line, log->json ? "}\n" : "\n");
+    write_lines(log, line);
 }
 
 void log_event(const struct log *log, enum log_level level, const char *event, const struct log_field *fields)
@@ -115,7 +130,7 @@ void log_event(const struct log *log, enum log_level level, const char *event, c
     add_start(&line, level, event, log->json);
     for (; fields->name; fields++)
         add_field(&line, fields, log->json);
-    write_line(&line, log->json);
+    write_line(log, &line);
 }
 
 void log_say(const struct log *log, enum log_level level, const char *event, const char *format, ...)
@@ -129,13 +144,61 @@ void log_say(const struct log *log, enum log_level level, const char *event, con
     va_end(args);
     struct strbuf line = { 0 };
     add_start(&line, level, event, log->json);
-    if (log->json) {
-        add_field(&line, &(struct log_field){ "message", LOG_TEXT, .text = sentence }, true);
-    } else {
-        for (char *c = sentence; *c; c++)
-            *c = is_control(*c) ? '?' : *c;
-        strbuf_add_byte(&line, ' ');
-        strbuf_add_clean(&line, bytes_of(sentence));
+    add_message(&line, sentence, log->json);
+    write_line(log, &line);
+}
+
+void log_print(const struct log *log, enum log_level level, const char *event, const char *lines)
+{
+    struct strbuf out = { 0 };
+    if (!log->json)
+        strbuf_add_text(&out, lines);
+    for (const char *end; log->json && *lines; lines = *end ? end + 1 : end) {
+        end = strchrnul(lines, '\n');
+        struct strbuf text = { 0 };
+        strbuf_add(&text, lines, (size_t)(end - lines));
+        add_start(&out, level, event, true);
+        add_message(&out, text.data, true);
+        strbuf_add_text(&out, "}\n");
+        strbuf_free(&text);
     }
-    write_line(&line, log->json);
+    write_lines(log, &out);
+}
+
+void log_failure(const struct log *log, const char *sentence)
+{
+    struct strbuf line = { 0 };
+    strbuf_add_format(&line, "nibble: %s\n", sentence);
+    log_print(log, LOG_ERROR, "failure", line.data);
+    strbuf_free(&line);
+}
+
+// ---- its thread ---------------------------------------------------------------------------------------------------
+
+static void add_dropped(void *context, uint64_t count, struct strbuf *line)
+{
+    const struct log *log = context;
+    char message[96];
+    snprintf(message, sizeof message, "%llu lines were dropped: nobody read what was written before",
+             (unsigned long long)count);
+    add_start(line, LOG_WARNING, "log", log->json);
+    add_message(line, message, log->json);
+    strbuf_add_text(line, log->json ? "}\n" : "\n");
+}
+
+bool log_open(struct log *log, struct error *err)
+{
+    log->queue = log_queue_open(add_dropped, log, err);
+    return log->queue != NULL;
+}
+
+void log_close(struct log *log)
+{
+    if (log->queue && log_queue_close(log->queue))
+        log->queue = NULL;
+}
+
+uint64_t log_dropped(const struct log *log)
+{
+    return log->queue ? log_queue_dropped(log->queue) : 0;
 }

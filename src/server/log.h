@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/log.h: what the server says on stderr: one line per event, for people or as JSON. Never a prompt, never a key.
-// A line is one write, so that those of several threads do not mix.
+// Lines of several threads do not mix. Once it is open, a thread of its own writes them (log_queue.h), and logging
+// never waits for whoever reads.
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
 
@@ -14,9 +15,14 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR, LOG_LEVELS };
 extern const char *const log_level_words[LOG_LEVELS + 1]; // debug info warning error NULL
 
 struct log {
-    enum log_level level; // below it nothing is written
+    enum log_level level;    // below it nothing is written
     bool json;
+    struct log_queue *queue; // NULL: it is not open, and a line is written before the call returns
 };
+
+bool log_open(struct log *log, struct error *err);
+void log_close(struct log *log);             // after a moment for what waits to be written
+uint64_t log_dropped(const struct log *log); // lines that there was no room for
 
 // A name and what it is; a row without a name ends the list.
 struct log_field {
@@ -32,5 +38,9 @@ void log_event(const struct log *log, enum log_level level, const char *event, c
 // An event that is one sentence; as JSON its "message".
 void log_say(const struct log *log, enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// Whole lines that are there at every level: for people as they are, as JSON an event for each.
+void log_print(const struct log *log, enum log_level level, const char *event, const char *lines);
+// Why the program ends, as every command says it.
+void log_failure(const struct log *log, const char *sentence);
 
 #endif

@@ -33,11 +33,24 @@
       "Tokens that were looked up in the prefix cache.")                                                              \
     X("vllm:prefix_cache_hits_total", counter, model, stats->prefix_hits,                                             \
       "Tokens that were found in the prefix cache.")                                                                  \
-    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Tokens of context that the cache holds.")             \
+    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Capacity of the KV cache in tokens.")             \
     X("nibble:device_failing", gauge, none, stats->failing,                                                           \
       "1: the device failed in the latest step, and /health says so.")                                                \
+    X("vllm:corrupted_requests_total", counter, model, stats->corrupted,                                              \
+      "Requests that ended because the model's logits were not finite.")                                              \
     X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
       "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
+    X("nibble:inflight_bytes", gauge, none, metrics->inflight_bytes,                                                  \
+      "Memory that requests in flight are charged with.")                                                             \
+    X("nibble:inflight_bytes_max", gauge, none, metrics->inflight_bytes_max, "--max-inflight-bytes; 429 beyond it.")  \
+    X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                 \
+      "Requests of pages of other origins, or for other hosts, that were refused.")                                   \
+    X("nibble:http_connections_refused_total", counter, none, metrics->connections.refused,                           \
+      "Connections that were answered 503: all were in use, or there were no more descriptors.")                      \
+    X("nibble:http_connections_evicted_total", counter, none, metrics->connections.evicted,                           \
+      "Idle connections that were closed for new ones.")                                                              \
+    X("nibble:log_lines_dropped_total", counter, none, metrics->log_dropped,                                          \
+      "Lines of the log that were not written, as nobody read those before them.")                                    \
     X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \
     X("process_resident_memory_bytes", gauge, none, process.resident_bytes, "Memory of the process that is in RAM.")  \
     X("process_cpu_seconds_total", counter, none, process.cpu_seconds, "CPU time of the process, of all threads.")
@@ -126,6 +139,7 @@ static double process_start_seconds(void)
 void metrics_open(struct metrics *metrics, const char *model_name, int max_model_len, const json_t *plan)
 {
     *metrics = (struct metrics){ .plan = plan, .start_seconds = process_start_seconds() };
+    pthread_mutex_init(&metrics->lock, NULL);
     size_t bytes = strlen(model_name) + 1;
     metrics->model_name = memcpy(memory_new(bytes, 1), model_name, bytes);
     for (int i = 0; i < METRIC_HISTOGRAMS; i++) {
@@ -140,13 +154,25 @@ void metrics_open(struct metrics *metrics, const char *model_name, int max_model
 
 void metrics_close(struct metrics *metrics)
 {
+    if (!metrics->model_name)
+        return;
     free(metrics->model_name);
+    pthread_mutex_destroy(&metrics->lock);
     *metrics = (struct metrics){ 0 };
 }
 
 void metrics_observe(struct metrics *metrics, enum metric_histogram which, double value)
 {
+    pthread_mutex_lock(&metrics->lock);
     histogram_observe(&metrics->histograms[which], value);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_count_finish(struct metrics *metrics, enum metric_finish how)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->finished[how]++;
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 // A client may send any word as its method; only HTTP's own become labels.
@@ -180,7 +206,9 @@ static struct http_count *http_row(struct metrics *metrics, const char *handler,
 
 void metrics_count_http(struct metrics *metrics, const char *handler, const char *method, int status, double seconds)
 {
+    pthread_mutex_lock(&metrics->lock);
     histogram_observe(&http_row(metrics, handler, method_label(method), status)->seconds, seconds);
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 // ---- printing -----------------------------------------------------------------------------------------------------
@@ -420,16 +448,18 @@ static void print_kernels(const json_t *layers, struct strbuf *out)
         }
 }
 
-void metrics_print(const struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
+void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
                    struct strbuf *out)
 {
     struct strbuf model = { 0 };
     const json_t *layers = json_object_get(metrics->plan, "layers");
     add_label(&model, "model_name", metrics->model_name);
     add_label(&model, "engine", "0");
+    pthread_mutex_lock(&metrics->lock);
     print_scalars(metrics, stats, waiting, model.data, out);
     print_requests(metrics, model.data, out);
     print_http(metrics, out);
+    pthread_mutex_unlock(&metrics->lock);
     print_configuration(metrics, stats, model.data, out);
     print_layer_bits(layers, out);
     print_kernels(layers, out);

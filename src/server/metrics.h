@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/metrics.h: what the server counts, printed as Prometheus text with vLLM's names where the meaning is the same.
-// Belongs to the loop's thread. One table (metrics.c) has each metric's name, kind, help and buckets.
+// The writer's thread observes answers, the loop counts requests and prints: a lock is inside. One table (metrics.c)
+// has each metric's name, kind, help and buckets.
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 
 #include <jansson.h>
+#include <pthread.h>
 
 #include "base/strbuf.h"
 #include "nibble.h"
+#include "server/http.h"
 
 enum { METRIC_BUCKETS_MAX = 32, METRIC_HTTP_ROWS = 128 };
 
@@ -30,6 +33,7 @@ enum metric_histogram {
 enum metric_finish { METRIC_STOP, METRIC_LENGTH, METRIC_ABORT, METRIC_ERROR, METRIC_FINISHES };
 
 struct metrics {
+    pthread_mutex_t lock;                        // of histograms, finished and http
     char *model_name;                            // owned; label of every metric with vLLM's name
     const json_t *plan;                          // borrowed: nibble plan --json
     const char *kv_cache_dtype;                  // as it was asked for, set by the owner; NULL: auto
@@ -37,6 +41,10 @@ struct metrics {
     double start_seconds;                        // of the process, since 1970
     struct histogram histograms[METRIC_HISTOGRAMS];
     uint64_t finished[METRIC_FINISHES];
+    uint64_t foreign_requests;                   // of other origins, or for other hosts: 403
+    size_t inflight_bytes, inflight_bytes_max;   // of the budget for requests; set by the owner, as are the next two
+    uint64_t log_dropped;
+    struct http_counts connections;
     struct http_count {
         char handler[48];                        // a route of the server's table, or "other"
         char method[8];                          // "other" where it is none that HTTP has
@@ -49,10 +57,11 @@ struct metrics {
 void metrics_open(struct metrics *metrics, const char *model_name, int max_model_len, const json_t *plan);
 void metrics_close(struct metrics *metrics);
 void metrics_observe(struct metrics *metrics, enum metric_histogram which, double value);
+void metrics_count_finish(struct metrics *metrics, enum metric_finish how);
 void metrics_count_http(struct metrics *metrics, const char *handler, const char *method, int status, double seconds);
 
 // `stats` are the scheduler's after its latest step; waiting counts what has not reached it yet as well.
-void metrics_print(const struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
+void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
                    struct strbuf *out);
 
 #endif

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/post.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-bool post_open(struct post *post, struct error *err)
+void post_open(struct post *post)
 {
-    *post = (struct post){ .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+    *post = (struct post){ 0 };
     pthread_mutex_init(&post->lock, NULL);
-    return post->wake_fd >= 0 || fail(err, "the system gives no event descriptor (%s)", strerror(errno));
+    pthread_cond_init(&post->filled, NULL);
 }
 
 void post_close(struct post *post)
 {
+    pthread_cond_destroy(&post->filled);
     pthread_mutex_destroy(&post->lock);
-    if (post->wake_fd >= 0)
-        close(post->wake_fd);
+}
+
+void post_end(struct post *post)
+{
+    pthread_mutex_lock(&post->lock);
+    post->closed = true;
+    pthread_cond_broadcast(&post->filled);
+    pthread_mutex_unlock(&post->lock);
+}
+
+static void append(struct post *post, struct job *job)
+{
+    if (job->posted)
+        return;
+    job->posted = true;
+    job->next_posted = NULL;
+    if (post->last)
+        post->last->next_posted = job;
+    else
+        post->first = job;
+    post->last = job;
 }
 
 void post_send(struct post *post, struct job *job, bool over)
@@ -25,25 +40,17 @@ void post_send(struct post *post, struct job *job, bool over)
     pthread_mutex_lock(&post->lock);
     for (int i = 0; i < job->choice_count; i++)
         mail_move(&job->choices[i].draft, &job->choices[i].mail);
-    job->accepted_mail |= job->choice_count > 0;
+    job->begun_mail = true;
     job->over_mail = over;
-    if (!job->posted) {
-        job->posted = true;
-        job->next_posted = NULL;
-        if (post->last)
-            post->last->next_posted = job;
-        else
-            post->first = job;
-        post->last = job;
-    }
+    if (over)
+        atomic_store(&job->stage, JOB_WRITING);
+    append(post, job);
     pthread_mutex_unlock(&post->lock);
 }
 
 void post_wake(struct post *post)
 {
-    uint64_t one = 1;
-    while (write(post->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    pthread_cond_signal(&post->filled);
 }
 
 void post_report(struct post *post, const struct nibble_scheduler_stats *stats, int step_tokens)
@@ -55,29 +62,49 @@ void post_report(struct post *post, const struct nibble_scheduler_stats *stats, 
     pthread_mutex_unlock(&post->lock);
 }
 
-void post_hear(struct post *post)
+void post_resume(struct post *post, struct job *job)
 {
-    uint64_t count;
-    while (read(post->wake_fd, &count, sizeof count) < 0 && errno == EINTR)
-        ;
+    pthread_mutex_lock(&post->lock);
+    if (job->begun_mail && !job->written)
+        append(post, job);
+    pthread_mutex_unlock(&post->lock);
+    pthread_cond_signal(&post->filled);
 }
 
 struct job *post_take(struct post *post)
 {
     pthread_mutex_lock(&post->lock);
+    while (!post->first && !post->closed)
+        pthread_cond_wait(&post->filled, &post->lock);
     struct job *job = post->first;
     if (job) {
         post->first = job->next_posted;
         if (!post->first)
             post->last = NULL;
         job->posted = false;
-        job->accepted |= job->accepted_mail;
-        job->over |= job->over_mail;
+        job->released |= job->over_mail;
         for (int i = 0; i < job->choice_count; i++)
             mail_move(&job->choices[i].mail, &job->choices[i].news);
+        atomic_fetch_add(&post->taken_count, 1);
     }
     pthread_mutex_unlock(&post->lock);
     return job;
+}
+
+bool post_finish(struct post *post, struct job *job)
+{
+    pthread_mutex_lock(&post->lock);
+    job->written = !job->posted;
+    pthread_mutex_unlock(&post->lock);
+    return job->written;
+}
+
+bool post_is_waiting(struct post *post)
+{
+    pthread_mutex_lock(&post->lock);
+    bool waiting = post->first;
+    pthread_mutex_unlock(&post->lock);
+    return waiting;
 }
 
 void post_read(struct post *post, struct nibble_scheduler_stats *stats, struct histogram *step_tokens)

@@ -2,8 +2,45 @@
 #include "server/read.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
+#include "base/memory.h"
 #include "format/json.h"
+#include "server/admission.h"
+
+enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
+
+// Tokens of the answer: what was asked for, or the default beside a prompt of so many.
+static int64_t answer_tokens(const struct job *job, size_t prompt)
+{
+    int64_t asked = job->fields.max_tokens, longest = job->api->max_model_len;
+    if (asked == FIELDS_DEFAULT_LENGTH)
+        asked = job->kind == JOB_CHAT ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
+    if (asked != FIELDS_REST_OF_CONTEXT)
+        return asked;
+    return prompt < (size_t)longest ? longest - (int64_t)prompt : 1;
+}
+
+static bool fits_context(struct job *job, size_t prompt)
+{
+    const char *field = job->kind == JOB_CHAT ? "messages" : "prompt";
+    int64_t answer = answer_tokens(job, prompt);
+    int longest = job->api->max_model_len;
+    return (int64_t)prompt + answer <= longest
+        || api_fail_code(&job->error, 400, job->fields.max_tokens >= 0 ? "max_tokens" : field,
+                         "context_length_exceeded",
+                         "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and "
+                         "%lld in the answer; shorten one of them.",
+                         longest, prompt, field, (long long)answer);
+}
+
+// Each prompt is checked before the next one is read: nine that cannot fit cost the time of one.
+static bool add_prompt(struct job *job, struct prompt prompt)
+{
+    job->prompts[job->prompt_count++] = prompt;
+    bool generates = job->kind == JOB_CHAT || job->kind == JOB_COMPLETION;
+    return !generates || fits_context(job, prompt.count);
+}
 
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param)
 {
@@ -11,50 +48,39 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
     struct tokens tokens = { 0 };
     struct error trouble;
     if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
-        return api_fail(&job->error, 400, param,
-                        "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than that",
-                        api->max_model_len, text.len);
-    if (!tokenizer_encode(api->tokenizer, text, flags, &tokens, &trouble)) {
+        return api_fail_code(&job->error, 400, param, "context_length_exceeded",
+                             "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
+                             "that", api->max_model_len, text.len);
+    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
         tokens_free(&tokens);
-        return api_fail(&job->error, 400, param, "%s", trouble.text);
+        return !atomic_load(&job->cancelled) && api_fail(&job->error, 400, param, "%s", trouble.text);
     }
-    job->prompts[job->prompt_count++] = (struct prompt){ tokens.ids, tokens.count };
-    return true;
+    return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
 }
 
 bool read_prompt_ids(struct job *job, const json_t *ids)
 {
-    struct prompt *prompt = &job->prompts[job->prompt_count];
-    if (!fields_read_ids(job->api, ids, "prompt", &prompt->ids, &prompt->count, &job->error))
-        return false;
-    job->prompt_count++;
-    return true;
+    struct prompt prompt = { 0 };
+    return fields_read_ids(job->api, ids, "prompt", &prompt.ids, &prompt.count, &job->error)
+        && add_prompt(job, prompt);
 }
-
-enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
 
 // How long the answers may get, now that the prompts are known.
 static bool check_length(struct job *job)
 {
     struct fields *fields = &job->fields;
-    int longest = job->api->max_model_len;
     size_t most = 0;
     for (int i = 0; i < job->prompt_count; i++) {
         if (!job->prompts[i].count)
             return api_fail(&job->error, 400, "prompt", "the prompt has no tokens; send some text");
         most = job->prompts[i].count > most ? job->prompts[i].count : most;
     }
-    bool chat = job->kind == JOB_CHAT, given = fields->max_tokens >= 0;
+    bool chat = job->kind == JOB_CHAT;
     if (fields->max_tokens == 0 && (chat || !fields->echo)) // with echo, the prompt is all there is to score
         return api_fail(&job->error, 400, "max_tokens", "\"max_tokens\" is 0, expected at least 1");
-    if (!given)
-        fields->max_tokens = !chat ? COMPLETION_TOKENS : most < (size_t)longest ? longest - (int64_t)most : 1;
-    const char *field = chat ? "messages" : "prompt";
-    if ((int64_t)most + fields->max_tokens > longest)
-        return api_fail(&job->error, 400, given ? "max_tokens" : field,
-                        "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and %lld "
-                        "in the answer; shorten one of them.",
-                        longest, most, field, (long long)fields->max_tokens);
+    if (!fits_context(job, most))
+        return false;
+    fields->max_tokens = answer_tokens(job, most);
     if (fields->min_tokens > fields->max_tokens)
         return api_fail(&job->error, 400, "min_tokens", "\"min_tokens\" is %lld, which is more than the %lld of "
                         "\"max_tokens\"", (long long)fields->min_tokens, (long long)fields->max_tokens);
@@ -63,13 +89,17 @@ static bool check_length(struct job *job)
 
 static bool check_grammar(struct job *job)
 {
+    bool closes = job->fields.close_at_max_tokens;
     if (!job->grammar)
-        return true;
+        return !closes
+            || api_fail(&job->error, 400, "close_at_max_tokens",
+                        "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one "
+                        "with \"response_format\" or \"tool_choice\"");
     fields_end_naturally(&job->fields, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
         return api_fail(&job->error, 400, NULL, "this model's vocabulary cannot write an answer of the asked form");
-    return shortest <= job->fields.max_tokens
+    return !closes || shortest <= job->fields.max_tokens
         || api_fail(&job->error, 400, "max_tokens",
                     "\"max_tokens\" is %lld, and the shortest answer of the asked form has %d tokens",
                     (long long)job->fields.max_tokens, shortest);
@@ -77,31 +107,84 @@ static bool check_grammar(struct job *job)
 
 static const struct {
     bool (*read)(struct job *job);
+    enum endpoint endpoint;
     bool generates;
 } kinds[] = {
-    [JOB_CHAT] = { read_chat, true },
-    [JOB_COMPLETION] = { read_completion, true },
-    [JOB_TOKENIZE] = { read_tokenize, false },
-    [JOB_DETOKENIZE] = { read_detokenize, false },
+    [JOB_CHAT] = { read_chat, ON_CHAT, true },
+    [JOB_COMPLETION] = { read_completion, ON_COMPLETION, true },
+    [JOB_TOKENIZE] = { read_tokenize, ON_TOKENIZE, false },
+    [JOB_DETOKENIZE] = { read_detokenize, ON_DETOKENIZE, false },
 };
 
-bool read_job(struct job *job)
+// ---- what outlives the JSON ---------------------------------------------------------------------------------------
+
+static struct bytes keep_text(struct job *job, struct bytes text)
+{
+    job->kept_bytes += text.len + 1;
+    return text.data ? (struct bytes){ arena_text(&job->kept, text.data, text.len), text.len } : text;
+}
+
+// Copies of the strings that the fields borrow, and a reference to the tools; all else goes at once, so that fields
+// which nobody reads hold nothing while the answer is made.
+static void keep(struct job *job)
+{
+    struct fields *fields = &job->fields;
+    for (int i = 0; i < fields->stop_count; i++)
+        fields->stops[i] = keep_text(job, fields->stops[i]);
+    fields->cache_salt = keep_text(job, fields->cache_salt);
+    for (int i = 0; i < job->prompt_count; i++)
+        job->prompts[i].text = fields->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
+    job->must_name = NULL;
+    if (job->tools)
+        job->kept_tools = json_incref((json_t *)job->tools);
+}
+
+// ---- all of it ----------------------------------------------------------------------------------------------------
+
+static bool read_json(struct job *job)
 {
     struct error trouble;
-    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble))
-        return api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+    if (!admission_read(job))
+        return false;
+    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble)) {
+        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+        job->error.quotes = true; // the parser says near which bytes
+        return false;
+    }
     strbuf_free(&job->body);
     if (!json_is_object(job->json))
         return api_fail(&job->error, 400, NULL, "the request's body is not a JSON object");
-    if (!fields_check_model(job->api, job->json, &job->error))
-        return false;
-    if (!kinds[job->kind].generates)
-        return kinds[job->kind].read(job);
-    if (!fields_read(&job->fields, job->api, job->json, job->kind == JOB_CHAT, &job->error)
+    return fields_check_model(job->api, job->json, &job->error)
+        && fields_check(job->api, job->json, kinds[job->kind].endpoint, &job->error);
+}
+
+static bool read_generating(struct job *job)
+{
+    if (!fields_read(&job->fields, job->api, job->json, kinds[job->kind].endpoint, &job->error)
         || !kinds[job->kind].read(job)
         || !check_length(job)
         || !check_grammar(job))
         return false;
+    keep(job);
+    job_drop_json(job);
     job_make_choices(job);
-    return true;
+    return admission_answer(job);
+}
+
+// A body of megabytes was taken apart into many small pieces: the allocator would keep them for good.
+enum { LARGE_BODY_BYTES = 1 << 20 };
+
+bool read_job(struct job *job)
+{
+    bool ready = read_json(job) && (kinds[job->kind].generates ? read_generating(job) : kinds[job->kind].read(job));
+    job_drop_json(job);
+    if (job->body_bytes >= LARGE_BODY_BYTES)
+        memory_give_back();
+    if (ready)
+        return true;
+    job->tools = job->kept_tools; // those of the JSON are gone
+    free(job->choices); // the answer is an error or a reply
+    job->choices = NULL;
+    job->choice_count = 0;
+    return job->error.status ? false : admission_reply(job) && false;
 }

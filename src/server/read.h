@@ -20,6 +20,17 @@ bool read_detokenize(struct job *job);
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param);
 bool read_prompt_ids(struct job *job, const json_t *ids);
 
+// The form that an answer is asked to have, in any of the fields that can ask for one; all zero: any text.
+struct answer_form {
+    const char *field;       // that asks for it
+    json_t *schema;          // of a JSON value, or
+    struct grammar *grammar; // of a text
+    bool strict;             // what cannot be held of the schema is refused
+};
+bool read_format(struct job *job, struct answer_form *form);
+bool read_form_grammar(struct job *job, struct answer_form *form); // it becomes the job's grammar
+void read_form_free(struct answer_form *form);
+
 // The tools that a request may call, and whether it must.
 bool read_tools(struct job *job);
 

@@ -2,6 +2,7 @@
 // server/read_chat.c: /v1/chat/completions: messages and tools into a prompt, and what the answer has to look like.
 #include "base/memory.h"
 #include "format/json.h"
+#include "server/check.h"
 #include "server/read.h"
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
@@ -10,13 +11,12 @@
 static json_t *template_input(const struct job *job, json_t *messages)
 {
     json_t *input = json_object();
-    json_t *variables = json_object_get(job->json, "chat_template_kwargs");
-    if (json_is_object(variables))
-        json_object_update(input, variables);
+    json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
     json_object_set_new(input, "messages", messages);
     if (job->tools)
         json_object_set(input, "tools", (json_t *)job->tools);
-    static const char *const passed[] = { "add_generation_prompt", "documents" };
+    static const char *const passed[] = { "add_generation_prompt", "documents", "enable_thinking", "thinking",
+                                          "reasoning_effort" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         json_t *value = json_object_get(job->json, passed[i]);
         if (value && !json_is_null(value))
@@ -32,6 +32,12 @@ bool read_messages(struct job *job, struct strbuf *out)
     if (!chat)
         return api_fail(&job->error, 400, "messages", "%s", job->api->chat_trouble);
     const json_t *given = json_object_get(job->json, "messages");
+    const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
+    bool opens_answer;
+    if (!json_get_bool(job->json, "add_generation_prompt", &opens_answer, &trouble))
+        return api_fail(&job->error, 400, "add_generation_prompt", "%s", trouble.text);
+    if (variables && !json_is_null(variables) && !json_is_object(variables))
+        return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
     json_t *messages = chat_normalise(chat, given, job->tools, &trouble);
@@ -40,32 +46,12 @@ bool read_messages(struct job *job, struct strbuf *out)
     json_t *input = template_input(job, messages);
     bool ok = chat_render(chat, input, out, &trouble)
         || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", trouble.text);
+    job->error.quotes = !ok; // a template may repeat what it refuses
     json_decref(input);
     return ok;
 }
 
-// ---- the answer's form --------------------------------------------------------------------------------------------
-
-static bool read_response_format(struct job *job)
-{
-    const json_t *format = json_object_get(job->json, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    struct error trouble;
-    if (!format || json_is_null(format) || (type && !strcmp(type, "text")))
-        return true;
-    if (type && !strcmp(type, "json_object")) {
-        job->grammar = grammar_json_object();
-        return true;
-    }
-    if (!type || strcmp(type, "json_schema"))
-        return api_fail(&job->error, 400, "response_format",
-                        "\"response_format\" is an object whose type is text, json_object or json_schema");
-    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-    if (!schema)
-        return api_fail(&job->error, 400, "response_format", "\"response_format\" has no json_schema.schema");
-    job->grammar = grammar_from_schema(schema, &trouble);
-    return job->grammar || api_fail(&job->error, 400, "response_format", "the schema cannot be used: %s", trouble.text);
-}
+// ---- tools and the answer's form -----------------------------------------------------------------------------------
 
 // Is there a tool of this name?
 static bool knows_tool(const json_t *tools, const char *name)
@@ -80,26 +66,44 @@ static bool knows_tool(const json_t *tools, const char *name)
     return false;
 }
 
-// none, auto, required, or {"type": "function", "function": {"name": ...}}: *forced, and the tool's *name in the last.
-static bool read_tool_choice(struct job *job, bool *forced, const char **name)
+// Is one of the tools (or the one of this name) strict?
+static bool is_strict(const json_t *tools, const char *name)
+{
+    size_t index;
+    const json_t *tool;
+    json_array_foreach(tools, index, tool) {
+        const json_t *function = json_object_get(tool, "function");
+        const char *known = json_string_value(json_object_get(function, "name"));
+        if (json_is_true(json_object_get(function, "strict")) && (!name || (known && !strcmp(known, name))))
+            return true;
+    }
+    return false;
+}
+
+// none, auto, required, or {"type": "function", "function": {"name": ...}}: job->must_call, and in the last
+// job->must_name.
+static bool read_tool_choice(struct job *job)
 {
     const json_t *choice = json_object_get(job->json, "tool_choice");
     const char *word = json_string_value(choice);
-    *forced = false;
-    *name = NULL;
     if (!choice || json_is_null(choice) || (word && !strcmp(word, "auto")))
         return true;
     if (word && !strcmp(word, "none")) {
         job->tools = NULL;
         return true;
     }
-    *name = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
-    *forced = *name || (word && !strcmp(word, "required"));
-    if (!*forced)
+    static const char *const words[] = { "type", "function", NULL }, *const function_words[] = { "name", NULL };
+    const json_t *function = json_object_get(choice, "function");
+    if (!fields_check_keys(choice, "tool_choice", words, &job->error)
+        || !fields_check_keys(function, "tool_choice", function_words, &job->error))
+        return false;
+    job->must_name = json_string_value(json_object_get(function, "name"));
+    job->must_call = job->must_name || (word && !strcmp(word, "required"));
+    if (!job->must_call)
         return api_fail(&job->error, 400, "tool_choice",
                         "\"tool_choice\" is none, auto, required or {\"type\": \"function\", "
                         "\"function\": {\"name\": ...}}");
-    if (!job->tools || (*name && !knows_tool(job->tools, *name)))
+    if (!job->tools || (job->must_name && !knows_tool(job->tools, job->must_name)))
         return api_fail(&job->error, 400, "tool_choice", "\"tool_choice\" asks for a tool that is not in \"tools\"");
     return true;
 }
@@ -107,8 +111,7 @@ static bool read_tool_choice(struct job *job, bool *forced, const char **name)
 bool read_tools(struct job *job)
 {
     const json_t *tools = json_object_get(job->json, "tools");
-    bool parallel = true, forced, knows_tools;
-    const char *name;
+    bool parallel = true, knows_tools;
     struct error trouble;
     if (json_is_array(tools) && !json_array_size(tools))
         tools = NULL;
@@ -117,31 +120,51 @@ bool read_tools(struct job *job)
         return api_fail(&job->error, 400, "tools", "%s", trouble.text);
     if (!json_get_bool(job->json, "parallel_tool_calls", &parallel, &trouble))
         return api_fail(&job->error, 400, "parallel_tool_calls", "%s", trouble.text);
-    if (!read_tool_choice(job, &forced, &name))
+    if (!read_tool_choice(job))
         return false;
     if (!job->tools || !job->api->chat)
         return true;
+    job->one_call = !parallel || job->must_name;
     job->tool_form = chat_tool_form(job->api->chat, &knows_tools);
     int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
     if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
         job->fields.skip_special = false; // or the reader would not see it
-    if (!forced)
+    return true;
+}
+
+// A call that is required comes now, and the form holds for the answer of a later request. Else the model may do
+// either: call tools, or answer in that form.
+static bool make_grammar(struct job *job, struct answer_form *form)
+{
+    struct tools_choice choice = { .name = job->must_name, .parallel = !job->one_call,
+                                   .otherwise = job->must_call ? NULL : form->schema };
+    struct error trouble;
+    bool has_tools = job->tools && job->api->chat;
+    if (has_tools && !job->must_call && form->grammar)
+        return api_fail(&job->error, 400, form->field,
+                        "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or tool_choice "
+                        "none", form->field);
+    // Alone at first: what is wrong with it is not the tools' fault.
+    if (!job->must_call && !read_form_grammar(job, form))
+        return false;
+    if (!has_tools || !(job->must_call || form->schema))
         return true;
-    if (job->grammar)
-        return api_fail(&job->error, 400, "tool_choice",
-                        "\"response_format\" and a \"tool_choice\" that forces a call contradict each other");
-    job->grammar = tools_grammar(job->tool_form, job->tools, name, parallel && !name, &trouble);
-    return job->grammar || api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+    grammar_free(job->grammar);
+    job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &trouble);
+    if (!job->grammar)
+        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+    return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");
 }
 
 bool read_chat(struct job *job)
 {
     struct strbuf text = { 0 };
-    if (job->fields.echo)
-        return api_fail(&job->error, 400, "echo", "\"echo\" belongs to /v1/completions");
+    struct answer_form form;
+    int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
     job->prompts = memory_new(1, sizeof *job->prompts);
-    bool ok = read_response_format(job) && read_tools(job) && read_messages(job, &text)
-        && read_prompt_text(job, strbuf_bytes(&text), TOKENIZE_PARSE_SPECIAL, "messages");
+    bool ok = read_format(job, &form) && read_tools(job) && make_grammar(job, &form) && read_messages(job, &text)
+        && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");
+    read_form_free(&form);
     strbuf_free(&text);
     return ok;
 }

@@ -7,7 +7,8 @@ static bool read_one(struct job *job, const json_t *prompt)
 {
     if (json_is_string(prompt)) {
         struct bytes text = { json_string_value(prompt), json_string_length(prompt) };
-        if (!read_prompt_text(job, text, TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL, "prompt"))
+        int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
+        if (!read_prompt_text(job, text, flags, "prompt"))
             return false;
         job->prompts[job->prompt_count - 1].text = text;
         return true;
@@ -23,11 +24,16 @@ bool read_completion(struct job *job)
     bool many = json_is_array(prompt) && !json_is_integer(first); // else a text, or token ids
     size_t count = many ? json_array_size(prompt) : 1, index;
     if (!prompt || json_is_null(prompt))
-        return api_fail(&job->error, 400, "prompt", "\"prompt\" is missing");
+        return api_fail_code(&job->error, 400, "prompt", "missing_required_parameter", "\"prompt\" is missing");
     if (!count || count * (size_t)job->fields.n > API_CHOICES_MAX)
         return api_fail(&job->error, 400, "prompt",
                         "%zu prompts with %lld answers each were asked for; 1 to %d answers are possible", count,
                         (long long)job->fields.n, API_CHOICES_MAX);
+    struct answer_form form;
+    bool formed = read_format(job, &form) && read_form_grammar(job, &form);
+    read_form_free(&form);
+    if (!formed)
+        return false;
     job->prompts = memory_new(count, sizeof *job->prompts);
     if (!many)
         return read_one(job, prompt);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/route.c: which request goes where, and who may ask. What needs the model becomes a job; the rest is answered
-// here.
-#include <openssl/crypto.h>
+// server/route.c: which request goes where. Whether it may is decided on its head (route_admit), before its body is
+// read. What needs the model becomes a job; the rest is answered here.
 #include <stdio.h>
 
-#include "base/sha256.h"
+#include "server/cors.h"
 #include "server/page.h"
 #include "server/serve.h"
 
@@ -12,19 +11,14 @@ static const char json_content[] = "application/json";
 
 struct route {
     const char *method, *path;
-    bool open; // needs no key
-    bool more; // the path goes on
+    bool open;     // needs no key
+    bool any_host; // for monitors, which call a server by names of their own and learn nothing else
+    bool more;     // the path goes on
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
     enum job_kind kind; // of handle_job
 };
 
 // ---- replies ------------------------------------------------------------------------------------------------------
-
-static void allow_origin(const struct server *server, struct http_exchange *exchange)
-{
-    if (http_header(exchange, "Origin").data)
-        http_add_header(exchange, "Access-Control-Allow-Origin", server->options->allowed_origin);
-}
 
 void route_reply(struct server *server, struct http_exchange *exchange, const char *path, int status, const char *type,
                  struct bytes body, double seconds)
@@ -33,7 +27,7 @@ void route_reply(struct server *server, struct http_exchange *exchange, const ch
     struct bytes given = http_method(exchange);
     snprintf(method, sizeof method, "%.*s", (int)(given.len < sizeof method ? given.len : 0), given.data);
     metrics_count_http(&server->metrics, path, method, status, seconds);
-    allow_origin(server, exchange);
+    cors_add_headers(&server->access, exchange);
     http_reply(exchange, status, type, body);
 }
 
@@ -50,6 +44,32 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
         http_add_header(exchange, "Retry-After", "1");
     route_reply(server, exchange, path, err->status, json_content, strbuf_bytes(&body), seconds);
     strbuf_free(&body);
+}
+
+// The path is as the client wrote it: it may have been told the wrong one.
+static void log_refusal(const struct server *server, const struct http_exchange *exchange, const struct api_error *err)
+{
+    char method[16], path[256];
+    struct bytes given_method = http_method(exchange), given_path = http_path(exchange);
+    snprintf(method, sizeof method, "%.*s", (int)given_method.len, given_method.data);
+    snprintf(path, sizeof path, "%.*s", (int)given_path.len, given_path.data);
+    const struct log_field fields[] = {
+        { "request_id", LOG_TEXT, http_request_id(exchange) },
+        { "method", LOG_TEXT, method },
+        { "path", LOG_TEXT, path },
+        { "status", LOG_COUNT, .number = err->status },
+        { "error", LOG_TEXT, err->text },
+        { 0 },
+    };
+    log_event(&server->options->log, LOG_INFO, "refused", fields);
+}
+
+// A request that never became a job.
+static void refuse(struct server *server, struct http_exchange *exchange, const struct route *route,
+                   const struct api_error *err)
+{
+    log_refusal(server, exchange, err);
+    route_reply_error(server, exchange, route ? route->path : "other", err, 0);
 }
 
 static void reply_json(struct server *server, const struct route *route, struct http_exchange *exchange, json_t *json)
@@ -69,14 +89,24 @@ static void handle_page(struct server *server, const struct route *route, struct
                 (struct bytes){ page_html, page_html_len }, 0);
 }
 
-// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
-static void handle_health(struct server *server, const struct route *route, struct http_exchange *exchange)
+static void reply_health(struct server *server, const struct route *route, struct http_exchange *exchange,
+                         bool (*is_well)(struct server *server, char *why, size_t size))
 {
-    struct nibble_scheduler_stats stats;
-    struct histogram ignored;
-    post_read(&server->post, &stats, &ignored);
-    int status = server->draining || stats.failing ? 503 : 200;
-    route_reply(server, exchange, route->path, status, "text/plain", (struct bytes){ 0 }, 0);
+    char why[256] = "";
+    watch_observe(server);
+    int status = is_well(server, why, sizeof why) ? 200 : 503;
+    route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
+}
+
+// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
+static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_health(server, route, exchange, watch_ready);
+}
+
+static void handle_live(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    reply_health(server, route, exchange, watch_live);
 }
 
 static void handle_version(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -91,7 +121,11 @@ static void handle_metrics(struct server *server, const struct route *route, str
     post_read(&server->post, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
     int unseen = 0; // jobs that the scheduler does not know yet
     for (const struct job *job = server->jobs; job; job = job->next)
-        unseen += !job->accepted;
+        unseen += atomic_load(&job->stage) < JOB_RUNNING;
+    server->metrics.inflight_bytes = budget_used(&server->budget);
+    server->metrics.inflight_bytes_max = server->budget.limit_bytes;
+    server->metrics.log_dropped = log_dropped(&server->options->log);
+    server->metrics.connections = http_counts(server->http);
     metrics_print(&server->metrics, &stats, stats.waiting + unseen, &text);
     route_reply(server, exchange, route->path, 200, "text/plain; version=0.0.4; charset=utf-8", strbuf_bytes(&text), 0);
     strbuf_free(&text);
@@ -131,17 +165,12 @@ static void handle_model(struct server *server, const struct route *route, struc
     struct bytes path = http_path(exchange);
     struct strbuf name = { 0 };
     struct api_error err;
-    json_t *card = NULL;
     add_unescaped(&name, (struct bytes){ path.data + strlen(route->path), path.len - strlen(route->path) });
-    for (int i = 0; i < api->name_count && !card; i++)
-        if (bytes_equal(strbuf_bytes(&name), bytes_of(api->names[i])))
-            card = model_card(api, api->names[i]);
-    if (card) {
-        reply_json(server, route, exchange, card);
+    if (api_has_model(api, strbuf_bytes(&name))) {
+        reply_json(server, route, exchange, model_card(api, strbuf_text(&name)));
     } else {
-        api_fail(&err, 404, "model", "The model `%.200s` does not exist; this server has `%s`.", strbuf_text(&name),
-                 api->names[0]);
-        route_reply_error(server, exchange, route->path, &err, 0);
+        api_fail_model(api, strbuf_text(&name), &err);
+        refuse(server, exchange, route, &err);
     }
     strbuf_free(&name);
 }
@@ -154,22 +183,35 @@ static void handle_plan(struct server *server, const struct route *route, struct
 
 // ---- what becomes a job -------------------------------------------------------------------------------------------
 
+static bool check_room(const struct server *server, struct api_error *err)
+{
+    if (server->draining)
+        return api_fail(err, 503, NULL, "the server is shutting down; ask another one");
+    return server->job_count < server->jobs_max
+        || api_fail(err, 429, NULL, "%d requests are running or waiting already; try again in a moment",
+                    server->job_count);
+}
+
+static const unsigned char *key_of(const struct server *server, const struct http_exchange *exchange)
+{
+    return access_find_key(&server->access, http_header(exchange, "Authorization"),
+                           http_header(exchange, "X-Api-Key"));
+}
+
 static void handle_job(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     struct api_error err;
-    if (server->draining) {
-        api_fail(&err, 503, NULL, "the server is shutting down; ask another one");
-        route_reply_error(server, exchange, route->path, &err, 0);
+    if (!check_room(server, &err)) { // there was some when the body began
+        refuse(server, exchange, route, &err);
         return;
     }
-    if (server->job_count == server->jobs_max) {
-        api_fail(&err, 429, NULL, "%d requests are running or waiting already; try again in a moment",
-                 server->job_count);
-        route_reply_error(server, exchange, route->path, &err, 0);
-        return;
-    }
-    struct job *job = job_new(&server->served.api, route->kind, route->path, http_body(exchange));
+    struct job *job = job_new(&server->served.api, route->kind, route->path);
+    job->budget = &server->budget;
+    job->body = http_take_body(exchange, &job->charged_bytes);
+    job->body_bytes = job->body.len;
     job->exchange = exchange;
+    snprintf(job->request_id, sizeof job->request_id, "%s", http_request_id(exchange));
+    job->tenant = server->options->share_prefix_cache ? NULL : key_of(server, exchange);
     job->arrived = worker_now();
     http_set_owner(exchange, job);
     job->next = server->jobs;
@@ -177,24 +219,23 @@ static void handle_job(struct server *server, const struct route *route, struct 
         job->next->previous = job;
     server->jobs = job;
     server->job_count++;
-    worker_add(&server->worker, job);
+    readers_add(&server->readers, job);
 }
 
 void route_gone(void *context, struct http_exchange *exchange)
 {
     struct job *job = http_owner(exchange);
-    (void)context;
-    if (!job)
-        return;
-    job->exchange = NULL;
-    atomic_store(&job->cancelled, true);
+    if (job)
+        deliver_gone(context, job);
 }
 
 // ---- the table ----------------------------------------------------------------------------------------------------
 
 static const struct route routes[] = {
     { "GET", "/", .open = true, .handle = handle_page },
-    { "GET", "/health", .open = true, .handle = handle_health },
+    { "GET", "/health", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/health/ready", .open = true, .any_host = true, .handle = handle_ready },
+    { "GET", "/health/live", .open = true, .any_host = true, .handle = handle_live },
     { "GET", "/version", .open = true, .handle = handle_version },
     { "GET", "/metrics", .open = true, .handle = handle_metrics },
     { "GET", "/v1/models", .handle = handle_models },
@@ -206,68 +247,83 @@ static const struct route routes[] = {
     { "POST", "/detokenize", .handle = handle_job, .kind = JOB_DETOKENIZE },
 };
 
-// Takes the same time whatever the key is.
-static bool has_key(const struct server *server, struct http_exchange *exchange)
+static const struct route *find_route(struct bytes path)
 {
-    static const char scheme[] = "Bearer ";
-    struct bytes given = http_header(exchange, "Authorization");
-    unsigned char digest[KEY_DIGEST_BYTES];
-    bool known = false;
-    if (!server->options->api_key_count)
-        return true;
-    if (!bytes_start_with(given, bytes_of(scheme)))
-        return false;
-    sha256_of((struct bytes){ given.data + strlen(scheme), given.len - strlen(scheme) }, digest);
-    for (int i = 0; i < server->options->api_key_count; i++)
-        known |= CRYPTO_memcmp(digest, server->keys[i], sizeof digest) == 0;
-    return known;
-}
-
-// A browser asks before it sends to another origin.
-static void answer_preflight(struct server *server, const struct route *route, struct http_exchange *exchange)
-{
-    http_add_header(exchange, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    http_add_header(exchange, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id");
-    http_add_header(exchange, "Access-Control-Max-Age", "3600");
-    route_reply(server, exchange, route->path, 204, NULL, (struct bytes){ 0 }, 0);
-}
-
-static bool is_method(const struct http_exchange *exchange, const char *method)
-{
-    return bytes_equal(http_method(exchange), bytes_of(method));
-}
-
-void route_request(void *context, struct http_exchange *exchange)
-{
-    struct server *server = context;
-    struct bytes path = http_path(exchange);
     const struct route *route = NULL;
-    struct api_error err;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         struct bytes own = bytes_of(routes[i].path);
         if (bytes_equal(path, own) || (routes[i].more && bytes_start_with(path, own)))
             route = &routes[i];
     }
-    if (!route) {
-        api_fail(&err, 404, NULL, "there is no %.*s here", (int)(path.len < 200 ? path.len : 200), path.data);
-    } else if (is_method(exchange, "OPTIONS")) {
-        answer_preflight(server, route, exchange);
-        return;
-    } else if (!is_method(exchange, route->method) && !(is_method(exchange, "HEAD") && !strcmp(route->method, "GET"))) {
+    return route;
+}
+
+// ---- who may ask --------------------------------------------------------------------------------------------------
+
+static bool check_host(const struct server *server, const struct route *route, const struct http_exchange *exchange,
+                       struct api_error *err)
+{
+    struct bytes host = http_header(exchange, "Host");
+    return (route && route->any_host) || access_allows_host(&server->access, host)
+        || api_fail(err, 403, NULL, "this server does not answer to the name %.*s; start it with --allowed-hosts if it "
+                    "should", (int)(host.len < 200 ? host.len : 200), host.data);
+}
+
+static bool check_route(const struct route *route, struct http_exchange *exchange, struct api_error *err)
+{
+    struct bytes path = http_path(exchange);
+    if (!route)
+        return api_fail(err, 404, NULL, "there is no %.*s here", (int)(path.len < 200 ? path.len : 200), path.data);
+    if (http_is_method(exchange, route->method) || (http_is_method(exchange, "HEAD") && !strcmp(route->method, "GET")))
+        return true;
+    http_add_header(exchange, "Allow", route->method);
+    return api_fail(err, 405, NULL, "%s is for %s requests", route->path, route->method);
+}
+
+static bool check_key(const struct server *server, const struct route *route, const struct http_exchange *exchange,
+                      struct api_error *err)
+{
+    return route->open || !server->options->access.key_count || key_of(server, exchange)
+        || api_fail(err, 401, NULL, "this server needs its API key; send it as Authorization: Bearer KEY");
+}
+
+// OPTIONS is a browser's question before it sends to another origin (preflight), and it has no key yet.
+static void answer_options(struct server *server, const struct route *route, struct http_exchange *exchange)
+{
+    if (route)
         http_add_header(exchange, "Allow", route->method);
-        api_fail(&err, 405, NULL, "%s is for %s requests", route->path, route->method);
-    } else if (!route->open && !has_key(server, exchange)) {
-        api_fail(&err, 401, NULL, "this server needs its API key; send it as Authorization: Bearer KEY");
-    } else {
-        route->handle(server, route, exchange);
-        return;
+    cors_add_preflight_headers(&server->access, exchange);
+    route_reply(server, exchange, route ? route->path : "other", 204, NULL, (struct bytes){ 0 }, 0);
+}
+
+bool route_admit(void *context, struct http_exchange *exchange)
+{
+    struct server *server = context;
+    const struct route *route = find_route(http_path(exchange));
+    struct api_error err;
+    if (check_host(server, route, exchange, &err) && cors_check(&server->access, exchange, &err)) {
+        if (http_is_method(exchange, "OPTIONS")) {
+            answer_options(server, route, exchange);
+            return false;
+        }
+        if (check_route(route, exchange, &err) && check_key(server, route, exchange, &err)
+            && (route->handle != handle_job || check_room(server, &err)))
+            return true;
     }
-    route_reply_error(server, exchange, route ? route->path : "other", &err, 0);
+    server->metrics.foreign_requests += err.status == 403;
+    refuse(server, exchange, route, &err);
+    return false;
+}
+
+void route_request(void *context, struct http_exchange *exchange)
+{
+    const struct route *route = find_route(http_path(exchange));
+    route->handle(context, route, exchange);
 }
 
 void route_refuse(void *context, struct http_exchange *exchange, int status, const char *sentence)
 {
     struct api_error err;
     api_fail(&err, status, NULL, "%s", sentence);
-    route_reply_error(context, exchange, "other", &err, 0);
+    refuse(context, exchange, NULL, &err);
 }

@@ -13,7 +13,6 @@
 #include "base/mapping.h"
 #include "base/memory.h"
 #include "base/public.h"
-#include "base/sha256.h"
 #include "server/serve.h"
 
 enum { SUMMARY_SECONDS = 10, FLUSH_POLL_MS = 20, FLUSH_POLLS_MAX = 250 };
@@ -40,6 +39,10 @@ static void log_summary(struct server *server)
         { "preemptions", LOG_COUNT, .number = (double)(now.preemptions - then->preemptions) },
         { 0 },
     };
+    char why[256];
+    watch_observe(server);
+    if (!watch_live(server, why, sizeof why))
+        log_say(&server->options->log, LOG_ERROR, "health", "%.*s", (int)strcspn(why, "\n"), why);
     if (now.steps != then->steps)
         log_event(&server->options->log, LOG_INFO, "busy", fields);
     server->logged = now;
@@ -129,7 +132,7 @@ static void on_wake(evutil_socket_t fd, short what, void *context)
     (void)fd, (void)what;
     struct server *server = context;
     check_model(server);
-    deliver_posted(server);
+    deliver_written(server);
     if (server->draining && !server->job_count)
         end_when_sent(-1, 0, server);
 }
@@ -143,12 +146,12 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 // ---- the start ----------------------------------------------------------------------------------------------------
 
-static void digest_keys(struct server *server)
+// When the model is loaded: what is free then is what requests can have.
+static void open_budget(struct server *server)
 {
     const struct server_options *options = server->options;
-    server->keys = memory_new((size_t)options->api_key_count + 1, sizeof *server->keys);
-    for (int i = 0; i < options->api_key_count; i++)
-        sha256_of(bytes_of(options->api_keys[i]), server->keys[i]);
+    budget_open(&server->budget, options->inflight_bytes ? options->inflight_bytes : budget_default_bytes());
+    log_say(&options->log, LOG_DEBUG, "limits", "requests in flight may hold %zu bytes", server->budget.limit_bytes);
 }
 
 static struct event *watch(struct server *server, int fd, short what, event_callback_fn callback)
@@ -158,24 +161,47 @@ static struct event *watch(struct server *server, int fd, short what, event_call
     return event;
 }
 
-static bool open_loop(struct server *server, struct error *err)
+// As many connections as the system gives descriptors for.
+static struct http_limits choose_limits(struct server *server)
 {
+    struct http_limits limits = server->options->http;
+    limits.budget = &server->budget;
+    limits.connections = http_raise_file_limit(limits.connections);
+    if (limits.connections < server->options->http.connections)
+        log_say(&server->options->log, LOG_WARNING, "start", "the limit of open files (ulimit -n) leaves room for %d "
+                "of the %d connections of --max-connections; raise it, or lower those", limits.connections,
+                server->options->http.connections);
+    return limits;
+}
+
+// Takes the address, before anything that costs time. Until http_listen connections to it are refused.
+static bool open_http(struct server *server, struct error *err)
+{
+    const struct server_options *options = server->options;
     const struct http_callbacks callbacks = {
-        .context = server, .request = route_request, .refuse = route_refuse, .gone = route_gone,
+        .context = server, .admit = route_admit, .request = route_request, .refuse = route_refuse, .gone = route_gone,
+        .sent = deliver_sent,
     };
     event_set_mem_functions(memory_allocate, memory_reallocate, free);
     server->base = event_base_new();
     if (!server->base)
         return fail(err, "the system gives no event loop");
-    server->http = http_open(server->base, &server->options->http, &callbacks);
-    server->wake = watch(server, server->post.wake_fd, EV_READ, on_wake);
+    struct http_limits limits = choose_limits(server);
+    server->http = http_open(server->base, &limits, &callbacks);
+    return options->uds ? http_bind_unix(server->http, options->uds, err)
+                        : http_bind(server->http, options->host, options->port, &server->port, err);
+}
+
+// From here on signals are the loop's: before, they end the process as they always do.
+static void watch_all(struct server *server)
+{
+    server->wake = watch(server, server->outbox.wake_fd, EV_READ, on_wake);
     server->terminate = watch(server, SIGTERM, EV_SIGNAL, on_signal);
     server->interrupt = watch(server, SIGINT, EV_SIGNAL, on_signal);
     server->tick = watch(server, -1, EV_TIMEOUT, on_tick);
     if (server->options->engine.ranks)
         server->lost = watch(server, nibble_ranks_lost_fd(server->options->engine.ranks), EV_READ, on_lost);
     server->logged_at = worker_now();
-    return true;
 }
 
 static void open_metrics(struct server *server)
@@ -202,42 +228,65 @@ static void format_address(const struct server_options *options, int port, char 
         snprintf(out, size, strchr(host, ':') ? "http://[%s]:%d" : "http://%s:%d", host, port);
 }
 
-// To stderr, where the log goes, and to stdout for scripts, unless both are the same place.
-static void say_ready(const struct server *server, int port)
+// In the log, and on stdout for scripts, unless both are the same place.
+static void say_ready(const struct server *server)
 {
     char address[512];
+    struct strbuf line = { 0 };
     struct stat out, err;
-    format_address(server->options, port, address, sizeof address);
+    format_address(server->options, server->port, address, sizeof address);
     bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev
         && out.st_ino == err.st_ino;
-    FILE *const places[] = { stderr, same ? NULL : stdout };
-    for (int i = 0; i < 2 && places[i]; i++) {
-        fprintf(places[i], "nibble: ready on %s (%s, the cache holds %zu tokens)\n", address,
-                server->served.api.names[0], server->post.stats.cache_tokens);
-        fflush(places[i]);
+    strbuf_add_format(&line, "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens)\n", address,
+                      server->served.api.names[0], server->served.api.max_model_len, server->post.stats.cache_tokens);
+    log_print(&server->options->log, LOG_INFO, "ready", line.data);
+    if (!same) {
+        fputs(line.data, stdout);
+        fflush(stdout);
     }
+    strbuf_free(&line);
 }
 
-static bool listen_on(struct server *server, int *port, struct error *err)
+// From the end of the way to its beginning, so that each thread finds the next one there.
+static bool start_threads(struct server *server, struct error *err)
 {
-    const struct server_options *options = server->options;
-    return options->uds ? http_listen_unix(server->http, options->uds, err)
-                        : http_listen(server->http, options->host, options->port, port, err);
+    if (!writer_open(&server->writer, &server->post, &server->outbox, &server->metrics, err))
+        return false;
+    if (!worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err)) {
+        writer_close(&server->writer);
+        return false;
+    }
+    if (readers_open(&server->readers, &server->post, &server->worker.to_run, server->jobs_max, err))
+        return true;
+    worker_close(&server->worker);
+    writer_close(&server->writer);
+    return false;
+}
+
+static void stop_threads(struct server *server)
+{
+    readers_close(&server->readers);
+    worker_close(&server->worker);
+    writer_close(&server->writer);
 }
 
 static bool serve(struct server *server, struct error *err)
 {
-    int port = 0;
+    open_budget(server);
+    health_open(&server->health, server->options->stall_seconds);
     open_metrics(server);
-    digest_keys(server);
-    if (!open_loop(server, err)
-        || !listen_on(server, &port, err)
-        || !worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err))
+    watch_all(server);
+    if (!start_threads(server, err))
         return false;
-    mapping_go_on();
-    say_ready(server, port);
-    event_base_dispatch(server->base);
-    worker_close(&server->worker);
+    bool listens = http_listen(server->http, err);
+    if (listens) {
+        mapping_go_on();
+        say_ready(server);
+        event_base_dispatch(server->base);
+    }
+    stop_threads(server);
+    if (!listens)
+        return false;
     const struct nibble_ranks *ranks = server->options->engine.ranks;
     if (*server->model_error.text)
         return fail(err, "%s", server->model_error.text);
@@ -256,17 +305,28 @@ static void close_all(struct server *server)
         event_base_free(server->base);
     metrics_close(&server->metrics);
     json_decref(server->plan);
-    free(server->keys);
+    access_close(&server->access);
+    outbox_close(&server->outbox);
     post_close(&server->post);
     served_close(&server->served);
 }
 
-static void print_plan(const struct nibble_engine *engine)
+static void print_plan(const struct server *server)
 {
     struct nibble_text text = { 0 };
-    nibble_plan_print(nibble_engine_plan(engine), NIBBLE_PLAN_SHORT, 0, &text);
-    fprintf(stderr, "%s", text.data);
+    nibble_plan_print(nibble_engine_plan(server->served.engine), NIBBLE_PLAN_SHORT, 0, &text);
+    log_print(&server->options->log, LOG_INFO, "plan", text.data);
     free(text.data);
+}
+
+static bool load(struct server *server, struct nibble_error *error)
+{
+    const struct server_options *options = server->options;
+    if ((options->before_load && !options->before_load(options->before_load_context, error))
+        || !served_open(&server->served, options, error))
+        return false;
+    print_plan(server);
+    return true;
 }
 
 int server_run(const struct server_options *options)
@@ -274,15 +334,18 @@ int server_run(const struct server_options *options)
     struct server server = { .options = options, .jobs_max = options->engine.max_num_seqs + options->queue };
     struct nibble_error error = { 0 };
     struct error err;
-    bool ok = served_open(&server.served, options, &error);
-    if (ok) {
-        print_plan(server.served.engine);
-        ok = post_open(&server.post, &err) && serve(&server, &err);
-        if (!ok)
-            public_error(&error, &err);
-        close_all(&server);
-    }
+    access_open(&server.access, &options->access);
+    post_open(&server.post);
+    bool ok = outbox_open(&server.outbox, &err) && open_http(&server, &err);
     if (!ok)
-        fprintf(stderr, "nibble: %s\n", error.text);
+        public_error(&error, &err);
+    ok = ok && load(&server, &error);
+    if (ok && !serve(&server, &err)) {
+        public_error(&error, &err);
+        ok = false;
+    }
+    close_all(&server);
+    if (!ok)
+        log_failure(&options->log, error.text);
     return ok ? 0 : error.usage ? 2 : 1;
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/worker.h"
 
-#include <assert.h>
 #include <string.h>
 #include <time.h>
 
 #include "server/follow.h"
-#include "server/read.h"
 
 enum { JOB_SEATS = 16 };
 
@@ -16,25 +14,6 @@ double worker_now(void)
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
-
-// ---- the reader ---------------------------------------------------------------------------------------------------
-
-static void *read_jobs(void *context)
-{
-    struct worker *worker = context;
-    struct job *job;
-    while ((job = queue_pop(&worker->to_read, true))) {
-        if (!atomic_load(&job->cancelled) && read_job(job)) {
-            queue_push(&worker->to_run, job);
-        } else {
-            post_send(worker->post, job, true);
-            post_wake(worker->post);
-        }
-    }
-    return NULL;
-}
-
-// ---- the worker ---------------------------------------------------------------------------------------------------
 
 static void cancel(struct worker *worker, struct job *job)
 {
@@ -48,6 +27,7 @@ static void cancel(struct worker *worker, struct job *job)
 static void seat(struct job *job)
 {
     struct nibble_error error;
+    follow_again(job);
     while (job->started < job->choice_count && job->running < JOB_SEATS && !job->error.status) {
         struct choice *choice = &job->choices[job->started];
         uint64_t first = choice->number ? choice[-choice->number].name : 0; // of its prompt, whose pages it shares
@@ -62,6 +42,7 @@ static void seat(struct job *job)
 static void start(struct worker *worker, struct job *job)
 {
     job->worker = worker;
+    atomic_store(&job->stage, JOB_RUNNING);
     job->next_run = worker->jobs;
     worker->jobs = job;
     job->touched = true; // accepted, or over
@@ -77,6 +58,7 @@ static void care_for_jobs(struct worker *worker)
             continue;
         }
         job->started = job->choice_count;
+        follow_drop(job);
         cancel(worker, job);
     }
 }
@@ -93,7 +75,7 @@ static void deliver(struct worker *worker)
             at = &job->next_run;
         any |= job->touched || over;
         if (job->touched || over)
-            post_send(worker->post, job, over); // the loop's again, where it is over
+            post_send(worker->post, job, over); // the writer's, where it is over
         if (!over)
             job->touched = false;
     }
@@ -119,38 +101,21 @@ static void *run_jobs(void *context)
     return NULL;
 }
 
-// ---- both ---------------------------------------------------------------------------------------------------------
-
 bool worker_open(struct worker *worker, struct nibble_scheduler *scheduler, struct post *post, int jobs_max,
                  struct error *err)
 {
     *worker = (struct worker){ .scheduler = scheduler, .post = post };
-    queue_open(&worker->to_read, jobs_max);
     queue_open(&worker->to_run, jobs_max);
-    int trouble = pthread_create(&worker->reader, NULL, read_jobs, worker);
-    if (trouble == 0 && (trouble = pthread_create(&worker->runner, NULL, run_jobs, worker)) != 0) {
-        queue_close(&worker->to_read);
-        pthread_join(worker->reader, NULL);
-    }
-    if (trouble == 0)
+    int trouble = pthread_create(&worker->thread, NULL, run_jobs, worker);
+    if (!trouble)
         return true;
-    queue_free(&worker->to_read);
     queue_free(&worker->to_run);
     return fail(err, "the system gives no more threads (%s)", strerror(trouble));
 }
 
 void worker_close(struct worker *worker)
 {
-    queue_close(&worker->to_read);
-    pthread_join(worker->reader, NULL);
     queue_close(&worker->to_run);
-    pthread_join(worker->runner, NULL);
-    queue_free(&worker->to_read);
+    pthread_join(worker->thread, NULL);
     queue_free(&worker->to_run);
-}
-
-void worker_add(struct worker *worker, struct job *job)
-{
-    bool room = queue_push(&worker->to_read, job);
-    assert(room); // as many as there may be jobs
 }

@@ -208,16 +208,41 @@ static void learn_habits(struct chat *chat)
 
 // ---- a chat -------------------------------------------------------------------------------------------------------
 
-struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file, struct error *err)
+static struct chat *new_chat(const struct checkpoint *checkpoint)
 {
     struct chat *chat = memory_new(1, sizeof *chat);
     chat->specials = collect_specials(checkpoint);
-    if (!open_templates(chat, checkpoint, template_file, err)) {
+    return chat;
+}
+
+static struct chat *finish_chat(struct chat *chat, bool parsed)
+{
+    if (!parsed) {
         chat_close(chat);
         return NULL;
     }
     learn_habits(chat);
     return chat;
+}
+
+struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file, struct error *err)
+{
+    struct chat *chat = new_chat(checkpoint);
+    return finish_chat(chat, open_templates(chat, checkpoint, template_file, err));
+}
+
+struct chat *chat_open_source(const struct checkpoint *checkpoint, const char *source, struct error *err)
+{
+    struct chat *chat = new_chat(checkpoint);
+    struct sources sources = { .plain = bytes_of(source) };
+    return finish_chat(chat, parse_sources(chat, &sources, err));
+}
+
+bool chat_has_template(const struct checkpoint *checkpoint)
+{
+    struct sources sources = { 0 };
+    struct error ignored;
+    return !find_sources(checkpoint, &sources, &ignored) || sources.plain.data || sources.with_tools.data;
 }
 
 void chat_close(struct chat *chat)
@@ -234,6 +259,11 @@ enum tool_form chat_tool_form(const struct chat *chat, bool *knows_tools)
 {
     *knows_tools = chat->knows_tools;
     return chat->tool_form;
+}
+
+bool chat_reads(const struct chat *chat, const char *variable)
+{
+    return template_reads(chat->plain, variable) || (chat->with_tools && template_reads(chat->with_tools, variable));
 }
 
 json_t *chat_normalise(const struct chat *chat, const json_t *messages, const json_t *tools, struct error *err)

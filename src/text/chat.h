@@ -13,10 +13,17 @@ struct chat; // immutable once open
 // NULL.
 struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file,
                        struct error *err); // NULL on failure
+// With a template that is given as text: a built-in one.
+struct chat *chat_open_source(const struct checkpoint *checkpoint, const char *source, struct error *err);
+// Does the checkpoint bring a template of its own?
+bool chat_has_template(const struct checkpoint *checkpoint);
 void chat_close(struct chat *chat);
 
 // How the model writes calls. *knows_tools: its template puts them into the prompt.
 enum tool_form chat_tool_form(const struct chat *chat, bool *knows_tools);
+
+// Does the template, or the one for requests with tools, look at this variable?
+bool chat_reads(const struct chat *chat, const char *variable);
 
 // The messages of a request as this template wants them (new reference): text/messages.h, and the tools in words where
 // the template has no place for them (text/tools.h). `tools`: NULL, or a checked list. NULL with a sentence.

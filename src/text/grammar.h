@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar.h: answers that always parse. A JSON schema (or a form of tool calls) becomes a grammar over bytes; a
-// matcher follows one answer through it and says which tokens may come next. What a schema may cost is bounded
-// when it is compiled; after that a matcher cannot fail.
+// text/grammar.h: constrained decoding: answers that parse unless they are cut off. A JSON schema (or a form of tool
+// calls) becomes a grammar over bytes; a matcher follows one answer through it and says which tokens may come next.
+// What a schema may cost is bounded when it is compiled; after that a matcher cannot fail.
 #ifndef TEXT_GRAMMAR_H
 #define TEXT_GRAMMAR_H
 
@@ -15,43 +15,57 @@ struct grammar_vocabulary;
 struct grammar_vocabulary *grammar_vocabulary_open(const struct tokenizer *tokenizer);
 void grammar_vocabulary_close(struct grammar_vocabulary *vocabulary);
 
-struct grammar; // immutable: any number of matchers, on any thread
+struct grammar; // immutable: any number of matchers of one vocabulary, on any thread
 void grammar_free(struct grammar *grammar);
 
-// NULL with a sentence: a schema that is malformed, too large, cannot be met, or uses a keyword that masking cannot
-// hold (a promise that is not kept is worse than a 400).
+// NULL with a sentence: a schema that is malformed, too large or cannot be met.
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
-struct grammar *grammar_json_object(void); // any JSON object
+// Keywords that the grammar is looser than, and where they stand ("'not' at #/items, ..."): an answer has to be given
+// to validate() (text/grammar/validate.h). NULL: whatever follows the grammar meets its schemas.
+const char *grammar_loose(const struct grammar *grammar);
+// Keywords that neither the grammar nor the validator understands. NULL: there are none.
+const char *grammar_unheld(const struct grammar *grammar);
+// Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
+struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
 
 // Text that must come word for word, then a value of the schema, and so on: what tool calls are made of. Each
-// alternative is a list of parts; the answer is one of the alternatives, or with `repeat` one or more of them with
-// `separator` between.
-struct grammar_part {
-    const char *literal;  // or
+// alternative is a list of parts; the answer is one of the alternatives, or several with the separator between them.
+struct grammar_part {     // one of
+    const char *literal;  // not empty
     const json_t *schema; // of a JSON value
+    char mark;            // JSON's punctuation, with white space between it and its neighbours
 };
 struct grammar_alternative {
     const struct grammar_part *parts;
     int count;
 };
-struct grammar *grammar_from_parts(const struct grammar_alternative *alternatives, int count, bool repeat,
-                                   const char *separator, struct error *err);
+struct grammar_parts {
+    const struct grammar_alternative *alternatives;
+    int count;
+    const char *separator;   // NULL: exactly one of them comes
+    const json_t *otherwise; // a value of this schema is an answer, too; NULL: nothing else is
+};
+struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct error *err);
 
-// The fewest tokens that an answer takes, its end token not counted; INT_MAX when the vocabulary lacks bytes that an
-// answer may need, or an end token. To be asked before a matcher is opened.
+// The fewest tokens that an answer takes, its end token not counted, where matcher_choose closes it; INT_MAX when the
+// vocabulary lacks bytes that an answer may need, or an end token. To be asked before a matcher is opened.
 int grammar_shortest(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary);
 
 struct matcher; // of one answer
 struct matcher *matcher_open(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary);
 void matcher_close(struct matcher *matcher);
 
-// Clears the bits of tokens that cannot come next; `mask` has tokenizer_size of them. End tokens (tokenizer_is_end) may
-// come where the answer may end.
-void matcher_restrict(struct matcher *matcher, uint32_t *mask);
+// Clears the bits of tokens that cannot come next; `mask` has tokenizer_size of them. End tokens (tokenizer_is_end)
+// may come where the answer may end. Matchers of one grammar share their masks, on any thread. Returns the work that
+// it took, in steps of a few nanoseconds; 0: the mask was known.
+uint64_t matcher_restrict(struct matcher *matcher, uint32_t *mask);
 
-// The token to take where `drawn` would be: `drawn` itself, unless the answer could then no longer be finished within
-// tokens_left (this one included); then the first token of the shortest way to finish.
+// For answers that must be whole whatever their length: the token to take where `drawn` would be. That is `drawn`
+// itself, unless the answer could then no longer be finished within tokens_left (this one included); then the first
+// token of the shortest way to finish, and from there on the answer is forced: what it says is no longer the model's
+// choice.
 int32_t matcher_choose(struct matcher *matcher, int tokens_left, int32_t drawn);
+bool matcher_forced(const struct matcher *matcher);
 
 void matcher_accept(struct matcher *matcher, int32_t id); // one that matcher_restrict left, or matcher_choose gave
 bool matcher_done(const struct matcher *matcher);         // the answer is whole and nothing but its end may follow

@@ -18,6 +18,9 @@ struct template; // immutable once parsed
 struct template *template_parse(struct bytes source, struct error *err); // NULL on failure; the sentence has the line
 void template_free(struct template *template);
 
+// Does the template look at the variable? It may be one that no request has to set.
+bool template_reads(const struct template *template, const char *variable);
+
 // Appends the text to *out. `variables` is an object; `now` is what strftime_now formats, in local time.
 // raise_exception(message) fails with exactly that message.
 bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out,

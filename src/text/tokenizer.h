@@ -3,6 +3,8 @@
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
+#include <stdatomic.h>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/strbuf.h"
@@ -32,6 +34,10 @@ enum {
 // Invalid UTF-8 is tokenised byte by byte where the vocabulary can.
 bool tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, int flags, struct tokens *out,
                       struct error *err);
+
+// The same until *cancelled is true, which another thread may set: then it fails soon.
+bool tokenizer_encode_while(const struct tokenizer *tokenizer, struct bytes text, int flags,
+                            const atomic_bool *cancelled, struct tokens *out, struct error *err);
 
 int tokenizer_size(const struct tokenizer *tokenizer); // ids are 0 .. size-1
 // As the vocabulary writes it; empty for ids without a token.

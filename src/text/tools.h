@@ -31,16 +31,27 @@ bool tools_check(const json_t *tools, struct error *err);
 // and the form described in a system message, and earlier calls and results as text. No tools: NULL, or an empty list.
 json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t *tools);
 
-// What an answer must be when a call is required: of the tool `name`, or of any when it is NULL; several when
-// `parallel` and the form has a way to write them. The tools are checked ones.
-struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const char *name, bool parallel,
+// The schema that the arguments of a call have to meet (new reference), and whether the tool asks for that strictly;
+// NULL: there is no such tool.
+json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict);
+
+// What an answer may be when it is held to a form.
+struct tools_choice {
+    const char *name;        // the tool that is called; NULL: any of them
+    bool parallel;           // several calls, where the form has a way to write them
+    const json_t *otherwise; // instead of calls, a JSON value of this schema; NULL: a call is required
+};
+
+// The tools are checked ones.
+struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const struct tools_choice *choice,
                               struct error *err);
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// What an answer's text turns out to be, piece by piece. Names are checked against the tools that were given: what only
-// looks like a call stays content. Arguments are the model's own text; where it ended the call properly they are valid
-// JSON (control bytes in strings are escaped, an object inside a string is taken out of it, none at all are {}).
+// What an answer's text turns out to be, piece by piece; NULL: nobody asks. Names are checked against the tools that
+// were given: what only looks like a call stays content. Arguments are the model's own text; where it ended the call
+// properly they are valid JSON (control bytes in strings are escaped, an object inside a string is taken out of it,
+// none at all are {}).
 struct tool_sink {
     void *context;
     void (*content)(void *context, struct bytes text);
@@ -50,6 +61,9 @@ struct tool_sink {
 
 struct tool_reader;
 struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, const struct tool_sink *sink);
+// The answer is over with its first call: what comes behind that is dropped. To be said before anything is added.
+void tool_reader_end_with_call(struct tool_reader *reader);
+bool tool_reader_is_over(const struct tool_reader *reader);
 void tool_reader_add(struct tool_reader *reader, struct bytes text);
 void tool_reader_finish(struct tool_reader *reader); // what is unfinished is told as what it most likely is
 int tool_reader_calls(const struct tool_reader *reader);

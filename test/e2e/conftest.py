@@ -6,6 +6,7 @@ With NIBBLE_OFFLINE, on a machine that can fetch nothing, tests of what is not t
 
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -79,3 +80,22 @@ def guarded_server(nibble, smollm2):
     with Server(nibble, smollm2, "--max-model-len", 512, "--api-key", "first-key", "--api-key", "second-key") as guarded:
         guarded.key = "first-key"
         yield guarded
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (program and driver) and os.environ.get("NIBBLE_OFFLINE"):
+        pytest.skip("chromium is not there")
+    from selenium import webdriver  # where there is a browser alone
+
+    assert program and driver, "chromium and chromedriver are not there; scripts/setup.sh installs them"
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1360,940"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield browser
+    browser.quit()

@@ -58,7 +58,7 @@ class Usage(ctypes.Structure):
 
 class Listener(ctypes.Structure):
     _fields_ = [("context", c_void_p),
-                ("restrict_tokens", CFUNCTYPE(None, c_void_p, c_int, POINTER(c_uint32))),
+                ("restrict_tokens", CFUNCTYPE(c_uint64, c_void_p, c_int, POINTER(c_uint32))),
                 ("choose_token", CFUNCTYPE(c_int32, c_void_p, c_int, c_int32)),
                 ("prompt_token", CFUNCTYPE(None, c_void_p, POINTER(Token))),
                 ("token", CFUNCTYPE(c_bool, c_void_p, POINTER(Token))),

@@ -4,6 +4,7 @@
 Everything runs twice: against the program as it is, and under ASan and UBSan with a smaller model and smaller sizes.
 """
 
+import gzip
 import http.client
 import io
 import json
@@ -122,7 +123,7 @@ def post(target, body, path=CHAT):
 # ---- HTTP ----------------------------------------------------------------------------------------------------------
 
 NOISE = random.Random(1).randbytes(4000)
-HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 RAW = {
@@ -135,11 +136,11 @@ RAW = {
     "space before the colon": (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
     "a zero byte": (b"GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 400),
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
-    "a folded header": (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400),
-    "a long header": (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"b" * 100000, 431),
+    "a folded header": (b"GET / HTTP/1.1\r\nHost: localhost\r\nA: b\r\n c\r\n\r\n", 400),
+    "a long header": (b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 100000, 431),
     "a long path": (b"GET /" + b"a" * 100000, 431),
-    "many headers": (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", 431),
-    "thousands of headers": (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 5000 + b"\r\n", (400, 431)),
+    "many headers": (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20000 + b"\r\n", 431),
+    "thousands of headers": (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 5000 + b"\r\n", (400, 431)),
     "two lengths": (HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
     "a length below nothing": (HEAD + b"Content-Length: -1\r\n\r\n", 400),
     "a length with a sign": (HEAD + b"Content-Length: +2\r\n\r\n{}", 400),
@@ -236,7 +237,7 @@ def read_responses(data):
 def test_pipelined_requests(target):
     """Answered in their order, the slow ones too."""
     def request(path, body=None, last=False):
-        head = (f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nHost: x\r\n" + ("Connection: close\r\n" if last else "")).encode()
+        head = (f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\n" + ("Connection: close\r\n" if last else "")).encode()
         text = json.dumps(body).encode() if body else b""
         return head + (b"Content-Length: %d\r\n" % len(text) if text else b"") + b"\r\n" + text
 
@@ -252,7 +253,7 @@ def test_pipelined_requests(target):
 
 def test_a_flood_of_pipelined_requests(target):
     count = scaled(target, 2000)
-    request = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
     data = target.say((request + b"\r\n") * count + request + b"Connection: close\r\n\r\n", 60)
     assert data.count(b"HTTP/1.1 200 OK") == count + 1
 
@@ -261,7 +262,7 @@ def test_too_many_connections(target):
     clients = [socket.create_connection(("127.0.0.1", target.port), timeout=20) for _ in range(4 * CONNECTIONS)]
     for client in clients:
         try:
-            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         except OSError:
             pass
     answers = []
@@ -275,6 +276,38 @@ def test_too_many_connections(target):
     target.wait_until(lambda: target.ask("/health").status == 200, 5)
 
 
+def test_silent_connections(target):
+    """Those that say nothing, or half a head, hold no place that others need: the longest silent ones give way."""
+    evicted = target.metric("nibble:http_connections_evicted_total")
+    clients = [socket.create_connection(("127.0.0.1", target.port), timeout=20) for _ in range(CONNECTIONS)]
+    for client in clients[::2]:
+        client.sendall(b"GET /hea")
+    for _ in range(CONNECTIONS // 2):
+        with socket.create_connection(("127.0.0.1", target.port), timeout=20) as client:
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert status_of(client.recv(4096)) == 200
+    assert target.metric("nibble:http_connections_evicted_total") > evicted
+    for client in clients:
+        client.close()
+
+
+BOMBS = {
+    "one bomb": gzip.compress(b" " * (64 << 20)),
+    "a thousand empty members": gzip.compress(b"") * 1000,
+    "a bomb in members": gzip.compress(b" " * (1 << 20)) * 64,
+    "half a stream": gzip.compress(b'{"prompt": "Hi"}')[:-4],
+    "noise": NOISE,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_compressed_bodies(target, name):
+    before = target.resident_bytes()
+    answer = target.ask("/tokenize", BOMBS[name], headers={"Content-Encoding": "gzip"})
+    assert answer.status in (400, 413) and answer.error
+    assert target.scale < 1 or target.resident_bytes() - before < 32 << 20
+
+
 def test_clients_that_never_read(target):
     body = body_of({"messages": user("Write a long story."), "max_tokens": scaled(target, 400), "ignore_eos": True, "stream": True,
                     "logprobs": True, "top_logprobs": 20})
@@ -283,7 +316,7 @@ def test_clients_that_never_read(target):
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         client.connect(("127.0.0.1", target.port))
-        client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
         clients.append(client)
     target.wait_until(lambda: target.load[0] >= 6)
     time.sleep(1)
@@ -321,7 +354,7 @@ JSON = {
 
 @pytest.mark.parametrize("name", JSON)
 def test_what_is_not_json(target, name):
-    assert post(target, JSON[name]).error["code"] == 400
+    assert post(target, JSON[name]).status == 400
 
 
 def chat_of(content="Hi", **fields):
@@ -383,7 +416,7 @@ def test_schemas(target, name):
     if answer.status == 200:
         json.loads(answer.json["choices"][0]["message"]["content"])
     else:
-        assert answer.error["code"] == 400 and answer.error["param"] in ("response_format", "max_tokens")
+        assert answer.status == 400 and answer.error["param"] in ("response_format", "max_tokens")
 
 
 FIELDS = {
@@ -454,3 +487,70 @@ def test_noise_as_bodies(target):
         for _ in range(dice.randrange(1, 4)):
             body[dice.randrange(len(body))] = dice.choice(b'{}[]",:0123456789aeE+-.\\ \0\xff')
         assert post(target, bytes(body)).status in (200, 400, 404)
+
+
+# ---- what is slow to read, large to hold or large to write -----------------------------------------------------------
+
+def in_background(function, *arguments, **keywords):
+    """A thread that does it, and a list with its result once it is there."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function(*arguments, **keywords)), daemon=True)
+    thread.start()
+    return thread, results
+
+
+def test_slow_reading_keeps_nobody_waiting(target):
+    """Texts that take long to tokenise, one after the other: small requests pass them, and of nine the first that is too long
+    is the last that is read."""
+    small = {"prompt": "Hi", "max_tokens": 1, "temperature": 0}
+    hostile = body_of({"prompt": [" " * 60000] * 9})  # as long as 512 of the longest tokens: only tokenising shows that it is too long
+    slow = [in_background(target.ask, "/v1/completions", hostile) for _ in range(max(6, scaled(target, 16)))]
+    target.wait_until(lambda: target.load[1] >= 2)
+    answer = post(target, small, "/v1/completions")
+    unanswered = sum(not results for _, results in slow)
+    assert answer.status == 200
+    for thread, _ in slow:
+        thread.join(60)
+    assert unanswered, "the small request was answered last"
+    assert all(results[0].status == 400 and "maximum context length" in results[0].error["message"] for _, results in slow)
+
+
+def test_too_many_ids(target):
+    error = target.refuse("/detokenize", {"tokens": [1] * 100000})
+    assert error["param"] == "tokens" and "100000" in error["message"] and "65536" in error["message"]
+
+
+@pytest.mark.parametrize("value", ["0,", "null,", '"",'])
+def test_fields_that_nobody_reads_hold_nothing(target, value):
+    """While the answer to a body of megabytes is made, that body is gone."""
+    body = (b'{"prompt": "Once", "max_tokens": 400, "ignore_eos": true, "stream": true, "metadata": ['
+            + value.encode() * scaled(target, 1500000) + b"0]}")
+    before = target.resident_bytes()
+    connection, response = target.send("/v1/completions", body)
+    assert response.status == 200
+    response.readline()
+    growth = target.resident_bytes() - before
+    connection.close()
+    assert target.scale < 1 or growth < (24 << 20), f"it holds {growth >> 20} MiB"
+
+
+def test_a_large_answer_that_nobody_takes(target):
+    """n x top_logprobs make megabytes of JSON: they are written as the client takes them, and others are answered meanwhile."""
+    body = body_of({**chat_of("Hi", n=scaled(target, 6), logprobs=True, top_logprobs=20, ignore_eos=True, seed=1), "max_tokens": 60})
+    small = {"prompt": "Hi", "max_tokens": 1, "temperature": 0}
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", target.port))
+        client.settimeout(60)
+        client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body)) + body)
+        data = client.recv(1)  # the answer has begun
+        before = target.resident_bytes()
+        assert post(target, small, "/v1/completions").status == 200 and target.ask("/health").status == 200
+        assert target.scale < 1 or target.resident_bytes() - before < (8 << 20)
+        data += read_all(client)
+    (status, text), = read_responses(data)
+    assert status == 200 and b"Transfer-Encoding: chunked" in data[:1000]
+    choices = json.loads(text)["choices"]
+    assert len(choices) == scaled(target, 6)
+    assert all(len(choice["logprobs"]["content"]) == 60 for choice in choices)
+

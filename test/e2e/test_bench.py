@@ -12,8 +12,11 @@ import xml.etree.ElementTree
 
 import pytest
 
+from report_page import check_layout
+
 SMALL = ["-p", "16", "-n", "4", "-r", "1"]
 SVG = "{http://www.w3.org/2000/svg}"
+XHTML = "{http://www.w3.org/1999/xhtml}"
 
 
 @pytest.fixture
@@ -76,22 +79,27 @@ def test_page(measured):
     assert not re.search(r"<script|<link|<img|src=|url\(|@import|href=", text)
     assert "prefers-color-scheme: dark" in text
     root = xml.etree.ElementTree.fromstring(text.split("\n", 1)[1])  # what follows the doctype
-    plots = list(root.iter(f"{SVG}svg"))
-    assert [plot.get("aria-label").split()[0] for plot in plots] == ["Prefill,", "Decode,", "Decode", "Decode"]
-    bars = [plot.findall(f"{SVG}rect") for plot in plots[:2]]
+    figures = list(root.iter(f"{XHTML}figure"))
+    assert [figure.get("aria-label").split()[0] for figure in figures] == ["Prefill,", "Decode,", "Decode", "Decode"]
+    bars = [list(figure.iter(f"{SVG}rect")) for figure in figures[:2]]
     assert [len(each) for each in bars] == [sum(row["kind"] == kind for row in report["results"]) for kind in ("prefill", "decode")]
-    over_depth, over_batch = (list(plot.iter(f"{SVG}polyline")) for plot in plots[2:])
-    assert len(over_depth) == len(over_batch) == 12  # formats, new tokens, and batches or depths
-    assert all(len(line.get("points").split()) == 2 for line in over_depth + over_batch)
-    for plot in plots:
-        width, height = map(float, plot.get("viewBox").split()[2:])
-        for element in plot.iter():
-            for key in ("x", "x1", "x2", "cx"):
-                assert 0 <= float(element.get(key, 0)) <= width
-            for key in ("y", "y1", "y2", "cy"):
-                assert 0 <= float(element.get(key, 0)) <= height
-    rows = list(root.iter("{http://www.w3.org/1999/xhtml}tr"))
+    for figure in figures[2:]:
+        lines = [(line.get("class"), line.get("stroke")) for line in figure.iter(f"{SVG}line") if "line" in line.get("class").split()]
+        assert len(list(figure.iter(f"{XHTML}li"))) == 12  # formats, new tokens, and batches or depths
+        assert len(lines) == 24 and len(set(lines)) == 12, "each line has a look of its own, in the plot and in the legend"
+    rows = list(root.iter(f"{XHTML}tr"))
     assert len(rows) == len(report["results"]) + 1
+
+
+def test_page_on_a_phone(measured, browser):
+    check_layout(browser, measured[1])
+
+
+def test_near_depths_have_labels_apart(bench, browser, tmp_path):
+    page = tmp_path / "page.html"
+    assert bench("-p", 0, "-n", 1, "-d", "0,1,2,3,200", "-r", 1, "--no-self-test", "--html", page).returncode == 0
+    labels = [label["text"] for label in check_layout(browser, page) if "over depth" in (label["figure"] or "")]
+    assert {"0", "200"} <= set(labels)
 
 
 def test_names_are_text_on_the_page(bench, smollm2, tmp_path):

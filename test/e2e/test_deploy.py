@@ -246,8 +246,8 @@ def test_the_pod_fits_the_server(nibble):
     pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pod["terminationGracePeriodSeconds"] > pause + float(arguments["--drain-seconds"])
     port, = container["ports"]
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"] == {"path": "/health", "port": port["name"]}
+    for probe, path in (("startupProbe", "ready"), ("readinessProbe", "ready"), ("livenessProbe", "live")):
+        assert container[probe]["httpGet"] == {"path": f"/health/{path}", "port": port["name"]}
     assert built["Service", "nibble"]["spec"]["ports"][0]["targetPort"] == port["name"]
     assert built["PodMonitor", "nibble"]["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
     assert built["InferencePool", "nibble"]["spec"]["targetPorts"] == [{"number": port["containerPort"]}]

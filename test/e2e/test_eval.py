@@ -13,6 +13,9 @@ import subprocess
 import numpy as np
 import pytest
 
+import small_model
+from report_page import check_layout
+
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 PROSE = GOLDEN / "prose.txt"
 KNOWN = json.loads((GOLDEN / "perplexity.json").read_text())
@@ -78,3 +81,20 @@ def test_divergence(divergences, word):
 
 def test_four_over_six_beats_plain_nvfp4(divergences):
     assert divergences["nvfp4_4over6"]["kld"]["mean"] < divergences["nvfp4"]["kld"]["mean"]
+
+
+# ---- the page of a sweep ---------------------------------------------------------------------------------------------
+
+def test_the_curve_can_be_read(nibble, smollm2, tmp_path, browser):
+    """Formats of the same size have their points under each other: their labels are numbers, apart, and a legend names them."""
+    model, page = small_model.write(smollm2, tmp_path / "small.gguf"), tmp_path / "page.html"
+    done = subprocess.run([nibble, "eval", model, "--text", PROSE, "--context", "32", "--chunks", "1", "--sweep", "--json", "--html", page],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = [cache for cache in json.loads(done.stdout)["caches"] if cache.get("kld", {"mean": 0})["mean"] > 0]
+    assert len(shown) > 8
+    labels = [label["text"].strip() for label in check_layout(browser, page, numbered=True)]
+    assert all(str(i + 1) in labels for i in range(len(shown)))
+    named = [f"{i + 1} {cache['kv_cache_dtype']} {cache['stored']}" for i, cache in enumerate(shown)]
+    assert set(named) <= set(labels) and {"as planned", "stored as is"} <= set(labels)
+    assert any(label.startswith("Pareto frontier") for label in labels)

@@ -40,7 +40,7 @@ def test_the_plan_says_what_a_token_reads(nibble, folder, name, count, chosen):
     assert (answer["count"], answer["chosen"]) == (count, chosen)
     assert answer["bytes_per_token"] == answer["bytes"] * chosen // count > 0
     text = plan(nibble, path).stdout
-    assert f"a token goes through {chosen} of {count} experts" in text
+    assert f"routing   top {chosen} of {count} experts" in text
     assert "experts   experts_avx2" in text
 
 

@@ -2,28 +2,29 @@
 """Answers that always parse: random walks through real vocabularies, held to what `json` and `jsonschema` say of them."""
 
 import ctypes
-import datetime
 import json
 import random
 import re
-import urllib.parse
-from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
-import jsonschema
 import numpy as np
 import pytest
 
 import libnibble
+from schemas import Dice, MODELS, is_valid, meets
 
 PROTOTYPES = {
     "grammar_vocabulary_open": (c_void_p, [c_void_p]),
     "grammar_vocabulary_close": (None, [c_void_p]),
     "grammar_from_schema": (c_void_p, [c_void_p, POINTER(libnibble.Error)]),
     "grammar_free": (None, [c_void_p]),
+    "grammar_loose": (c_char_p, [c_void_p]),
+    "grammar_unheld": (c_char_p, [c_void_p]),
+    "validate": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(libnibble.Error)]),
     "grammar_shortest": (c_int, [c_void_p, c_void_p]),
     "matcher_open": (c_void_p, [c_void_p, c_void_p]),
     "matcher_close": (None, [c_void_p]),
-    "matcher_restrict": (None, [c_void_p, POINTER(c_uint32)]),
+    "matcher_restrict": (c_uint64, [c_void_p, POINTER(c_uint32)]),
     "matcher_choose": (c_int32, [c_void_p, c_int, c_int32]),
     "matcher_accept": (None, [c_void_p, c_int32]),
     "matcher_done": (c_bool, [c_void_p]),
@@ -67,6 +68,7 @@ class Grammar:
         lib.json_delete(value)
         if not self.pointer:
             raise Refused(error.text.decode())
+        self.loose, self.unheld = ((function(self.pointer) or b"").decode() for function in (lib.grammar_loose, lib.grammar_unheld))
 
     def __enter__(self):
         return self
@@ -223,18 +225,6 @@ SCHEMAS = [
 ]
 
 
-CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
-CHECKER.checks("date-time", ValueError)(lambda text: bool(datetime.datetime.fromisoformat(text)))
-CHECKER.checks("time", ValueError)(lambda text: bool(datetime.time.fromisoformat(text) is not None))
-CHECKER.checks("uri", ValueError)(lambda text: bool(urllib.parse.urlsplit(text).netloc))
-
-
-def meets(schema, value):
-    if isinstance(schema, dict) and schema.get("nullable") and value is None:
-        return
-    jsonschema.Draft202012Validator(schema, format_checker=CHECKER).validate(value)
-
-
 @pytest.mark.parametrize("name", ["smollm2", "llama-spm"])
 def test_every_walk_parses_and_validates(lib, vocabularies, name):
     vocabulary, rng = vocabularies[name], random.Random(7)
@@ -261,6 +251,8 @@ ACCEPTED = [  # what models write, as they write it
     ({"type": "string", "format": "date-time"}, '"2024-02-28T23:59:59.5+01:00"'),
     ({"type": "string", "format": "email"}, '"ada.lovelace@mail.example.org"'),
     ({"type": "string", "pattern": "^https?://"}, '"https://example.org/a?b=\\"c\\""'),
+    ({"type": "object"}, json.dumps({"a": {"b": [1, {"c": []}]}, "d": {}}, indent=2)), ({"type": "object"}, json.dumps({"a": [{"b": 1}]}, indent="\t")),
+    (obj(rows={"type": "array", "items": obj(id={"type": "integer"})}), json.dumps({"rows": [{"id": 1}, {"id": 2}]}, indent=4)),
     ({"enum": [0.1, "x"]}, "0.1"), ({"type": "array", "items": {"type": "string"}}, '["a", "b c"]'),
 ]
 
@@ -279,33 +271,183 @@ def test_what_models_write_is_accepted(lib, vocabularies, name):
 
 
 REFUSED = [
-    (3, "object, true or false"), (False, "no answer"), ({"not": {}}, "'not' cannot be enforced"), ({"type": "int"}, "'type'"),
-    ({"type": "array", "uniqueItems": True}, "'uniqueItems' cannot be enforced"), ({"type": "number", "multipleOf": 2}, "'multipleOf'"),
-    ({"patternProperties": {"a": {}}}, "'patternProperties'"), ({"if": {}}, "'if'"), ({"minProperties": 1}, "'minProperties'"),
+    (3, "object, true or false"), (False, "no answer"), ({"not": {}}, "no answer"), ({"type": "int"}, "'type'"),
+    ({"type": "array", "uniqueItems": 1}, "'uniqueItems'"), ({"type": "number", "multipleOf": 0}, "'multipleOf'"),
+    ({"patternProperties": {"a": 3}}, "'patternProperties'"), ({"if": 1}, "'if'"), ({"minProperties": -1}, "minProperties"),
+    ({"patternProperties": {"(": {}}}, "patternProperties"), ({"not": 1}, "'not'"), ({"propertyNames": []}, "'propertyNames'"),
     ({"enum": []}, "cannot be met"), ({"type": "string", "minLength": 4, "maxLength": 3}, "minLength is greater"),
     ({"type": "array", "minItems": 4, "maxItems": 3}, "minItems is greater"), ({"type": "integer", "minimum": 4, "maximum": 3}, "cannot be met"),
     ({"type": "integer", "minimum": 0.2, "maximum": 0.8}, "no answer"), (obj(a=False), "no answer"),
     ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "no answer"), ({"$ref": "#"}, "refers to itself"),
     ({"$ref": "#/$defs/x"}, "leads nowhere"), ({"$ref": "https://example.org/x"}, "cannot be followed"),
     ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "refers to itself"), ({"anyOf": []}, "'anyOf'"), ({"allOf": {}}, "'allOf'"),
-    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "'oneOf' cannot be enforced"), ({"required": "a"}, "'required'"),
-    ({"type": "string", "pattern": "(?=a)b"}, "look-around"), ({"type": "string", "pattern": "(a"}, "not closed"),
-    ({"type": "string", "pattern": "\\bfoo"}, "\\b cannot be enforced"), ({"type": "string", "pattern": "a(b|^c)"}, "only at the ends"),
-    ({"type": "string", "pattern": "(x+x+)+y{4000}{4000}"}, "'pattern'"), ({"type": "string", "format": "iri"}, "'iri' cannot be enforced"),
+    ({"required": "a"}, "'required'"), ({"type": "string", "pattern": "(a"}, "not a regex"),
+    ({"type": "string", "pattern": "(x+x+)+y{4000}{40000000}"}, "'pattern'"), ({"type": "string", "pattern": 3}, "pattern"),
     ({"type": "string", "pattern": "^a{5}$", "maxLength": 3}, "cannot be met"), ({"type": "string", "minLength": 100000}, "bytes"),
     ({"type": "array", "minItems": 10**9}, "more than any answer"), ({"allOf": [{"type": "string"}, {"type": "null"}]}, "cannot be met"),
-    ({"allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "'pattern'"), ({"properties": [1]}, "'properties'"),
-    ({"allOf": [{**obj(a={}), "additionalProperties": False}, obj(b={})]}, "'additionalProperties'"),
-    ({"allOf": [{"type": "array", "prefixItems": [{}]}, {"items": {"type": "null"}}]}, "'prefixItems'"),
-    ({"enum": ["a"], "maxLength": 3}, "'maxLength' beside enum"), ({"type": "string", "minLength": -1}, "minLength"),
-    ({"properties": {"a": {"items": {"not": {}}}}}, "#/properties/a/items"),
+    ({"properties": [1]}, "'properties'"), ({"const": 1, "not": {"const": 1}}, "cannot be met"), ({"enum": ["aaaa"], "maxLength": 3}, "cannot be met"),
+    ({"allOf": [{**obj(a={}), "additionalProperties": False}, obj(b={})]}, "no answer"), ({"type": "string", "not": {"type": "string"}}, "cannot be met"),
+    ({"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": False}, "minProperties"),
+    ({"type": "string", "minLength": -1}, "minLength"), ({"properties": {"a": {"items": {"not": 3}}}}, "#/properties/a/items"),
 ]
 
 
-def test_what_cannot_be_promised_is_refused(lib):
+def test_what_is_no_schema_or_cannot_be_met_is_refused(lib):
     for schema, words in REFUSED:
         with pytest.raises(Refused, match=re.escape(words)):
             Grammar(lib, schema)
+
+
+HELD, CHECKED, UNHELD = "held", "checked", "unheld"
+
+OUTCOMES = [  # what becomes of a keyword: held by masks, checked when the answer is whole, or neither
+    (HELD, "not", {"not": {"type": "string"}}), (HELD, "not", {"type": "string", "not": {"const": "a"}}), (HELD, "not", {"not": {"enum": ["a", 1, None, True]}}),
+    (HELD, "not", {"type": "integer", "not": {"enum": [0, 1, 2]}}), (HELD, "not", {"not": {"not": {"type": "integer"}}}),
+    (HELD, "not", {"not": {"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "array"}]}}), (HELD, "not", {"type": "string", "not": {"pattern": "[aeiou]"}}),
+    (HELD, "not", {"type": "object", "properties": {"a": {"type": "integer"}}, "not": {"required": ["a"]}}), (CHECKED, "not", {"type": "object", "not": {"const": {}}}),
+    (CHECKED, "not", {"type": "number", "not": {"type": "integer"}}), (CHECKED, "not", {"type": "string", "not": {"format": "date"}}),
+    (HELD, "multipleOf", {"type": "integer", "multipleOf": 7}), (HELD, "multipleOf", {"type": "number", "multipleOf": 0.01}), (HELD, "multipleOf", {"multipleOf": 3}),
+    (HELD, "multipleOf", {"type": "number", "multipleOf": 0.25, "minimum": -3, "maximum": 10}), (CHECKED, "multipleOf", {"type": "integer", "multipleOf": 1000003}),
+    (HELD, "multipleOf", {"type": "integer", "multipleOf": 12, "minimum": 100, "maximum": 1000}), (HELD, "multipleOf", {"allOf": [{"multipleOf": 4}, {"multipleOf": 6}]}),
+    (HELD, "patternProperties", {"type": "object", "patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}),
+    (HELD, "patternProperties", {"patternProperties": {"^a": {"type": "integer"}, "b$": {"type": "null"}}}),
+    (HELD, "patternProperties", {**obj(ab={"minimum": 3}, ac={}), "patternProperties": {"^a": {"type": "integer", "maximum": 9}}}),
+    (CHECKED, "patternProperties", {"type": "object", "patternProperties": {"^(a|b)\\1$": {"type": "integer"}}}),
+    (HELD, "propertyNames", {"type": "object", "propertyNames": {"pattern": "^[a-z]{2,4}$"}}), (HELD, "propertyNames", {"propertyNames": {"format": "uuid"}}),
+    (HELD, "propertyNames", {"propertyNames": {"enum": ["x", "y"]}, "additionalProperties": {"type": "integer"}}),
+    (HELD, "propertyNames", {**obj([], a={}, bbb={}), "propertyNames": {"maxLength": 2}}), (CHECKED, "propertyNames", {"propertyNames": {"not": {"const": "a"}}}),
+    (HELD, "minProperties", {"minProperties": 1}), (CHECKED, "minProperties", {"type": "object", "minProperties": 2}),
+    (HELD, "minProperties", {**obj([], a={}, b={}, c={}), "minProperties": 2, "additionalProperties": False}), (HELD, "maxProperties", {**obj([], a={}, b={}), "maxProperties": 1}),
+    (HELD, "minProperties", {**obj(["c"], a={}, b={}, c={}, d={}), "minProperties": 2, "maxProperties": 3}),
+    (HELD, "maxProperties", {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1, "maxProperties": 3}),
+    (HELD, "uniqueItems", {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b", "c"]}, "minItems": 2}), (HELD, "uniqueItems", {"uniqueItems": True, "maxItems": 1}),
+    (CHECKED, "uniqueItems", {"type": "array", "uniqueItems": True, "items": {"type": "integer", "minimum": 0, "maximum": 3}}),
+    (HELD, "contains", {"contains": {"const": 7}, "items": {"type": "integer"}}), (HELD, "contains", {"contains": {"const": 7}, "minContains": 0}),
+    (CHECKED, "contains", {"contains": {"type": "integer"}, "maxContains": 1, "items": {"type": ["integer", "null"]}}),
+    (CHECKED, "oneOf", {"oneOf": [{"type": "integer"}, {"type": "number"}]}), (HELD, "oneOf", {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "integer", "maximum": 10}]}),
+    (HELD, "oneOf", {"oneOf": [obj(a={"type": "integer"}), obj(b={"type": "integer"})]}), (HELD, "oneOf", {"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "b$"}]}),
+    (HELD, "oneOf", {**obj([], a={"type": "integer"}, b={"type": "integer"}), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+    (HELD, "if", {**obj(["kind"], kind={"enum": ["x", "y"]}, n={"type": "integer"}), "if": {"properties": {"kind": {"const": "x"}}}, "then": {"required": ["n"]},
+                  "else": {"properties": {"n": False}}}), (HELD, "if", {"if": {"type": "string"}, "then": {"maxLength": 3}}),
+    (HELD, "if", {"if": {"type": "integer"}, "then": {"minimum": 100}, "else": {"type": "string", "maxLength": 2}}), (CHECKED, "if", {"if": {"format": "date"}, "else": {"type": "string", "maxLength": 9}}),
+    (HELD, "dependentRequired", {**obj([], a={}, b={}), "dependentRequired": {"a": ["b"]}}), (HELD, "dependencies", {**obj([], a={}, b={"type": "string"}), "dependencies": {"a": {"required": ["b"]}}}),
+    (HELD, "pattern", {"type": "string", "pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"}), (HELD, "pattern", {"type": "string", "pattern": "^(?=.*[A-Z])(?=.*\\d).{3,8}$"}),
+    (CHECKED, "pattern", {"type": "string", "pattern": "^(?!^[-+.]*$)[+-]?0*(?:\\d{0,4}|(?=[\\d.]{1,7}0*$)\\d{0,4}\\.\\d{0,2}0*)$"}),
+    (CHECKED, "pattern", {"type": "string", "pattern": "\\bfoo\\b"}), (CHECKED, "pattern", {"type": "string", "pattern": "^(a|b)\\1$"}), (CHECKED, "pattern", {"type": "string", "pattern": "^(a|b$)c"}),
+    (HELD, "pattern", {"allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}), (CHECKED, "pattern", {"allOf": [{"pattern": "^a|x"}, {"pattern": "b$"}]}),
+    (HELD, "enum", {"enum": ["a", "bbb", "cc"], "maxLength": 2}), (HELD, "allOf", {"allOf": [{**obj(a={}), "additionalProperties": False}, obj([], b={})]}),
+    (HELD, "anyOf", {"allOf": [{"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"anyOf": [{"type": "integer"}, {"type": "string"}]}]}),
+    (CHECKED, "items", {"allOf": [{"type": "array", "prefixItems": [{"type": "integer"}]}, {"items": {"minimum": 3}}]}),
+    (CHECKED, "format", {"type": "string", "format": "ipv4", "pattern": "^1.*9\\.9\\.9\\.9$", "minLength": 16}),
+    (UNHELD, "$dynamicRef", {"type": "null", "$dynamicRef": "#x"}), (UNHELD, "unevaluatedProperties", {**obj(a={}), "unevaluatedProperties": False}),
+    *((HELD, "format", {"type": "string", "format": name}) for name in [
+        "date", "time", "date-time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference",
+        "uri-template", "uuid", "json-pointer", "relative-json-pointer", "uuid4", "ipvanyaddress", "ipv4network", "ipv6network", "ipv4interface", "base64", "base64url"]),
+]
+
+
+class Validator:
+    """The validator of answers, with its verdict and sentence."""
+
+    def __init__(self, lib):
+        self.lib = lib
+
+    def __call__(self, schema, value):
+        error, texts = libnibble.Error(), [json.dumps(one).encode() for one in (schema, value)]
+        first, second = [self.lib.json_loads(text, JSON_DECODE_ANY, None) for text in texts]
+        verdict = self.lib.validate(first, first, second, byref(error))
+        self.lib.json_delete(first)
+        self.lib.json_delete(second)
+        return ["valid", "invalid", "undecided"][verdict], error.text.decode()
+
+
+def check_walks(lib, vocabulary, schema, seeds, known=is_valid):
+    """Walks through a schema: all valid where it is held, and judged as `jsonschema` does where it is checked. The grammar's notes."""
+    with Grammar(lib, schema) as grammar:
+        shortest = lib.grammar_shortest(grammar.pointer, vocabulary.pointer)
+        for seed in seeds:
+            text = walk(grammar, vocabulary, seed, shortest + seed % 30)
+            value = json.loads(text)
+            valid = known(schema, value)
+            assert valid or grammar.loose or grammar.unheld, f"{json.dumps(schema)} seed {seed}: {text!r} is not valid"
+            if not grammar.unheld:
+                assert Validator(lib)(schema, value)[0] == ("valid" if valid else "invalid"), f"{json.dumps(schema)}: {text!r}"
+        return grammar.loose, grammar.unheld
+
+
+def test_what_becomes_of_each_keyword(lib, vocabularies):
+    for outcome, keyword, schema in OUTCOMES:
+        known = is_valid if outcome != UNHELD else lambda schema, value: True
+        loose, unheld = check_walks(lib, vocabularies["smollm2"], schema, range(6), known)
+        named = {HELD: "", CHECKED: f"'{keyword}' at #", UNHELD: f"'{keyword}' at #"}[outcome]
+        assert (loose if outcome == CHECKED else unheld).startswith(named) and bool(loose) == (outcome == CHECKED), (outcome, schema, loose, unheld)
+        assert bool(unheld) == (outcome == UNHELD), (schema, unheld)
+
+
+def test_schemas_at_random_are_held_or_checked(lib, vocabularies):
+    """Of everything that is understood; what is refused cannot be met."""
+    taken = 0
+    for seed in range(400):
+        dice = Dice(seed)
+        schema = {**dice.schema(3), "$defs": {"other": dice.schema(1)}}
+        try:
+            check_walks(lib, vocabularies["smollm2"], schema, [seed])
+            taken += 1
+        except Refused as refused:
+            assert re.search("cannot be met|no answer|refers to itself", str(refused)), (schema, refused)
+    assert taken > 300
+
+
+def value_at_random(dice, depth=2):
+    """Values in which schemas of the dice find something."""
+    leaves = [None, True, False, 0, 1, 2.5, -7, 3, 1e10, 0.07, 1e300, "", "a", "ab", "x", "é🦊", "foo", "2024-02-29", "127.0.0.1", "::1", "A", "123-4567", "/a"]
+    kind = dice.choice(["leaf", "object", "array"]) if depth else "leaf"
+    if kind == "object":
+        return {name: value_at_random(dice, depth - 1) for name in dice.sample(["a", "b", "c", "d", "kind", "n", "x", "dé"], dice.randrange(5))}
+    return [value_at_random(dice, depth - 1) for _ in range(dice.randrange(4))] if kind == "array" else dice.choice(leaves)
+
+
+def test_the_validator_agrees(lib):
+    """With `jsonschema`, of schemas and values at random."""
+    validator, verdicts = Validator(lib), []
+    for seed in range(1500):
+        dice = Dice(seed)
+        schema = {**dice.schema(3), "$defs": {"other": dice.schema(1)}}
+        value = value_at_random(dice)
+        verdict, sentence = validator(schema, value)
+        try:
+            assert verdict == ("valid" if is_valid(schema, value) else "invalid"), (schema, value, sentence)
+        except RecursionError:  # a schema that refers to itself in place
+            assert verdict == "undecided"
+        assert (verdict == "valid") == (not sentence) and re.match(r"$|'[$\w]+' at #|it cannot be checked at #", sentence), sentence
+        verdicts.append(verdict)
+    assert 100 < verdicts.count("valid") < 1200
+
+
+def test_the_validator_gives_up(lib):
+    """Work and depth are bounded: no verdict is better than none in time."""
+    many = {"anyOf": [{"items": {"$ref": "#"}, "minItems": 1}] * 40, "type": "array"}
+    deep = []
+    for _ in range(60):
+        deep = [deep, deep] if len(json.dumps(deep)) < 4000 else [deep]
+    validator = Validator(lib)
+    assert validator(many, deep)[0] == "undecided"
+    assert validator({"$ref": "#"}, 1)[0] == "undecided"
+    assert validator({"pattern": "^(a+)+$"}, "a" * 400 + "b") == ("undecided", "it cannot be checked at #: a pattern takes too many steps")
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_what_pydantic_asks_for(lib, vocabularies, model):
+    """No class of a kind that people write is refused, and pydantic reads what is held back into an object of it."""
+    for mode in ("validation", "serialization"):
+        schema = model.model_json_schema(mode=mode)
+        loose, unheld = check_walks(lib, vocabularies["smollm2"], schema, range(3))
+        assert not unheld
+    with Grammar(lib, model.model_json_schema()) as grammar:
+        for seed in range(3):
+            text = walk(grammar, vocabularies["smollm2"], seed, lib.grammar_shortest(grammar.pointer, vocabularies["smollm2"].pointer) + 10)
+            if is_valid(model.model_json_schema(), json.loads(text)) and model.__name__ != "Decimals":  # its schema says: any string
+                model.model_validate_json(text)
 
 
 def test_a_hostile_schema_costs_little(lib, vocabularies):
@@ -328,6 +470,12 @@ def test_a_hostile_schema_costs_little(lib, vocabularies):
         {"type": "object", "properties": {f"k{i}": {"type": "integer", "minimum": i} for i in range(1024)}},
         {"enum": [f"{i}" * 20 for i in range(20000)]}, {"type": "string", "pattern": "(" * 100 + ")" * 100},
         {"type": "array", "items": {"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "array", "items": {"$ref": "#/items"}}]}},
+        chain(lambda i: {"not": ref(i)}), chain(lambda i: {"if": ref(i), "then": ref(i), "else": {"not": ref(i)}}), chain(lambda i: {"oneOf": [ref(i), {"const": i}, {"type": "integer"}]}),
+        {"allOf": [{"if": {"required": [f"a{i}"]}, "then": {"required": [f"b{i}"]}} for i in range(60)]}, {"type": "integer", "multipleOf": 999, "minimum": 10**14},
+        {"type": "object", "minProperties": 900, "properties": {f"k{i}": {} for i in range(1000)}}, {"type": "object", "minProperties": 100000},
+        {"type": "object", "patternProperties": {f"a{{{i}}}.*b": {"type": "integer"} for i in range(200)}}, {"type": "string", "pattern": "^" + "(?!a{50}b)" * 60},
+        {"enum": [f"{i}" for i in range(4000)], "pattern": "(1+)+2", "not": {"anyOf": [{"pattern": f"{i}.*{i}"} for i in range(200)]}},
+        {"type": "array", "uniqueItems": True, "items": {"enum": list(range(8))}}, {"dependentSchemas": {f"k{i}": {"required": [f"k{i + 1}"]} for i in range(100)}},
     ]
     for schema in hostile:
         try:

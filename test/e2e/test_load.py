@@ -42,7 +42,7 @@ async def stream(server, request, leave_after=None):
     body = json.dumps({**request, "stream": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
-        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 "), head
         text, taken = "", 0
@@ -154,7 +154,7 @@ async def fetch(server, request, leave_after=None):
     body = json.dumps(request).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
         writer.write(head % len(body) + body)
         if leave_after is not None:
             await asyncio.sleep(leave_after)

@@ -118,10 +118,6 @@ def test_null_is_absent(server):
     assert server.chat("Hi", **dict.fromkeys(names), max_tokens=2)["usage"]["completion_tokens"] == 2
 
 
-def test_unknown_fields_are_ignored(chat):
-    assert chat(extra={"no_such_field": {"deep": [1, 2]}, "user": "me", "metadata": {"a": "b"}}).choices
-
-
 @equal_bits
 def test_answers_with_a_seed(chat):
     """The n answers differ among themselves and repeat from call to call."""
@@ -408,7 +404,7 @@ def test_a_prompt_is_read_once(chat):
 def test_an_unknown_model(client):
     with pytest.raises(openai.NotFoundError) as error:
         client.chat.completions.create(model="gpt-0", messages=user("Hi"))
-    assert error.value.body["code"] == 404 and "gpt-0" in error.value.body["message"]
+    assert error.value.body["code"] == "model_not_found" and "gpt-0" in error.value.body["message"]
     assert error.value.body["param"] == "model"
 
 
@@ -420,7 +416,7 @@ BAD_FIELDS = {
     "response_format": [5, {"type": "xml"}, {"type": "json_schema"}], "tools": [5, [{"type": "function"}], {}],
     "tool_choice": ["maybe", "required", {"type": "function", "function": {"name": "absent"}}], "min_tokens": [17, -1],
     "stop_token_ids": [[-1], [NOT_AN_ID], ["a"], 5], "cache_salt": [5, "", "s" * 5000], "repetition_penalty": [0, -1],
-    "top_k": [-2, 1.5], "min_p": [2], "best_of": [2], "echo": [True], "structured_outputs": [{"regex": "a"}],
+    "top_k": [-2, 1.5], "min_p": [2], "best_of": [2], "echo": [True], "structured_outputs": [{"grammar": "a"}],
     "functions": [[{"name": "f"}]], "priority": ["high"], "ignore_eos": [5],
 }
 
@@ -456,11 +452,10 @@ def test_a_body_that_is_no_request(server, body):
 def test_paths_and_methods(server):
     assert server.refuse("/v1/embeddings", {}, 404)["type"] == "NotFoundError"
     answer = server.ask("/v1/chat/completions")
-    assert answer.status == 405 and answer.headers["Allow"] == "POST" and answer.error["code"] == 405
+    assert answer.status == 405 and answer.headers["Allow"] == "POST" and answer.error["code"] == "method_not_allowed"
     assert server.ask("/v1/models", {}).status == 405
     assert server.ask("/v1/models", method="HEAD").body == b""
-    preflight = server.ask("/v1/chat/completions", method="OPTIONS", headers={"Origin": "http://example.org"})
-    assert preflight.status == 204 and preflight.headers["Access-Control-Allow-Origin"] == "*"
+    assert server.ask("/v1/chat/completions", method="OPTIONS").headers["Allow"] == "POST"
 
 
 def test_keys(guarded_server):
@@ -470,16 +465,16 @@ def test_keys(guarded_server):
     for key in ("first-kez", "first-ke", "first-keyy", "FIRST-KEY"):
         with pytest.raises(openai.AuthenticationError) as error:
             openai.OpenAI(base_url=address, api_key=key, max_retries=0).models.list()
-        assert error.value.body["code"] == 401
+        assert error.value.body["code"] == "invalid_api_key"
     guarded_server.key = None
     try:
         for path in ("/health", "/version", "/metrics", "/"):
             assert guarded_server.ask(path).status == 200, path
         for path in ("/v1/models", "/v1/plan"):
-            assert guarded_server.ask(path).error["code"] == 401
+            assert guarded_server.ask(path).error["code"] == "invalid_api_key"
         for path in ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"):
             answer = guarded_server.ask(path, {"prompt": "Hi", "tokens": [1], "messages": user("Hi"), "max_tokens": 1})
-            assert answer.error["code"] == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
+            assert answer.error["code"] == "invalid_api_key" and answer.headers["WWW-Authenticate"] == "Bearer"
     finally:
         guarded_server.key = "first-key"
 

@@ -5,11 +5,9 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import urllib.request
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -21,7 +19,8 @@ PATIENCE_SECONDS = 60
 BRIEF = {"temperature": 0, "max_tokens": 24}
 LONG = {"temperature": 0, "max_tokens": 800}
 LONG_QUESTION = "Write a very long story about a river that flows through every country of the world."
-CONVERSATION = "return JSON.parse(sessionStorage.getItem('nibble.conversation'))"
+CONVERSATION = ("return JSON.parse(localStorage.getItem('nibble.chat.' + JSON.parse(sessionStorage.getItem('nibble.chat'))))"
+                "?.messages")
 METRICS_READ = "return performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/metrics')).length"
 
 
@@ -105,20 +104,6 @@ class Page:
 
     def wait_for_text(self, length=1):
         self.wait(lambda: self.answering and self.answers and len(self.answers[-1]) >= length)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    assert program and driver, "chromium and chromedriver are not there; scripts/setup.sh installs them"
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1360,940"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture
@@ -209,11 +194,119 @@ def test_edit_new_chat_and_back(server, open_page):
 
     page.button("New chat").click()
     page.wait(lambda: not page.all("article"))
-    page.button("Bring back the last conversation").click()
+    page.button("Say yes.").click()
     assert len(page.all("article")) == 4
-    page.browser.refresh()
-    assert len(page.all("article")) == 4, "a reload loses the conversation"
 
+
+# ---- what the browser keeps ------------------------------------------------------------------------------------------
+
+TALK = [{"role": "user", "content": "A question\nof two lines"}, {"role": "assistant", "content": "An answer"}]
+
+
+def keep(page, chats, current=None):
+    """Puts conversations where the page keeps them, and opens it anew."""
+    page.run("for (const [id, text] of Object.entries(arguments[0])) localStorage.setItem(`nibble.chat.${id}`, text);"
+             "sessionStorage.setItem('nibble.chat', JSON.stringify(arguments[1]))", chats, current)
+    page.browser.refresh()
+
+
+def shown(page):
+    return page.of_all("[role=log] article .body", "element.innerText")
+
+
+def earlier(page):
+    return page.of_all("#chats .chat", "element.innerText")
+
+
+def test_a_reload_and_a_new_chat_lose_nothing(server, open_page):
+    page = open_page(server)
+    page.ask("Say yes.")
+    first = shown(page)
+    page.browser.refresh()
+    assert shown(page) == first and not page.find("#welcome").is_displayed()
+    page.button("New chat").click()
+    page.wait(lambda: not shown(page))
+    assert earlier(page) == ["Say yes."]
+    page.browser.refresh()
+    assert not shown(page) and earlier(page) == ["Say yes."]
+    page.ask("Say no.")
+    page.press(Keys.ALT, "n")
+    page.wait(lambda: earlier(page) == ["Say no.", "Say yes."])
+    page.keep_screenshot("page-earlier.png")
+    page.button("Say yes.").click()
+    assert shown(page) == first
+    page.ask("And again.")
+    page.browser.switch_to.new_window("tab")
+    page.browser.get(server.url)
+    assert not shown(page) and earlier(page) == ["Say yes.", "Say no."], "another tab has a chat of its own"
+    page.find("[aria-label='Delete: Say no.']").click()
+    assert earlier(page) == ["Say yes."]
+    page.browser.close()
+    page.browser.switch_to.window(page.browser.window_handles[0])
+    page.browser.refresh()
+    assert shown(page)[:2] == first and len(shown(page)) == 4
+
+
+def test_a_reload_keeps_what_there_is_of_an_answer(server, open_page):
+    page = open_page(server, LONG)
+    page.send(LONG_QUESTION)
+    page.wait_for_text(20)
+    page.browser.refresh()
+    assert shown(page)[0] == LONG_QUESTION and len(shown(page)[1]) >= 20 and not page.answering
+
+
+DAMAGED = ["", "{", "null", "7", "[]", '{"messages": 3}', '{"messages": [null, 5, {"role": "user"}, {"role": "tool", "content": "x"}]}']
+
+
+def test_damaged_conversations_are_passed_over(server, open_page):
+    page = open_page(server)
+    damaged = {f"bad{i}": text for i, text in enumerate(DAMAGED)}
+    keep(page, {**damaged, "good": json.dumps({"time": 5, "messages": TALK})}, "bad0")
+    assert not shown(page) and earlier(page) == ["A question of two lines"]
+    page.find("#chats .chat").click()
+    assert shown(page) == [message["content"] for message in TALK]
+
+
+def test_of_a_damaged_message_what_can_be_read_is_shown(server, open_page):
+    page = open_page(server)
+    odd = [{"role": "user", "content": "Kept", "figures": 5, "trouble": {}}, None, {"role": "assistant", "content": "<i>", "figures": {"usage": "x"}}]
+    keep(page, {"odd": json.dumps({"time": "x", "messages": odd})}, "odd")
+    assert shown(page) == ["Kept", "<i>"] and not page.all(".note") and "NaN" not in page.find("#chat").text
+
+
+def test_a_full_store_drops_the_oldest(server, open_page):
+    page = open_page(server)
+    old = {f"old{i}": json.dumps({"time": i + 1, "messages": [{"role": "user", "content": f"{i} " + "x" * 1_000_000}]}) for i in range(4)}
+    keep(page, old)
+    page.run("let size = 1 << 20; while (size) try { localStorage.setItem(`more${Math.random()}`, 'x'.repeat(size)) } catch { size >>= 1 }")
+    page.ask("Say yes.")
+    page.button("New chat").click()
+    page.wait(lambda: not shown(page))
+    assert [title[0] for title in earlier(page)] == ["S", "3", "2", "1"]
+    page.browser.refresh()
+    assert [title[0] for title in earlier(page)] == ["S", "3", "2", "1"]
+
+
+def test_a_forbidden_store_costs_a_reload_alone(server, open_page):
+    """Conversations stay reachable for as long as the page is open."""
+    page = open_page(server)
+    page.browser.execute_cdp_cmd("Page.enable", {})
+    forbid = ("for (const name of ['localStorage', 'sessionStorage'])"
+              " Object.defineProperty(window, name, { get() { throw new DOMException('no', 'SecurityError') } })")
+    script = page.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": forbid})
+    try:
+        page.browser.refresh()
+        page.find("#max_tokens").send_keys("4")
+        page.ask("Say yes.")
+        page.button("New chat").click()
+        page.wait(lambda: not shown(page))
+        page.button("Say yes.").click()
+        assert len(shown(page)) == 2
+    finally:
+        page.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+# ---- errors and text --------------------------------------------------------------------------------------------------
 
 def test_an_error_is_a_note_with_a_retry(server, open_page):
     page = open_page(server, {**BRIEF, "top_p": 5})
@@ -229,14 +322,39 @@ def test_what_a_model_writes_stays_text(server, open_page):
     page = open_page(server)
     written = ("# Title\n**bold** `code` <b id=evil>no</b>\n\n1. one\n   - inner\n2. two\n\n"
                "```c\nint a; // <i>\n```\nend")
-    page.run("sessionStorage.setItem('nibble.conversation', JSON.stringify([{ role: 'user', content: '<b id=evil>' },"
-             "{ role: 'assistant', content: arguments[0] }]))", written)
-    page.browser.refresh()
+    talk = [{"role": "user", "content": "<b id=evil>"}, {"role": "assistant", "content": written}]
+    keep(page, {"one": json.dumps({"time": 1, "messages": talk})}, "one")
     shape = [child.tag_name for child in page.all(".assistant .body > *")]
     assert shape == ["h3", "p", "ol", "div", "p"] and not page.all("#evil")
     assert page.find(".assistant p").text == "bold code <b id=evil>no</b>"
     assert page.find(".assistant pre").text == "int a; // <i>"
     assert [item.text for item in page.all(".assistant ol > li")] == ["one\ninner", "two"]
+
+
+# What an answer says, and its lists: their kind, first number and items.
+LISTS = [
+    ("1. a\n2. b\n\n- c\n- d", [["OL", 1, ["a", "b"]], ["UL", 0, ["c", "d"]]]),
+    ("- a\n- b\n1. c\n2. d", [["UL", 0, ["a", "b"]], ["OL", 1, ["c", "d"]]]),
+    ("1. a\n2. b\n\n1. c\n2. d", [["OL", 1, ["a", "b"]], ["OL", 1, ["c", "d"]]]),
+    ("1. a\n2. b\n\nThen:\n\n1. c", [["OL", 1, ["a", "b"]], ["OL", 1, ["c"]]]),
+    ("1. a\n1. b\n1. c", [["OL", 1, ["a", "b", "c"]]]),
+    ("3. a\n\n4. b", [["OL", 3, ["a", "b"]]]),
+    ("1. a\n```\ncode\n```\n2. b", [["OL", 1, ["a"]], ["OL", 2, ["b"]]]),
+    ("1. a\n2) b", [["OL", 1, ["a"]], ["OL", 2, ["b"]]]),
+    ("1. a\n   - x\n   - y\n2. b\n   1. z\n   - w\n- c",
+     [["OL", 1, ["a", "b"]], ["UL", 0, ["x", "y"]], ["OL", 1, ["z"]], ["UL", 0, ["w"]], ["UL", 0, ["c"]]]),
+    ("- a\n\t- b\n\t\t- c\n- d", [["UL", 0, ["a", "d"]], ["UL", 0, ["b"]], ["UL", 0, ["c"]]]),
+]
+LISTS_SHOWN = """[...element.querySelectorAll('ol, ul')].map(list => [
+    list.tagName, list.tagName === 'OL' ? list.start : 0, [...list.children].map(({ firstChild }) => firstChild.textContent)])"""
+
+
+def test_lists_count_for_themselves(server, open_page):
+    page = open_page(server)
+    talk = [{"role": "assistant", "content": written} for written, _ in LISTS]
+    keep(page, {"one": json.dumps({"time": 1, "messages": talk})}, "one")
+    for (written, lists), found in zip(LISTS, page.of_all(".assistant .body", LISTS_SHOWN), strict=True):
+        assert found == lists, written
 
 
 def test_settings_are_remembered(server, open_page):

@@ -7,13 +7,16 @@ Expected texts are in test/golden/plans; NIBBLE_UPDATE=1 writes them anew, and t
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
 
 import pytest
 
+import small_model
 from libnibble import Library, Model, Refused
+from serving import Server
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))
@@ -86,6 +89,12 @@ def models(tmp_path_factory, smollm2, gemma3):
     return paths
 
 
+@pytest.fixture(scope="module")
+def small(smollm2, tmp_path_factory):
+    """A model of one layer that is quick to run."""
+    return small_model.write(smollm2, tmp_path_factory.mktemp("small") / "small.gguf")
+
+
 # ---- expected texts -------------------------------------------------------------------------------------------------
 
 def scenes():
@@ -149,6 +158,62 @@ def test_planning_is_quick(plan, models, model):
     assert min(times) < 0.05
 
 
+# ---- figures add up -------------------------------------------------------------------------------------------------
+
+SIZE = r"([\d.]+ [KMGT]?i?B)"
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def bytes_of(text):
+    number, unit = text.split()
+    return float(number) * UNITS[unit]
+
+
+@pytest.mark.parametrize("device", ["cpu:ref", "cpu:avx2", "cpu:amx", "sm_90"])
+@pytest.mark.parametrize("model", ["smollm2", "gemma3", "tiny-llama_k_quants", "8b", "nemotron-9b"])
+def test_weights_add_up(nibble, plan, models, model, device):
+    """What the formats sum to, the layout and second copies are what weights take, for programs and in the text."""
+    if device.startswith("sm_") and built_for(nibble) != GPUS:
+        pytest.skip("this build has not the kernels of all GPUs")
+    found = json.loads(plan(models[model], "--device", device, "--json").stdout)
+    weights = found["weights"]
+    listed = sum(weights["by_format"].values())
+    assert listed + weights["layout_bytes"] + weights["copied_bytes"] == weights["bytes"] == found["memory"]["weights"]
+    text = plan(models[model], "--device", device).stdout
+    listed_text = re.search(rf"^weights   {SIZE}: ", text, re.M)[1]
+    memory_text = re.search(rf"^memory    weights {SIZE}, ", text, re.M)[1]
+    packed = re.search(r"^packed    (.*)$", text, re.M)
+    assert bytes_of(listed_text) == pytest.approx(listed, rel=0.05)
+    assert (packed is None) == (listed_text == memory_text), text
+    if packed:
+        in_memory, *parts = re.findall(SIZE, packed[1])
+        sign = -1 if " less " in packed[1] else 1
+        whole = bytes_of(listed_text) + sign * bytes_of(parts[0]) + sum(map(bytes_of, parts[1:]))
+        assert in_memory == memory_text and bytes_of(in_memory) == pytest.approx(whole, rel=0.01)
+
+
+def test_tokens_and_bytes_are_named(nibble, small, plan):
+    """The same words for the same figures in the plan, in a refusal and in the line that says a server is ready."""
+    flags = ["--max-model-len", "512", "--max-num-seqs", "4"]
+    found = json.loads(plan(small, *flags, "--json").stdout)
+    per_token = sum(layer["bytes_per_token"] for layer in found["layers"])
+    text = plan(small, *flags).stdout
+    words = f"context length 512 tokens, cache capacity {found['memory']['tokens']} tokens"
+    assert f"{per_token} bytes per token (all layers), {words}" in text and "bytes/token/layer" in text
+    assert f"({per_token} bytes per token, all layers)" in plan(small, "--device", "none").stderr
+    with Server(nibble, small, *flags) as server:
+        assert found["memory"]["tokens"] == 2048
+        assert words in next(line for line in server.log if "ready on" in line)
+        assert words in next(line for line in server.log if line.startswith("plan: "))
+
+
+def test_heads_in_the_words_of_the_field(plan, models):
+    for model, words in (("smollm2", "9 query heads, 3 KV heads (GQA 3:1), head size 64"), ("gemma3", "4 query heads, 1 KV head (MQA), head size 256"),
+                         ("tiny-llama", "2 query heads, as many KV heads (MHA), head size 64"), ("tiny-deepseek_v2", "MLA latents of 512 channels and 64 rotary ones")):
+        line, *_ = plan(models[model], "--device", "cpu:ref").stdout.splitlines()
+        assert words in line, line
+
+
 # ---- refusals offer what runs ---------------------------------------------------------------------------------------
 
 def replaced(flags, flag, value):
@@ -184,6 +249,65 @@ def test_every_alternative_is_accepted(plan, models, model, flags):
         accepted = json.loads(plan(models[model], *replaced(flags, flag, value), "--json").stdout)
         assert accepted["accepted"], alternative
         assert sum(layer["bytes_per_token"] for layer in accepted["layers"]) == alternative["bytes_per_token"]
+
+
+def offered_by(result):
+    assert result.returncode == 1 and "what would run:" in result.stderr, result.stderr
+    return re.findall(r"^  (--\S+) (.+?)  \(", result.stderr, re.M)
+
+
+@pytest.mark.parametrize("flags", [["--device", "cuda:15"], ["--kv-cache-dtype", "fp8_ds_mla"]], ids=" ".join)
+def test_what_run_offers_it_takes(nibble, small, flags):
+    """A device that can only be planned for is no alternative to one that is not there."""
+    command = [nibble, "run", small, "--raw", "a", "--max-tokens", "1", "--threads", "1"]
+    alternatives = offered_by(subprocess.run([*command, *flags], capture_output=True, text=True))
+    assert alternatives
+    for flag, value in alternatives:
+        done = subprocess.run([*command, *replaced(flags, flag, value)], capture_output=True, text=True)
+        assert done.returncode == 0, (flag, value, done.stderr)
+
+
+@pytest.mark.parametrize("flags", [["--device", "cuda:15"], ["--kv-cache-memory-bytes", "1000"]], ids=" ".join)
+def test_what_serve_offers_it_takes(nibble, small, flags):
+    command = [nibble, "serve", small, "--port", "0", "--max-num-seqs", "2", *flags]
+    alternatives = offered_by(subprocess.run(command, capture_output=True, text=True))
+    assert alternatives
+    for flag, value in alternatives:
+        with Server(nibble, small, "--max-num-seqs", "2", *replaced(flags, flag, value)) as server:
+            assert server.model
+
+
+@pytest.mark.parametrize("command", ["run", "eval", "bench", "tune", "serve"])
+def test_no_command_that_runs_a_model_offers_an_imagined_device(nibble, small, command):
+    needed = {"run": ["a"], "eval": ["--text", "/nowhere"], "tune": ["--text", "/nowhere", "--bits", "8"]}
+    done = subprocess.run([nibble, command, small, *needed.get(command, []), "--device", "cuda:15"], capture_output=True, text=True)
+    devices = {value for flag, value in offered_by(done) if flag == "--device"}
+    assert "cpu" in devices and devices <= {"cpu", "cuda"}
+
+
+def test_a_kv_plan_leaves_no_room_for_its_flags(plan, models, tmp_path):
+    """Beside the file they would be refused."""
+    (tmp_path / "kv.json").write_text(json.dumps({"kv_plan": 1, "architecture": "llama", "layers": 32, "kv_cache_dtype": "bfloat16"}))
+    flags = ["--kv-plan", str(tmp_path / "kv.json"), "--device", "cpu:avx2", "--memory", "20G", "--max-model-len", "131072"]
+    alternatives = offered_by(plan(models["8b"], *flags))
+    assert [flag for flag, _ in alternatives] == ["--max-model-len"]
+    assert plan(models["8b"], *replaced(flags, *alternatives[0])).returncode == 0
+
+
+# ---- what is wrong is said before anything is read or loaded -------------------------------------------------------
+
+@pytest.mark.parametrize("command, flags", [
+    ("eval", ["--text", "/nowhere", "--kv-cache-dtype", "foo"]), ("eval", ["--text", "/nowhere", "--against", "foo"]),
+    ("eval", ["--text", "/nowhere", "--sweep", "--kv-cache-dtype", "fp8,foo"]), ("eval", ["--text", "/nowhere", "--sweep", "--against", "foo"]),
+    ("eval", ["--text", "/nowhere", "--sweep", "--kv-transform", "foo"]), ("tune", ["--text", "/nowhere", "--bits", "8", "--kv-transform", "foo"]),
+    ("bench", ["--kv-cache-dtype", "bfloat16,foo"]), ("serve", ["--quality-gate", "1", "--kv-cache-dtype", "foo"]),
+], ids=lambda value: value if isinstance(value, str) else " ".join(value))
+def test_a_wrong_word_costs_nothing(nibble, models, command, flags):
+    """Of a model without a tokenizer, a text that is not there and a wrong word, the word is what is complained about."""
+    short = {"eval": ["--context", "16"], "tune": ["--context", "16"], "bench": ["-p", "4", "-n", "0"]}.get(command, [])
+    done = subprocess.run([nibble, command, models["tiny-llama"], *short, *flags], capture_output=True, text=True)
+    assert done.returncode == 2 and '"foo" is' in done.stderr, done.stderr
+    assert "plan: " not in done.stderr, "something was loaded before"
 
 
 def test_nearest_in_bytes_comes_first(plan, models):
@@ -232,7 +356,8 @@ def test_pinned_kernel(plan, models):
 @pytest.mark.parametrize("flags, words", [
     (["--kv-cache-dtype-skip-layers", "30"], ["30", "0 to 29"]), (["--kv-cache-dtype-skip-layers", "sliding_window"], ["no layer", "window"]),
     (["--kv-cache-dtype-skip-layers", "first"], ["first"]), (["--device", "sm90"], ["sm90", "did you mean sm_90"]),
-    (["--device", "cpu:avx3"], ["did you mean cpu:avx2"]), (["--memory", "lots"], ["--memory"]),
+    (["--device", "gpu"], ["did you mean cuda?", "there are cpu"]), (["--device", "cpu:avx3"], ["did you mean cpu:avx2"]),
+    (["--memory", "lots"], ["--memory"]),
 ])
 def test_flags_that_make_no_sense(plan, models, flags, words):
     result = plan(models["smollm2"], *flags)

@@ -4,18 +4,15 @@
 NIBBLE_KILLS is the number of times that a rank is killed in the midst of serving (12; the seeds are 0, 1, ...).
 """
 
-import fcntl
 import http.client
 import json
 import os
 import pathlib
-import pty
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import termios
 import time
 
 import numpy as np
@@ -25,7 +22,7 @@ import small_model
 import test_golden
 from ranks import END_SECONDS, MPI_SETTINGS, Group, Hosts, descendants, environment, is_alive, job_of, left_behind, ranks_below, wait_gone
 from serving import DONE, Server, end_with_the_test
-from test_cli import read_until
+from terminal import Terminal
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "golden"))
 import tiny  # noqa: E402
@@ -258,22 +255,18 @@ def test_a_command_that_is_not_alone(nibble, small, program):
     assert missing.returncode == 1 and "mpirun" in missing.stderr and "install" in missing.stderr
 
 
-def test_a_chat_in_a_terminal(nibble, smollm2, program):
+def test_a_chat_in_a_terminal(nibble, smollm2, program, tmp_path):
     """What is typed reaches rank 0, Ctrl-C stops its answer, Ctrl-D ends all."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen([nibble, "run", smollm2, "--temperature", "0", "-tp", "2", "--threads", "1", "--device", "cpu"],
-                               stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-    os.close(slave)
-    read_until(master, b"plan:")
-    os.write(master, b"Write a long story about a dragon.\n")
-    read_until(master, b" the ")
-    below = descendants(process.pid)
-    os.write(master, b"\x03")
-    read_until(master, b"; stopped")
-    os.write(master, b"\x04")
-    assert process.wait(20) == 0
-    os.close(master)
+    words = [nibble, "run", smollm2, "--temperature", "0", "-tp", "2", "--threads", "1", "--device", "cpu"]
+    with Terminal(words, tmp_path) as terminal:
+        terminal.read_until(b"plan:")
+        os.write(terminal.master, b"Write a long story about a dragon.\n")
+        terminal.read_until(b" the ")
+        below = descendants(terminal.process.pid)
+        os.write(terminal.master, b"\x03")
+        terminal.read_until(b"; stopped")
+        os.write(terminal.master, b"\x04")
+        assert terminal.process.wait(20) == 0
     assert not wait_gone(below, 1)
 
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import libnibble
-from serving import DEVICE, DONE, PAGE_TOKENS, QUESTIONS, Server, equal_bits, one_process, text_of, user
+from serving import DEVICE, DONE, PAGE_TOKENS, QUESTIONS, Server, equal_bits, one_process, read_all, text_of, user
 
 SMALL = ("--max-model-len", 256, "--kv-cache-memory-bytes", "64M")
 ON_GPU = DEVICE == "cuda"
@@ -59,7 +60,7 @@ def start_and_leave(server, request, streamed_bytes=0, path="/v1/chat/completion
     """Sends a request, takes so many bytes of its answer, and hangs up."""
     body = json.dumps(request).encode()
     client = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body)
+    client.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body)
     taken = 0
     while taken < streamed_bytes:
         taken += len(client.recv(4096))
@@ -73,7 +74,7 @@ def test_start(nibble, smollm2):
         print(f"ready after {server.start_seconds:.2f} s")
         assert server.start_seconds < 3
         ready = [line for line in server.log if "ready on" in line]
-        assert len(ready) == 1 and re.search(r"holds \d+ tokens", ready[0])
+        assert len(ready) == 1 and re.search(r"cache capacity \d+ tokens", ready[0])
         assert any("bfloat16" in line for line in server.log), "the plan in short"
         assert server.ask("/health").status == 200
         assert server.stop() == 0
@@ -82,6 +83,24 @@ def test_start(nibble, smollm2):
 def test_a_port_in_use(nibble, smollm2, server):
     status, sentence = refuse_to_start(nibble, smollm2, *SMALL, "--port", server.port)
     assert status == 1 and str(server.port) in sentence and "in use" in sentence
+    # Before the model is so much as looked for.
+    status, sentence = refuse_to_start(nibble, "no-such-model.gguf", "--port", server.port)
+    assert status == 1 and "in use" in sentence
+
+
+def test_the_limit_of_open_files(nibble, smollm2, tmp_path):
+    """It is raised to what the connections need; where it cannot be, the start says so."""
+    def limited(soft, hard):
+        program = tmp_path / f"nibble-{soft}"
+        program.write_text(f'#!/bin/sh\nulimit -S -n {soft} && ulimit -H -n {hard} && exec {nibble} "$@"\n')
+        program.chmod(0o755)
+        return str(program)
+
+    with Server(limited(100, 2048), smollm2, *SMALL, "--max-connections", 1000) as server:
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] > 1000
+        assert not any("ulimit" in line for line in server.log)
+    with Server(limited(101, 300), smollm2, *SMALL, "--max-connections", 1000) as server:
+        assert any("ulimit -n" in line and "--max-connections" in line for line in server.log)
 
 
 def test_a_unix_socket(nibble, smollm2, tmp_path):
@@ -160,8 +179,10 @@ def test_a_running_stream_is_finished(nibble, smollm2):
         server.terminate()
         time.sleep(0.1)
         answer = server.ask("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 1})
-        assert answer.status == 503 and answer.error["code"] == 503 and answer.headers["Retry-After"]
-        assert server.ask("/health").status == 503
+        assert answer.status == 503 and answer.error["code"] == "service_unavailable" and answer.headers["Retry-After"]
+        for path, status, sentence in (("", 503, b"shutting down"), ("/ready", 503, b"shutting down"), ("/live", 200, b"")):
+            answer = server.ask("/health" + path)
+            assert answer.status == status and sentence in answer.body
         assert server.wait() == 0
         events = stream.finish()
         assert events[-1] == DONE and events[-2]["choices"][0]["finish_reason"] == "length"
@@ -182,8 +203,8 @@ def test_a_stream_that_takes_too_long(nibble, smollm2, signals, flags):
         assert server.wait() == 0
         assert time.monotonic() - started < 3
         events = stream.finish()
-        assert events[-1] == DONE and events[-2]["error"]["code"] == 503
-        assert whole.result(10).error["code"] == 503
+        assert events[-1] == DONE and events[-2]["error"]["code"] == "service_unavailable"
+        assert whole.result(10).error["code"] == "service_unavailable"
 
 
 # ---- clients -------------------------------------------------------------------------------------------------------
@@ -206,7 +227,7 @@ def test_curl(server):
 def test_a_large_body_with_expect_continue(server, tmp_path):
     """curl asks before it sends more than a megabyte, and waits a second when nobody answers."""
     file = tmp_path / "request.json"
-    file.write_text(json.dumps({"prompt": "Hi", "max_tokens": 1, "unknown": "x" * (2 << 20)}))
+    file.write_text(json.dumps({"prompt": "Hi", "max_tokens": 1, "user": "x" * (2 << 20)}))
     started = time.monotonic()
     assert json.loads(curl(server, f"{server.url}/v1/completions", "-H", "Expect: 100-continue", "-d", f"@{file}"))["choices"]
     assert time.monotonic() - started < 1
@@ -254,11 +275,12 @@ def ask_secretly(server):
     server.key = "zebra-key"
     identity = server.chat("Say xylophone.", max_tokens=3, stop=["quetzal"])["id"]
     server.refuse("/v1/chat/completions", {"messages": user("xylophone"), "temperature": "xylophone"})
-    server.refuse("/v1/chat/completions", {"messages": user("xylophone"), "model": "quetzal"}, 404)
+    server.refuse("/v1/chat/completions", {"messages": user("xylophone"), "model": "no-such-model"}, 404)
     server.refuse("/v1/completions", b'{"xylophone')
     server.key = "wrong-key"
     server.refuse("/v1/chat/completions", {"messages": user("xylophone")}, 401)
-    server.refuse("/quetzal", {"messages": user("xylophone")}, 404)
+    server.refuse("/nowhere", {"messages": user("xylophone")}, 404)
+    server.ask("/v1/completions")
     return identity
 
 
@@ -272,17 +294,63 @@ def test_log_lines(nibble, smollm2):
         for field in ("queue", "first", "total"):
             assert re.search(rf"{field}\w*=[\d.]+s", line), (field, line)
         assert not [word for word in SECRETS if word in text]
+        for refusal in ("status=401 error=.*API key", "path=/nowhere status=404 ", "method=GET path=/v1/completions status=405 "):
+            assert any(re.search("refused: .*" + refusal, line) for line in server.log), refusal
+        assert re.search(r"request: .*status=400 param=temperature error=.*temperature", text)
+        assert re.search(r"request: .*status=404 param=model error=.*no-such-model", text)
 
 
 def test_log_as_json(nibble, smollm2):
-    with Server(nibble, smollm2, *SMALL, "--api-key", "zebra-key", "--log-json") as server:
+    """Every line, from the first one on; those of a start that is refused, too."""
+    with Server(nibble, smollm2, *SMALL, "--api-key", "zebra-key", "--log-json", "--quality-gate", 1) as server:
         identity = ask_secretly(server)
         server.stop()
-        lines = [json.loads(line) for line in server.log if line.startswith("{")]
+        lines = [json.loads(line) for line in server.log]
         (line,) = [line for line in lines if line.get("id") == identity]
-        assert line["event"] == "request" and line["out"] == 3 and line["level"] == "info"
+        assert line["event"] == "request" and line["out"] == 3 and line["level"] == "info" and line["status"] == 200
         assert all({"time", "level", "event"} <= set(line) for line in lines)
+        assert [line["event"] for line in lines[:3]] == ["quality", "plan", "ready"]
         assert not [word for word in SECRETS if word in "".join(server.log)]
+    for words in (["no-such-model.gguf", "--port", 0], [smollm2, "--port", 0, "--kv-cache-dtype", "turboquant_k8v4"],
+                  [smollm2, "--port", 0, "--allowed-origins", "example.org"], [smollm2, "--host", "203.0.113.7"]):
+        _, text = refuse_to_start(nibble, *words, "--log-json")
+        assert {json.loads(line)["level"] for line in text.splitlines()} == {"error"}
+
+
+def test_request_ids(server):
+    """The client's own name for a request is in the answer and in the log; one that could harm the log is replaced."""
+    for path, request in (("/v1/completions", {"prompt": "Hi", "max_tokens": 1}), ("/tokenize", b"{"), ("/nowhere", None)):
+        assert server.ask(path, request, headers={"X-Request-Id": "order-66"}).headers["X-Request-Id"] == "order-66"
+    assert "order-66" not in (server.ask("/health").headers["X-Request-Id"], None)
+    hostile = server.ask("/nowhere", headers={"X-Request-Id": 'a" level=error b'}).headers["X-Request-Id"]
+    assert re.fullmatch("[0-9a-f]{32}", hostile)
+    lines = server.wait_until(lambda: [line for line in server.log if "request_id=order-66 " in line][2:] and server.log)
+    assert any(f"request_id={hostile} " in line for line in lines)
+
+
+def test_nobody_reads_the_log(nibble, smollm2):
+    """A pipe that is full stops neither answers nor the end; what was lost is counted."""
+    reader, writer = os.pipe()
+    command = [nibble, "serve", smollm2, *map(str, SMALL), "--port", "0", "--device", DEVICE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer, text=True) as process:
+        os.close(writer)
+        try:
+            port = int(re.search(r":(\d+) ", process.stdout.readline()).group(1))
+            request = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n" % (b"x" * 240)
+            for _ in range(4):
+                with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+                    data = (request + b"\r\n") * 1000 + request + b"Connection: close\r\n\r\n"
+                    threading.Thread(target=client.sendall, args=[data], daemon=True).start()
+                    assert read_all(client).count(b"HTTP/1.1 404 ") == 1001
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+            assert float(re.search(r"^nibble:log_lines_dropped_total (\S+)$", text, re.M).group(1)) > 0
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            os.close(reader)
 
 
 # ---- the prefix cache ----------------------------------------------------------------------------------------------
@@ -341,7 +409,7 @@ def test_a_full_queue(narrow):
         waiting = [pool.submit(narrow.chat, "Hi", max_tokens=1) for _ in range(2)]
         narrow.wait_until(lambda: narrow.load[1] == 2)
         answer = narrow.ask("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 1})
-        assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1 and answer.error["code"] == 429
+        assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1 and answer.error["code"] == "rate_limit_exceeded"
         assert narrow.ask("/health").status == 200
         assert stream.finish()[-1] == DONE
         assert all(one.result()["choices"] for one in waiting)
@@ -446,3 +514,38 @@ def test_the_same_bits(nibble, smollm2, flags):
     assert want[0]["logprobs"]["token_logprobs"][0] < 0
     for found in (hit, crowd, crowd_hit, chunked):
         assert found == want
+
+
+# ---- memory and health ---------------------------------------------------------------------------------------------
+
+def test_memory_for_requests(nibble, smollm2):
+    """Beyond --max-inflight-bytes a request is refused before any work, and what was charged comes back."""
+    request = {"prompt": "Once upon", "max_tokens": 400, "ignore_eos": True, "logprobs": 20}
+    with Server(nibble, smollm2, "--max-model-len", 512, "--max-inflight-bytes", "8M", "--log-level", "debug") as server:
+        assert any("may hold 8388608 bytes" in line for line in server.log)
+        error = server.refuse("/v1/completions", {"prompt": "Hi", "metadata": [0] * 300000}, 413)  # 600 KB, 14 MB of values
+        assert "8388608" in error["message"]
+        error = server.refuse("/v1/completions", {**request, "n": 64})  # would not fit if it were alone
+        assert "8388608" in error["message"] and error["param"] == "max_tokens"
+        connection, response = server.send("/v1/completions", {**request, "n": 32, "stream": True})
+        assert response.status == 200
+        second = server.ask("/v1/completions", {**request, "n": 32})
+        assert second.status == 429 and second.headers["Retry-After"] and "8388608" in second.error["message"]
+        assert server.complete("Hi", max_tokens=1)  # small ones find room
+        connection.close()
+        server.wait_idle()
+        connection, response = server.send("/v1/completions", {**request, "n": 32, "stream": True})
+        assert response.status == 200
+        connection.close()
+
+
+@pytest.mark.skipif(ON_GPU, reason="the CPU's kernel lies")
+def test_health_sees_logits_that_are_no_numbers(nibble, smollm2):
+    with Server(nibble, smollm2, *SMALL, "--no-self-test", environment={**os.environ, "NIBBLE_FAULT": "embed_ref:nan"}) as server:
+        for count in range(3):
+            assert server.ask("/health").status == 200
+            assert "not finite" in server.refuse("/v1/completions", {"prompt": f"Hi {count}", "max_tokens": 1}, 500)["message"]
+        for path in ("/health", "/health/ready", "/health/live"):
+            answer = server.ask(path)
+            assert answer.status == 503 and b"not finite" in answer.body
+        assert server.metric("vllm:corrupted_requests_total") == 3

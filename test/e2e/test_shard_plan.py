@@ -167,8 +167,8 @@ def test_weights_are_divided(accepted, smollm2):
 
 def test_text(plan, smollm2):
     text = plan(smollm2, f"{FLAG}=4", "--device", "cpu:ref").stdout
-    assert "ranks     4" in text and "exchange  each rank sends 411.8 KiB for a token" in text
-    assert "rank 1    heads 2-3 of 9 on key/value heads 0-1 of 3" in text
+    assert "ranks     4" in text and "exchange  each rank sends 411.8 KiB per token" in text
+    assert "rank 1    query heads 2-3 of 9, KV heads 0-1 of 3" in text
     assert "copies    key/value heads, 2.6 MiB: the query heads of one are divided among ranks" in text
     assert plan(smollm2, "--device", "cpu:ref").stdout == plan(smollm2, "--device", "cpu:ref", "-tp", 1).stdout
 

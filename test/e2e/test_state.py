@@ -117,7 +117,7 @@ def test_the_plan_says_what_states_take(lib, world):
     pool = plan["memory"]["pools"][-1]
     assert pool["class"] == "state float32" and pool["page_tokens"] == BLOCK and pool["pages"] >= 2
     assert pool["page_bytes"] == sum(layer["state_bytes"] for layer in states)
-    assert f"one kept for every {BLOCK} tokens" in text and "float32" in text
+    assert f"one kept every {BLOCK} tokens" in text and "float32" in text
 
 
 def test_formats_are_for_attention_alone(lib, world, nibble):

@@ -61,7 +61,7 @@ def test_every_command_with_a_cache_has_it(nibble, command):
 
 def test_the_first_load_decides_and_is_remembered(nibble, small, home):
     assert layers(nibble, small, *FORMAT)[0]["transform"] == "auto"
-    assert "chosen when it is first loaded" in run(nibble, "plan", small, *FORMAT).stdout
+    assert "chosen by measuring when the model is first loaded" in run(nibble, "plan", small, *FORMAT).stdout
     first = answer(nibble, small, *FORMAT)
     files = list(home.iterdir())
     assert len(files) == 1

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any JSON as a schema. If it is taken, a random walk through it must end within its budget, in text that parses.
+// Any JSON as a schema. If it is taken, a random walk through it must end within its budget, in text that parses, and
+// that the validator finds no fault with where the grammar is not looser than the schema.
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/random.h"
 #include "format/json.h"
 #include "text/grammar/matcher.h"
+#include "text/grammar/validate.h"
 
 #include "byte_tokenizer.h"
 
 enum { SPARE_TOKENS = 24 };
 
-static void walk(const struct grammar_vocabulary *vocabulary, const struct grammar *grammar, uint64_t seed)
+static void walk(const struct grammar_vocabulary *vocabulary, const struct grammar *grammar, const json_t *schema,
+                 uint64_t seed)
 {
     struct matcher *matcher = matcher_open(grammar, vocabulary);
     struct strbuf text = { 0 };
@@ -31,8 +35,14 @@ static void walk(const struct grammar_vocabulary *vocabulary, const struct gramm
             text.len -= strlen("<|im_end|>");
     }
     json_t *value = json_loadb(text.data ? text.data : "", text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    struct error err;
     if (!value)
         abort();
+    enum validity verdict = validate(schema, schema, value, &err);
+    if (verdict == INVALID && !grammar_loose(grammar) && !grammar_unheld(grammar)) {
+        fprintf(stderr, "%s: %s\n", text.data, err.text);
+        abort();
+    }
     json_decref(value);
     strbuf_free(&text);
     matcher_close(matcher);
@@ -49,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct grammar *grammar = grammar_from_schema(schema, &err);
     for (uint64_t seed = 0; grammar && seed < 3; seed++)
-        walk(vocabulary, grammar, seed * 7919 + size);
+        walk(vocabulary, grammar, schema, seed * 7919 + size);
     grammar_free(grammar);
     json_decref(schema);
     return 0;

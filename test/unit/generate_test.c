@@ -380,10 +380,11 @@ static void test_cancelling_frees_at_once(void **state)
 struct rules {
     struct heard heard;
     int asked;
+    uint64_t work; // that a mask takes
 };
 
 // Only tokens of the same remainder by 5 as the number of those to come.
-static void only_some(void *context, int tokens_left, uint32_t *mask)
+static uint64_t only_some(void *context, int tokens_left, uint32_t *mask)
 {
     struct rules *rules = context;
     rules->asked++;
@@ -392,6 +393,7 @@ static void only_some(void *context, int tokens_left, uint32_t *mask)
         if (id % 5 != tokens_left % 5)
             mask[id / 32] &= ~(1u << id % 32);
     }
+    return rules->work;
 }
 
 static int32_t next_to_it(void *context, int tokens_left, int32_t drawn)
@@ -427,6 +429,58 @@ static void test_listeners_restrict_and_choose(void **state)
         }
     }
     world_close(&world);
+}
+
+// One plain answer and others whose masks are so dear that a step has one of them, two at most: the plain one gets a
+// token in every step, the others take turns, and all draw what they draw otherwise.
+static void test_dear_masks_hold_up_nobody(void **state)
+{
+    (void)state;
+    enum { DEAR = 5, TOKENS = 40, PLAIN_TOKENS = 80 };
+    static struct rules cheap[DEAR + 1], dear[DEAR + 1];
+    struct rules *rounds[] = { cheap, dear, dear };
+    for (int round = 0; round < 3; round++) {
+        struct world world;
+        struct engine_options options = { .plan.max_num_seqs = 8, .threads = 2 };
+        if (round == 2) { // some are preempted while they sit out
+            world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
+            int pages = world.engine.pools[0].page_count;
+            options.plan.kv_cache_bytes = world.engine.plan.pool_bytes / pages * 14; // hardly more than for one
+            world_close(&world);
+        }
+        world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
+        struct rules *rules = rounds[round];
+        for (int i = 0; i <= DEAR; i++) {
+            struct nibble_request wish = plain_wish(i ? TOKENS : PLAIN_TOKENS);
+            wish.score_prompt = i == 1;
+            wish.top_logprobs = TOP;
+            wish.listener = listener_of(&rules[i].heard);
+            wish.listener.restrict_tokens = i ? only_some : NULL;
+            rules[i].asked = 0;
+            rules[i].work = round ? GENERATE_MASK_WORK_MAX : 0;
+            need_add(&world.generator, &wish);
+        }
+        struct nibble_step step;
+        int steps = 0, before = 0;
+        for (; generator_step(&world.generator, &step); steps++) {
+            int masks = -before, plain = rules[0].heard.finishes ? PLAIN_TOKENS : steps + 1;
+            before = 0;
+            for (int i = 1; i <= DEAR; i++)
+                before += rules[i].asked;
+            masks += before;
+            assert_true(steps < 10000 && (!round || masks <= 2)); // one for each thread
+            if (round < 2)
+                assert_int_equal(rules[0].heard.count, plain);
+        }
+        struct nibble_scheduler_stats stats;
+        generator_stats(&world.generator, &stats);
+        assert_int_equal(stats.preemptions > 0, round == 2);
+        for (int i = 0; i <= DEAR; i++) {
+            check_same(&rules[i].heard, &cheap[i].heard, i);
+            assert_true(!i || rules[i].asked == TOKENS);
+        }
+        world_close(&world);
+    }
 }
 
 // ---- refusals and damage ----
@@ -560,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_cancelling_frees_at_once),
         cmocka_unit_test(test_listeners_restrict_and_choose),
+        cmocka_unit_test(test_dear_masks_hold_up_nobody),
         cmocka_unit_test(test_wishes_that_make_no_sense),
         cmocka_unit_test(test_damage_fails_one_request_alone),
         cmocka_unit_test(test_continuing_allocates_nothing),

@@ -2,6 +2,7 @@
 // Grammars over a vocabulary of bytes and a few longer tokens. test/e2e/test_grammar.py walks through real vocabularies
 // and holds the answers to what the `jsonschema` package says.
 #include <limits.h>
+#include <pthread.h>
 #include <time.h>
 
 #include "tokenizer_open.h"
@@ -128,7 +129,7 @@ static void check_examples(void **state, const struct example *examples, size_t 
 static void follows_types(void **state)
 {
     static const struct example examples[] = {
-        { "true", { "{'a':[1, 'x'], 'b':{}}", "null", "-0.5e+10" }, { "{'a' :1}", "[1,]", "nul", "{'a':1}}", "  1" } },
+        { "true", { "{'a':[1, 'x'], 'b':{}}", "null", "-0.5e+10" }, { "[1,]", "nul", "{'a':1}}", "  1", "1 " } },
         { "{'type':'integer'}", { "0", "-12", "123456789012345" }, { "01", "-0", "1.0", "1234567890123456", "+1" } },
         { "{'type':'number'}", { "0", "1.25", "1e5", "-3E-10" }, { ".5", "1.", "1e", "1e100", "--1" } },
         { "{'type':['boolean','null']}", { "true", "false", "null" }, { "1", "True" } },
@@ -137,6 +138,24 @@ static void follows_types(void **state)
           { "'a'", "'abcd'", "''", "'a\x80'", "'\\ud800a'" } },
         { "{'type':'string'}", { "''", "'\xF0\x9F\x98\x80\\/'", "'\\ud7ff'" },
           { "'\n'", "'\xED\xA0\x80'", "'\\x'", "'\\u0000'", "'\xC0\x80'", "'\xF4\x90\x80\x80'" } },
+    };
+    check_examples(state, examples, sizeof examples / sizeof *examples);
+}
+
+#define SPACES_8 "        "
+#define SPACES_64 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8 SPACES_8
+
+static void follows_white_space(void **state)
+{
+    static const struct example examples[] = {
+        { "true",
+          { "{\n  'a': [\n    1,\n    2\n  ],\n  'b': {}\n}", "{ 'a' : 1 , 'b' : [ ] }", "{\r\n\t'a':\t1\r\n}",
+            "{\n\n'a':1\n\n}", "[\n" SPACES_64 "1\n" SPACES_64 "]" },
+          { "{\n\n\n'a':1}", "[     1]", "[\n" SPACES_64 " 1]", "\n{}", "{}\n", "[1\n2]" } },
+        { "{'properties':{'a':{'type':'integer'},'b':{'prefixItems':[{'const':1}]}},'required':['a']}",
+          { "{\n  'a': 1,\n  'b': [\n    1\n  ]\n}", "{ 'a' :12 }", "{'a':1 ,'b':[ ]}" },
+          { "{ }", "{'a':1 2}", "{' a':1}", "{'a':1,\n}" } },
+        { "{'type':'object','additionalProperties':false}", { "{}", "{ }", "{\n}" }, { "{'a':1}", "{\n\n\n}" } },
     };
     check_examples(state, examples, sizeof examples / sizeof *examples);
 }
@@ -215,14 +234,12 @@ static void refuses_what_it_cannot_hold(void **state)
     (void)state;
     check_refused("[]", "object, true or false");
     check_refused("false", "no answer");
-    check_refused("{'not':{}}", "'not' cannot be enforced");
+    check_refused("{'not':{}}", "no answer");
     check_refused("{'properties':{'a':{'items':{'contains':1}}}}", "#/properties/a/items: 'contains'");
     check_refused("{'$ref':'#'}", "refers to itself");
     check_refused("{'properties':{'a':{'$ref':'#'}},'required':['a']}", "no answer");
-    check_refused("{'oneOf':[{'type':'integer'},{'minimum':3}]}", "'oneOf' cannot be enforced");
-    check_refused("{'type':'string','pattern':'(?!a)'}", "look-around");
-    check_refused("{'type':'string','pattern':'(((a{99}){99}){99}){99}'}", "intricate");
-    check_refused("{'type':'string','pattern':'[z-a]'}", "backwards");
+    check_refused("{'type':'string','pattern':'(((a{99}){99}){99}){99}'}", "'pattern': it is not a regex");
+    check_refused("{'type':'string','pattern':'[z-a]'}", "'pattern': it is not a regex");
     check_refused("{'minItems':3,'maxItems':2}", "minItems is greater");
     check_refused("{'type':'string','minLength':20000}", "shortest answer");
     check_refused("{'allOf':[{'$ref':'#'},{'$ref':'#'}]}", "schema at #");
@@ -234,22 +251,40 @@ static void follows_parts(void **state)
 {
     struct fixture *fixture = *state;
     json_t *number = read_quoted("{'type':'integer'}"), *any = read_quoted("true");
-    struct grammar_part first[] = { { "<a>", NULL }, { NULL, number }, { "</a>", NULL } };
-    struct grammar_part second[] = { { "<ab>", NULL }, { NULL, any }, { "", NULL } };
-    struct grammar_part third[] = { { "<a>", NULL }, { "x", NULL } };
-    struct grammar_alternative alternatives[] = { { first, 3 }, { second, 3 }, { third, 2 } };
+    struct grammar_part first[] = { { .literal = "<a>" }, { .schema = number }, { .literal = "</a>" } };
+    struct grammar_part second[] = { { .literal = "<ab>" }, { .schema = any } };
+    struct grammar_part third[] = { { .literal = "<a>" }, { .literal = "x" } };
+    struct grammar_part fourth[] = { { .literal = "<a>" }, { .mark = '[' }, { .schema = number }, { .mark = ']' } };
+    struct grammar_part fifth[] = { { .literal = "<a>" }, { .mark = '[' }, { .literal = "x" }, { .mark = ']' } };
+    struct grammar_alternative alternatives[] = {
+        { first, 3 }, { second, 2 }, { third, 2 }, { fourth, 4 }, { fifth, 4 }
+    };
+    struct grammar_parts parts = { alternatives, 5, "\n", NULL };
     struct error err;
-    struct grammar *grammar = grammar_from_parts(alternatives, 3, true, "\n", &err);
+    struct grammar *grammar = grammar_from_parts(&parts, &err);
     assert_non_null(grammar);
-    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x" };
-    static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "" };
+    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x", "<a>\n[ 7\n]",
+                                        "<a>[x]\n<a>[1]" };
+    static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "", "<a>[1] ", "[1]" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(taken(fixture, grammar, good[i]), strlen(good[i]) + 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_not_equal(taken(fixture, grammar, bad[i]), strlen(bad[i]) + 1);
     assert_int_equal(grammar_shortest(grammar, fixture->vocabulary), 4);
     grammar_free(grammar);
-    assert_null(grammar_from_parts(&(struct grammar_alternative){ NULL, 0 }, 1, false, NULL, &err));
+
+    parts = (struct grammar_parts){ alternatives, 5, NULL, any }; // one of them, or a value
+    grammar = grammar_from_parts(&parts, &err);
+    assert_non_null(grammar);
+    assert_int_equal(taken(fixture, grammar, "<a>x"), 5);
+    assert_int_equal(taken(fixture, grammar, "[1]"), 4);
+    assert_int_equal(taken(fixture, grammar, "<a>x\n"), 4);
+    assert_int_equal(taken(fixture, grammar, "[1]\n"), 3);
+    grammar_free(grammar);
+
+    struct grammar_alternative without = { NULL, 0 }, alike[] = { { third, 2 }, { third, 1 } };
+    assert_null(grammar_from_parts(&(struct grammar_parts){ .alternatives = &without, .count = 1 }, &err));
+    assert_null(grammar_from_parts(&(struct grammar_parts){ .alternatives = alike, .count = 2 }, &err));
     json_decref(number);
     json_decref(any);
 }
@@ -328,6 +363,92 @@ static void finishes_within_every_budget(void **state)
     }
 }
 
+// ---- masks that are shared ----
+
+enum { SHARED_MATCHERS = 16, SHARED_THREADS = 4 };
+static const char shared_text[] = "{ \"kind\": \"k7\", \"v\": 12}";
+
+static struct matcher *shared_matchers[SHARED_MATCHERS];
+static uint32_t shared_masks[SHARED_MATCHERS][MASK_WORDS];
+
+// Those of one thread, from *context on.
+static void *restrict_some(void *context)
+{
+    for (int i = *(int *)context; i < SHARED_MATCHERS; i += SHARED_THREADS) {
+        memset(shared_masks[i], 0xFF, sizeof shared_masks[i]);
+        matcher_restrict(shared_matchers[i], shared_masks[i]);
+    }
+    return NULL;
+}
+
+// Many answers of one grammar that are in the same state, on several threads: each mask is computed once.
+static void computes_a_mask_once(void **state)
+{
+    struct fixture *fixture = *state;
+    struct strbuf schema = { 0 };
+    for (int i = 0; i < 200; i++)
+        strbuf_add_format(&schema, "%s{'properties':{'kind':{'const':'k%d'},'v':{'type':'integer'}},"
+                                   "'required':['kind','v']}", i ? "," : "{'anyOf':[", i);
+    strbuf_add_text(&schema, "]}");
+    struct grammar *grammar = must_compile(schema.data);
+    for (int i = 0; i < SHARED_MATCHERS; i++)
+        shared_matchers[i] = matcher_open(grammar, fixture->vocabulary);
+    for (size_t at = 0; shared_text[at]; at++) {
+        pthread_t threads[SHARED_THREADS];
+        int firsts[SHARED_THREADS];
+        for (int i = 0; i < SHARED_THREADS; i++) {
+            firsts[i] = i;
+            assert_int_equal(pthread_create(&threads[i], NULL, restrict_some, &firsts[i]), 0);
+        }
+        for (int i = 0; i < SHARED_THREADS; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(mask_cache_computed(grammar->masks), at + 1);
+        for (int i = 0; i < SHARED_MATCHERS; i++) {
+            assert_memory_equal(shared_masks[i], shared_masks[0], sizeof shared_masks[0]);
+            assert_true(is_set(shared_masks[i], (uint8_t)shared_text[at]));
+            matcher_accept(shared_matchers[i], (uint8_t)shared_text[at]);
+        }
+    }
+    for (int i = 0; i < SHARED_MATCHERS; i++) {
+        assert_true(matcher_done(shared_matchers[i]));
+        matcher_close(shared_matchers[i]);
+    }
+    grammar_free(grammar);
+    strbuf_free(&schema);
+}
+
+// Inside a string most steps are in a state that was there before; and what is forgotten is computed again, the same.
+static void keeps_the_masks_used_last(void **state)
+{
+    struct fixture *fixture = *state;
+    struct grammar *grammar = must_compile("{'type':'string','maxLength':100}");
+    struct matcher *matcher = matcher_open(grammar, fixture->vocabulary), *other;
+    matcher_accept(matcher, '"');
+    for (int i = 0; i < 2 * MASK_CACHE_MAX; i++) { // the room that is left is a part of the state
+        assert_true(is_allowed(matcher, 'a') && is_allowed(matcher, '"'));
+        assert_int_equal(mask_cache_computed(grammar->masks), i + 1);
+        matcher_accept(matcher, 'a');
+    }
+    other = matcher_open(grammar, fixture->vocabulary);
+    matcher_accept(other, '"');
+    assert_true(is_allowed(other, 'a') && is_allowed(other, '"'));
+    assert_int_equal(mask_cache_computed(grammar->masks), 2 * MASK_CACHE_MAX + 1);
+    matcher_close(matcher);
+    matcher_close(other);
+    grammar_free(grammar);
+
+    grammar = must_compile("{'type':'string'}");
+    matcher = matcher_open(grammar, fixture->vocabulary);
+    matcher_accept(matcher, '"');
+    for (int i = 0; i < 100; i++) {
+        assert_true(is_allowed(matcher, 'a'));
+        matcher_accept(matcher, 'a');
+    }
+    assert_int_equal(mask_cache_computed(grammar->masks), 1);
+    matcher_close(matcher);
+    grammar_free(grammar);
+}
+
 static void nests_only_so_deep(void **state)
 {
     struct fixture *fixture = *state;
@@ -350,7 +471,8 @@ static void needs_a_vocabulary_that_can_write(void **state)
     (void)state;
     struct tokenizer *tokenizer = must_open("{'model':{'vocab':{'a':0,'b':1},'merges':[]}}", NULL);
     struct grammar_vocabulary *vocabulary = grammar_vocabulary_open(tokenizer);
-    struct grammar *grammar = grammar_json_object();
+    struct error err;
+    struct grammar *grammar = compile("{'type':'object'}", &err);
     assert_int_equal(grammar_shortest(grammar, vocabulary), INT_MAX);
     grammar_free(grammar);
     grammar_vocabulary_close(vocabulary);
@@ -384,6 +506,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_types),
+        cmocka_unit_test(follows_white_space),
         cmocka_unit_test(follows_objects_and_arrays),
         cmocka_unit_test(follows_choices_and_references),
         cmocka_unit_test(follows_number_ranges),
@@ -391,6 +514,8 @@ int main(void)
         cmocka_unit_test(refuses_what_it_cannot_hold),
         cmocka_unit_test(follows_parts),
         cmocka_unit_test(finishes_within_every_budget),
+        cmocka_unit_test(computes_a_mask_once),
+        cmocka_unit_test(keeps_the_masks_used_last),
         cmocka_unit_test(nests_only_so_deep),
         cmocka_unit_test(needs_a_vocabulary_that_can_write),
         cmocka_unit_test(writes_the_first_token_as_the_detokenizer_does),

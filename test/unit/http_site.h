@@ -31,8 +31,9 @@ struct site {
     struct http_server *server;
     int port;
     struct http_exchange *open[OPEN_MAX]; // /later, in order of arrival
-    int open_count, gone_count;
+    int open_count, gone_count, sent_count;
     int refused; // the latest status
+    int admitted; // heads that were let through
 };
 
 static const struct http_limits usual_limits = {
@@ -45,6 +46,19 @@ static const struct http_limits usual_limits = {
     .idle_seconds = 5,
     .send_seconds = 5,
 };
+
+// What is for /secret is answered on its head.
+static inline bool on_admit(void *context, struct http_exchange *exchange)
+{
+    struct site *site = context;
+    if (bytes_equal(http_path(exchange), bytes_of("/secret"))) {
+        assert_int_equal(http_body(exchange).len, 0);
+        http_reply(exchange, 401, "text/plain", bytes_of("no key"));
+        return false;
+    }
+    site->admitted++;
+    return true;
+}
 
 static inline void on_request(void *context, struct http_exchange *exchange)
 {
@@ -94,14 +108,22 @@ static inline void on_gone(void *context, struct http_exchange *exchange)
             site->open[i] = NULL;
 }
 
+static inline void on_sent(void *context, struct http_exchange *exchange)
+{
+    struct site *site = context;
+    assert_ptr_equal(http_owner(exchange), site);
+    site->sent_count++;
+}
+
 static inline struct site *site_open(const struct http_limits *limits)
 {
     struct site *site = calloc(1, sizeof *site);
     struct error err;
     site->base = event_base_new();
     site->server = http_open(site->base, limits,
-                             &(struct http_callbacks){ site, on_request, on_refuse, on_gone });
-    if (!http_listen(site->server, "127.0.0.1", 0, &site->port, &err))
+                             &(struct http_callbacks){ site, on_admit, on_request, on_refuse, on_gone,
+                                                       on_sent });
+    if (!http_bind(site->server, "127.0.0.1", 0, &site->port, &err) || !http_listen(site->server, &err))
         fail_msg("%s", err.text);
     return site;
 }

@@ -15,7 +15,8 @@ static void test_whole_answers(void **state)
     client_send(&client, "GET /a?b HTTP/1.1\r\nHost: x\r\nX-Tag: t\r\n\r\n");
     await(&client, "\r\n\r\nGET /a []");
     assert_true(client_has(&client, "HTTP/1.1 200 OK\r\nDate: "));
-    assert_true(client_has(&client, " GMT\r\nContent-Type: text/plain\r\nX-Tag: t?!\r\nContent-Length: 9\r\n\r\n"));
+    assert_true(client_has(&client, " GMT\r\nContent-Type: text/plain\r\nX-Request-Id: "));
+    assert_true(client_has(&client, "\r\nX-Tag: t?!\r\nContent-Length: 9\r\n\r\n"));
     assert_false(client_has(&client, "Connection:"));
     client_forget(&client);
     client_send(&client, "\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"); // the same connection
@@ -88,7 +89,8 @@ static void test_stream(void **state)
     struct http_exchange *exchange = site->open[0];
     assert_true(http_sending(site->server));
     http_stream_open(exchange, 200, "text/event-stream");
-    await(&client, "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    await(&client, "\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert_true(client_has(&client, "Content-Type: text/event-stream\r\n"));
     client_forget(&client);
     http_stream_write(exchange, bytes_of("0123456789"));
     await(&client, "a\r\n0123456789\r\n");
@@ -326,7 +328,7 @@ static void test_idle(void **state)
 {
     (void)state;
     struct http_limits limits = usual_limits;
-    limits.idle_seconds = 0.1;
+    limits.idle_seconds = limits.head_seconds = 0.1; // the latter from accept on
     struct site *site = site_open(&limits);
     struct client silent = client_open(site), quiet = client_open(site);
     client_send(&quiet, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -430,12 +432,17 @@ static void test_too_many_connections(void **state)
     struct http_limits limits = usual_limits;
     limits.connections = 2;
     struct site *site = site_open(&limits);
-    struct client first = client_open(site), second = client_open(site), third = client_open(site);
+    struct client first = client_open(site), second = client_open(site);
+    client_send(&first, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_send(&second, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
+    TURN_UNTIL(site, site->open_count == 2);
+    struct client third = client_open(site);
     client_send(&third, "GET /3 HTTP/1.1\r\nHost: x\r\n\r\n");
     await_refusal(&third, 503);
     assert_int_equal(http_connections(site->server), 2);
-    client_send(&second, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
-    await(&second, "GET /2 []");
+    assert_int_equal(http_counts(site->server).refused, 1);
+    http_reply(site->open[1], 200, "text/plain", bytes_of("two"));
+    await(&second, "two");
     client_close(&first);
     client_close(&third);
     TURN_UNTIL(site, http_connections(site->server) == 1);
@@ -460,7 +467,7 @@ static void test_client_that_does_not_read(void **state)
         limits.send_seconds = way == 0 ? 5 : 0.1;
         struct site *site = site_open(&limits);
         struct error err;
-        assert_true(http_listen_unix(site->server, path, &err));
+        assert_true(http_bind_unix(site->server, path, &err) && http_listen(site->server, &err));
         // TCP would have a timeout of its own.
         struct client client = way == 0 ? client_open(site) : client_open_unix(site, path);
         client_send(&client, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -477,7 +484,8 @@ static void test_client_that_does_not_read(void **state)
     }
 }
 
-// A system that has no more descriptors: the loop does not spin, and accepts again once there are some.
+// A system that has no more descriptors: who comes is told so, the loop does not spin, and it accepts again once there
+// are some.
 static void test_no_descriptors(void **state)
 {
     (void)state;
@@ -488,10 +496,12 @@ static void test_no_descriptors(void **state)
     tight = usual;
     tight.rlim_cur = (rlim_t)client.fd;
     setrlimit(RLIMIT_NOFILE, &tight);
-    turn(site);
+    await_refusal(&client, 503);
     assert_int_equal(http_connections(site->server), 0);
     assert_int_equal(event_base_get_num_events(site->base, EVENT_BASE_COUNT_ADDED), 1); // the moment's rest alone
     setrlimit(RLIMIT_NOFILE, &usual);
+    client_close(&client);
+    client = client_open(site);
     client_send(&client, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
     await(&client, "GET /a []");
     client_close(&client);
@@ -509,13 +519,13 @@ static void test_ports(void **state)
     int bound;
     snprintf(want, sizeof want, "port %d on 127.0.0.1 is already in use, perhaps by another nibble serve; stop it or "
              "choose another with --port", site->port);
-    assert_false(http_listen(site->server, "127.0.0.1", site->port, &bound, &err));
+    assert_false(http_bind(site->server, "127.0.0.1", site->port, &bound, &err));
     assert_string_equal(err.text, want);
-    assert_false(http_listen(site->server, "203.0.113.7", 0, &bound, &err));
+    assert_false(http_bind(site->server, "203.0.113.7", 0, &bound, &err));
     assert_non_null(strstr(err.text, "203.0.113.7 is not an address of this machine"));
-    assert_false(http_listen(site->server, "no such host", 0, &bound, &err));
+    assert_false(http_bind(site->server, "no such host", 0, &bound, &err));
     assert_non_null(strstr(err.text, "\"no such host\" cannot be found"));
-    assert_true(http_listen(site->server, "localhost", 0, &bound, &err));
+    assert_true(http_bind(site->server, "localhost", 0, &bound, &err) && http_listen(site->server, &err));
     assert_true(bound > 0 && bound != site->port);
     site->port = bound;
     struct client client = client_open(site);
@@ -523,6 +533,36 @@ static void test_ports(void **state)
     await(&client, "GET /local []");
     client_close(&client);
     site_close(site);
+}
+
+// Bound and not listening: refused to clients and to other servers, whatever an earlier server left in TIME_WAIT.
+static void test_bound_before_it_listens(void **state)
+{
+    (void)state;
+    struct site *site = site_open(&usual_limits), *second = site_open(&usual_limits);
+    struct error err;
+    int port, bound;
+    for (int round = 0; round < 2; round++) {
+        assert_true(http_bind(site->server, "127.0.0.1", round ? port : 0, &port, &err));
+        assert_false(http_bind(second->server, "127.0.0.1", port, &bound, &err));
+        assert_non_null(strstr(err.text, "is already in use"));
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                                       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), -1);
+        assert_int_equal(errno, ECONNREFUSED);
+        close(fd);
+        assert_true(http_listen(site->server, &err));
+        site->port = port;
+        struct client client = client_open(site);
+        client_send(&client, "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); // TIME_WAIT is the server's
+        TURN_UNTIL(site, client_ended(&client));
+        client_close(&client);
+        site_close(site);
+        site = site_open(&usual_limits);
+    }
+    site_close(site);
+    site_close(second);
 }
 
 static void test_unix_socket(void **state)
@@ -542,7 +582,9 @@ static void test_unix_socket(void **state)
     close(stale); // its file stays
 
     struct site *site = site_open(&usual_limits), *second = site_open(&usual_limits);
-    assert_true(http_listen_unix(site->server, path, &err));
+    assert_true(http_bind_unix(site->server, path, &err));
+    assert_false(http_bind_unix(second->server, path, &err)); // taken, although nobody listens yet
+    assert_true(http_listen(site->server, &err));
     struct client client = client_open_unix(site, path);
     client_send(&client, "GET /unix HTTP/1.1\r\nHost: x\r\n\r\n");
     await(&client, "GET /unix []");
@@ -553,21 +595,21 @@ static void test_unix_socket(void **state)
     turn(site);
     assert_int_equal(site->gone_count, 1);
 
-    assert_false(http_listen_unix(second->server, path, &err));
+    assert_false(http_bind_unix(second->server, path, &err));
     assert_non_null(strstr(err.text, "is already in use, perhaps by another nibble serve"));
-    assert_false(http_listen_unix(second->server, folder, &err));
+    assert_false(http_bind_unix(second->server, folder, &err));
     assert_non_null(strstr(err.text, "exists and is not a socket"));
-    assert_false(http_listen_unix(second->server, other, &err));
+    assert_false(http_bind_unix(second->server, other, &err));
     assert_non_null(strstr(err.text, "No such file"));
-    assert_false(http_listen_unix(second->server, long_path, &err));
+    assert_false(http_bind_unix(second->server, long_path, &err));
     assert_non_null(strstr(err.text, "1 to 107 are possible"));
     site_close(site);
     assert_int_not_equal(lstat(path, &file), 0);
 
     site = site_open(&usual_limits); // a file that has become another server's is left to it
-    assert_true(http_listen_unix(site->server, path, &err));
+    assert_true(http_bind_unix(site->server, path, &err));
     assert_int_equal(unlink(path), 0);
-    assert_true(http_listen_unix(second->server, path, &err));
+    assert_true(http_bind_unix(second->server, path, &err));
     site_close(site);
     assert_int_equal(lstat(path, &file), 0);
     site_close(second);
@@ -599,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_client_that_does_not_read),
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_bound_before_it_listens),
         cmocka_unit_test(test_unix_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/strbuf.h"
@@ -140,6 +141,113 @@ static void test_threads_do_not_mix(void **state)
     free(text);
 }
 
+static void print_lines(const struct log *log)
+{
+    log_print(log, LOG_INFO, "plan", "one \"line\"\nand another\n");
+    log_failure(log, "it ends");
+}
+
+static void test_print(void **state)
+{
+    (void)state;
+    char *text = captured(print_lines, &(struct log){ LOG_ERROR, false });
+    assert_string_equal(text, "one \"line\"\nand another\nnibble: it ends\n");
+    free(text);
+    text = captured(print_lines, &(struct log){ LOG_ERROR, true });
+    static const char *const want[] = { "one \"line\"", "and another", "nibble: it ends" };
+    char *rest = text;
+    for (int i = 0; i < 3; i++) {
+        json_t *event = json_loads(strsep(&rest, "\n"), 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(event, "message")), want[i]);
+        assert_string_equal(json_string_value(json_object_get(event, "event")), i < 2 ? "plan" : "failure");
+        json_decref(event);
+    }
+    assert_string_equal(rest, "");
+    free(text);
+}
+
+// ---- the queue ----
+
+// Standard error is a pipe: its other end.
+static int stderr_to_pipe(int *kept)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    *kept = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    return ends[0];
+}
+
+static void restore_stderr(int kept)
+{
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+}
+
+enum { MANY_LINES = 50000 };
+
+static void log_without_a_reader(const struct log *log)
+{
+    for (int i = 0; i < MANY_LINES; i++)
+        log_say(log, LOG_INFO, "many", "line %d", i);
+}
+
+// Nobody reads: logging goes on, lines are dropped and counted; when somebody reads again, the log says how many.
+static void test_a_stalled_reader(void **state)
+{
+    (void)state;
+    struct log log = { LOG_INFO, true };
+    struct error err;
+    int kept, reader = stderr_to_pipe(&kept);
+    assert_true(log_open(&log, &err));
+    log_without_a_reader(&log);
+    uint64_t dropped = log_dropped(&log);
+    assert_true(dropped > 0 && dropped < MANY_LINES);
+    struct strbuf text = { 0 };
+    char chunk[4096], want[64];
+    snprintf(want, sizeof want, "\"event\": \"log\", \"message\": \"%llu lines", (unsigned long long)dropped);
+    while (!strstr(strbuf_text(&text), want)) {
+        ssize_t got = read(reader, chunk, sizeof chunk);
+        assert_true(got > 0);
+        strbuf_add(&text, chunk, (size_t)got);
+    }
+    log_say(&log, LOG_INFO, "after", "there is room again");
+    log_close(&log);
+    restore_stderr(kept);
+    for (ssize_t got; (got = read(reader, chunk, sizeof chunk)) > 0;)
+        strbuf_add(&text, chunk, (size_t)got);
+    assert_non_null(strstr(text.data, "there is room again"));
+    int lines = 0;
+    for (const char *c = text.data; *c; c++)
+        lines += *c == '\n';
+    assert_int_equal(lines, MANY_LINES - (int)dropped + 2);
+    close(reader);
+    strbuf_free(&text);
+}
+
+static void test_closing_does_not_wait_for_a_reader(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct log log = { LOG_INFO, false };
+        struct error err;
+        int kept;
+        (void)stderr_to_pipe(&kept);
+        bool opened = log_open(&log, &err);
+        log_without_a_reader(&log);
+        log_close(&log);
+        uint64_t dropped = log_dropped(&log);
+        log_say(&log, LOG_INFO, "late", "nobody hears it");
+        _exit(opened && log_dropped(&log) == dropped + 1 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +255,9 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_threads_do_not_mix),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_a_stalled_reader),
+        cmocka_unit_test(test_closing_does_not_wait_for_a_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -639,7 +639,8 @@ static void test_a_plan_is_told(void **state)
     planned->model.layer[5].window = 100;
     need_plan(planned, (struct plan_options){ .kv_cache_dtype = "0-1:bfloat16,2-:fp8/nvfp4" }, &plan);
     explain_short(&plan, &text);
-    assert_non_null(strstr(text.data, "cache 0-1:bfloat16, 2-5:fp8_e4m3/nvfp4, 912 bytes a token, 2000 tokens;"));
+    assert_non_null(strstr(text.data, "KV cache 0-1:bfloat16, 2-5:fp8_e4m3/nvfp4, 912 bytes per token (all layers), "
+                                      "context length 2000 tokens, cache capacity 2000 tokens;"));
     text.len = 0;
     explain_full(&plan, (struct explain_style){ 0 }, &text);
     assert_non_null(strstr(text.data, "\n2-4       full         fp8_e4m3             nvfp4"));

@@ -10,7 +10,9 @@
 
 enum { RANKS_MAX = 6 };
 
-#define SIZES "\"hidden_size\":64,\"num_hidden_layers\":2,\"max_position_embeddings\":64,\"vocab_size\":203,"
+#define SIZES_OF(layers, vocab) "\"hidden_size\":64,\"num_hidden_layers\":" #layers \
+    ",\"max_position_embeddings\":64,\"vocab_size\":" #vocab ","
+#define SIZES SIZES_OF(2, 203)
 #define HEADS "\"num_attention_heads\":6,\"num_key_value_heads\":3,\"head_dim\":16,\"intermediate_size\":96,"
 #define EXPERTS "\"num_experts_per_tok\":2,\"moe_intermediate_size\":48,"
 #define LATENT "\"num_attention_heads\":6,\"intermediate_size\":96,\"kv_lora_rank\":32,\"qk_rope_head_dim\":16," \
@@ -40,7 +42,7 @@ static const char *const configs[] = {
         "\"topk_group\":1}",
     "{" SIZES HEADS DELTA EXPERTS "\"model_type\":\"qwen3_next\"}",
     "{" SIZES HEADS DELTA EXPERTS "\"model_type\":\"qwen3_5_moe_text\"}",
-    "{" SIZES HEADS SCAN "\"model_type\":\"nemotron_h\",\"num_hidden_layers\":3,\"hybrid_override_pattern\":\"M*-\"}",
+    "{" SIZES_OF(3, 203) HEADS SCAN "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*-\"}",
     "{" SIZES HEADS SCAN EXPERTS "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"*E\","
         "\"n_routed_experts\":4,\"n_shared_experts\":1,\"moe_shared_expert_intermediate_size\":64,"
         "\"moe_latent_size\":32}",
@@ -419,7 +421,7 @@ static const struct {
     { "{" SIZES HEADS "\"model_type\":\"olmo2\"}", DTYPE_F32, 13, "the feed forward of layer 0 has 96 columns" },
     { "{" SIZES HEADS EXPERTS "\"model_type\":\"qwen3_moe\",\"num_experts\":4}", DTYPE_F32, 8, "it can among 1-6" },
     { "{" SIZES HEADS "\"model_type\":\"llama\"}", DTYPE_Q8_0, 4, "it can among 1-3" }, // two heads to a block
-    { "{" SIZES HEADS "\"model_type\":\"llama\",\"vocab_size\":30}", DTYPE_F32, 3, "its vocabulary of 30 tokens" },
+    { "{" SIZES_OF(2, 30) HEADS "\"model_type\":\"llama\"}", DTYPE_F32, 3, "its vocabulary of 30 tokens" },
 };
 
 static void test_refusals(void **state)

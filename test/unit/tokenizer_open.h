@@ -41,7 +41,7 @@ static struct tokenizer *must_open(const char *text, const char *config)
 }
 
 // All 256 letters of the byte alphabet, byte b with the id b, and what is given behind them.
-static struct tokenizer *open_byte_level(const char *more_vocab, const char *merges, const char *more)
+static inline struct tokenizer *open_byte_level(const char *more_vocab, const char *merges, const char *more)
 {
     struct strbuf json = { 0 };
     strbuf_add_text(&json, "{'pre_tokenizer':{'type':'ByteLevel','add_prefix_space':false},");

@@ -292,6 +292,40 @@ static void test_streams(void **state)
     strbuf_free(&record.text);
 }
 
+// Where one call is all that there may be, the answer is over with it, whatever comes behind.
+static void test_one_call(void **state)
+{
+    (void)state;
+    static const struct { enum tool_form form; const char *text, *told; bool over; } cases[] = {
+        { TOOLS_HERMES,
+          "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
+          "So:[0 f|{}]", true },
+        { TOOLS_HERMES, "<tool_call>[{\"name\": \"f\"}, {\"name\": \"f\"}]</tool_call> Done.", "[0 f|{}]", true },
+        { TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {a}</tool_call> Done.", "[0 f|{a}]", true },
+        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}",
+          "[0 f|{}]", true },
+        { TOOLS_HERMES, "No <tool_call> {\"name\": \"none\"}", "No <tool_call> {\"name\": \"none\"}", false },
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct record record = { 0 };
+        struct tool_sink sink = { &record, on_content, on_call, on_arguments };
+        struct tool_reader *reader = tool_reader_open(cases[i].form, tools, &sink);
+        tool_reader_end_with_call(reader);
+        for (const char *at = cases[i].text; *at; at++)
+            tool_reader_add(reader, (struct bytes){ at, 1 });
+        assert_int_equal(tool_reader_is_over(reader), cases[i].over);
+        tool_reader_finish(reader);
+        leave_call(&record);
+        assert_string_equal(strbuf_text(&record.text), cases[i].told);
+        tool_reader_close(reader);
+        strbuf_free(&record.text);
+    }
+    struct tool_reader *silent = tool_reader_open(TOOLS_HERMES, tools, &(struct tool_sink){ 0 });
+    tool_reader_add(silent, bytes_of(cases[0].text));
+    assert_int_equal(tool_reader_calls(silent), 2);
+    tool_reader_close(silent);
+}
+
 // What is held has a limit, what streams has none; both are exact.
 static void test_long(void **state)
 {
@@ -358,7 +392,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hermes), cmocka_unit_test(test_llama3), cmocka_unit_test(test_random_texts),
-        cmocka_unit_test(test_streams), cmocka_unit_test(test_long),  cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_streams), cmocka_unit_test(test_one_call), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_scan),
     };
     return cmocka_run_group_tests(tests, make_tools, free_tools);
 }

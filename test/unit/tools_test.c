@@ -332,9 +332,21 @@ static void test_grammar(void **state)
         const char *name;
         bool parallel;
         const char *text;
-        bool accepted;
+        bool accepted, otherwise;
     } cases[] = {
         { TOOLS_HERMES, NULL, false, HERMES_F, true },
+        { TOOLS_HERMES, NULL, false,
+          "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>", true },
+        { TOOLS_HERMES, NULL, false,
+          "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>", true },
+        { TOOLS_LLAMA3, NULL, false, "{\n \"name\": \"f\", \"parameters\": { \"a\" : true}\n}", true },
+        { TOOLS_HERMES, NULL, true, HERMES_F "\n" HERMES_G, true, true },
+        { TOOLS_HERMES, NULL, true, "{\"city\": 5}", true, true },
+        { TOOLS_HERMES, NULL, true, "{\"city\": null}", false, true },
+        { TOOLS_HERMES, NULL, true, "{\"city\": 5}", false, false },
+        { TOOLS_HERMES, NULL, true, HERMES_F "\n{\"city\": 5}", false, true },
+        { TOOLS_LLAMA3, NULL, false, LLAMA3_F, true, true },
+        { TOOLS_LLAMA3, NULL, false, "{\"city\": 5}", true, true },
         { TOOLS_HERMES, NULL, false, HERMES_G, true },
         { TOOLS_HERMES, NULL, false, HERMES_F "\n" HERMES_G, false },
         { TOOLS_HERMES, NULL, true, HERMES_F "\n" HERMES_G, true },
@@ -352,21 +364,24 @@ static void test_grammar(void **state)
         open_byte_level("", "", "'added_tokens':[{'id':256,'content':'<|im_end|>','special':true}],");
     struct grammar_vocabulary *vocabulary = grammar_vocabulary_open(tokenizer);
     json_t *tools = read_quoted(two_tools);
+    json_t *answer = read_quoted("{'properties': {'city': {'type': 'integer'}}, 'required': ['city']}");
     struct error err = { "" };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct grammar *grammar = tools_grammar(cases[i].form, tools, cases[i].name, cases[i].parallel, &err);
+        struct tools_choice choice = { cases[i].name, cases[i].parallel, cases[i].otherwise ? answer : NULL };
+        struct grammar *grammar = tools_grammar(cases[i].form, tools, &choice, &err);
         if (!grammar)
             fail_msg("%s", err.text);
         if (accepts(grammar, vocabulary, cases[i].text) != cases[i].accepted)
             fail_msg("%s: expected %s", cases[i].text, cases[i].accepted ? "yes" : "no");
         grammar_free(grammar);
     }
-    assert_null(tools_grammar(TOOLS_HERMES, tools, "h", false, &err));
+    assert_null(tools_grammar(TOOLS_HERMES, tools, &(struct tools_choice){ .name = "h" }, &err));
     assert_says(err, "tool_choice names h, which is not among the tools");
     json_array_clear(tools);
-    assert_null(tools_grammar(TOOLS_HERMES, tools, NULL, false, &err));
+    assert_null(tools_grammar(TOOLS_HERMES, tools, &(struct tools_choice){ 0 }, &err));
     assert_says(err, "there are no tools");
     json_decref(tools);
+    json_decref(answer);
     grammar_vocabulary_close(vocabulary);
     tokenizer_close(tokenizer);
 }

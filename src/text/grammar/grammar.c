@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole grammars: a schema alone, or texts and schemas in a row.
-#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
 static struct grammar *finish(struct grammar *grammar, uint32_t root, struct error *err)
@@ -19,100 +20,146 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
-struct grammar *grammar_json_object(void)
+const char *grammar_loose(const struct grammar *grammar)
 {
-    struct error err;
+    return grammar->loose.len ? grammar->loose.data : NULL;
+}
+
+const char *grammar_unheld(const struct grammar *grammar)
+{
+    return grammar->unheld.len ? grammar->unheld.data : NULL;
+}
+
+struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
+{
     struct grammar *grammar = memory_new(1, sizeof *grammar);
-    grammar = finish(grammar, schema_any_object(grammar, schema_any(grammar, &err), &err), &err);
-    assert(grammar);
-    return grammar;
+    struct machine machine = { 0 };
+    uint32_t root = RULES_NONE;
+    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, NULL, err)) {
+        if (machine.count)
+            root = rules_machine(grammar, &machine, err);
+        else
+            fail(err, "it cannot be met: no text has that pattern");
+    }
+    return finish(grammar, root, err);
 }
 
-static bool is_empty(const struct grammar_part *part)
+// ---- parts --------------------------------------------------------------------------------------------------------
+
+static bool is_same(const struct grammar_part *a, const struct grammar_part *b)
 {
-    return !part->schema && !(part->literal && *part->literal);
+    return a->mark == b->mark && a->schema == b->schema
+        && (a->literal == b->literal || (a->literal && b->literal && strcmp(a->literal, b->literal) == 0));
 }
 
-static uint32_t compile_part(struct grammar *grammar, const struct grammar_part *part, struct error *err)
+// A schema or a mark.
+static uint32_t compile_part(struct grammar *grammar, const struct grammar_alternative *alternative, int at,
+                             struct error *err)
 {
+    const struct grammar_part *part = &alternative->parts[at];
     return part->schema ? schema_compile(grammar, part->schema, err)
-                        : rules_literal(grammar, bytes_of(part->literal), err);
+                        : rules_mark(grammar, part->mark, at > 0, at + 1 < alternative->count, err);
 }
 
-// The parts from `first` on, one after the other; RULES_NONE without a failure when there are none.
-static uint32_t compile_parts(struct grammar *grammar, const struct grammar_alternative *alternative, int first,
-                              bool *ok, struct error *err)
+// Sorts alternatives with the same part at `at` to the front; returns how many have it.
+static int gather_alike(const struct grammar_alternative **alternatives, int count, int at)
 {
-    uint32_t node = RULES_NONE;
-    for (int i = alternative->count - 1; *ok && i >= first; i--) {
-        if (is_empty(&alternative->parts[i]))
+    int alike = 1;
+    for (int i = 1; i < count; i++) {
+        const struct grammar_alternative *other = alternatives[i];
+        if (!is_same(&alternatives[0]->parts[at], &other->parts[at]))
             continue;
-        uint32_t part = compile_part(grammar, &alternative->parts[i], err);
-        node = node == RULES_NONE ? part : rules_sequence(grammar, part, node, err);
-        *ok = node != RULES_NONE;
+        alternatives[i] = alternatives[alike];
+        alternatives[alike++] = other;
     }
-    return node;
+    return alike;
 }
 
-// An alternative that begins with a text becomes a word with its rest behind it, so that alternatives are told apart
-// byte by byte and not all followed at once. The same text again: its rest is one more choice behind that word.
-static bool add_beginning(struct grammar *grammar, struct word *words, uint32_t *count, struct bytes text,
-                          uint32_t rest, struct error *err)
+// Alternatives that are alike up to a part: its index, and how many of them there are.
+struct prefix {
+    const struct grammar_alternative **alternatives;
+    int count, at;
+};
+
+// Whether all end there, which only one may; false with a sentence when some do and others do not.
+static bool check_end(const struct prefix *prefix, bool *ends, struct error *err)
 {
-    for (uint32_t i = 0; i < *count; i++) {
-        if (!bytes_equal(words[i].text, text))
-            continue;
-        if (words[i].next == RULES_NONE || rest == RULES_NONE)
-            return fail(err, "two alternatives begin alike, and one of them ends there");
-        uint32_t both[] = { words[i].next, rest };
-        words[i].next = rules_choice(grammar, both, 2, err);
-        return words[i].next != RULES_NONE;
-    }
-    words[*count] = (struct word){ text, *count, rest };
-    ++*count;
+    *ends = prefix->count == 1 && prefix->at && prefix->alternatives[0]->count == prefix->at;
+    for (int i = 0; i < prefix->count && !*ends; i++)
+        if (prefix->alternatives[i]->count == prefix->at)
+            return fail(err, prefix->at ? "two alternatives begin alike, and one of them ends there"
+                                        : "an alternative without any text");
     return true;
 }
 
-static uint32_t compile_alternatives(struct grammar *grammar, const struct grammar_alternative *alternatives, int count,
-                                     struct word *words, uint32_t *nodes, struct error *err)
+static bool compile_rest(struct grammar *grammar, struct prefix prefix, uint32_t *out, struct error *err);
+
+// One node of what they go on with: told apart where they differ, byte by byte where texts do, instead of all being
+// followed at once. RULES_NONE with a sentence when a limit is passed.
+static uint32_t compile_prefix(struct grammar *grammar, const struct prefix *prefix, struct word *words,
+                               uint32_t *nodes, struct error *err)
 {
-    uint32_t word_count = 0;
+    uint32_t word_count = 0, rest;
     size_t node_count = 0;
-    bool ok = true;
-    for (int i = 0; ok && i < count; i++) {
-        const struct grammar_alternative *alternative = &alternatives[i];
-        int first = 0;
-        while (first < alternative->count && is_empty(&alternative->parts[first]))
-            first++;
-        if (first == alternative->count)
-            return fail(err, "an alternative without any text"), RULES_NONE;
-        const struct grammar_part *part = &alternative->parts[first];
-        uint32_t node = compile_parts(grammar, alternative, first + !part->schema, &ok, err);
-        if (ok && part->schema)
-            nodes[node_count++] = node;
-        else if (ok)
-            ok = add_beginning(grammar, words, &word_count, bytes_of(part->literal), node, err);
+    for (int i = 0, alike; i < prefix->count; i += alike) {
+        const struct grammar_alternative **first = prefix->alternatives + i;
+        const struct grammar_part *part = &first[0]->parts[prefix->at];
+        alike = gather_alike(first, prefix->count - i, prefix->at);
+        if (!compile_rest(grammar, (struct prefix){ first, alike, prefix->at + 1 }, &rest, err))
+            return RULES_NONE;
+        if (part->literal) {
+            words[word_count] = (struct word){ bytes_of(part->literal), word_count, rest };
+            word_count++;
+        } else {
+            uint32_t node = compile_part(grammar, first[0], prefix->at, err);
+            nodes[node_count++] = rest == RULES_NONE ? node : rules_sequence(grammar, node, rest, err);
+        }
     }
-    if (ok && word_count)
+    if (word_count)
         nodes[node_count++] = rules_words(grammar, words, word_count, err);
-    return ok ? rules_choice(grammar, nodes, node_count, err) : RULES_NONE;
+    return rules_choice(grammar, nodes, node_count, err);
 }
 
-struct grammar *grammar_from_parts(const struct grammar_alternative *alternatives, int count, bool repeat,
-                                   const char *separator, struct error *err)
+// As compile_prefix; RULES_NONE without a sentence where they end.
+static bool compile_rest(struct grammar *grammar, struct prefix prefix, uint32_t *out, struct error *err)
 {
-    struct grammar *grammar = memory_new(1, sizeof *grammar);
-    struct word *words = memory_new((size_t)count, sizeof *words);
-    uint32_t *nodes = memory_new((size_t)count + 1, sizeof *nodes);
-    uint32_t root = compile_alternatives(grammar, alternatives, count, words, nodes, err);
+    bool ends;
+    *out = RULES_NONE;
+    if (!check_end(&prefix, &ends, err))
+        return false;
+    if (ends)
+        return true;
+    struct word *words = memory_new((size_t)prefix.count, sizeof *words);
+    uint32_t *nodes = memory_new((size_t)prefix.count + 1, sizeof *nodes);
+    *out = compile_prefix(grammar, &prefix, words, nodes, err);
     free(words);
     free(nodes);
-    if (repeat && root != RULES_NONE) {
-        uint32_t between = RULES_NONE;
-        if (separator && *separator && (between = rules_literal(grammar, bytes_of(separator), err)) == RULES_NONE)
-            root = RULES_NONE;
-        else
-            root = rules_repeat(grammar, root, between, 1, RULES_UNBOUNDED, err);
+    return *out != RULES_NONE;
+}
+
+static uint32_t compile_alternatives(struct grammar *grammar, const struct grammar_parts *parts, struct error *err)
+{
+    const struct grammar_alternative **alternatives = memory_new((size_t)parts->count, sizeof *alternatives);
+    uint32_t node;
+    for (int i = 0; i < parts->count; i++)
+        alternatives[i] = &parts->alternatives[i];
+    compile_rest(grammar, (struct prefix){ alternatives, parts->count, 0 }, &node, err);
+    free(alternatives);
+    return node;
+}
+
+struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct error *err)
+{
+    struct grammar *grammar = memory_new(1, sizeof *grammar);
+    uint32_t ways[] = { compile_alternatives(grammar, parts, err), RULES_NONE };
+    if (ways[0] != RULES_NONE && parts->separator) {
+        uint32_t between = rules_literal(grammar, bytes_of(parts->separator), err);
+        ways[0] = between == RULES_NONE ? between
+                                        : rules_repeat(grammar, ways[0], between, 1, RULES_UNBOUNDED, err);
     }
-    return finish(grammar, root, err);
+    if (ways[0] != RULES_NONE && parts->otherwise) {
+        ways[1] = schema_compile(grammar, parts->otherwise, err);
+        ways[0] = rules_choice(grammar, ways, 2, err);
+    }
+    return finish(grammar, ways[0], err);
 }

@@ -303,24 +303,38 @@ static bool lead_to(struct discovery *found, uint32_t from, int byte, const stru
     return to != MACHINE_DEAD && ++*work < MACHINE_WORK_MAX;
 }
 
-bool machine_intersect(const struct machine *a, const struct machine *b, size_t *work, struct machine *out)
+// What `a` accepts, and `b` does or (`with` false) does not. Where `b` accepts nothing any more, its state is
+// MACHINE_DEAD.
+static bool combine(const struct machine *a, const struct machine *b, bool with, size_t *work, struct machine *out)
 {
     struct discovery found = { 0 };
     bool ok = true;
     *out = (struct machine){ 0 };
-    if (!a->count || !b->count)
+    if (!a->count || (with && !b->count))
         return true;
-    discover(&found, pair_key(&(struct pair){ MACHINE_START, MACHINE_START, 0 }));
+    discover(&found, pair_key(&(struct pair){ MACHINE_START, b->count ? MACHINE_START : MACHINE_DEAD, 0 }));
     for (uint32_t s = MACHINE_START; ok && s < found.machine.count; s++) {
         struct pair at;
         memcpy(&at, found.keys[s].data, sizeof at);
-        const struct machine_state *x = &a->states[at.machine], *y = &b->states[at.other];
-        found.machine.states[s].accepts = x->accepts && y->accepts;
-        for (int byte = 0; ok && byte < 256; byte++)
-            if (x->next[byte] && y->next[byte])
-                ok = lead_to(&found, s, byte, &(struct pair){ x->next[byte], y->next[byte], 0 }, work);
+        const struct machine_state *x = &a->states[at.machine], *y = at.other ? &b->states[at.other] : NULL;
+        found.machine.states[s].accepts = x->accepts && (y && y->accepts) == with;
+        for (int byte = 0; ok && byte < 256; byte++) {
+            uint16_t other = y ? y->next[byte] : MACHINE_DEAD;
+            if (x->next[byte] && (other || !with))
+                ok = lead_to(&found, s, byte, &(struct pair){ x->next[byte], other, 0 }, work);
+        }
     }
     return finish(&found, ok, out);
+}
+
+bool machine_intersect(const struct machine *a, const struct machine *b, size_t *work, struct machine *out)
+{
+    return combine(a, b, true, work, out);
+}
+
+bool machine_subtract(const struct machine *a, const struct machine *b, size_t *work, struct machine *out)
+{
+    return combine(a, b, false, work, out);
 }
 
 bool machine_limit_length(const struct machine *machine, uint32_t low, uint32_t high, size_t *work,

@@ -56,6 +56,7 @@ void nfa_free(struct nfa *nfa);
 // them have cost together.
 bool machine_from_nfa(const struct nfa *nfa, size_t *work, struct machine *out);
 bool machine_intersect(const struct machine *a, const struct machine *b, size_t *work, struct machine *out);
+bool machine_subtract(const struct machine *a, const struct machine *b, size_t *work, struct machine *out); // a, not b
 // Of a machine that accepts JSON strings: those of low .. high code points.
 bool machine_limit_length(const struct machine *machine, uint32_t low, uint32_t high, size_t *work,
                           struct machine *out);

@@ -44,14 +44,25 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 enum stride { STRIDE_NONE, STRIDE_INSIDE, STRIDE_OUT };
 
-// Where a thread is in its string or machine.
+// Where a thread is in its string, machine or mark.
 struct place {
-    uint32_t at, count;
+    uint32_t at, end, count;
 };
 
-// STRIDE_OUT: the byte ends the string, or may be the last one of the machine.
-static enum stride stride(const struct match *match, const struct node *node, struct place *place, uint8_t byte)
+static enum stride stride_mark(const struct match *match, uint32_t node, struct place *place, uint8_t byte)
 {
+    struct thread thread = { node, 0, place->at, place->end, place->count };
+    enum mark_step step = match_mark(match->grammar, &thread, byte);
+    *place = (struct place){ thread.at, thread.end, thread.count };
+    return step == MARK_SPACE ? STRIDE_INSIDE : step == MARK_DEAD ? STRIDE_NONE : STRIDE_OUT;
+}
+
+// STRIDE_OUT: the byte ends the string, may be the last one of the machine, is the mark's or comes behind it.
+static enum stride stride(const struct match *match, uint32_t id, struct place *place, uint8_t byte)
+{
+    const struct node *node = &match->grammar->nodes[id];
+    if (node->kind == NODE_MARK)
+        return stride_mark(match, id, place, byte);
     if (node->kind == NODE_MACHINE) {
         const struct machine_state *states = match->grammar->machines[node->table].states;
         place->at = states[place->at].next[byte];
@@ -66,19 +77,18 @@ static enum stride stride(const struct match *match, const struct node *node, st
 }
 
 // As walk_from, without making sets of threads as long as the thread stays inside of its node: strings and patterns let
-// most of the vocabulary pass.
+// most of the vocabulary pass, and white space is long in some of them.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
 {
     struct match *match = &walk->matcher->match;
-    const struct node *node = &match->grammar->nodes[thread.node];
     const struct trie_node *nodes = walk->trie->nodes;
     struct place places[VOCABULARY_TOKEN_BYTES_MAX + 1];
     struct level before = level_here(match, (struct thread_set){ 0 });
     if (begin < end)
-        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.count };
+        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.end, thread.count };
     for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
         struct place place = places[nodes[i].depth - 1];
-        switch (stride(match, node, &place, nodes[i].byte)) {
+        switch (stride(match, thread.node, &place, nodes[i].byte)) {
         case STRIDE_INSIDE:
             places[nodes[i].depth] = place;
             allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
@@ -87,7 +97,7 @@ static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, st
         case STRIDE_OUT: {
             struct thread_set set = { .begin = match->thread_count };
             place = places[nodes[i].depth - 1];
-            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, 0, place.count });
+            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, place.end, place.count });
             walk_from(walk, i, nodes[i].skip, set);
             return_to(match, &before);
             break;
@@ -186,25 +196,6 @@ static void write_state(struct matcher *matcher)
         strbuf_add(out, (const char *)&match->stacks[i], offsetof(struct stack_entry, depth));
 }
 
-static const uint32_t *find_kept(const struct matcher *matcher)
-{
-    for (size_t i = 0; i < MATCHER_MASKS_MAX; i++)
-        if (matcher->kept[i].mask && bytes_equal(strbuf_bytes(&matcher->kept[i].state), strbuf_bytes(&matcher->state)))
-            return matcher->kept[i].mask;
-    return NULL;
-}
-
-static void keep(struct matcher *matcher)
-{
-    struct kept_mask *kept = &matcher->kept[matcher->kept_next++ % MATCHER_MASKS_MAX];
-    size_t words = matcher->vocabulary->mask_words;
-    kept->state.len = 0;
-    strbuf_add(&kept->state, matcher->state.data, matcher->state.len);
-    if (!kept->mask)
-        kept->mask = memory_new(words + 1, sizeof *kept->mask);
-    memcpy(kept->mask, matcher->allowed, words * sizeof *kept->mask);
-}
-
 // Threads between the characters of a string are left to what the vocabulary knows; those elsewhere in strings and in
 // machines walk alone; words walk together.
 static void allow_by_threads(struct matcher *matcher)
@@ -229,13 +220,10 @@ static void allow_by_threads(struct matcher *matcher)
     return_to(match, &before);
 }
 
-static const uint32_t *allowed_now(struct matcher *matcher)
+// Into matcher->allowed.
+static void compute(struct matcher *matcher)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
-    write_state(matcher);
-    const uint32_t *kept = find_kept(matcher);
-    if (kept)
-        return kept;
     memset(matcher->allowed, 0, vocabulary->mask_words * sizeof *matcher->allowed);
     matcher->match.work = 0;
     allow_by_threads(matcher);
@@ -246,22 +234,35 @@ static const uint32_t *allowed_now(struct matcher *matcher)
         && rest.count)
         mask_set(matcher->allowed, rest.ids[0]); // one way at least is known
     tokens_free(&rest);
-    if (matcher->match.work >= MATCHER_WORK_DEAR)
-        keep(matcher);
-    return matcher->allowed;
 }
 
-void matcher_restrict(struct matcher *matcher, uint32_t *mask)
+static void restrict_to(uint32_t *mask, const uint32_t *allowed, size_t words)
+{
+    for (size_t i = 0; i < words; i++)
+        mask[i] &= allowed[i];
+}
+
+uint64_t matcher_restrict(struct matcher *matcher, uint32_t *mask)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
-    const uint32_t *allowed = vocabulary->ends;
-    if (!matcher_done(matcher) && !matcher->forced) {
-        allowed = allowed_now(matcher);
-    } else if (!matcher_done(matcher)) {
-        memset(matcher->allowed, 0, vocabulary->mask_words * sizeof *matcher->allowed);
-        mask_set(matcher->allowed, matcher->rest.ids[matcher->rest_at]);
-        allowed = matcher->allowed;
+    size_t words = vocabulary->mask_words;
+    int slot;
+    if (matcher_done(matcher)) {
+        restrict_to(mask, vocabulary->ends, words);
+        return 0;
     }
-    for (size_t i = 0; i < vocabulary->mask_words; i++)
-        mask[i] &= allowed[i];
+    if (matcher->forced) {
+        memset(matcher->allowed, 0, words * sizeof *matcher->allowed);
+        mask_set(matcher->allowed, matcher->rest.ids[matcher->rest_at]);
+        restrict_to(mask, matcher->allowed, words);
+        return 0;
+    }
+    struct mask_cache *cache = matcher->match.grammar->masks;
+    write_state(matcher);
+    if (mask_cache_apply(cache, strbuf_bytes(&matcher->state), mask, words, &slot))
+        return 0;
+    compute(matcher);
+    mask_cache_put(cache, slot, matcher->allowed, words);
+    restrict_to(mask, matcher->allowed, words);
+    return matcher->match.work;
 }

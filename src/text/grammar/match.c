@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "text/grammar/space.h"
 #include "text/grammar/string.h"
 
 void match_open(struct match *match, const struct grammar *grammar)
@@ -104,6 +105,9 @@ static void enter(struct match *match, struct thread_set *set, uint32_t id, uint
     case NODE_MACHINE:
         match_add(match, set, (struct thread){ id, stack, MACHINE_START, 0, 0 });
         return;
+    case NODE_MARK:
+        match_add(match, set, (struct thread){ id, stack, false, 0, 0 });
+        return;
     case NODE_SEQUENCE:
         enter(match, set, node->first, 0, push(match, node->rest, 0, stack));
         return;
@@ -192,6 +196,33 @@ static void step_machine(struct match *match, struct thread_set *set, struct thr
         match_add(match, set, thread);
 }
 
+enum mark_step match_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte)
+{
+    const struct node *node = &grammar->nodes[thread->node];
+    struct space space = { thread->end, thread->count };
+    if ((thread->at ? node->high : node->low) && space_step(&space, byte)) {
+        thread->end = space.lines;
+        thread->count = space.blanks;
+        return MARK_SPACE;
+    }
+    if (thread->at)
+        return byte_set_has(&grammar->begins, byte) ? MARK_LEFT : MARK_DEAD;
+    if (byte != node->first)
+        return MARK_DEAD;
+    thread->at = true;
+    thread->end = thread->count = 0;
+    return MARK_READ;
+}
+
+static void step_mark(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+{
+    enum mark_step step = match_mark(match->grammar, &thread, byte);
+    if (step == MARK_READ && !match->grammar->nodes[thread.node].high)
+        leave(match, set, thread.stack);
+    else if (step == MARK_READ || step == MARK_SPACE)
+        match_add(match, set, thread);
+}
+
 static struct thread_set begin_set(struct match *match)
 {
     match->step++;
@@ -212,22 +243,52 @@ struct thread_set match_behind(struct match *match, uint32_t stack)
     return set;
 }
 
-struct thread_set match_byte(struct match *match, struct thread_set from, uint8_t byte)
+static bool is_left(const struct match *match, struct thread thread, uint8_t byte)
+{
+    return match->grammar->nodes[thread.node].kind == NODE_MARK
+        && match_mark(match->grammar, &thread, byte) == MARK_LEFT;
+}
+
+// What comes behind the marks that this byte leaves.
+static struct thread_set enter_behind_marks(struct match *match, struct thread_set from, uint8_t byte)
 {
     struct thread_set set = begin_set(match);
+    for (uint32_t i = 0; i < from.count; i++)
+        if (is_left(match, match->threads[from.begin + i], byte))
+            leave(match, &set, match->threads[from.begin + i].stack);
+    return set;
+}
+
+static void step_threads(struct match *match, struct thread_set *set, struct thread_set from, uint8_t byte)
+{
     match->work += from.count * MATCH_WORK_PER_THREAD;
     for (uint32_t i = 0; i < from.count; i++) {
         struct thread thread = match->threads[from.begin + i];
         switch (match->grammar->nodes[thread.node].kind) {
         case NODE_WORDS:
-            step_words(match, &set, thread, byte);
+            step_words(match, set, thread, byte);
             break;
         case NODE_STRING:
-            step_string(match, &set, thread, byte);
+            step_string(match, set, thread, byte);
+            break;
+        case NODE_MARK:
+            step_mark(match, set, thread, byte);
             break;
         default:
-            step_machine(match, &set, thread, byte);
+            step_machine(match, set, thread, byte);
         }
+    }
+}
+
+struct thread_set match_byte(struct match *match, struct thread_set from, uint8_t byte)
+{
+    struct thread_set entered = enter_behind_marks(match, from, byte), set = begin_set(match);
+    step_threads(match, &set, from, byte);
+    step_threads(match, &set, entered, byte);
+    if (entered.count) { // they have been stepped: their place is free
+        memmove(match->threads + entered.begin, match->threads + set.begin, set.count * sizeof *match->threads);
+        match->thread_count -= entered.count;
+        set.begin = entered.begin;
     }
     return set;
 }
@@ -260,6 +321,9 @@ static uint32_t thread_closing(const struct match *match, const struct thread *t
     case NODE_STRING:
         here = (uint32_t)strlen(string_closings[thread->at]) + 1;
         here += node->low > thread->count ? node->low - thread->count : 0;
+        break;
+    case NODE_MARK:
+        here = !thread->at;
         break;
     default:
         here = match->grammar->machines[node->table].states[thread->at].closing;
@@ -294,6 +358,9 @@ static void write_here(const struct match *match, const struct thread *thread, s
         for (uint32_t i = thread->count; i < node->low; i++)
             strbuf_add_byte(out, ' ');
         strbuf_add_byte(out, '"');
+        return;
+    case NODE_MARK:
+        strbuf_add(out, (const char[]){ (char)node->first }, !thread->at);
         return;
     default:
         for (const struct machine_state *states = match->grammar->machines[node->table].states,

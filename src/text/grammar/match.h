@@ -12,11 +12,11 @@
 enum { MATCH_THREADS_MAX = 512, MATCH_WORK_PER_THREAD = 32 };
 
 struct thread {
-    uint32_t node;  // WORDS, STRING or MACHINE
+    uint32_t node;  // WORDS, STRING, MACHINE or MARK
     uint32_t stack; // what comes behind it
-    uint32_t at;    // WORDS: the first word that it may still be; STRING, MACHINE: the state
-    uint32_t end;   // WORDS: the end of those words
-    uint32_t count; // WORDS: bytes read; STRING: characters begun
+    uint32_t at;    // WORDS: the first word that it may still be; STRING, MACHINE: the state; MARK: its byte was read
+    uint32_t end;   // WORDS: the end of those words; MARK: line breaks read, before or behind it
+    uint32_t count; // WORDS: bytes read; STRING: characters begun; MARK: blanks read
 };
 
 // A node that waits below others. Entry 0 is the bottom.
@@ -56,6 +56,12 @@ void match_add(struct match *match, struct thread_set *set, struct thread thread
 struct thread_set match_start(struct match *match);
 struct thread_set match_byte(struct match *match, struct thread_set from, uint8_t byte);
 struct thread_set match_behind(struct match *match, uint32_t stack); // where what was on top of `stack` has ended
+
+enum mark_step { MARK_DEAD, MARK_SPACE, MARK_READ, MARK_LEFT };
+
+// What a byte is to a MARK's thread: white space, its byte, or (MARK_LEFT) the beginning of what comes behind the mark
+// and its white space. That is entered only then, so that a run of white space costs one thread.
+enum mark_step match_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte);
 
 // The fewest bytes to the end of the answer, and which thread has them.
 uint32_t match_closing(const struct match *match, struct thread_set set, uint32_t *thread);

@@ -21,10 +21,6 @@ void matcher_close(struct matcher *matcher)
 {
     if (!matcher)
         return;
-    for (size_t i = 0; i < MATCHER_MASKS_MAX; i++) {
-        strbuf_free(&matcher->kept[i].state);
-        free(matcher->kept[i].mask);
-    }
     match_close(&matcher->match);
     tokens_free(&matcher->rest);
     strbuf_free(&matcher->state);
@@ -38,6 +34,11 @@ bool matcher_done(const struct matcher *matcher)
     if (matcher->forced)
         return matcher->rest_at == matcher->rest.count;
     return matcher->ended || (matcher->now.final && !matcher->now.count);
+}
+
+bool matcher_forced(const struct matcher *matcher)
+{
+    return matcher->forced;
 }
 
 // Where a token leads to, behind everything that is there.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/grammar/matcher.h: one answer on its way through a grammar.
 //   free     threads follow what is written
-//   forced   the tokens left were only just enough: the rest of the answer is known, token by token
+//   forced   the tokens left were only just enough to close it: the rest of the answer is known, token by token
 #ifndef TEXT_GRAMMAR_MATCHER_H
 #define TEXT_GRAMMAR_MATCHER_H
 
@@ -9,14 +9,7 @@
 #include "text/grammar/vocabulary.h"
 
 enum {
-    MATCHER_WORK_MAX = 2 << 20,  // for one mask; what was not looked at by then is not allowed
-    MATCHER_WORK_DEAR = 1 << 15, // a mask that took more is kept for the next time
-    MATCHER_MASKS_MAX = 4,
-};
-
-struct kept_mask {
-    struct strbuf state; // of the threads, in full
-    uint32_t *mask;
+    MATCHER_WORK_MAX = 2 << 20, // for one mask; what was not looked at by then is not allowed
 };
 
 struct matcher {
@@ -31,8 +24,6 @@ struct matcher {
     uint32_t *allowed;    // the mask being made
     uint32_t *spare;      // another, for a part of it
     struct strbuf state;  // of the threads now
-    struct kept_mask kept[MATCHER_MASKS_MAX];
-    unsigned kept_next;
 };
 
 // The shortest rest of an answer that is at `set`, in tokens.

@@ -23,10 +23,13 @@ struct parser {
     int depth;
     struct nfa nfa;
     struct class class; // being read
+    bool wide;          // PATTERN_WIDE
+    bool anchored;      // every alternative begins where the text does
+    bool *loose;        // NULL: assertions are not passed over
     struct error *err;
 };
 
-static const uint32_t codepoint_max = 0x10FFFF;
+static const uint32_t codepoint_max = 0x10FFFF, ascii_max = 0x7F;
 
 // ---- characters as the bytes that stand for them ----
 
@@ -148,7 +151,8 @@ static int compare_ranges(const void *a, const void *b)
 static bool class_negate(struct parser *parser)
 {
     struct class *class = &parser->class, all = *class;
-    uint32_t next = ' ', end = all.letters ? 0x7F : codepoint_max; // control characters are in no negated class
+    uint32_t next = parser->wide ? 1 : ' '; // control characters are in no negated class
+    uint32_t end = all.letters ? ascii_max : codepoint_max;
     qsort(all.ranges, all.count, sizeof *all.ranges, compare_ranges);
     class->count = 0;
     for (size_t i = 0; i < all.count; i++) {
@@ -157,7 +161,8 @@ static bool class_negate(struct parser *parser)
         if (all.ranges[i].high >= next)
             next = all.ranges[i].high + 1;
     }
-    return next > end || class_add(parser, next, end);
+    return (next > end || class_add(parser, next, end))
+           && (!all.letters || !parser->wide || class_add(parser, ascii_max + 1, codepoint_max));
 }
 
 // \d \w \s and their opposites. False: it is none of them.
@@ -175,6 +180,10 @@ static bool class_add_letter(struct parser *parser, char letter)
         if (rows[i].letter == letter) {
             for (size_t k = 0; k < 5 && rows[i].ranges[k].high; k++)
                 class_add(parser, rows[i].ranges[k].low, rows[i].ranges[k].high);
+            if (parser->wide)
+                class_add(parser, ascii_max + 1, codepoint_max);
+            if (parser->wide && letter < 'a') // an opposite
+                class_add(parser, 1, ' '), class_add(parser, ascii_max, ascii_max);
             return parser->class.letters = true;
         }
     return false;
@@ -243,10 +252,35 @@ static bool read_character(struct parser *parser, uint32_t *out)
     return len || fail(parser->err, "it is not valid UTF-8");
 }
 
+// What cannot be followed is passed over, so that more is accepted; false with a sentence where that must not be.
+static bool pass_over(struct parser *parser, const char *what)
+{
+    if (parser->wide)
+        return true;
+    if (!parser->loose)
+        return fail(parser->err, "%s cannot be masked", what);
+    return *parser->loose = true;
+}
+
+// \p{...} and \P{...}: any character. False: it is none of them, or with `*ok` false, it is not closed.
+static bool read_property(struct parser *parser, bool *ok)
+{
+    if (!take(parser, "\\p{") && !take(parser, "\\P{"))
+        return false;
+    while (!at_end(parser) && peek(parser) != '}')
+        parser->at++;
+    *ok = (take(parser, "}") || fail(parser->err, "\\p{ is not closed")) && pass_over(parser, "\\p")
+          && class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
+    return true;
+}
+
 // One item of a class: a letter class, a character, or a range.
 static bool read_class_item(struct parser *parser)
 {
     uint32_t low, high;
+    bool ok = true;
+    if (read_property(parser, &ok))
+        return ok;
     if (peek(parser) == '\\' && parser->at + 1 < parser->text.len
         && class_add_letter(parser, parser->text.data[parser->at + 1])) {
         parser->at += 2;
@@ -281,13 +315,65 @@ static bool read_class(struct parser *parser)
 
 static bool parse_choice(struct parser *parser, uint32_t from, uint32_t to);
 
+// The end of the group that begins at `at`, behind its parenthesis; 0: there is none.
+static size_t group_end(struct bytes text, size_t at)
+{
+    int depth = 0;
+    for (bool class = false; at < text.len; at++) {
+        char c = text.data[at];
+        if (c == '\\')
+            at++;
+        else if (class || c == '[')
+            class = c != ']';
+        else if (c == '(')
+            depth++;
+        else if (c == ')' && --depth == 0)
+            return at + 1;
+    }
+    return 0;
+}
+
+enum { LOOK_BYTES = 3 }; // (?= and (?!
+
+static bool is_look_ahead(struct bytes text, size_t at)
+{
+    struct bytes rest = { text.data + at, text.len - at };
+    return bytes_start_with(rest, bytes_of("(?=")) || bytes_start_with(rest, bytes_of("(?!"));
+}
+
+static bool is_look_behind(struct bytes text, size_t at)
+{
+    struct bytes rest = { text.data + at, text.len - at };
+    return bytes_start_with(rest, bytes_of("(?<=")) || bytes_start_with(rest, bytes_of("(?<!"));
+}
+
+// An assertion reads nothing. False: it is none, or with `*ok` false, it is not closed or must not be passed over.
+static bool read_assertion(struct parser *parser, bool *ok)
+{
+    *ok = true;
+    if (peek(parser) == '^' || peek(parser) == '$') {
+        parser->at++;
+        *ok = pass_over(parser, "^ or $ inside of a pattern");
+    } else if (take(parser, "\\b") || take(parser, "\\B")) {
+        *ok = pass_over(parser, "\\b");
+    } else if (is_look_ahead(parser->text, parser->at) || is_look_behind(parser->text, parser->at)) {
+        size_t end = group_end(parser->text, parser->at);
+        *ok = (end || fail(parser->err, "a group is not closed")) && pass_over(parser, "look-around");
+        parser->at = end ? end : parser->text.len;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 // Behind an opening parenthesis: what kind of group it is.
 static bool read_group_kind(struct parser *parser)
 {
     if (peek(parser) != '?' || take(parser, "?:"))
         return true;
-    if (!take(parser, "?<") || peek(parser) == '=' || peek(parser) == '!')
-        return fail(parser->err, "look-around and other (?...) cannot be enforced");
+    if (!take(parser, "?<"))
+        return fail(parser->err, "(?%c cannot be masked", parser->at + 1 < parser->text.len
+                                                              ? parser->text.data[parser->at + 1] : ' ');
     while (!at_end(parser) && peek(parser) != '>')
         parser->at++;
     return take(parser, ">") || fail(parser->err, "the name of a group is not closed");
@@ -305,31 +391,43 @@ static bool parse_group(struct parser *parser, uint32_t from, uint32_t to)
     return take(parser, ")") || fail(parser->err, "a group is not closed");
 }
 
-static bool parse_atom(struct parser *parser, uint32_t from, uint32_t to)
+// One character out of a class, or one that stands for itself.
+static bool parse_character(struct parser *parser, uint32_t from, uint32_t to)
 {
     uint32_t c;
+    bool ok = true;
     parser->class.count = 0;
     parser->class.letters = false;
-    if (take(parser, "("))
-        return parse_group(parser, from, to);
-    if (peek(parser) == '^' || peek(parser) == '$')
-        return fail(parser->err, "%c is understood only at the ends", peek(parser));
-    if (peek(parser) == '*' || peek(parser) == '+' || peek(parser) == '?' || peek(parser) == '{')
-        return fail(parser->err, "%c has nothing to repeat", peek(parser));
     if (take(parser, ".")) {
-        class_add(parser, ' ', 0x2027); // no line ends
+        class_add(parser, parser->wide ? 1 : ' ', parser->wide ? codepoint_max : 0x2027); // no line ends
         class_add(parser, 0x202A, codepoint_max);
     } else if (take(parser, "[")) {
-        if (!read_class(parser))
-            return false;
+        ok = read_class(parser);
+    } else if (read_property(parser, &ok)) {
+        ;
     } else if (peek(parser) == '\\' && parser->at + 1 < parser->text.len
                && class_add_letter(parser, parser->text.data[parser->at + 1])) {
         parser->at += 2;
-    } else if (!read_character(parser, &c) || !class_add(parser, c, c)) {
-        return false;
+    } else {
+        ok = read_character(parser, &c) && class_add(parser, c, c);
     }
-    add_class(&parser->nfa, from, to, &parser->class);
-    return true;
+    if (ok)
+        add_class(&parser->nfa, from, to, &parser->class);
+    return ok;
+}
+
+static bool parse_atom(struct parser *parser, uint32_t from, uint32_t to)
+{
+    bool ok;
+    if (read_assertion(parser, &ok)) {
+        nfa_skip(&parser->nfa, from, to);
+        return ok;
+    }
+    if (take(parser, "("))
+        return parse_group(parser, from, to);
+    if (peek(parser) == '*' || peek(parser) == '+' || peek(parser) == '?' || peek(parser) == '{')
+        return fail(parser->err, "%c has nothing to repeat", peek(parser));
+    return parse_character(parser, from, to);
 }
 
 struct quantifier {
@@ -401,7 +499,7 @@ static bool parse_repeated(struct parser *parser, uint32_t from, uint32_t to)
 
 static bool parse_sequence(struct parser *parser, uint32_t from, uint32_t to)
 {
-    while (!at_end(parser) && peek(parser) != '|' && peek(parser) != ')' && peek(parser) != '$') {
+    while (!at_end(parser) && peek(parser) != '|' && peek(parser) != ')' && (peek(parser) != '$' || parser->depth)) {
         uint32_t next = nfa_state(&parser->nfa);
         if (parser->nfa.full)
             return fail(parser->err, "it is too intricate");
@@ -427,23 +525,23 @@ static void add_anything(struct parser *parser, uint32_t from, uint32_t to)
 {
     uint32_t state = nfa_state(&parser->nfa);
     parser->class.count = 0;
-    class_add(parser, ' ', codepoint_max);
+    class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
     nfa_skip(&parser->nfa, from, state);
     add_class(&parser->nfa, state, state, &parser->class);
     nfa_skip(&parser->nfa, state, to);
 }
 
-static bool parse_pattern(struct parser *parser, uint32_t from, uint32_t to)
+static bool parse_pattern(struct parser *parser, bool whole, uint32_t from, uint32_t to)
 {
     do {
         uint32_t begin = from, end = nfa_state(&parser->nfa);
-        if (!take(parser, "^")) {
+        if (!take(parser, "^") && !whole && !parser->anchored) {
             begin = nfa_state(&parser->nfa);
             add_anything(parser, from, begin);
         }
         if (!parse_sequence(parser, begin, end))
             return false;
-        if (take(parser, "$"))
+        if (take(parser, "$") || whole)
             nfa_skip(&parser->nfa, end, to);
         else
             add_anything(parser, end, to);
@@ -454,37 +552,116 @@ static bool parse_pattern(struct parser *parser, uint32_t from, uint32_t to)
     return true;
 }
 
-static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, struct machine *out, struct error *err)
+static bool compile_plain(struct parser *parser, enum pattern_form form, size_t *work, struct machine *out)
 {
-    struct parser parser = { .text = pattern, .err = err };
     uint32_t begin = NFA_START, end = NFA_END;
-    if (pattern.len > PATTERN_BYTES_MAX)
-        return fail(err, "it is %zu bytes long, and %d is the limit", pattern.len, PATTERN_BYTES_MAX);
-    if (form == PATTERN_STRING) {
-        begin = nfa_state(&parser.nfa);
-        end = nfa_state(&parser.nfa);
-        nfa_bytes(&parser.nfa, NFA_START, begin, '"', '"');
-        nfa_bytes(&parser.nfa, end, NFA_END, '"', '"');
+    parser->wide = form == PATTERN_WIDE;
+    if (parser->text.len > PATTERN_BYTES_MAX)
+        return fail(parser->err, "it is %zu bytes long, and %d is the limit", parser->text.len, PATTERN_BYTES_MAX);
+    if (form == PATTERN_STRING || form == PATTERN_WIDE) {
+        begin = nfa_state(&parser->nfa);
+        end = nfa_state(&parser->nfa);
+        nfa_bytes(&parser->nfa, NFA_START, begin, '"', '"');
+        nfa_bytes(&parser->nfa, end, NFA_END, '"', '"');
     }
-    bool ok = parse_pattern(&parser, begin, end);
-    if (ok && !machine_from_nfa(&parser.nfa, work, out))
-        ok = fail(err, "it is too intricate");
-    nfa_free(&parser.nfa);
+    bool ok = parse_pattern(parser, form == PATTERN_WHOLE, begin, end);
+    if (ok && !machine_from_nfa(&parser->nfa, work, out))
+        ok = fail(parser->err, "it is too intricate");
+    nfa_free(&parser->nfa);
+    return ok;
+}
+
+// ---- look-ahead ----
+
+// What both accept, or what the first alone does, takes the first one's place.
+static bool narrow(struct machine *machine, const struct machine *by, bool with, size_t *work, struct error *err)
+{
+    struct machine narrower = { 0 };
+    bool ok = with ? machine_intersect(machine, by, work, &narrower) : machine_subtract(machine, by, work, &narrower);
+    if (!ok)
+        return fail(err, "it is too intricate beside another");
+    machine_free(machine);
+    *machine = narrower;
+    return true;
+}
+
+// Is there a | outside of all groups? Then a look-ahead belongs to the first alternative only.
+static bool has_alternatives(struct bytes text)
+{
+    int depth = 0;
+    bool class = false;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.data[i];
+        if (c == '\\')
+            i++;
+        else if (class || c == '[')
+            class = c != ']';
+        else if (c == '|' && !depth)
+            return true;
+        else
+            depth += (c == '(') - (c == ')');
+    }
+    return false;
+}
+
+// `^(?!A)B` is B without what begins with A; `^(?=A)B` is B that begins with A, too. A negative one is read the other
+// way about, wide in a narrow pattern, so that the result errs on the same side.
+static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct machine *machine,
+                       struct error *err)
+{
+    bool negative = look.data[LOOK_BYTES - 1] == '!';
+    enum pattern_form opposite = form == PATTERN_WIDE ? PATTERN_STRING : PATTERN_WIDE;
+    struct parser parser = { .text = { look.data + LOOK_BYTES, look.len - LOOK_BYTES - 1 }, .anchored = true,
+                             .loose = negative ? NULL : loose, .err = err };
+    struct machine ahead = { 0 };
+    bool ok = compile_plain(&parser, negative ? opposite : form, work, &ahead)
+              && narrow(machine, &ahead, !negative, work, err);
+    machine_free(&ahead);
+    return ok;
+}
+
+static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, struct machine *out, bool *loose,
+                    struct error *err)
+{
+    size_t begin = pattern.len && pattern.data[0] == '^', at = begin, end;
+    if ((form != PATTERN_STRING && form != PATTERN_WIDE) || has_alternatives(pattern))
+        begin = at = 0;
+    while (at && at < pattern.len && is_look_ahead(pattern, at) && (end = group_end(pattern, at)))
+        at = end;
+    struct parser parser = { .text = { pattern.data + at, pattern.len - at }, .anchored = at, .loose = loose,
+                             .err = err };
+    if (!compile_plain(&parser, form, work, out))
+        return false;
+    bool ok = true;
+    for (; ok && begin < at; begin = end) {
+        end = group_end(pattern, begin);
+        ok = look_ahead((struct bytes){ pattern.data + begin, end - begin }, form, work, loose, out, err);
+    }
+    if (!ok)
+        machine_free(out);
     return ok;
 }
 
 bool pattern_compile(struct bytes pattern, enum pattern_form form, bool both, size_t *work, struct machine *machine,
-                     struct error *err)
+                     bool *loose, struct error *err)
 {
-    struct machine one = { 0 }, narrower = { 0 };
-    bool ok = compile(pattern, form, work, &one, err);
-    if (ok && both) {
-        ok = machine_intersect(machine, &one, work, &narrower) || fail(err, "it is too intricate beside another");
-        machine_free(&one);
-        one = narrower;
-    }
+    struct machine one = { 0 };
+    bool ok = compile(pattern, form, work, &one, loose, err);
+    if (ok && both)
+        ok = narrow(machine, &one, true, work, err);
+    else if (ok)
+        *machine = one;
     if (both)
+        machine_free(&one);
+    if (!ok)
         machine_free(machine);
-    *machine = ok ? one : (struct machine){ 0 };
+    return ok;
+}
+
+bool pattern_exclude(struct bytes pattern, size_t *work, struct machine *machine, struct error *err)
+{
+    struct machine one = { 0 };
+    bool ok = compile(pattern, PATTERN_WIDE, work, &one, NULL, err) && narrow(machine, &one, false, work, err);
+    machine_free(&one);
     return ok;
 }

@@ -2,6 +2,7 @@
 #include "text/grammar/rules.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "text/grammar/string.h"
@@ -72,15 +73,29 @@ uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, stru
 
 uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err)
 {
-    grammar->states += machine->count;
-    if (grammar->states > MACHINE_STATES_MAX || grammar->machine_count == RULES_MACHINES_MAX) {
+    if (grammar->states + machine->count > MACHINE_STATES_MAX || grammar->machine_count == RULES_MACHINES_MAX) {
         machine_free(machine);
         fail(err, "the schema's patterns, formats and number ranges are too intricate together; leave some out");
         return RULES_NONE;
     }
     grammar->machines = memory_grow(grammar->machines, grammar->machine_count + 1, sizeof *grammar->machines);
     grammar->machines[grammar->machine_count] = *machine;
+    grammar->states += machine->count;
     return add_node(grammar, (struct node){ .kind = NODE_MACHINE, .table = grammar->machine_count++ }, err);
+}
+
+uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err)
+{
+    uint32_t node;
+    char name[16];
+    snprintf(name, sizeof name, "mark %c%d%d", byte, before, behind);
+    if (rules_known(grammar, name, &node))
+        return node;
+    node = add_node(grammar, (struct node){ .kind = NODE_MARK, .first = (uint8_t)byte, .low = before, .high = behind },
+                    err);
+    if (node != RULES_NONE)
+        rules_remember(grammar, name, node);
+    return node;
 }
 
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err)
@@ -100,15 +115,25 @@ static uint32_t add_link(struct grammar *grammar, uint32_t node)
     return grammar->link_count++;
 }
 
-uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err)
+// The mark that a node begins with, and what comes behind that, where the node is a sequence of the two or refers to
+// one.
+static bool split_at_mark(const struct grammar *grammar, uint32_t node, uint32_t *mark, uint32_t *rest)
+{
+    for (int i = 0; i < 4 && node != RULES_NONE; i++) { // references to references are rare
+        const struct node *at = &grammar->nodes[node];
+        if (at->kind == NODE_SEQUENCE && grammar->nodes[at->first].kind == NODE_MARK) {
+            *mark = at->first;
+            *rest = at->rest;
+            return true;
+        }
+        node = at->kind == NODE_CHOICE && at->count == 1 ? grammar->links[at->first] : RULES_NONE;
+    }
+    return false;
+}
+
+static uint32_t choose(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err)
 {
     struct node choice = { .kind = NODE_CHOICE, .first = grammar->link_count };
-    if (count == 1)
-        return nodes[0];
-    if (count > RULES_CHOICES_MAX) {
-        fail(err, "a choice of %zu alternatives, and %d is the limit", count, RULES_CHOICES_MAX);
-        return RULES_NONE;
-    }
     for (size_t i = 0; i < count; i++) {
         bool again = false;
         if (nodes[i] == RULES_NONE)
@@ -119,6 +144,43 @@ uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t cou
             add_link(grammar, nodes[i]), choice.count++;
     }
     return add_node(grammar, choice, err);
+}
+
+// Left factoring: alternatives that begin with the same mark as alternative i, which is the first of them, as one node.
+static uint32_t factor(struct grammar *grammar, const uint32_t *nodes, size_t i, size_t count, uint32_t *rests,
+                       bool *again, struct error *err)
+{
+    uint32_t mark, other, rest;
+    size_t alike = 0;
+    *again = false;
+    if (!split_at_mark(grammar, nodes[i], &mark, &rest))
+        return nodes[i];
+    for (size_t j = 0; j < count && !*again; j++) {
+        if (!split_at_mark(grammar, nodes[j], &other, &rest) || other != mark)
+            continue;
+        *again = j < i;
+        rests[alike++] = rest;
+    }
+    return alike < 2 || *again ? nodes[i] : rules_sequence(grammar, mark, choose(grammar, rests, alike, err), err);
+}
+
+uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err)
+{
+    if (count == 1)
+        return nodes[0];
+    if (count > RULES_CHOICES_MAX) {
+        fail(err, "a choice of %zu alternatives, and %d is the limit", count, RULES_CHOICES_MAX);
+        return RULES_NONE;
+    }
+    uint32_t kept[RULES_CHOICES_MAX], rests[RULES_CHOICES_MAX];
+    size_t kept_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool again;
+        uint32_t node = factor(grammar, nodes, i, count, rests, &again, err);
+        if (!again)
+            kept[kept_count++] = node;
+    }
+    return kept_count == 1 ? kept[0] : choose(grammar, kept, kept_count, err);
 }
 
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,
@@ -166,7 +228,10 @@ void grammar_free(struct grammar *grammar)
     free(grammar->nodes);
     free(grammar->tables);
     free(grammar->links);
+    mask_cache_close(grammar->masks);
     map_free(&grammar->known);
+    strbuf_free(&grammar->loose);
+    strbuf_free(&grammar->unheld);
     arena_free(&grammar->arena);
     free(grammar);
 }
@@ -242,6 +307,10 @@ static void measure_node(struct grammar *grammar, struct node *node)
             node->cost = grammar->machines[node->table].states[MACHINE_START].closing;
             node->height = 0;
         }
+        return;
+    case NODE_MARK:
+        node->cost = 1;
+        node->height = 0;
         return;
     case NODE_SEQUENCE:
         node->cost = rules_add(nodes[node->first].cost, nodes[node->rest].cost);
@@ -346,7 +415,7 @@ static bool check_leads(struct grammar *grammar)
     return ok;
 }
 
-// Every byte of a word, and those on the ways out of machines and strings.
+// Every byte of a word, marks, and the bytes on the ways out of machines and strings.
 static void find_needs(struct grammar *grammar)
 {
     byte_set_add(&grammar->needs, '"');
@@ -362,6 +431,25 @@ static void find_needs(struct grammar *grammar)
         for (uint32_t k = MACHINE_START; k < grammar->machines[i].count; k++)
             if (grammar->machines[i].states[k].closing)
                 byte_set_add(&grammar->needs, grammar->machines[i].states[k].toward);
+    for (uint32_t i = 0; i < grammar->node_count; i++)
+        if (grammar->nodes[i].kind == NODE_MARK)
+            byte_set_add(&grammar->needs, (uint8_t)grammar->nodes[i].first);
+}
+
+// The first bytes of words, strings, machines and marks.
+static void find_begins(struct grammar *grammar)
+{
+    byte_set_add(&grammar->begins, '"');
+    for (uint32_t i = 0; i < grammar->table_count; i++)
+        for (uint32_t k = 0; k < grammar->tables[i].count; k++)
+            byte_set_add(&grammar->begins, (uint8_t)grammar->tables[i].words[k].text.data[0]);
+    for (uint32_t i = 0; i < grammar->machine_count; i++)
+        for (int byte = 0; byte < 256 && grammar->machines[i].count; byte++)
+            if (grammar->machines[i].states[MACHINE_START].next[byte] != MACHINE_DEAD)
+                byte_set_add(&grammar->begins, (uint8_t)byte);
+    for (uint32_t i = 0; i < grammar->node_count; i++)
+        if (grammar->nodes[i].kind == NODE_MARK)
+            byte_set_add(&grammar->begins, (uint8_t)grammar->nodes[i].first);
 }
 
 bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err)
@@ -369,12 +457,14 @@ bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err)
     if (root == RULES_NONE)
         return false;
     grammar->root = root;
+    grammar->masks = mask_cache_open();
     map_free(&grammar->known);
     if (!check_leads(grammar))
         return fail(err, "the schema refers to itself without ever coming to a value, or chooses among more than %d",
                     RULES_CHOICES_MAX);
     measure(grammar);
     find_needs(grammar);
+    find_begins(grammar);
     const struct node *node = &grammar->nodes[root];
     if (node->cost == RULES_NEVER)
         return fail(err, "no answer can meet the schema: it asks for something impossible, or for itself without end");
@@ -435,6 +525,9 @@ static void write_node(const struct grammar *grammar, struct shortest_item item,
         return;
     case NODE_MACHINE:
         write_machine(&grammar->machines[node->table], out);
+        return;
+    case NODE_MARK:
+        strbuf_add_byte(out, (char)node->first);
         return;
     case NODE_SEQUENCE:
         postpone(work, node->rest, 0);

@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "text/grammar.h"
 #include "text/grammar/machine.h"
+#include "text/grammar/mask_cache.h"
 
 enum {
     RULES_NODES_MAX = 1 << 16,
@@ -38,6 +39,8 @@ enum node_kind {
                    // `count` words from `first` on, and those of `rest`, another such node or RULES_NONE
     NODE_STRING,   // a JSON string with its quotes, of low .. high code points
     NODE_MACHINE,  // a text that the machine accepts
+    NODE_MARK,     // punctuation of JSON: the byte `first`, with white space before it if `low`, behind it if `high`.
+                   // One with white space behind it never ends an answer
     NODE_SEQUENCE, // `first`, then `rest`
     NODE_CHOICE,   // one of `count` nodes from grammar.links[first]
     NODE_REPEAT,   // `first`, low .. high times, `rest` (a leaf, or RULES_NONE) between
@@ -75,6 +78,11 @@ static inline void byte_set_add(struct byte_set *set, uint8_t byte)
     set->bits[byte / 32] |= (uint32_t)1 << byte % 32;
 }
 
+static inline bool byte_set_has(const struct byte_set *set, uint8_t byte)
+{
+    return set->bits[byte / 32] >> byte % 32 & 1;
+}
+
 struct grammar {
     struct node *nodes;
     struct word_table *tables;
@@ -86,7 +94,10 @@ struct grammar {
     size_t text_bytes;  // of all words
     size_t states;      // of all machines
     size_t work;        // that it took to make them
-    struct byte_set needs; // with these, an answer can be finished from wherever it is
+    struct byte_set needs;  // with these, an answer can be finished from wherever it is
+    struct byte_set begins; // no leaf begins with any other
+    struct mask_cache *masks; // of all its matchers, which have one vocabulary
+    struct strbuf loose, unheld; // keywords of schemas that an answer has to be checked for, and that nobody can check
     struct map known;   // nodes that are made once: by a name that says what they are
     struct arena arena; // words
 };
@@ -100,8 +111,11 @@ uint32_t rules_literal(struct grammar *grammar, struct bytes text, struct error 
 uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, struct error *err);
 // The machine becomes the grammar's in any case.
 uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err);
+uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err); // made once
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err);
-uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err); // of 0: never
+// Of 0: never. Alternatives that begin with the same mark are joined, so that a text behind the mark is in one place
+// and not in hundreds.
+uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err);
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,
                       struct error *err);
 // A node that can be referred to before it is known what it is, and then is told.

@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/grammar/schema.h"
 
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "format/json.h"
 #include "text/grammar/number.h"
+#include "text/grammar/validate.h"
 
-enum keyword_role { UNDERSTOOD, REFUSED };
+enum keyword_role { HELD, UNHELD };
+
+// What the value of a keyword has to be, where nothing that reads it says so.
+enum keyword_form { ANY_FORM, A_SCHEMA, SCHEMAS, A_COUNT, A_FLAG, A_POSITIVE, AN_OBJECT };
 
 // Keywords that constrain. Those that do not (title, default, examples ...) and unknown ones are passed over.
 static const struct keyword {
     const char *name;
     enum keyword_role role;
-    char harmless; // the value with which a refused one says nothing: false, true, or 0
+    enum keyword_form form;
 } keywords[] = {
-    { "$ref", UNDERSTOOD }, { "additionalItems", UNDERSTOOD }, { "additionalProperties", UNDERSTOOD },
-    { "allOf", UNDERSTOOD }, { "anyOf", UNDERSTOOD }, { "const", UNDERSTOOD }, { "enum", UNDERSTOOD },
-    { "exclusiveMaximum", UNDERSTOOD }, { "exclusiveMinimum", UNDERSTOOD }, { "format", UNDERSTOOD },
-    { "items", UNDERSTOOD }, { "maximum", UNDERSTOOD }, { "maxItems", UNDERSTOOD }, { "maxLength", UNDERSTOOD },
-    { "minimum", UNDERSTOOD }, { "minItems", UNDERSTOOD }, { "minLength", UNDERSTOOD }, { "nullable", UNDERSTOOD },
-    { "oneOf", UNDERSTOOD }, { "pattern", UNDERSTOOD }, { "prefixItems", UNDERSTOOD }, { "properties", UNDERSTOOD },
-    { "required", UNDERSTOOD }, { "type", UNDERSTOOD },
-    { "$dynamicRef", REFUSED }, { "$recursiveRef", REFUSED }, { "contains", REFUSED }, { "dependencies", REFUSED },
-    { "dependentRequired", REFUSED }, { "dependentSchemas", REFUSED }, { "disallow", REFUSED },
-    { "divisibleBy", REFUSED }, { "else", REFUSED }, { "extends", REFUSED }, { "if", REFUSED },
-    { "maxContains", REFUSED }, { "maxProperties", REFUSED }, { "minContains", REFUSED },
-    { "minProperties", REFUSED, '0' }, { "multipleOf", REFUSED }, { "not", REFUSED },
-    { "patternProperties", REFUSED }, { "propertyDependencies", REFUSED }, { "propertyNames", REFUSED },
-    { "then", REFUSED }, { "unevaluatedItems", REFUSED, 't' }, { "unevaluatedProperties", REFUSED, 't' },
-    { "uniqueItems", REFUSED, 'f' },
+    { "$ref" }, { "additionalItems" }, { "additionalProperties" }, { "allOf" }, { "anyOf" }, { "const" },
+    { "contains", HELD, A_SCHEMA }, { "dependencies", HELD, AN_OBJECT }, { "dependentRequired", HELD, AN_OBJECT },
+    { "dependentSchemas", HELD, AN_OBJECT }, { "else", HELD, A_SCHEMA }, { "enum" }, { "exclusiveMaximum" },
+    { "exclusiveMinimum" }, { "format" }, { "if", HELD, A_SCHEMA }, { "items" }, { "maxContains", HELD, A_COUNT },
+    { "maximum" }, { "maxItems" }, { "maxLength" }, { "maxProperties" }, { "minContains", HELD, A_COUNT },
+    { "minimum" }, { "minItems" }, { "minLength" }, { "minProperties" }, { "multipleOf", HELD, A_POSITIVE },
+    { "not", HELD, A_SCHEMA }, { "nullable" }, { "oneOf" }, { "pattern" }, { "patternProperties", HELD, SCHEMAS },
+    { "prefixItems" }, { "properties" }, { "propertyNames", HELD, A_SCHEMA }, { "required" },
+    { "then", HELD, A_SCHEMA }, { "type" }, { "uniqueItems", HELD, A_FLAG },
+    { "$dynamicRef", UNHELD }, { "$recursiveRef", UNHELD }, { "disallow", UNHELD }, { "divisibleBy", UNHELD },
+    { "extends", UNHELD }, { "propertyDependencies", UNHELD }, { "unevaluatedItems", UNHELD, A_SCHEMA },
+    { "unevaluatedProperties", UNHELD, A_SCHEMA },
 };
 
 static const struct keyword *find_keyword(const char *name)
@@ -58,10 +61,41 @@ const char *schema_constraint_beside(const json_t *json, const char *const *know
     return NULL;
 }
 
-static bool is_harmless(const struct keyword *keyword, const json_t *value)
+static bool is_schema(const json_t *value)
 {
-    return (keyword->harmless == 'f' && json_is_false(value)) || (keyword->harmless == 't' && json_is_true(value))
-           || (keyword->harmless == '0' && json_is_integer(value) && json_integer_value(value) == 0);
+    return json_is_object(value) || json_is_boolean(value);
+}
+
+static bool are_schemas(const json_t *value)
+{
+    const char *name;
+    json_t *item;
+    json_object_foreach((json_t *)value, name, item)
+        if (!is_schema(item))
+            return false;
+    return json_is_object(value);
+}
+
+static bool check_form(struct schema *schema, const struct keyword *keyword, const json_t *value)
+{
+    switch (keyword->form) {
+    case ANY_FORM:
+        return true;
+    case A_SCHEMA:
+        return is_schema(value) || fail(schema->err, "'%s' is not a schema: an object, true or false", keyword->name);
+    case SCHEMAS:
+        return are_schemas(value) || fail(schema->err, "'%s' is not an object of schemas", keyword->name);
+    case A_COUNT:
+        return (json_is_integer(value) && json_integer_value(value) >= 0)
+               || fail(schema->err, "'%s' is not a count", keyword->name);
+    case A_FLAG:
+        return json_is_boolean(value) || fail(schema->err, "'%s' is neither true nor false", keyword->name);
+    case A_POSITIVE:
+        return json_number_value(value) > 0 || fail(schema->err, "'%s' is not a number above 0", keyword->name);
+    case AN_OBJECT:
+        return json_is_object(value) || fail(schema->err, "'%s' is not an object", keyword->name);
+    }
+    return true;
 }
 
 static bool check_keywords(struct schema *schema, const json_t *json)
@@ -70,10 +104,53 @@ static bool check_keywords(struct schema *schema, const json_t *json)
     json_t *value;
     json_object_foreach((json_t *)json, name, value) {
         const struct keyword *keyword = find_keyword(name);
-        if (keyword && keyword->role == REFUSED && !is_harmless(keyword, value))
-            return fail(schema->err, "'%s' cannot be enforced; leave it out and check the answer", name);
+        if (keyword && !check_form(schema, keyword, value))
+            return false;
+        if (keyword && keyword->role == UNHELD && !json_is_true(value))
+            schema_let_go(schema, name);
     }
     return true;
+}
+
+void schema_let_go(struct schema *schema, const char *keyword)
+{
+    struct strbuf note = { 0 };
+    struct strbuf *notes = validate_knows(keyword) ? &schema->grammar->loose : &schema->grammar->unheld;
+    strbuf_add_format(&note, "'%s' at %s", keyword, schema->path.data);
+    if (!notes->len || (notes->len < SCHEMA_NOTES_BYTES_MAX && !strstr(notes->data, note.data)))
+        strbuf_add_format(notes, "%s%.200s", notes->len ? ", " : "", note.data);
+    strbuf_free(&note);
+}
+
+bool schema_fail_unmet(struct schema *schema, const char *format, ...)
+{
+    char why[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    schema->unmet = true;
+    return fail(schema->err, "it cannot be met: %s", why);
+}
+
+struct schema_attempt schema_begin(const struct schema *schema)
+{
+    return (struct schema_attempt){ schema->grammar->loose.len, schema->grammar->unheld.len, schema->path.len };
+}
+
+static void cut(struct strbuf *text, size_t len)
+{
+    text->len = len;
+    if (text->data)
+        text->data[len] = '\0';
+}
+
+void schema_take_back(struct schema *schema, const struct schema_attempt *attempt)
+{
+    cut(&schema->grammar->loose, attempt->loose);
+    cut(&schema->grammar->unheld, attempt->unheld);
+    cut(&schema->path, attempt->path);
+    schema->unmet = false;
 }
 
 // ---- small things that all kinds of values share ----
@@ -89,8 +166,7 @@ size_t schema_enter(struct schema *schema, const char *keyword, const char *name
 
 void schema_leave(struct schema *schema, size_t mark)
 {
-    schema->path.len = mark;
-    schema->path.data[mark] = '\0';
+    cut(&schema->path, mark);
 }
 
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
@@ -101,7 +177,7 @@ bool schema_counts(struct schema *schema, const json_t *json, const char *low_na
         || !json_get_int(json, high_name, 0, INT64_MAX, &most, schema->err))
         return false;
     if (least > most)
-        return fail(schema->err, "it cannot be met: %s is greater than %s", low_name, high_name);
+        return schema_fail_unmet(schema, "%s is greater than %s", low_name, high_name);
     if (least > SCHEMA_COUNT_MAX)
         return fail(schema->err, "'%s' is more than any answer has", low_name);
     *low = (uint32_t)least;
@@ -120,21 +196,10 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
     return node;
 }
 
-static uint32_t with_space(struct grammar *grammar, const char *text, const char *spaced, struct error *err)
+uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
 {
-    struct word words[] = { { bytes_of(text), 0, RULES_NONE }, { bytes_of(spaced), 1, RULES_NONE } };
-    uint32_t node;
-    if (rules_known(grammar, spaced, &node))
-        return node;
-    node = rules_words(grammar, words, 2, err);
-    if (node != RULES_NONE)
-        rules_remember(grammar, spaced, node);
-    return node;
-}
-
-uint32_t schema_comma(struct grammar *grammar, struct error *err)
-{
-    return with_space(grammar, ",", ", ", err);
+    bool opens = byte == '{' || byte == '[', closes = byte == '}' || byte == ']';
+    return rules_mark(grammar, byte, !opens, !closes, err);
 }
 
 uint32_t schema_never(struct schema *schema)
@@ -146,18 +211,18 @@ uint32_t schema_never(struct schema *schema)
 
 uint32_t schema_any_object(struct grammar *grammar, uint32_t value, struct error *err)
 {
-    uint32_t member = rules_sequence(grammar, with_space(grammar, ":", ": ", err), value, err);
+    uint32_t member = rules_sequence(grammar, schema_mark(grammar, ':', err), value, err);
     member = rules_sequence(grammar, rules_string(grammar, 0, RULES_UNBOUNDED, err), member, err);
-    uint32_t members = rules_repeat(grammar, member, schema_comma(grammar, err), 0, RULES_UNBOUNDED, err);
-    return rules_sequence(grammar, schema_token(grammar, "{", err),
-                          rules_sequence(grammar, members, schema_token(grammar, "}", err), err), err);
+    uint32_t members = rules_repeat(grammar, member, schema_mark(grammar, ',', err), 0, RULES_UNBOUNDED, err);
+    return rules_sequence(grammar, schema_mark(grammar, '{', err),
+                          rules_sequence(grammar, members, schema_mark(grammar, '}', err), err), err);
 }
 
 uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, uint32_t high, struct error *err)
 {
-    uint32_t items = rules_repeat(grammar, item, schema_comma(grammar, err), low, high, err);
-    return rules_sequence(grammar, schema_token(grammar, "[", err),
-                          rules_sequence(grammar, items, schema_token(grammar, "]", err), err), err);
+    uint32_t items = rules_repeat(grammar, item, schema_mark(grammar, ',', err), low, high, err);
+    return rules_sequence(grammar, schema_mark(grammar, '[', err),
+                          rules_sequence(grammar, items, schema_mark(grammar, ']', err), err), err);
 }
 
 uint32_t schema_any(struct grammar *grammar, struct error *err)
@@ -191,17 +256,17 @@ static const struct type_word {
     { "string", SCHEMA_STRING }, { "array", SCHEMA_ARRAY }, { "object", SCHEMA_OBJECT },
 };
 
-static bool read_type(struct schema *schema, const json_t *value, unsigned *types)
+static bool read_type(const json_t *value, unsigned *types, struct error *err)
 {
     const char *name = json_string_value(value);
     for (size_t i = 0; name && i < sizeof type_words / sizeof *type_words; i++)
         if (strcmp(type_words[i].name, name) == 0)
             return *types |= type_words[i].type, true;
-    return fail(schema->err, "'type' is not one of null, boolean, integer, number, string, array and object, "
-                             "nor a list of them");
+    return fail(err, "'type' is not one of null, boolean, integer, number, string, array and object, nor a list of "
+                     "them");
 }
 
-bool schema_types(struct schema *schema, const json_t *json, unsigned *out)
+bool schema_read_types(const json_t *json, unsigned *out, struct error *err)
 {
     const json_t *type = json_object_get(json, "type");
     json_t *item;
@@ -209,14 +274,25 @@ bool schema_types(struct schema *schema, const json_t *json, unsigned *out)
     *out = type ? 0 : SCHEMA_ALL;
     if (json_is_array(type)) {
         json_array_foreach(type, i, item)
-            if (!read_type(schema, item, out))
+            if (!read_type(item, out, err))
                 return false;
-    } else if (type && !read_type(schema, type, out)) {
+    } else if (type && !read_type(type, out, err)) {
         return false;
     }
     if (json_is_true(json_object_get(json, "nullable")))
         *out |= SCHEMA_NULL;
     return true;
+}
+
+json_t *schema_type_names(unsigned types)
+{
+    json_t *names = json_array();
+    for (size_t i = sizeof type_words / sizeof *type_words; i-- > 0;) // number before integer
+        if ((types & type_words[i].type) == type_words[i].type) {
+            json_array_append_new(names, json_string(type_words[i].name));
+            types &= ~type_words[i].type;
+        }
+    return names;
 }
 
 unsigned schema_type_of(const json_t *value)
@@ -229,10 +305,8 @@ unsigned schema_type_of(const json_t *value)
         return SCHEMA_BOOLEAN;
     case JSON_INTEGER:
         return SCHEMA_INTEGER;
-    case JSON_REAL: {
-        double real = json_real_value(value);
-        return real == (double)(int64_t)(real > -1e18 && real < 1e18 ? real : 0.5) ? SCHEMA_INTEGER : SCHEMA_REAL;
-    }
+    case JSON_REAL:
+        return floor(json_real_value(value)) == json_real_value(value) ? SCHEMA_INTEGER : SCHEMA_REAL;
     case JSON_STRING:
         return SCHEMA_STRING;
     case JSON_ARRAY:
@@ -251,8 +325,11 @@ unsigned schema_implied_types(const json_t *json)
         { "maxItems", SCHEMA_ARRAY }, { "pattern", SCHEMA_STRING }, { "format", SCHEMA_STRING },
         { "minLength", SCHEMA_STRING }, { "maxLength", SCHEMA_STRING }, { "minimum", SCHEMA_NUMBER },
         { "maximum", SCHEMA_NUMBER }, { "exclusiveMinimum", SCHEMA_NUMBER }, { "exclusiveMaximum", SCHEMA_NUMBER },
+        { "multipleOf", SCHEMA_NUMBER }, { "uniqueItems", SCHEMA_ARRAY }, { "contains", SCHEMA_ARRAY },
+        { "patternProperties", SCHEMA_OBJECT }, { "propertyNames", SCHEMA_OBJECT },
+        { "minProperties", SCHEMA_OBJECT }, { "maxProperties", SCHEMA_OBJECT },
     };
-    static const char *const composed[] = { "$ref", "allOf", "anyOf", "oneOf" };
+    static const char *const composed[] = { "$ref", "allOf", "anyOf", "oneOf", "not", "if" };
     for (size_t i = 0; i < sizeof composed / sizeof *composed; i++)
         if (json_object_get(json, composed[i]))
             return SCHEMA_ALL;
@@ -262,32 +339,53 @@ unsigned schema_implied_types(const json_t *json)
     return SCHEMA_ALL;
 }
 
+// Adds a way to go on, unless nothing can meet it; false: it failed for another reason.
+static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)
+{
+    bool unmet = schema->unmet;
+    schema->unmet = false;
+    if (node == RULES_NONE)
+        return unmet;
+    nodes[(*count)++] = node;
+    return true;
+}
+
+// One of the ways. Without any, what was said of the last one stands.
+static uint32_t choose(struct schema *schema, const uint32_t *nodes, size_t count)
+{
+    schema->unmet = !count;
+    return count ? rules_choice(schema->grammar, nodes, count, schema->err) : RULES_NONE;
+}
+
 static uint32_t compile_types(struct schema *schema, const json_t *json)
 {
     unsigned types;
     uint32_t nodes[8];
     size_t count = 0;
-    if (!schema_types(schema, json, &types))
+    if (!schema_read_types(json, &types, schema->err))
         return RULES_NONE;
     if (types == SCHEMA_ALL && !json_object_get(json, "type"))
         types = schema_implied_types(json);
-    if (types == SCHEMA_ALL)
+    if (!types)
+        return schema_never(schema);
+    if (types == SCHEMA_ALL && !schema_constraint_beside(json, (const char *const[]){ "type", "nullable", NULL }))
         return schema_any(schema->grammar, schema->err);
-    if (types & SCHEMA_OBJECT)
-        nodes[count++] = schema_object(schema, json);
-    if (types & SCHEMA_ARRAY)
-        nodes[count++] = schema_array(schema, json);
-    if (types & SCHEMA_STRING)
-        nodes[count++] = schema_string(schema, json);
-    if (types & SCHEMA_NUMBER)
-        nodes[count++] = schema_number(schema, json, !(types & SCHEMA_REAL));
+    if ((types & SCHEMA_OBJECT) && !add_way(schema, schema_object(schema, json), nodes, &count))
+        return RULES_NONE;
+    if ((types & SCHEMA_ARRAY) && !add_way(schema, schema_array(schema, json), nodes, &count))
+        return RULES_NONE;
+    if ((types & SCHEMA_STRING) && !add_way(schema, schema_string(schema, json), nodes, &count))
+        return RULES_NONE;
+    if ((types & SCHEMA_NUMBER)
+        && !add_way(schema, schema_number(schema, json, !(types & SCHEMA_REAL)), nodes, &count))
+        return RULES_NONE;
     if (types & SCHEMA_BOOLEAN) {
         nodes[count++] = schema_token(schema->grammar, "true", schema->err);
         nodes[count++] = schema_token(schema->grammar, "false", schema->err);
     }
     if (types & SCHEMA_NULL)
         nodes[count++] = schema_token(schema->grammar, "null", schema->err);
-    return rules_choice(schema->grammar, nodes, count, schema->err);
+    return choose(schema, nodes, count);
 }
 
 // ---- schemas made of schemas ----
@@ -299,7 +397,7 @@ static uint32_t compile_ref(struct schema *schema, const json_t *json)
     int64_t known;
     if (!ref)
         return fail(schema->err, "'$ref' is not a string"), RULES_NONE;
-    const json_t *target = schema_resolve(schema, ref);
+    const json_t *target = schema_resolve(schema->root, ref, schema->err);
     if (!target)
         return RULES_NONE;
     if (schema_constraint_beside(json, (const char *const[]){ "$ref", NULL })) {
@@ -315,11 +413,12 @@ static uint32_t compile_ref(struct schema *schema, const json_t *json)
     map_put(&schema->refs, key, reserved);
     size_t mark = schema_enter(schema, "$ref", ref);
     uint32_t node = schema_value(schema, target);
-    if (node == RULES_NONE)
+    if (node == RULES_NONE && !schema->unmet)
         return RULES_NONE;
-    schema_leave(schema, mark);
-    rules_settle(schema->grammar, reserved, node);
-    return reserved;
+    if (node != RULES_NONE)
+        schema_leave(schema, mark);
+    rules_settle(schema->grammar, reserved, node != RULES_NONE ? node : schema_never(schema));
+    return node != RULES_NONE ? reserved : RULES_NONE;
 }
 
 static uint32_t compile_all(struct schema *schema, const json_t *json)
@@ -337,43 +436,50 @@ static uint32_t compile_all(struct schema *schema, const json_t *json)
     return schema_value(schema, merged);
 }
 
-// oneOf is anyOf where no value can be valid against two: then one is always exactly one.
-static bool check_exclusive(struct schema *schema, const json_t *parts)
-{
-    for (size_t i = 0; i < json_array_size(parts); i++)
-        for (size_t j = 0; j < i; j++)
-            if (!schema_exclusive(schema, json_array_get(parts, i), json_array_get(parts, j), 0))
-                return fail(schema->err, "'oneOf' cannot be enforced where a value may be valid against two of its "
-                                         "alternatives (here %zu and %zu); use anyOf, or tell them apart by a "
-                                         "required constant", j, i);
-    return true;
-}
-
-static uint32_t compile_any(struct schema *schema, const json_t *json, const char *keyword)
+uint32_t schema_alternatives(struct schema *schema, const json_t *json, const char *keyword)
 {
     const json_t *parts = json_object_get(json, keyword);
     const json_t *beside = NULL;
     uint32_t nodes[RULES_CHOICES_MAX];
-    size_t i, count = json_array_size(parts);
+    size_t i, count = json_array_size(parts), ways = 0;
     char name[24];
     json_t *part;
     if (!count || count > RULES_CHOICES_MAX)
         return fail(schema->err, "'%s' is not a list of 1 to %d schemas", keyword, RULES_CHOICES_MAX), RULES_NONE;
-    if (strcmp(keyword, "oneOf") == 0 && !check_exclusive(schema, parts))
-        return RULES_NONE;
     if (schema_constraint_beside(json, (const char *const[]){ keyword, NULL }))
         beside = schema_without(schema, json, keyword);
     json_array_foreach(parts, i, part) {
         snprintf(name, sizeof name, "%zu", i);
         size_t mark = schema_enter(schema, keyword, name);
         const json_t *alternative = beside ? schema_merge(schema, beside, part) : part;
-        nodes[i] = alternative ? schema_value(schema, alternative) : RULES_NONE;
-        if (nodes[i] == RULES_NONE)
+        if (!add_way(schema, alternative ? schema_value(schema, alternative) : RULES_NONE, nodes, &ways))
             return RULES_NONE;
         schema_leave(schema, mark);
     }
-    return rules_choice(schema->grammar, nodes, count, schema->err);
+    return choose(schema, nodes, ways);
 }
+
+static uint32_t compile_any(struct schema *schema, const json_t *json)
+{
+    return schema_alternatives(schema, json, "anyOf");
+}
+
+static uint32_t compile_not(struct schema *schema, const json_t *json)
+{
+    return schema_excludes_strings(json) ? compile_types(schema, json) : schema_not(schema, json);
+}
+
+// Schemas that become simpler ones, in this order: listed values are sifted by all that stands beside them, then what
+// must hold together is joined, and what divides comes last.
+static const struct {
+    const char *keyword;
+    uint32_t (*compile)(struct schema *schema, const json_t *json);
+} kinds[] = {
+    { "enum", schema_enum }, { "const", schema_enum }, { "$ref", compile_ref }, { "allOf", compile_all },
+    { "dependentRequired", schema_dependent }, { "dependentSchemas", schema_dependent },
+    { "dependencies", schema_dependent }, { "if", schema_if }, { "not", compile_not }, { "anyOf", compile_any },
+    { "oneOf", schema_one },
+};
 
 static uint32_t compile_value(struct schema *schema, const json_t *json)
 {
@@ -385,16 +491,9 @@ static uint32_t compile_value(struct schema *schema, const json_t *json)
         return fail(schema->err, "a schema is an object, true or false"), RULES_NONE;
     if (!check_keywords(schema, json))
         return RULES_NONE;
-    if (json_object_get(json, "$ref"))
-        return compile_ref(schema, json);
-    if (json_object_get(json, "allOf"))
-        return compile_all(schema, json);
-    if (json_object_get(json, "anyOf"))
-        return compile_any(schema, json, "anyOf");
-    if (json_object_get(json, "oneOf"))
-        return compile_any(schema, json, "oneOf");
-    if (json_object_get(json, "enum") || json_object_get(json, "const"))
-        return schema_enum(schema, json);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (json_object_get(json, kinds[i].keyword))
+            return kinds[i].compile(schema, json);
     return compile_types(schema, json);
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/schema.h: JSON schemas as rules. An answer that follows the rules meets the schema; not every answer
-// that meets the schema follows them: properties come in the order given, and none that the schema does not name comes
-// beside those that it does. A keyword that constrains and is not understood is refused by name, never ignored.
+// text/grammar/schema.h: JSON Schema as rules. A keyword has one of three outcomes, and none is passed over silently:
+//   held     an answer that follows the rules meets it. Not every answer that meets the schema follows them: properties
+//            come in the order given, and none that the schema does not name comes beside those that it does
+//   checked  the rules let more through than the schema does: grammar->loose names the keyword, and the finished answer
+//            has to be given to the validator (validate.h)
+//   unheld   neither rules nor validator understand it: grammar->unheld names it, and the caller refuses or warns
 #ifndef TEXT_GRAMMAR_SCHEMA_H
 #define TEXT_GRAMMAR_SCHEMA_H
 
@@ -14,7 +17,9 @@ enum {
     SCHEMA_PROPERTIES_MAX = 1024,   // of one object
     SCHEMA_PREFIX_MAX = 256,        // prefixItems
     SCHEMA_COUNT_MAX = 1 << 20,     // minLength, minItems and the like; longer than any answer
-    SCHEMA_MERGES_MAX = 1024,       // allOf, and anyOf with something beside it
+    SCHEMA_MERGES_MAX = 2048,       // allOf, and anyOf with something beside it
+    SCHEMA_PRODUCT_MAX = 64,        // alternatives that two anyOf make together
+    SCHEMA_NOTES_BYTES_MAX = 1024,  // of what is checked or not held, as far as it is named
     SCHEMA_WORK_MAX = 4 << 20,      // comparisons of values
 };
 
@@ -28,6 +33,8 @@ struct schema {
     json_t *made;        // schemas that merging has made, kept to the end
     size_t work;
     int depth;
+    bool unmet;          // the failure is that nothing can meet the schema: among alternatives, it is none of them
+    bool narrow;         // a negation has left something out
 };
 
 // The node of a value that meets the schema, or RULES_NONE with a sentence.
@@ -47,12 +54,26 @@ uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, 
 
 // A literal that is made once.
 uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err);
-uint32_t schema_comma(struct grammar *grammar, struct error *err); // with a space behind it or without
+// Punctuation, with JSON's white space where that belongs to it: behind what opens, before what closes, around the
+// rest.
+uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err);
 uint32_t schema_never(struct schema *schema);
 
 // Goes to a part of the schema, for sentences; back with schema_leave.
 size_t schema_enter(struct schema *schema, const char *keyword, const char *name);
 void schema_leave(struct schema *schema, size_t mark);
+
+// Says of a keyword that rules do not hold it here.
+void schema_let_go(struct schema *schema, const char *keyword);
+// Fails with "it cannot be met: ..." and says so in schema->unmet; returns false.
+bool schema_fail_unmet(struct schema *schema, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// What would be refused or let go of in vain is taken back: the place before an attempt, and the way back to it.
+struct schema_attempt {
+    size_t loose, unheld, path;
+};
+struct schema_attempt schema_begin(const struct schema *schema);
+void schema_take_back(struct schema *schema, const struct schema_attempt *attempt);
 
 // Two counts such as minLength and maxLength; false with a sentence when they are none or exclude each other.
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
@@ -68,16 +89,42 @@ enum {
     SCHEMA_NULL = 1, SCHEMA_BOOLEAN = 2, SCHEMA_INTEGER = 4, SCHEMA_REAL = 8, SCHEMA_STRING = 16, SCHEMA_ARRAY = 32,
     SCHEMA_OBJECT = 64, SCHEMA_NUMBER = SCHEMA_INTEGER | SCHEMA_REAL, SCHEMA_ALL = 127,
 };
-bool schema_types(struct schema *schema, const json_t *json, unsigned *out); // of `type`; absent: all
+bool schema_read_types(const json_t *json, unsigned *out, struct error *err); // of `type`; absent: all
+json_t *schema_type_names(unsigned types); // a new list; a number that is no integer has no name
 unsigned schema_implied_types(const json_t *json); // without `type`, its keywords tell what an answer will be
 unsigned schema_type_of(const json_t *value);
 
+// ---- strings ----
+
+// The strings of a schema (its pattern, format, lengths, and what `not` excludes) as a machine over their JSON text, of
+// no states where there are none. False with a sentence: it would be too large, or the pattern cannot be masked.
+bool schema_string_machine(struct schema *schema, const json_t *json, struct machine *out);
+// Leaves only the strings that match the pattern, or only those that do not.
+bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine);
+bool schema_drop_strings(struct schema *schema, const json_t *list, struct machine *machine);
+// Is this {"type": "string", "not": E}, E being enum or pattern or an anyOf of such? Negations end in that form.
+bool schema_excludes_strings(const json_t *json);
+
+// ---- logic ----
+
+uint32_t schema_not(struct schema *schema, const json_t *json);
+uint32_t schema_if(struct schema *schema, const json_t *json);
+// {"anyOf": [if and then, not if and else]}, borrowed; NULL with a sentence.
+const json_t *schema_if_as_any(struct schema *schema, const json_t *json);
+uint32_t schema_one(struct schema *schema, const json_t *json);
+uint32_t schema_dependent(struct schema *schema, const json_t *json);
+uint32_t schema_alternatives(struct schema *schema, const json_t *json, const char *keyword); // anyOf, or oneOf as such
+
 // ---- schemas as JSON ----
 
-const json_t *schema_resolve(struct schema *schema, const char *ref); // borrowed; NULL with a sentence
+const json_t *schema_resolve(const json_t *root, const char *ref, struct error *err); // borrowed; NULL with a sentence
+const json_t *schema_follow(struct schema *schema, const json_t *json); // through $ref, as far as that leads
+// Keeps a schema that was made until all is done; NULL with a sentence when there are too many.
+const json_t *schema_keep(struct schema *schema, json_t *made);
 // What is valid against both, borrowed; NULL with a sentence.
 const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t *b);
 const json_t *schema_without(struct schema *schema, const json_t *json, const char *keyword); // borrowed
+json_t *schema_listed(const json_t *json); // the values of const or enum, as a new list; NULL: neither is there
 // Can it be seen that no answer to either is valid against both?
 bool schema_exclusive(struct schema *schema, const json_t *a, const json_t *b, int depth);
 

@@ -23,12 +23,12 @@ static const char *read_step(const char *at, struct strbuf *out)
     return at;
 }
 
-const json_t *schema_resolve(struct schema *schema, const char *ref)
+const json_t *schema_resolve(const json_t *root, const char *ref, struct error *err)
 {
-    const json_t *target = schema->root;
+    const json_t *target = root;
     const char *at = ref + 1;
     if (ref[0] != '#' || (*at && *at != '/')) {
-        fail(schema->err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref);
+        fail(err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref);
         return NULL;
     }
     while (*at == '/' && target) {
@@ -40,14 +40,13 @@ const json_t *schema_resolve(struct schema *schema, const char *ref)
         strbuf_free(&step);
     }
     if (!target)
-        fail(schema->err, "the $ref '%s' leads nowhere", ref);
+        fail(err, "the $ref '%s' leads nowhere", ref);
     return target;
 }
 
 // ---- what must hold together ----
 
-// Keeps a schema that was made here until all is done; NULL when there are too many.
-static json_t *keep(struct schema *schema, json_t *made)
+const json_t *schema_keep(struct schema *schema, json_t *made)
 {
     if (json_array_size(schema->made) >= SCHEMA_MERGES_MAX) {
         json_decref(made);
@@ -62,30 +61,70 @@ const json_t *schema_without(struct schema *schema, const json_t *json, const ch
 {
     json_t *copy = json_copy((json_t *)json);
     json_object_del(copy, keyword);
-    return keep(schema, copy);
+    return schema_keep(schema, copy);
 }
 
 // How two values of a keyword become one. Each returns a new reference, or NULL with a sentence.
 
-static json_t *merge_impossible(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+// The first alone is in the rules.
+static json_t *merge_loosely(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
-    (void)a, (void)b;
-    fail(schema->err, "two different '%s' for the same value cannot be enforced together", keyword);
-    return NULL;
+    (void)b;
+    schema_let_go(schema, keyword);
+    return json_incref(a);
+}
+
+// Of two values that are not both what they have to be, the wrong one: it is refused where it is compiled.
+static json_t *wrong_one(json_t *a, json_t *b, bool a_is_right)
+{
+    return json_incref(a_is_right ? b : a);
 }
 
 static json_t *merge_largest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
+    (void)schema, (void)keyword;
     if (!json_is_number(a) || !json_is_number(b))
-        return merge_impossible(schema, keyword, a, b);
+        return wrong_one(a, b, json_is_number(a));
     return json_incref(json_number_value(a) > json_number_value(b) ? a : b);
 }
 
 static json_t *merge_smallest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
+    (void)schema, (void)keyword;
     if (!json_is_number(a) || !json_is_number(b))
-        return merge_impossible(schema, keyword, a, b);
+        return wrong_one(a, b, json_is_number(a));
     return json_incref(json_number_value(a) < json_number_value(b) ? a : b);
+}
+
+static json_t *merge_either(struct schema *schema, const char *keyword, json_t *a, json_t *b) // of flags
+{
+    (void)schema, (void)keyword;
+    return json_incref(json_is_true(a) ? a : b);
+}
+
+// The least common multiple.
+static json_t *merge_multiples(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+{
+    json_int_t x = json_integer_value(a), y = json_integer_value(b), product = x * y;
+    if (x <= 0 || y <= 0 || x > INT32_MAX || y > INT32_MAX)
+        return merge_loosely(schema, keyword, a, b);
+    while (y) {
+        json_int_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return json_integer(product / x);
+}
+
+// A text that matches both: ^(?=A)(?=B). Alternatives would have to be told apart first.
+static json_t *merge_patterns(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+{
+    const char *x = json_string_value(a), *y = json_string_value(b);
+    if (!x || !y)
+        return wrong_one(a, b, x);
+    if (strchr(x, '|') || strchr(y, '|'))
+        return merge_loosely(schema, keyword, a, b);
+    return json_sprintf("^(?=%s%s)(?=%s%s)", x[0] == '^' ? "" : ".*", x, y[0] == '^' ? "" : ".*", y);
 }
 
 // Values (or names) that both lists have.
@@ -102,40 +141,36 @@ static json_t *merge_common(struct schema *schema, const char *keyword, json_t *
     if (json_array_size(common))
         return common;
     json_decref(common);
-    fail(schema->err, "it cannot be met: nothing is common to two lists of '%s'", keyword);
+    schema_fail_unmet(schema, "nothing is common to two lists of '%s'", keyword);
     return NULL;
 }
 
 static json_t *merge_types(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
-    static const struct { const char *name; unsigned bit; } words[] = {
-        { "null", SCHEMA_NULL }, { "boolean", SCHEMA_BOOLEAN }, { "number", SCHEMA_NUMBER },
-        { "integer", SCHEMA_INTEGER }, { "string", SCHEMA_STRING }, { "array", SCHEMA_ARRAY },
-        { "object", SCHEMA_OBJECT },
-    };
-    json_t *first = json_pack("{sO}", "type", a), *second = json_pack("{sO}", "type", b), *common = json_array();
+    json_t *first = json_pack("{sO}", "type", a), *second = json_pack("{sO}", "type", b), *common = NULL;
     unsigned x = 0, y = 0;
-    bool ok = schema_types(schema, first, &x) && schema_types(schema, second, &y);
+    bool ok = schema_read_types(first, &x, schema->err) && schema_read_types(second, &y, schema->err);
     json_decref(first);
     json_decref(second);
-    unsigned left = x & y;
-    for (size_t i = 0; ok && i < sizeof words / sizeof *words; i++)
-        if ((left & words[i].bit) == words[i].bit) {
-            json_array_append_new(common, json_string(words[i].name));
-            left &= ~words[i].bit;
-        }
-    if (ok && json_array_size(common))
-        return common;
-    json_decref(common);
-    if (ok)
-        fail(schema->err, "it cannot be met: '%s' is asked to be two different things", keyword);
+    if (ok && x & y)
+        common = schema_type_names(x & y);
+    else if (ok)
+        schema_fail_unmet(schema, "'%s' is asked to be two different things", keyword);
+    return common;
+}
+
+static json_t *merge_constants(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+{
+    (void)a, (void)b; // equal ones do not come here
+    schema_fail_unmet(schema, "'%s' is asked to be two different values", keyword);
     return NULL;
 }
 
 static json_t *merge_lists(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
+    (void)schema, (void)keyword;
     if (!json_is_array(a) || !json_is_array(b))
-        return merge_impossible(schema, keyword, a, b);
+        return wrong_one(a, b, json_is_array(a));
     json_t *all = json_copy(a);
     json_array_extend(all, b);
     return all;
@@ -150,12 +185,36 @@ static json_t *merge_schemas(struct schema *schema, const char *keyword, json_t 
     return json_pack("{s[OO]}", "allOf", a, b);
 }
 
+// Not valid against either.
+static json_t *merge_negated(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+{
+    (void)schema, (void)keyword;
+    return json_pack("{s[OO]}", "anyOf", a, b);
+}
+
+// One alternative of each: all pairs, as long as they are few.
+static json_t *merge_alternatives(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+{
+    json_t *x, *y, *pairs;
+    size_t i, j;
+    if (!json_is_array(a) || !json_is_array(b))
+        return wrong_one(a, b, json_is_array(a));
+    if (json_array_size(a) * json_array_size(b) > SCHEMA_PRODUCT_MAX)
+        return merge_loosely(schema, keyword, a, b);
+    pairs = json_array();
+    json_array_foreach(a, i, x)
+        json_array_foreach(b, j, y)
+            json_array_append_new(pairs, merge_schemas(schema, keyword, x, y));
+    return pairs;
+}
+
 static json_t *merge_properties(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     const char *name;
     json_t *value;
+    (void)keyword;
     if (!json_is_object(a) || !json_is_object(b))
-        return merge_impossible(schema, keyword, a, b);
+        return wrong_one(a, b, json_is_object(a));
     json_t *all = json_copy(a);
     json_object_foreach(b, name, value) {
         json_t *other = json_object_get(a, name);
@@ -174,49 +233,85 @@ static json_t *merge_values_of(struct schema *schema, const char *keyword, json_
         json_t *(*merge)(struct schema *schema, const char *keyword, json_t *a, json_t *b);
     } rules[] = {
         { "type", merge_types }, { "required", merge_lists }, { "allOf", merge_lists }, { "enum", merge_common },
-        { "properties", merge_properties }, { "additionalProperties", merge_schemas }, { "items", merge_schemas },
+        { "const", merge_constants }, { "properties", merge_properties }, { "patternProperties", merge_properties },
+        { "additionalProperties", merge_schemas }, { "propertyNames", merge_schemas }, { "items", merge_schemas },
         { "minimum", merge_largest }, { "exclusiveMinimum", merge_largest }, { "minLength", merge_largest },
-        { "minItems", merge_largest }, { "maximum", merge_smallest }, { "exclusiveMaximum", merge_smallest },
-        { "maxLength", merge_smallest }, { "maxItems", merge_smallest },
+        { "minItems", merge_largest }, { "minProperties", merge_largest }, { "maximum", merge_smallest },
+        { "exclusiveMaximum", merge_smallest }, { "maxLength", merge_smallest }, { "maxItems", merge_smallest },
+        { "maxProperties", merge_smallest }, { "multipleOf", merge_multiples }, { "uniqueItems", merge_either },
+        { "pattern", merge_patterns },
+        { "not", merge_negated }, { "anyOf", merge_alternatives }, { "dependentRequired", merge_properties },
+        { "dependentSchemas", merge_properties },
     };
     if (!schema_constrains(keyword) || json_equal(a, b))
         return json_incref(a);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (strcmp(rules[i].keyword, keyword) == 0)
             return rules[i].merge(schema, keyword, a, b);
-    return merge_impossible(schema, keyword, a, b);
+    return merge_loosely(schema, keyword, a, b);
 }
 
-// An object that is closed by one schema cannot have what only the other one names.
-static bool check_closed(struct schema *schema, const json_t *closed, const json_t *other)
+// A property that only one schema names is an additional one to the other.
+static void close_properties(const json_t *closed, const json_t *other, json_t *both)
 {
-    const json_t *additional = json_object_get(closed, "additionalProperties");
+    json_t *additional = json_object_get(closed, "additionalProperties"), *value;
     const json_t *own = json_object_get(closed, "properties"), *names = json_object_get(other, "properties");
     const char *name;
-    json_t *value;
-    if (!additional || json_is_true(additional))
-        return true;
+    if (!additional || json_is_true(additional) || json_object_get(closed, "patternProperties"))
+        return;
+    json_t *properties = json_copy(json_object_get(both, "properties"));
     json_object_foreach((json_t *)names, name, value)
         if (!json_object_get(own, name))
-            return fail(schema->err, "'additionalProperties' of one schema and the property '%s' of another cannot be "
-                                     "enforced together", name);
-    return true;
+            json_object_set_new(properties, name, merge_schemas(NULL, name, value, additional));
+    json_object_set_new(both, "properties", properties ? properties : json_object());
 }
 
-// `items` means the items behind the prefix of its own schema: beside another prefix it would mean others.
-static bool check_prefix(struct schema *schema, const json_t *a, const json_t *b)
+// Keywords that mean something else beside those of another schema: `items` the items behind the prefix of its own,
+// `additionalProperties` what its own patternProperties do not name.
+static bool is_told_apart(const json_t *a, const json_t *b, const char *keyword, const char *beside)
 {
-    const json_t *prefix = json_object_get(a, "prefixItems"), *other = json_object_get(b, "prefixItems");
-    if (!prefix || (other && json_equal((json_t *)prefix, (json_t *)other)))
+    const json_t *own = json_object_get(a, keyword), *other = json_object_get(b, keyword);
+    if (own && other && json_equal((json_t *)own, (json_t *)other))
         return true;
-    return !(other || json_object_get(b, "items"))
-           || fail(schema->err, "'prefixItems' of one schema and the items of another cannot be enforced together");
+    return !(own && (other || json_object_get(b, beside))) && !(other && json_object_get(a, beside));
+}
+
+// If, then and else of b as alternatives beside those of a.
+static const json_t *spell_out_if(struct schema *schema, const json_t *json)
+{
+    static const char *const trio[] = { "if", "then", "else" };
+    json_t *one = json_object(), *rest = json_copy((json_t *)json);
+    for (int i = 0; i < 3; i++) {
+        json_object_set(one, trio[i], json_object_get(json, trio[i]));
+        json_object_del(rest, trio[i]);
+    }
+    const json_t *kept = schema_keep(schema, rest), *spelled = kept ? schema_if_as_any(schema, one) : NULL;
+    json_decref(one);
+    return spelled ? schema_merge(schema, kept, spelled) : NULL;
+}
+
+static const json_t *merge_objects(struct schema *schema, const json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *value, *both = json_copy((json_t *)a);
+    json_object_foreach((json_t *)b, name, value) {
+        json_t *other = json_object_get(a, name);
+        json_t *merged = other ? merge_values_of(schema, name, other, value) : json_incref(value);
+        if (!merged) {
+            json_decref(both);
+            return NULL;
+        }
+        json_object_set_new(both, name, merged);
+    }
+    close_properties(a, b, both);
+    close_properties(b, a, both);
+    if (!json_object_get(a, "nullable") || !json_object_get(b, "nullable"))
+        json_object_del(both, "nullable"); // null must be valid against both
+    return schema_keep(schema, both);
 }
 
 const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t *b)
 {
-    const char *name;
-    json_t *value;
     if (!a || !b)
         return NULL;
     if (json_is_boolean(a) || json_is_boolean(b))
@@ -227,48 +322,39 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
     }
     const json_t *ref = json_object_get(b, "$ref");
     if (json_is_string(ref)) { // b may be anything; what it stands for is joined first
-        const json_t *target = schema_resolve(schema, json_string_value(ref));
+        const json_t *target = schema_resolve(schema->root, json_string_value(ref), schema->err);
         if (!target || !(b = schema_without(schema, b, "$ref")) || !(a = schema_merge(schema, a, b)))
             return NULL;
         return schema_merge(schema, a, target);
     }
-    if (!check_closed(schema, a, b) || !check_closed(schema, b, a) || !check_prefix(schema, a, b)
-        || !check_prefix(schema, b, a))
+    if (json_object_get(a, "if") && json_object_get(b, "if") && !(b = spell_out_if(schema, b)))
         return NULL;
-    json_t *both = json_copy((json_t *)a);
-    json_object_foreach((json_t *)b, name, value) {
-        json_t *other = json_object_get(a, name);
-        json_t *merged = other ? merge_values_of(schema, name, other, value) : json_incref(value);
-        if (!merged) {
-            json_decref(both);
+    if (!is_told_apart(a, b, "patternProperties", "additionalProperties"))
+        schema_let_go(schema, "additionalProperties");
+    if (!is_told_apart(a, b, "prefixItems", "items")) {
+        schema_let_go(schema, "items");
+        if (!(b = schema_without(schema, b, "prefixItems")) || !(b = schema_without(schema, b, "items")))
             return NULL;
-        }
-        json_object_set_new(both, name, merged);
     }
-    if (!json_object_get(a, "nullable") || !json_object_get(b, "nullable"))
-        json_object_del(both, "nullable"); // null must be valid against both
-    return keep(schema, both);
+    return merge_objects(schema, a, b);
 }
 
 // ---- what can be told apart ----
 
-static const json_t *follow(struct schema *schema, const json_t *json)
+const json_t *schema_follow(struct schema *schema, const json_t *json)
 {
     enum { HOPS_MAX = 16 };
-    struct error ignored, *err = schema->err;
-    schema->err = &ignored; // a $ref that leads nowhere is refused where it is compiled
+    struct error ignored; // a $ref that leads nowhere is refused where it is compiled
     for (int hops = 0; json && hops < HOPS_MAX; hops++, schema->work++) {
         const char *ref = json_string_value(json_object_get(json, "$ref"));
         if (!ref)
             break;
-        json = schema_resolve(schema, ref);
+        json = schema_resolve(schema->root, ref, &ignored);
     }
-    schema->err = err;
     return json;
 }
 
-// The values that a schema lists, as a new list; NULL: it lists none.
-static json_t *listed_values(const json_t *json)
+json_t *schema_listed(const json_t *json)
 {
     json_t *constant = json_object_get(json, "const"), *listed = json_object_get(json, "enum");
     return constant ? json_pack("[O]", constant) : json_is_array(listed) ? json_incref(listed) : NULL;
@@ -277,14 +363,12 @@ static json_t *listed_values(const json_t *json)
 // The types of values that are valid against a schema; of answers to it, when those are asked for.
 static unsigned possible_types(struct schema *schema, const json_t *json, const json_t *values, bool answers)
 {
-    struct error ignored, *err = schema->err;
+    struct error ignored; // a type that is none is refused where it is compiled
     unsigned types = SCHEMA_ALL, listed = 0;
     json_t *value;
     size_t i;
-    schema->err = &ignored; // a type that is none is refused where it is compiled
-    if (!schema_types(schema, json, &types))
+    if (!schema_read_types(json, &types, &ignored))
         types = SCHEMA_ALL;
-    schema->err = err;
     if (answers && types == SCHEMA_ALL && !values)
         return schema_implied_types(json);
     json_array_foreach(values, i, value)
@@ -336,22 +420,40 @@ static bool exclusive_objects(struct schema *schema, const json_t *a, const json
     return false;
 }
 
+// No answer to `a` is valid against `b`, which requires a property that answers to `a` do not have: with properties
+// named, no others are written.
+static bool lacks_required(struct schema *schema, const json_t *a, const json_t *b)
+{
+    static const char *const simple[] = { "type", "properties", "required", "additionalProperties", NULL };
+    const json_t *named = json_object_get(a, "properties");
+    json_t *item;
+    size_t i;
+    if (!json_object_size(named) || schema_constraint_beside(a, simple))
+        return false;
+    json_array_foreach(json_object_get(b, "required"), i, item)
+        if (json_is_string(item) && !json_object_get(named, json_string_value(item))
+            && !requires(schema, a, json_string_value(item)))
+            return true;
+    return false;
+}
+
 bool schema_exclusive(struct schema *schema, const json_t *a, const json_t *b, int depth)
 {
     enum { LEVELS_MAX = 4, PAIR_WORK = 16 };
-    a = follow(schema, a);
-    b = follow(schema, b);
+    a = schema_follow(schema, a);
+    b = schema_follow(schema, b);
     if (json_is_false(a) || json_is_false(b))
         return true;
     if (!json_is_object(a) || !json_is_object(b) || depth > LEVELS_MAX || schema->work >= SCHEMA_WORK_MAX)
         return false;
     schema->work += PAIR_WORK;
-    json_t *x = listed_values(a), *y = listed_values(b);
+    json_t *x = schema_listed(a), *y = schema_listed(b);
     unsigned types = (possible_types(schema, a, x, true) & possible_types(schema, b, y, false))
                      | (possible_types(schema, a, x, false) & possible_types(schema, b, y, true));
     bool exclusive = !types || (x && y && !share_value(schema, x, y));
     json_decref(x);
     json_decref(y);
     return exclusive || (types == SCHEMA_OBJECT
-                         && (exclusive_objects(schema, a, b, depth) || exclusive_objects(schema, b, a, depth)));
+                         && (exclusive_objects(schema, a, b, depth) || exclusive_objects(schema, b, a, depth)
+                             || (!depth && lacks_required(schema, a, b) && lacks_required(schema, b, a))));
 }

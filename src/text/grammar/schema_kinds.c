@@ -1,156 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas of one type, and lists of values.
+// Schemas of arrays and numbers, and lists of values.
 #include <stdlib.h>
 
 #include "format/json.h"
 #include "text/grammar/number.h"
 #include "text/grammar/schema.h"
+#include "text/grammar/validate.h"
 
-// ---- objects ----
-
-struct property {
-    const char *name;
-    bool required;
-    uint32_t value;
-};
-
-struct properties {
-    struct property *items;
-    uint32_t count;
-};
-
-static struct property *find_property(struct properties *properties, const char *name)
-{
-    for (uint32_t i = 0; i < properties->count; i++)
-        if (strcmp(properties->items[i].name, name) == 0)
-            return &properties->items[i];
-    return NULL;
-}
-
-static bool add_property(struct schema *schema, struct properties *properties, const char *name, const json_t *json)
-{
-    if (properties->count == SCHEMA_PROPERTIES_MAX)
-        return fail(schema->err, "an object of more than %d properties", SCHEMA_PROPERTIES_MAX);
-    size_t mark = schema_enter(schema, "properties", name);
-    uint32_t value = schema_value(schema, json);
-    if (value == RULES_NONE)
-        return false;
-    schema_leave(schema, mark);
-    properties->items[properties->count++] = (struct property){ name, false, value };
-    return true;
-}
-
-// What the schema names, in its order; then what is required without being described.
-static bool read_properties(struct schema *schema, const json_t *json, struct properties *properties)
-{
-    const json_t *named = json_object_get(json, "properties"), *required = json_object_get(json, "required");
-    const json_t *additional = json_object_get(json, "additionalProperties");
-    const char *name;
-    json_t *value;
-    size_t i;
-    if (named && !json_is_object(named))
-        return fail(schema->err, "'properties' is not an object");
-    if (required && (!json_is_array(required) || json_array_size(required) > SCHEMA_PROPERTIES_MAX))
-        return fail(schema->err, "'required' is not a list of at most %d names", SCHEMA_PROPERTIES_MAX);
-    json_object_foreach((json_t *)named, name, value)
-        if (!add_property(schema, properties, name, value))
-            return false;
-    json_array_foreach(required, i, value) {
-        if (!json_is_string(value))
-            return fail(schema->err, "'required' is not a list of names");
-        name = json_string_value(value);
-        if (!find_property(properties, name)
-            && !add_property(schema, properties, name, additional ? additional : json_true()))
-            return false;
-        find_property(properties, name)->required = true;
-    }
-    return true;
-}
-
-static struct bytes key_text(const char *name, const char *behind, struct strbuf *out)
-{
-    json_t *text = json_string_nocheck(name);
-    char *quoted = json_dumps(text, JSON_ENCODE_ANY);
-    json_decref(text);
-    out->len = 0;
-    strbuf_add_format(out, "%s%s", quoted ? quoted : "\"\"", behind);
-    free(quoted);
-    return strbuf_bytes(out);
-}
-
-// The words of an object: each key with its colon, with a space behind it and without. What follows them is told later.
-static uint32_t key_words(struct schema *schema, const struct properties *properties)
-{
-    struct word *words = memory_new(properties->count * 2, sizeof *words);
-    struct strbuf *texts = memory_new(properties->count * 2, sizeof *texts);
-    for (uint32_t i = 0; i < properties->count * 2; i++) {
-        struct bytes text = key_text(properties->items[i / 2].name, i % 2 ? ": " : ":", &texts[i]);
-        words[i] = (struct word){ text, i / 2, RULES_NONE };
-    }
-    uint32_t node = rules_words(schema->grammar, words, properties->count * 2, schema->err);
-    for (uint32_t i = 0; i < properties->count * 2; i++)
-        strbuf_free(&texts[i]);
-    free(texts);
-    free(words);
-    return node;
-}
-
-// From the last property to the first: a key of property i or a later one, up to the next that is required; its value;
-// then a comma and a later key, or the end.
-static uint32_t compile_members(struct schema *schema, const struct properties *properties)
-{
-    struct grammar *grammar = schema->grammar;
-    struct error *err = schema->err;
-    uint32_t comma = schema_comma(grammar, err), close = schema_token(grammar, "}", err);
-    uint32_t words = key_words(schema, properties), pick = RULES_NONE, tail = close, last = properties->count - 1;
-    bool closable = true;
-    if (words == RULES_NONE)
-        return RULES_NONE;
-    const struct word_table *table = &grammar->tables[grammar->nodes[words].table];
-    uint32_t *places = memory_new(properties->count, sizeof *places); // of a key's words, which stand side by side
-    for (uint32_t k = table->count; k-- > 0;)
-        places[table->words[k].index] = k;
-    for (uint32_t i = properties->count; i-- > 0 && tail != RULES_NONE;) {
-        bool required = properties->items[i].required;
-        uint32_t after = rules_sequence(grammar, properties->items[i].value, tail, err), k = places[i];
-        table->words[k].next = table->words[k + 1].next = after;
-        last = required ? i : last;
-        closable &= !required;
-        struct node part = { .first = k, .count = 2, .rest = required ? RULES_NONE : pick, .low = i, .high = last };
-        pick = rules_words_part(grammar, words, part, err);
-        uint32_t ways[] = { rules_sequence(grammar, comma, pick, err), close };
-        tail = rules_choice(grammar, ways, closable ? 2 : 1, err);
-    }
-    free(places);
-    uint32_t begin[] = { pick, close };
-    return tail == RULES_NONE ? RULES_NONE : rules_choice(grammar, begin, closable ? 2 : 1, err);
-}
-
-static uint32_t compile_object(struct schema *schema, const json_t *json, struct properties *properties)
-{
-    const json_t *additional = json_object_get(json, "additionalProperties");
-    if (!read_properties(schema, json, properties))
-        return RULES_NONE;
-    if (properties->count)
-        return rules_sequence(schema->grammar, schema_token(schema->grammar, "{", schema->err),
-                              compile_members(schema, properties), schema->err);
-    if (json_is_false(additional))
-        return schema_token(schema->grammar, "{}", schema->err);
-    size_t mark = schema_enter(schema, "additionalProperties", NULL);
-    uint32_t value = schema_value(schema, additional ? additional : json_true());
-    if (value == RULES_NONE)
-        return RULES_NONE;
-    schema_leave(schema, mark);
-    return schema_any_object(schema->grammar, value, schema->err);
-}
-
-uint32_t schema_object(struct schema *schema, const json_t *json)
-{
-    struct properties properties = { memory_new(SCHEMA_PROPERTIES_MAX, sizeof *properties.items), 0 };
-    uint32_t node = compile_object(schema, json, &properties);
-    free(properties.items);
-    return node;
-}
+enum { VALIDATE_COST = 256 }; // of one value, in comparisons
 
 // ---- arrays ----
 
@@ -168,7 +25,7 @@ static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint
 {
     struct grammar *grammar = schema->grammar;
     struct error *err = schema->err;
-    uint32_t comma = schema_comma(grammar, err), close = schema_token(grammar, "]", err);
+    uint32_t comma = schema_mark(grammar, ',', err), close = schema_mark(grammar, ']', err);
     uint32_t count = (uint32_t)json_array_size(prefix);
     uint32_t high_rest = high == RULES_UNBOUNDED ? high : high > count ? high - count : 0;
     uint32_t tail = rules_repeat(grammar, rules_sequence(grammar, comma, rest, err), RULES_NONE,
@@ -184,27 +41,122 @@ static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint
         bool more = i < high, enough = i >= low;
         tail = rules_choice(grammar, more ? ways : ways + 1, (size_t)more + enough, err);
     }
-    return rules_sequence(grammar, schema_token(grammar, "[", err), tail, err);
+    return rules_sequence(grammar, schema_mark(grammar, '[', err), tail, err);
+}
+
+// ---- arrays without equal items ----
+
+enum { UNIQUE_VALUES_MAX = 8 };
+
+// The values of items that are listed, if they are few; NULL otherwise. A new reference.
+static json_t *few_values(struct schema *schema, const json_t *items)
+{
+    const json_t *target = schema_follow(schema, items);
+    static const char *const known[] = { "enum", "const", "type", NULL };
+    json_t *listed = json_is_object(target) && !schema_constraint_beside(target, known) ? schema_listed(target) : NULL;
+    if (listed && json_array_size(listed) <= UNIQUE_VALUES_MAX)
+        return listed;
+    json_decref(listed);
+    return NULL;
+}
+
+// Items that have not been yet, by which of them have been: a state is a set. From all of them to none.
+static uint32_t compile_unique(struct schema *schema, const json_t *values, uint32_t low, uint32_t high)
+{
+    struct grammar *grammar = schema->grammar;
+    struct error *err = schema->err;
+    uint32_t comma = schema_mark(grammar, ',', err), close = schema_mark(grammar, ']', err);
+    uint32_t count = (uint32_t)json_array_size(values), items[UNIQUE_VALUES_MAX];
+    uint32_t tails[1 << UNIQUE_VALUES_MAX], ways[UNIQUE_VALUES_MAX + 1];
+    for (uint32_t i = 0; i < count; i++) {
+        const json_t *one = schema_keep(schema, json_pack("{sO}", "const", json_array_get(values, i)));
+        if (!one || (items[i] = schema_value(schema, one)) == RULES_NONE)
+            return RULES_NONE;
+    }
+    for (uint32_t set = (1u << count); set-- > 0;) {
+        uint32_t have = (uint32_t)__builtin_popcount(set);
+        size_t way_count = 0;
+        for (uint32_t i = 0; i < count && have < high; i++)
+            if (!(set >> i & 1)) {
+                uint32_t item = rules_sequence(grammar, items[i], tails[set | 1u << i], err);
+                ways[way_count++] = set ? rules_sequence(grammar, comma, item, err) : item;
+            }
+        if (have >= low)
+            ways[way_count++] = close;
+        tails[set] = rules_choice(grammar, ways, way_count, err);
+        if (tails[set] == RULES_NONE)
+            return RULES_NONE;
+    }
+    return rules_sequence(grammar, schema_mark(grammar, '[', err), tails[0], err);
+}
+
+// ---- arrays ----
+
+struct array_rule {
+    const json_t *prefix, *items;
+    uint32_t low, high;
+};
+
+static bool read_array(struct schema *schema, const json_t *json, struct array_rule *rule)
+{
+    *rule = (struct array_rule){ json_object_get(json, "prefixItems"), json_object_get(json, "items"), 0, 0 };
+    if (json_is_array(rule->items)) { // the older spelling
+        rule->prefix = rule->items;
+        rule->items = json_object_get(json, "additionalItems");
+    }
+    if (rule->prefix && (!json_is_array(rule->prefix) || json_array_size(rule->prefix) > SCHEMA_PREFIX_MAX))
+        return fail(schema->err, "'prefixItems' is not a list of at most %d schemas", SCHEMA_PREFIX_MAX);
+    rule->items = rule->items ? rule->items : json_true();
+    return schema_counts(schema, json, "minItems", &rule->low, "maxItems", &rule->high);
+}
+
+// As many items as must be such that `contains` names come first.
+static bool read_contains(struct schema *schema, const json_t *json, struct array_rule *rule)
+{
+    enum { CONTAINED_MAX = 8 };
+    const json_t *contains = json_object_get(json, "contains"), *least = json_object_get(json, "minContains");
+    json_int_t count = least ? json_integer_value(least) : 1;
+    if (!contains || (!count && !json_object_get(json, "maxContains")))
+        return true;
+    if (count > CONTAINED_MAX || json_array_size(rule->prefix) || json_object_get(json, "maxContains"))
+        schema_let_go(schema, "contains");
+    if (count > CONTAINED_MAX || json_array_size(rule->prefix))
+        return true;
+    json_t *first = json_array();
+    for (json_int_t i = 0; i < count; i++)
+        json_array_append_new(first, json_pack("{s[OO]}", "allOf", contains, rule->items));
+    rule->low = rule->low > count ? rule->low : (uint32_t)count;
+    if (rule->low > rule->high)
+        return json_decref(first), schema_fail_unmet(schema, "'contains' asks for more items than 'maxItems' allows");
+    rule->prefix = schema_keep(schema, first);
+    return rule->prefix;
 }
 
 uint32_t schema_array(struct schema *schema, const json_t *json)
 {
-    const json_t *prefix = json_object_get(json, "prefixItems"), *items = json_object_get(json, "items");
-    uint32_t low, high;
-    if (json_is_array(items)) { // the older spelling
-        prefix = items;
-        items = json_object_get(json, "additionalItems");
-    }
-    if (prefix && (!json_is_array(prefix) || json_array_size(prefix) > SCHEMA_PREFIX_MAX))
-        return fail(schema->err, "'prefixItems' is not a list of at most %d schemas", SCHEMA_PREFIX_MAX), RULES_NONE;
-    if (!schema_counts(schema, json, "minItems", &low, "maxItems", &high))
+    struct array_rule rule;
+    if (!read_array(schema, json, &rule) || !read_contains(schema, json, &rule))
         return RULES_NONE;
-    uint32_t item = items ? compile_item(schema, items, "items") : schema_any(schema->grammar, schema->err);
+    bool unique = json_is_true(json_object_get(json, "uniqueItems")) && rule.high > 1;
+    json_t *values = unique && !json_array_size(rule.prefix) ? few_values(schema, rule.items) : NULL;
+    if (values) {
+        uint32_t node = compile_unique(schema, values, rule.low, rule.high);
+        json_decref(values);
+        return node;
+    }
+    if (unique)
+        schema_let_go(schema, "uniqueItems");
+    struct schema_attempt attempt = schema_begin(schema);
+    uint32_t item = compile_item(schema, rule.items, "items");
+    if (item == RULES_NONE && schema->unmet) { // an array without items may be valid all the same
+        schema_take_back(schema, &attempt);
+        item = schema_never(schema);
+    }
     if (item == RULES_NONE)
         return RULES_NONE;
-    if (json_array_size(prefix))
-        return compile_prefix(schema, prefix, item, low, high);
-    return schema_any_array(schema->grammar, item, low, high, schema->err);
+    if (json_array_size(rule.prefix))
+        return compile_prefix(schema, rule.prefix, item, rule.low, rule.high);
+    return schema_any_array(schema->grammar, item, rule.low, rule.high, schema->err);
 }
 
 // ---- numbers ----
@@ -235,8 +187,27 @@ uint32_t schema_number(struct schema *schema, const json_t *json, bool integer)
         || !read_bound(schema, json, "maximum", "exclusiveMaximum", -1, &range.high))
         return RULES_NONE;
     if (range.low.present && range.high.present && range.low.value > range.high.value)
-        return fail(schema->err, "it cannot be met: the minimum is greater than the maximum"), RULES_NONE;
-    return number_rule(schema->grammar, &range, schema->err);
+        return schema_fail_unmet(schema, "the minimum is greater than the maximum"), RULES_NONE;
+    const json_t *multiple = json_object_get(json, "multipleOf");
+    if (multiple && number_read_multiple(multiple, &range.multiple)) {
+        struct number_range whole = range;
+        struct error why;
+        whole.integer |= !range.multiple.places;
+        uint32_t node = number_rule(schema->grammar, &whole, &why);
+        if (node != RULES_NONE)
+            return node;
+        range.multiple = (struct number_multiple){ 0 };
+    }
+    if (multiple)
+        schema_let_go(schema, "multipleOf");
+    uint32_t node = number_rule(schema->grammar, &range, schema->err);
+    if (node != RULES_NONE)
+        return node;
+    static const char *const bounds[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum" };
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (json_object_get(json, bounds[i]))
+            schema_let_go(schema, bounds[i]);
+    return number_rule(schema->grammar, &(struct number_range){ .integer = integer }, schema->err);
 }
 
 // ---- values that are listed ----
@@ -289,27 +260,54 @@ static uint32_t list_words(const json_t *values, unsigned types, struct word *wo
     return count;
 }
 
-uint32_t schema_enum(struct schema *schema, const json_t *json)
+// Is the value valid against what stands beside enum and const?
+static bool is_sifted_out(struct schema *schema, const json_t *beside, const json_t *value)
+{
+    struct error ignored;
+    enum validity verdict = validate(schema->root, beside, value, &ignored);
+    schema->work += VALIDATE_COST;
+    if (verdict == UNDECIDED)
+        schema_let_go(schema, "enum");
+    return verdict == INVALID;
+}
+
+// The listed values that are valid against the rest of the schema, as a new list; NULL with a sentence.
+static json_t *sifted_values(struct schema *schema, const json_t *json)
 {
     json_t *listed = json_object_get(json, "enum"), *constant = json_object_get(json, "const");
-    static const char *const known[] = { "enum", "const", "type", "nullable", NULL };
-    const char *beside = schema_constraint_beside(json, known);
-    unsigned types;
-    if (beside)
-        return fail(schema->err, "'%s' beside enum or const cannot be enforced", beside), RULES_NONE;
+    static const char *const plain[] = { "enum", "const", "type", "nullable", NULL };
     if (listed && !json_is_array(listed))
-        return fail(schema->err, "'enum' is not a list of values"), RULES_NONE;
-    if (!schema_types(schema, json, &types))
-        return RULES_NONE;
-    json_t *values = constant ? json_pack("[O]", constant) : json_incref(listed);
+        return fail(schema->err, "'enum' is not a list of values"), NULL;
+    json_t *values = constant ? json_pack("[O]", constant) : json_copy(listed);
     if (constant && listed && !is_in(schema, listed, constant))
         json_array_clear(values);
+    if (!schema_constraint_beside(json, plain))
+        return values;
+    const json_t *beside = schema_without(schema, json, "enum");
+    if (!beside || !(beside = schema_without(schema, beside, "const")))
+        return json_decref(values), NULL;
+    for (size_t i = json_array_size(values); i-- > 0 && schema->work < SCHEMA_WORK_MAX;)
+        if (is_sifted_out(schema, beside, json_array_get(values, i)))
+            json_array_remove(values, i);
+    if (schema->work >= SCHEMA_WORK_MAX)
+        schema_let_go(schema, "enum");
+    return values;
+}
+
+uint32_t schema_enum(struct schema *schema, const json_t *json)
+{
+    unsigned types;
+    if (!schema_read_types(json, &types, schema->err))
+        return RULES_NONE;
+    json_t *values = sifted_values(schema, json);
+    if (!values)
+        return RULES_NONE;
     struct word *words = memory_new(json_array_size(values) + 1, sizeof *words);
     uint32_t node = RULES_NONE, count = list_words(values, types, words);
     if (count)
         node = rules_words(schema->grammar, words, count, schema->err);
     else
-        fail(schema->err, "it cannot be met: no value of the enum or const is valid");
+        schema_fail_unmet(schema, "no value of the enum or const is valid");
     for (uint32_t i = 0; i < count; i++)
         free((char *)words[i].text.data);
     free(words);

@@ -1,101 +1,248 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings: their length, their pattern, their format.
+// Strings: their length, their pattern, their format, and which ones `not` excludes.
+#include <stdlib.h>
+
 #include "format/json.h"
+#include "text/grammar/ecma.h"
+#include "text/grammar/formats.h"
 #include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
-#define DATE "(?:19|20)\\d\\d-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|" \
-             "(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))"
-#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
-#define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?"
-#define HOST LABEL "(?:\\." LABEL "){0,4}"
-
-// Formats that the standard defines, as patterns of what is certainly valid; NULL: nothing to be enforced with. Words
-// that the standard does not know are annotations.
-static const struct format {
-    const char *name, *pattern;
-} formats[] = {
-    { "date", "^" DATE "$" },
-    { "time", "^" TIME "$" },
-    { "date-time", "^" DATE "T" TIME "$" },
-    { "duration", "^P(?:\\d{1,4}W|\\d{1,4}D|(?:\\d{1,4}D)?T(?:\\d{1,4}H)?\\d{1,4}M(?:\\d{1,4}S)?|"
-                  "(?:\\d{1,4}D)?T\\d{1,4}[HMS])$" },
-    { "uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$" },
-    { "ipv4", "^" OCTET "(?:\\." OCTET "){3}$" },
-    { "ipv6", "^[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}$" },
-    { "hostname", "^" HOST "$" },
-    { "email", "^[a-zA-Z0-9_+-]{1,32}(?:\\.[a-zA-Z0-9_+-]{1,16}){0,2}@" HOST "$" },
-    { "uri", "^https?://" HOST "(?::[1-9]\\d{0,3})?(?:/[a-zA-Z0-9._~-]*)*(?:\\?[a-zA-Z0-9._~=&-]*)?"
-             "(?:#[a-zA-Z0-9._~-]*)?$" },
-    { "idn-email", NULL }, { "idn-hostname", NULL }, { "iri", NULL }, { "iri-reference", NULL },
-    { "json-pointer", NULL }, { "regex", NULL }, { "relative-json-pointer", NULL }, { "uri-reference", NULL },
-    { "uri-template", NULL },
+// What a schema says of a string.
+struct string_rule {
+    uint32_t low, high;
+    const char *pattern;
+    const struct string_format *format;
+    const json_t *not;
 };
 
-// The pattern of a format, NULL when there is nothing to enforce; false with a sentence when it cannot be.
-static bool format_pattern(struct schema *schema, const char *name, const char **out)
+static bool read_rule(struct schema *schema, const json_t *json, struct string_rule *rule)
 {
-    *out = NULL;
-    for (size_t i = 0; name && i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(formats[i].name, name) == 0) {
-            *out = formats[i].pattern;
-            return *out || fail(schema->err, "the format '%s' cannot be enforced", name);
-        }
+    *rule = (struct string_rule){ .format = format_find(json_string_value(json_object_get(json, "format"))),
+                                  .not = json_object_get(json, "not") };
+    return schema_counts(schema, json, "minLength", &rule->low, "maxLength", &rule->high)
+           && json_get_text(json, "pattern", &rule->pattern, schema->err);
+}
+
+// ---- machines ----
+
+// A pattern that masks cannot follow is checked, if it is a regex at all.
+static bool add_pattern(struct schema *schema, const char *pattern, struct machine *machine, bool *held)
+{
+    bool loose = false;
+    struct error why;
+    struct bytes text = bytes_of(pattern);
+    *held = pattern_compile(text, PATTERN_STRING, false, &schema->grammar->work, machine, &loose, &why);
+    if (*held && !loose)
+        return true;
+    struct ecma *regex = ecma_new(text, schema->err);
+    if (!regex)
+        return fail_within(schema->err, "'pattern'");
+    ecma_free(regex);
+    schema_let_go(schema, "pattern");
     return true;
 }
 
-static bool accept(struct schema *schema, const char *pattern, bool both, struct machine *machine)
+static bool add_anything(struct schema *schema, struct machine *machine)
 {
-    return pattern_compile(bytes_of(pattern), PATTERN_STRING, both, &schema->grammar->work, machine, schema->err)
-           || fail_within(schema->err, "'pattern'");
+    return machine->count || pattern_compile(bytes_of(""), PATTERN_STRING, false, &schema->grammar->work, machine, NULL,
+                                             schema->err);
 }
 
-static bool limit_length(struct schema *schema, struct machine *machine, uint32_t low, uint32_t high)
+bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine)
+{
+    bool loose = false;
+    if (!add_anything(schema, machine))
+        return false;
+    if (!matching)
+        return pattern_exclude(bytes_of(pattern), &schema->grammar->work, machine, schema->err);
+    if (!pattern_compile(bytes_of(pattern), PATTERN_STRING, true, &schema->grammar->work, machine, &loose, schema->err))
+        return false;
+    return !loose || fail(schema->err, "the pattern '%s' cannot be masked", pattern);
+}
+
+static void add_escaped(struct strbuf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("\\^$.|?*+()[]{}/-", *text))
+            strbuf_add_byte(out, '\\');
+        strbuf_add_byte(out, *text);
+    }
+}
+
+bool schema_drop_strings(struct schema *schema, const json_t *list, struct machine *machine)
+{
+    struct strbuf pattern = { 0 };
+    json_t *item;
+    size_t i;
+    strbuf_add_text(&pattern, "^(?:");
+    json_array_foreach(list, i, item) {
+        strbuf_add_text(&pattern, i ? "|" : "");
+        add_escaped(&pattern, json_string_value(item));
+    }
+    strbuf_add_text(&pattern, ")$");
+    bool ok = add_anything(schema, machine)
+              && pattern_exclude(strbuf_bytes(&pattern), &schema->grammar->work, machine, schema->err);
+    strbuf_free(&pattern);
+    return ok;
+}
+
+// ---- what `not` excludes ----
+
+static bool is_exclusion(const json_t *json, int depth)
+{
+    const json_t *listed = json_object_get(json, "enum"), *any = json_object_get(json, "anyOf");
+    json_t *item;
+    size_t i;
+    if (depth > 4 || json_object_size(json) != 1)
+        return false;
+    json_array_foreach(listed, i, item)
+        if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item))
+            return false;
+    json_array_foreach(any, i, item)
+        if (!is_exclusion(item, depth + 1))
+            return false;
+    return json_array_size(listed) || json_array_size(any) || json_is_string(json_object_get(json, "pattern"));
+}
+
+bool schema_excludes_strings(const json_t *json)
+{
+    struct error ignored;
+    unsigned types;
+    return schema_read_types(json, &types, &ignored) && types == SCHEMA_STRING
+           && is_exclusion(json_object_get(json, "not"), 0);
+}
+
+static bool exclude(struct schema *schema, const json_t *exclusion, struct machine *machine)
+{
+    const char *pattern = json_string_value(json_object_get(exclusion, "pattern"));
+    json_t *listed = json_object_get(exclusion, "enum"), *item;
+    size_t i;
+    if (pattern)
+        return schema_keep_matching(schema, pattern, false, machine);
+    if (listed)
+        return schema_drop_strings(schema, listed, machine);
+    json_array_foreach(json_object_get(exclusion, "anyOf"), i, item)
+        if (!exclude(schema, item, machine))
+            return false;
+    return true;
+}
+
+// ---- strings ----
+
+// Formats narrow more than they have to: beside something that they leave nothing of, they are checked instead.
+static bool add_format(struct schema *schema, const struct string_rule *rule, struct machine *machine)
+{
+    struct machine both = { 0 }, own = { 0 }, limited = { 0 };
+    bool bounded = rule->low || rule->high != RULES_UNBOUNDED;
+    size_t *work = &schema->grammar->work;
+    bool ok = rule->format->held
+              && pattern_compile(bytes_of(rule->format->held), PATTERN_STRING, false, work, &own, NULL, schema->err)
+              && (!machine->count || machine_intersect(machine, &own, work, &both));
+    struct machine *result = machine->count ? &both : &own;
+    ok = ok && result->count
+         && (!bounded || (machine_limit_length(result, rule->low, rule->high, work, &limited) && limited.count));
+    machine_free(&limited);
+    if (ok) {
+        struct machine old = *machine;
+        *machine = *result;
+        *result = old;
+    } else {
+        schema_let_go(schema, "format");
+    }
+    machine_free(&both);
+    machine_free(&own);
+    return ok;
+}
+
+static void limit_length(struct schema *schema, const struct string_rule *rule, struct machine *machine)
 {
     struct machine limited;
-    bool ok = machine_limit_length(machine, low, high, &schema->grammar->work, &limited);
-    machine_free(machine);
-    *machine = ok ? limited : *machine;
-    return ok || fail(schema->err, "minLength and maxLength are too much beside 'pattern' or 'format'; "
-                                   "put the length into the pattern");
+    if (machine_limit_length(machine, rule->low, rule->high, &schema->grammar->work, &limited)) {
+        machine_free(machine);
+        *machine = limited;
+        return;
+    }
+    if (rule->low)
+        schema_let_go(schema, "minLength");
+    if (rule->high != RULES_UNBOUNDED)
+        schema_let_go(schema, "maxLength");
 }
 
-static uint32_t compile_machine(struct schema *schema, const char *pattern, const char *format, uint32_t low,
-                                uint32_t high)
+// *held: the machine is there, and it is all that holds; else the lengths are left to hold.
+static bool build_machine(struct schema *schema, const struct string_rule *rule, struct machine *machine, bool *held)
+{
+    *held = false;
+    if (rule->pattern && !add_pattern(schema, rule->pattern, machine, held))
+        return false;
+    if (*held && !machine->count)
+        return schema_fail_unmet(schema, "no string has that pattern");
+    if (rule->format)
+        *held |= add_format(schema, rule, machine);
+    if (rule->not) {
+        bool excluded = exclude(schema, rule->not, machine);
+        if (!excluded)
+            schema_let_go(schema, "not");
+        *held |= excluded;
+    }
+    if (*held && machine->count && (rule->low || rule->high != RULES_UNBOUNDED))
+        limit_length(schema, rule, machine);
+    if (*held && !machine->count)
+        return schema_fail_unmet(schema, "no string has that pattern, format and length");
+    return true;
+}
+
+bool schema_string_machine(struct schema *schema, const json_t *json, struct machine *out)
+{
+    struct string_rule rule;
+    bool held;
+    if (!read_rule(schema, json, &rule) || !build_machine(schema, &rule, out, &held) || !add_anything(schema, out))
+        return false;
+    if (!held && (rule.low || rule.high != RULES_UNBOUNDED))
+        limit_length(schema, &rule, out);
+    return true;
+}
+
+static uint32_t compile_machine(struct schema *schema, const json_t *json, const struct string_rule *rule)
 {
     struct machine machine = { 0 };
-    struct strbuf name = { 0 };
-    uint32_t node = RULES_NONE;
-    strbuf_add_format(&name, "string %u %u %s %s", low, high, format ? format : "", pattern ? pattern : "");
-    if (rules_known(schema->grammar, name.data, &node)) {
-        strbuf_free(&name);
-        return node;
-    }
-    bool ok = (!pattern || accept(schema, pattern, false, &machine))
-              && (!format || accept(schema, format, pattern, &machine))
-              && ((low == 0 && high == RULES_UNBOUNDED) || limit_length(schema, &machine, low, high));
-    if (ok && !machine.count)
-        ok = fail(schema->err, "it cannot be met: no string has that pattern, format and length");
-    if (!ok)
+    struct error why;
+    bool held;
+    if (!build_machine(schema, rule, &machine, &held)) {
         machine_free(&machine);
-    else
-        node = rules_machine(schema->grammar, &machine, schema->err);
+        return RULES_NONE;
+    }
+    uint32_t node = held ? rules_machine(schema->grammar, &machine, &why) : RULES_NONE;
     if (node != RULES_NONE)
-        rules_remember(schema->grammar, name.data, node);
-    strbuf_free(&name);
-    return node;
+        return node;
+    if (!held)
+        machine_free(&machine);
+    static const char *const keywords[] = { "pattern", "format", "not" };
+    for (size_t i = 0; held && i < sizeof keywords / sizeof *keywords; i++)
+        if (json_object_get(json, keywords[i]))
+            schema_let_go(schema, keywords[i]);
+    return rules_string(schema->grammar, rule->low, rule->high, schema->err);
 }
 
 uint32_t schema_string(struct schema *schema, const json_t *json)
 {
-    uint32_t low, high;
-    const char *pattern = NULL, *format = NULL;
-    if (!schema_counts(schema, json, "minLength", &low, "maxLength", &high)
-        || !json_get_text(json, "pattern", &pattern, schema->err)
-        || !format_pattern(schema, json_string_value(json_object_get(json, "format")), &format))
+    struct string_rule rule;
+    struct strbuf name = { 0 };
+    uint32_t node;
+    if (!read_rule(schema, json, &rule))
         return RULES_NONE;
-    if (pattern || format)
-        return compile_machine(schema, pattern, format, low, high);
-    return rules_string(schema->grammar, low, high, schema->err);
+    if (!rule.pattern && !rule.format && !rule.not)
+        return rules_string(schema->grammar, rule.low, rule.high, schema->err);
+    char *excluded = json_dumps(rule.not, JSON_ENCODE_ANY | JSON_COMPACT);
+    size_t before = schema->grammar->loose.len;
+    strbuf_add_format(&name, "string %u %u %s %s %s", rule.low, rule.high, rule.format ? rule.format->name : "",
+                      excluded ? excluded : "", rule.pattern ? rule.pattern : "");
+    if (!rules_known(schema->grammar, name.data, &node)) {
+        node = compile_machine(schema, json, &rule);
+        if (node != RULES_NONE && schema->grammar->loose.len == before) // what is checked is named wherever it stands
+            rules_remember(schema->grammar, name.data, node);
+    }
+    strbuf_free(&name);
+    free(excluded);
+    return node;
 }

@@ -26,6 +26,14 @@ void template_free(struct template *template)
     free(template);
 }
 
+bool template_reads(const struct template *template, const char *variable)
+{
+    for (size_t i = 0; i < template->outside_count; i++)
+        if (!strcmp(template->outside[i], variable))
+            return true;
+    return false;
+}
+
 static struct value from_json(struct render *render, const json_t *json);
 
 static struct value from_array(struct render *render, const json_t *array)

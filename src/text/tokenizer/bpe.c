@@ -192,6 +192,11 @@ void bpe_work_free(struct bpe_work *work)
     *work = (struct bpe_work){ 0 };
 }
 
+bool bpe_is_cancelled(const struct bpe_work *work)
+{
+    return work->cancelled && atomic_load_explicit(work->cancelled, memory_order_relaxed);
+}
+
 // ---- merging ----
 
 static void consider(const struct bpe *bpe, struct bytes text, struct bpe_work *work, int32_t left, int32_t right)
@@ -219,10 +224,13 @@ static void consider(const struct bpe *bpe, struct bytes text, struct bpe_work *
 
 static void merge_all(const struct bpe *bpe, struct bytes text, struct bpe_work *work, int32_t count)
 {
+    enum { MERGES_PER_LOOK = 4096 };
     work->queue_count = 0;
     for (int32_t i = 1; i < count; i++)
         consider(bpe, text, work, i - 1, i);
-    while (work->queue_count) {
+    for (unsigned turn = 1; work->queue_count; turn++) {
+        if (turn % MERGES_PER_LOOK == 0 && bpe_is_cancelled(work))
+            return;
         struct bpe_candidate best = pop(work);
         struct bpe_symbol *left = &work->symbols[best.left], *right = &work->symbols[best.right];
         if (!left->bytes || !right->bytes || left->bytes + right->bytes != best.bytes)

@@ -38,9 +38,11 @@ struct bpe_work {
     struct bpe_symbol *symbols;
     struct bpe_candidate *queue;
     size_t symbol_capacity, queue_count, queue_capacity;
+    const atomic_bool *cancelled; // set by another thread: the piece is left half merged. NULL: nobody does
 };
 
 void bpe_work_free(struct bpe_work *work);
+bool bpe_is_cancelled(const struct bpe_work *work);
 
 // Appends the tokens of one piece, valid UTF-8, to *out.
 void bpe_encode(const struct bpe *bpe, struct bytes piece, struct bpe_work *work, struct tokens *out);

@@ -113,6 +113,8 @@ static bool encode_plain(struct encoding *encoding, struct bytes text, int where
         struct piece piece = pieces->items[i];
         bpe_encode(&tokenizer->bpe, (struct bytes){ pieces->text.data + piece.begin, piece.end - piece.begin },
                    &encoding->work, encoding->out);
+        if (bpe_is_cancelled(&encoding->work))
+            return fail(encoding->err, "nobody waits for these tokens any more");
     }
     return true;
 }
@@ -191,11 +193,18 @@ static void add_all(struct tokens *out, const struct tokens *tokens)
 bool tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, int flags, struct tokens *out,
                       struct error *err)
 {
+    return tokenizer_encode_while(tokenizer, text, flags, NULL, out, err);
+}
+
+bool tokenizer_encode_while(const struct tokenizer *tokenizer, struct bytes text, int flags,
+                            const atomic_bool *cancelled, struct tokens *out, struct error *err)
+{
     if (text.len > TOKENIZER_TEXT_BYTES_MAX)
         return fail(err, "the text is %zu bytes long, and %d is the limit; cut it into parts", text.len,
                     TOKENIZER_TEXT_BYTES_MAX);
     bool special = flags & TOKENIZE_PARSE_SPECIAL;
-    struct encoding encoding = { .tokenizer = tokenizer, .special = special, .out = out, .err = err };
+    struct encoding encoding = { .tokenizer = tokenizer, .special = special, .out = out, .err = err,
+                                 .work.cancelled = cancelled };
     if (flags & TOKENIZE_ADD_SPECIAL)
         add_all(out, &tokenizer->prefix);
     bool ok = !text.len || encode_text(&encoding, text);

@@ -120,49 +120,84 @@ static json_t *schema_of(const json_t *function)
     return schema;
 }
 
-enum { PARTS_PER_CALL = 3 };
-
-static void call_parts(enum tool_form form, const json_t *function, struct grammar_part parts[PARTS_PER_CALL])
+json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict)
 {
-    struct strbuf begin = { 0 }, end = { 0 };
-    tool_form_begin(form, json_object_get(function, "name"), &begin);
-    tool_form_end(form, &end);
-    parts[0] = (struct grammar_part){ .literal = begin.data };
-    parts[1] = (struct grammar_part){ .schema = schema_of(function) };
-    parts[2] = (struct grammar_part){ .literal = end.data };
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = json_object_get(json_array_get(tools, i), "function"), *own = tool_name(tools, i);
+        struct bytes text = { json_string_value(own), json_string_length(own) };
+        *strict = json_is_true(json_object_get(function, "strict"));
+        if (bytes_equal(text, name))
+            return schema_of(function);
+    }
+    return NULL;
 }
 
-static void free_parts(struct grammar_part parts[PARTS_PER_CALL])
+enum { PARTS_PER_CALL = 11 };
+
+struct call_parts {
+    struct grammar_part parts[PARTS_PER_CALL];
+    int count;
+    char *name, *key; // as JSON
+    json_t *schema;
+};
+
+static void add_part(struct call_parts *call, struct grammar_part part)
 {
-    free((char *)parts[0].literal);
-    json_decref((json_t *)parts[1].schema);
-    free((char *)parts[2].literal);
+    if (part.mark || part.schema || *part.literal)
+        call->parts[call->count++] = part;
 }
 
-struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const char *name, bool parallel,
+// open {"name": NAME, "arguments": {...}} close, with JSON's white space wherever there may be some.
+static void make_parts(enum tool_form form, const json_t *function, struct call_parts *call)
+{
+    const struct tool_form_text *text = &tool_forms[form];
+    json_t *key = json_string(text->arguments);
+    call->name = json_dumps(json_object_get(function, "name"), JSON_ENCODE_ANY);
+    call->key = json_dumps(key, JSON_ENCODE_ANY);
+    call->schema = schema_of(function);
+    json_decref(key);
+    const struct grammar_part parts[PARTS_PER_CALL] = {
+        { .literal = text->open }, { .mark = '{' },
+        { .literal = "\"name\"" }, { .mark = ':' }, { .literal = call->name }, { .mark = ',' },
+        { .literal = call->key }, { .mark = ':' }, { .schema = call->schema },
+        { .mark = '}' }, { .literal = text->close },
+    };
+    for (int i = 0; i < PARTS_PER_CALL; i++)
+        add_part(call, parts[i]);
+}
+
+static void free_parts(struct call_parts *call)
+{
+    free(call->name);
+    free(call->key);
+    json_decref(call->schema);
+}
+
+struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const struct tools_choice *choice,
                               struct error *err)
 {
     size_t size = json_array_size(tools);
-    struct grammar_part(*parts)[PARTS_PER_CALL] = memory_new(size, sizeof *parts);
+    struct call_parts *calls = memory_new(size, sizeof *calls);
     struct grammar_alternative *alternatives = memory_new(size, sizeof *alternatives);
-    int count = 0;
+    struct grammar_parts parts = { .alternatives = alternatives, .otherwise = choice->otherwise,
+                                   .separator = choice->parallel && tool_forms[form].several ? "\n" : NULL };
     for (size_t i = 0; i < size; i++) {
-        if (name && strcmp(json_string_value(tool_name(tools, i)), name) != 0)
+        if (choice->name && strcmp(json_string_value(tool_name(tools, i)), choice->name) != 0)
             continue;
-        call_parts(form, json_object_get(json_array_get(tools, i), "function"), parts[count]);
-        alternatives[count] = (struct grammar_alternative){ parts[count], PARTS_PER_CALL };
-        count++;
+        struct call_parts *call = &calls[parts.count];
+        make_parts(form, json_object_get(json_array_get(tools, i), "function"), call);
+        alternatives[parts.count++] = (struct grammar_alternative){ call->parts, call->count };
     }
     struct grammar *grammar = NULL;
-    if (count)
-        grammar = grammar_from_parts(alternatives, count, parallel && tool_forms[form].several, "\n", err);
-    else if (name)
-        fail(err, "tool_choice names %s, which is not among the tools", name);
+    if (parts.count)
+        grammar = grammar_from_parts(&parts, err);
+    else if (choice->name)
+        fail(err, "tool_choice names %s, which is not among the tools", choice->name);
     else
         fail(err, "tool_choice asks for a call, but there are no tools");
-    while (count--)
-        free_parts(parts[count]);
-    free(parts);
+    while (parts.count--)
+        free_parts(&calls[parts.count]);
+    free(calls);
     free(alternatives);
     return grammar;
 }

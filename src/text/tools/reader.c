@@ -16,6 +16,7 @@ enum step {
     CLOSING,    // with tags: behind an object
     BETWEEN,    // without: before the first call, or behind one
     PLAIN,      // without: an answer that is no call, to its end
+    OVER,       // behind the only call there may be: whatever comes is dropped
     BROKEN,     // arguments that turned out not to be JSON: told as written, until the tag closes
     OBJECT,     // a call's object is due; from here on: inside it
     FIRST_KEY,  // a key is due, or }
@@ -54,6 +55,7 @@ struct tool_reader {
     size_t matched;     // bytes of a tag that end `held`
     int calls;
     bool behind_call;   // nothing but white space since the last one
+    bool ends_with_call;
 
     struct { // the call at hand
         bool told;
@@ -81,9 +83,9 @@ static bool has_tags(const struct tool_reader *reader)
 static void flush(struct tool_reader *reader)
 {
     struct bytes text = strbuf_bytes(&reader->out);
-    if (text.len && reader->out_arguments)
+    if (text.len && reader->out_arguments && reader->sink.arguments)
         reader->sink.arguments(reader->sink.context, reader->calls - 1, text);
-    else if (text.len)
+    else if (text.len && !reader->out_arguments && reader->sink.content)
         reader->sink.content(reader->sink.context, text);
     reader->out.len = 0;
 }
@@ -119,7 +121,9 @@ static void tell_held(struct tool_reader *reader)
 static void tell_call(struct tool_reader *reader)
 {
     flush(reader);
-    reader->sink.call(reader->sink.context, reader->calls++, reader->call.name);
+    if (reader->sink.call)
+        reader->sink.call(reader->sink.context, reader->calls, reader->call.name);
+    reader->calls++;
     reader->call.told = true;
 }
 
@@ -192,7 +196,7 @@ static void leave_call(struct tool_reader *reader, enum step step)
 {
     release(reader);
     reader->behind_call = true;
-    reader->step = step;
+    reader->step = reader->ends_with_call ? OVER : step;
 }
 
 static bool end_key(struct tool_reader *reader)
@@ -459,6 +463,7 @@ static void add(struct tool_reader *reader, char byte)
     case CONTENT: add_to_content(reader, byte); break;
     case BETWEEN: add_bare(reader, byte); break;
     case PLAIN: tell_content(reader, &byte, 1); break;
+    case OVER: break;
     case BROKEN: add_broken(reader, byte); break;
     case CLOSING: add_closing(reader, byte); break;
     default: add_to_call(reader, byte); break;
@@ -483,6 +488,16 @@ struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, c
     }
     reader->step = has_tags(reader) ? CONTENT : BETWEEN;
     return reader;
+}
+
+void tool_reader_end_with_call(struct tool_reader *reader)
+{
+    reader->ends_with_call = true;
+}
+
+bool tool_reader_is_over(const struct tool_reader *reader)
+{
+    return reader->step == OVER;
 }
 
 void tool_reader_add(struct tool_reader *reader, struct bytes text)
@@ -518,6 +533,7 @@ void tool_reader_finish(struct tool_reader *reader)
         break;
     case BROKEN: strbuf_add(out_of(reader, true), reader->held.data, reader->held.len); break;
     case PLAIN:
+    case OVER:
     case CLOSING: break; // nothing is held, or nothing but what belongs to the tag
     default: finish_call(reader); break;
     }

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/answer_stream.c: server-sent events: a chunk for what is new of each choice, and the end of the stream.
+#include "server/answer.h"
+#include "server/json_writer.h"
+
+// A client that was slow, or a prompt that is echoed with its logprobs, must not make one chunk of thousands of tokens.
+enum { CHUNK_TOKENS_MAX = 64 };
+
+static void open_event(const struct job *job, struct strbuf *out)
+{
+    strbuf_add_text(out, "data: ");
+    answer_open(job, true, out);
+}
+
+static void close_event(struct strbuf *out)
+{
+    strbuf_add_text(out, "}\n\n");
+}
+
+// ---- chunks -------------------------------------------------------------------------------------------------------
+
+// Up to the content, which follows.
+static void open_chunk(const struct choice *choice, struct strbuf *out)
+{
+    open_event(choice->job, out);
+    strbuf_add_format(out, "{\"index\":%d,\"%s\":", choice->index, choice->job->kind == JOB_CHAT ? "delta" : "text");
+}
+
+static void close_chunk(const struct choice *choice, struct strbuf *out)
+{
+    const struct fields *fields = &choice->job->fields;
+    strbuf_add_text(out, "}]");
+    if (fields->continuous_usage)
+        answer_write_usage(choice->job, out);
+    else if (fields->include_usage)
+        strbuf_add_text(out, ",\"usage\":null");
+    close_event(out);
+}
+
+// A chunk that is `content` and no tokens: the first and the last of a choice.
+static void add_bare_chunk(const struct choice *choice, const char *content, bool finished, struct strbuf *out)
+{
+    open_chunk(choice, out);
+    strbuf_add_format(out, "%s,\"logprobs\":null", content);
+    answer_write_finish(choice, finished, out);
+    close_chunk(choice, out);
+}
+
+static void write_logprobs(struct choice *choice, int from, int to, struct strbuf *out)
+{
+    int count;
+    const struct answer_list *lists = answer_lists(choice->job, &count);
+    strbuf_add_text(out, count ? ",\"logprobs\":" : ",\"logprobs\":null");
+    for (int i = 0; i < count; i++) {
+        strbuf_add_text(out, lists[i].open);
+        for (int token = from; token < to; token++)
+            answer_write_entry(&lists[i], choice, token, token == from, out);
+    }
+    strbuf_add_text(out, count ? "]}" : "");
+}
+
+static void write_ids(const struct choice *choice, int from, int to, struct strbuf *out)
+{
+    const struct mail *answer = &choice->answer;
+    int first = from > answer->prompt_tokens ? from : answer->prompt_tokens;
+    if (!choice->job->fields.return_token_ids)
+        return;
+    strbuf_add_text(out, ",\"token_ids\":[");
+    for (int i = first; i < to; i++)
+        answer_write_id(answer->tokens[i].id, i == first, out);
+    strbuf_add_byte(out, ']');
+}
+
+// What is new of the content, as a chunk's value. False: nothing is.
+static bool write_content(struct choice *choice, struct strbuf *out)
+{
+    if (choice->job->kind == JOB_CHAT)
+        return answer_chat_delta(choice, out);
+    bool any = choice->content.len;
+    json_write_text(out, strbuf_bytes(&choice->content));
+    choice->content.len = 0;
+    return any;
+}
+
+// One chunk of what is new, if anything is.
+static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
+{
+    struct mail *answer = &choice->answer;
+    int from = choice->tokens_written, left = answer->token_count - from;
+    int to = from + (left < CHUNK_TOKENS_MAX ? left : CHUNK_TOKENS_MAX);
+    size_t begin = out->len;
+    open_chunk(choice, out);
+    if (!write_content(choice, out) && to == from) {
+        out->len = begin;
+        return;
+    }
+    write_logprobs(choice, from, to, out);
+    answer_write_finish(choice, false, out);
+    write_ids(choice, from, to, out);
+    close_chunk(choice, out);
+    choice->tokens_written = to;
+    if (to < answer->token_count)
+        return;
+    answer->token_count = answer->top_count = answer->prompt_tokens = 0;
+    choice->tokens_written = 0;
+}
+
+// True: all of the choice that is there is written.
+static bool stream_choice(struct choice *choice, struct strbuf *out)
+{
+    bool chat = choice->job->kind == JOB_CHAT;
+    const struct mail *answer = &choice->answer;
+    if (chat && !choice->begun)
+        add_bare_chunk(choice, "{\"role\":\"assistant\",\"content\":\"\"}", false, out);
+    choice->begun = true;
+    do
+        add_fresh_chunk(choice, out);
+    while (answer->token_count && out->len < ANSWER_SLICE_BYTES);
+    if (answer->token_count)
+        return false;
+    if (answer->finished && !choice->ended && answer->reason != NIBBLE_FINISH_FAILED)
+        add_bare_chunk(choice, chat ? "{}" : "\"\"", true, out);
+    choice->ended |= answer->finished;
+    return true;
+}
+
+// ---- the stream ---------------------------------------------------------------------------------------------------
+
+static void add_end(const struct job *job, struct strbuf *out)
+{
+    if (job->error.status) {
+        answer_stream_error(&job->error, out);
+        return;
+    }
+    if (job->fields.include_usage || job->fields.continuous_usage) {
+        open_event(job, out);
+        strbuf_add_byte(out, ']');
+        answer_write_usage(job, out);
+        close_event(out);
+    }
+    strbuf_add_text(out, "data: [DONE]\n\n");
+}
+
+bool answer_stream(struct job *job, struct strbuf *out)
+{
+    for (int i = 0; i < job->choice_count; i++)
+        if (out->len >= ANSWER_SLICE_BYTES || !stream_choice(&job->choices[i], out))
+            return false;
+    if (job->released)
+        add_end(job, out);
+    return true;
+}
+
+void answer_stream_error(const struct api_error *err, struct strbuf *out)
+{
+    json_t *error = api_error_json(err);
+    strbuf_add_text(out, "data: ");
+    api_dump(error, out);
+    strbuf_add_text(out, "\n\n");
+    json_decref(error);
+    strbuf_add_text(out, "data: [DONE]\n\n");
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/field_table.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "server/fields.h"
+
+#define GENERATE (ON_CHAT | ON_COMPLETION)
+#define TEMPLATE (ON_CHAT | ON_TOKENIZE)
+#define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE)
+#define AT(member) offsetof(struct fields, member)
+#define INSTEAD(sentence) .instead = (sentence)
+#define ONLY_WORD(word, sentence) .low = 1, .high = 0, .only = (word), .instead = (sentence) // and no number
+
+static const char not_built[] = "this server does not have it";
+static const char for_images[] = "this server reads and writes text alone";
+static const char one_process[] = "this server neither sends its cache to others nor takes theirs";
+
+// Rows of the same offset are names of the same thing: of several in one request the last row here counts.
+const struct field field_table[] = {
+    // ---- what is asked, and how long the answer may be
+    { "model", ANYWHERE, FIELD_READ },
+    { "messages", TEMPLATE, FIELD_READ },
+    { "prompt", ON_COMPLETION | ON_TOKENIZE, FIELD_READ },
+    { "tokens", ON_DETOKENIZE, FIELD_READ },
+    { "return_token_strs", ON_TOKENIZE, FIELD_READ },
+    { "n_cmpl", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX }, // llama-server's name of n
+    { "n", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX },
+    { "n_predict", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX }, // llama-server's name
+    { "max_tokens", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
+    { "max_completion_tokens", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
+    { "min_tokens", GENERATE, FIELD_INT, AT(min_tokens), 0, INT32_MAX },
+    { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
+    { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
+    { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
+    { "priority", GENERATE, FIELD_INT, AT(priority), INT32_MIN, INT32_MAX },
+    { "cache_salt", GENERATE, FIELD_READ },
+
+    // ---- sampling
+    { "temperature", GENERATE, FIELD_REAL, AT(sampling.temperature), 0, 100 },
+    { "top_p", GENERATE, FIELD_REAL, AT(sampling.top_p), 0, 1 },
+    { "top_k", GENERATE, FIELD_READ },
+    { "min_p", GENERATE, FIELD_REAL, AT(sampling.min_p), 0, 1 },
+    { "repeat_penalty", GENERATE, FIELD_REAL, AT(sampling.repetition_penalty), 0.01, 100 }, // llama-server's name
+    { "repetition_penalty", GENERATE, FIELD_REAL, AT(sampling.repetition_penalty), 0.01, 100 },
+    { "presence_penalty", GENERATE, FIELD_REAL, AT(sampling.presence_penalty), -2, 2 },
+    { "frequency_penalty", GENERATE, FIELD_REAL, AT(sampling.frequency_penalty), -2, 2 },
+    { "seed", GENERATE, FIELD_READ },
+    { "logit_bias", GENERATE, FIELD_READ },
+
+    // ---- where the answer ends
+    { "stop", GENERATE, FIELD_READ },
+    { "stop_token_ids", GENERATE, FIELD_READ },
+    { "no_stop_trim", GENERATE, FIELD_BOOL, AT(include_stop) }, // SGLang's name
+    { "include_stop_str_in_output", GENERATE, FIELD_BOOL, AT(include_stop) },
+    { "ignore_eos", GENERATE, FIELD_BOOL, AT(ignore_eos) },
+
+    // ---- how it comes
+    { "stream", GENERATE, FIELD_BOOL, AT(stream) },
+    { "stream_options", GENERATE, FIELD_READ },
+    { "logprobs", GENERATE, FIELD_READ },
+    { "top_logprobs", ON_CHAT, FIELD_READ },
+    { "skip_special_tokens", GENERATE, FIELD_BOOL, AT(skip_special) },
+    { "return_token_ids", GENERATE, FIELD_BOOL, AT(return_token_ids) },
+    { "return_tokens_as_token_ids", GENERATE, FIELD_BOOL, AT(tokens_as_ids) },
+
+    // ---- its form
+    { "response_format", GENERATE, FIELD_READ },
+    { "structured_outputs", GENERATE, FIELD_READ },
+    { "json_schema", GENERATE, FIELD_READ },
+    { "regex", GENERATE, FIELD_READ },
+    { "guided_json", GENERATE, FIELD_READ },
+    { "guided_choice", GENERATE, FIELD_READ },
+    { "guided_regex", GENERATE, FIELD_READ },
+    { "tools", TEMPLATE, FIELD_READ },
+    { "tool_choice", TEMPLATE, FIELD_READ },
+    { "parallel_tool_calls", TEMPLATE, FIELD_READ },
+
+    // ---- the chat template's
+    { "add_generation_prompt", TEMPLATE, FIELD_READ },
+    { "chat_template_kwargs", TEMPLATE, FIELD_READ },
+    { "documents", TEMPLATE, FIELD_VARIABLE },
+    { "enable_thinking", TEMPLATE, FIELD_SWITCH },
+    { "thinking", TEMPLATE, FIELD_SWITCH },
+    { "reasoning_effort", TEMPLATE, FIELD_VARIABLE, ONLY_WORD("none", NULL) },
+
+    // ---- without influence: who asks, what for, from where, and hints about speed
+    { "user", ANYWHERE, FIELD_HARMLESS },
+    { "metadata", ANYWHERE, FIELD_HARMLESS },
+    { "store", GENERATE, FIELD_HARMLESS },
+    { "service_tier", GENERATE, FIELD_HARMLESS },
+    { "safety_identifier", GENERATE, FIELD_HARMLESS },
+    { "prompt_cache_key", GENERATE, FIELD_HARMLESS },
+    { "prompt_cache_retention", GENERATE, FIELD_HARMLESS },
+    { "prompt_cache_options", GENERATE, FIELD_HARMLESS },
+    { "prediction", ON_CHAT, FIELD_HARMLESS }, // of OpenAI: a draft for speculation
+    { "request_id", ANYWHERE, FIELD_HARMLESS },
+    { "rid", GENERATE, FIELD_HARMLESS },
+    { "session_id", GENERATE, FIELD_HARMLESS },
+    { "custom_labels", GENERATE, FIELD_HARMLESS }, // of SGLang's metrics
+    { "stream_interval", GENERATE, FIELD_HARMLESS },
+    { "sse_ping_interval", GENERATE, FIELD_HARMLESS },
+    { "guided_decoding_backend", GENERATE, FIELD_HARMLESS },
+    { "spaces_between_special_tokens", GENERATE, FIELD_HARMLESS }, // for tokenizers in Python; fast ones put none
+    { "truncation_side", GENERATE | ON_TOKENIZE, FIELD_HARMLESS }, // of truncate_prompt_tokens
+    { "routed_dp_rank", GENERATE, FIELD_HARMLESS },
+    { "data_parallel_rank", GENERATE, FIELD_HARMLESS },
+    { "disagg_prefill_dp_rank", GENERATE, FIELD_HARMLESS },
+    { "routed_experts_start_len", GENERATE, FIELD_HARMLESS }, // of return_routed_experts
+    { "ngram_corpus_id", GENERATE, FIELD_HARMLESS },
+    { "id_slot", GENERATE, FIELD_HARMLESS },
+    { "cache_prompt", GENERATE, FIELD_HARMLESS }, // tokens do not depend on what the prefix cache has
+    { "n_cache_reuse", GENERATE, FIELD_HARMLESS },
+    { "n_keep", GENERATE, FIELD_HARMLESS }, // of a shifted context, which is never done
+    { "n_discard", GENERATE, FIELD_HARMLESS },
+    { "speculative.n_max", GENERATE, FIELD_HARMLESS },
+    { "speculative.n_min", GENERATE, FIELD_HARMLESS },
+    { "speculative.p_min", GENERATE, FIELD_HARMLESS },
+    { "mirostat_tau", GENERATE, FIELD_HARMLESS }, // from here on: of samplers that are refused by another field
+    { "mirostat_eta", GENERATE, FIELD_HARMLESS },
+    { "dynatemp_exponent", GENERATE, FIELD_HARMLESS },
+    { "dry_base", GENERATE, FIELD_HARMLESS },
+    { "dry_allowed_length", GENERATE, FIELD_HARMLESS },
+    { "dry_penalty_last_n", GENERATE, FIELD_HARMLESS },
+    { "dry_sequence_breakers", GENERATE, FIELD_HARMLESS },
+    { "xtc_threshold", GENERATE, FIELD_HARMLESS },
+
+    // ---- taken with the value that means off, or that asks for what is done anyway
+    { "best_of", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("ask for n answers and choose among them") },
+    { "length_penalty", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("it belongs to beam search, which is not built") },
+    { "repeat_last_n", GENERATE, FIELD_ONLY, 0, -1, -1, INSTEAD("penalties look at the whole text, which is -1") },
+    { "mirostat", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use temperature, top_p and min_p") },
+    { "typical_p", GENERATE, FIELD_ONLY, 0, 1, 1, INSTEAD("use top_p or min_p") },
+    { "top_n_sigma", GENERATE, FIELD_ONLY, 0, -INFINITY, 0, INSTEAD("use min_p") },
+    { "dynatemp_range", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use temperature") },
+    { "dry_multiplier", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use repetition_penalty") },
+    { "xtc_probability", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use temperature and min_p") },
+    { "min_keep", GENERATE, FIELD_ONLY, 0, 0, 1, INSTEAD("one token is always kept") },
+    { "n_indent", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("put the indentation into the prompt") },
+    { "n_probs", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use logprobs") },
+    { "t_max_predict_ms", GENERATE, FIELD_ONLY, 0, 0, 0, INSTEAD("use max_tokens, or close the connection") },
+    { "thinking_budget_tokens", ON_CHAT, FIELD_ONLY, 0, -1, -1, INSTEAD("use max_tokens") },
+    { "parse_special", ON_TOKENIZE, FIELD_ONLY, 0, 1, 1, INSTEAD("special tokens are always recognised") },
+    { "include_reasoning", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("reasoning is part of the content") },
+    { "stream_reasoning", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("reasoning streams with the content") },
+    { "parse_tool_calls", ON_CHAT, FIELD_ONLY, 0, 1, 1, INSTEAD("send no tools, and calls stay text") },
+    { "modalities", ON_CHAT, FIELD_ONLY, ONLY_WORD("text", for_images) },
+    { "verbosity", ON_CHAT, FIELD_ONLY, ONLY_WORD("medium", "say in a system message how long answers are to be") },
+    { "reasoning_format", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "reasoning is part of the content") },
+    { "function_call", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "use tool_choice") },
+
+    // ---- not built
+    { "continue_final_message", TEMPLATE, FIELD_REFUSED, INSTEAD("use /v1/completions with the rendered text") },
+    { "chat_template", TEMPLATE, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
+    { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
+    { "reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("use reasoning_effort, where the chat template reads it") },
+    { "separate_reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("reasoning is part of the content") },
+    { "thinking_token_budget", GENERATE, FIELD_REFUSED, INSTEAD("use max_tokens") },
+    { "thinking_forced_open", ON_CHAT, FIELD_REFUSED, INSTEAD("use chat_template_kwargs") },
+    { "grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
+    { "ebnf", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
+    { "guided_grammar", GENERATE, FIELD_REFUSED, INSTEAD("use response_format, regex or guided_choice") },
+    { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("leave it out") },
+    { "structural_tag", GENERATE, FIELD_REFUSED, INSTEAD("use tools or response_format") },
+    { "stop_regex", GENERATE, FIELD_REFUSED, INSTEAD("use stop") },
+    { "allowed_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
+    { "bad_words", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
+    { "suffix", ON_COMPLETION, FIELD_REFUSED, INSTEAD("put it into the prompt") },
+    { "truncate_prompt_tokens", GENERATE | ON_TOKENIZE, FIELD_REFUSED, INSTEAD("shorten the prompt") },
+    { "use_beam_search", GENERATE, FIELD_REFUSED, INSTEAD("ask for n answers and choose among them") },
+    { "early_stopping", GENERATE, FIELD_REFUSED, INSTEAD("it belongs to beam search, which is not built") },
+    { "samplers", GENERATE, FIELD_REFUSED, INSTEAD("their order is penalties, temperature, min_p, top_k, top_p") },
+    { "prompt_embeds", ON_COMPLETION, FIELD_REFUSED, INSTEAD("send text or token ids") },
+    { "input_ids", GENERATE, FIELD_REFUSED, INSTEAD("use /v1/completions with token ids as prompt") },
+    { "content", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use prompt") },
+    { "add_special", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use add_special_tokens") },
+    { "with_pieces", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use return_token_strs") },
+    { "prompt_logprobs", GENERATE, FIELD_REFUSED, INSTEAD("use /v1/completions with echo and logprobs") },
+    { "logprob_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use top_logprobs") },
+    { "post_sampling_probs", GENERATE, FIELD_REFUSED, INSTEAD("logprobs are the model's own") },
+    { "return_tokens", GENERATE, FIELD_REFUSED, INSTEAD("use return_token_ids") },
+    { "return_prompt_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use return_token_ids") },
+    { "return_prompt_text", GENERATE, FIELD_REFUSED, INSTEAD("use nibble render") },
+    { "return_hidden_states", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "return_routed_experts", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "return_cached_tokens_details", GENERATE, FIELD_REFUSED, INSTEAD("usage has cached_tokens") },
+    { "return_meta_info", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "return_progress", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "timings_per_token", GENERATE, FIELD_REFUSED, INSTEAD("/metrics has times") },
+    { "response_fields", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "repetition_detection", GENERATE, FIELD_REFUSED, INSTEAD("use repetition_penalty and max_tokens") },
+    { "logits_processors", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
+    { "custom_logit_processor", GENERATE, FIELD_REFUSED, INSTEAD("use logit_bias") },
+    { "custom_params", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "vllm_xargs", GENERATE, FIELD_REFUSED, INSTEAD(not_built) },
+    { "lora", GENERATE, FIELD_REFUSED, INSTEAD("serve a model that the adapter is merged into") },
+    { "lora_path", GENERATE, FIELD_REFUSED, INSTEAD("serve a model that the adapter is merged into") },
+    { "session_params", GENERATE, FIELD_REFUSED, INSTEAD("send the whole conversation; its beginning is cached") },
+    { "extra_key", GENERATE, FIELD_REFUSED, INSTEAD("use cache_salt") },
+    { "task", ON_CHAT, FIELD_REFUSED, INSTEAD("put it into the prompt") },
+    { "kv_transfer_params", GENERATE, FIELD_REFUSED, INSTEAD(one_process) },
+    { "ec_transfer_params", GENERATE, FIELD_REFUSED, INSTEAD(one_process) },
+    { "bootstrap_host", GENERATE, FIELD_REFUSED, INSTEAD(one_process) },
+    { "bootstrap_port", GENERATE, FIELD_REFUSED, INSTEAD(one_process) },
+    { "bootstrap_room", GENERATE, FIELD_REFUSED, INSTEAD(one_process) },
+    { "audio", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
+    { "mm_processor_kwargs", TEMPLATE, FIELD_REFUSED, INSTEAD(for_images) },
+    { "media_io_kwargs", TEMPLATE, FIELD_REFUSED, INSTEAD(for_images) },
+    { "images_config", GENERATE, FIELD_REFUSED, INSTEAD(for_images) },
+    { "max_dynamic_patch", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
+    { "min_dynamic_patch", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
+    { "use_audio_in_video", ON_CHAT, FIELD_REFUSED, INSTEAD(for_images) },
+    { "web_search_options", ON_CHAT, FIELD_REFUSED, INSTEAD("give the model a tool that searches") },
+    { "moderation", ON_CHAT, FIELD_REFUSED, INSTEAD(not_built) },
+};
+
+const size_t field_count = sizeof field_table / sizeof *field_table;
+
+const struct field *field_find(const char *name)
+{
+    for (size_t i = 0; i < field_count; i++)
+        if (!strcmp(field_table[i].name, name))
+            return &field_table[i];
+    return NULL;
+}
+
+const char *field_suggest(const char *name, enum endpoint endpoint)
+{
+    const char *names[sizeof field_table / sizeof *field_table];
+    size_t count = 0;
+    for (size_t i = 0; i < field_count; i++)
+        if (field_table[i].kind < FIELD_HARMLESS && field_table[i].endpoints & (int)endpoint)
+            names[count++] = field_table[i].name;
+    return suggest(bytes_of(name), names, count);
+}
+
+bool field_is_empty(const json_t *value)
+{
+    return json_is_null(value) || json_is_false(value) || (json_is_string(value) && !json_string_length(value))
+        || (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value));
+}
+
+bool field_is_usual(const struct field *field, const json_t *value)
+{
+    const json_t *single = json_array_size(value) == 1 ? json_array_get(value, 0) : value; // ["text"]
+    if (json_is_string(single))
+        return field->only && !strcmp(json_string_value(single), field->only);
+    double number = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+    return (json_is_number(value) || json_is_boolean(value)) && number >= field->low && number <= field->high;
+}

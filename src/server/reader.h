@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// server/reader.h: the thread pool that reads requests: JSON, templates, tokens, grammars (read.h). Two lanes, each
+// first in, first out, with threads of its own: a request of megabytes keeps only those waiting that are as large.
+#ifndef SERVER_READER_H
+#define SERVER_READER_H
+
+#include "server/post.h"
+#include "server/queue.h"
+
+enum { READER_SMALL_BYTES = 32 << 10 }; // bodies up to this go through the small lane
+enum reader_lane { LANE_SMALL, LANE_LARGE, LANE_COUNT };
+enum { READER_THREADS_MAX = 4 };
+
+struct readers {
+    struct post *post;
+    struct queue *to_run;
+    struct lane {
+        struct readers *readers;
+        struct queue queue;
+        atomic_ullong read_count;       // jobs that were read so far
+    } lanes[LANE_COUNT];
+    pthread_t threads[READER_THREADS_MAX];
+    int thread_count;
+};
+
+// What a reader has read goes to `to_run`, the rest to the post. jobs_max: how many jobs there may be at once.
+bool readers_open(struct readers *readers, struct post *post, struct queue *to_run, int jobs_max, struct error *err);
+void readers_close(struct readers *readers); // ends the threads when all that is queued is read
+
+enum reader_lane readers_lane(const struct job *job);
+void readers_add(struct readers *readers, struct job *job);
+
+#endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/writer.h"
+
+#include "base/memory.h"
+#include "server/admission.h"
+#include "server/answer.h"
+#include "server/observe.h"
+
+enum { LARGE_BYTES = 1 << 20 };
+
+// What is freed by another thread than asked for it stays with the allocator, unless it is told to give it back.
+static bool is_large(const struct job *job)
+{
+    size_t bytes = job->reply.cap;
+    for (int i = 0; i < job->choice_count; i++) {
+        const struct choice *choice = &job->choices[i];
+        bytes += choice->content.cap + (size_t)choice->answer.token_capacity * sizeof *choice->answer.tokens
+            + (size_t)choice->answer.top_capacity * sizeof *choice->answer.tops;
+    }
+    return bytes >= LARGE_BYTES;
+}
+
+// A reply that needed no engine is there as text already.
+static bool write_reply(struct job *job)
+{
+    size_t left = job->reply.len - job->cursor.at;
+    size_t count = left < ANSWER_SLICE_BYTES ? left : ANSWER_SLICE_BYTES;
+    strbuf_add(&job->text, job->reply.data + job->cursor.at, count);
+    job->cursor.at += count;
+    return count == left;
+}
+
+// The next slice of what can be written now. True: there is no more, be it for the time being.
+static bool write_slice(struct job *job)
+{
+    if (!job->choice_count)
+        return !job->released || job->error.status || write_reply(job);
+    bool refused = job->released && job->error.status && !job->begun; // then the loop answers
+    if (job->fields.stream && !refused)
+        return job->begun = true, answer_stream(job, &job->text);
+    return !job->released || job->error.status || answer_whole(job, &job->text);
+}
+
+static bool may_write(struct job *job)
+{
+    return atomic_load(&job->unsent_bytes) < ANSWER_SLICE_BYTES;
+}
+
+// Too much is unsent: the loop posts the job again (writer_sent), unless the client has taken it meanwhile.
+static bool stall(struct job *job)
+{
+    atomic_store(&job->stalled, true);
+    return !may_write(job) || !atomic_exchange(&job->stalled, false);
+}
+
+static void let_go(struct writer *writer, struct job *job)
+{
+    if (!post_finish(writer->post, job))
+        return; // it will be taken again
+    bool large = is_large(job);
+    job_empty(job);
+    outbox_put(writer->outbox, job, true);
+    if (large)
+        memory_give_back();
+}
+
+static void write_job(struct writer *writer, struct job *job)
+{
+    bool wanted = !atomic_load(&job->cancelled), all = true;
+    observe_news(writer->metrics, job);
+    answer_take(job);
+    admission_grow(job);
+    if (wanted && !job->complete && (may_write(job) || !stall(job))) {
+        all = write_slice(job);
+        job->complete = all && job->released;
+    }
+    if (job->released && (job->complete || !wanted)) {
+        let_go(writer, job);
+        return;
+    }
+    if (job->text.len)
+        outbox_put(writer->outbox, job, false);
+    if (!all && (may_write(job) || !stall(job)))
+        post_resume(writer->post, job); // behind the others
+}
+
+static void *write_jobs(void *context)
+{
+    struct writer *writer = context;
+    struct job *job;
+    while ((job = post_take(writer->post)))
+        write_job(writer, job);
+    return NULL;
+}
+
+bool writer_open(struct writer *writer, struct post *post, struct outbox *outbox, struct metrics *metrics,
+                 struct error *err)
+{
+    *writer = (struct writer){ .post = post, .outbox = outbox, .metrics = metrics };
+    int trouble = pthread_create(&writer->thread, NULL, write_jobs, writer);
+    return trouble == 0 || fail(err, "the system gives no more threads (%s)", strerror(trouble));
+}
+
+void writer_close(struct writer *writer)
+{
+    post_end(writer->post);
+    pthread_join(writer->thread, NULL);
+}
+
+void writer_sent(struct writer *writer, struct job *job, size_t bytes)
+{
+    atomic_fetch_sub(&job->unsent_bytes, bytes);
+    if (atomic_exchange(&job->stalled, false))
+        post_resume(writer->post, job);
+}

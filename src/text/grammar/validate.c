@@ -1,0 +1,639 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row per keyword. A keyword that does not speak of the value's type holds.
+#include "text/grammar/validate.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "text/grammar/ecma.h"
+#include "text/grammar/formats.h"
+#include "text/grammar/number.h"
+#include "text/grammar/schema.h"
+
+struct validator {
+    const json_t *root;
+    struct strbuf where;       // in the schema, as a JSON pointer
+    struct strbuf at;          // in the value
+    struct map known;          // regex -> its place in `regexes`
+    struct ecma *regexes[VALIDATE_REGEXES_MAX];
+    int regex_count;
+    size_t work;
+    int depth;
+    int quiet;                 // inside anyOf, not and the like, where a violation is no verdict yet
+    bool undecided;
+    struct error *err;
+};
+
+// The value of a keyword, its schema, and what it is to hold for.
+struct check {
+    const char *keyword;
+    const json_t *schema, *value, *instance;
+};
+
+// ---- verdicts ----
+
+static bool violated(struct validator *v, const struct check *check, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// Always false.
+static bool violated(struct validator *v, const struct check *check, const char *format, ...)
+{
+    char why[256];
+    va_list args;
+    if (v->quiet || v->undecided)
+        return false;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return fail(v->err, "'%s' at #%s does not hold%s%s: %s", check->keyword, strbuf_text(&v->where),
+                v->at.len ? " for " : "", strbuf_text(&v->at), why);
+}
+
+// Always false, and no verdict is one any more.
+static bool give_up(struct validator *v, const char *why)
+{
+    if (!v->undecided)
+        fail(v->err, "it cannot be checked at #%s: %s", strbuf_text(&v->where), why);
+    v->undecided = true;
+    return false;
+}
+
+static bool spend(struct validator *v, size_t work)
+{
+    v->work += work;
+    return (v->work <= VALIDATE_WORK_MAX && !v->undecided) || give_up(v, "it takes too many steps");
+}
+
+static bool malformed(struct validator *v, const struct check *check)
+{
+    char why[96];
+    snprintf(why, sizeof why, "the value of '%.40s' is not one that it may have", check->keyword);
+    return give_up(v, why);
+}
+
+// ---- going down ----
+
+static size_t enter(struct strbuf *path, const char *step)
+{
+    enum { PATH_BYTES_MAX = 512 }; // of what a sentence shows
+    size_t mark = path->len;
+    if (mark < PATH_BYTES_MAX)
+        strbuf_add_format(path, "/%.64s", step);
+    return mark;
+}
+
+static size_t enter_index(struct strbuf *path, size_t index)
+{
+    char step[24];
+    snprintf(step, sizeof step, "%zu", index);
+    return enter(path, step);
+}
+
+static void leave(struct strbuf *path, size_t mark)
+{
+    path->len = mark;
+    if (path->data)
+        path->data[mark] = '\0';
+}
+
+static bool holds(struct validator *v, const json_t *schema, const json_t *instance);
+
+// A schema under a keyword, for the value itself.
+static bool holds_in_place(struct validator *v, const char *keyword, const json_t *schema, const json_t *instance)
+{
+    size_t mark = enter(&v->where, keyword);
+    bool ok = holds(v, schema, instance);
+    leave(&v->where, mark);
+    return ok;
+}
+
+// A schema under a keyword, for a part of the value.
+static bool holds_for(struct validator *v, const char *keyword, const json_t *schema, const char *name,
+                      const json_t *instance)
+{
+    size_t mark = enter(&v->at, name);
+    bool ok = holds_in_place(v, keyword, schema, instance);
+    leave(&v->at, mark);
+    return ok;
+}
+
+static bool holds_for_item(struct validator *v, const char *keyword, const json_t *schema, size_t index,
+                           const json_t *instance)
+{
+    size_t mark = enter_index(&v->at, index);
+    bool ok = holds_in_place(v, keyword, schema, instance);
+    leave(&v->at, mark);
+    return ok;
+}
+
+static bool holds_quietly(struct validator *v, const json_t *schema, const json_t *instance)
+{
+    v->quiet++;
+    bool ok = holds(v, schema, instance);
+    v->quiet--;
+    return ok;
+}
+
+// ---- values ----
+
+static bool equal_containers(struct validator *v, const json_t *a, const json_t *b);
+
+static bool equal(struct validator *v, const json_t *a, const json_t *b)
+{
+    if (!spend(v, 1))
+        return false;
+    if (json_is_number(a) && json_is_number(b))
+        return json_is_integer(a) && json_is_integer(b) ? json_integer_value(a) == json_integer_value(b)
+                                                        : json_number_value(a) == json_number_value(b);
+    if (json_typeof(a) != json_typeof(b))
+        return false;
+    return json_is_array(a) || json_is_object(a) ? equal_containers(v, a, b) : json_equal((json_t *)a, (json_t *)b);
+}
+
+static bool equal_containers(struct validator *v, const json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (json_array_size(a) != json_array_size(b) || json_object_size(a) != json_object_size(b))
+        return false;
+    json_array_foreach(a, i, value)
+        if (!equal(v, value, json_array_get(b, i)))
+            return false;
+    json_object_foreach((json_t *)a, name, value) {
+        const json_t *other = json_object_get(b, name);
+        if (!other || !equal(v, value, other))
+            return false;
+    }
+    return true;
+}
+
+static bool is_among(struct validator *v, const json_t *list, const json_t *instance)
+{
+    json_t *value;
+    size_t i;
+    json_array_foreach(list, i, value)
+        if (equal(v, value, instance))
+            return true;
+    return false;
+}
+
+static struct bytes text_of(const json_t *string)
+{
+    return (struct bytes){ json_string_value(string), json_string_length(string) };
+}
+
+static const struct ecma *find_regex(struct validator *v, struct bytes pattern)
+{
+    int64_t place;
+    struct error why;
+    if (map_get(&v->known, pattern, &place))
+        return v->regexes[place];
+    if (v->regex_count == VALIDATE_REGEXES_MAX)
+        return give_up(v, "it has too many different patterns"), NULL;
+    struct ecma *regex = ecma_new(pattern, &why);
+    if (!regex)
+        return give_up(v, why.text), NULL;
+    map_put(&v->known, pattern, v->regex_count);
+    return v->regexes[v->regex_count++] = regex;
+}
+
+static bool matches(struct validator *v, struct bytes pattern, struct bytes text)
+{
+    enum { SEARCH_WORK = 512 };
+    const struct ecma *regex = find_regex(v, pattern);
+    if (!regex || !spend(v, SEARCH_WORK + text.len))
+        return false;
+    enum ecma_match match = ecma_search(regex, text);
+    if (match == ECMA_GAVE_UP)
+        return give_up(v, "a pattern takes too many steps");
+    return match == ECMA_FOUND;
+}
+
+// ---- keywords of all types ----
+
+static bool check_type(struct validator *v, const struct check *check)
+{
+    struct error ignored;
+    unsigned types;
+    if (!schema_read_types(check->schema, &types, &ignored))
+        return malformed(v, check);
+    return (schema_type_of(check->instance) & types) || violated(v, check, "it is of another type");
+}
+
+static bool check_enum(struct validator *v, const struct check *check)
+{
+    if (!json_is_array(check->value))
+        return malformed(v, check);
+    return is_among(v, check->value, check->instance) || violated(v, check, "it is none of the values");
+}
+
+static bool check_const(struct validator *v, const struct check *check)
+{
+    return equal(v, check->value, check->instance) || violated(v, check, "it is another value");
+}
+
+// ---- keywords of numbers ----
+
+static bool check_bound(struct validator *v, const struct check *check)
+{
+    bool low = strstr(check->keyword, "inimum"), exclusive = check->keyword[0] == 'e';
+    const json_t *flag = json_object_get(check->schema, low ? "exclusiveMinimum" : "exclusiveMaximum");
+    if (!json_is_number(check->instance) || json_is_boolean(check->value))
+        return true; // the older spelling: a flag beside the bound
+    if (!json_is_number(check->value))
+        return malformed(v, check);
+    double value = json_number_value(check->instance), bound = json_number_value(check->value);
+    exclusive |= json_is_true(flag);
+    bool ok = low ? exclusive ? value > bound : value >= bound : exclusive ? value < bound : value <= bound;
+    return ok || violated(v, check, "%g is out of bounds", value);
+}
+
+static bool check_multiple(struct validator *v, const struct check *check)
+{
+    if (!json_is_number(check->instance))
+        return true;
+    if (!json_is_number(check->value) || !(json_number_value(check->value) > 0))
+        return malformed(v, check);
+    return number_is_multiple(check->instance, check->value)
+           || violated(v, check, "%g is not a multiple", json_number_value(check->instance));
+}
+
+// ---- keywords of strings ----
+
+static size_t length_of(struct bytes text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += ((uint8_t)text.data[i] & 0xC0) != 0x80;
+    return count;
+}
+
+// minLength, maxItems and their like.
+static bool check_count(struct validator *v, const struct check *check)
+{
+    const json_t *instance = check->instance;
+    const char *what = check->keyword + strlen("min");
+    bool speaks = strcmp(what, "Length") == 0  ? json_is_string(instance)
+                  : strcmp(what, "Items") == 0 ? json_is_array(instance) : json_is_object(instance);
+    if (!speaks)
+        return true;
+    if (!json_is_number(check->value))
+        return malformed(v, check);
+    size_t count = json_is_string(instance) ? length_of(text_of(instance))
+                                            : json_array_size(instance) + json_object_size(instance);
+    double bound = json_number_value(check->value);
+    return (check->keyword[1] == 'i' ? (double)count >= bound : (double)count <= bound)
+           || violated(v, check, "there are %zu", count);
+}
+
+static bool check_pattern(struct validator *v, const struct check *check)
+{
+    if (!json_is_string(check->instance))
+        return true;
+    if (!json_is_string(check->value))
+        return malformed(v, check);
+    return matches(v, text_of(check->value), text_of(check->instance)) || violated(v, check, "it does not match");
+}
+
+static bool check_format(struct validator *v, const struct check *check)
+{
+    const struct string_format *format = format_find(json_string_value(check->value));
+    struct error why;
+    if (!json_is_string(check->instance) || !format)
+        return true;
+    const char *pattern = format->checked ? format->checked : format->held;
+    if (pattern)
+        return matches(v, bytes_of(pattern), text_of(check->instance))
+               || violated(v, check, "it is no %s", format->name);
+    struct ecma *regex = ecma_new(text_of(check->instance), &why); // the format regex
+    bool ok = regex || violated(v, check, "%.200s", why.text);
+    ecma_free(regex);
+    return ok;
+}
+
+// ---- keywords of arrays ----
+
+// The schemas of the first items: prefixItems, or the older spelling of items.
+static const json_t *prefix_of(const json_t *schema)
+{
+    const json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
+    return json_is_array(items) ? items : prefix;
+}
+
+static bool check_prefix(struct validator *v, const struct check *check)
+{
+    const json_t *item;
+    size_t i;
+    if (!json_is_array(check->value))
+        return malformed(v, check);
+    json_array_foreach(check->instance, i, item) {
+        const json_t *schema = json_array_get(check->value, i);
+        if (!schema)
+            break;
+        if (!holds_for_item(v, check->keyword, schema, i, item))
+            return false;
+    }
+    return true;
+}
+
+static bool check_items(struct validator *v, const struct check *check)
+{
+    bool older = json_is_array(json_object_get(check->schema, "items"));
+    size_t first = json_array_size(prefix_of(check->schema)), i;
+    const json_t *item;
+    if (json_is_array(check->value))
+        return check_prefix(v, check);
+    if (!older && strcmp(check->keyword, "additionalItems") == 0)
+        return true;
+    json_array_foreach(check->instance, i, item)
+        if (i >= first && !holds_for_item(v, check->keyword, check->value, i, item))
+            return false;
+    return true;
+}
+
+static bool check_contains(struct validator *v, const struct check *check)
+{
+    const json_t *low = json_object_get(check->schema, "minContains"), *item;
+    const json_t *high = json_object_get(check->schema, "maxContains");
+    size_t i, count = 0;
+    if (!json_is_array(check->instance))
+        return true;
+    json_array_foreach(check->instance, i, item)
+        count += holds_quietly(v, check->value, item);
+    return ((double)count >= (json_is_number(low) ? json_number_value(low) : 1)
+            && (!json_is_number(high) || (double)count <= json_number_value(high)))
+           || violated(v, check, "%zu of its items are such", count);
+}
+
+static bool check_unique(struct validator *v, const struct check *check)
+{
+    const json_t *item;
+    size_t i;
+    if (!json_is_true(check->value))
+        return json_is_false(check->value) || malformed(v, check);
+    json_array_foreach(check->instance, i, item)
+        for (size_t k = 0; k < i; k++)
+            if (equal(v, json_array_get(check->instance, k), item))
+                return violated(v, check, "items %zu and %zu are equal", k, i);
+    return !v->undecided;
+}
+
+// ---- keywords of objects ----
+
+static bool check_properties(struct validator *v, const struct check *check)
+{
+    const char *name;
+    json_t *schema;
+    if (!json_is_object(check->value))
+        return malformed(v, check);
+    json_object_foreach((json_t *)check->value, name, schema) {
+        const json_t *value = json_object_get(check->instance, name);
+        size_t mark = enter(&v->where, check->keyword);
+        bool ok = !value || holds_for(v, name, schema, name, value);
+        leave(&v->where, mark);
+        if (!ok || !spend(v, 1))
+            return false;
+    }
+    return true;
+}
+
+static bool check_pattern_properties(struct validator *v, const struct check *check)
+{
+    const char *pattern, *name;
+    json_t *schema, *value;
+    if (!json_is_object(check->value))
+        return malformed(v, check);
+    json_object_foreach((json_t *)check->value, pattern, schema)
+        json_object_foreach((json_t *)check->instance, name, value) {
+            size_t mark = enter(&v->where, check->keyword);
+            bool ok = !matches(v, bytes_of(pattern), bytes_of(name)) || holds_for(v, pattern, schema, name, value);
+            leave(&v->where, mark);
+            if (!ok || v->undecided)
+                return false;
+        }
+    return true;
+}
+
+// Is the property named by properties or patternProperties?
+static bool is_named(struct validator *v, const json_t *schema, const char *name)
+{
+    const char *pattern;
+    json_t *ignored;
+    if (json_object_get(json_object_get(schema, "properties"), name))
+        return true;
+    json_object_foreach(json_object_get(schema, "patternProperties"), pattern, ignored)
+        if (matches(v, bytes_of(pattern), bytes_of(name)))
+            return true;
+    return false;
+}
+
+static bool check_additional(struct validator *v, const struct check *check)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)check->instance, name, value)
+        if (!is_named(v, check->schema, name) && !holds_for(v, check->keyword, check->value, name, value))
+            return false;
+    return true;
+}
+
+static bool check_names(struct validator *v, const struct check *check)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)check->instance, name, value) {
+        json_t *text = json_string_nocheck(name);
+        bool ok = holds_for(v, check->keyword, check->value, name, text);
+        json_decref(text);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool has_all(struct validator *v, const struct check *check, const json_t *names)
+{
+    json_t *name;
+    size_t i;
+    if (!json_is_array(names))
+        return malformed(v, check);
+    json_array_foreach(names, i, name)
+        if (!spend(v, 1) || !json_is_string(name) || !json_object_get(check->instance, json_string_value(name)))
+            return violated(v, check, "\"%.64s\" is missing", json_is_string(name) ? json_string_value(name) : "");
+    return true;
+}
+
+static bool check_required(struct validator *v, const struct check *check)
+{
+    return !json_is_object(check->instance) || has_all(v, check, check->value);
+}
+
+// dependentRequired and dependentSchemas; dependencies is the older name of both.
+static bool check_dependent(struct validator *v, const struct check *check)
+{
+    const char *name;
+    json_t *then;
+    json_object_foreach((json_t *)check->value, name, then) {
+        if (!spend(v, 1))
+            return false;
+        if (!json_object_get(check->instance, name))
+            continue;
+        if (!(json_is_array(then) ? has_all(v, check, then) : holds_in_place(v, name, then, check->instance)))
+            return false;
+    }
+    return true;
+}
+
+// ---- schemas made of schemas ----
+
+static size_t count_holding(struct validator *v, const struct check *check)
+{
+    size_t i, count = 0;
+    json_t *schema;
+    json_array_foreach(check->value, i, schema)
+        count += holds_quietly(v, schema, check->instance);
+    return count;
+}
+
+static bool check_all(struct validator *v, const struct check *check)
+{
+    json_t *schema;
+    size_t i;
+    json_array_foreach(check->value, i, schema) {
+        size_t mark = enter(&v->where, check->keyword);
+        char name[24];
+        snprintf(name, sizeof name, "%zu", i);
+        bool ok = holds_in_place(v, name, schema, check->instance);
+        leave(&v->where, mark);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool check_any(struct validator *v, const struct check *check)
+{
+    json_t *schema;
+    size_t i;
+    json_array_foreach(check->value, i, schema)
+        if (holds_quietly(v, schema, check->instance))
+            return true;
+    return violated(v, check, "it meets none of the %zu schemas", json_array_size(check->value));
+}
+
+static bool check_one(struct validator *v, const struct check *check)
+{
+    size_t count = count_holding(v, check);
+    return count == 1 || violated(v, check, "it meets %zu of the %zu schemas", count, json_array_size(check->value));
+}
+
+static bool check_not(struct validator *v, const struct check *check)
+{
+    return !holds_quietly(v, check->value, check->instance) || violated(v, check, "it meets that schema");
+}
+
+static bool check_if(struct validator *v, const struct check *check)
+{
+    const char *branch = holds_quietly(v, check->value, check->instance) ? "then" : "else";
+    const json_t *schema = json_object_get(check->schema, branch);
+    return !schema || holds_in_place(v, branch, schema, check->instance);
+}
+
+static bool check_ref(struct validator *v, const struct check *check)
+{
+    struct error why;
+    const json_t *target = json_is_string(check->value) ? schema_resolve(v->root, json_string_value(check->value), &why)
+                                                        : NULL;
+    return target ? holds_in_place(v, check->keyword, target, check->instance) : malformed(v, check);
+}
+
+// ---- the whole ----
+
+static bool check_nothing(struct validator *v, const struct check *check)
+{
+    (void)v, (void)check; // another keyword reads it
+    return true;
+}
+
+static const struct keyword {
+    const char *name;
+    bool (*holds)(struct validator *v, const struct check *check);
+} keywords[] = {
+    { "type", check_type }, { "enum", check_enum }, { "const", check_const }, { "minimum", check_bound },
+    { "maximum", check_bound }, { "exclusiveMinimum", check_bound }, { "exclusiveMaximum", check_bound },
+    { "multipleOf", check_multiple }, { "minLength", check_count }, { "maxLength", check_count },
+    { "minItems", check_count }, { "maxItems", check_count }, { "minProperties", check_count },
+    { "maxProperties", check_count }, { "pattern", check_pattern }, { "format", check_format },
+    { "prefixItems", check_prefix }, { "items", check_items }, { "additionalItems", check_items },
+    { "contains", check_contains }, { "minContains", check_nothing }, { "maxContains", check_nothing },
+    { "uniqueItems", check_unique }, { "properties", check_properties },
+    { "patternProperties", check_pattern_properties }, { "additionalProperties", check_additional },
+    { "propertyNames", check_names }, { "required", check_required }, { "dependentRequired", check_dependent },
+    { "dependentSchemas", check_dependent }, { "dependencies", check_dependent }, { "allOf", check_all },
+    { "anyOf", check_any }, { "oneOf", check_one }, { "not", check_not }, { "if", check_if }, { "then", check_nothing },
+    { "else", check_nothing }, { "$ref", check_ref }, { "nullable", check_nothing },
+};
+
+static const struct keyword *find_keyword(const char *name)
+{
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(keywords[i].name, name) == 0)
+            return &keywords[i];
+    return NULL;
+}
+
+bool validate_knows(const char *keyword)
+{
+    return find_keyword(keyword) != NULL;
+}
+
+static bool all_hold(struct validator *v, const json_t *schema, const json_t *instance)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)schema, name, value) {
+        const struct keyword *keyword = find_keyword(name);
+        struct check check = { name, schema, value, instance };
+        if (keyword && (!keyword->holds(v, &check) || v->undecided))
+            return false;
+    }
+    return true;
+}
+
+static bool holds(struct validator *v, const json_t *schema, const json_t *instance)
+{
+    struct check false_check = { "false", schema, schema, instance };
+    enum { SCHEMA_WORK = 4 };
+    if (!spend(v, SCHEMA_WORK))
+        return false;
+    if (json_is_boolean(schema))
+        return json_is_true(schema) || violated(v, &false_check, "nothing may stand there");
+    if (!json_is_object(schema))
+        return give_up(v, "a schema is an object, true or false");
+    if (v->depth >= VALIDATE_DEPTH_MAX)
+        return give_up(v, "it nests too deep");
+    v->depth++;
+    bool ok = all_hold(v, schema, instance);
+    v->depth--;
+    return ok;
+}
+
+enum validity validate(const json_t *root, const json_t *schema, const json_t *value, struct error *err)
+{
+    struct validator *v = memory_new(1, sizeof *v);
+    *v = (struct validator){ .root = root, .err = err };
+    bool ok = holds(v, schema, value);
+    enum validity verdict = v->undecided ? UNDECIDED : ok ? VALID : INVALID;
+    for (int i = 0; i < v->regex_count; i++)
+        ecma_free(v->regexes[i]);
+    map_free(&v->known);
+    strbuf_free(&v->where);
+    strbuf_free(&v->at);
+    free(v);
+    return verdict;
+}

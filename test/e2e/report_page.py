@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of `eval --html` and `bench --html` as a browser lays them out: nothing is cut off, no label lies over another."""
+
+WIDTHS = (1280, 360)  # a desk and a phone
+
+LAYOUT = """
+    const boxes = selector => [...document.querySelectorAll(selector)].map(element => {
+        const { left, right, top, bottom } = element.getBoundingClientRect();
+        return { left, right, top, bottom, text: element.textContent, figure: element.closest('figure')?.ariaLabel };
+    });
+    return { page: document.scrollingElement.scrollWidth, seen: document.scrollingElement.clientWidth,
+             all: boxes('body :not(.table *)'), labels: boxes('figure text, .bar span, .key li'), dots: boxes('figure circle') }
+"""
+
+
+def overlap(a, b, slack=0.5):
+    return (min(a["right"], b["right"]) - max(a["left"], b["left"]) > slack
+            and min(a["bottom"], b["bottom"]) - max(a["top"], b["top"]) > slack)
+
+
+def check_layout(browser, path, numbered=False):
+    """With `numbered`, labels are numbers beside dots and lie over none of them, either."""
+    for width in WIDTHS:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.get(path.as_uri())
+        found = browser.execute_script(LAYOUT)
+        assert found["labels"] and found["page"] <= width
+        outside = [box for box in found["all"] if box["left"] < -0.5 or box["right"] > found["seen"] + 0.5]
+        assert not outside, (width, outside)
+        labels, dots = found["labels"], found["dots"] if numbered else []
+        for i, label in enumerate(labels):
+            over = [other for other in labels[:i] + dots if overlap(label, other)]
+            assert not over, (width, label, over)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    return labels
