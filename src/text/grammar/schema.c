@@ -470,15 +470,15 @@ static uint32_t compile_not(struct schema *schema, const json_t *json)
 }
 
 // Schemas that become simpler ones, in this order: listed values are sifted by all that stands beside them, then what
-// must hold together is joined, and what divides comes last.
+// must hold together is joined, then what divides; a negation is the last to be spelled out.
 static const struct {
     const char *keyword;
     uint32_t (*compile)(struct schema *schema, const json_t *json);
 } kinds[] = {
     { "enum", schema_enum }, { "const", schema_enum }, { "$ref", compile_ref }, { "allOf", compile_all },
     { "dependentRequired", schema_dependent }, { "dependentSchemas", schema_dependent },
-    { "dependencies", schema_dependent }, { "if", schema_if }, { "not", compile_not }, { "anyOf", compile_any },
-    { "oneOf", schema_one },
+    { "dependencies", schema_dependent }, { "if", schema_if }, { "anyOf", compile_any }, { "oneOf", schema_one },
+    { "not", compile_not },
 };
 
 static uint32_t compile_value(struct schema *schema, const json_t *json)

@@ -99,6 +99,7 @@ unsigned schema_type_of(const json_t *value);
 // The strings of a schema (its pattern, format, lengths, and what `not` excludes) as a machine over their JSON text, of
 // no states where there are none. False with a sentence: it would be too large, or the pattern cannot be masked.
 bool schema_string_machine(struct schema *schema, const json_t *json, struct machine *out);
+bool schema_any_string(struct schema *schema, struct machine *out);
 // Leaves only the strings that match the pattern, or only those that do not.
 bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine);
 bool schema_drop_strings(struct schema *schema, const json_t *list, struct machine *machine);

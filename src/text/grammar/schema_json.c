@@ -252,17 +252,21 @@ static json_t *merge_values_of(struct schema *schema, const char *keyword, json_
 }
 
 // A property that only one schema names is an additional one to the other.
-static void close_properties(const json_t *closed, const json_t *other, json_t *both)
+static void close_properties(struct schema *schema, const json_t *closed, const json_t *other, json_t *both)
 {
     json_t *additional = json_object_get(closed, "additionalProperties"), *value;
     const json_t *own = json_object_get(closed, "properties"), *names = json_object_get(other, "properties");
     const char *name;
-    if (!additional || json_is_true(additional) || json_object_get(closed, "patternProperties"))
+    if (!additional || json_is_true(additional) || !json_object_size(names))
         return;
+    if (json_object_get(closed, "patternProperties")) { // which may name them
+        schema_let_go(schema, "additionalProperties");
+        return;
+    }
     json_t *properties = json_copy(json_object_get(both, "properties"));
     json_object_foreach((json_t *)names, name, value)
         if (!json_object_get(own, name))
-            json_object_set_new(properties, name, merge_schemas(NULL, name, value, additional));
+            json_object_set_new(properties, name, merge_schemas(schema, name, value, additional));
     json_object_set_new(both, "properties", properties ? properties : json_object());
 }
 
@@ -303,8 +307,8 @@ static const json_t *merge_objects(struct schema *schema, const json_t *a, const
         }
         json_object_set_new(both, name, merged);
     }
-    close_properties(a, b, both);
-    close_properties(b, a, both);
+    close_properties(schema, a, b, both);
+    close_properties(schema, b, a, both);
     if (!json_object_get(a, "nullable") || !json_object_get(b, "nullable"))
         json_object_del(both, "nullable"); // null must be valid against both
     return schema_keep(schema, both);

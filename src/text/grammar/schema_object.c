@@ -149,16 +149,15 @@ static bool read_properties(struct object *object)
 
 // ---- properties whose names are only described ----
 
-// Takes the names of those that are named, and all that the other patterns match, out of a machine of names.
-static bool leave_out(struct object *object, size_t before, struct machine *names)
+// Takes the names of those that are named, and all that another pattern matches, out of a machine of names.
+static bool leave_out(struct object *object, const char *own, struct machine *names)
 {
     struct schema *schema = object->schema;
     const char *pattern;
     json_t *part, *named = json_array();
-    size_t i = 0;
     bool ok = true;
     json_object_foreach(json_object_get(object->json, "patternProperties"), pattern, part)
-        ok = ok && (i++ >= before || schema_keep_matching(schema, pattern, false, names));
+        ok = ok && ((own && strcmp(own, pattern) == 0) || schema_keep_matching(schema, pattern, false, names));
     for (uint32_t k = 0; k < object->count; k++)
         json_array_append_new(named, json_string_nocheck(object->properties[k].name));
     ok = ok && (!object->count || schema_drop_strings(schema, named, names));
@@ -191,9 +190,9 @@ static void read_names(struct object *object, struct machine *names)
     schema_let_go(object->schema, "propertyNames");
 }
 
-// The node of a name: one that matches the pattern (NULL: any) and none of the first patterns; any string where that is
-// too much. RULES_NONE without a failure (*ok) where there is none.
-static uint32_t name_node(struct object *object, const char *pattern, size_t before, bool *ok)
+// The node of a name: one that matches the pattern (NULL: any) and no other; any string where that is too much.
+// RULES_NONE without a failure (*ok) where there is none.
+static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
 {
     struct schema *schema = object->schema;
     struct machine names = { 0 };
@@ -201,9 +200,11 @@ static uint32_t name_node(struct object *object, const char *pattern, size_t bef
     const char *keyword = pattern ? "patternProperties" : "additionalProperties";
     read_names(object, &names);
     schema->err = &why;
-    bool plain = !pattern && !before && !object->count && !names.count;
-    bool held = !plain && (!pattern || schema_keep_matching(schema, pattern, true, &names))
-                && leave_out(object, before, &names);
+    bool patterns = json_object_size(json_object_get(object->json, "patternProperties"));
+    bool plain = !patterns && !object->count && !names.count;
+    bool held = !plain && (names.count || schema_any_string(schema, &names))
+                && (!pattern || schema_keep_matching(schema, pattern, true, &names))
+                && leave_out(object, pattern, &names);
     bool none = held && !names.count;
     uint32_t node = held && !none ? rules_machine(schema->grammar, &names, &why) : RULES_NONE;
     schema->err = err;
@@ -219,8 +220,7 @@ static uint32_t name_node(struct object *object, const char *pattern, size_t bef
 }
 
 // Adds "name: value" to the ways of an extra member; one whose value cannot be met is none.
-static bool add_extra(struct object *object, const char *pattern, size_t before, const json_t *json, uint32_t *ways,
-                      size_t *count)
+static bool add_extra(struct object *object, const char *pattern, const json_t *json, uint32_t *ways, size_t *count)
 {
     struct schema *schema = object->schema;
     struct schema_attempt attempt = schema_begin(schema);
@@ -232,7 +232,7 @@ static bool add_extra(struct object *object, const char *pattern, size_t before,
     if (value == RULES_NONE)
         return false;
     schema_leave(schema, attempt.path);
-    uint32_t name = name_node(object, pattern, before, &ok);
+    uint32_t name = name_node(object, pattern, &ok);
     if (name == RULES_NONE)
         return ok;
     value = rules_sequence(schema->grammar, schema_mark(schema->grammar, ':', schema->err), value, schema->err);
@@ -262,17 +262,17 @@ static bool read_extra(struct object *object)
     const json_t *patterns = json_object_get(object->json, "patternProperties");
     const json_t *additional = json_object_get(object->json, "additionalProperties");
     uint32_t *ways = memory_new(json_object_size(patterns) + 1, sizeof *ways);
-    size_t count = 0, before = 0;
+    size_t count = 0;
     const char *pattern;
     json_t *part;
     bool ok = check_patterns(object, patterns);
     bool open = has_names(object);
     json_object_foreach((json_t *)patterns, pattern, part)
-        ok = ok && (!open || add_extra(object, pattern, before, part, ways, &count)) && ++before;
+        ok = ok && (!open || add_extra(object, pattern, part, ways, &count));
     json_t *listed = listed_names(object);
-    bool wanted = before ? additional != NULL : !object->count || object->low > object->count;
+    bool wanted = json_object_size(patterns) ? additional != NULL : !object->count || object->low > object->count;
     if (ok && open && wanted && !listed && !json_is_false(additional))
-        ok = add_extra(object, NULL, before, additional ? additional : json_true(), ways, &count);
+        ok = add_extra(object, NULL, additional ? additional : json_true(), ways, &count);
     object->extra = ok && count ? rules_choice(schema->grammar, ways, count, schema->err) : RULES_NONE;
     if (ok && count && object->low > 1 && object->low > object->required)
         schema_let_go(schema, "minProperties"); // nothing keeps two names from being the same

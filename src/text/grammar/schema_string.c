@@ -43,17 +43,14 @@ static bool add_pattern(struct schema *schema, const char *pattern, struct machi
     return true;
 }
 
-static bool add_anything(struct schema *schema, struct machine *machine)
+bool schema_any_string(struct schema *schema, struct machine *machine)
 {
-    return machine->count || pattern_compile(bytes_of(""), PATTERN_STRING, false, &schema->grammar->work, machine, NULL,
-                                             schema->err);
+    return pattern_compile(bytes_of(""), PATTERN_STRING, false, &schema->grammar->work, machine, NULL, schema->err);
 }
 
 bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine)
 {
     bool loose = false;
-    if (!add_anything(schema, machine))
-        return false;
     if (!matching)
         return pattern_exclude(bytes_of(pattern), &schema->grammar->work, machine, schema->err);
     if (!pattern_compile(bytes_of(pattern), PATTERN_STRING, true, &schema->grammar->work, machine, &loose, schema->err))
@@ -81,8 +78,7 @@ bool schema_drop_strings(struct schema *schema, const json_t *list, struct machi
         add_escaped(&pattern, json_string_value(item));
     }
     strbuf_add_text(&pattern, ")$");
-    bool ok = add_anything(schema, machine)
-              && pattern_exclude(strbuf_bytes(&pattern), &schema->grammar->work, machine, schema->err);
+    bool ok = pattern_exclude(strbuf_bytes(&pattern), &schema->grammar->work, machine, schema->err);
     strbuf_free(&pattern);
     return ok;
 }
@@ -180,7 +176,7 @@ static bool build_machine(struct schema *schema, const struct string_rule *rule,
     if (rule->format)
         *held |= add_format(schema, rule, machine);
     if (rule->not) {
-        bool excluded = exclude(schema, rule->not, machine);
+        bool excluded = (machine->count || schema_any_string(schema, machine)) && exclude(schema, rule->not, machine);
         if (!excluded)
             schema_let_go(schema, "not");
         *held |= excluded;
@@ -196,7 +192,8 @@ bool schema_string_machine(struct schema *schema, const json_t *json, struct mac
 {
     struct string_rule rule;
     bool held;
-    if (!read_rule(schema, json, &rule) || !build_machine(schema, &rule, out, &held) || !add_anything(schema, out))
+    if (!read_rule(schema, json, &rule) || !build_machine(schema, &rule, out, &held)
+        || (!held && !out->count && !schema_any_string(schema, out)))
         return false;
     if (!held && (rule.low || rule.high != RULES_UNBOUNDED))
         limit_length(schema, &rule, out);

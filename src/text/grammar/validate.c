@@ -478,6 +478,8 @@ static bool check_dependent(struct validator *v, const struct check *check)
 {
     const char *name;
     json_t *then;
+    if (!json_is_object(check->value))
+        return malformed(v, check);
     json_object_foreach((json_t *)check->value, name, then) {
         if (!spend(v, 1))
             return false;
@@ -504,6 +506,8 @@ static bool check_all(struct validator *v, const struct check *check)
 {
     json_t *schema;
     size_t i;
+    if (!json_is_array(check->value))
+        return malformed(v, check);
     json_array_foreach(check->value, i, schema) {
         size_t mark = enter(&v->where, check->keyword);
         char name[24];
@@ -520,6 +524,8 @@ static bool check_any(struct validator *v, const struct check *check)
 {
     json_t *schema;
     size_t i;
+    if (!json_is_array(check->value))
+        return malformed(v, check);
     json_array_foreach(check->value, i, schema)
         if (holds_quietly(v, schema, check->instance))
             return true;
@@ -529,6 +535,8 @@ static bool check_any(struct validator *v, const struct check *check)
 static bool check_one(struct validator *v, const struct check *check)
 {
     size_t count = count_holding(v, check);
+    if (!json_is_array(check->value))
+        return malformed(v, check);
     return count == 1 || violated(v, check, "it meets %zu of the %zu schemas", count, json_array_size(check->value));
 }
 
