@@ -33,6 +33,21 @@ static void remove_on_signals(const char *path)
     }
 }
 
+// Begins it with those signals held back, so that none comes between the file and its handler.
+static bool begin(struct output_file *file, struct error *err)
+{
+    sigset_t held, before;
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        sigaddset(&held, deadly[i]);
+    pthread_sigmask(SIG_BLOCK, &held, &before);
+    bool ok = partial_begin(&file->partial, PARTIAL_FILE, file->path, err);
+    if (ok)
+        remove_on_signals(file->partial.path);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}
+
 // ---- the file -----------------------------------------------------------------------------------------------------
 
 bool output_file_open(struct output_file *file, const char *path, const char *flag, struct nibble_error *error)
@@ -44,10 +59,8 @@ bool output_file_open(struct output_file *file, const char *path, const char *fl
         return true;
     if (stat(path, &found) == 0 && !S_ISREG(found.st_mode))
         return cli_trouble(error, "%s: is there and no ordinary file; give another name to %s", path, flag);
-    if (partial_begin(&file->partial, PARTIAL_FILE, path, &err)) {
-        remove_on_signals(file->partial.path);
+    if (begin(file, &err))
         return true;
-    }
     public_error(error, &err);
     return false;
 }

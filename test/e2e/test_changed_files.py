@@ -43,7 +43,7 @@ def test_the_server_ends_with_a_sentence(nibble, model, change):
         change(model)
         for stream in streams:
             last = [event for event in stream if event != DONE][-1]
-            assert last["error"]["code"] == 500 and str(model) in last["error"]["message"]
+            assert str(model) in last["error"]["message"]
         assert server.wait() == 1
     assert str(model) in server.log[-1] and server.log[-1].startswith("nibble: ")
 

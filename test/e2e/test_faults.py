@@ -8,7 +8,9 @@ NIBBLE_FAULT_VALUES is how many allocations of each command are tried, spread ov
 import hashlib
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -144,3 +146,16 @@ int main(void) { return weight_amax((const float[]){ 1, -3, 2 }, 3) == 3 ? 0 : 1
     subprocess.run(["cc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fsanitize=thread", f"-I{ROOT / 'src'}", source,
                     ROOT / "src/kernel/ref/weight_encode.c", "-lm", "-o", program], check=True)
     assert subprocess.run([program]).returncode == 0
+
+
+def test_a_signal_removes_an_unfinished_report(nibble, gguf_file, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("A text that is long enough to be scored for as long as this test needs. " * 2000)
+    words = [nibble, "eval", gguf_file, "--text", text, "--sweep", "--html", tmp_path / "page.html"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not list(tmp_path.glob("page.html.partial-*")):
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
