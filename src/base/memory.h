@@ -17,7 +17,7 @@ char *memory_text(const char *text) __attribute__((malloc, returns_nonnull)); //
 void *memory_allocate(size_t bytes) __attribute__((malloc, returns_nonnull));
 void *memory_reallocate(void *old, size_t bytes) __attribute__((returns_nonnull));
 
-_Noreturn void memory_exhausted(size_t count, size_t size); // the one sentence, and exit status 1
+void memory_exhausted(size_t count, size_t size) __attribute__((noreturn)); // the one sentence, and exit status 1
 
 void memory_give_back(void); // what was freed goes back to the system, as far as the C library can do that
 void memory_keep(void);      // what is freed from now on stays here, for who asks for much again and again
