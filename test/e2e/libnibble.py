@@ -87,7 +87,7 @@ class Step(ctypes.Structure):
 class Stats(ctypes.Structure):
     _fields_ = [("running", c_int), ("waiting", c_int), ("cache_use", c_double), ("cache_tokens", c_size_t), ("steps", c_uint64),
                 ("preemptions", c_uint64), ("prompt_tokens", c_uint64), ("answer_tokens", c_uint64), ("prefix_queries", c_uint64),
-                ("prefix_hits", c_uint64), ("failing", c_bool)]
+                ("prefix_hits", c_uint64), ("failing", c_bool), ("corrupted", c_uint64), ("corrupted_in_a_row", c_int)]
 
 
 class QuantizeOptions(ctypes.Structure):
