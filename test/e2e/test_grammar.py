@@ -307,7 +307,7 @@ OUTCOMES = [  # what becomes of a keyword: held by masks, checked when the answe
     (HELD, "not", {"type": "object", "properties": {"a": {"type": "integer"}}, "not": {"required": ["a"]}}), (CHECKED, "not", {"type": "object", "not": {"const": {}}}),
     (CHECKED, "not", {"type": "number", "not": {"type": "integer"}}), (CHECKED, "not", {"type": "string", "not": {"format": "date"}}),
     (HELD, "multipleOf", {"type": "integer", "multipleOf": 7}), (HELD, "multipleOf", {"type": "number", "multipleOf": 0.01}), (HELD, "multipleOf", {"multipleOf": 3}),
-    (HELD, "multipleOf", {"type": "number", "multipleOf": 0.25, "minimum": -3, "maximum": 10}), (CHECKED, "multipleOf", {"type": "integer", "multipleOf": 1000003}),
+    (HELD, "multipleOf", {"type": "number", "multipleOf": 0.25, "minimum": -3, "maximum": 10}), (CHECKED, "multipleOf", {"type": "integer", "multipleOf": 1000003}), (CHECKED, "multipleOf", {"type": "integer", "multipleOf": 4.4e52}),
     (HELD, "multipleOf", {"type": "integer", "multipleOf": 12, "minimum": 100, "maximum": 1000}), (HELD, "multipleOf", {"allOf": [{"multipleOf": 4}, {"multipleOf": 6}]}),
     (HELD, "patternProperties", {"type": "object", "patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}),
     (HELD, "patternProperties", {"patternProperties": {"^a": {"type": "integer"}, "b$": {"type": "null"}}}),

@@ -161,7 +161,8 @@ bool number_read_multiple(const json_t *of, struct number_multiple *out)
     struct scaled scaled = scaled_of(of);
     for (; scaled.exponent > 0 && scaled.mantissa <= NUMBER_MULTIPLE_MAX; scaled.exponent--)
         scaled.mantissa *= 10;
-    if (-scaled.exponent > NUMBER_PLACES_MAX || scaled.mantissa * (2 - scaled.exponent) > NUMBER_MULTIPLE_MAX)
+    if (scaled.exponent > 0 || -scaled.exponent > NUMBER_PLACES_MAX
+        || scaled.mantissa * (2 - scaled.exponent) > NUMBER_MULTIPLE_MAX)
         return false;
     *out = (struct number_multiple){ (uint32_t)scaled.mantissa, (uint32_t)-scaled.exponent };
     return true;
