@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 
 import pytest
@@ -22,11 +21,16 @@ def run(nibble, *command, **environment):
 
 
 def refused(nibble, *flags, **environment):
-    """The sentence of a server that does not start. It never comes to its port, or it would complain that this is taken."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run(nibble, "serve", *flags, "--port", taken.getsockname()[1], "--device", DEVICE, **environment)
-    assert done.returncode == 1 and "ready on" not in done.stderr, done.stderr
-    return done.stderr
+    """The sentence of a server that does not start."""
+    command = [nibble, "serve", *map(str, flags), "--port", "0", "--device", DEVICE]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    said = ""
+    for line in server.stderr:
+        said += line
+        if "ready on" in line:
+            server.terminate()
+    assert server.wait() == 1 and "ready on" not in said, said
+    return said
 
 
 def test_a_good_cache_is_served(nibble, smollm2):

@@ -88,6 +88,7 @@ def test_a_port_in_use(nibble, smollm2, server):
     assert status == 1 and "in use" in sentence
 
 
+@one_process
 def test_the_limit_of_open_files(nibble, smollm2, tmp_path):
     """It is raised to what the connections need; where it cannot be, the start says so."""
     def limited(soft, hard):
