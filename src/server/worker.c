@@ -6,7 +6,10 @@
 
 #include "server/follow.h"
 
-enum { JOB_SEATS = 16 };
+enum {
+    JOB_SEATS = 16,         // choices of a job that run at once
+    JOB_SEATS_PER_STEP = 2, // that it adds in one step: what comes behind it does not wait for all of their prompts
+};
 
 double worker_now(void)
 {
@@ -28,7 +31,8 @@ static void seat(struct job *job)
 {
     struct nibble_error error;
     follow_again(job);
-    while (job->started < job->choice_count && job->running < JOB_SEATS && !job->error.status) {
+    for (int added = 0; added < JOB_SEATS_PER_STEP && job->started < job->choice_count && job->running < JOB_SEATS
+         && !job->error.status; added++) {
         struct choice *choice = &job->choices[job->started];
         uint64_t first = choice->number ? choice[-choice->number].name : 0; // of its prompt, whose pages it shares
         if (!follow_start(choice, first, &error))

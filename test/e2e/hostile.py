@@ -128,8 +128,8 @@ bodies("two_million_empty_strings", CHAT, filled(b'""'), [200, REFUSED, FULL, LA
 bodies("two_million_empty_objects", CHAT, filled(b"{}"), [REFUSED, FULL, LARGE], 2, 2)
 bodies("one_string_of_8_mb", CHAT, filled(b'"%s"' % (b"x" * (BODY_BYTES - 200))), [200, REFUSED, FULL, LARGE], 4, 4)
 bodies("escapes_of_8_mb", CHAT, filled(b'"%s"' % (b"\\u0041" * (BODY_BYTES // 6 - 40))), [200, REFUSED, FULL, LARGE], 4, 4)
-bodies("arrays_in_arrays", CHAT, lambda: b"[" * 200000, [REFUSED], 8, 4)
-bodies("objects_in_objects", CHAT, lambda: b'{"a":' * 200000, [REFUSED], 8, 4)
+bodies("arrays_in_arrays", CHAT, lambda: b"[" * 200000, [REFUSED, FULL], 8, 4)
+bodies("objects_in_objects", CHAT, lambda: b'{"a":' * 200000, [REFUSED, FULL], 8, 4)
 bodies("a_key_twice", CHAT, lambda: b'{"messages": [], "n": 1, "n": 2}', [REFUSED], 50, 2)
 bodies("not_utf_8", CHAT, lambda: b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}', [REFUSED], 50, 2)
 bodies("half_a_json", CHAT, lambda: b'{"messages": [{"role": "user", "con', [REFUSED], 50, 2)
@@ -159,7 +159,7 @@ bodies("a_prompt_scored_in_full", COMPLETIONS, as_json(prompt=[5] * 100, max_tok
 
 # ---- answers -------------------------------------------------------------------------------------------------------------
 
-bodies("64_answers_with_logprobs", CHAT, chat(n=64, max_tokens=24, logprobs=True, top_logprobs=20, ignore_eos=True), [200, REFUSED, FULL], 2, 2)
+bodies("64_answers_with_logprobs", CHAT, chat(n=64, max_tokens=24, logprobs=True, top_logprobs=20, ignore_eos=True), [200, REFUSED, FULL])
 bodies("128_answers", CHAT, chat(n=128, max_tokens=4, ignore_eos=True), [200, REFUSED, FULL], 1, 1)
 bodies("1000_stop_strings", CHAT, chat(stop=["x" * 100] * 1000), [REFUSED], 8, 4)
 bodies("a_bias_for_each_token", CHAT, chat(logit_bias={str(i): 1 for i in range(5000)}), [REFUSED], 8, 4)
@@ -167,9 +167,9 @@ bodies("a_thousand_biases", CHAT, chat(logit_bias={str(i): -1 for i in range(100
 bodies("numbers_out_of_range", CHAT, chat(n=1 << 40, top_p=-3, temperature=1e300), [REFUSED], 50, 2)
 
 
-@attack(chat(max_tokens=200, ignore_eos=True, stream=True, n=4))
+@attack(chat(max_tokens=200, ignore_eos=True, stream=True, n=2))
 def clients_that_never_read(port, body):
-    clients = [connect(port) for _ in range(8)]
+    clients = [connect(port) for _ in range(4)]
     for client in clients:
         client.sendall(head(CHAT, len(body)) + body)
     time.sleep(1)
@@ -242,7 +242,7 @@ def nested(depth):
 ALTERNATIVES = {"anyOf": [{"type": "object", "properties": {word: {"type": "string", "pattern": f"^[a-z]*{word}[0-9]+$"}}, "required": [word]}
                           for word in words(200)]}
 ACCEPTED_OR_NOT = [200, REFUSED, 422, FULL]
-bodies("200_alternatives_16_answers", CHAT, schema(ALTERNATIVES, n=16, max_tokens=12), ACCEPTED_OR_NOT, 2, 2)
+bodies("200_alternatives_16_answers", CHAT, schema(ALTERNATIVES, n=16, max_tokens=12), ACCEPTED_OR_NOT)
 bodies("10000_words_of_an_enum", CHAT, schema({"enum": words(10000)}), ACCEPTED_OR_NOT, 4, 2)
 bodies("a_schema_of_5_mb", CHAT, schema({"enum": words(300000)}), [REFUSED, FULL], 2, 2)
 bodies("a_schema_in_itself", CHAT, schema({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}),
@@ -415,15 +415,3 @@ def metrics_all_the_time(port, _):
             assert connection.getresponse().read()
             connection.close()
     together([scrape] * 2)
-
-
-@attack(chat(max_tokens=64, ignore_eos=True))
-def more_requests_than_the_queue_holds(port, body):
-    """Some are answered, the others are told to come again."""
-    seen = []
-
-    def client():
-        for _ in range(2):
-            seen.append(post(port, CHAT, body)[0])
-    together([client] * 80)
-    assert set(seen) <= {200, 429, 503, None}, seen

@@ -21,7 +21,7 @@ BUDGET_BYTES = 128 << 20
 SLACK_BYTES = 64 << 20  # stacks, the allocator's own rounding, and what sockets hold
 ATTEMPTS, PROBES = 5, 3
 KEY = "the-key"
-FLAGS = ["--max-model-len", 512, "--max-num-seqs", 128, "--max-num-batched-tokens", 64, "--kv-cache-memory-bytes", "64M",
+FLAGS = ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 256, "--kv-cache-memory-bytes", "64M",
          "--max-inflight-bytes", BUDGET_BYTES, "--max-connections", 128, "--max-queue", 64, "--header-seconds", 2,
          "--body-seconds", 2, "--log-level", "error"]
 GOOD = {"prompt": "The capital of France is", "max_tokens": 2, "temperature": 0}
