@@ -24,7 +24,7 @@ void file_close(struct file *file); // a zeroed or closed one is fine
 // another took the place of by rename() has them: its content is there for as long as it is mapped.
 bool file_check(const struct file *file, struct error *err);
 
-// The first bytes become a copy of our own in the same place, out of reach of whoever changes the file.
+// The first bytes become a copy of our own in the same place, out of reach of a process that changes the file.
 bool file_keep(struct file *file, size_t bytes, struct error *err);
 
 // Gives back the memory of the whole pages within a part of the content, which is read again when it is needed again.

@@ -22,7 +22,7 @@ struct mapping {
 };
 
 static _Atomic(struct mapping *) mappings;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of those who add and remove
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards adding and removing
 static atomic_bool goes_on;
 static struct sigaction action_before;
 
@@ -110,7 +110,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
     struct mapping *mapping = find((uintptr_t)info->si_addr);
-    if (!mapping) { // it is no file of ours: whoever was here before us gets it when the instruction runs again
+    if (!mapping) { // no file of ours: the handler that was there before gets it when the instruction runs again
         sigaction(number, &action_before, NULL);
         return;
     }

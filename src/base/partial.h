@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // base/partial.h: a file or a folder while it is being written, under a name of its own beside its place
 // (PATH.partial-XXXXXX, new and not to be guessed). It is locked (flock) for as long as its process lives: what is
-// there and is not locked was left by one that was killed, and whoever writes to the same place next removes it.
+// there and is not locked was left by one that was killed, and the next process that writes to the same place removes
+// it.
 #ifndef BASE_PARTIAL_H
 #define BASE_PARTIAL_H
 

@@ -5,7 +5,7 @@
 // The rule: what is charged is the most that reading a body can take, and then the most that the answers' tokens can
 // (n x max_tokens), so that a running answer never has to ask for more. Text is the exception, as a token's longest
 // text is many times the usual: ANSWER_TEXT_BYTES a token are charged, and an answer that has more is charged for it
-// as it comes, beyond the limit if need be, at the expense of those who ask next.
+// as it comes, beyond the limit if need be, at the expense of requests that come later.
 #ifndef SERVER_ADMISSION_H
 #define SERVER_ADMISSION_H
 

@@ -21,7 +21,7 @@
 #include "server/request_id.h"
 #include "text/tools.h"
 
-// How far a job has come, for those who watch (health.h, metrics).
+// How far a job has come, for the health check (health.h) and metrics.
 enum job_stage { JOB_READING, JOB_READ, JOB_RUNNING, JOB_WRITING };
 
 enum { JOB_WARNING_BYTES = 512 };
@@ -116,7 +116,7 @@ struct job {
     atomic_bool cancelled;                 // the client has gone
     atomic_int stage;                      // enum job_stage
     struct budget *budget;                 // NULL: nobody counts
-    size_t charged_bytes;                  // of the budget; whoever owns the job changes it
+    size_t charged_bytes;                  // of the budget; changed by the thread that owns the job
     size_t text_bytes_charged;             // of these, for the text of answers
 
     // The reader's, read by all later. The JSON is gone when the job is read: what is needed later is a copy in `kept`

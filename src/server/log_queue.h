@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/log_queue.h: asynchronous logging: a bounded queue of lines and the thread that writes them to stderr. Adding
-// a line never waits: if whoever reads stderr has stopped, lines are dropped and counted, and nobody else notices.
+// a line never waits: if the reader of stderr has stopped, lines are dropped and counted, and no other thread notices.
 #ifndef SERVER_LOG_QUEUE_H
 #define SERVER_LOG_QUEUE_H
 
