@@ -2,7 +2,6 @@
 #include "cli/history.h"
 
 #include "base/strbuf.h"
-#include "base/utf8.h"
 #include "cli/cli.h"
 #include "text/messages.h"
 
@@ -18,11 +17,7 @@ void history_add_reply(json_t *messages, const struct nibble_text *answer)
 {
     struct strbuf text = { 0 };
     struct nibble_error ignored;
-    uint32_t codepoint;
-    for (size_t at = 0, length; at < answer->len; at += length ? length : 1) {
-        length = utf8_decode((struct bytes){ answer->data + at, answer->len - at }, &codepoint);
-        strbuf_add_codepoint(&text, length ? codepoint : UTF8_REPLACEMENT);
-    }
+    strbuf_add_clean(&text, (struct bytes){ answer->data, answer->len });
     history_add(messages, "assistant", text.data, text.len, &ignored);
     strbuf_free(&text);
 }

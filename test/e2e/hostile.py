@@ -17,6 +17,8 @@ import threading
 import time
 import typing
 
+from serving import read_all
+
 CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"
 BODY_BYTES = 8 << 20  # the server's default limit
 PATIENCE = 60
@@ -97,17 +99,6 @@ def connect(port):
 
 def head(path, length, *lines, method="POST"):
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {length}", *lines, "", ""]).encode()
-
-
-def drain(client):
-    """Everything until the server closes, a reset included."""
-    data = b""
-    try:
-        while piece := client.recv(65536):
-            data += piece
-    except ConnectionError:
-        pass
-    return data
 
 
 # ---- bodies that are large, deep or no JSON ---------------------------------------------------------------------------
@@ -278,7 +269,7 @@ def sends(name, data, count, expected):
             with connect(port) as client:
                 client.sendall(data)
                 client.shutdown(socket.SHUT_WR)
-                answer = drain(client)
+                answer = read_all(client)
                 status = int(answer.split(b" ", 2)[1]) if answer else None
                 assert status in expected, (name, answer[:200])
     CATALOGUE[name] = Attack(name, run, lambda: None)
@@ -346,7 +337,7 @@ def bodies_of_strangers(port, body):
 def chunks_of_a_byte(port, data):
     with connect(port) as client:
         client.sendall(data)
-        assert b" 400 " in drain(client)[:20]
+        assert b" 400 " in read_all(client)[:20]
 
 
 def body_in_chunks(count):
@@ -367,7 +358,7 @@ def a_thousand_requests_in_a_row(port, _):
     with connect(port) as client:
         line = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         client.sendall(line * 999 + line.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        assert drain(client).count(b"HTTP/1.1 200") == 1000
+        assert read_all(client).count(b"HTTP/1.1 200") == 1000
 
 
 @attack()
