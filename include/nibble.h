@@ -79,7 +79,7 @@ int nibble_vocabulary_size(const struct nibble_tokenizer *tokenizer);
 const char *nibble_token_piece(const struct nibble_tokenizer *tokenizer, int32_t id, size_t *len);
 bool nibble_token_ends_text(const struct nibble_tokenizer *tokenizer, int32_t id); // EOS, end of turn ...
 bool nibble_tokenizer_adds_bos(const struct nibble_tokenizer *tokenizer);
-int32_t nibble_token_bos(const struct nibble_tokenizer *tokenizer);                // -1: none
+int32_t nibble_token_bos(const struct nibble_tokenizer *tokenizer); // -1: none
 
 // Streaming the other way: appends what is certain to *out and never half a UTF-8 character.
 struct nibble_decoder;
@@ -110,10 +110,10 @@ struct nibble_options {
     const char *linear_kernel;
     const char *kv_plan;
     const char *kv_scale, *kv_sink_pages; // NULL: search; 1 where keys have four bits, else 0
-    const char *kv_transform;   // "auto", "none", "rotate", "centre", "centre+rotate"; NULL: auto
-    const char *kv_calibration; // a text file to measure keys on; NULL: a built-in text
-    size_t memory_bytes;        // bounds weights, workspace and cache; 0: what the device has
-    double gpu_memory_utilization; // the share of a GPU's memory that may be used; 0: 0.92
+    const char *kv_transform;             // "auto", "none", "rotate", "centre", "centre+rotate"; NULL: auto
+    const char *kv_calibration;           // a text file to measure keys on; NULL: a built-in text
+    size_t memory_bytes;                  // bounds weights, workspace and cache; 0: what the device has
+    double gpu_memory_utilization;        // the share of a GPU's memory that may be used; 0: 0.92
     size_t kv_cache_bytes;      // of the cache's pools; 0: what max_num_seqs need, at most a share of what is free
     int max_model_len;          // longest sequence in tokens; 0: the model's own
     int max_num_seqs;           // sequences running at once; 0: one
@@ -167,8 +167,8 @@ const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine)
 int nibble_engine_vocabulary(const struct nibble_engine *engine);                 // logits per token
 int nibble_engine_layers(const struct nibble_engine *engine);
 int nibble_engine_max_model_len(const struct nibble_engine *engine);
-const char *nibble_engine_device(const struct nibble_engine *engine);             // its maker's name for it; borrowed
-int nibble_engine_threads(const struct nibble_engine *engine);                    // that compute; 0: a GPU does
+const char *nibble_engine_device(const struct nibble_engine *engine); // its maker's name for it; borrowed
+int nibble_engine_threads(const struct nibble_engine *engine);        // that compute; 0: a GPU does
 
 // What this machine does at best with the engine's threads, measured in about a second.
 struct nibble_ceiling {
@@ -216,12 +216,12 @@ void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from
 // ---- many texts at once -------------------------------------------------------------------------------------------
 
 struct nibble_sampling {
-    double temperature;        // 0: the most likely token, ties to the lowest id
-    double top_p, min_p;       // 1 and 0: off
-    int top_k;                 // 0: off
-    double repetition_penalty; // 1: off; over the prompt and the answer so far
+    double temperature;                         // 0: the most likely token, ties to the lowest id
+    double top_p, min_p;                        // 1 and 0: off
+    int top_k;                                  // 0: off
+    double repetition_penalty;                  // 1: off; over the prompt and the answer so far
     double presence_penalty, frequency_penalty; // 0: off; over the answer so far, once and per occurrence
-    uint64_t seed;             // the draw depends on (seed, choice, position) and nothing else
+    uint64_t seed;                              // the draw depends on (seed, choice, position) and nothing else
     int choice;
 };
 
@@ -237,19 +237,19 @@ struct nibble_candidate {
 // A token of an answer, or of a prompt that is scored. Lent for the call.
 struct nibble_token {
     int32_t id;
-    int position;                       // in its sequence, the prompt included
-    bool stop;                          // one of the request's stop_ids: the answer ends with it
-    bool scored;                        // logprob and top are there (a prompt's first token has none)
+    int position; // in its sequence, the prompt included
+    bool stop;    // one of the request's stop_ids: the answer ends with it
+    bool scored;  // logprob and top are there (a prompt's first token has none)
     float logprob;
     int top_count;
     const struct nibble_candidate *top; // the likeliest, falling
 };
 
 enum nibble_finish {
-    NIBBLE_FINISH_STOP,      // a stop id, or the listener said so
-    NIBBLE_FINISH_LENGTH,    // max_tokens
+    NIBBLE_FINISH_STOP,   // a stop id, or the listener said so
+    NIBBLE_FINISH_LENGTH, // max_tokens
     NIBBLE_FINISH_CANCELLED,
-    NIBBLE_FINISH_FAILED,    // the model's logits were not finite
+    NIBBLE_FINISH_FAILED, // the model's logits were not finite
 };
 
 // What a request took; times in seconds of the scheduler's clock, 0: it has not come to that.
@@ -287,26 +287,26 @@ struct nibble_bias {
 // Everything but the listener's context is copied.
 struct nibble_request {
     const int32_t *prompt;
-    size_t prompt_count;       // at least 1
-    int max_tokens;            // of the answer; 0: the prompt is read and scored, nothing is drawn
-    int min_tokens;            // no stop id before the answer has as many
+    size_t prompt_count; // at least 1
+    int max_tokens;      // of the answer; 0: the prompt is read and scored, nothing is drawn
+    int min_tokens;      // no stop id before the answer has as many
     struct nibble_sampling sampling;
     const int32_t *stop_ids;
     size_t stop_count;
     const struct nibble_bias *bias;
     size_t bias_count;
-    int top_logprobs;          // how many of the likeliest tokens come with each, up to 128; -1: nothing is scored
-    bool score_prompt;         // the prompt's tokens too; such a request takes nothing from the prefix cache
-    int priority;              // lower goes first, where the scheduler goes by priority
-    const char *cache_salt;    // pages are shared among requests of the same salt only
+    int top_logprobs;       // how many of the likeliest tokens come with each, up to 128; -1: nothing is scored
+    bool score_prompt;      // the prompt's tokens too; such a request takes nothing from the prefix cache
+    int priority;           // lower goes first, where the scheduler goes by priority
+    const char *cache_salt; // pages are shared among requests of the same salt only
     size_t cache_salt_len;
-    uint64_t after;            // wait until this request has read its prompt (the same, whose pages are then shared); 0
+    uint64_t after; // wait until this request has read its prompt (the same, whose pages are then shared); 0
     struct nibble_listener listener;
 };
 
 struct nibble_scheduler_options {
     bool no_prefix_cache;
-    bool by_priority;          // else first come, first served
+    bool by_priority;               // else first come, first served
     double (*clock)(void *context); // in seconds; NULL: the system's monotonic clock
     void *clock_context;
 };
@@ -325,8 +325,8 @@ uint64_t nibble_scheduler_add(struct nibble_scheduler *scheduler, const struct n
 void nibble_scheduler_cancel(struct nibble_scheduler *scheduler, uint64_t name);
 
 struct nibble_step {
-    int tokens;             // read in this step
-    int answers;            // tokens drawn in this step
+    int tokens;  // read in this step
+    int answers; // tokens drawn in this step
 };
 
 // One step of everything that is running: reads prompts, draws tokens, tells listeners. False: there is nothing to do.
@@ -334,14 +334,14 @@ bool nibble_scheduler_step(struct nibble_scheduler *scheduler, struct nibble_ste
 
 struct nibble_scheduler_stats {
     int running, waiting;
-    double cache_use;              // 0 .. 1: pages held by running requests, of the fullest class
-    size_t cache_tokens;           // tokens of context that the cache holds
+    double cache_use;    // 0 .. 1: pages held by running requests, of the fullest class
+    size_t cache_tokens; // tokens of context that the cache holds
     uint64_t steps, preemptions;
     uint64_t prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits; // in tokens
-    bool failing;                  // the device failed in the latest step, and with it the requests that were running
-    uint64_t corrupted;            // requests that ended because their logits were not finite,
-    int corrupted_in_a_row;        // and how many of them since the latest good token
+    bool failing;           // the device failed in the latest step, and with it the requests that were running
+    uint64_t corrupted;     // requests that ended because their logits were not finite,
+    int corrupted_in_a_row; // and how many of them since the latest good token
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
@@ -379,14 +379,17 @@ void nibble_ranks_close(struct nibble_ranks *ranks);
 // ---- checkpoints written anew ---------------------------------------------------------------------------------------
 
 enum nibble_weights {
-    NIBBLE_WEIGHTS_NVFP4, NIBBLE_WEIGHTS_MXFP4, NIBBLE_WEIGHTS_FP8, NIBBLE_WEIGHTS_INT8,
+    NIBBLE_WEIGHTS_NVFP4,
+    NIBBLE_WEIGHTS_MXFP4,
+    NIBBLE_WEIGHTS_FP8,
+    NIBBLE_WEIGHTS_INT8,
     NIBBLE_WEIGHTS_BF16, // not quantised; what was becomes plain again
 };
 enum nibble_layout { NIBBLE_LAYOUT_COMPRESSED_TENSORS, NIBBLE_LAYOUT_MODELOPT };
 
 // What became of a linear layer. Lent for the call.
 struct nibble_quantized {
-    const char *name;   // "model.layers.0.mlp.up_proj.weight"
+    const char *name; // "model.layers.0.mlp.up_proj.weight"
     int64_t rows, cols;
     const char *format; // "nvfp4", or what it was left in
     const char *kept;   // why it was not quantised, or NULL
@@ -397,17 +400,17 @@ struct nibble_quantized {
 struct nibble_quantize_options {
     enum nibble_weights weights;
     enum nibble_layout layout;
-    const char *const *exclude;        // modules that stay as they are: paths, parts of one, wildcards, re:REGEX
+    const char *const *exclude; // modules that stay as they are: paths, parts of one, wildcards, re:REGEX
     size_t exclude_count;
-    const float *k_scales, *v_scales;  // a scale for each layer's keys and values in an fp8 cache; NULL: none
-    size_t shard_bytes;                // of a file of weights; 0: 5 GB
-    int threads;                       // 0: every core this process may use
+    const float *k_scales, *v_scales; // a scale for each layer's keys and values in an fp8 cache; NULL: none
+    size_t shard_bytes;               // of a file of weights; 0: 5 GB
+    int threads;                      // 0: every core this process may use
     bool (*progress)(void *context, double done); // 0 .. 1; false: stop; may be NULL
     void *progress_context;
     void (*tensor)(void *context, const struct nibble_quantized *tensor); // may be NULL
     void *tensor_context;
-    const int32_t *ids;                // a text on which weights learn to make up for each other's errors: the model is
-    size_t id_count;                   // run over it on the CPU; 0: each is rounded to the nearest that there is
+    const int32_t *ids; // a text on which weights learn to make up for each other's errors: the model is
+    size_t id_count;    // run over it on the CPU; 0: each is rounded to the nearest that there is
 };
 
 // Writes weights and config.json as published checkpoints have them into a folder that is there and empty. A folder
@@ -433,12 +436,12 @@ enum nibble_form { NIBBLE_FORM_TEXT, NIBBLE_FORM_JSON, NIBBLE_FORM_MARKDOWN };
 struct nibble_kernels_options {
     enum nibble_kernels_action action;
     enum nibble_form form;
-    const char *name;     // of a kernel or an op; NULL: all
-    const char *device;   // as the flag of the same name; NULL: this machine's CPU
+    const char *name;   // of a kernel or an op; NULL: all
+    const char *device; // as the flag of the same name; NULL: this machine's CPU
     uint64_t seed;
-    bool quick;           // NIBBLE_KERNELS_TEST: one seed, small shapes
-    int threads;          // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
-    int columns;          // of NIBBLE_FORM_TEXT: lists are wrapped to so many; 0: 100
+    bool quick;                                   // NIBBLE_KERNELS_TEST: one seed, small shapes
+    int threads;                                  // of NIBBLE_KERNELS_BENCH; 0: every core this process may use
+    int columns;                                  // of NIBBLE_FORM_TEXT: lists are wrapped to so many; 0: 100
     void (*progress)(void *context, double done); // 0 .. 1; may be NULL
     void *progress_context;
 };

@@ -13,10 +13,7 @@ struct bytes {
     size_t len;
 };
 
-static inline struct bytes bytes_of(const char *text)
-{
-    return (struct bytes){ text, strlen(text) };
-}
+static inline struct bytes bytes_of(const char *text) { return (struct bytes){ text, strlen(text) }; }
 
 static inline bool bytes_equal(struct bytes a, struct bytes b)
 {

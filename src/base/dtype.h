@@ -40,6 +40,7 @@ enum dtype_scale {
 };
 
 //    id           word                   use   bits block bytes scale   gguf safetensors
+// clang-format off
 #define DTYPES(X)                                                                     \
     X(F32,         "float32",             W_KV, 32,   1,   4, NONE,      0, "F32")     \
     X(F16,         "float16",             W_KV, 16,   1,   2, NONE,      1, "F16")     \
@@ -78,20 +79,23 @@ enum dtype_scale {
     X(U64,         "uint64",              NONE, 64,   1,   8, NONE,     -1, "U64")     \
     X(FP8_E8M0,    "fp8_e8m0",            NONE,  8,   1,   1, NONE,     -1, "F8_E8M0") \
     X(BOOL,        "bool",                NONE,  8,   1,   1, NONE,     -1, "BOOL")
+// clang-format on
 
 // Words that users of other engines know and nibble refuses: their bits per value, and the reason.
+// clang-format off
 #define KV_WORDS_REFUSED(X)                                                                                  \
     X("fp8_inc",            8, "it is the cache format of Gaudi accelerators, which nibble does not run on") \
     X("turboquant_k8v4",    6, "nibble has no kernel for turboquant formats")                                \
     X("turboquant_4bit_nc", 4, "nibble has no kernel for turboquant formats")                                \
     X("turboquant_k3v4_nc", 4, "nibble has no kernel for turboquant formats")                                \
     X("turboquant_3bit_nc", 3, "nibble has no kernel for turboquant formats")
+// clang-format on
 
 enum dtype {
 #define X(id, ...) DTYPE_##id,
     DTYPES(X)
 #undef X
-    DTYPE_COUNT
+        DTYPE_COUNT
 };
 
 struct dtype_info {

@@ -65,8 +65,10 @@ bool file_check(const struct file *file, struct error *err)
         return fail(err, "%s: had %zu bytes when it was opened and has %zu now; restore the file and start again", path,
                     file->content.len, (size_t)now.st_size);
     if (now.st_mtim.tv_sec != file->changed.tv_sec || now.st_mtim.tv_nsec != file->changed.tv_nsec)
-        return fail(err, "%s: was written to while it was in use; start again, and next time put a new file in its "
-                    "place by renaming it", path);
+        return fail(err,
+                    "%s: was written to while it was in use; start again, and next time put a new file in its "
+                    "place by renaming it",
+                    path);
     if (file->mapping && mapping_is_lost(file->mapping))
         return fail(err, "%s: cannot be read any more; restore the file and start again", path);
     return true;
@@ -140,10 +142,7 @@ bool file_save(const char *path, struct bytes content, struct error *err)
     return ok;
 }
 
-static bool is_set(const char *text)
-{
-    return text && *text;
-}
+static bool is_set(const char *text) { return text && *text; }
 
 char *file_cache_path(const char *name)
 {

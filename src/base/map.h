@@ -11,8 +11,8 @@ struct map {
     uint64_t seed; // differs from map to map, so that no file can be made of keys that all collide
 };
 
-void map_put(struct map *map, struct bytes key, int64_t value);              // a later value replaces an earlier one
-bool map_get(const struct map *map, struct bytes key, int64_t *value);       // false when absent; *value then untouched
+void map_put(struct map *map, struct bytes key, int64_t value);        // a later value replaces an earlier one
+bool map_get(const struct map *map, struct bytes key, int64_t *value); // false when absent; *value then untouched
 void map_free(struct map *map);
 
 #endif

@@ -62,15 +62,9 @@ void mapping_remove(struct mapping *mapping)
     pthread_mutex_unlock(&lock);
 }
 
-const char *mapping_path(const struct mapping *mapping)
-{
-    return mapping->path;
-}
+const char *mapping_path(const struct mapping *mapping) { return mapping->path; }
 
-bool mapping_is_lost(const struct mapping *mapping)
-{
-    return atomic_load(&mapping->lost);
-}
+bool mapping_is_lost(const struct mapping *mapping) { return atomic_load(&mapping->lost); }
 
 // ---- the handler: nothing but what a signal's handler may call ----
 
@@ -127,7 +121,4 @@ void mapping_guard(void)
     sigaction(SIGBUS, &action, &action_before);
 }
 
-void mapping_go_on(void)
-{
-    atomic_store(&goes_on, true);
-}
+void mapping_go_on(void) { atomic_store(&goes_on, true); }

@@ -35,10 +35,7 @@ void *memory_allocate(size_t bytes)
     return memory;
 }
 
-void *memory_reallocate(void *old, size_t bytes)
-{
-    return memory_grow(old, bytes, 1);
-}
+void *memory_reallocate(void *old, size_t bytes) { return memory_grow(old, bytes, 1); }
 
 void *memory_grow(void *old, size_t count, size_t size)
 {

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-void *memory_new(size_t count, size_t size) __attribute__((malloc, returns_nonnull));   // zeroed; release with free()
+void *memory_new(size_t count, size_t size) __attribute__((malloc, returns_nonnull));     // zeroed; release with free()
 void *memory_grow(void *old, size_t count, size_t size) __attribute__((returns_nonnull)); // new bytes are not zeroed
 
 char *memory_text(const char *text) __attribute__((malloc, returns_nonnull)); // a copy; release with free()

@@ -23,10 +23,7 @@ static void release(void *block, void *context)
     free(block);
 }
 
-static void make_memory(void)
-{
-    memory = pcre2_general_context_create(allocate, release, NULL);
-}
+static void make_memory(void) { memory = pcre2_general_context_create(allocate, release, NULL); }
 
 pcre2_general_context *pcre_memory(void)
 {

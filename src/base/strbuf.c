@@ -29,15 +29,9 @@ void strbuf_add(struct strbuf *buf, const char *data, size_t len)
     buf->data[buf->len] = '\0';
 }
 
-void strbuf_add_text(struct strbuf *buf, const char *text)
-{
-    strbuf_add(buf, text, strlen(text));
-}
+void strbuf_add_text(struct strbuf *buf, const char *text) { strbuf_add(buf, text, strlen(text)); }
 
-void strbuf_add_byte(struct strbuf *buf, char byte)
-{
-    strbuf_add(buf, &byte, 1);
-}
+void strbuf_add_byte(struct strbuf *buf, char byte) { strbuf_add(buf, &byte, 1); }
 
 void strbuf_add_format(struct strbuf *buf, const char *format, ...)
 {
@@ -70,10 +64,7 @@ void strbuf_add_clean(struct strbuf *buf, struct bytes text)
     }
 }
 
-const char *strbuf_text(const struct strbuf *buf)
-{
-    return buf->data ? buf->data : "";
-}
+const char *strbuf_text(const struct strbuf *buf) { return buf->data ? buf->data : ""; }
 
 void strbuf_free(struct strbuf *buf)
 {

@@ -19,9 +19,6 @@ void strbuf_add_clean(struct strbuf *buf, struct bytes text);      // each byte 
 const char *strbuf_text(const struct strbuf *buf);                 // "" when empty
 void strbuf_free(struct strbuf *buf);
 
-static inline struct bytes strbuf_bytes(const struct strbuf *buf)
-{
-    return (struct bytes){ buf->data, buf->len };
-}
+static inline struct bytes strbuf_bytes(const struct strbuf *buf) { return (struct bytes){ buf->data, buf->len }; }
 
 #endif

@@ -3,10 +3,7 @@
 
 enum { WORD_BYTES_MAX = 64, PREFIX_BYTES_MIN = 3 };
 
-static char fold(char c)
-{
-    return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
+static char fold(char c) { return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c; }
 
 // The word without dashes in front, in the form in which words are compared. False: it is too long for a word.
 static bool normalise(struct bytes word, char folded[WORD_BYTES_MAX], struct bytes *out)
@@ -21,10 +18,7 @@ static bool normalise(struct bytes word, char folded[WORD_BYTES_MAX], struct byt
     return true;
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 // Edits from a to b: insertions, deletions, replacements, and transpositions of neighbours (optimal string alignment).
 // People seldom miss the first letter, and short words that differ in it are other words (cpu, gpu): it costs 2.

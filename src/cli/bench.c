@@ -114,8 +114,10 @@ static bool choose_cases(struct bench *bench, const struct wishes *wishes, struc
     int subjects = wishes->formats.count * wishes->threads.count;
     int kinds = wishes->prompt.count + wishes->new.count * wishes->batch.count;
     if (subjects > SUBJECTS_MAX || wishes->depth.count * kinds > CASES_MAX / subjects)
-        return wrong(error, "%d combinations of format and threads, times %d of the rest, are too many: up to %d, and "
-                            "%d in all, are possible", subjects, wishes->depth.count * kinds, SUBJECTS_MAX, CASES_MAX);
+        return wrong(error,
+                     "%d combinations of format and threads, times %d of the rest, are too many: up to %d, and "
+                     "%d in all, are possible",
+                     subjects, wishes->depth.count * kinds, SUBJECTS_MAX, CASES_MAX);
     bench->subject_count = subjects;
     bench->subjects = memory_new((size_t)subjects, sizeof *bench->subjects);
     for (int i = 0; i < subjects; i++)
@@ -208,9 +210,8 @@ static bool check_subjects(const struct bench *bench, const struct nibble_checkp
     return true;
 }
 
-static bool open_subject(struct bench *bench, struct bench_subject *subject,
-                         const struct nibble_checkpoint *checkpoint, const struct request *request,
-                         struct nibble_error *error)
+static bool open_subject(struct bench *bench, struct bench_subject *subject, const struct nibble_checkpoint *checkpoint,
+                         const struct request *request, struct nibble_error *error)
 {
     int length, sequences;
     find_needs(bench, &length, &sequences);
@@ -288,14 +289,11 @@ static int run(const char *model, const struct request *request)
     struct output_file page = { 0 };
     struct nibble_error error = { 0 };
     struct nibble_checkpoint *checkpoint = NULL;
-    bool ok = read_wishes(request, &wishes, &error)
-        && choose_cases(&bench, &wishes, &error)
+    bool ok = read_wishes(request, &wishes, &error) && choose_cases(&bench, &wishes, &error)
         && output_file_open(&page, request->html, "--html", &error)
         && (checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, &error))
-        && check_subjects(&bench, checkpoint, request, &error)
-        && open_subjects(&bench, checkpoint, request, &error)
-        && bench_measure(&bench, &error)
-        && report(&bench, request, &page, &error);
+        && check_subjects(&bench, checkpoint, request, &error) && open_subjects(&bench, checkpoint, request, &error)
+        && bench_measure(&bench, &error) && report(&bench, request, &page, &error);
     int status = ok ? EXIT_DONE : cli_fail(&error, request->json);
     output_file_close(&page);
     bench_close(&bench);
@@ -327,10 +325,11 @@ int command_bench(int argc, char **argv)
     };
     const struct command_line line = {
         .usage = "nibble bench MODEL [options]",
-        .about =
-            "Measures tokens per second on random tokens: prefill until the first token of the answer, decode summed\n"
-            "over the batch. What is in the cache before is read untimed. Rounds go through all combinations; the\n"
-            "median counts, beside the share of what this machine's memory or arithmetic would allow.",
+        .about = "Measures tokens per second on random tokens: prefill until the first token of the answer, decode "
+                 "summed\n"
+                 "over the batch. What is in the cache before is read untimed. Rounds go through all combinations; "
+                 "the\n"
+                 "median counts, beside the share of what this machine's memory or arithmetic would allow.",
         .example = "nibble bench model.gguf -d 0,4096 --batch 1,8 --kv-cache-dtype bfloat16,nvfp4 --html bench.html",
         .options = options,
         .required = { "MODEL" },
@@ -345,8 +344,8 @@ int command_bench(int argc, char **argv)
     if (status < 0)
         status = run(argv[0], &request);
     nibble_ranks_close(request.cache.joined);
-    struct strbuf *lists[] = { &request.prompt, &request.new, &request.depth, &request.batch, &request.threads,
-                               &request.cache.skip_layers };
+    struct strbuf *lists[] = { &request.prompt, &request.new,     &request.depth,
+                               &request.batch,  &request.threads, &request.cache.skip_layers };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         strbuf_free(lists[i]);
     return status;

@@ -12,7 +12,7 @@ enum { BENCH_BATCH_MAX = 512, BENCH_REPEATS_MAX = 1000 };
 // A cache format and a number of threads: one engine, open from beginning to end.
 struct bench_subject {
     const char *format;
-    int threads;                   // once it is open, 0: a GPU computes
+    int threads; // once it is open, 0: a GPU computes
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_ceiling ceiling;
@@ -26,7 +26,7 @@ struct bench_case {
     struct bench_subject *subject; // borrowed
     enum bench_kind kind;
     int prompt, new, depth, batch;
-    double *samples;               // tokens per second, summed over the batch, in the order they were taken
+    double *samples; // tokens per second, summed over the batch, in the order they were taken
     int sample_count;
 };
 
@@ -37,7 +37,7 @@ struct bench {
     struct bench_case *cases;
     int case_count;
     int repeats;
-    bool stopped;                  // by Ctrl-C: some cases have fewer samples, or none
+    bool stopped; // by Ctrl-C: some cases have fewer samples, or none
 };
 
 // The longest sequence of a case, in tokens.

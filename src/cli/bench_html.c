@@ -55,8 +55,9 @@ static void add_bar(struct strbuf *out, const struct bench *bench, const struct 
     double limit = 100 * summary.limit / most;
     strbuf_add_text(out, "<div class=\"bar\"><span>");
     add_case_name(out, bench, measured);
-    strbuf_add_format(out, "</span><svg xmlns=\"http://www.w3.org/2000/svg\" height=\"%d\">"
-                           "<rect x=\"0\" y=\"%d\" width=\"%.2f%%\" height=\"%d\" rx=\"2\" fill=\"var(--c%d)\"/>",
+    strbuf_add_format(out,
+                      "</span><svg xmlns=\"http://www.w3.org/2000/svg\" height=\"%d\">"
+                      "<rect x=\"0\" y=\"%d\" width=\"%.2f%%\" height=\"%d\" rx=\"2\" fill=\"var(--c%d)\"/>",
                       BAR_ROOM, top, 100 * summary.median / most, BAR_HEIGHT, colour_of(bench, measured));
     strbuf_add_format(out, "<line class=\"mark\" x1=\"%.2f%%\" y1=\"%d\" x2=\"%.2f%%\" y2=\"%d\"/>",
                       100 * summary.low / most, middle, 100 * summary.high / most, middle);
@@ -88,11 +89,11 @@ static void add_bars(struct strbuf *out, const struct bench *bench, enum bench_k
 // Decoding speed over one of the numbers that were varied; a line joins cases that are alike but for it.
 struct lines {
     const struct bench *bench;
-    bool over_depth;         // else over the batch
+    bool over_depth; // else over the batch
     double x_most, y_most;
     struct point {
         double x, y;
-    } *points;               // of one line
+    } *points; // of one line
     int point_count;
 };
 
@@ -236,9 +237,10 @@ static void add_lines(struct strbuf *out, const struct bench *bench, bool over_d
 
 static void add_table(struct strbuf *out, const struct bench *bench)
 {
-    strbuf_add_format(out, "<h2>All figures</h2>\n<div class=\"table\"><table>\n<tr><th>kind</th><th>prompt</th>"
-                           "<th>new</th><th>depth</th><th>batch</th><th>format</th>%s<th>t/s</th><th>lowest</th>"
-                           "<th>highest</th><th>ceiling</th><th>share</th></tr>\n",
+    strbuf_add_format(out,
+                      "<h2>All figures</h2>\n<div class=\"table\"><table>\n<tr><th>kind</th><th>prompt</th>"
+                      "<th>new</th><th>depth</th><th>batch</th><th>format</th>%s<th>t/s</th><th>lowest</th>"
+                      "<th>highest</th><th>ceiling</th><th>share</th></tr>\n",
                       bench->subjects->threads ? "<th>threads</th>" : "");
     for (int i = 0; i < bench->case_count; i++) {
         const struct bench_case *measured = &bench->cases[i];
@@ -251,8 +253,7 @@ static void add_table(struct strbuf *out, const struct bench *bench)
         html_add_text(out, measured->subject->format);
         if (measured->subject->threads)
             strbuf_add_format(out, "</td><td>%d", measured->subject->threads);
-        strbuf_add_format(out,
-                          "</td><td>%.2f</td><td>%.2f</td><td>%.2f</td><td>%.2f (%s)</td><td>%.0f %%</td></tr>\n",
+        strbuf_add_format(out, "</td><td>%.2f</td><td>%.2f</td><td>%.2f</td><td>%.2f (%s)</td><td>%.0f %%</td></tr>\n",
                           summary.median, summary.low, summary.high, summary.limit,
                           summary.by_memory ? "memory" : "arithmetic", 100 * summary.median / summary.limit);
     }
@@ -266,8 +267,9 @@ void bench_print_html(const struct bench *bench, struct strbuf *out)
     html_begin(out, "nibble bench", bench->model);
     strbuf_add_text(out, "<p>");
     html_add_text(out, machine.data);
-    strbuf_add_text(out, "Bars are medians; the line across a bar's end goes from the lowest to the highest figure, "
-                         "and the dashed one is what the machine's memory or arithmetic would allow.</p>\n");
+    strbuf_add_text(out,
+                    "Bars are medians; the line across a bar's end goes from the lowest to the highest figure, "
+                    "and the dashed one is what the machine's memory or arithmetic would allow.</p>\n");
     add_bars(out, bench, BENCH_PREFILL, "Prefill, tokens per second");
     add_bars(out, bench, BENCH_DECODE, "Decode, tokens per second of all sequences");
     add_lines(out, bench, true, "Decode over depth, tokens per second");

@@ -31,13 +31,13 @@ int bench_case_length(const struct bench_case *wanted)
 // Requests that run together.
 struct group {
     struct bench_subject *subject;
-    int32_t *ids;        // of one prompt, filled for each request in turn
+    int32_t *ids; // of one prompt, filled for each request in turn
     int prompt_count;
     int max_tokens;
     uint64_t names[BENCH_BATCH_MAX];
     int count;
-    int started;         // requests that have drawn their first token
-    int cached_tokens;   // of the request that ended last
+    int started;       // requests that have drawn their first token
+    int cached_tokens; // of the request that ended last
     bool ok;
     struct nibble_error *error;
 };
@@ -114,15 +114,9 @@ static bool group_close(struct group *group)
 // ---- cases --------------------------------------------------------------------------------------------------------
 
 // Seeds: each sequence of a batch has its own, and each prompt that must not be found in the cache a new one.
-static uint64_t sequence_seed(int index)
-{
-    return (uint64_t)index + 1;
-}
+static uint64_t sequence_seed(int index) { return (uint64_t)index + 1; }
 
-static uint64_t fresh_seed(int sample)
-{
-    return (uint64_t)BENCH_BATCH_MAX + 1 + (uint64_t)sample;
-}
+static uint64_t fresh_seed(int sample) { return (uint64_t)BENCH_BATCH_MAX + 1 + (uint64_t)sample; }
 
 // Has the cache hold the beginning of each sequence.
 static bool read_depths(const struct bench_case *wanted, struct nibble_error *error)

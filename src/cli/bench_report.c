@@ -11,10 +11,7 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 
-const char *bench_kind_word(enum bench_kind kind)
-{
-    return kind == BENCH_PREFILL ? "prefill" : "decode";
-}
+const char *bench_kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL ? "prefill" : "decode"; }
 
 // ---- figures ------------------------------------------------------------------------------------------------------
 
@@ -69,7 +66,7 @@ static const json_t *find_device(const json_t *environment, const struct bench_s
     const json_t *gpus = json_object_get(json_object_get(environment, "cuda"), "devices"), *gpu;
     const char *name = nibble_engine_device(subject->engine);
     size_t index;
-    json_array_foreach(gpus, index, gpu)
+    json_array_foreach (gpus, index, gpu)
         if (!subject->threads && !strcmp(json_string_value(json_object_get(gpu, "name")), name))
             return gpu;
     return json_object_get(environment, "cpu");
@@ -111,7 +108,7 @@ void bench_describe_machine(const struct bench *bench, struct strbuf *out)
                       (long long)json_integer_value(json_object_get(machine, gpu ? "multiprocessors" : "cores")),
                       gpu ? "multiprocessors" : "cores", json_string_value(json_object_get(machine, "date")),
                       nibble_version());
-    json_array_foreach(json_object_get(machine, "ceilings"), index, ceiling) {
+    json_array_foreach (json_object_get(machine, "ceilings"), index, ceiling) {
         long long threads = json_integer_value(json_object_get(ceiling, "threads"));
         double gb_per_s = json_real_value(json_object_get(ceiling, "gb_per_s"));
         double gflop_per_s = json_real_value(json_object_get(ceiling, "gflop_per_s"));
@@ -136,8 +133,8 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
             width = (int)strlen(bench->subjects[i].format);
     bench_describe_machine(bench, out);
     strbuf_add_format(out, "%-7s  %6s  %5s  %6s  %5s  %-*s%s  %9s  %17s  %s\n", "kind", "prompt", "new", "depth",
-                      "batch", width, "format", bench->subjects->threads ? "  threads" : "", "t/s",
-                      "lowest - highest", "of the ceiling");
+                      "batch", width, "format", bench->subjects->threads ? "  threads" : "", "t/s", "lowest - highest",
+                      "of the ceiling");
     for (int i = 0; i < bench->case_count; i++) {
         const struct bench_case *measured = &bench->cases[i];
         if (!measured->sample_count)

@@ -25,7 +25,4 @@ bool cache_formats_read(const struct option_texts *typed, struct cache_formats *
     return true;
 }
 
-void cache_formats_free(struct cache_formats *formats)
-{
-    arena_free(&formats->arena);
-}
+void cache_formats_free(struct cache_formats *formats) { arena_free(&formats->arena); }

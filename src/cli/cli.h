@@ -31,11 +31,11 @@ bool cli_trouble(struct nibble_error *error, const char *format, ...) __attribut
 
 // Writes all of it to stdout.
 bool cli_write(const char *data, size_t len, struct nibble_error *error);
-bool cli_reader_left(void); // a write failed because nobody reads stdout any more
+bool cli_reader_left(void);                   // a write failed because nobody reads stdout any more
 int cli_output(const char *data, size_t len); // the same as a command's last deed: gives the exit status
 
-double cli_now(void);                                  // seconds of a clock that only goes forward
-int cli_compare_reals(const void *a, const void *b);  // for qsort
+double cli_now(void);                                // seconds of a clock that only goes forward
+int cli_compare_reals(const void *a, const void *b); // for qsort
 
 // A whole file, or standard input for "-", on the heap.
 bool cli_read(const char *path, struct nibble_text *out, struct nibble_error *error);
@@ -45,7 +45,7 @@ struct cli_progress {
     const char *label;
     int shown; // percent, -1 before the first
 };
-void cli_progress_show(void *progress, double done); // a struct cli_progress; done 0 .. 1, 1 clears the line
+void cli_progress_show(void *progress, double done);    // a struct cli_progress; done 0 .. 1, 1 clears the line
 void cli_calibrating_show(void *progress, double done); // the same, while the model is measured first
 void cli_progress_clear(void);                          // before anything else is printed
 

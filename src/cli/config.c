@@ -19,15 +19,12 @@ struct reader {
 
 struct entry {
     const struct option_row *row;
-    const char *key;       // as it is written
-    bool opposite;         // no-NAME of a switch
+    const char *key; // as it is written
+    bool opposite;   // no-NAME of a switch
     size_t line;
 };
 
-static size_t line_of(const struct reader *reader)
-{
-    return reader->event.start_mark.line + 1;
-}
+static size_t line_of(const struct reader *reader) { return reader->event.start_mark.line + 1; }
 
 static bool next(struct reader *reader)
 {
@@ -59,7 +56,10 @@ static bool add_argument(struct reader *reader, char *argument)
 
 static bool add_boolean(struct reader *reader, const struct entry *entry, const char *value)
 {
-    static const struct { const char *word; bool value; } words[] = {
+    static const struct {
+        const char *word;
+        bool value;
+    } words[] = {
         { "true", true }, { "yes", true }, { "on", true }, { "false", false }, { "no", false }, { "off", false },
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -68,16 +68,13 @@ static bool add_boolean(struct reader *reader, const struct entry *entry, const 
         bool set = words[i].value != entry->opposite;
         if (!set && entry->row->kind == OPTION_FLAG)
             return true;
-        return add_argument(reader, arena_format(&reader->out->arena, "--%s%s", set ? "" : "no-",
-                                                 entry->row->name + 2));
+        return add_argument(reader,
+                            arena_format(&reader->out->arena, "--%s%s", set ? "" : "no-", entry->row->name + 2));
     }
     return fail_usage(reader->err, "line %zu: %s takes true or false, not \"%.40s\"", entry->line, entry->key, value);
 }
 
-static bool is_null(const char *value)
-{
-    return !*value || !strcmp(value, "~") || !strcasecmp(value, "null");
-}
+static bool is_null(const char *value) { return !*value || !strcmp(value, "~") || !strcasecmp(value, "null"); }
 
 static bool add_value(struct reader *reader, const struct entry *entry)
 {
@@ -223,8 +220,7 @@ static bool read_file(struct config *config, const char *path, const struct opti
     return ok;
 }
 
-char **config_apply(struct config *config, const struct option_row *options, int *argc, char **argv,
-                    struct error *err)
+char **config_apply(struct config *config, const struct option_row *options, int *argc, char **argv, struct error *err)
 {
     *config = (struct config){ 0 };
     const char *path = config_path(*argc, argv);

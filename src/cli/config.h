@@ -12,7 +12,7 @@
 enum { CONFIG_BYTES_MAX = 1 << 16, CONFIG_ARGUMENTS_MAX = 512 };
 
 struct config {
-    struct arena arena; // has the arguments' text
+    struct arena arena;                    // has the arguments' text
     char *arguments[CONFIG_ARGUMENTS_MAX]; // "--name=value" or "--name", in the file's order
     int count;
 };
@@ -23,7 +23,6 @@ void config_free(struct config *config); // also after a failure
 
 // Reads the file of the last --config in argv, if there is one, and gives argv with the file's arguments in front, less
 // those of options that the command line has itself: it wins. Borrowed from *config; NULL with a sentence in *err.
-char **config_apply(struct config *config, const struct option_row *options, int *argc, char **argv,
-                    struct error *err);
+char **config_apply(struct config *config, const struct option_row *options, int *argc, char **argv, struct error *err);
 
 #endif

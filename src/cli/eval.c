@@ -23,7 +23,8 @@ struct request {
 
 // What a sweep measures when no format was named.
 static const struct option_texts swept = { { "bfloat16", "fp8", "int8_per_token_head", "fp8/nvfp4", "nvfp4/fp8",
-                                             "int4_per_token_head", "nvfp4_4over6", "nvfp4" }, 8 };
+                                             "int4_per_token_head", "nvfp4_4over6", "nvfp4" },
+                                           8 };
 
 // What a command line means, once it is known that all of it can be had.
 struct evaluation {
@@ -59,8 +60,9 @@ static json_t *json_of_layers(const struct result *result)
 {
     json_t *layers = json_array();
     for (int i = 0; i < result->layer_count; i++)
-        json_array_append_new(layers, json_pack("{s:f, s:f, s:f}", "k", result->layers[i].k, "v", result->layers[i].v,
-                                                "attention", result->layers[i].out));
+        json_array_append_new(layers,
+                              json_pack("{s:f, s:f, s:f}", "k", result->layers[i].k, "v", result->layers[i].v,
+                                        "attention", result->layers[i].out));
     return layers;
 }
 
@@ -93,9 +95,10 @@ static void print_text(const struct request *request, const struct result *resul
     strbuf_add_format(out, "perplexity %.4f over %zu tokens in %d chunks, cache %s\n", score->perplexity,
                       score->counted, result->chunks, cache_name(request));
     if (request->against)
-        strbuf_add_format(
-            out, "KL divergence from cache %s: mean %.6f, median %.6f, 99 %% %.6f, max %.6f\nsame top token: %.2f %%\n",
-            request->against, score->mean, score->median, score->p99, score->max, 100 * score->top1);
+        strbuf_add_format(out,
+                          "KL divergence from cache %s: mean %.6f, median %.6f, 99 %% %.6f, max %.6f\nsame top token: "
+                          "%.2f %%\n",
+                          request->against, score->mean, score->median, score->p99, score->max, 100 * score->top1);
     if (request->needle) {
         strbuf_add_format(out, "recall of a needle: %.4f; by depth", result->needle.mean);
         for (int i = 0; i < NEEDLE_DEPTHS; i++)

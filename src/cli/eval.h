@@ -11,23 +11,23 @@
 // One cache of a sweep.
 struct sweep_row {
     const char *format;
-    bool plain;                // stored as is: no transform, scales of the largest value, no sink pages
-    char *refused;             // why it cannot run; NULL: it was measured
+    bool plain;    // stored as is: no transform, scales of the largest value, no sink pages
+    char *refused; // why it cannot run; NULL: it was measured
     struct quality_size size;
     struct quality_score score;
     struct needle_score needle;
-    double decode;             // tokens per second of one sequence at the end of a chunk
+    double decode; // tokens per second of one sequence at the end of a chunk
 };
 
 struct sweep {
     const char *model, *against;
     bool needle;
     int context, chunks;
-    struct sweep_row *rows;    // two for each format at most
+    struct sweep_row *rows; // two for each format at most
     int count;
 };
 
-const char *sweep_stored(const struct sweep_row *row);      // "as is" or "planned"
+const char *sweep_stored(const struct sweep_row *row); // "as is" or "planned"
 double sweep_tokens_per_gib(const struct sweep_row *row);
 
 // Whether the formats and options can be understood. A format that this model or device refuses is no error: the sweep

@@ -17,10 +17,7 @@ struct curve {
     double decade, bottom; // powers of ten at the top and at the bottom
 };
 
-static bool is_shown(const struct sweep_row *row)
-{
-    return !row->refused && row->score.mean > 0;
-}
+static bool is_shown(const struct sweep_row *row) { return !row->refused && row->score.mean > 0; }
 
 static struct html_point point_of(const struct curve *curve, const struct sweep_row *row)
 {
@@ -197,9 +194,11 @@ static void add_legend(struct strbuf *out, const struct sweep *sweep)
 
 static void add_table(struct strbuf *out, const struct sweep *sweep)
 {
-    strbuf_add_format(out, "<h2>All figures</h2>\n<div class=\"table\"><table>\n<tr><th>cache</th><th>stored</th>"
-                           "<th>bits</th><th>KLD</th><th>99 %%</th><th>top 1</th><th>perplexity</th>"
-                           "<th>tokens / GiB</th><th>t/s</th>%s</tr>\n", sweep->needle ? "<th>recall</th>" : "");
+    strbuf_add_format(out,
+                      "<h2>All figures</h2>\n<div class=\"table\"><table>\n<tr><th>cache</th><th>stored</th>"
+                      "<th>bits</th><th>KLD</th><th>99 %%</th><th>top 1</th><th>perplexity</th>"
+                      "<th>tokens / GiB</th><th>t/s</th>%s</tr>\n",
+                      sweep->needle ? "<th>recall</th>" : "");
     for (int i = 0; i < sweep->count; i++) {
         const struct sweep_row *row = &sweep->rows[i];
         strbuf_add_text(out, "<tr><td>");
@@ -208,9 +207,10 @@ static void add_table(struct strbuf *out, const struct sweep *sweep)
             strbuf_add_format(out, "</td><td colspan=\"%d\">refused: ", sweep->needle ? 9 : 8);
             html_add_text(out, row->refused);
         } else {
-            strbuf_add_format(out, "</td><td>%s</td><td>%.3f</td><td>%.6f</td><td>%.4f</td><td>%.2f %%</td>"
-                                   "<td>%.4f</td><td>%.0f</td><td>%.1f", sweep_stored(row),
-                              row->size.bits, row->score.mean, row->score.p99, 100 * row->score.top1,
+            strbuf_add_format(out,
+                              "</td><td>%s</td><td>%.3f</td><td>%.6f</td><td>%.4f</td><td>%.2f %%</td>"
+                              "<td>%.4f</td><td>%.0f</td><td>%.1f",
+                              sweep_stored(row), row->size.bits, row->score.mean, row->score.p99, 100 * row->score.top1,
                               row->score.perplexity, sweep_tokens_per_gib(row), row->decode);
             if (sweep->needle)
                 strbuf_add_format(out, "</td><td>%.4f", row->needle.mean);
@@ -224,8 +224,7 @@ void sweep_print_html(const struct sweep *sweep, struct strbuf *out)
 {
     struct curve curve = measure_curve(sweep);
     html_begin(out, "nibble eval", sweep->model);
-    strbuf_add_format(out, "<p>%d x %d tokens; mean KL divergence from a cache of ", sweep->chunks,
-                      sweep->context);
+    strbuf_add_format(out, "<p>%d x %d tokens; mean KL divergence from a cache of ", sweep->chunks, sweep->context);
     html_add_text(out, sweep->against);
     strbuf_add_text(out, ", lower is better.</p>\n");
     if (curve.bits_most > 0) {

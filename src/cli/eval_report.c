@@ -6,15 +6,9 @@
 
 #include "cli/eval.h"
 
-const char *sweep_stored(const struct sweep_row *row)
-{
-    return row->plain ? "as is" : "planned";
-}
+const char *sweep_stored(const struct sweep_row *row) { return row->plain ? "as is" : "planned"; }
 
-double sweep_tokens_per_gib(const struct sweep_row *row)
-{
-    return 1073741824.0 / row->size.token_bytes;
-}
+double sweep_tokens_per_gib(const struct sweep_row *row) { return 1073741824.0 / row->size.token_bytes; }
 
 void sweep_print_table(const struct sweep *sweep, struct strbuf *out)
 {

@@ -50,10 +50,7 @@ bool folder_commit(struct folder *folder, struct nibble_error *error)
     return true;
 }
 
-void folder_give_up(struct folder *folder)
-{
-    partial_give_up(&folder->partial);
-}
+void folder_give_up(struct folder *folder) { partial_give_up(&folder->partial); }
 
 bool folder_measure(const char *path, size_t *bytes, int *files, struct nibble_error *error)
 {

@@ -12,7 +12,7 @@ struct folder {
 };
 
 bool folder_begin(struct folder *folder, const char *path, struct nibble_error *error); // refuses a path that is there
-bool folder_commit(struct folder *folder, struct nibble_error *error); // on false it has been given up
+bool folder_commit(struct folder *folder, struct nibble_error *error);                  // on false it has been given up
 void folder_give_up(struct folder *folder);
 
 // Of the files in a folder, which holds no others. False: it cannot be read.

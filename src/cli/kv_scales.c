@@ -60,7 +60,9 @@ bool kv_scales_measure(struct kv_scales *scales, const struct nibble_checkpoint 
 {
     int32_t *ids = NULL;
     ptrdiff_t count = calibration_ids(checkpoint, text, &ids, error);
-    struct nibble_options options = { .kv_cache_dtype = "float32", .device = "cpu", .threads = threads,
+    struct nibble_options options = { .kv_cache_dtype = "float32",
+                                      .device = "cpu",
+                                      .threads = threads,
                                       .max_model_len = count < CHUNK_TOKENS ? (int)count : CHUNK_TOKENS };
     struct nibble_engine *engine = count > 0 ? nibble_engine_open(checkpoint, &options, error) : NULL;
     bool ok = engine;

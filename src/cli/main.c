@@ -35,9 +35,10 @@ static void print_help(FILE *out)
     fprintf(out, "usage: nibble COMMAND ...\n\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
-    fprintf(out, "\nMODEL is a .gguf file, a folder with config.json and safetensors, or org/name in the\n"
-                 "Hugging Face cache. `nibble help COMMAND` has the options, `nibble --version` the version.\n\n"
-                 "example: nibble run SmolLM2-135M-Instruct.Q4_1.gguf \"What is a nibble?\"\n");
+    fprintf(out,
+            "\nMODEL is a .gguf file, a folder with config.json and safetensors, or org/name in the\n"
+            "Hugging Face cache. `nibble help COMMAND` has the options, `nibble --version` the version.\n\n"
+            "example: nibble run SmolLM2-135M-Instruct.Q4_1.gguf \"What is a nibble?\"\n");
 }
 
 static int unknown_command(const char *word)

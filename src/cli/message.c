@@ -64,7 +64,4 @@ bool message_add_line(struct message *message, struct bytes line)
     return !more;
 }
 
-bool message_is_open(const struct message *message)
-{
-    return message->quoted || message->continued;
-}
+bool message_is_open(const struct message *message) { return message->quoted || message->continued; }

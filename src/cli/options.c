@@ -106,8 +106,8 @@ static bool wrong_word(const struct command_line *line, const struct option_row 
     for (; row->words[count]; count++)
         strbuf_add_format(&words, "%s%s", !count ? "" : row->words[count + 1] ? ", " : " or ", row->words[count]);
     const char *near = suggest(bytes_of(value), row->words, count);
-    wrong(line, "option %s takes %s, not \"%.40s\"%s%s%s", row->name, words.data, value,
-          near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    wrong(line, "option %s takes %s, not \"%.40s\"%s%s%s", row->name, words.data, value, near ? ", did you mean " : "",
+          near ? near : "", near ? "?" : "");
     strbuf_free(&words);
     return false;
 }
@@ -134,20 +134,12 @@ static bool add_text(const struct command_line *line, const struct option_row *r
 static bool set_option(const struct command_line *line, const struct option_row *row, const char *value)
 {
     switch (row->kind) {
-    case OPTION_TEXT:
-        *(const char **)row->target = value;
-        return true;
-    case OPTION_TEXTS:
-        return add_text(line, row, value);
-    case OPTION_WORD:
-        return set_word(line, row, value);
-    case OPTION_LIST:
-        strbuf_add_format(row->target, "%s ", value);
-        return true;
-    case OPTION_SIZE:
-        return set_size(line, row, value);
-    default:
-        return set_number(line, row, value);
+    case OPTION_TEXT: *(const char **)row->target = value; return true;
+    case OPTION_TEXTS: return add_text(line, row, value);
+    case OPTION_WORD: return set_word(line, row, value);
+    case OPTION_LIST: strbuf_add_format(row->target, "%s ", value); return true;
+    case OPTION_SIZE: return set_size(line, row, value);
+    default: return set_number(line, row, value);
     }
 }
 

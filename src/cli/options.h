@@ -26,14 +26,14 @@ struct option_texts {
 };
 
 struct option_row {
-    const char *name;       // "--max-tokens"
+    const char *name; // "--max-tokens"
     enum option_kind kind;
-    void *target;           // keeps its value when the option is not given
-    const char *argument;   // "N", for the help
+    void *target;         // keeps its value when the option is not given
+    const char *argument; // "N", for the help
     const char *help;
-    double low, high;       // of OPTION_INT and OPTION_REAL, inclusive
+    double low, high;         // of OPTION_INT and OPTION_REAL, inclusive
     const char *const *words; // of OPTION_WORD, up to a NULL
-    const char *short_name; // "-tp", or NULL
+    const char *short_name;   // "-tp", or NULL
 };
 
 // The row that answers to a name, dashes included; a switch answers to --no-NAME, too. NULL: none, and *near is the
@@ -41,12 +41,12 @@ struct option_row {
 const struct option_row *option_find(const struct option_row *options, struct bytes name, const char **near);
 
 struct command_line {
-    const char *usage;                // "nibble run MODEL [PROMPT] [options]"
-    const char *about;                // a sentence or two
+    const char *usage; // "nibble run MODEL [PROMPT] [options]"
+    const char *about; // a sentence or two
     const char *example;
-    const struct option_row *options; // ends in a row without a name
+    const struct option_row *options;                   // ends in a row without a name
     const char *required[POSITIONALS_REQUIRED_MAX + 1]; // names of the positionals that must be there
-    int positional_max;               // below 0: any number
+    int positional_max;                                 // below 0: any number
 };
 
 // Options and positionals may come in any order; `--name value` and `--name=value`; `--` ends the options; `-` is a

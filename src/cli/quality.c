@@ -34,15 +34,9 @@ bool quality_text_cut(struct quality_text *text, const struct nibble_tokenizer *
 }
 
 // The predictions of a chunk that count: those after its tokens from here on, but for the last one.
-static int first_counted(const struct quality_text *text)
-{
-    return text->context / 2;
-}
+static int first_counted(const struct quality_text *text) { return text->context / 2; }
 
-static int counted_of_chunk(const struct quality_text *text)
-{
-    return text->context - 1 - first_counted(text);
-}
+static int counted_of_chunk(const struct quality_text *text) { return text->context - 1 - first_counted(text); }
 
 // ---- engines ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +100,7 @@ struct quality_size quality_size_of(const struct nibble_plan *plan)
     struct quality_size size = { 0 };
     double sides = 0;
     size_t index;
-    json_array_foreach(layers, index, layer) {
+    json_array_foreach (layers, index, layer) {
         double k_bits = json_real_value(json_object_get(layer, "k_bits"));
         double v_bits = json_real_value(json_object_get(layer, "v_bits")); // of latents 0: they lie in the keys
         size.bits += k_bits + v_bits;
@@ -184,10 +178,10 @@ static const float *reference_rows(struct quality_reference *reference, const st
 // ---- comparing ----------------------------------------------------------------------------------------------------
 
 struct tally {
-    double loss;       // sum of negative log likelihoods
+    double loss; // sum of negative log likelihoods
     size_t counted;
-    double *kld;       // one per counted prediction, with a reference
-    size_t agreed;     // predictions whose most likely token is the same
+    double *kld;   // one per counted prediction, with a reference
+    size_t agreed; // predictions whose most likely token is the same
 };
 
 static int most_likely(const float *logits, int vocabulary)
@@ -249,8 +243,7 @@ static bool measure_slice(struct quality_side *side, struct quality_reference *r
 
 static struct quality_score summarise(struct tally *tally)
 {
-    struct quality_score score = { .counted = tally->counted,
-                                   .perplexity = exp(tally->loss / (double)tally->counted) };
+    struct quality_score score = { .counted = tally->counted, .perplexity = exp(tally->loss / (double)tally->counted) };
     if (!tally->kld)
         return score;
     qsort(tally->kld, tally->counted, sizeof *tally->kld, cli_compare_reals);
@@ -264,8 +257,8 @@ static struct quality_score summarise(struct tally *tally)
 }
 
 bool quality_measure(struct quality_side *side, struct quality_reference *reference, const struct quality_text *text,
-                     void (*progress)(void *context, double done), void *progress_context,
-                     struct quality_score *score, struct nibble_error *error)
+                     void (*progress)(void *context, double done), void *progress_context, struct quality_score *score,
+                     struct nibble_error *error)
 {
     struct tally tally = { 0 };
     size_t all = (size_t)text->chunks * (size_t)counted_of_chunk(text);

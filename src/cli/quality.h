@@ -50,8 +50,8 @@ struct quality_score {
 
 // `reference` may be NULL: then there is a perplexity alone.
 bool quality_measure(struct quality_side *side, struct quality_reference *reference, const struct quality_text *text,
-                     void (*progress)(void *context, double done), void *progress_context,
-                     struct quality_score *score, struct nibble_error *error);
+                     void (*progress)(void *context, double done), void *progress_context, struct quality_score *score,
+                     struct nibble_error *error);
 
 // log of the sum of exponentials
 double quality_log_total(const float *logits, int vocabulary);

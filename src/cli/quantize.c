@@ -132,17 +132,17 @@ static void print_json(const struct request *request, const struct report *repor
     json_t *layers = json_array();
     for (size_t i = 0; i < report->count; i++) {
         const struct layer *layer = &report->layers[i];
-        json_array_append_new(layers, json_pack("{s:s, s:I, s:I, s:s, s:s?, s:b, s:f}", "name", layer->name, "rows",
-                                                (json_int_t)layer->rows, "cols", (json_int_t)layer->cols, "format",
-                                                layer->format, "kept", layer->kept, "compensated", layer->compensated,
-                                                "error", layer->error));
+        json_array_append_new(
+            layers,
+            json_pack("{s:s, s:I, s:I, s:s, s:s?, s:b, s:f}", "name", layer->name, "rows", (json_int_t)layer->rows,
+                      "cols", (json_int_t)layer->cols, "format", layer->format, "kept", layer->kept, "compensated",
+                      layer->compensated, "error", layer->error));
     }
-    json_t *root = json_pack("{s:s, s:s, s:s?, s:I, s:i, s:f, s:I, s:s?, s:f, s:o}", "out", request->out, "weights",
-                             weight_words[request->weights], "layout", layout_word(request), "bytes",
-                             (json_int_t)report->bytes, "files", report->files, "seconds", report->seconds,
-                             "compensated", (json_int_t)sum.compensated, "why_nearest",
-                             report->why_nearest.text[0] ? report->why_nearest.text : NULL, "mean_error", sum.error,
-                             "tensors", layers);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s?, s:I, s:i, s:f, s:I, s:s?, s:f, s:o}", "out", request->out, "weights",
+        weight_words[request->weights], "layout", layout_word(request), "bytes", (json_int_t)report->bytes, "files",
+        report->files, "seconds", report->seconds, "compensated", (json_int_t)sum.compensated, "why_nearest",
+        report->why_nearest.text[0] ? report->why_nearest.text : NULL, "mean_error", sum.error, "tensors", layers);
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     strbuf_add_format(out, "%s\n", text);
     free(text);
@@ -215,9 +215,10 @@ static bool write_folder(const struct nibble_checkpoint *checkpoint, const struc
     int32_t *ids = NULL;
     size_t id_count = 0;
     bool ok = read_text(checkpoint, request, &ids, &id_count, report, error);
-    ok = ok && (!request->kv_text
-        || kv_scales_measure(&scales, checkpoint, request->kv_text, (int)request->threads, show_progress, &measuring,
-                             error));
+    ok = ok
+        && (!request->kv_text
+            || kv_scales_measure(&scales, checkpoint, request->kv_text, (int)request->threads, show_progress,
+                                 &measuring, error));
     struct nibble_quantize_options options = { .weights = (enum nibble_weights)request->weights,
                                                .layout = layout_of(request),
                                                .exclude = request->exclude.items,

@@ -22,7 +22,9 @@
 enum { STATUS_NOT_FOUND = 127, STATUS_SIGNAL = 128, TERMINATE_MS = 300, BACKGROUND_MS = 200, COUNT_WORD = 2 };
 
 // mpirun hands these on to all ranks; SIGTERM and SIGINT would make it kill them after a second.
-static const struct { int signal, carrier; } carried[] = { { SIGTERM, SIGUSR1 }, { SIGINT, SIGUSR2 } };
+static const struct {
+    int signal, carrier;
+} carried[] = { { SIGTERM, SIGUSR1 }, { SIGINT, SIGUSR2 } };
 enum { CARRIED = sizeof carried / sizeof *carried };
 
 // The command line as it was given, words separated by NUL, without the program itself.
@@ -118,7 +120,9 @@ int ranks_begin(struct nibble_ranks **ranks)
 
 // For Open MPI and its successor, which read these; the command line is the one that every MPI has. More ranks than
 // cores are no mistake, a rank's threads go where the system puts them, and root may. What a rank has to say it says.
-static const struct { const char *name, *value; } settings[] = {
+static const struct {
+    const char *name, *value;
+} settings[] = {
     { "OMPI_MCA_rmaps_base_oversubscribe", "1" },
     { "OMPI_MCA_hwloc_base_binding_policy", "none" },
     { "OMPI_MCA_orte_execute_quiet", "1" },
@@ -245,8 +249,9 @@ int ranks_settle(struct nibble_ranks *ranks, long long wanted, bool json)
         return wanted > 1 ? launch((int)wanted, &error) : -1;
     if (!wanted || wanted == nibble_ranks_size(ranks))
         return -1;
-    snprintf(error.text, sizeof error.text, "--tensor-parallel-size %lld was asked for, but %d processes were started; "
-                                            "make both the same, or leave the option out", wanted,
-             nibble_ranks_size(ranks));
+    snprintf(error.text, sizeof error.text,
+             "--tensor-parallel-size %lld was asked for, but %d processes were started; "
+             "make both the same, or leave the option out",
+             wanted, nibble_ranks_size(ranks));
     return cli_fail(&error, json);
 }

@@ -16,15 +16,12 @@ static bool fail_about(struct nibble_error *error, const char *name, const char 
 {
     struct nibble_error inner = *error;
     int room = (int)sizeof error->text - (int)strlen(name) - (int)strlen(more) - (int)sizeof ": ; ";
-    snprintf(error->text, sizeof error->text, "%s: %.*s%s%s", name, room > 0 ? room : 0, inner.text,
-             *more ? "; " : "", more);
+    snprintf(error->text, sizeof error->text, "%s: %.*s%s%s", name, room > 0 ? room : 0, inner.text, *more ? "; " : "",
+             more);
     return false;
 }
 
-static const char *file_name(const char *path)
-{
-    return strcmp(path, "-") ? path : "standard input";
-}
+static const char *file_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
 
 // Reads and checks the messages before a template sees them: errors of the two are told apart by it. *listed: the
 // object has a list of messages; templates may do without.
@@ -37,8 +34,8 @@ static bool read_messages(const char *path, struct nibble_text *json, bool *list
     if (!json_read((struct bytes){ json->data, json->len }, &root, &err))
         return cli_trouble(error, "%s", err.text), fail_about(error, file_name(path), expected);
     const json_t *messages = json_is_array(root) ? root : json_object_get(root, "messages");
-    bool ok = (json_is_array(root) || json_is_object(root)) && (!messages || json_is_null(messages)
-        || json_is_array(messages));
+    bool ok = (json_is_array(root) || json_is_object(root))
+        && (!messages || json_is_null(messages) || json_is_array(messages));
     *listed = json_is_array(messages);
     json_decref(root);
     if (!ok)
@@ -76,9 +73,9 @@ int command_render(int argc, char **argv)
     };
     const struct command_line line = {
         .usage = "nibble render (MODEL | --chat-template FILE) MESSAGES.json",
-        .about =
-            "Prints the prompt that a chat becomes. MESSAGES.json (- for standard input) is a list of messages, or an\n"
-            "object with messages, tools, add_generation_prompt (true) and any further variable of the template.",
+        .about = "Prints the prompt that a chat becomes. MESSAGES.json (- for standard input) is a list of messages, "
+                 "or an\n"
+                 "object with messages, tools, add_generation_prompt (true) and any further variable of the template.",
         .example = "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | nibble render model.gguf -",
         .options = options,
         .required = { "MESSAGES.json" },
@@ -89,9 +86,9 @@ int command_render(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     struct nibble_text prompt = { 0 };
-    struct nibble_error error = {
-        .text = "render needs a model, or a template with --chat-template FILE, before MESSAGES.json", .usage = true
-    };
+    struct nibble_error error = { .text = "render needs a model, or a template with --chat-template FILE, before "
+                                          "MESSAGES.json",
+                                  .usage = true };
     bool enough = count == 2 || template_file;
     int status = enough && render(count == 2 ? argv[0] : NULL, template_file, argv[count - 1], &prompt, &error)
         ? EXIT_DONE

@@ -29,12 +29,12 @@ struct request {
 struct session {
     struct nibble_checkpoint *checkpoint;
     struct nibble_tokenizer *tokenizer;
-    struct nibble_chat *chat;       // NULL with --raw
+    struct nibble_chat *chat; // NULL with --raw
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_sampling sampling;
-    long long max_tokens;           // 0: as many as the context holds
-    bool shortened;                 // --max-model-len was given
+    long long max_tokens; // 0: as many as the context holds
+    bool shortened;       // --max-model-len was given
 };
 
 static volatile sig_atomic_t interrupted;
@@ -95,8 +95,7 @@ static bool session_open(struct session *session, const char *model, const struc
     return (session->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
         && (session->tokenizer = nibble_tokenizer_open(session->checkpoint, error))
         && (request->raw || (session->chat = nibble_chat_open(session->checkpoint, request->template_file, error)))
-        && choose_sampling(session, request, error)
-        && open_engine(session, request, error);
+        && choose_sampling(session, request, error) && open_engine(session, request, error);
 }
 
 static void session_close(struct session *session)
@@ -160,7 +159,9 @@ static void print_speed(const struct nibble_usage *usage, bool context_full)
     cli_say("prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
             read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
             rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0,
-            interrupted ? "; stopped" : context_full ? "; cut off: the context is full" : "");
+            interrupted        ? "; stopped"
+                : context_full ? "; cut off: the context is full"
+                               : "");
 }
 
 // Tokens that the context has left after a prompt of `count`.
@@ -183,8 +184,10 @@ static bool continue_ids(struct session *session, const int32_t *ids, size_t cou
                                       .top_logprobs = -1,
                                       .listener = { .context = &stream, .token = on_token, .finished = on_finished } };
     if (room < 1)
-        return cli_trouble(error, "the prompt has %zu tokens, and the context holds %d, the answer included; shorten "
-                                  "it%s", count, nibble_engine_max_model_len(session->engine),
+        return cli_trouble(error,
+                           "the prompt has %zu tokens, and the context holds %d, the answer included; shorten "
+                           "it%s",
+                           count, nibble_engine_max_model_len(session->engine),
                            session->shortened ? ", or give a larger --max-model-len" : "");
     uint64_t name = nibble_scheduler_add(session->scheduler, &request, error);
     if (!name)
@@ -267,8 +270,7 @@ static bool answer_chat(struct session *session, json_t *messages, const char *t
     struct nibble_text answer = { 0 };
     struct prompt_ids prompt = { 0 };
     int dropped = 0;
-    bool ok = history_add(turns, "user", text, len, error)
-        && encode_fitting(session, turns, &prompt, &dropped, error);
+    bool ok = history_add(turns, "user", text, len, error) && encode_fitting(session, turns, &prompt, &dropped, error);
     if (ok && room_after(session, prompt.count) > 0)
         print_dropped(session, dropped);
     ok = ok && continue_ids(session, prompt.ids, prompt.count, &answer, error);
@@ -376,10 +378,11 @@ int command_run(int argc, char **argv)
     };
     const struct command_line line = {
         .usage = "nibble run MODEL [PROMPT | -] [options]",
-        .about =
-            "Streams the answer to PROMPT (- reads it from standard input). Without PROMPT, a chat in the terminal:\n"
-            "Ctrl-C stops an answer, Ctrl-D leaves. A message of several lines: paste it, surround it with \"\"\", or\n"
-            "end each line but the last with \\.",
+        .about = "Streams the answer to PROMPT (- reads it from standard input). Without PROMPT, a chat in the "
+                 "terminal:\n"
+                 "Ctrl-C stops an answer, Ctrl-D leaves. A message of several lines: paste it, surround it with "
+                 "\"\"\", or\n"
+                 "end each line but the last with \\.",
         .example = "nibble run model.gguf \"What is a nibble?\" --kv-cache-dtype nvfp4 --temperature 0",
         .options = options,
         .required = { "MODEL" },

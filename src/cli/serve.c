@@ -117,10 +117,7 @@ static int parse(struct request *request, struct config *config, int argc, char 
 
 // ---- what it leaves open ------------------------------------------------------------------------------------------
 
-static bool is_set(const char *text)
-{
-    return text && *text;
-}
+static bool is_set(const char *text) { return text && *text; }
 
 // Where scripts/setup.sh puts what it fetches.
 static bool choose_default_model(struct request *request, struct nibble_error *error)
@@ -128,8 +125,9 @@ static bool choose_default_model(struct request *request, struct nibble_error *e
     static const char name[] = "SmolLM2-135M-Instruct";
     request->default_model = file_cache_path("models/SmolLM2-135M-Instruct.Q4_1.gguf");
     if (!request->default_model || !file_exists(request->default_model))
-        return cli_trouble(error, "no MODEL was given, and the default one is not there (%s); run scripts/quickstart, "
-                                  "which fetches it, or give a MODEL",
+        return cli_trouble(error,
+                           "no MODEL was given, and the default one is not there (%s); run scripts/quickstart, "
+                           "which fetches it, or give a MODEL",
                            request->default_model ? request->default_model : "neither NIBBLE_CACHE nor HOME is set");
     request->model = request->default_model;
     if (!request->model_names.count)
@@ -196,9 +194,12 @@ static int serve(struct request *request)
     server->model_name_count = request->model_names.count;
     server->port = (int)request->port;
     server->access = (struct access_options){
-        .keys = request->api_keys.items, .key_count = request->api_keys.count,
-        .origins = request->origins.items, .origin_count = request->origins.count,
-        .hosts = request->hosts.items, .host_count = request->hosts.count,
+        .keys = request->api_keys.items,
+        .key_count = request->api_keys.count,
+        .origins = request->origins.items,
+        .origin_count = request->origins.count,
+        .hosts = request->hosts.items,
+        .host_count = request->hosts.count,
         .listens_at = server->uds ? NULL : server->host,
     };
     cache_options_apply(&request->cache, &server->engine);
@@ -234,12 +235,22 @@ int command_serve(int argc, char **argv)
 {
     struct request request = {
         .server = { .host = "127.0.0.1",
-                    .http = { .head_bytes = HEADER_BYTES, .body_bytes = BODY_BYTES, .unsent_bytes = UNSENT_BYTES,
-                              .head_seconds = HEADER_SECONDS, .body_seconds = BODY_SECONDS,
-                              .idle_seconds = IDLE_SECONDS, .send_seconds = SEND_SECONDS },
-                    .drain_seconds = DRAIN_SECONDS, .stall_seconds = STALL_SECONDS },
-        .cache = { .sequences = SEQUENCES }, .port = PORT, .connections = CONNECTIONS, .queue = QUEUE,
-        .seed = -1, .log_level = LOG_INFO, .prefix_cache = true,
+                    .http = { .head_bytes = HEADER_BYTES,
+                              .body_bytes = BODY_BYTES,
+                              .unsent_bytes = UNSENT_BYTES,
+                              .head_seconds = HEADER_SECONDS,
+                              .body_seconds = BODY_SECONDS,
+                              .idle_seconds = IDLE_SECONDS,
+                              .send_seconds = SEND_SECONDS },
+                    .drain_seconds = DRAIN_SECONDS,
+                    .stall_seconds = STALL_SECONDS },
+        .cache = { .sequences = SEQUENCES },
+        .port = PORT,
+        .connections = CONNECTIONS,
+        .queue = QUEUE,
+        .seed = -1,
+        .log_level = LOG_INFO,
+        .prefix_cache = true,
     };
     struct config config = { 0 };
     int status = ranks_begin(&request.cache.joined);

@@ -49,10 +49,7 @@ bool cli_write(const char *data, size_t len, struct nibble_error *error)
     return cli_trouble(error, "the output cannot be written (%s)", strerror(errno));
 }
 
-bool cli_reader_left(void)
-{
-    return reader_left;
-}
+bool cli_reader_left(void) { return reader_left; }
 
 int cli_output(const char *data, size_t len)
 {

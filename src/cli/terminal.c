@@ -25,9 +25,9 @@ enum { PASTE_END = sizeof paste_end / sizeof *paste_end - 1 };
 
 struct terminal {
     const char *prompt;
-    EditLine *edit;       // NULL: not a terminal
+    EditLine *edit; // NULL: not a terminal
     History *history;
-    char *history_path;   // NULL: nowhere to keep it
+    char *history_path; // NULL: nowhere to keep it
 };
 
 static char *prompt_of(EditLine *edit)
@@ -127,10 +127,7 @@ void terminal_close(struct terminal *terminal)
     free(terminal);
 }
 
-bool terminal_is_interactive(const struct terminal *terminal)
-{
-    return terminal->edit;
-}
+bool terminal_is_interactive(const struct terminal *terminal) { return terminal->edit; }
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 

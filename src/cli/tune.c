@@ -44,12 +44,12 @@ struct tune {
     struct quality_reference learnt_reference, verified_reference;
     const char *architecture;
     int layers;
-    int *item_of;                         // (layers): the layer's first item; -1: it has no keys and values
-    int *layer_of;                        // (items)
-    struct tune_item *items;              // keys and values of each layer that has them
+    int *item_of;            // (layers): the layer's first item; -1: it has no keys and values
+    int *layer_of;           // (items)
+    struct tune_item *items; // keys and values of each layer that has them
     int item_count;
-    double uniform[FORMATS];              // what a cache in one format costs
-    double kld;                           // of the choice
+    double uniform[FORMATS]; // what a cache in one format costs
+    double kld;              // of the choice
     struct arena arena;
 };
 
@@ -196,9 +196,9 @@ static bool list_items(struct tune *tune, const json_t *root, struct nibble_erro
     tune->architecture = arena_text(&tune->arena, name, strlen(name));
     tune->layers = (int)count;
     tune->item_of = ARENA_NEW(&tune->arena, int, count);
-    tune->layer_of = ARENA_NEW(&tune->arena, int, count * SIDES);
+    tune->layer_of = ARENA_NEW(&tune->arena, int, count *SIDES);
     tune->items = ARENA_NEW(&tune->arena, struct tune_item, count * SIDES);
-    json_array_foreach(layers, index, layer) {
+    json_array_foreach (layers, index, layer) {
         bool has_values = json_real_value(json_object_get(layer, "v_bits")) > 0;
         tune->item_of[index] = has_values ? tune->item_count : -1;
         for (int side = 0; side < SIDES && has_values; side++)
@@ -246,9 +246,10 @@ static bool read_text(struct tune *tune, struct nibble_error *error)
         return false;
     struct quality_text *learnt = &tune->learnt, *verified = &tune->verified;
     if (learnt->chunks < 2)
-        return cli_trouble(error, "%s has one chunk of %d tokens, and two are needed at least: one to learn from, one "
-                                  "to verify with; give a longer text or a smaller --context", request->text,
-                           learnt->context);
+        return cli_trouble(error,
+                           "%s has one chunk of %d tokens, and two are needed at least: one to learn from, one "
+                           "to verify with; give a longer text or a smaller --context",
+                           request->text, learnt->context);
     *verified = (struct quality_text){ .chunks = learnt->chunks / 2, .context = learnt->context };
     learnt->chunks -= verified->chunks;
     size_t ids = (size_t)verified->chunks * (size_t)verified->context;
@@ -292,11 +293,10 @@ static json_t *json_of_result(struct tune *tune)
         json_object_set_new(uniform, formats[i], json_real(tune->uniform[i]));
     return json_pack("{s:i, s:s, s:i, s:s, s:s?, s:s?, s:s?, s:f, s:f, s:{s:i, s:i, s:i}, s:o}", "kv_plan",
                      KV_PLAN_VERSION, "architecture", tune->architecture, "layers", tune->layers, "kv_cache_dtype",
-                     dtype_flag(tune), "kv_transform", tune->options.kv_transform, "kv_scale",
-                     tune->options.kv_scale, "kv_sink_pages", tune->options.kv_sink_pages, "bits",
-                     tune_bits(tune->items, tune->item_count), "kld", tune->kld, "measured", "context",
-                     tune->learnt.context, "learnt", tune->learnt.chunks, "verified", tune->verified.chunks, "uniform",
-                     uniform);
+                     dtype_flag(tune), "kv_transform", tune->options.kv_transform, "kv_scale", tune->options.kv_scale,
+                     "kv_sink_pages", tune->options.kv_sink_pages, "bits", tune_bits(tune->items, tune->item_count),
+                     "kld", tune->kld, "measured", "context", tune->learnt.context, "learnt", tune->learnt.chunks,
+                     "verified", tune->verified.chunks, "uniform", uniform);
 }
 
 static bool report(struct tune *tune, struct output_file *file, struct nibble_error *error)
@@ -329,8 +329,7 @@ static bool tune_text(struct tune *tune, struct nibble_error *error)
     struct nibble_options plain = quality_plain(&tune->options, unquantised);
     return quality_reference_open(&tune->learnt_reference, tune->checkpoint, &plain, &tune->learnt, true, error)
         && quality_reference_open(&tune->verified_reference, tune->checkpoint, &plain, &tune->verified, true, error)
-        && measure_items(tune, error)
-        && (tune->request->bits_max ? choose_by_bits : choose_by_kld)(tune, error);
+        && measure_items(tune, error) && (tune->request->bits_max ? choose_by_bits : choose_by_kld)(tune, error);
 }
 
 static bool tune_model(struct tune *tune, struct nibble_error *error)

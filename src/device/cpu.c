@@ -52,8 +52,8 @@ static uint32_t detect_features(void)
 {
     enum { STATE_AVX = 0x6, STATE_AVX512 = 0xE6, STATE_AMX = 0x60000 };
     const uint32_t avx = CPU_FMA | CPU_F16C | CPU_AVX | CPU_AVX2 | CPU_AVXVNNI;
-    const uint32_t avx512 =
-        CPU_AVX512F | CPU_AVX512DQ | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VBMI | CPU_AVX512VNNI | CPU_AVX512BF16;
+    const uint32_t avx512 = CPU_AVX512F | CPU_AVX512DQ | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VBMI | CPU_AVX512VNNI
+        | CPU_AVX512BF16;
     const uint32_t amx = CPU_AMXBF16 | CPU_AMXTILE | CPU_AMXINT8;
     uint32_t features = 0;
 #define X(id, word, leaf, subleaf, reg, bit) \

@@ -21,7 +21,7 @@ void cuda_close(struct cuda *cuda);
 
 int cuda_sm(const struct cuda *cuda);
 int cuda_multiprocessors(const struct cuda *cuda);
-int cuda_shared_bytes(const struct cuda *cuda); // that one block may have, after opting in
+int cuda_shared_bytes(const struct cuda *cuda);   // that one block may have, after opting in
 int cuda_driver_version(const struct cuda *cuda); // 13000 for CUDA 13.0
 
 // A cubin or PTX with kernels; the name is for sentences.
@@ -67,14 +67,14 @@ bool cuda_event_seconds(struct cuda *cuda, struct cuda_event *from, struct cuda_
 
 // y (rows, out) = x (rows, in) w^T, row by row, by cuBLASLt; a sentence where it is not installed.
 struct cuda_product {
-    enum dtype dtype;         // of x and w: BF16, F16 or NVFP4_GGUF
+    enum dtype dtype; // of x and w: BF16, F16 or NVFP4_GGUF
     int rows, in, out;
-    const void *x, *w;        // these and y are 16-byte aligned
+    const void *x, *w;               // these and y are 16-byte aligned
     const void *x_scales, *w_scales; // of NVFP4, which lies as kernel/nvfp4.h says; aligned likewise
-    float factor;             // of NVFP4: of y
+    float factor;                    // of NVFP4: of y
     void *y;
-    bool f32_out;             // y is f32, else of the same type as x, and bfloat16 if that is NVFP4
-    bool accumulate;          // y is added to
+    bool f32_out;    // y is f32, else of the same type as x, and bfloat16 if that is NVFP4
+    bool accumulate; // y is added to
 };
 bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err);
 

@@ -9,15 +9,19 @@ static const char *const library_names[] = { "libcublasLt.so.13", "libcublasLt.s
 
 bool cuda_blas_open(struct blas *blas, struct error *err)
 {
-    const struct { const char *symbol; void **slot; } calls[] = {
+    const struct {
+        const char *symbol;
+        void **slot;
+    } calls[] = {
 #define X(name, symbol, ...) { symbol, (void **)&blas->name },
         BLAS_CALLS(X)
 #undef X
-        { "cublasLtGetStatusName", (void **)&blas->status_name },
+            { "cublasLtGetStatusName", (void **)&blas->status_name },
     };
     void *library = cuda_library_open(library_names);
     if (!library)
-        return fail(err, "cuBLASLt, which multiplies large 16-bit matrices, is not installed: libcublasLt.so.13 or "
+        return fail(err,
+                    "cuBLASLt, which multiplies large 16-bit matrices, is not installed: libcublasLt.so.13 or "
                     ".so.12 is neither where the loader looks nor in /usr/local/cuda nor among Python's packages. "
                     "`pip install nvidia-cublas` has it; LD_LIBRARY_PATH may name its folder");
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)

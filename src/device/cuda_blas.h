@@ -10,7 +10,10 @@
 enum { BLAS_R_32F = 0, BLAS_R_16F = 2, BLAS_R_16BF = 14, BLAS_R_E2M1 = 33 };
 enum { BLAS_COMPUTE_32F = 68, BLAS_TRANSPOSED = 1, BLAS_SCALES_OF_16_E4M3 = 1 /* in tiles: kernel/nvfp4.h */ };
 enum {
-    BLAS_DESC_TRANSA = 3, BLAS_DESC_A_SCALES = 17, BLAS_DESC_B_SCALES = 18, BLAS_DESC_A_SCALING = 31,
+    BLAS_DESC_TRANSA = 3,
+    BLAS_DESC_A_SCALES = 17,
+    BLAS_DESC_B_SCALES = 18,
+    BLAS_DESC_A_SCALING = 31,
     BLAS_DESC_B_SCALING = 32,
 };
 enum { BLAS_PREFER_WORKSPACE_MAX = 1, BLAS_PREFER_REDUCTIONS = 3, BLAS_PREFER_ALIGNMENT_A = 5, BLAS_ALIGNMENTS = 4 };
@@ -25,6 +28,7 @@ struct blas_choice { // of an algorithm, by the library's heuristic
 };
 
 // name, symbol, arguments. All return 0 for success.
+// clang-format off
 #define BLAS_CALLS(X)                                                                                                  \
     X(open, "cublasLtCreate", void **handle)                                                                           \
     X(close, "cublasLtDestroy", void *handle)                                                                          \
@@ -44,6 +48,7 @@ struct blas_choice { // of an algorithm, by the library's heuristic
     X(multiply, "cublasLtMatmul", void *handle, void *desc, const void *alpha, const void *a, void *a_layout,          \
       const void *b, void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,         \
       const uint64_t *algorithm, void *workspace, size_t workspace_bytes, struct cuda_stream *stream)
+// clang-format on
 
 struct blas {
 #define X(name, symbol, ...) int (*name)(__VA_ARGS__);

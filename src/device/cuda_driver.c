@@ -6,7 +6,10 @@
 
 static bool find_calls(struct cuda_driver *driver, void *library, struct error *err)
 {
-    const struct { const char *symbol; void **slot; } calls[] = {
+    const struct {
+        const char *symbol;
+        void **slot;
+    } calls[] = {
 #define X(name, symbol, ...) { symbol, (void **)&driver->name },
         CUDA_DRIVER_CALLS(X)
 #undef X
@@ -34,7 +37,10 @@ bool cuda_driver_open(struct cuda_driver *driver, struct error *err)
 
 int cuda_driver_describe(const struct cuda_driver *driver, int ordinal, int *device, struct cuda_device *found)
 {
-    const struct { enum cuda_attribute attribute; int *slot; } facts[] = {
+    const struct {
+        enum cuda_attribute attribute;
+        int *slot;
+    } facts[] = {
         { CUDA_DEVICE_CAPABILITY_MAJOR, &found->major },
         { CUDA_DEVICE_CAPABILITY_MINOR, &found->minor },
         { CUDA_DEVICE_MULTIPROCESSORS, &found->multiprocessors },

@@ -12,8 +12,8 @@
 struct cuda_context;
 struct cuda_stream;
 struct cuda_module;
-struct cuda_entry;     // a kernel
-struct cuda_capture;   // a graph as it was captured; struct cuda_graph is one that can be run
+struct cuda_entry;   // a kernel
+struct cuda_capture; // a graph as it was captured; struct cuda_graph is one that can be run
 
 enum cuda_status { // of the many there are, those that make a difference
     CUDA_SUCCESS = 0,
@@ -43,7 +43,7 @@ enum cuda_attribute {
 
 enum {
     CUDA_STREAM_NON_BLOCKING = 1,
-    CUDA_CAPTURE_RELAXED = 2,     // what libraries load while capturing is loaded
+    CUDA_CAPTURE_RELAXED = 2, // what libraries load while capturing is loaded
     CUDA_JIT_ERROR_LOG = 5,
     CUDA_JIT_ERROR_LOG_BYTES = 6,
     CUDA_LAUNCH_PROGRAMMATIC = 6, // may start while what is before it in the stream ends
@@ -66,6 +66,7 @@ struct cuda_launch_config {
 };
 
 // name, symbol, arguments. All return 0, or an enum cuda_status.
+// clang-format off
 #define CUDA_DRIVER_CALLS(X)                                                                                           \
     X(init, "cuInit", unsigned flags)                                                                                  \
     X(driver_version, "cuDriverGetVersion", int *version)                                                              \
@@ -113,6 +114,7 @@ struct cuda_launch_config {
     X(entry_parameter, "cuFuncGetParamInfo", struct cuda_entry *entry, size_t index, size_t *offset, size_t *bytes)    \
     X(launch, "cuLaunchKernelEx", const struct cuda_launch_config *config, struct cuda_entry *entry, void **params,    \
       void **extra)
+// clang-format on
 
 struct cuda_driver {
 #define X(name, symbol, ...) int (*name)(__VA_ARGS__);
@@ -128,7 +130,9 @@ bool cuda_driver_open(struct cuda_driver *driver, struct error *err);
 int cuda_driver_describe(const struct cuda_driver *driver, int ordinal, int *device, struct cuda_device *found);
 
 // "CUDA_ERROR_OUT_OF_MEMORY (out of memory)", in the driver's words.
-struct cuda_status_text { char text[192]; };
+struct cuda_status_text {
+    char text[192];
+};
 struct cuda_status_text cuda_driver_says(const struct cuda_driver *driver, int status);
 
 #endif

@@ -8,19 +8,19 @@
 
 struct cuda {
     struct cuda_driver driver;
-    int ordinal, device;               // as users number it, and as the driver does
+    int ordinal, device; // as users number it, and as the driver does
     struct cuda_device facts;
     int driver_version, sm;
     struct cuda_context *context;
     struct cuda_stream *stream;
     bool capturing;
-    const char *last;                  // what was queued last, for sentences about what failed later
+    const char *last; // what was queued last, for sentences about what failed later
     struct cuda_module **modules;
     int module_count;
     struct cuda_function **functions;
     int function_count;
-    struct map function_index; // of each, by name
-    struct cuda_products *products;    // cuda_products.c; NULL before the first one
+    struct map function_index;      // of each, by name
+    struct cuda_products *products; // cuda_products.c; NULL before the first one
 };
 
 // Makes this thread speak to the GPU, which every call of the driver asks for.

@@ -153,7 +153,10 @@ static const struct known *find_kind(struct cuda *cuda, const struct cuda_produc
             && known->dtype == product->dtype && known->f32_out == product->f32_out)
             return known;
     }
-    struct known known = { .dtype = product->dtype, .rows = product->rows, .in = product->in, .out = product->out,
+    struct known known = { .dtype = product->dtype,
+                           .rows = product->rows,
+                           .in = product->in,
+                           .out = product->out,
                            .f32_out = product->f32_out };
     if (!learn(cuda, &known, err))
         return NULL;
@@ -219,10 +222,7 @@ void cuda_products_close(struct cuda *cuda)
     cuda->products = NULL;
 }
 
-static bool is_aligned(const void *address)
-{
-    return (uintptr_t)address % ALIGNMENT_BYTES == 0;
-}
+static bool is_aligned(const void *address) { return (uintptr_t)address % ALIGNMENT_BYTES == 0; }
 
 bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err)
 {

@@ -24,8 +24,9 @@ struct cuda_function {
 static bool is_late(int status)
 {
     static const int late[] = {
-        CUDA_ILLEGAL_ADDRESS, CUDA_LAUNCH_TIMEOUT, CUDA_ASSERT, CUDA_HARDWARE_STACK_ERROR, CUDA_ILLEGAL_INSTRUCTION,
-        CUDA_MISALIGNED_ADDRESS, CUDA_INVALID_ADDRESS_SPACE, CUDA_INVALID_PC, CUDA_LAUNCH_FAILED,
+        CUDA_ILLEGAL_ADDRESS,       CUDA_LAUNCH_TIMEOUT,      CUDA_ASSERT,
+        CUDA_HARDWARE_STACK_ERROR,  CUDA_ILLEGAL_INSTRUCTION, CUDA_MISALIGNED_ADDRESS,
+        CUDA_INVALID_ADDRESS_SPACE, CUDA_INVALID_PC,          CUDA_LAUNCH_FAILED,
     };
     for (size_t i = 0; i < sizeof late / sizeof *late; i++)
         if (status == late[i])
@@ -44,9 +45,10 @@ bool cuda_check(const struct cuda *cuda, int status, const char *call, struct er
     va_end(arguments);
     struct cuda_status_text says = cuda_driver_says(&cuda->driver, status);
     if (is_late(status) && cuda->last)
-        return fail(err, "GPU %d: %s: %s reports that something queued before it has failed, the last of which was %s: "
-                    "%s. The GPU cannot be used any more by this process", cuda->ordinal, text, call, cuda->last,
-                    says.text);
+        return fail(err,
+                    "GPU %d: %s: %s reports that something queued before it has failed, the last of which was %s: "
+                    "%s. The GPU cannot be used any more by this process",
+                    cuda->ordinal, text, call, cuda->last, says.text);
     return fail(err, "GPU %d: %s: %s failed with %s", cuda->ordinal, text, call, says.text);
 }
 
@@ -55,10 +57,7 @@ void cuda_enter(struct cuda *cuda)
     cuda->driver.context_use(cuda->context); // if it fails, so does the call that follows
 }
 
-static double megabytes(size_t bytes)
-{
-    return (double)bytes / (1 << 20);
-}
+static double megabytes(size_t bytes) { return (double)bytes / (1 << 20); }
 
 // ---- opening ----
 
@@ -119,25 +118,13 @@ void cuda_close(struct cuda *cuda)
     free(cuda);
 }
 
-int cuda_sm(const struct cuda *cuda)
-{
-    return cuda->sm;
-}
+int cuda_sm(const struct cuda *cuda) { return cuda->sm; }
 
-int cuda_multiprocessors(const struct cuda *cuda)
-{
-    return cuda->facts.multiprocessors;
-}
+int cuda_multiprocessors(const struct cuda *cuda) { return cuda->facts.multiprocessors; }
 
-int cuda_shared_bytes(const struct cuda *cuda)
-{
-    return cuda->facts.shared_bytes;
-}
+int cuda_shared_bytes(const struct cuda *cuda) { return cuda->facts.shared_bytes; }
 
-int cuda_driver_version(const struct cuda *cuda)
-{
-    return cuda->driver_version;
-}
+int cuda_driver_version(const struct cuda *cuda) { return cuda->driver_version; }
 
 // ---- kernels ----
 
@@ -217,8 +204,11 @@ bool cuda_launch(struct cuda *cuda, const struct cuda_launch *launch, struct err
     assert(grid[0] && grid[1] && grid[2] && launch->block);
     struct cuda_launch_attribute programmatic = { .id = CUDA_LAUNCH_PROGRAMMATIC, .value.allowed = 1 };
     struct cuda_launch_config config = {
-        .grid = { grid[0], grid[1], grid[2] }, .block = { launch->block, 1, 1 }, .shared_bytes = launch->shared_bytes,
-        .stream = cuda->stream, .attributes = &programmatic,
+        .grid = { grid[0], grid[1], grid[2] },
+        .block = { launch->block, 1, 1 },
+        .shared_bytes = launch->shared_bytes,
+        .stream = cuda->stream,
+        .attributes = &programmatic,
         .attribute_count = launch->overlap && function->waits,
     };
     void *params[] = { (void *)launch->params };
@@ -274,7 +264,8 @@ void *cuda_host_new(struct cuda *cuda, size_t bytes, const char *what, struct er
     cuda_enter(cuda);
     int status = cuda->driver.host_new(&memory, bytes ? bytes : 1, 0);
     return cuda_check(cuda, status, "cuMemHostAlloc", err, "%zu bytes of the host's memory for %s", bytes, what)
-        ? memory : NULL;
+        ? memory
+        : NULL;
 }
 
 void cuda_host_free(struct cuda *cuda, void *memory)

@@ -12,6 +12,7 @@
 
 // CPU features that kernels may ask for, in ascending order, and where cpuid says whether they are there.
 //    id               word            leaf sub reg bit
+// clang-format off
 #define CPU_FEATURES(X)                                  \
     X(SSE41,           "sse4.1",          1, 0, ECX, 19) \
     X(FMA,             "fma",             1, 0, ECX, 12) \
@@ -30,12 +31,13 @@
     X(AMXBF16,         "amx-bf16",        7, 0, EDX, 22) \
     X(AMXTILE,         "amx-tile",        7, 0, EDX, 24) \
     X(AMXINT8,         "amx-int8",        7, 0, EDX, 25)
+// clang-format on
 
 enum cpu_feature_index {
 #define X(id, ...) CPU_INDEX_##id,
     CPU_FEATURES(X)
 #undef X
-    CPU_FEATURE_COUNT
+        CPU_FEATURE_COUNT
 };
 
 enum {
@@ -49,18 +51,18 @@ enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_NONE };
 // The hardware a plan is made for: found here, or imagined from a word.
 struct device {
     enum device_kind kind;
-    char word[16];         // as users name it: "cpu", "cpu:avx2", "sm_90"
-    char name[96];         // its maker's; "" for an imagined one
+    char word[16]; // as users name it: "cpu", "cpu:avx2", "sm_90"
+    char name[96]; // its maker's; "" for an imagined one
     bool imagined;
-    char note[160];        // DEVICE_NONE: why what was asked for is not there; "" otherwise
-    uint32_t features;     // CPU: CPU_* bits, after NIBBLE_FEATURES
-    int sm;                // CUDA: 90 for compute capability 9.0
-    int ordinal;           // CUDA: which of this machine's; what follows is 0 where an imagined one's is not known
-    int driver_version;    // 13000 for CUDA 13.0
+    char note[160];     // DEVICE_NONE: why what was asked for is not there; "" otherwise
+    uint32_t features;  // CPU: CPU_* bits, after NIBBLE_FEATURES
+    int sm;             // CUDA: 90 for compute capability 9.0
+    int ordinal;        // CUDA: which of this machine's; what follows is 0 where an imagined one's is not known
+    int driver_version; // 13000 for CUDA 13.0
     int multiprocessors;
-    int shared_bytes;      // that one block may have
-    int cores;             // that this process may run on
-    size_t memory_bytes;   // installed, or the control group's limit where that is lower; 0: no limit (imagined)
+    int shared_bytes;    // that one block may have
+    int cores;           // that this process may run on
+    size_t memory_bytes; // installed, or the control group's limit where that is lower; 0: no limit (imagined)
     size_t memory_free_bytes;
 };
 
@@ -82,13 +84,13 @@ const char *device_feature_words(struct arena *arena, uint32_t features);
 // NVIDIA GPUs as the driver reports them. Never fails: without a driver the reason is in `note`.
 enum { CUDA_DEVICES_MAX = 16 };
 struct cuda_report {
-    char note[160];         // "" when all is well, else why there are no devices
-    int driver_version;     // 13000 for CUDA 13.0; 0: unknown
+    char note[160];     // "" when all is well, else why there are no devices
+    int driver_version; // 13000 for CUDA 13.0; 0: unknown
     int count;
     struct cuda_device {
-        int ordinal;        // its number among the driver's
+        int ordinal; // its number among the driver's
         char name[96];
-        int major, minor;   // compute capability
+        int major, minor; // compute capability
         int multiprocessors, shared_bytes;
         size_t memory_bytes;
     } devices[CUDA_DEVICES_MAX];

@@ -17,8 +17,11 @@ static const struct mpi_module *load(const char *path, struct error *err)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // an MPI loads parts of its own, which look for it
     if (!library)
-        return fail(err, "the MPI module does not load (%s); install the MPI it was built with (on Debian: "
-                         "openmpi-bin)", dlerror()), NULL;
+        return fail(err,
+                    "the MPI module does not load (%s); install the MPI it was built with (on Debian: "
+                    "openmpi-bin)",
+                    dlerror()),
+               NULL;
     const struct mpi_module *module = dlsym(library, MPI_MODULE_TABLE);
     if (!module || module->version != MPI_MODULE_VERSION)
         return fail(err, "%s is not the MPI module of this build; install both together", path), NULL;
@@ -42,14 +45,19 @@ const struct mpi_module *mpi_load(char path[MPI_PATH_MAX], struct error *err)
             return load(path, err);
     }
     path[0] = '\0';
-    return fail(err, "there is no %s beside the program; install MPI (on Debian: openmpi-bin libopenmpi-dev) and build "
-                     "nibble again, or name the module in $NIBBLE_MPI", file_name), NULL;
+    return fail(err,
+                "there is no %s beside the program; install MPI (on Debian: openmpi-bin libopenmpi-dev) and build "
+                "nibble again, or name the module in $NIBBLE_MPI",
+                file_name),
+           NULL;
 }
 
 // ---- the launcher -------------------------------------------------------------------------------------------------
 
 // What launchers tell each process: Open MPI's mpirun, those of PMI (MPICH and its kin), and Slurm's srun.
-static const struct launcher { const char *size, *rank, *here; } launchers[] = {
+static const struct launcher {
+    const char *size, *rank, *here;
+} launchers[] = {
     { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK" },
     { "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID" },
     { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID" },

@@ -10,6 +10,7 @@
 enum { NCCL_INT8 = 0 };
 
 // name, symbol, arguments. All return 0 for success.
+// clang-format off
 #define NCCL_CALLS(X)                                                                                                  \
     X(version, "ncclGetVersion", int *version)                                                                         \
     X(make_id, "ncclGetUniqueId", struct nccl_id *id)                                                                  \
@@ -20,6 +21,7 @@ enum { NCCL_INT8 = 0 };
     X(send, "ncclSend", const void *from, size_t count, int type, int peer, void *communicator,                        \
       struct cuda_stream *stream)                                                                                      \
     X(receive, "ncclRecv", void *to, size_t count, int type, int peer, void *communicator, struct cuda_stream *stream)
+// clang-format on
 
 struct library {
 #define X(name, symbol, ...) int (*name)(__VA_ARGS__);
@@ -38,11 +40,14 @@ struct nccl {
 static bool open_library(struct library *library, struct error *err)
 {
     static const char *const names[] = { "libnccl.so.2", NULL };
-    const struct { const char *symbol; void **slot; } calls[] = {
+    const struct {
+        const char *symbol;
+        void **slot;
+    } calls[] = {
 #define X(name, symbol, ...) { symbol, (void **)&library->name },
         NCCL_CALLS(X)
 #undef X
-        { "ncclGetErrorString", (void **)&library->error_text },
+            { "ncclGetErrorString", (void **)&library->error_text },
     };
     void *found = cuda_library_open(names);
     if (!found)

@@ -15,7 +15,7 @@
 #include "device/ranks_watch.h"
 
 enum {
-    TESTS_AT_ONCE = 200, // some 20 us; on a busy machine every longer way of asking on was several times slower
+    TESTS_AT_ONCE = 200,    // some 20 us; on a busy machine every longer way of asking on was several times slower
     PART_SECONDS_MAX = 600, // a rank that lives, and yet gives nothing
     NAP_SHARE = 64,
 };
@@ -26,9 +26,9 @@ struct ranks {
     const struct mpi_module *module;
     struct mpi *mpi;
     struct mpi_world world;
-    struct ranks_watch *watch; // NULL until all have met
-    double exchanged;          // when the last thing was done together
-    bool crowded;              // more ranks than cores here: nobody waits by keeping one busy
+    struct ranks_watch *watch;        // NULL until all have met
+    double exchanged;                 // when the last thing was done together
+    bool crowded;                     // more ranks than cores here: nobody waits by keeping one busy
     struct ranks_watch_place *places; // (size)
     char words[MPI_WORDS_MAX];
 };
@@ -167,8 +167,10 @@ static bool come_together(struct ranks *ranks, struct error *err)
     struct meet_point point = { 0 };
     int listening = -1, launched = mpi_launched_size();
     if (launched > world->size)
-        return fail(err, "%d processes were started, but MPI brought %d together: start them with the mpirun of %s, or "
-                         "srun with --mpi=pmix", launched, world->size, ranks->words);
+        return fail(err,
+                    "%d processes were started, but MPI brought %d together: start them with the mpirun of %s, or "
+                    "srun with --mpi=pmix",
+                    launched, world->size, ranks->words);
     if (world->size > RANKS_MAX)
         return fail(err, "%d ranks are more than the %d that can compute one model", world->size, RANKS_MAX);
     if (world->rank == 0 && (listening = meet_listen(&point, world->neighbours == world->size, err)) < 0)
@@ -225,50 +227,23 @@ void ranks_close(struct ranks *ranks)
 
 // ---- asking -------------------------------------------------------------------------------------------------------
 
-int ranks_launched(void)
-{
-    return mpi_launched_size();
-}
+int ranks_launched(void) { return mpi_launched_size(); }
 
-int ranks_rank(const struct ranks *ranks)
-{
-    return ranks->world.rank;
-}
+int ranks_rank(const struct ranks *ranks) { return ranks->world.rank; }
 
-int ranks_size(const struct ranks *ranks)
-{
-    return ranks->world.size;
-}
+int ranks_size(const struct ranks *ranks) { return ranks->world.size; }
 
-int ranks_here(const struct ranks *ranks)
-{
-    return ranks->world.neighbours;
-}
+int ranks_here(const struct ranks *ranks) { return ranks->world.neighbours; }
 
-const char *ranks_host(const struct ranks *ranks, int rank)
-{
-    return ranks->places[rank].host;
-}
+const char *ranks_host(const struct ranks *ranks, int rank) { return ranks->places[rank].host; }
 
-const char *ranks_words(const struct ranks *ranks)
-{
-    return ranks->words;
-}
+const char *ranks_words(const struct ranks *ranks) { return ranks->words; }
 
-int ranks_lost_fd(const struct ranks *ranks)
-{
-    return ranks_watch_fd(ranks->watch);
-}
+int ranks_lost_fd(const struct ranks *ranks) { return ranks_watch_fd(ranks->watch); }
 
-const char *ranks_lost(const struct ranks *ranks)
-{
-    return ranks->watch ? ranks_watch_lost(ranks->watch) : NULL;
-}
+const char *ranks_lost(const struct ranks *ranks) { return ranks->watch ? ranks_watch_lost(ranks->watch) : NULL; }
 
-bool ranks_speaks(const struct ranks *ranks)
-{
-    return ranks_watch_speaks(ranks->watch);
-}
+bool ranks_speaks(const struct ranks *ranks) { return ranks_watch_speaks(ranks->watch); }
 
 void ranks_give_up(struct ranks *ranks, const char *sentence)
 {

@@ -25,7 +25,7 @@ void ranks_close(struct ranks *ranks);
 
 int ranks_rank(const struct ranks *ranks);
 int ranks_size(const struct ranks *ranks);
-int ranks_here(const struct ranks *ranks);          // of them, on this host; they share its cores
+int ranks_here(const struct ranks *ranks); // of them, on this host; they share its cores
 const char *ranks_host(const struct ranks *ranks, int rank);
 const char *ranks_words(const struct ranks *ranks); // what carries the bytes: "Open MPI v4.1.4"
 

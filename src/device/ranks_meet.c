@@ -119,7 +119,11 @@ static int listen_here(struct meet_point *point)
 
 int meet_listen(struct meet_point *point, bool one_host, struct error *err)
 {
-    union { struct sockaddr any; struct sockaddr_in four; struct sockaddr_in6 six; } bound;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } bound;
     socklen_t size = sizeof bound;
     *point = (struct meet_point){ 0 };
     int fd = one_host ? listen_here(point) : listen_everywhere();
@@ -167,8 +171,11 @@ bool meet_welcome(int socket, const struct meet_point *point, int ranks, int *so
             missing++;
     }
     close(socket);
-    return missing == ranks || fail(err, "rank %d did not connect to port %u of rank 0 within %d s; is there a "
-                                         "firewall between them?", missing, point->port, MEET_SECONDS);
+    return missing == ranks
+        || fail(err,
+                "rank %d did not connect to port %u of rank 0 within %d s; is there a "
+                "firewall between them?",
+                missing, point->port, MEET_SECONDS);
 }
 
 // ---- the others ---------------------------------------------------------------------------------------------------
@@ -197,8 +204,9 @@ static int connect_to(const struct meet_address *address, uint16_t port)
     memcpy(&six.sin6_addr, address->bytes, sizeof six.sin6_addr);
     bool is_four = address->family == AF_INET;
     int fd = socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && connect_within(fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
-                                  is_four ? sizeof four : sizeof six))
+    if (fd >= 0
+        && connect_within(fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+                          is_four ? sizeof four : sizeof six))
         return fd;
     int trouble = errno;
     if (fd >= 0)

@@ -15,7 +15,7 @@ struct meet_point {
     uint16_t port;
     uint16_t address_count;
     struct meet_address {
-        uint16_t family;    // AF_INET, AF_INET6
+        uint16_t family; // AF_INET, AF_INET6
         uint8_t bytes[16];
     } addresses[MEET_ADDRESSES_MAX];
     uint8_t secret[MEET_SECRET_BYTES];

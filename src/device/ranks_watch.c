@@ -27,14 +27,14 @@ struct ranks_watch {
     atomic_bool stop, ending, gives_up, lost;
     char reason[RANKS_WATCH_TEXT_MAX];   // of this process; written before gives_up is set
     char sentence[RANKS_WATCH_TEXT_MAX]; // written before lost is set
-    bool first_lost;               // it is rank 0 that is lost; as the sentence
+    bool first_lost;                     // it is rank 0 that is lost; as the sentence
     struct peer {
-        int socket;                // -1: none
+        int socket; // -1: none
         bool gone, ending;
-        int silent;                // beats of our own since it was heard last
+        int silent; // beats of our own since it was heard last
         size_t len;
         char line[RANKS_WATCH_TEXT_MAX];
-    } *peers;                      // (ranks)
+    } *peers; // (ranks)
 };
 
 static int64_t now_ms(void)
@@ -51,10 +51,7 @@ static void raise_fd(int fd)
     (void)written;
 }
 
-static bool is_there(const struct peer *peer)
-{
-    return peer->socket >= 0 && !peer->gone;
-}
+static bool is_there(const struct peer *peer) { return peer->socket >= 0 && !peer->gone; }
 
 // ---- saying -------------------------------------------------------------------------------------------------------
 
@@ -259,10 +256,7 @@ const char *ranks_watch_lost(const struct ranks_watch *watch)
     return atomic_load_explicit(&watch->lost, memory_order_acquire) ? watch->sentence : NULL;
 }
 
-int ranks_watch_fd(const struct ranks_watch *watch)
-{
-    return watch->lost_fd;
-}
+int ranks_watch_fd(const struct ranks_watch *watch) { return watch->lost_fd; }
 
 bool ranks_watch_speaks(const struct ranks_watch *watch)
 {
@@ -288,10 +282,7 @@ void ranks_watch_announce_end(struct ranks_watch *watch)
     say(watch, end_line);
 }
 
-void ranks_watch_wake(struct ranks_watch *watch)
-{
-    say(watch, wake_line);
-}
+void ranks_watch_wake(struct ranks_watch *watch) { say(watch, wake_line); }
 
 bool ranks_watch_sleep(struct ranks_watch *watch)
 {

@@ -25,14 +25,14 @@ enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20, PARTS_PER_MEMBER = 2, C
 struct team {
     int size, started;
     _Atomic uint32_t generation;
-    _Atomic int left;                  // parts of this generation that are not done
-    _Atomic int sleepers;              // since the last time they were woken
+    _Atomic int left;     // parts of this generation that are not done
+    _Atomic int sleepers; // since the last time they were woken
     _Atomic bool stop;
-    struct team_work work;             // this and the next two are read by who has taken a part, and by the caller
-    int each;                          // parts for each member
-    uint32_t first;                    // generation of the first phase
+    struct team_work work; // this and the next two are read by who has taken a part, and by the caller
+    int each;              // parts for each member
+    uint32_t first;        // generation of the first phase
     struct member {
-        _Atomic uint64_t parts;        // the generation, and below it how many of its parts nobody has taken
+        _Atomic uint64_t parts; // the generation, and below it how many of its parts nobody has taken
         struct team *team;
         int number;
         pthread_t thread;
@@ -164,10 +164,7 @@ void team_close(struct team *team)
     free(team);
 }
 
-int team_size(const struct team *team)
-{
-    return team->size;
-}
+int team_size(const struct team *team) { return team->size; }
 
 void team_run(struct team *team, const struct team_work *work)
 {

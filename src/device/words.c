@@ -9,8 +9,8 @@
 #include "device/device.h"
 
 const char *const device_words[] = {
-    "cpu",   "cpu:ref", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu:neon", "sm_80", "sm_86",
-    "sm_89", "sm_90",   "sm_100",   "sm_103",     "sm_120",  "sm_121",   "cuda",  "none", NULL,
+    "cpu",   "cpu:ref", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu:neon", "sm_80", "sm_86", "sm_89",
+    "sm_90", "sm_100",  "sm_103",   "sm_120",     "sm_121",  "cuda",     "none",  NULL,
 };
 
 // An imagined CPU has a feature and everything below it in the list of device.h.
@@ -55,9 +55,10 @@ static const char *find_meant(const char *word)
 static bool unknown_word(const char *word, struct error *err)
 {
     const char *near = find_meant(word);
-    return fail_usage(err, "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble "
-                      "plan` alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none", word,
-                      near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    return fail_usage(err,
+                      "--device: \"%.40s\" is no device%s%s%s; there are cpu, cuda and cuda:N, and for `nibble "
+                      "plan` alone cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_80 to sm_121 and none",
+                      word, near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 // The GPU of this machine, or the reason why there is none.

@@ -3,10 +3,7 @@
 
 #include <assert.h>
 
-void batch_clear(struct engine *engine)
-{
-    engine->batch.tokens = engine->batch.sequences = engine->batch.outputs = 0;
-}
+void batch_clear(struct engine *engine) { engine->batch.tokens = engine->batch.sequences = engine->batch.outputs = 0; }
 
 void batch_add(struct engine *engine, const struct sequence *sequence, int count, int outputs)
 {

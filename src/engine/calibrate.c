@@ -141,7 +141,7 @@ static void prepare(struct measuring *m)
         if (!text_watch_sees(m->wanted, i))
             continue;
         size_t heads = (size_t)model->layer[i].kv_heads, dim = (size_t)model->layer[i].head_dim;
-        m->centres[i] = ARENA_NEW(&out->arena, float, heads * dim);
+        m->centres[i] = ARENA_NEW(&out->arena, float, heads *dim);
         m->errors[i] = ARENA_NEW(&out->arena, struct key_error, heads * (size_t)m->ways * KV_TRANSFORMS);
         for (int way = 0; way < m->ways; way++)
             m->scales[way * out->layers + i] = scale_of(m, i, (enum dtype)out->ways[m->first + way].k);

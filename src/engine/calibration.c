@@ -74,8 +74,7 @@ static bool find(struct kv_calibration *out, const char *path, const struct cali
 }
 
 bool calibration_find(struct kv_calibration *out, const struct checkpoint *checkpoint, const struct plan *wanted,
-                      const struct engine_options *options, const struct calibration_source *source,
-                      struct error *err)
+                      const struct engine_options *options, const struct calibration_source *source, struct error *err)
 {
     struct calibration_key key = calibration_key_of(checkpoint, wanted, source->text);
     char *path = calibration_path(&key);

@@ -8,7 +8,7 @@
 
 struct calibration_source {
     struct bytes text;
-    bool given;    // somebody chose it: it is used, or that is an error
+    bool given; // somebody chose it: it is used, or that is an error
     // Its tokens, on the heap: how many, or -1. NULL: nothing is measured, and what no file has is left open.
     ptrdiff_t (*tokens)(void *context, struct bytes text, int32_t **ids, struct error *err);
     void *context;
@@ -18,7 +18,6 @@ struct calibration_source {
 // nothing else is there then; where it was asked for, it is an error. A file that cannot be used or written is a
 // warning, too.
 bool calibration_find(struct kv_calibration *out, const struct checkpoint *checkpoint, const struct plan *wanted,
-                      const struct engine_options *options, const struct calibration_source *source,
-                      struct error *err);
+                      const struct engine_options *options, const struct calibration_source *source, struct error *err);
 
 #endif

@@ -17,16 +17,13 @@ _Static_assert(CALIBRATION_KEY_BYTES == SHA256_DIGEST_LENGTH, "a key is a whole 
 
 enum { SAMPLES = 256, SAMPLE_BYTES = 64 };
 enum { MAGIC_BYTES = 16, HEAD_BYTES = MAGIC_BYTES + CALIBRATION_KEY_BYTES + sizeof(int32_t) };
-enum { WAY_NUMBERS = 3 };            // before its errors: format, tokens kept, search
-enum { WAYS_MAX = KV_WAYS_MAX / 2 }; // in a file: there is room for what a plan adds
+enum { WAY_NUMBERS = 3 };                                      // before its errors: format, tokens kept, search
+enum { WAYS_MAX = KV_WAYS_MAX / 2 };                           // in a file: there is room for what a plan adds
 static const char magic[MAGIC_BYTES + 1] = "nibble kv keys 2"; // another way to measure is another number
 
 // ---- the key ----
 
-static void hash_text(SHA256_CTX *context, const char *text)
-{
-    SHA256_Update(context, text, strlen(text) + 1);
-}
+static void hash_text(SHA256_CTX *context, const char *text) { SHA256_Update(context, text, strlen(text) + 1); }
 
 static void hash_tensor(SHA256_CTX *context, const struct tensor *tensor, bool sampled)
 {
@@ -58,9 +55,9 @@ struct calibration_key calibration_hash_checkpoint(const struct checkpoint *chec
 static void hash_model(SHA256_CTX *context, const struct plan *wanted)
 {
     const struct model_config *config = &wanted->model->config;
-    const int sizes[] = { config->layers, config->hidden, config->rotated, config->rope_interleaved,
+    const int sizes[] = { config->layers,         config->hidden,     config->rotated,  config->rope_interleaved,
                           config->experts.chosen, config->activation, TEXT_WATCH_TOKENS };
-    const double numbers[] = { config->norm_epsilon,    config->norm_offset, config->embed_scale,
+    const double numbers[] = { config->norm_epsilon,    config->norm_offset,    config->embed_scale,
                                config->attention_scale, config->residual_scale, config->attention_softcap };
     hash_text(context, config->architecture);
     SHA256_Update(context, sizes, sizeof sizes);

@@ -19,15 +19,15 @@ double ceiling_now(void)
 // ---- arithmetic ----
 
 // Chains of multiply-adds that do not wait for each other; the result is returned so that nobody leaves them out.
-#define MULTIPLY_ADDS(vector, splat, multiply_add)                 \
+#define MULTIPLY_ADDS(vector, splat, multiply_add)                   \
     vector sums[CHAINS], factor = splat(0.999f), term = splat(0.1f); \
-    for (int i = 0; i < CHAINS; i++)                               \
-        sums[i] = splat((float)i);                                 \
-    for (int round = 0; round < ROUNDS; round++)                   \
-        for (int i = 0; i < CHAINS; i++)                           \
-            sums[i] = multiply_add(sums[i], factor, term);         \
-    for (int i = 1; i < CHAINS; i++)                               \
-        sums[0] += sums[i];                                        \
+    for (int i = 0; i < CHAINS; i++)                                 \
+        sums[i] = splat((float)i);                                   \
+    for (int round = 0; round < ROUNDS; round++)                     \
+        for (int i = 0; i < CHAINS; i++)                             \
+            sums[i] = multiply_add(sums[i], factor, term);           \
+    for (int i = 1; i < CHAINS; i++)                                 \
+        sums[0] += sums[i];                                          \
     return sums[0][0]
 
 typedef float four_floats __attribute__((vector_size(16)));
@@ -35,10 +35,7 @@ typedef float four_floats __attribute__((vector_size(16)));
 #define SPLAT_FOUR(x) ((four_floats){ (x), (x), (x), (x) })
 #define MULTIPLY_ADD_FOUR(a, b, c) ((a) * (b) + (c))
 
-static float multiply_adds_plain(void)
-{
-    MULTIPLY_ADDS(four_floats, SPLAT_FOUR, MULTIPLY_ADD_FOUR);
-}
+static float multiply_adds_plain(void) { MULTIPLY_ADDS(four_floats, SPLAT_FOUR, MULTIPLY_ADD_FOUR); }
 
 #if defined(__x86_64__)
 #include <immintrin.h>

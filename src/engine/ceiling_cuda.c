@@ -25,8 +25,13 @@ static bool copy(const struct bounds *bounds, struct error *err)
 
 static bool multiply(const struct bounds *bounds, struct error *err)
 {
-    struct cuda_product product = { .dtype = DTYPE_BF16, .rows = SIDE, .in = SIDE, .out = SIDE, .x = bounds->memory,
-                                    .w = bounds->memory + matrix_bytes, .y = bounds->memory + 2 * matrix_bytes };
+    struct cuda_product product = { .dtype = DTYPE_BF16,
+                                    .rows = SIDE,
+                                    .in = SIDE,
+                                    .out = SIDE,
+                                    .x = bounds->memory,
+                                    .w = bounds->memory + matrix_bytes,
+                                    .y = bounds->memory + 2 * matrix_bytes };
     return cuda_multiply(bounds->cuda, &product, err);
 }
 
@@ -66,11 +71,8 @@ bool ceiling_measure_cuda(struct ceiling *ceiling, struct cuda *cuda, struct err
     struct bounds bounds = { .cuda = cuda };
     double copying, multiplying;
     bool ok = (bounds.memory = cuda_new(cuda, 2 * copied_bytes, "measuring how fast it is", err))
-           && (bounds.start = cuda_event_new(cuda, err))
-           && (bounds.end = cuda_event_new(cuda, err))
-           && fill(&bounds, err)
-           && best_time(&bounds, copy, &copying, err)
-           && best_time(&bounds, multiply, &multiplying, err);
+        && (bounds.start = cuda_event_new(cuda, err)) && (bounds.end = cuda_event_new(cuda, err)) && fill(&bounds, err)
+        && best_time(&bounds, copy, &copying, err) && best_time(&bounds, multiply, &multiplying, err);
     if (ok)
         *ceiling = (struct ceiling){ .bytes_per_s = 2.0 * (double)copied_bytes / copying,
                                      .flops_per_s = 2.0 * SIDE * SIDE * SIDE / multiplying,

@@ -16,9 +16,14 @@ static void place_parts(const struct cuda_batch_block *block, size_t at[PARTS + 
 {
     size_t tokens = (size_t)block->tokens, sequences = (size_t)block->sequences;
     const size_t entries[PARTS] = {
-        [COUNTS] = CUDA_COUNTS, [FIRST] = sequences,       [COUNT] = sequences,
-        [IDS] = tokens,         [POSITIONS] = tokens,      [SEQUENCE_OF] = tokens,
-        [TABLES] = block->pages, [OUTPUT_ROWS] = (size_t)block->outputs,
+        [COUNTS] = CUDA_COUNTS,
+        [FIRST] = sequences,
+        [COUNT] = sequences,
+        [IDS] = tokens,
+        [POSITIONS] = tokens,
+        [SEQUENCE_OF] = tokens,
+        [TABLES] = block->pages,
+        [OUTPUT_ROWS] = (size_t)block->outputs,
         [TABLE_AT] = (size_t)block->classes * sequences,
     };
     at[0] = 0;
@@ -41,9 +46,16 @@ struct cuda_batch cuda_batch_view(const struct cuda_batch_block *block, const vo
     for (int i = 0; i < PARTS; i++)
         part[i] = (const int32_t *)(const void *)((const uint8_t *)device + at[i]);
     return (struct cuda_batch){
-        .counts = part[COUNTS], .ids = part[IDS], .positions = part[POSITIONS], .sequence_of = part[SEQUENCE_OF],
-        .first = part[FIRST], .count = part[COUNT], .output_rows = part[OUTPUT_ROWS], .tables = part[TABLES],
-        .table_at = part[TABLE_AT], .sequences_max = block->sequences,
+        .counts = part[COUNTS],
+        .ids = part[IDS],
+        .positions = part[POSITIONS],
+        .sequence_of = part[SEQUENCE_OF],
+        .first = part[FIRST],
+        .count = part[COUNT],
+        .output_rows = part[OUTPUT_ROWS],
+        .tables = part[TABLES],
+        .table_at = part[TABLE_AT],
+        .sequences_max = block->sequences,
     };
 }
 

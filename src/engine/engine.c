@@ -151,16 +151,13 @@ static bool decide(struct engine *engine, const struct engine_options *options, 
 
 static bool open_memory(struct engine *engine, struct error *err)
 {
-    return open_workspace(engine, err)
-        && open_batch(engine, err)
-        && open_pools(engine, err)
+    return open_workspace(engine, err) && open_batch(engine, err) && open_pools(engine, err)
         && (engine->placed = new_memory(engine, engine->plan.placed_bytes, "the weights", err));
 }
 
 static bool open_program(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return (watch_open(engine), program_bind(engine, err))
-        && open_team(engine, options->threads, err)
+    return (watch_open(engine), program_bind(engine, err)) && open_team(engine, options->threads, err)
         && load_weights(engine, options, err);
 }
 
@@ -179,11 +176,9 @@ static bool tell_open(struct engine *engine, const struct engine_options *option
 // In a group nothing goes on unless it does everywhere.
 static bool open_all(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return tell_open(engine, options, err)
-        && group_agree(engine->group, decide(engine, options, err), err)
+    return tell_open(engine, options, err) && group_agree(engine->group, decide(engine, options, err), err)
         && group_agree_plan(engine->group, engine->checkpoint, &engine->plan, err)
-        && group_agree(engine->group, open_memory(engine, err), err)
-        && exchange_open(engine, err)
+        && group_agree(engine->group, open_memory(engine, err), err) && exchange_open(engine, err)
         && group_agree(engine->group, open_program(engine, options, err), err);
 }
 

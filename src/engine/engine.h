@@ -17,36 +17,36 @@ struct engine {
     struct model model;
     struct plan plan;
     struct kv_pool pools[KV_CLASSES_MAX];
-    float *buffers[BUFFER_COUNT];        // (rows, width) each, carved from one block; bfloat16 on a GPU, but for some
-    void *workspace, *scratch;           // the second within the first
-    uint8_t *placed;                     // weights, where the plan has placed them
+    float *buffers[BUFFER_COUNT]; // (rows, width) each, carved from one block; bfloat16 on a GPU, but for some
+    void *workspace, *scratch;    // the second within the first
+    uint8_t *placed;              // weights, where the plan has placed them
     struct team *team;
-    struct gpu *gpu;                     // NULL on CPUs; with it, all addresses above are its own and the ops run there
-    struct group *group;                 // borrowed; NULL: this process computes all of it
-    int number;                          // by which the ranks of a group know the engine
-    struct told_tables {                 // of a group: page tables as rank 0 told them last (engine/told.h)
-        int32_t *pages[KV_CLASSES_MAX];  // (max_num_seqs, capacity)
-        int *counts[KV_CLASSES_MAX];     // (max_num_seqs)
+    struct gpu *gpu;                    // NULL on CPUs; with it, all addresses above are its own and the ops run there
+    struct group *group;                // borrowed; NULL: this process computes all of it
+    int number;                         // by which the ranks of a group know the engine
+    struct told_tables {                // of a group: page tables as rank 0 told them last (engine/told.h)
+        int32_t *pages[KV_CLASSES_MAX]; // (max_num_seqs, capacity)
+        int *counts[KV_CLASSES_MAX];    // (max_num_seqs)
         int capacity[KV_CLASSES_MAX];
     } tables;
-    struct strbuf message;               // of rank 0, to the others
-    bool shares_device;                  // with another rank
-    struct nccl *nccl;                   // of a GPU in a group: by which ranks exchange their parts,
-    float *parts_host;                   // or, where that is NULL, all of them on their way
-    const struct engine_watch *watch;    // borrowed; NULL: nobody looks
-    float *seen[BUFFER_COUNT];           // what it asked for, in this CPU's memory
+    struct strbuf message;            // of rank 0, to the others
+    bool shares_device;               // with another rank
+    struct nccl *nccl;                // of a GPU in a group: by which ranks exchange their parts,
+    float *parts_host;                // or, where that is NULL, all of them on their way
+    const struct engine_watch *watch; // borrowed; NULL: nobody looks
+    float *seen[BUFFER_COUNT];        // what it asked for, in this CPU's memory
 
-    struct batch batch;                  // what the next step reads; arrays below
+    struct batch batch; // what the next step reads; arrays below
     int32_t *ids, *positions, *output_rows;
     struct batch_sequence *batch_sequences;
 
     struct program {
-        struct phase {                   // one to three per op of the model
+        struct phase { // one to three per op of the model
             void (*run)(const void *args, int part, int parts);
             const void *args;
         } *phases;
         int count;
-    } few, many;                         // on CPUs: for steps of few tokens, and of many
+    } few, many; // on CPUs: for steps of few tokens, and of many
     struct arena arena;
 };
 

@@ -18,10 +18,10 @@
 
 static json_t *describe_cpu(const struct error *err, const struct device *device, struct arena *arena)
 {
-    json_t *cpu =
-        json_pack("{s:s, s:i, s:s, s:I, s:I}", "name", device->name, "cores", device->cores, "features",
-                  device_feature_words(arena, device->features), "memory_bytes", (json_int_t)device->memory_bytes,
-                  "memory_free_bytes", (json_int_t)device->memory_free_bytes);
+    json_t *cpu = json_pack("{s:s, s:i, s:s, s:I, s:I}", "name", device->name, "cores", device->cores, "features",
+                            device_feature_words(arena, device->features), "memory_bytes",
+                            (json_int_t)device->memory_bytes, "memory_free_bytes",
+                            (json_int_t)device->memory_free_bytes);
     if (err->text[0])
         json_object_set_new(cpu, "note", json_string(err->text));
     return cpu;
@@ -35,9 +35,10 @@ static json_t *describe_cuda(void)
     for (int i = 0; i < report.count; i++) {
         char architecture[16];
         snprintf(architecture, sizeof architecture, "sm_%d%d", report.devices[i].major, report.devices[i].minor);
-        json_array_append_new(devices, json_pack("{s:s, s:s, s:i, s:I}", "name", report.devices[i].name, "architecture",
-                                                 architecture, "multiprocessors", report.devices[i].multiprocessors,
-                                                 "memory_bytes", (json_int_t)report.devices[i].memory_bytes));
+        json_array_append_new(devices,
+                              json_pack("{s:s, s:s, s:i, s:I}", "name", report.devices[i].name, "architecture",
+                                        architecture, "multiprocessors", report.devices[i].multiprocessors,
+                                        "memory_bytes", (json_int_t)report.devices[i].memory_bytes));
     }
     json_t *cuda = json_pack("{s:o}", "devices", devices);
     if (report.driver_version)
@@ -61,8 +62,9 @@ static json_t *describe_ranks(void)
         module->library(words);
     json_object_set_new(ranks, module ? "mpi" : "note", json_string(module ? words : err.text));
     json_object_set_new(ranks, "mpirun", json_string(mpi_find_launcher(path) ? path : "none"));
-    json_object_set_new(ranks, "nccl", nccl ? json_sprintf("%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100)
-                                            : json_string("none"));
+    json_object_set_new(
+        ranks, "nccl",
+        nccl ? json_sprintf("%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100) : json_string("none"));
     return ranks;
 }
 
@@ -105,11 +107,11 @@ static void print_lines(const json_t *value, const char *prefix, struct strbuf *
     json_t *member;
     size_t index;
     char path[128];
-    json_object_foreach((json_t *)value, key, member) {
+    json_object_foreach ((json_t *)value, key, member) {
         snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", key);
         print_lines(member, path, out);
     }
-    json_array_foreach(value, index, member) {
+    json_array_foreach (value, index, member) {
         snprintf(path, sizeof path, "%s.%zu", prefix, index);
         print_lines(member, path, out);
     }

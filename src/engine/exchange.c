@@ -6,10 +6,7 @@
 #include "device/nccl.h"
 #include "engine/engine.h"
 
-static bool holds_parts(enum buffer buffer)
-{
-    return buffer == BUFFER_PARTIAL || buffer == BUFFER_LOGITS_PART;
-}
+static bool holds_parts(enum buffer buffer) { return buffer == BUFFER_PARTIAL || buffer == BUFFER_LOGITS_PART; }
 
 static size_t width_of(const struct engine *engine, enum buffer buffer)
 {
@@ -27,10 +24,7 @@ float *exchange_place(const struct engine *engine, enum buffer buffer)
     return engine->buffers[buffer] + before;
 }
 
-bool exchange_precedes(const struct op *op)
-{
-    return op->kind == OP_REDUCE || op->kind == OP_JOIN;
-}
+bool exchange_precedes(const struct op *op) { return op->kind == OP_REDUCE || op->kind == OP_JOIN; }
 
 static size_t part_bytes(const struct engine *engine, const struct op *op, int rows)
 {
@@ -72,8 +66,8 @@ static const char *why_not_nccl(const struct offer *offers, int ranks)
 static bool open_nccl(struct engine *engine, const struct nccl_id *id, int version, struct error *err)
 {
     engine->nccl = nccl_open(gpu_cuda(engine->gpu), id, group_rank(engine->group), group_size(engine->group), err);
-    engine->plan.exchange = arena_format(&engine->plan.arena, "by NCCL %d.%d.%d", version / 10000,
-                                         version / 100 % 100, version % 100);
+    engine->plan.exchange = arena_format(&engine->plan.arena, "by NCCL %d.%d.%d", version / 10000, version / 100 % 100,
+                                         version % 100);
     return engine->nccl;
 }
 
@@ -108,10 +102,7 @@ static bool gather_on_gpu(const struct engine *engine, float *all, size_t bytes,
                         : gather_by_host(engine, all, bytes, stride, err);
 }
 
-bool exchange_is_queued(const struct engine *engine)
-{
-    return !engine->group || engine->nccl;
-}
+bool exchange_is_queued(const struct engine *engine) { return !engine->group || engine->nccl; }
 
 bool exchange_on_gpu(const struct engine *engine, int index, int rows, struct error *err)
 {

@@ -13,32 +13,32 @@
 
 // A request with what is drawn for it and who hears of it.
 struct answer {
-    struct request request;         // first: the scheduler's chunks name it
+    struct request request; // first: the scheduler's chunks name it
     struct nibble_listener listener;
     struct nibble_sampling sampling;
     int max_tokens, min_tokens;
-    int top_logprobs;               // -1: nothing is scored
+    int top_logprobs; // -1: nothing is scored
     bool score_prompt;
     int32_t *stop_ids;
     size_t stop_count;
     struct nibble_bias *bias;
     size_t bias_count;
-    bool held;                      // its last row has not been drawn from, for want of a mask
-    float *held_logits;             // that row; NULL: this never happened
+    bool held;          // its last row has not been drawn from, for want of a mask
+    float *held_logits; // that row; NULL: this never happened
 };
 
 // One row of logits: what is asked of it and what was found.
 struct row {
-    struct answer *answer;          // NULL: it has ended in the meantime
-    int position;                   // of the token it comes after
-    bool last;                      // of its text
-    bool on_device;                 // it is drawn where its logits are; they do not come here
-    bool held;                      // of an earlier step
-    bool late;                      // its mask was not computed in this step: it is not drawn from
+    struct answer *answer; // NULL: it has ended in the meantime
+    int position;          // of the token it comes after
+    bool last;             // of its text
+    bool on_device;        // it is drawn where its logits are; they do not come here
+    bool held;             // of an earlier step
+    bool late;             // its mask was not computed in this step: it is not drawn from
     const float *logits;
-    uint32_t *mask;                 // NULL: every token may come
+    uint32_t *mask; // NULL: every token may come
     bool finite;
-    int32_t drawn;                  // only where something is
+    int32_t drawn; // only where something is
     double log_total;
     struct candidate *top;
     int top_count;
@@ -52,15 +52,9 @@ static double system_clock(void *context)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static double now(const struct generator *generator)
-{
-    return generator->clock(generator->clock_context);
-}
+static double now(const struct generator *generator) { return generator->clock(generator->clock_context); }
 
-static int vocabulary_of(const struct generator *generator)
-{
-    return generator->engine->model.config.vocabulary;
-}
+static int vocabulary_of(const struct generator *generator) { return generator->engine->model.config.vocabulary; }
 
 void generator_open(struct generator *generator, struct engine *engine, const struct nibble_scheduler_options *options)
 {
@@ -127,8 +121,7 @@ static bool check_wish(const struct generator *generator, const struct nibble_re
                     longest < engine->model.config.context ? "; --max-model-len raises it" : "");
     return engine_check_ids(engine, wish->prompt, wish->prompt_count, err)
         && (engine_check_ids(engine, wish->stop_ids, wish->stop_count, err) || fail_within(err, "a stop id"))
-        && check_bias(engine, wish->bias, wish->bias_count, err)
-        && sampler_check(&wish->sampling, err);
+        && check_bias(engine, wish->bias, wish->bias_count, err) && sampler_check(&wish->sampling, err);
 }
 
 uint64_t generator_add(struct generator *generator, const struct nibble_request *wish, struct error *err)
@@ -214,15 +207,9 @@ void generator_close(struct generator *generator)
 
 // ---- a step ----
 
-static bool draws(const struct row *row)
-{
-    return row->last && row->answer->max_tokens > 0;
-}
+static bool draws(const struct row *row) { return row->last && row->answer->max_tokens > 0; }
 
-static int tokens_left(const struct answer *answer)
-{
-    return answer->max_tokens - answer->request.usage.answer_tokens;
-}
+static int tokens_left(const struct answer *answer) { return answer->max_tokens - answer->request.usage.answer_tokens; }
 
 static bool may_stop(const struct answer *answer)
 {
@@ -270,8 +257,11 @@ static void list_held_rows(struct generator *generator, struct flight *flight)
         if (!answer->held || request->sequence.cached < request->sequence.count)
             continue;
         int index = flight->row_count++;
-        flight->rows[index] = (struct row){ .answer = answer, .position = request->sequence.count - 1, .last = true,
-                                            .held = true, .logits = answer->held_logits,
+        flight->rows[index] = (struct row){ .answer = answer,
+                                            .position = request->sequence.count - 1,
+                                            .last = true,
+                                            .held = true,
+                                            .logits = answer->held_logits,
                                             .top = generator->tops + (size_t)index * GENERATE_TOP_MAX };
     }
 }
@@ -337,8 +327,8 @@ static void start_early(struct generator *generator, struct flight *flight)
 struct masking {
     struct generator *generator;
     struct flight *flight;
-    atomic_int rows_left;   // taken from the end, where those that were held are
-    atomic_ullong work;     // that the masks have taken so far
+    atomic_int rows_left; // taken from the end, where those that were held are
+    atomic_ullong work;   // that the masks have taken so far
 };
 
 static bool wants_mask(const struct row *row)
@@ -579,8 +569,8 @@ bool generator_step(struct generator *generator, struct nibble_step *step)
     if (may_go_on(generator, flight))
         start_early(generator, flight);
     bool reads = flight->tokens;
-    scheduler->counts.failing =
-        reads && (!flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err));
+    scheduler->counts.failing = reads
+        && (!flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err));
     if (scheduler->counts.failing)
         return fail_running(generator, flight->err.text);
     if (reads && !flight->computed)

@@ -19,28 +19,28 @@
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 
-enum { GENERATE_TOP_MAX = 128 }; // likeliest tokens that can come with each
-enum { GENERATE_FLIGHTS = 2 };   // steps under way
+enum { GENERATE_TOP_MAX = 128 };           // likeliest tokens that can come with each
+enum { GENERATE_FLIGHTS = 2 };             // steps under way
 enum { GENERATE_MASK_WORK_MAX = 2 << 20 }; // of the masks in one step, as nibble_listener.restrict_tokens counts it
 
 struct generator {
-    struct engine *engine;     // borrowed
+    struct engine *engine; // borrowed
     struct scheduler scheduler;
     double (*clock)(void *context);
     void *clock_context;
-    struct sampler *samplers;  // one per member of the team
-    struct flight {            // a step that was started
-        struct row *rows;      // (outputs)
+    struct sampler *samplers; // one per member of the team
+    struct flight {           // a step that was started
+        struct row *rows;     // (outputs)
         int row_count;
-        int tokens;            // that it reads; 0: nothing but rows that were held
-        int step;              // the engine's number; 0: it could not be started, as `err` says
-        bool computed;         // the scheduler has been told
+        int tokens;    // that it reads; 0: nothing but rows that were held
+        int step;      // the engine's number; 0: it could not be started, as `err` says
+        bool computed; // the scheduler has been told
         struct error err;
     } flights[GENERATE_FLIGHTS];
-    struct flight *early;      // the one that was started before the last one's results were there, or NULL
-    uint32_t *masks;           // (outputs, mask_words)
+    struct flight *early; // the one that was started before the last one's results were there, or NULL
+    uint32_t *masks;      // (outputs, mask_words)
     int mask_words;
-    struct candidate *tops;    // (outputs, GENERATE_TOP_MAX)
+    struct candidate *tops; // (outputs, GENERATE_TOP_MAX)
 };
 
 void generator_open(struct generator *generator, struct engine *engine, const struct nibble_scheduler_options *options);

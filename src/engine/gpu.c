@@ -96,10 +96,7 @@ void gpu_close(struct gpu *gpu)
     free(gpu);
 }
 
-struct cuda *gpu_cuda(struct gpu *gpu)
-{
-    return gpu->cuda;
-}
+struct cuda *gpu_cuda(struct gpu *gpu) { return gpu->cuda; }
 
 static bool open_slot(struct gpu *gpu, struct gpu_slot *slot, size_t tokens, struct error *err)
 {
@@ -132,8 +129,7 @@ bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err)
     gpu->rows_bytes = plan_align(outputs * sizeof(struct cuda_sampling_row));
     if (!(gpu->upload = gpu_new(gpu, gpu->rows_bytes + gpu->block.bytes, "the step's tokens", err))
         || !(gpu->tokens = gpu_new(gpu, tokens, "drawing tokens", err))
-        || !(gpu->logits_host = cuda_host_new(gpu->cuda, logits, "the logits", err))
-        || !open_slots(gpu, tokens, err))
+        || !(gpu->logits_host = cuda_host_new(gpu->cuda, logits, "the logits", err)) || !open_slots(gpu, tokens, err))
         return false;
     gpu->view = cuda_batch_view(&gpu->block, gpu->upload + gpu->rows_bytes);
     gpu->view.drawn = gpu->tokens;

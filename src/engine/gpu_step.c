@@ -32,8 +32,8 @@ static void link_absorbed(union op_args *args, const struct model *model, const 
     } else if (model->ops[i].kind == OP_KV_WRITE) {
         struct kv_write_args *write = &args[i].kv_write;
         write->rope = absorbs & KERNEL_ABSORBS_ROPE ? &find_before(args, model, i, OP_ROPE)->rope : NULL;
-        write->transform =
-            absorbs & KERNEL_ABSORBS_TRANSFORM ? &find_before(args, model, i, OP_TRANSFORM)->transform : NULL;
+        write->transform = absorbs & KERNEL_ABSORBS_TRANSFORM ? &find_before(args, model, i, OP_TRANSFORM)->transform
+                                                              : NULL;
     }
 }
 
@@ -230,8 +230,7 @@ static bool download_results(struct gpu *gpu, const struct engine *engine, const
                               count * sizeof(float), err))
             return false;
     }
-    return !outputs
-        || cuda_download(gpu->cuda, slot->tokens, gpu->tokens, (size_t)outputs * sizeof *slot->tokens, err);
+    return !outputs || cuda_download(gpu->cuda, slot->tokens, gpu->tokens, (size_t)outputs * sizeof *slot->tokens, err);
 }
 
 int gpu_start(struct gpu *gpu, struct engine *engine, struct error *err)
@@ -240,8 +239,7 @@ int gpu_start(struct gpu *gpu, struct engine *engine, struct error *err)
     skip_rows(gpu, slot, engine->batch.outputs);
     gpu->asked = 0;
     size_t bytes = gpu->rows_bytes + cuda_batch_fill(&gpu->block, &engine->batch, slot->upload + gpu->rows_bytes);
-    if (!cuda_upload(gpu->cuda, gpu->upload, slot->upload, bytes, err)
-        || !run_launches(gpu, engine, err)
+    if (!cuda_upload(gpu->cuda, gpu->upload, slot->upload, bytes, err) || !run_launches(gpu, engine, err)
         || (!group_rank(engine->group) && !download_results(gpu, engine, slot, err))
         || !cuda_event_record(gpu->cuda, slot->done, err))
         return 0;

@@ -8,32 +8,22 @@ static void add_value(const json_t *value, struct strbuf *out)
     size_t start = out->len, index;
     const json_t *member;
     switch (json_typeof(value)) {
-    case JSON_STRING:
-        strbuf_add_text(out, json_string_value(value));
-        break;
-    case JSON_INTEGER:
-        strbuf_add_format(out, "%lld", (long long)json_integer_value(value));
-        break;
-    case JSON_REAL:
-        strbuf_add_format(out, "%.3g", json_real_value(value));
-        break;
+    case JSON_STRING: strbuf_add_text(out, json_string_value(value)); break;
+    case JSON_INTEGER: strbuf_add_format(out, "%lld", (long long)json_integer_value(value)); break;
+    case JSON_REAL: strbuf_add_format(out, "%.3g", json_real_value(value)); break;
     case JSON_ARRAY:
-        json_array_foreach(value, index, member) {
+        json_array_foreach (value, index, member) {
             strbuf_add_text(out, index ? " " : "");
             add_value(member, out);
         }
         break;
-    default:
-        break;
+    default: break;
     }
     if (out->len == start)
         strbuf_add_byte(out, '-');
 }
 
-void grid_cell(const json_t *row, const char *key, struct strbuf *out)
-{
-    add_value(json_object_get(row, key), out);
-}
+void grid_cell(const json_t *row, const char *key, struct strbuf *out) { add_value(json_object_get(row, key), out); }
 
 static void add_cell(const json_t *row, const struct grid_column *column, struct strbuf *out)
 {
@@ -44,7 +34,7 @@ static size_t column_width(const json_t *rows, const struct grid_column *column)
 {
     size_t width = strlen(column->title), index;
     const json_t *row;
-    json_array_foreach(rows, index, row) {
+    json_array_foreach (rows, index, row) {
         struct strbuf cell = { 0 };
         add_cell(row, column, &cell);
         width = cell.len > width ? cell.len : width;
@@ -53,10 +43,7 @@ static size_t column_width(const json_t *rows, const struct grid_column *column)
     return width;
 }
 
-static bool is_beside(const struct grid_column *column)
-{
-    return column->title && !column->below;
-}
+static bool is_beside(const struct grid_column *column) { return column->title && !column->below; }
 
 // Blanks up to the next column's place; none after the last.
 static void pad(struct strbuf *out, size_t start, size_t width, const struct grid_column *next)
@@ -130,7 +117,7 @@ void grid_markdown(const json_t *rows, const struct grid_column *columns, struct
     for (const struct grid_column *column = columns; column->title; column++)
         strbuf_add_text(out, "|---");
     strbuf_add_text(out, "|\n");
-    json_array_foreach(rows, index, row) {
+    json_array_foreach (rows, index, row) {
         for (const struct grid_column *column = columns; column->title; column++) {
             strbuf_add_text(out, "| ");
             add_cell(row, column, out);

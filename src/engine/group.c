@@ -109,10 +109,7 @@ bool group_compare(struct group *group, const char *flags, struct error *err)
 
 // ---- plans ----
 
-static void add_number(SHA256_CTX *context, int64_t number)
-{
-    SHA256_Update(context, &number, sizeof number);
-}
+static void add_number(SHA256_CTX *context, int64_t number) { SHA256_Update(context, &number, sizeof number); }
 
 // What a plan decides, but for what is each rank's own: its heads, its kernels and its memory.
 static struct calibration_key hash_plan(const struct plan *plan)

@@ -113,8 +113,7 @@ static json_t *describe(const struct kernel *kernel, const struct device *device
                      format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
                      format_list(kernel->k), "v", format_list(kernel->v), "latents", format_list(kernel->latents),
                      "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
-                     need_list(kernel, arena), "priority", kernel->priority, "runs", !missing, "missing",
-                     missing);
+                     need_list(kernel, arena), "priority", kernel->priority, "runs", !missing, "missing", missing);
 }
 
 static uint64_t formats_of(enum dtype_use use)
@@ -128,7 +127,8 @@ static uint64_t formats_of(enum dtype_use use)
 static void cell_formats(const json_t *row, const char *key, struct strbuf *out)
 {
     uint64_t all = !strcmp(key, "weights") ? formats_of(DTYPE_USE_W)
-                 : !strcmp(key, "latents") ? KV_LATENT_FORMATS : formats_of(DTYPE_USE_KV);
+        : !strcmp(key, "latents")          ? KV_LATENT_FORMATS
+                                           : formats_of(DTYPE_USE_KV);
     if (json_array_size(json_object_get(row, key)) == (size_t)__builtin_popcountll(all))
         strbuf_add_text(out, "all");
     else
@@ -168,13 +168,19 @@ static void cell_runs(const json_t *row, const char *key, struct strbuf *out)
 bool kernels_list(const struct kernels_query *query, struct kernels_report *report, struct error *err)
 {
     static const struct grid_column columns[] = {
-        { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "priority", "priority" },
-        { "runs", "runs", cell_runs }, { "lacks", "missing", .below = true },
+        { "name", "name" },
+        { "op", "op" },
+        { "tokens", "tokens" },
+        { "priority", "priority" },
+        { "runs", "runs", cell_runs },
+        { "lacks", "missing", .below = true },
         { "weights", "weights", cell_formats, .below = true },
         { "int8 activations", "int8_activations", cell_int8, .below = true },
-        { "K", "k", cell_formats, .below = true }, { "V", "v", cell_formats, .below = true },
+        { "K", "k", cell_formats, .below = true },
+        { "V", "v", cell_formats, .below = true },
         { "latents", "latents", cell_formats, .below = true },
-        { "head sizes", "head_dim_multiple", cell_head_sizes, .below = true }, { "needs", "needs", .below = true },
+        { "head sizes", "head_dim_multiple", cell_head_sizes, .below = true },
+        { "needs", "needs", .below = true },
         { 0 },
     };
     struct arena arena = { 0 };
@@ -203,16 +209,24 @@ static void add_format_words(struct strbuf *out, const char *what, uint64_t form
 static void print_markdown(const struct kernels_report *report, struct strbuf *out)
 {
     static const struct grid_column columns[] = {
-        { "name", "name" }, { "op", "op" }, { "tokens", "tokens" }, { "weights", "weights", cell_formats },
-        { "int8 activations", "int8_activations", cell_int8 }, { "K", "k", cell_formats },
-        { "V", "v", cell_formats }, { "latents", "latents", cell_formats },
-        { "head sizes", "head_dim_multiple", cell_head_sizes }, { "needs", "needs" }, { "priority", "priority" },
+        { "name", "name" },
+        { "op", "op" },
+        { "tokens", "tokens" },
+        { "weights", "weights", cell_formats },
+        { "int8 activations", "int8_activations", cell_int8 },
+        { "K", "k", cell_formats },
+        { "V", "v", cell_formats },
+        { "latents", "latents", cell_formats },
+        { "head sizes", "head_dim_multiple", cell_head_sizes },
+        { "needs", "needs" },
+        { "priority", "priority" },
         { 0 },
     };
-    strbuf_add_text(out, "# Kernels\n\n"
-                         "Written by `nibble kernels --markdown`. Of the rows that list an op's formats, head size and "
-                         "load, the planner takes\nthe one of the highest priority whose needs the device meets; "
-                         "priority 0 is the reference. \"all\" stands for:\n\n");
+    strbuf_add_text(out,
+                    "# Kernels\n\n"
+                    "Written by `nibble kernels --markdown`. Of the rows that list an op's formats, head size and "
+                    "load, the planner takes\nthe one of the highest priority whose needs the device meets; "
+                    "priority 0 is the reference. \"all\" stands for:\n\n");
     add_format_words(out, "weights", formats_of(DTYPE_USE_W));
     add_format_words(out, "K and V", formats_of(DTYPE_USE_KV));
     add_format_words(out, "latents, where V lies in K", KV_LATENT_FORMATS);
@@ -276,15 +290,20 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
         [NIBBLE_KERNELS_BENCH] = kernels_bench,
     };
     static void (*const print[])(const struct kernels_report *, struct strbuf *) = {
-        [NIBBLE_FORM_TEXT] = print_text, [NIBBLE_FORM_JSON] = print_json, [NIBBLE_FORM_MARKDOWN] = print_markdown,
+        [NIBBLE_FORM_TEXT] = print_text,
+        [NIBBLE_FORM_JSON] = print_json,
+        [NIBBLE_FORM_MARKDOWN] = print_markdown,
     };
-    struct kernels_query query = { .name = options->name, .seed = options->seed, .quick = options->quick,
-                                   .threads = options->threads, .progress = options->progress,
+    struct kernels_query query = { .name = options->name,
+                                   .seed = options->seed,
+                                   .quick = options->quick,
+                                   .threads = options->threads,
+                                   .progress = options->progress,
                                    .progress_context = options->progress_context };
     struct kernels_report report = { .width = options->columns ? options->columns : COLUMNS };
     struct error err;
     bool ok = open_device(&query, options->device, options->action != NIBBLE_KERNELS_LIST, &err)
-           && check_name(&query, &err) && make[options->action](&query, &report, &err);
+        && check_name(&query, &err) && make[options->action](&query, &report, &err);
     if (ok) {
         struct strbuf buf = public_text_borrow(out);
         print[options->form](&report, &buf);

@@ -11,12 +11,12 @@
 struct cuda;
 
 struct kernels_query {
-    const char *name;       // of a kernel or an op; NULL: all
+    const char *name; // of a kernel or an op; NULL: all
     struct device device;
-    struct cuda *cuda;      // the device, where rows are to be run on a GPU
+    struct cuda *cuda; // the device, where rows are to be run on a GPU
     uint64_t seed;
-    bool quick;             // of a test: one seed, small shapes
-    int threads;            // 0: every core
+    bool quick;                                   // of a test: one seed, small shapes
+    int threads;                                  // 0: every core
     void (*progress)(void *context, double done); // may be NULL
     void *progress_context;
 };
@@ -24,7 +24,7 @@ struct kernels_query {
 struct kernels_report {
     json_t *json;
     const struct grid_column *columns;
-    int width;                         // of the text, in columns
+    int width;                  // of the text, in columns
     struct strbuf above, below; // lines around the table
     int failed;
 };

@@ -14,9 +14,9 @@ static const double seconds_enough = 0.2;
 static const enum kernel_load loads[OP_COUNT] = {
     [OP_EMBED] = KERNEL_MANY,    [OP_NORM] = KERNEL_MANY,     [OP_LINEAR] = KERNEL_ANY,   [OP_ROPE] = KERNEL_MANY,
     [OP_KV_WRITE] = KERNEL_MANY, [OP_ATTENTION] = KERNEL_ANY, [OP_ACT_MUL] = KERNEL_MANY, [OP_ADD] = KERNEL_MANY,
-    [OP_PICK] = KERNEL_MANY,     [OP_SOFTCAP] = KERNEL_MANY,  [OP_HEADS] = KERNEL_ANY,
-    [OP_ROUTE] = KERNEL_MANY,    [OP_EXPERTS] = KERNEL_ANY,   [OP_COMBINE] = KERNEL_MANY,  [OP_COPY] = KERNEL_MANY,
-    [OP_TRANSFORM] = KERNEL_MANY, [OP_REDUCE] = KERNEL_MANY, [OP_JOIN] = KERNEL_MANY,
+    [OP_PICK] = KERNEL_MANY,     [OP_SOFTCAP] = KERNEL_MANY,  [OP_HEADS] = KERNEL_ANY,    [OP_ROUTE] = KERNEL_MANY,
+    [OP_EXPERTS] = KERNEL_ANY,   [OP_COMBINE] = KERNEL_MANY,  [OP_COPY] = KERNEL_MANY,    [OP_TRANSFORM] = KERNEL_MANY,
+    [OP_REDUCE] = KERNEL_MANY,   [OP_JOIN] = KERNEL_MANY,
 };
 
 static bool is_worth_timing(const struct kernel *kernel, const struct sample_case *wanted)
@@ -109,12 +109,11 @@ static bool bench_case(struct bench *bench, const struct kernel *kernel, const s
         double by_memory = bytes / ceiling->bytes_per_s;
         double by_arithmetic = sample.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
         bool memory = by_memory >= by_arithmetic;
-        json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op",
-                                op_word(kernel->op), "tokens", step_words(wanted, &sample.arena), "formats",
-                                kernels_format_words(kernel, wanted, &sample.arena), "seconds", seconds, "gb_per_s",
-                                1e-9 * bytes / seconds, "gflop_per_s", 1e-9 * sample.flops / seconds, "bound",
-                                memory ? "memory" : "arithmetic", "share",
-                                (memory ? by_memory : by_arithmetic) / seconds);
+        json_t *row = json_pack(
+            "{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op", op_word(kernel->op), "tokens",
+            step_words(wanted, &sample.arena), "formats", kernels_format_words(kernel, wanted, &sample.arena),
+            "seconds", seconds, "gb_per_s", 1e-9 * bytes / seconds, "gflop_per_s", 1e-9 * sample.flops / seconds,
+            "bound", memory ? "memory" : "arithmetic", "share", (memory ? by_memory : by_arithmetic) / seconds);
         json_array_append_new(bench->rows, row);
     }
     sample_close(&sample);
@@ -168,10 +167,7 @@ static bool bench_all(struct bench *bench)
     return ok;
 }
 
-static double real_at(const json_t *row, const char *key)
-{
-    return json_real_value(json_object_get(row, key));
-}
+static double real_at(const json_t *row, const char *key) { return json_real_value(json_object_get(row, key)); }
 
 static void cell_time(const json_t *row, const char *key, struct strbuf *out)
 {

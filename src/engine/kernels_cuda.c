@@ -14,8 +14,8 @@ enum { GUARD_BYTES = 256, GUARD = 0xA5, NOTHING = 0xFF };
 
 // Arguments begin with the batch, or with where their number of rows is.
 static const bool begins_with_batch[OP_COUNT] = {
-    [OP_EMBED] = true, [OP_ROPE] = true, [OP_KV_WRITE] = true, [OP_ATTENTION] = true, [OP_PICK] = true,
-    [OP_CONV] = true,  [OP_SCAN] = true, [OP_DELTA] = true,
+    [OP_EMBED] = true, [OP_ROPE] = true, [OP_KV_WRITE] = true, [OP_ATTENTION] = true,
+    [OP_PICK] = true,  [OP_CONV] = true, [OP_SCAN] = true,     [OP_DELTA] = true,
 };
 
 static void set_first(const void *args, enum op_kind op, const struct gpu_sample *there)
@@ -39,10 +39,7 @@ static void set_rows(const struct gpu_sample *there)
     }
 }
 
-static int greater(int a, int b)
-{
-    return a > b ? a : b;
-}
+static int greater(int a, int b) { return a > b ? a : b; }
 
 static bool open_batch(struct gpu_sample *there, struct error *err)
 {
@@ -131,10 +128,7 @@ static int find_output(const struct sample *sample, const void *host)
     return -1;
 }
 
-static size_t guard_bytes(const struct gpu_piece *piece)
-{
-    return piece->output >= 0 ? GUARD_BYTES : 0;
-}
+static size_t guard_bytes(const struct gpu_piece *piece) { return piece->output >= 0 ? GUARD_BYTES : 0; }
 
 // What is beyond the sample's rows, in a step with more room, is nothing.
 static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
@@ -206,8 +200,9 @@ static bool open_operand(struct gpu_sample *there, const struct sample_operand *
     const struct gpu_piece *known = find_piece(there, host - lead);
     if (!known) {
         struct gpu_piece *piece = &there->pieces[there->piece_count++];
-        *piece = (struct gpu_piece){ .host = host - lead, .lead = lead, .operand = *operand,
-                                     .output = find_output(sample, host - lead) };
+        *piece = (struct gpu_piece){
+            .host = host - lead, .lead = lead, .operand = *operand, .output = find_output(sample, host - lead)
+        };
         int extra = operand->rows ? sample->room.rows - sample_rows(sample) : 0;
         piece->bytes = (value_count(operand) + (size_t)greater(extra, 0) * operand->width) * type_bytes(operand->type);
         bool repeated = sample->repeats && operand->rows && value_count(operand) > SAMPLE_DISTINCT;
@@ -225,8 +220,12 @@ static struct cuda_shape shape_of(const struct gpu_sample *there)
 {
     const struct sample_room *room = &there->sample->room;
     return (struct cuda_shape){
-        .rows = room->rows, .tokens = room->tokens, .sequences = room->sequences, .rows_each = room->rows_each,
-        .context = room->context, .sm = cuda_sm(there->cuda),
+        .rows = room->rows,
+        .tokens = room->tokens,
+        .sequences = room->sequences,
+        .rows_each = room->rows_each,
+        .context = room->context,
+        .sm = cuda_sm(there->cuda),
         .multiprocessors = room->multiprocessors ? room->multiprocessors : cuda_multiprocessors(there->cuda),
         .shared_bytes = cuda_shared_bytes(there->cuda),
     };
@@ -315,8 +314,7 @@ static bool is_filled(const uint8_t *bytes, size_t count)
     return true;
 }
 
-static bool read_piece(const struct gpu_sample *there, const struct gpu_piece *piece, bool *strayed,
-                       struct error *err)
+static bool read_piece(const struct gpu_sample *there, const struct gpu_piece *piece, bool *strayed, struct error *err)
 {
     size_t all = piece->bytes + 2 * GUARD_BYTES;
     uint8_t *image = memory_new(all, 1);
@@ -349,7 +347,4 @@ static bool run(const struct check_device *device, const struct kernel *kernel, 
     return ok;
 }
 
-struct kernels_cuda kernels_cuda_on(struct cuda *cuda)
-{
-    return (struct kernels_cuda){ { run }, cuda };
-}
+struct kernels_cuda kernels_cuda_on(struct cuda *cuda) { return (struct kernels_cuda){ { run }, cuda }; }

@@ -19,7 +19,7 @@ struct kernels_cuda kernels_cuda_on(struct cuda *cuda);
 struct gpu_sample {
     struct cuda *cuda;
     struct sample *sample;
-    union op_args *args;        // with device addresses
+    union op_args *args; // with device addresses
     struct batch batch;
     struct cuda_batch view;
     void *batch_memory;

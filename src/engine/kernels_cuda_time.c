@@ -102,12 +102,9 @@ bool gpu_sample_time(struct cuda *cuda, const struct kernel *kernel, struct samp
 {
     struct timing *timing = memory_new(1, sizeof *timing);
     timing->cuda = cuda;
-    bool ok = open_copies(timing, kernel, sample, err)
-           && (timing->start = cuda_event_new(cuda, err))
-           && (timing->end = cuda_event_new(cuda, err))
-           && choose_rounds(timing, err)
-           && capture(timing, err)
-           && replay_all(timing, seconds, err);
+    bool ok = open_copies(timing, kernel, sample, err) && (timing->start = cuda_event_new(cuda, err))
+        && (timing->end = cuda_event_new(cuda, err)) && choose_rounds(timing, err) && capture(timing, err)
+        && replay_all(timing, seconds, err);
     cuda_event_free(cuda, timing->start);
     cuda_event_free(cuda, timing->end);
     cuda_graph_free(cuda, timing->graph);

@@ -6,10 +6,7 @@
 #include "engine/kernels_cuda.h"
 
 // Seeds, one after the other.
-static int rounds(const struct kernels_query *query)
-{
-    return query->quick ? 1 : 4;
-}
+static int rounds(const struct kernels_query *query) { return query->quick ? 1 : 4; }
 
 struct verdict {
     int cases;
@@ -24,9 +21,8 @@ static void add_absorbed(struct strbuf *out, uint32_t absorbs)
         uint32_t bit;
         enum op_kind op;
     } neighbours[] = {
-        { KERNEL_ABSORBS_NORM, OP_NORM }, { KERNEL_ABSORBS_ACT_MUL, OP_ACT_MUL },
-        { KERNEL_ABSORBS_ADD, OP_ADD },   { KERNEL_ABSORBS_ROPE, OP_ROPE },
-        { KERNEL_ABSORBS_TRANSFORM, OP_TRANSFORM },
+        { KERNEL_ABSORBS_NORM, OP_NORM }, { KERNEL_ABSORBS_ACT_MUL, OP_ACT_MUL },     { KERNEL_ABSORBS_ADD, OP_ADD },
+        { KERNEL_ABSORBS_ROPE, OP_ROPE }, { KERNEL_ABSORBS_TRANSFORM, OP_TRANSFORM },
     };
     for (size_t i = 0; i < sizeof neighbours / sizeof *neighbours; i++)
         if (absorbs & neighbours[i].bit)
@@ -99,8 +95,13 @@ static json_t *leave_out(const struct kernel *kernel, const char *missing)
 bool kernels_test(const struct kernels_query *query, struct kernels_report *report, struct error *err)
 {
     static const struct grid_column columns[] = {
-        { "name", "name" },           { "cases", "cases" },   { "largest error", "error" },
-        { "tolerance", "tolerance" }, { "result", "result" }, { "note", "note" }, { 0 },
+        { "name", "name" },
+        { "cases", "cases" },
+        { "largest error", "error" },
+        { "tolerance", "tolerance" },
+        { "result", "result" },
+        { "note", "note" },
+        { 0 },
     };
     struct arena arena = { 0 };
     json_t *rows = json_array();

@@ -43,7 +43,7 @@ void key_centre(const struct key_sample *sample, int kv_head, int length, float 
     int pairs = sample->rotated / 2;
     for (int i = 0; i < pairs; i++) {
         double complex mean = mean_turned_back(sample, kv_head, i, i + pairs, sample->turned_by[i])
-                            * mean_turn(sample->frequencies[i], length);
+            * mean_turn(sample->frequencies[i], length);
         centre[i] = (float)creal(mean);
         centre[i + pairs] = (float)cimag(mean);
     }
@@ -66,8 +66,9 @@ static void store(const struct key_sample *sample, enum dtype format, float laye
 static void store_keys(const struct key_sample *sample, int kv_head, const float *centre, int transform, float *out)
 {
     int dim = sample->head_dim, one = 1;
-    struct transform_args rotation = { .rows = &one, .kv_heads = 1, .head_dim = dim,
-                                       .block = transform & KV_ROTATE ? dim & -dim : 0 };
+    struct transform_args rotation = {
+        .rows = &one, .kv_heads = 1, .head_dim = dim, .block = transform & KV_ROTATE ? dim & -dim : 0
+    };
     for (int token = 0; token < sample->tokens; token++) {
         float *x = out + (size_t)token * (size_t)dim;
         memcpy(x, vector_of(sample->k, token, sample->kv_heads, kv_head, dim), (size_t)dim * sizeof *x);

@@ -9,20 +9,20 @@
 
 // One layer's, after rope.
 struct key_sample {
-    const float *q, *k, *v;   // (tokens, heads or kv_heads, head_dim)
+    const float *q, *k, *v; // (tokens, heads or kv_heads, head_dim)
     int tokens, heads, kv_heads, head_dim;
     int window;               // 0: full attention
     int rotated;              // channels that rope has turned; 0: none
     const float *turned_by;   // (rotated / 2): the frequencies by which it has (kernel/op.h: rope_args), and by which
     const float *frequencies; // it will, where longer texts have others
     float scale, softcap;
-    const float *sinks;       // (heads) or NULL
-    enum dtype format;        // that keys are stored in
+    const float *sinks; // (heads) or NULL
+    enum dtype format;  // that keys are stored in
     float layer_scale;
-    enum dtype v_format;      // and values
+    enum dtype v_format; // and values
     float v_layer_scale;
     bool scale_search;
-    int kept;                 // the first tokens' keys and values stay in 16 bits: next to no error
+    int kept; // the first tokens' keys and values stay in 16 bits: next to no error
 };
 
 // The mean of one head's keys, (head_dim), as it would be in a text of `length` tokens: of keys that are turned back to

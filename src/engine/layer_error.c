@@ -31,8 +31,8 @@ static void measure_layer(void *context, int layer, const struct key_sample *see
     const float *centre = known && known->layers ? known->layer[layer].centre : NULL;
     int transform = centre ? planned->transform : planned->transform & ~KV_CENTRE;
     for (int head = part; head < sample.kv_heads; head += parts)
-        m->errors[layer][head] =
-            stored_error(&sample, head, centre ? centre + head * sample.head_dim : NULL, transform);
+        m->errors[layer][head] = stored_error(&sample, head, centre ? centre + head * sample.head_dim : NULL,
+                                              transform);
 }
 
 static bool prepare(struct measuring *m, struct error *err)
@@ -59,10 +59,7 @@ static void add(struct key_error *sum, struct key_error part)
     sum->all += part.all;
 }
 
-static double relative(struct key_error error)
-{
-    return error.all > 0 ? sqrt(error.apart / error.all) : 0;
-}
+static double relative(struct key_error error) { return error.all > 0 ? sqrt(error.apart / error.all) : 0; }
 
 static struct nibble_layer_error conclude(const struct measuring *m, int layer)
 {

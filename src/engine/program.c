@@ -54,10 +54,7 @@ static bool place_of(const struct engine *engine, int layer, struct kv_place *ou
         && (!has_sink || place_in(engine, layer, placed->sink_class, placed->sink_offset, sink, err));
 }
 
-static float factor_of(const struct op_matrix *matrix)
-{
-    return matrix->factor != 0 ? (float)matrix->factor : 1;
-}
+static float factor_of(const struct op_matrix *matrix) { return matrix->factor != 0 ? (float)matrix->factor : 1; }
 
 static bool bind_matrix(struct engine *engine, const struct op *op, int number, struct weight *out, struct error *err)
 {
@@ -101,8 +98,10 @@ static bool bind_bias(struct engine *engine, const struct op_matrix *matrix, con
 
 static bool bind_embed(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
-    args->embed = (struct embed_args){ .batch = &engine->batch, .scale = (float)engine->model.config.embed_scale,
-                                       .first = op->first, .out = exchange_place(engine, op->out) };
+    args->embed = (struct embed_args){ .batch = &engine->batch,
+                                       .scale = (float)engine->model.config.embed_scale,
+                                       .first = op->first,
+                                       .out = exchange_place(engine, op->out) };
     return bind_matrix(engine, op, 0, &args->embed.table, err);
 }
 
@@ -124,14 +123,17 @@ static bool bind_norm(struct engine *engine, const struct op *op, union op_args 
 static bool bind_linear(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     args->linear = (struct linear_args){
-        .rows = rows_of(engine, op), .x = engine->buffers[op->in], .in = op->width, .outputs = op->matrices,
-        .scratch = engine->scratch, .f32_y = plan_value_bytes(&engine->plan, op->matrix[0].out) == sizeof(float),
+        .rows = rows_of(engine, op),
+        .x = engine->buffers[op->in],
+        .in = op->width,
+        .outputs = op->matrices,
+        .scratch = engine->scratch,
+        .f32_y = plan_value_bytes(&engine->plan, op->matrix[0].out) == sizeof(float),
     };
     for (int i = 0; i < op->matrices; i++) {
         struct linear_output *output = &args->linear.output[i];
         output->y = exchange_place(engine, op->matrix[i].out);
-        if (!bind_matrix(engine, op, i, &output->weight, err)
-            || !bind_bias(engine, &op->matrix[i], &output->bias, err))
+        if (!bind_matrix(engine, op, i, &output->weight, err) || !bind_bias(engine, &op->matrix[i], &output->bias, err))
             return false;
     }
     return true;
@@ -234,8 +236,7 @@ static bool bind_rope(struct engine *engine, const struct op *op, union op_args 
         .frequencies = frequencies,
         .magnitude = layer->rope_magnitude,
     };
-    return !engine->gpu
-        || gpu_constant(engine->gpu, frequencies, pairs, &args->rope.frequencies, err);
+    return !engine->gpu || gpu_constant(engine->gpu, frequencies, pairs, &args->rope.frequencies, err);
 }
 
 // A layer that is left as it is has neither centre nor block.
@@ -276,9 +277,16 @@ static bool bind_attention(struct engine *engine, const struct op *op, union op_
     const struct model_config *config = &engine->model.config;
     const struct layer *layer = &engine->model.layer[op->layer];
     args->attention = (struct attention_args){
-        .batch = &engine->batch, .q = engine->buffers[op->in], .out = engine->buffers[op->out], .heads = layer->heads,
-        .group = layer->group, .lead = layer->lead, .scale = (float)config->attention_scale, .window = layer->window,
-        .softcap = (float)config->attention_softcap, .scratch = engine->scratch,
+        .batch = &engine->batch,
+        .q = engine->buffers[op->in],
+        .out = engine->buffers[op->out],
+        .heads = layer->heads,
+        .group = layer->group,
+        .lead = layer->lead,
+        .scale = (float)config->attention_scale,
+        .window = layer->window,
+        .softcap = (float)config->attention_softcap,
+        .scratch = engine->scratch,
     };
     return place_of(engine, op->layer, &args->attention.cache, &args->attention.sink, &args->attention.sink_pages, err)
         && bind_vector(engine, op->vector, 0, &args->attention.sinks, err);
@@ -306,7 +314,7 @@ static bool bind_kernel(struct engine *engine, const struct op *op, const float 
     const float *stored;
     if (!weights_vector(&engine->arena, op->vector, 0, &stored, err))
         return false;
-    float *turned = ARENA_NEW(&engine->arena, float, (size_t)taps * (size_t)layout->channels);
+    float *turned = ARENA_NEW(&engine->arena, float, (size_t)taps *(size_t)layout->channels);
     for (int channel = 0; channel < layout->channels; channel++)
         for (int i = 0; i < taps; i++)
             turned[i * layout->channels + channel] = stored[channel * taps + i];
@@ -351,8 +359,7 @@ static bool bind_scan(struct engine *engine, const struct op *op, union op_args 
                                      .time_low = (float)recurrent->time_low,
                                      .time_high = (float)recurrent->time_high,
                                      .state = state_of(engine, op->layer) };
-    return bind_decay(engine, op, &args->scan.a, err)
-        && bind_vector(engine, op->more[0], 0, &args->scan.time_bias, err)
+    return bind_decay(engine, op, &args->scan.a, err) && bind_vector(engine, op->more[0], 0, &args->scan.time_bias, err)
         && bind_vector(engine, op->more[1], 0, &args->scan.d, err);
 }
 
@@ -451,13 +458,13 @@ static bool bind_join(struct engine *engine, const struct op *op, union op_args 
 }
 
 static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union op_args *, struct error *) = {
-    [OP_EMBED] = bind_embed,       [OP_NORM] = bind_norm,           [OP_LINEAR] = bind_linear,   [OP_ROPE] = bind_rope,
-    [OP_KV_WRITE] = bind_kv_write, [OP_ATTENTION] = bind_attention, [OP_ACT_MUL] = bind_act_mul, [OP_ADD] = bind_add,
-    [OP_PICK] = bind_pick,         [OP_SOFTCAP] = bind_softcap,     [OP_HEADS] = bind_heads,     [OP_COPY] = bind_copy,
-    [OP_ROUTE] = bind_route,       [OP_EXPERTS] = bind_experts,     [OP_COMBINE] = bind_combine,
-    [OP_TRANSFORM] = bind_transform,
-    [OP_CONV] = bind_conv,         [OP_SCAN] = bind_scan,         [OP_DELTA] = bind_delta,
-    [OP_REDUCE] = bind_reduce,     [OP_JOIN] = bind_join,
+    [OP_EMBED] = bind_embed,         [OP_NORM] = bind_norm,         [OP_LINEAR] = bind_linear,
+    [OP_ROPE] = bind_rope,           [OP_KV_WRITE] = bind_kv_write, [OP_ATTENTION] = bind_attention,
+    [OP_ACT_MUL] = bind_act_mul,     [OP_ADD] = bind_add,           [OP_PICK] = bind_pick,
+    [OP_SOFTCAP] = bind_softcap,     [OP_HEADS] = bind_heads,       [OP_COPY] = bind_copy,
+    [OP_ROUTE] = bind_route,         [OP_EXPERTS] = bind_experts,   [OP_COMBINE] = bind_combine,
+    [OP_TRANSFORM] = bind_transform, [OP_CONV] = bind_conv,         [OP_SCAN] = bind_scan,
+    [OP_DELTA] = bind_delta,         [OP_REDUCE] = bind_reduce,     [OP_JOIN] = bind_join,
 };
 
 static void add_call(const struct engine *engine, struct program *program, struct kernel_call call,

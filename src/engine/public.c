@@ -38,10 +38,7 @@ struct nibble_scheduler {
     struct generator generator;
 };
 
-const char *nibble_version(void)
-{
-    return NIBBLE_VERSION;
-}
+const char *nibble_version(void) { return NIBBLE_VERSION; }
 
 static bool report(bool ok, struct nibble_error *error, const struct error *err)
 {
@@ -90,8 +87,7 @@ static ptrdiff_t tokens_of(void *checkpoint, struct bytes text, int32_t **ids, s
 {
     struct nibble_error error;
     struct nibble_tokenizer *tokenizer = nibble_tokenizer_open(checkpoint, &error);
-    ptrdiff_t count =
-        tokenizer ? nibble_tokenize(tokenizer, text.data, text.len, NIBBLE_ADD_SPECIAL, ids, &error) : -1;
+    ptrdiff_t count = tokenizer ? nibble_tokenize(tokenizer, text.data, text.len, NIBBLE_ADD_SPECIAL, ids, &error) : -1;
     nibble_tokenizer_close(tokenizer);
     if (count < 0)
         fail(err, "%s", error.text);
@@ -191,10 +187,7 @@ struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint,
     return make_plan(checkpoint, options, TO_LOOK_AT, error);
 }
 
-bool nibble_plan_accepted(const struct nibble_plan *plan)
-{
-    return !plan->plan->refusal.flag;
-}
+bool nibble_plan_accepted(const struct nibble_plan *plan) { return !plan->plan->refusal.flag; }
 
 void nibble_plan_close(struct nibble_plan *plan)
 {
@@ -268,30 +261,15 @@ void nibble_engine_close(struct nibble_engine *engine)
     free(engine);
 }
 
-const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine)
-{
-    return &engine->plan;
-}
+const struct nibble_plan *nibble_engine_plan(const struct nibble_engine *engine) { return &engine->plan; }
 
-int nibble_engine_vocabulary(const struct nibble_engine *engine)
-{
-    return engine->engine.model.config.vocabulary;
-}
+int nibble_engine_vocabulary(const struct nibble_engine *engine) { return engine->engine.model.config.vocabulary; }
 
-int nibble_engine_layers(const struct nibble_engine *engine)
-{
-    return engine->engine.model.config.layers;
-}
+int nibble_engine_layers(const struct nibble_engine *engine) { return engine->engine.model.config.layers; }
 
-int nibble_engine_max_model_len(const struct nibble_engine *engine)
-{
-    return engine->engine.plan.max_model_len;
-}
+int nibble_engine_max_model_len(const struct nibble_engine *engine) { return engine->engine.plan.max_model_len; }
 
-const char *nibble_engine_device(const struct nibble_engine *engine)
-{
-    return engine->engine.plan.device.name;
-}
+const char *nibble_engine_device(const struct nibble_engine *engine) { return engine->engine.plan.device.name; }
 
 int nibble_engine_threads(const struct nibble_engine *engine)
 {
@@ -443,7 +421,4 @@ uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler)
     return team_progress(scheduler->generator.engine->team);
 }
 
-void nibble_scheduler_forget(struct nibble_scheduler *scheduler)
-{
-    generator_forget(&scheduler->generator);
-}
+void nibble_scheduler_forget(struct nibble_scheduler *scheduler) { generator_forget(&scheduler->generator); }

@@ -39,45 +39,21 @@ bool nibble_ranks_can_launch(struct nibble_error *error)
     return false;
 }
 
-int nibble_ranks_rank(const struct nibble_ranks *ranks)
-{
-    return group_rank(&ranks->group);
-}
+int nibble_ranks_rank(const struct nibble_ranks *ranks) { return group_rank(&ranks->group); }
 
-int nibble_ranks_size(const struct nibble_ranks *ranks)
-{
-    return group_size(&ranks->group);
-}
+int nibble_ranks_size(const struct nibble_ranks *ranks) { return group_size(&ranks->group); }
 
-int nibble_ranks_launched(void)
-{
-    return ranks_launched();
-}
+int nibble_ranks_launched(void) { return ranks_launched(); }
 
-int nibble_ranks_launched_rank(void)
-{
-    return mpi_launched_rank();
-}
+int nibble_ranks_launched_rank(void) { return mpi_launched_rank(); }
 
-int nibble_ranks_launched_here(void)
-{
-    return mpi_launched_here();
-}
+int nibble_ranks_launched_here(void) { return mpi_launched_here(); }
 
-const char *nibble_ranks_lost(const struct nibble_ranks *ranks)
-{
-    return ranks_lost(ranks->group.ranks);
-}
+const char *nibble_ranks_lost(const struct nibble_ranks *ranks) { return ranks_lost(ranks->group.ranks); }
 
-int nibble_ranks_lost_fd(const struct nibble_ranks *ranks)
-{
-    return ranks_lost_fd(ranks->group.ranks);
-}
+int nibble_ranks_lost_fd(const struct nibble_ranks *ranks) { return ranks_lost_fd(ranks->group.ranks); }
 
-bool nibble_ranks_speaks(const struct nibble_ranks *ranks)
-{
-    return ranks_speaks(ranks->group.ranks);
-}
+bool nibble_ranks_speaks(const struct nibble_ranks *ranks) { return ranks_speaks(ranks->group.ranks); }
 
 bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error)
 {

@@ -19,7 +19,7 @@ struct reading {
     struct moments_source source;
     const int32_t *ids;
     size_t count, piece; // tokens, and how many of them are read at a time
-    float **wanted; // by op: where its moments go; NULL: nobody asks for them
+    float **wanted;      // by op: where its moments go; NULL: nobody asks for them
 };
 
 // ---- looking ----
@@ -81,11 +81,14 @@ static bool reading_open(struct reading *reading, const struct checkpoint *check
     if (!read_context(checkpoint, &context, err))
         return false;
     context = context < PIECE_TOKENS ? context : PIECE_TOKENS;
-    reading->watch = (struct engine_watch){ .ops = 1u << OP_LINEAR | 1u << OP_EXPERTS, .buffers = UINT32_MAX,
-                                            .after = look, .context = reading };
+    reading->watch = (struct engine_watch){
+        .ops = 1u << OP_LINEAR | 1u << OP_EXPERTS, .buffers = UINT32_MAX, .after = look, .context = reading
+    };
     const struct engine_options engine_options = {
         .plan = { .kv_cache_dtype = "float32", .max_model_len = context, .max_num_seqs = 1, .apart = true },
-        .device = "cpu", .threads = options->threads, .watch = &reading->watch
+        .device = "cpu",
+        .threads = options->threads,
+        .watch = &reading->watch
     };
     if (!engine_open(&reading->engine, checkpoint, &engine_options, err))
         return false;
@@ -94,7 +97,8 @@ static bool reading_open(struct reading *reading, const struct checkpoint *check
     reading->wanted = memory_new((size_t)reading->engine.model.op_count, sizeof *reading->wanted);
     if (!device_open_cpu(&host, err)) // with what is free now
         return false;
-    reading->source = (struct moments_source){ .gather = gather, .context = reading,
+    reading->source = (struct moments_source){ .gather = gather,
+                                               .context = reading,
                                                .pieces = (int)((reading->count + reading->piece - 1) / reading->piece),
                                                .bytes = host.memory_free_bytes / MEMORY_SHARE };
     return true;

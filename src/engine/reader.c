@@ -13,10 +13,7 @@ void reader_open(struct reader *reader, struct engine *engine)
     sequence_open(&reader->sequence, engine->pools, engine->plan.class_count, engine->plan.max_model_len);
 }
 
-void reader_close(struct reader *reader)
-{
-    sequence_close(&reader->sequence);
-}
+void reader_close(struct reader *reader) { sequence_close(&reader->sequence); }
 
 bool reader_append(struct reader *reader, const int32_t *ids, size_t count, struct error *err)
 {
@@ -64,10 +61,7 @@ static bool read_chunk(struct reader *reader, int count, int outputs, const floa
     return true;
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int smaller(int a, int b) { return a < b ? a : b; }
 
 bool reader_read(struct reader *reader, const float **logits, struct error *err)
 {

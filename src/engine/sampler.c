@@ -49,10 +49,7 @@ bool sampler_check(const struct nibble_sampling *sampling, struct error *err)
 // ---- logits as the request wants them ----
 
 // -inf is kept for what may not come.
-static float clamp(double logit)
-{
-    return (float)fmin(fmax(logit, -FLT_MAX), FLT_MAX);
-}
+static float clamp(double logit) { return (float)fmin(fmax(logit, -FLT_MAX), FLT_MAX); }
 
 // Each token that has occurred is made less likely, once: positive logits are divided, negative multiplied.
 static void penalise_repetition(struct sampler *sampler, double penalty, const int32_t *ids, int count)

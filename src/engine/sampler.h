@@ -24,13 +24,13 @@ bool sampler_check(const struct nibble_sampling *sampling, struct error *err);
 // What a draw goes by.
 struct draw {
     const struct nibble_sampling *sampling;
-    const int32_t *ids;             // the text so far
-    int prompt_count, count;        // the answer follows the prompt
+    const int32_t *ids;      // the text so far
+    int prompt_count, count; // the answer follows the prompt
     const struct nibble_bias *bias;
     size_t bias_count;
-    const uint32_t *mask;           // a bit per token that may come; NULL: all may
-    const int32_t *banned;          // these may not, unless nothing else may
-    size_t banned_count;            // at most the vocabulary
+    const uint32_t *mask;  // a bit per token that may come; NULL: all may
+    const int32_t *banned; // these may not, unless nothing else may
+    size_t banned_count;   // at most the vocabulary
 };
 
 // The next token. It depends on the logits and on (seed, choice, count), and on nothing that was drawn before.

@@ -11,10 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int smaller(int a, int b) { return a < b ? a : b; }
 
 void scheduler_open(struct scheduler *scheduler, const struct scheduler_options *options)
 {
@@ -171,10 +168,7 @@ static bool has_room(const struct scheduler *scheduler, const struct request *re
 
 // ---- a step ----
 
-static int tokens_left(const struct request *request)
-{
-    return request->sequence.count - request->sequence.cached;
-}
+static int tokens_left(const struct request *request) { return request->sequence.count - request->sequence.cached; }
 
 // The next chunk of a request, 0 tokens when the step has no room for it. One token needs no share: it was set aside.
 static struct chunk next_chunk(const struct scheduler *scheduler, struct request *request, bool set_aside)

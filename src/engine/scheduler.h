@@ -20,26 +20,26 @@
 enum { SCHEDULER_PROMPT_SHARE = 4, SCHEDULER_PROMPT_TOKENS_MIN = KV_PAGE_TOKENS };
 
 struct scheduler_options {
-    struct kv_pool *pools;            // borrowed; each holds one sequence of any length that is ever added
+    struct kv_pool *pools; // borrowed; each holds one sequence of any length that is ever added
     int classes;
-    int batch_tokens, outputs;        // tokens and rows of logits in one step
-    int running_max;                  // requests in one step
+    int batch_tokens, outputs; // tokens and rows of logits in one step
+    int running_max;           // requests in one step
     bool prefix_cache, by_priority;
 };
 
 // One text being read and continued. Its owner keeps the memory; the rest is the scheduler's.
 struct request {
-    uint64_t name;                    // rises with arrival
+    uint64_t name; // rises with arrival
     int prompt_count, priority;
     struct sequence sequence;
-    struct kv_prefix prefix;          // empty without a prefix cache
-    int next_output;                  // the first position whose logits are still wanted
+    struct kv_prefix prefix; // empty without a prefix cache
+    int next_output;         // the first position whose logits are still wanted
     bool running;
-    bool promised;                    // its last token is not known yet: something stands in for it
-    bool prompt_read;                 // once, whatever happened later
-    const struct request *leader;     // while it waits: the one that has to read its prompt first, or NULL
+    bool promised;                // its last token is not known yet: something stands in for it
+    bool prompt_read;             // once, whatever happened later
+    const struct request *leader; // while it waits: the one that has to read its prompt first, or NULL
     struct nibble_usage usage;
-    struct request *before, *after;   // its neighbours in the queue
+    struct request *before, *after; // its neighbours in the queue
 };
 
 struct request_queue {
@@ -49,7 +49,7 @@ struct request_queue {
 
 // The next `count` tokens of a request, from position `first` on; logits are wanted after the last `outputs` of them.
 struct chunk {
-    struct request *request;          // NULL: it was taken out
+    struct request *request; // NULL: it was taken out
     int first, count, outputs;
 };
 
@@ -58,7 +58,7 @@ struct scheduler {
     struct request_queue running, waiting; // in their order
     struct chunk *chunks;                  // (running_max), of the step that was decided last
     int chunk_count;
-    int prompt_tokens, prompt_outputs;     // left for prompts in this step
+    int prompt_tokens, prompt_outputs; // left for prompts in this step
     uint64_t last_name;
     struct nibble_scheduler_stats counts;
 };
@@ -69,10 +69,10 @@ void scheduler_close(struct scheduler *scheduler); // no request may be left
 struct request_wish {
     const int32_t *prompt;
     int prompt_count, max_tokens;
-    bool score_prompt;                // logits are wanted after every token of the prompt
+    bool score_prompt; // logits are wanted after every token of the prompt
     int priority;
     struct bytes salt;
-    uint64_t after;                   // a request whose prompt is to be read first; 0 or unknown: none
+    uint64_t after; // a request whose prompt is to be read first; 0 or unknown: none
 };
 
 // Fills *request and queues it.

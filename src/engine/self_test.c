@@ -80,8 +80,7 @@ static bool answers_rightly(const struct question *question, const struct check_
     if (result.trouble.text[0])
         return fail(err, "kernel %s fails its self-test on this machine: %s", kernel->name, result.trouble.text);
     return result.ok
-        || fail(err,
-                "kernel %s fails its self-test on this machine: %s%sits error is %.2g where %s allows %.2g",
+        || fail(err, "kernel %s fails its self-test on this machine: %s%sits error is %.2g where %s allows %.2g",
                 kernel->name, result.flaw ? result.flaw : "", result.flaw ? ", and " : "", result.error,
                 op_word(kernel->op), result.tolerance);
 }

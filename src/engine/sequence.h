@@ -7,9 +7,9 @@
 #include "kv/table.h"
 
 struct sequence {
-    int32_t *ids;           // (capacity)
-    int count, capacity;    // tokens it has and may have
-    int cached;             // of them, how many the cache holds
+    int32_t *ids;        // (capacity)
+    int count, capacity; // tokens it has and may have
+    int cached;          // of them, how many the cache holds
     int classes;
     struct kv_table tables[KV_CLASSES_MAX];
 };

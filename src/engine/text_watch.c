@@ -69,8 +69,8 @@ static bool prepare(struct watching *watching, struct error *err)
             watching->samples[i] = sample_of(watching, i);
     for (int i = 0; i < model->op_count; i++)
         if (model->ops[i].kind == OP_ATTENTION
-            && !weights_vector(&watching->arena, model->ops[i].vector, 0,
-                               &watching->samples[model->ops[i].layer].sinks, err))
+            && !weights_vector(&watching->arena, model->ops[i].vector, 0, &watching->samples[model->ops[i].layer].sinks,
+                               err))
             return false;
     return true;
 }

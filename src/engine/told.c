@@ -5,15 +5,9 @@
 
 // ---- bytes ----
 
-static void put(struct strbuf *message, const void *value, size_t bytes)
-{
-    strbuf_add(message, value, bytes);
-}
+static void put(struct strbuf *message, const void *value, size_t bytes) { strbuf_add(message, value, bytes); }
 
-static void put_number(struct strbuf *message, int32_t number)
-{
-    put(message, &number, sizeof number);
-}
+static void put_number(struct strbuf *message, int32_t number) { put(message, &number, sizeof number); }
 
 // NULL is told apart from "".
 static void put_text(struct strbuf *message, const char *text)
@@ -164,7 +158,7 @@ void told_open_tables(struct told_tables *tables, const struct plan *plan, struc
     size_t sequences = (size_t)plan->max_num_seqs;
     for (int i = 0; i < plan->class_count; i++) {
         tables->capacity[i] = plan->max_model_len / plan->classes[i].kind.page_tokens + 1;
-        tables->pages[i] = ARENA_NEW(arena, int32_t, sequences * (size_t)tables->capacity[i]);
+        tables->pages[i] = ARENA_NEW(arena, int32_t, sequences *(size_t)tables->capacity[i]);
         tables->counts[i] = ARENA_NEW(arena, int, sequences);
     }
 }

@@ -4,10 +4,7 @@
 #include "engine/engine.h"
 #include "kernel/minifloat.h"
 
-static bool is_wanted(const struct engine *engine, int buffer)
-{
-    return engine->watch->buffers >> buffer & 1;
-}
+static bool is_wanted(const struct engine *engine, int buffer) { return engine->watch->buffers >> buffer & 1; }
 
 void watch_open(struct engine *engine)
 {

@@ -82,7 +82,8 @@ bool weights_cache_scale(const struct tensor *tensor, float *out, struct error *
     for (int64_t i = 0; tensor && i < tensor_values(tensor); i++) {
         float scale = stored_scale(tensor, i);
         if (!(scale > 0 && isfinite(scale)))
-            return fail(err, "tensor %s is %g; a scale of the cache must be a positive number: choose a cache format "
+            return fail(err,
+                        "tensor %s is %g; a scale of the cache must be a positive number: choose a cache format "
                         "without one (--kv-cache-dtype bfloat16), or take the tensor out of the checkpoint",
                         tensor->name, (double)scale);
         *out = scale > *out ? scale : *out;
@@ -92,10 +93,7 @@ bool weights_cache_scale(const struct tensor *tensor, float *out, struct error *
 
 // ---- making ----
 
-static void release(void *context, const struct tensor *tensor)
-{
-    checkpoint_release(context, tensor);
-}
+static void release(void *context, const struct tensor *tensor) { checkpoint_release(context, tensor); }
 
 void weights_release(const struct checkpoint *checkpoint, const struct tensor *tensor)
 {
@@ -150,10 +148,7 @@ static void pack(const struct checkpoint *checkpoint, const struct tensor *tenso
     }
 }
 
-int weights_count(const struct tensor *tensor)
-{
-    return tensor->rank == 3 ? (int)tensor->shape[0] : 1;
-}
+int weights_count(const struct tensor *tensor) { return tensor->rank == 3 ? (int)tensor->shape[0] : 1; }
 
 bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
                   const struct kernel_packing *packing, void *out, struct team *team, struct error *err)

@@ -79,8 +79,10 @@ static bool open_part(struct checkpoint *checkpoint, const char *path, int numbe
     if (!keep_header(checkpoint, content, gguf, err))
         return false;
     if (split != number - 1)
-        return fail(err, "%s: holds part %lld of the model, expected part %d; give the first part, and download the "
-                    "others again if they were renamed", path, (long long)split + 1, number);
+        return fail(err,
+                    "%s: holds part %lld of the model, expected part %d; give the first part, and download the "
+                    "others again if they were renamed",
+                    path, (long long)split + 1, number);
     return true;
 }
 
@@ -158,7 +160,7 @@ static bool open_shards(struct checkpoint *checkpoint, json_t *weight_map, struc
 {
     const char *tensor;
     json_t *value;
-    json_object_foreach(weight_map, tensor, value) {
+    json_object_foreach (weight_map, tensor, value) {
         struct bytes name = { json_string_value(value), json_string_length(value) };
         int64_t known;
         if (map_get(shards, name, &known))
@@ -181,7 +183,7 @@ static bool check_shards(const struct checkpoint *checkpoint, json_t *weight_map
 {
     const char *name;
     json_t *value;
-    json_object_foreach(weight_map, name, value) {
+    json_object_foreach (weight_map, name, value) {
         int64_t index = 0;
         map_get(shards, (struct bytes){ json_string_value(value), json_string_length(value) }, &index);
         struct bytes content = checkpoint->files[index].content;
@@ -216,8 +218,10 @@ static bool open_weights(struct checkpoint *checkpoint, enum checkpoint_need nee
     if (file_exists(index))
         return open_index(checkpoint, index, err);
     return need == CHECKPOINT_HEADERS
-        || fail(err, "%s: holds no weights: neither model.safetensors nor model.safetensors.index.json is there; "
-                "download the model again, or convert it to safetensors", checkpoint->path);
+        || fail(err,
+                "%s: holds no weights: neither model.safetensors nor model.safetensors.index.json is there; "
+                "download the model again, or convert it to safetensors",
+                checkpoint->path);
 }
 
 #define BIT(need) (1u << CHECKPOINT_##need)

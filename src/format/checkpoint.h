@@ -15,20 +15,20 @@
 #include "format/tensor.h"
 
 struct checkpoint {
-    const char *path;            // the file or folder that was found
-    struct gguf *gguf;           // a GGUF checkpoint, else NULL and the folder's files below
-    json_t *config;              // config.json; NULL for GGUF
-    json_t *generation_config;   // each of these may be absent: NULL; those that are there are objects
+    const char *path;          // the file or folder that was found
+    struct gguf *gguf;         // a GGUF checkpoint, else NULL and the folder's files below
+    json_t *config;            // config.json; NULL for GGUF
+    json_t *generation_config; // each of these may be absent: NULL; those that are there are objects
     json_t *hf_quant_config;
-    json_t *tokenizer;           // tokenizer.json
+    json_t *tokenizer; // tokenizer.json
     json_t *tokenizer_config;
-    struct bytes chat_template;  // chat_template.jinja; .data NULL when absent
+    struct bytes chat_template; // chat_template.jinja; .data NULL when absent
 
     const struct tensor *tensors; // all of them, whatever file they are in
     size_t tensor_count;
-    struct map names;             // name -> index into tensors
+    struct map names; // name -> index into tensors
 
-    struct file *files;           // what is mapped; everything above may point into it
+    struct file *files; // what is mapped; everything above may point into it
     size_t file_count;
     struct arena arena;
 };

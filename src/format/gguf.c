@@ -27,19 +27,13 @@ static const struct {
     enum kind kind;
     size_t bytes; // 0: not of one size
 } types[] = {
-    [GGUF_U8]     = { "uint8",   KIND_INTEGER, 1 },
-    [GGUF_I8]     = { "int8",    KIND_INTEGER, 1 },
-    [GGUF_U16]    = { "uint16",  KIND_INTEGER, 2 },
-    [GGUF_I16]    = { "int16",   KIND_INTEGER, 2 },
-    [GGUF_U32]    = { "uint32",  KIND_INTEGER, 4 },
-    [GGUF_I32]    = { "int32",   KIND_INTEGER, 4 },
-    [GGUF_F32]    = { "float32", KIND_REAL,    4 },
-    [GGUF_BOOL]   = { "bool",    KIND_BOOL,    1 },
-    [GGUF_STRING] = { "string",  KIND_STRING,  0 },
-    [GGUF_ARRAY]  = { "array",   KIND_ARRAY,   0 },
-    [GGUF_U64]    = { "uint64",  KIND_INTEGER, 8 },
-    [GGUF_I64]    = { "int64",   KIND_INTEGER, 8 },
-    [GGUF_F64]    = { "float64", KIND_REAL,    8 },
+    [GGUF_U8] = { "uint8", KIND_INTEGER, 1 },     [GGUF_I8] = { "int8", KIND_INTEGER, 1 },
+    [GGUF_U16] = { "uint16", KIND_INTEGER, 2 },   [GGUF_I16] = { "int16", KIND_INTEGER, 2 },
+    [GGUF_U32] = { "uint32", KIND_INTEGER, 4 },   [GGUF_I32] = { "int32", KIND_INTEGER, 4 },
+    [GGUF_F32] = { "float32", KIND_REAL, 4 },     [GGUF_BOOL] = { "bool", KIND_BOOL, 1 },
+    [GGUF_STRING] = { "string", KIND_STRING, 0 }, [GGUF_ARRAY] = { "array", KIND_ARRAY, 0 },
+    [GGUF_U64] = { "uint64", KIND_INTEGER, 8 },   [GGUF_I64] = { "int64", KIND_INTEGER, 8 },
+    [GGUF_F64] = { "float64", KIND_REAL, 8 },
 };
 
 // ---- the reader ----
@@ -56,10 +50,7 @@ static void enter(struct reader *reader, const char *what, const char *name)
     snprintf(reader->part, sizeof reader->part, "%s '%s'", what, name);
 }
 
-static size_t left(const struct reader *reader)
-{
-    return reader->in.len - reader->at;
-}
+static size_t left(const struct reader *reader) { return reader->in.len - reader->at; }
 
 // The next bytes, or NULL when the file has not got them.
 static const char *take(struct reader *reader, uint64_t bytes)
@@ -93,8 +84,10 @@ static bool take_count(struct reader *reader, const char *things, size_t bytes_m
     if (!take_u64(reader, &count))
         return false;
     if (count > left(reader) / bytes_min)
-        return fail(reader->err, "%s claims %llu %s, more than the %zu bytes of the file can hold; it is damaged or "
-                    "incomplete, download it again", reader->part, (unsigned long long)count, things, reader->in.len);
+        return fail(reader->err,
+                    "%s claims %llu %s, more than the %zu bytes of the file can hold; it is damaged or "
+                    "incomplete, download it again",
+                    reader->part, (unsigned long long)count, things, reader->in.len);
     *out = (size_t)count;
     return true;
 }
@@ -139,23 +132,36 @@ static bool take_name(struct reader *reader, const char *what, struct arena *are
 
 static int64_t integer_at(const char *data, enum gguf_type type)
 {
-    union { uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; int64_t i64; } raw;
+    union {
+        uint8_t u8;
+        int8_t i8;
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        int64_t i64;
+    } raw;
     memcpy(&raw, data, types[type].bytes);
     switch (type) {
-    case GGUF_U8: case GGUF_BOOL: return raw.u8;
-    case GGUF_I8:                 return raw.i8;
-    case GGUF_U16:                return raw.u16;
-    case GGUF_I16:                return raw.i16;
-    case GGUF_U32:                return raw.u32;
-    case GGUF_I32:                return raw.i32;
-    case GGUF_U64: case GGUF_I64: return raw.i64; // a U64 past INT64_MAX was refused
+    case GGUF_U8:
+    case GGUF_BOOL: return raw.u8;
+    case GGUF_I8: return raw.i8;
+    case GGUF_U16: return raw.u16;
+    case GGUF_I16: return raw.i16;
+    case GGUF_U32: return raw.u32;
+    case GGUF_I32: return raw.i32;
+    case GGUF_U64:
+    case GGUF_I64: return raw.i64; // a U64 past INT64_MAX was refused
     default: assert(!"not an integer type"); return 0;
     }
 }
 
 static double real_at(const char *data, enum gguf_type type)
 {
-    union { float f32; double f64; } raw;
+    union {
+        float f32;
+        double f64;
+    } raw;
     memcpy(&raw, data, types[type].bytes);
     return type == GGUF_F32 ? raw.f32 : raw.f64;
 }
@@ -266,8 +272,8 @@ static bool take_shape(struct reader *reader, struct tensor *tensor)
     if (!take_u32(reader, &rank))
         return false;
     if (rank > GGUF_RANK_MAX)
-        return fail(reader->err, "%s has %u dimensions, and GGUF knows up to %d; the file is damaged",
-                    reader->part, rank, GGUF_RANK_MAX);
+        return fail(reader->err, "%s has %u dimensions, and GGUF knows up to %d; the file is damaged", reader->part,
+                    rank, GGUF_RANK_MAX);
     tensor->rank = (int)rank;
     for (int i = tensor->rank - 1; i >= 0; i--) { // GGUF has the innermost first
         uint64_t extent;
@@ -301,9 +307,10 @@ static bool place_tensors(struct reader *reader, struct gguf *gguf, const uint64
             return fail(reader->err, "tensor '%s' is not aligned to %zu bytes; the file is damaged", tensor->name,
                         alignment);
         if (offsets[i] > room || tensor->bytes > room - offsets[i])
-            return fail(reader->err, "tensor '%s' has %zu bytes at %llu, and the file ends after %zu; it is "
-                        "incomplete, download it again", tensor->name, tensor->bytes,
-                        (unsigned long long)(start + offsets[i]), reader->in.len);
+            return fail(reader->err,
+                        "tensor '%s' has %zu bytes at %llu, and the file ends after %zu; it is "
+                        "incomplete, download it again",
+                        tensor->name, tensor->bytes, (unsigned long long)(start + offsets[i]), reader->in.len);
         tensor->data = reader->in.data + start + offsets[i];
     }
     return tensor_check_overlaps(gguf->tensors, gguf->tensor_count, reader->err);
@@ -443,8 +450,10 @@ bool gguf_get_array(const struct gguf *gguf, const char *key, enum gguf_type ele
                     struct error *err)
 {
     static const char *const expected[] = {
-        [KIND_INTEGER] = "an array of integers", [KIND_BOOL] = "an array of booleans",
-        [KIND_REAL] = "an array of real numbers", [KIND_STRING] = "an array of strings",
+        [KIND_INTEGER] = "an array of integers",
+        [KIND_BOOL] = "an array of booleans",
+        [KIND_REAL] = "an array of real numbers",
+        [KIND_STRING] = "an array of strings",
     };
     assert(element != GGUF_ARRAY);
     const struct gguf_value *value = gguf_find(gguf, key);

@@ -12,32 +12,43 @@
 #include "format/tensor.h"
 
 enum gguf_type {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-    GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 struct gguf_value {
     enum gguf_type type;
     union {
-        int64_t integer;      // every integer type and bool; a U64 past INT64_MAX is refused
-        double real;          // F32, F64
-        struct bytes string;  // borrowed from the file, not terminated
+        int64_t integer;     // every integer type and bool; a U64 past INT64_MAX is refused
+        double real;         // F32, F64
+        struct bytes string; // borrowed from the file, not terminated
     };
     // GGUF_ARRAY: `count` elements of type `element`, which is never an array
     enum gguf_type element;
     size_t count;
-    const char *data;             // fixed-size elements, packed, possibly unaligned; read with gguf_array_*
-    const struct bytes *strings;  // GGUF_STRING elements
+    const char *data;            // fixed-size elements, packed, possibly unaligned; read with gguf_array_*
+    const struct bytes *strings; // GGUF_STRING elements
 };
 
 struct gguf {
     uint32_t version;
-    struct map keys;               // name -> index into values
+    struct map keys; // name -> index into values
     struct gguf_value *values;
     size_t value_count;
-    struct tensor *tensors;        // in file order
+    struct tensor *tensors; // in file order
     size_t tensor_count;
-    struct arena arena;            // owns the above
+    struct arena arena; // owns the above
 };
 
 bool gguf_parse(struct bytes in, struct gguf *out, struct error *err); // on false nothing needs freeing
@@ -54,7 +65,7 @@ bool gguf_get_string(const struct gguf *gguf, const char *key, struct bytes *out
 bool gguf_get_array(const struct gguf *gguf, const char *key, enum gguf_type element, const struct gguf_value **out,
                     struct error *err);
 
-int64_t gguf_array_int(const struct gguf_value *array, size_t index);  // any integer element type, bool included
-double gguf_array_real(const struct gguf_value *array, size_t index);  // F32, F64
+int64_t gguf_array_int(const struct gguf_value *array, size_t index); // any integer element type, bool included
+double gguf_array_real(const struct gguf_value *array, size_t index); // F32, F64
 
 #endif

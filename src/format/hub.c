@@ -36,7 +36,9 @@ static const char *from_environment(const char *name)
 // The order of huggingface_hub itself; NULL when the environment names no place at all.
 static const char *cache_folder(struct arena *arena)
 {
-    static const struct { const char *variable, *format; } places[] = {
+    static const struct {
+        const char *variable, *format;
+    } places[] = {
         { "HF_HUB_CACHE", "%s" },
         { "HF_HOME", "%s/hub" },
         { "XDG_CACHE_HOME", "%s/huggingface/hub" },
@@ -101,6 +103,9 @@ bool hub_find(const char *model, struct arena *arena, const char **folder, struc
     *folder = main_snapshot(repository, arena);
     if (!*folder)
         *folder = only_snapshot(repository, arena);
-    return *folder || fail(err, "%.600s: refs/main names no snapshot that is there, and there is not exactly one to "
-                           "take in its place; download the model again", repository);
+    return *folder
+        || fail(err,
+                "%.600s: refs/main names no snapshot that is there, and there is not exactly one to "
+                "take in its place; download the model again",
+                repository);
 }

@@ -31,10 +31,7 @@ __attribute__((constructor)) static void guard_allocator(void)
     json_set_alloc_funcs(allocate, release_below);
 }
 
-__attribute__((destructor)) static void restore_allocator(void)
-{
-    json_set_alloc_funcs(allocate_below, release_below);
-}
+__attribute__((destructor)) static void restore_allocator(void) { json_set_alloc_funcs(allocate_below, release_below); }
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
@@ -100,8 +97,12 @@ static size_t scan_number(struct rewrite *rewrite, size_t start)
 // The end of the constant if one that JSON does not have starts here, else `at`.
 static size_t scan_constant(struct rewrite *rewrite, size_t at)
 {
-    static const struct { const char *word, *instead; } constants[] = {
-        { "NaN", "null" }, { "Infinity", "1e308" }, { "-Infinity", "-1e308" },
+    static const struct {
+        const char *word, *instead;
+    } constants[] = {
+        { "NaN", "null" },
+        { "Infinity", "1e308" },
+        { "-Infinity", "-1e308" },
     };
     struct bytes rest = { rewrite->in.data + at, rewrite->in.len - at };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
@@ -148,10 +149,7 @@ static bool prepare(struct rewrite *rewrite, bool constants, size_t containers_m
 // a key it has a place in a hash table), an array or object with the least that it begins with.
 enum { VALUE_BYTES = 48, STRING_BYTES = 128, CONTAINER_BYTES = 272 };
 
-static bool is_literal_byte(char c)
-{
-    return is_number_byte(c) || (c >= 'a' && c <= 'z');
-}
+static bool is_literal_byte(char c) { return is_number_byte(c) || (c >= 'a' && c <= 'z'); }
 
 size_t json_memory(struct bytes in)
 {
@@ -191,8 +189,10 @@ static bool explain(const json_error_t *trouble, struct bytes text, struct error
     }
     // jansson says this of escapes alone; invalid bytes it calls by their value
     if (bytes_start_with(bytes_of(trouble->text), bytes_of("invalid Unicode")))
-        return fail(err, "line %d, column %d: a \\u escape names half of a surrogate pair, which is no character; "
-                    "write both halves", trouble->line, trouble->column);
+        return fail(err,
+                    "line %d, column %d: a \\u escape names half of a surrogate pair, which is no character; "
+                    "write both halves",
+                    trouble->line, trouble->column);
     return fail(err, "line %d, column %d: not valid JSON: %s", trouble->line, trouble->column, trouble->text);
 }
 
@@ -255,14 +255,14 @@ bool json_save(const json_t *value, const char *folder, const char *name, struct
 static const char *type_name(const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_OBJECT:  return "an object";
-    case JSON_ARRAY:   return "an array";
-    case JSON_STRING:  return "a string";
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
     case JSON_INTEGER: return "an integer";
-    case JSON_REAL:    return "a real number";
+    case JSON_REAL: return "a real number";
     case JSON_TRUE:
-    case JSON_FALSE:   return "a boolean";
-    case JSON_NULL:    return "null";
+    case JSON_FALSE: return "a boolean";
+    case JSON_NULL: return "null";
     }
     return "unknown";
 }

@@ -70,7 +70,7 @@ static bool read_tensors(const json_t *header, struct bytes data, struct safeten
     out->tensors = ARENA_NEW(&out->arena, struct tensor, json_object_size(header));
     const char *name;
     json_t *entry;
-    json_object_foreach((json_t *)header, name, entry) {
+    json_object_foreach ((json_t *)header, name, entry) {
         if (strcmp(name, "__metadata__") == 0)
             continue;
         if (!*name || strlen(name) > TENSOR_NAME_BYTES_MAX)
@@ -95,8 +95,10 @@ static bool read_header(struct bytes in, json_t **header, struct bytes *data, st
         return fail(err, "not a safetensors file: its header would have %llu bytes, and %d is the most there may be",
                     (unsigned long long)length, HEADER_BYTES_MAX);
     if (length > in.len - LENGTH_BYTES)
-        return fail(err, "the file ends after %zu bytes, inside its header of %llu; it is incomplete, download it "
-                    "again", in.len, (unsigned long long)length);
+        return fail(err,
+                    "the file ends after %zu bytes, inside its header of %llu; it is incomplete, download it "
+                    "again",
+                    in.len, (unsigned long long)length);
     struct bytes text = { in.data + LENGTH_BYTES, (size_t)length };
     *data = (struct bytes){ text.data + text.len, in.len - LENGTH_BYTES - text.len };
     return json_read(text, header, err) || fail_within(err, "the header");

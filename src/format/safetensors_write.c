@@ -46,8 +46,8 @@ size_t safetensors_out_add(struct safetensors_out *out, const char *name, enum d
         out->entries = memory_grow(out->entries, out->capacity, sizeof *out->entries);
     }
     struct safetensors_entry *entry = &out->entries[out->count];
-    *entry = (struct safetensors_entry){ .name = arena_text(&out->arena, name, strlen(name)), .dtype = dtype,
-                                         .rank = rank };
+    *entry =
+        (struct safetensors_entry){ .name = arena_text(&out->arena, name, strlen(name)), .dtype = dtype, .rank = rank };
     size_t values = 1;
     for (int i = 0; i < rank; i++) {
         entry->shape[i] = shape[i];

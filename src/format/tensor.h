@@ -14,13 +14,13 @@ enum {
 };
 
 struct tensor {
-    const char *name;               // terminated
+    const char *name; // terminated
     enum dtype dtype;
     int rank;                       // 0 is a scalar
     int64_t shape[TENSOR_RANK_MAX]; // outermost first: a linear weight is (out, in) whatever the container's own order
     const char *data;               // borrowed from the mapped file; NULL where `stored` is not
     size_t bytes;
-    const struct stored *stored;    // not NULL: it is made of others when it is loaded (model/stored.h)
+    const struct stored *stored; // not NULL: it is made of others when it is loaded (model/stored.h)
 };
 
 static inline int64_t tensor_values(const struct tensor *tensor)

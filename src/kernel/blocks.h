@@ -15,28 +15,67 @@
 #define BLOCKS static inline
 #endif
 
-struct F32 { uint8_t value[4]; };
-struct F16 { uint8_t value[2]; };
-struct BF16 { uint8_t value[2]; };
+struct F32 {
+    uint8_t value[4];
+};
+struct F16 {
+    uint8_t value[2];
+};
+struct BF16 {
+    uint8_t value[2];
+};
 
-struct Q4_0 { uint8_t scale[2], codes[16]; };
-struct Q4_1 { uint8_t scale[2], min[2], codes[16]; };
-struct Q5_0 { uint8_t scale[2], high[4], codes[16]; };
-struct Q5_1 { uint8_t scale[2], min[2], high[4], codes[16]; };
-struct Q8_0 { uint8_t scale[2]; int8_t codes[32]; };
+struct Q4_0 {
+    uint8_t scale[2], codes[16];
+};
+struct Q4_1 {
+    uint8_t scale[2], min[2], codes[16];
+};
+struct Q5_0 {
+    uint8_t scale[2], high[4], codes[16];
+};
+struct Q5_1 {
+    uint8_t scale[2], min[2], high[4], codes[16];
+};
+struct Q8_0 {
+    uint8_t scale[2];
+    int8_t codes[32];
+};
 
 // Super-blocks: an f16 scale for the small integer scales (and minima) of 16 or 32 values each.
-struct Q2_K { uint8_t scales[16], codes[64], scale[2], min[2]; };
-struct Q3_K { uint8_t high[32], codes[64], scales[12], scale[2]; };
-struct Q4_K { uint8_t scale[2], min[2], scales[12], codes[128]; };
-struct Q5_K { uint8_t scale[2], min[2], scales[12], high[32], codes[128]; };
-struct Q6_K { uint8_t codes[128], high[64]; int8_t scales[16]; uint8_t scale[2]; };
+struct Q2_K {
+    uint8_t scales[16], codes[64], scale[2], min[2];
+};
+struct Q3_K {
+    uint8_t high[32], codes[64], scales[12], scale[2];
+};
+struct Q4_K {
+    uint8_t scale[2], min[2], scales[12], codes[128];
+};
+struct Q5_K {
+    uint8_t scale[2], min[2], scales[12], high[32], codes[128];
+};
+struct Q6_K {
+    uint8_t codes[128], high[64];
+    int8_t scales[16];
+    uint8_t scale[2];
+};
 
-struct IQ4_NL { uint8_t scale[2], codes[16]; };
-struct IQ4_XS { uint8_t scale[2], scales_high[2], scales_low[4], codes[128]; };
-struct MXFP4_GGUF { uint8_t scale, codes[16]; };
-struct NVFP4_GGUF { uint8_t scales[4], codes[32]; };
-struct FP8_32 { uint8_t scale[4], codes[32]; }; // E4M3 codes after one f32 scale; its NaN codes are NaN
+struct IQ4_NL {
+    uint8_t scale[2], codes[16];
+};
+struct IQ4_XS {
+    uint8_t scale[2], scales_high[2], scales_low[4], codes[128];
+};
+struct MXFP4_GGUF {
+    uint8_t scale, codes[16];
+};
+struct NVFP4_GGUF {
+    uint8_t scales[4], codes[32];
+};
+struct FP8_32 {
+    uint8_t scale[4], codes[32];
+}; // E4M3 codes after one f32 scale; its NaN codes are NaN
 
 // What the codes of IQ4_NL and IQ4_XS stand for, and twice what those of E2M1 do.
 #define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113

@@ -12,29 +12,26 @@ enum { CHECK_PARTS = 3, ROOMY = 3 };
 
 // Sums may run in another order and exponentials be computed in another way; what moves or stores numbers is exact.
 static const float tolerances[OP_COUNT] = {
-    [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,   [OP_LINEAR] = 1e-5f, [OP_ROPE] = 1e-5f, [OP_KV_WRITE] = 0,
-    [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,       [OP_PICK] = 0,     [OP_SOFTCAP] = 1e-5f,
-    [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 1e-5f, [OP_COMBINE] = 1e-5f, [OP_COPY] = 0, [OP_HEADS] = 1e-5f,
-    [OP_TRANSFORM] = 0,     [OP_CONV] = 1e-5f,    [OP_SCAN] = 0, [OP_DELTA] = 1e-5f,
-    [OP_REDUCE] = 0,        [OP_JOIN] = 0,
+    [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,    [OP_LINEAR] = 1e-5f,  [OP_ROPE] = 1e-5f,  [OP_KV_WRITE] = 0,
+    [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,         [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-5f,
+    [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 1e-5f, [OP_COMBINE] = 1e-5f, [OP_COPY] = 0,      [OP_HEADS] = 1e-5f,
+    [OP_TRANSFORM] = 0,     [OP_CONV] = 1e-5f,    [OP_SCAN] = 0,        [OP_DELTA] = 1e-5f, [OP_REDUCE] = 0,
+    [OP_JOIN] = 0,
 };
 
 // On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
 static const float gpu_tolerances[OP_COUNT] = {
-    [OP_EMBED] = 1e-6f,     [OP_NORM] = 0.005f,    [OP_LINEAR] = 0.01f, [OP_ROPE] = 0.005f, [OP_KV_WRITE] = 0.01f,
-    [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,    [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-3f,
-    [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 0.01f,  [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f, [OP_HEADS] = 0.01f,
-    [OP_TRANSFORM] = 0.005f, [OP_CONV] = 0.005f, [OP_SCAN] = 0.005f, [OP_DELTA] = 0.005f,
-    [OP_REDUCE] = 0.005f,   [OP_JOIN] = 0,
+    [OP_EMBED] = 1e-6f,      [OP_NORM] = 0.005f,    [OP_LINEAR] = 0.01f,   [OP_ROPE] = 0.005f,  [OP_KV_WRITE] = 0.01f,
+    [OP_ATTENTION] = 0.01f,  [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,      [OP_PICK] = 0,       [OP_SOFTCAP] = 1e-3f,
+    [OP_ROUTE] = 1e-5f,      [OP_EXPERTS] = 0.01f,  [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f,  [OP_HEADS] = 0.01f,
+    [OP_TRANSFORM] = 0.005f, [OP_CONV] = 0.005f,    [OP_SCAN] = 0.005f,    [OP_DELTA] = 0.005f, [OP_REDUCE] = 0.005f,
+    [OP_JOIN] = 0,
 };
 static const float changed_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
 
 // ---- cases ----
 
-static bool lists(uint64_t formats, int dtype)
-{
-    return formats >> dtype & 1;
-}
+static bool lists(uint64_t formats, int dtype) { return formats >> dtype & 1; }
 
 // The format that comes after this one in a set, round and round.
 static enum dtype next_format(uint64_t formats, enum dtype dtype)
@@ -288,11 +285,11 @@ static void check_here(struct sample *sample, const struct kernel *kernel, const
     sample_cut(sample, wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1);
     struct picture alone = run_call(sample, call, 1, &before, &strayed);
     bool by_neighbours = !same_bits(sample, &found, &alone);
-    out->flaw = strayed               ? "it writes beside its result"
-              : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
-              : by_parts              ? "its bits depend on the number of threads"
-              : by_neighbours         ? "a token's bits depend on the tokens beside it"
-                                      : NULL;
+    out->flaw = strayed         ? "it writes beside its result"
+        : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
+        : by_parts              ? "its bits depend on the number of threads"
+        : by_neighbours         ? "a token's bits depend on the tokens beside it"
+                                : NULL;
 }
 
 // ---- on a device ----
@@ -374,11 +371,11 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
     if (!visit_device(sample, &visit, &alone))
         return;
     bool by_neighbours = !same_bits(sample, &found, &alone);
-    out->flaw = visit.strayed         ? "it writes beside its result"
-              : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
-              : by_chance             ? "its bits change from run to run"
-              : by_neighbours         ? "a token's bits depend on the tokens beside it"
-                                      : NULL;
+    out->flaw = visit.strayed   ? "it writes beside its result"
+        : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
+        : by_chance             ? "its bits change from run to run"
+        : by_neighbours         ? "a token's bits depend on the tokens beside it"
+                                : NULL;
 }
 
 void check_run(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,

@@ -25,9 +25,9 @@ struct check_device {
 };
 
 struct check_result {
-    double error;       // the largest difference, as a part of the largest reference value
+    double error; // the largest difference, as a part of the largest reference value
     double tolerance;
-    const char *flaw;   // what it does that no kernel may do, or NULL
+    const char *flaw; // what it does that no kernel may do, or NULL
     bool ok;
     struct error trouble; // its text: why the device did not run it; "" otherwise
 };

@@ -56,10 +56,7 @@ static const char *lie_of(const struct kernel *kernel)
     return !name[length] || name[length] == ':' ? name + length : NULL;
 }
 
-static bool is_nan(const char *lie)
-{
-    return !strcmp(lie, ":nan");
-}
+static bool is_nan(const char *lie) { return !strcmp(lie, ":nan"); }
 
 // A linear's result is where the neighbour has it that it does in passing.
 static float *result_of(const struct kernel *kernel, const void *args)

@@ -23,29 +23,29 @@ struct kernel_packing {
 
 // What a row does besides its own op, if the neighbours in the list are these and pass their results on to nobody else.
 enum {
-    KERNEL_ABSORBS_NORM = 1,    // linear: the norm of its input
-    KERNEL_ABSORBS_ACT_MUL = 2, // linear with gate and up: the activation of both
-    KERNEL_ABSORBS_ADD = 4,     // linear: adding its result to the residual stream
-    KERNEL_ABSORBS_ROPE = 8,    // kv_write: turning q and k
+    KERNEL_ABSORBS_NORM = 1,       // linear: the norm of its input
+    KERNEL_ABSORBS_ACT_MUL = 2,    // linear with gate and up: the activation of both
+    KERNEL_ABSORBS_ADD = 4,        // linear: adding its result to the residual stream
+    KERNEL_ABSORBS_ROPE = 8,       // kv_write: turning q and k
     KERNEL_ABSORBS_TRANSFORM = 16, // kv_write: what keys are stored as
 };
 
 // How large a step may get that is being described, and on what.
 struct cuda_shape {
-    int rows;                 // of this op
+    int rows; // of this op
     int tokens, sequences;
-    int rows_each;            // the most rows of one sequence
-    int context;              // the longest sequence, this step's tokens included
+    int rows_each; // the most rows of one sequence
+    int context;   // the longest sequence, this step's tokens included
     int sm, multiprocessors;
-    int shared_bytes;         // that one block may have
+    int shared_bytes; // that one block may have
 };
 
 // One launch of a function of the embedded cubins, or one product by cuBLASLt.
 enum { CUDA_CALLS_MAX = 8, CUDA_PARAMS_BYTES = 512 };
 struct cuda_call {
-    const char *function;     // NULL: `product` instead
+    const char *function; // NULL: `product` instead
     unsigned grid[3], block;
-    unsigned shared_bytes;    // dynamic
+    unsigned shared_bytes; // dynamic
     size_t params_bytes;
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
     struct cuda_product product;
@@ -53,17 +53,17 @@ struct cuda_call {
 
 // How large an op may get: what scratch memory depends on.
 struct kernel_extent {
-    uint64_t weights;         // formats of its matrices
-    int rows, width;          // of what linear and, for each pair, experts read, and of what attention gives
-    int heads;                // of attention, as are these:
-    int sequences, context;   // in one step, and of the longest
+    uint64_t weights;       // formats of its matrices
+    int rows, width;        // of what linear and, for each pair, experts read, and of what attention gives
+    int heads;              // of attention, as are these:
+    int sequences, context; // in one step, and of the longest
 };
 
 struct kernel {
     const char *name;
     enum device_kind device;
     enum op_kind op;
-    int priority;             // higher is tried first; the reference has 0
+    int priority; // higher is tried first; the reference has 0
     enum kernel_load load;
     uint32_t needs;           // CPU_* features
     const int *architectures; // CUDA: exactly those it is compiled for (90 for sm_90), ends in 0
@@ -73,16 +73,16 @@ struct kernel {
     uint64_t nvfp4;           // those for which they are rounded to 4 bits (kernel/nvfp4.h): only where it is asked for
     uint64_t unpacked;        // CUDA: those of `weights` that are no operands of its products until they are unpacked
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
-    int rows_multiple;        // linear: of the rows of its matrices; 0: any
-    uint64_t k, v;            // of kv_write and attention
-    uint64_t latents;         // of the same, where V lies in K (kv/layout.h)
-    uint64_t sink;            // of the same: in which formats a sequence's first pages may be, where the rest is not,
-    uint64_t sink_beside;     // and beside which formats of the rest; 0: any
-    int head_dim_multiple;    // of transform, kv_write and attention, of latents those of K and of V; 0: any
-    int head_dim_max;         // of V; 0: any
-    float tolerance;          // how far it may be from the reference (kernel/check.h); 0: as its op says
-    int shared_bytes;         // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
-    uint32_t absorbs;         // KERNEL_ABSORBS_*: neighbours in the list of ops that it does in passing
+    int rows_multiple;                    // linear: of the rows of its matrices; 0: any
+    uint64_t k, v;                        // of kv_write and attention
+    uint64_t latents;                     // of the same, where V lies in K (kv/layout.h)
+    uint64_t sink;         // of the same: in which formats a sequence's first pages may be, where the rest is not,
+    uint64_t sink_beside;  // and beside which formats of the rest; 0: any
+    int head_dim_multiple; // of transform, kv_write and attention, of latents those of K and of V; 0: any
+    int head_dim_max;      // of V; 0: any
+    float tolerance;       // how far it may be from the reference (kernel/check.h); 0: as its op says
+    int shared_bytes;      // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
+    uint32_t absorbs;      // KERNEL_ABSORBS_*: neighbours in the list of ops that it does in passing
 
     // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
     void (*run)(const void *args, int part, int parts);

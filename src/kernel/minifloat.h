@@ -84,10 +84,7 @@ MINIFLOAT uint16_t f32_to_f16(float value)
     return (uint16_t)(minifloat_choose(magnitude > F32_INFINITY, 0x7E00, code) | (bits >> 16 & 0x8000));
 }
 
-MINIFLOAT float bf16_to_f32(uint16_t code)
-{
-    return f32_from_bits((int32_t)((uint32_t)code << 16));
-}
+MINIFLOAT float bf16_to_f32(uint16_t code) { return f32_from_bits((int32_t)((uint32_t)code << 16)); }
 
 MINIFLOAT uint16_t f32_to_bf16(float value)
 {
@@ -111,10 +108,7 @@ MINIFLOAT uint8_t f32_to_e4m3(float value)
     return (uint8_t)(minifloat_choose(magnitude > F32_INFINITY, 0x7F, code) | (bits >> 24 & 0x80));
 }
 
-MINIFLOAT float e5m2_to_f32(uint8_t code)
-{
-    return f16_to_f32((uint16_t)(code << 8));
-}
+MINIFLOAT float e5m2_to_f32(uint8_t code) { return f16_to_f32((uint16_t)(code << 8)); }
 
 MINIFLOAT uint8_t f32_to_e5m2(float value)
 {
@@ -126,7 +120,7 @@ MINIFLOAT uint8_t f32_to_e5m2(float value)
 // Only the low four bits of `code` count.
 MINIFLOAT float e2m1_to_f32(uint8_t code)
 {
-    static const float values[16] = { 0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f,
+    static const float values[16] = { 0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                       -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f };
     return values[code & 15];
 }

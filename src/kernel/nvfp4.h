@@ -39,9 +39,9 @@ MINIFLOAT size_t nvfp4_scales_bytes(int rows, int runs)
 MINIFLOAT size_t nvfp4_scale_at(int row, int run, int runs)
 {
     size_t tile = (size_t)(row / NVFP4_TILE_ROWS) * (size_t)nvfp4_tiles(runs, NVFP4_TILE_RUNS)
-                + (size_t)(run / NVFP4_TILE_RUNS);
+        + (size_t)(run / NVFP4_TILE_RUNS);
     return tile * NVFP4_TILE_BYTES
-         + (size_t)(row % 32 * 16 + row % NVFP4_TILE_ROWS / 32 * NVFP4_TILE_RUNS + run % NVFP4_TILE_RUNS);
+        + (size_t)(row % 32 * 16 + row % NVFP4_TILE_ROWS / 32 * NVFP4_TILE_RUNS + run % NVFP4_TILE_RUNS);
 }
 
 #endif

@@ -13,6 +13,7 @@
 #include "kv/layout.h"
 
 //    id          word
+// clang-format off
 #define OPS(X)                 \
     X(EMBED,     "embed")      \
     X(NORM,      "norm")       \
@@ -35,12 +36,13 @@
     X(DELTA,     "delta")      \
     X(REDUCE,    "reduce")     \
     X(JOIN,      "join")
+// clang-format on
 
 enum op_kind {
 #define X(id, word) OP_##id,
     OPS(X)
 #undef X
-    OP_COUNT
+        OP_COUNT
 };
 
 const char *op_word(enum op_kind kind);
@@ -61,12 +63,12 @@ struct batch {
     const int32_t *positions; // (tokens)
     int sequences;
     const struct batch_sequence {
-        int first, count;                       // its rows
-        const int32_t *pages[KV_CLASSES_MAX];   // per class: the page table
+        int first, count;                     // its rows
+        const int32_t *pages[KV_CLASSES_MAX]; // per class: the page table
     } *sequence;
     int page_tokens[KV_CLASSES_MAX]; // per class: how many tokens a page covers
     int pages_end[KV_CLASSES_MAX];   // and how many pages of a sequence it has at most; 0: all
-    int outputs;              // rows whose logits are wanted
+    int outputs;                     // rows whose logits are wanted
     const int32_t *output_rows;
     const struct cuda_batch *on_device; // the same in a GPU's memory; NULL on CPUs
 };
@@ -76,23 +78,23 @@ struct weight {
     enum dtype dtype;
     int rows, cols;
     const void *data;
-    float scale;              // multiplies every value; 1 for most formats
+    float scale; // multiplies every value; 1 for most formats
 };
 
 // A layer's place in the cache.
 struct kv_place {
-    uint8_t *pool;            // the class's pages
+    uint8_t *pool; // the class's pages
     size_t page_bytes, layer_offset;
-    int class_index;          // which of batch_sequence.pages
+    int class_index; // which of batch_sequence.pages
     struct kv_layout layout;
-    float k_scale, v_scale;   // per layer, for formats that have one
+    float k_scale, v_scale; // per layer, for formats that have one
 };
 
 // A recurrent layer's place among the states (kernel/state.h). The rows that a sequence has in a step lie in one page.
 struct state_place {
-    uint8_t *pool;            // the class's pages
+    uint8_t *pool; // the class's pages
     size_t page_bytes, layer_offset;
-    int class_index;          // which of batch_sequence.pages
+    int class_index; // which of batch_sequence.pages
     int page_tokens;
     struct kv_state layout;
 };
@@ -110,13 +112,13 @@ struct embed_args {
 struct norm_args {
     const int *rows;
     const float *x;
-    const float *weight;      // (width), or with own_weights (groups, width)
+    const float *weight; // (width), or with own_weights (groups, width)
     bool own_weights;
-    float *out;               // may be x
+    float *out; // may be x
     int groups, width;
-    int gap;                  // values between a row's end and the next one, of x and of out: a multiple of 8
+    int gap; // values between a row's end and the next one, of x and of out: a multiple of 8
     float epsilon;
-    bool f32_x;               // on a GPU: x is f32 (the residual stream), else bfloat16; out is bfloat16
+    bool f32_x; // on a GPU: x is f32 (the residual stream), else bfloat16; out is bfloat16
 };
 
 // y = W x + bias, for up to three matrices that read the same x. A kernel may do what stands around it in passing: then
@@ -125,12 +127,12 @@ struct linear_args {
     const int *rows;
     const float *x;
     int in;
-    void *scratch;            // as much as the kernel asks for; shared by all ops of a step
-    bool f32_y;               // on a GPU: y is f32 (logits), else bfloat16
+    void *scratch; // as much as the kernel asks for; shared by all ops of a step
+    bool f32_y;    // on a GPU: y is f32 (logits), else bfloat16
     int outputs;
     struct linear_output {
         struct weight weight;
-        const float *bias;    // (weight.rows) or NULL
+        const float *bias; // (weight.rows) or NULL
         float *y;
     } output[LINEAR_OUTPUTS_MAX];
     const struct norm_args *norm;       // before it: x is what it reads
@@ -142,10 +144,10 @@ struct linear_args {
 // it as it is.
 struct heads_args {
     const int *rows;
-    const float *x;           // (rows, heads, in + rest)
-    float *y;                 // (rows, heads, out + rest)
+    const float *x; // (rows, heads, in + rest)
+    float *y;       // (rows, heads, out + rest)
     int heads, in, out, rest;
-    struct weight weight;     // (heads * out, in)
+    struct weight weight; // (heads * out, in)
 };
 
 // Turns pairs of channels by position * frequency, in place: q and k. The pairs of the result are always halves apart,
@@ -168,8 +170,8 @@ struct transform_args {
     const int *rows;
     float *q, *k;
     int heads, kv_heads, head_dim;
-    const float *centre;      // (kv_heads, head_dim) or NULL
-    int block;                // a power of two that divides head_dim; 0: nothing is rotated
+    const float *centre; // (kv_heads, head_dim) or NULL
+    int block;           // a power of two that divides head_dim; 0: nothing is rotated
 };
 
 // Stores k and v of the batch's tokens in their pages, in the cache's formats; of latents k alone
@@ -177,10 +179,10 @@ struct kv_write_args {
     const struct batch *batch;
     const float *k, *v;
     struct kv_place cache;
-    struct kv_place sink;     // of a sequence's first pages: a class of its own has those, in its own format
-    int sink_pages;           // as many of them; 0: all are in `cache`
-    bool scale_search;        // scales of least square error, for formats that leave a choice (kernel/ref/kv_codec.h)
-    const struct rope_args *rope; // before it, where the kernel does that too
+    struct kv_place sink; // of a sequence's first pages: a class of its own has those, in its own format
+    int sink_pages;       // as many of them; 0: all are in `cache`
+    bool scale_search;    // scales of least square error, for formats that leave a choice (kernel/ref/kv_codec.h)
+    const struct rope_args *rope;           // before it, where the kernel does that too
     const struct transform_args *transform; // the same, and after rope
 };
 
@@ -191,16 +193,16 @@ struct attention_args {
     const float *q;
     float *out;
     int heads;
-    int group, lead;          // so many share a head of the cache, in order. The first may have `lead` fewer, and the
-                              // last fewer, too: others of their groups are another rank's (model/shard.h)
+    int group, lead; // so many share a head of the cache, in order. The first may have `lead` fewer, and the
+                     // last fewer, too: others of their groups are another rank's (model/shard.h)
     float scale;
-    int window;               // tokens a token sees, itself included; 0: all
-    float softcap;            // 0: none
-    const float *sinks;       // (heads), NULL: none
+    int window;         // tokens a token sees, itself included; 0: all
+    float softcap;      // 0: none
+    const float *sinks; // (heads), NULL: none
     struct kv_place cache;
-    struct kv_place sink;     // of a sequence's first pages: a class of its own has those, in its own format
-    int sink_pages;           // as many of them; 0: all are in `cache`
-    void *scratch;            // as much as the kernel asks for; shared by all ops of a step
+    struct kv_place sink; // of a sequence's first pages: a class of its own has those, in its own format
+    int sink_pages;       // as many of them; 0: all are in `cache`
+    void *scratch;        // as much as the kernel asks for; shared by all ops of a step
 };
 
 // Those that share a head of the cache.
@@ -220,9 +222,9 @@ enum activation { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED, ACT_SIGMOID, ACT_RELU };
 struct act_mul_args {
     const int *rows;
     const float *gate, *up;
-    float *out;               // may be either
+    float *out; // may be either
     int width;
-    bool gate_per_row;        // with ACT_SIGMOID alone: gate is (rows), one for all of a row's values
+    bool gate_per_row; // with ACT_SIGMOID alone: gate is (rows), one for all of a row's values
     enum activation act;
 };
 
@@ -262,22 +264,22 @@ struct softcap_args {
 // other, `stride` values apart. out = the sum of all, in the order of ranks, whoever was first; or out += it.
 struct reduce_args {
     const int *rows;
-    const float *parts;       // (ranks, stride): of each (rows, width)
+    const float *parts; // (ranks, stride): of each (rows, width)
     size_t stride;
     int ranks, width;
-    float *out;               // (rows, width)
-    bool adds;                // to what is there: the residual stream
-    bool f32_out;             // on a GPU: out is f32 (the residual stream), else bfloat16
+    float *out;   // (rows, width)
+    bool adds;    // to what is there: the residual stream
+    bool f32_out; // on a GPU: out is f32 (the residual stream), else bfloat16
 };
 
 // out = the columns of all, side by side: of the units of columns each rank has its share (kernel_share).
 enum { JOIN_UNIT = 16 };
 struct join_args {
     const int *rows;
-    const float *parts;       // (ranks, stride): of each (rows, its columns)
+    const float *parts; // (ranks, stride): of each (rows, its columns)
     size_t stride;
     int ranks, width;
-    float *out;               // (rows, width)
+    float *out; // (rows, width)
 };
 
 // Mixture of experts: which of them each token goes through, and how much each counts. A slot is one of a token's
@@ -285,10 +287,10 @@ struct join_args {
 // are read once for all of them and those of an expert that nobody chose not at all.
 struct routes {
     int experts, chosen;
-    int32_t *expert;          // (rows, chosen), those of a token all different, the highest score first
-    float *share;             // (rows, chosen)
-    int32_t *first;           // (experts + 1): where the pairs of each expert begin in `pair`
-    int32_t *pair;            // (rows * chosen): every pair, by expert; in which order within one does not matter
+    int32_t *expert; // (rows, chosen), those of a token all different, the highest score first
+    float *share;    // (rows, chosen)
+    int32_t *first;  // (experts + 1): where the pairs of each expert begin in `pair`
+    int32_t *pair;   // (rows * chosen): every pair, by expert; in which order within one does not matter
 };
 
 enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
@@ -298,23 +300,23 @@ enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 // of which only some are looked at: those whose `group_best` highest add up to most.
 struct route_args {
     const int *rows;
-    const float *logits;      // (rows, experts); f32 on a GPU, too
-    const float *bias;        // (experts) or NULL
+    const float *logits; // (rows, experts); f32 on a GPU, too
+    const float *bias;   // (experts) or NULL
     enum route_score score;
     int groups, groups_chosen, group_best; // 1 group: all experts are looked at
-    bool normalise;           // shares are divided by their sum
-    float scale;              // of shares, after that
+    bool normalise;                        // shares are divided by their sum
+    float scale;                           // of shares, after that
     struct routes routes;
 };
 
 // y = W[expert] x + bias[expert] for every pair, for up to two matrices of each expert that read the same x.
 struct experts_args {
-    const int *rows;          // tokens
-    const float *x;           // (rows, in), or, with x_per_slot, (rows, chosen, in)
+    const int *rows; // tokens
+    const float *x;  // (rows, in), or, with x_per_slot, (rows, chosen, in)
     bool x_per_slot;
     int in;
     struct routes routes;
-    void *scratch;            // as much as the kernel asks for; shared by all ops of a step
+    void *scratch; // as much as the kernel asks for; shared by all ops of a step
     int outputs;
     struct experts_output {
         struct weight weight; // one expert's shape; those of all lie one after the other, packed each by itself
@@ -327,10 +329,10 @@ struct experts_args {
 // out = the sum over slots of share * x
 struct combine_args {
     const int *rows;
-    const float *x;           // (rows, chosen, width)
-    float *out;               // (rows, width)
+    const float *x; // (rows, chosen, width)
+    float *out;     // (rows, width)
     int width;
-    bool f32_out;             // on a GPU: out is f32 (a part of several ranks' sums), else bfloat16
+    bool f32_out; // on a GPU: out is f32 (a part of several ranks' sums), else bfloat16
     struct routes routes;
 };
 
@@ -338,10 +340,10 @@ struct combine_args {
 // out = silu(bias + sum of kernel[i] * x[token - taps + 1 + i]), in this order. The last inputs become the state.
 struct conv_args {
     const struct batch *batch;
-    const float *x;           // (rows, channels), as the state's layout has them
-    float *out;               // (rows, channels), not x
-    const float *kernel;      // (taps, channels): one more than the state's inputs, the newest last
-    const float *bias;        // (channels) or NULL
+    const float *x;      // (rows, channels), as the state's layout has them
+    float *out;          // (rows, channels), not x
+    const float *kernel; // (taps, channels): one more than the state's inputs, the newest last
+    const float *bias;   // (channels) or NULL
     struct state_place state;
 };
 
@@ -350,9 +352,9 @@ struct conv_args {
 // with dt = softplus(dt + time_bias) within its bounds. Heads share b and c in groups, in order.
 struct scan_args {
     const struct batch *batch;
-    const float *mixed;       // (rows, heads * values + 2 * groups * keys): x, then b and c of each group
-    const float *time;        // (rows, heads): dt
-    float *out;               // (rows, heads * values)
+    const float *mixed; // (rows, heads * values + 2 * groups * keys): x, then b and c of each group
+    const float *time;  // (rows, heads): dt
+    float *out;         // (rows, heads * values)
     int groups;
     const float *a, *d, *time_bias; // (heads)
     float time_low, time_high;
@@ -370,9 +372,9 @@ struct delta_args {
     const float *time, *beta; // (rows, heads)
     float *out;               // (rows, heads * values)
     int groups;
-    bool in_turns;            // head h is of group h % groups; else those of a group stand together
+    bool in_turns;              // head h is of group h % groups; else those of a group stand together
     const float *a, *time_bias; // (heads)
-    struct state_place state; // its layout has heads, keys and values
+    struct state_place state;   // its layout has heads, keys and values
 };
 
 union op_args {

@@ -10,26 +10,20 @@
 enum { PACKED_ALIGNMENT = 64, PACKING_PARTS = 2 };
 enum { LARGE_BYTES = 64 << 20, LARGE_WIDTH = 4096, LARGE_ROWS = LARGE_BYTES / LARGE_WIDTH / 4, GPU_LARGE_OUT = 28672 };
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int least(int a, int b) { return a < b ? a : b; }
 
-static int greater(int a, int b)
-{
-    return a > b ? a : b;
-}
+static int greater(int a, int b) { return a > b ? a : b; }
 
 // Bytes of a value that is read or written, on average over an op's: activations are bfloat16 on a GPU, the residual
 // stream is f32.
 static double value_bytes(const struct draw *draw)
 {
     static const double on_gpu[OP_COUNT] = {
-        [OP_EMBED] = 4,     [OP_NORM] = 3,    [OP_LINEAR] = 2, [OP_ROPE] = 2, [OP_KV_WRITE] = 2,
-        [OP_ATTENTION] = 2, [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4, [OP_SOFTCAP] = 4,
-        [OP_ROUTE] = 4,     [OP_EXPERTS] = 2, [OP_COMBINE] = 2, [OP_COPY] = 3, [OP_HEADS] = 2,
-        [OP_TRANSFORM] = 2, [OP_CONV] = 2,    [OP_SCAN] = 2, [OP_DELTA] = 2,
-        [OP_REDUCE] = 4,    [OP_JOIN] = 4,
+        [OP_EMBED] = 4,     [OP_NORM] = 3,    [OP_LINEAR] = 2,     [OP_ROPE] = 2,  [OP_KV_WRITE] = 2,
+        [OP_ATTENTION] = 2, [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4,  [OP_SOFTCAP] = 4,
+        [OP_ROUTE] = 4,     [OP_EXPERTS] = 2, [OP_COMBINE] = 2,    [OP_COPY] = 3,  [OP_HEADS] = 2,
+        [OP_TRANSFORM] = 2, [OP_CONV] = 2,    [OP_SCAN] = 2,       [OP_DELTA] = 2, [OP_REDUCE] = 4,
+        [OP_JOIN] = 4,
     };
     return draw->kernel->device == DEVICE_CPU ? sizeof(float) : on_gpu[draw->kernel->op];
 }
@@ -101,7 +95,7 @@ static int draw_linear_rows(struct draw *draw, enum dtype dtype)
 // Between an op and the neighbour that is done in passing.
 static float *new_values(struct draw *draw, int rows, int width)
 {
-    return ARENA_NEW(&draw->sample->arena, float, (size_t)rows * (size_t)width);
+    return ARENA_NEW(&draw->sample->arena, float, (size_t)rows *(size_t)width);
 }
 
 static void draw_linear_output(struct draw *draw, int index, int in, int rows)
@@ -125,20 +119,29 @@ static void draw_linear_neighbours(struct draw *draw)
     const struct linear_output *output = args->output;
     uint32_t absorbs = draw->wanted->absorbs;
     if (absorbs & KERNEL_ABSORBS_NORM) {
-        sample->before.norm = (struct norm_args){ .rows = &sample->rows, .x = args->x, .groups = 1, .width = args->in,
-                                                  .weight = draw_values(draw, 1, args->in), .epsilon = 1e-5f,
-                                                  .f32_x = true, .out = new_values(draw, sample->rows, args->in) };
+        sample->before.norm = (struct norm_args){ .rows = &sample->rows,
+                                                  .x = args->x,
+                                                  .groups = 1,
+                                                  .width = args->in,
+                                                  .weight = draw_values(draw, 1, args->in),
+                                                  .epsilon = 1e-5f,
+                                                  .f32_x = true,
+                                                  .out = new_values(draw, sample->rows, args->in) };
         args->norm = &sample->before.norm;
         args->x = args->norm->out;
     }
     if (absorbs & KERNEL_ABSORBS_ACT_MUL) {
-        sample->after.act_mul = (struct act_mul_args){ .rows = &sample->rows, .gate = output[0].y, .up = output[1].y,
+        sample->after.act_mul = (struct act_mul_args){ .rows = &sample->rows,
+                                                       .gate = output[0].y,
+                                                       .up = output[1].y,
                                                        .out = draw_output(draw, sample->rows, output[0].weight.rows),
                                                        .width = output[0].weight.rows,
                                                        .act = draw_coin(draw) ? ACT_GELU_TANH : ACT_SILU };
         args->act_mul = &sample->after.act_mul;
     } else if (absorbs & KERNEL_ABSORBS_ADD) {
-        sample->after.add = (struct add_args){ .rows = &sample->rows, .y = output[0].y, .width = output[0].weight.rows,
+        sample->after.add = (struct add_args){ .rows = &sample->rows,
+                                               .y = output[0].y,
+                                               .width = output[0].weight.rows,
                                                .x = draw_output_in_place(draw, sample->rows, output[0].weight.rows) };
         args->add = &sample->after.add;
     }
@@ -306,12 +309,13 @@ static void draw_join(struct draw *draw)
 }
 
 static void (*const drawers[OP_COUNT])(struct draw *) = {
-    [OP_EMBED] = draw_embed,       [OP_NORM] = draw_norm,           [OP_LINEAR] = draw_linear,   [OP_ROPE] = draw_rope,
-    [OP_KV_WRITE] = draw_kv_write, [OP_ATTENTION] = draw_attention, [OP_ACT_MUL] = draw_act_mul, [OP_ADD] = draw_add,
-    [OP_PICK] = draw_pick,         [OP_SOFTCAP] = draw_softcap,     [OP_ROUTE] = draw_route,
-    [OP_EXPERTS] = draw_experts,   [OP_COMBINE] = draw_combine,     [OP_COPY] = draw_copy,     [OP_HEADS] = draw_heads,
-    [OP_TRANSFORM] = draw_transform, [OP_CONV] = draw_conv, [OP_SCAN] = draw_scan, [OP_DELTA] = draw_delta,
-    [OP_REDUCE] = draw_reduce,     [OP_JOIN] = draw_join,
+    [OP_EMBED] = draw_embed,         [OP_NORM] = draw_norm,         [OP_LINEAR] = draw_linear,
+    [OP_ROPE] = draw_rope,           [OP_KV_WRITE] = draw_kv_write, [OP_ATTENTION] = draw_attention,
+    [OP_ACT_MUL] = draw_act_mul,     [OP_ADD] = draw_add,           [OP_PICK] = draw_pick,
+    [OP_SOFTCAP] = draw_softcap,     [OP_ROUTE] = draw_route,       [OP_EXPERTS] = draw_experts,
+    [OP_COMBINE] = draw_combine,     [OP_COPY] = draw_copy,         [OP_HEADS] = draw_heads,
+    [OP_TRANSFORM] = draw_transform, [OP_CONV] = draw_conv,         [OP_SCAN] = draw_scan,
+    [OP_DELTA] = draw_delta,         [OP_REDUCE] = draw_reduce,     [OP_JOIN] = draw_join,
 };
 
 // A step with just the sample in it.
@@ -338,17 +342,14 @@ void sample_open(struct sample *sample, const struct kernel *kernel, const struc
 {
     struct draw draw = { sample, kernel, wanted, wanted->seed };
     *sample = (struct sample){ .op = kernel->op, .repeats = is_repeated(kernel, wanted) };
-    draw.is_long =
-        kernel->device != DEVICE_CPU && wanted->size == SAMPLE_VARIED && draw_coin(&draw) && draw_coin(&draw);
+    draw.is_long = kernel->device != DEVICE_CPU && wanted->size == SAMPLE_VARIED && draw_coin(&draw)
+        && draw_coin(&draw);
     sample->rows = draw_tokens(&draw, LARGE_ROWS);
     drawers[kernel->op](&draw);
     sample->room = room_of(sample);
 }
 
-void sample_close(struct sample *sample)
-{
-    arena_free(&sample->arena);
-}
+void sample_close(struct sample *sample) { arena_free(&sample->arena); }
 
 static void *new_aligned(struct arena *arena, size_t bytes)
 {
@@ -383,7 +384,7 @@ static void bind_weight(struct sample *sample, const struct kernel *kernel, stru
         for (int part = 0; part < PACKING_PARTS && !sample->team; part++)
             pack_part(&work, 0, part, PACKING_PARTS);
         work.weight.data = (const char *)work.weight.data
-                         + dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
+            + dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
     }
     weight->data = packed;
 }
@@ -483,10 +484,7 @@ static size_t result_bytes(const struct sample *sample, int output)
     return (size_t)sample_rows(sample) * (size_t)sample->output[output].row_values * sizeof(float);
 }
 
-static bool is_pages(const struct sample *sample, int output)
-{
-    return sample->op == OP_KV_WRITE && output == 0;
-}
+static bool is_pages(const struct sample *sample, int output) { return sample->op == OP_KV_WRITE && output == 0; }
 
 void sample_read(const struct sample *sample, int output, float *values)
 {

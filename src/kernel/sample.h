@@ -44,8 +44,8 @@ enum { SAMPLE_DISTINCT = 1 << 14 }; // values of an array: longer ones repeat th
 
 struct sample {
     enum op_kind op;
-    union op_args args;    // points into the sample, which must stay where it is
-    union op_args before, after; // of the neighbours that are done in passing
+    union op_args args;              // points into the sample, which must stay where it is
+    union op_args before, after;     // of the neighbours that are done in passing
     struct transform_args transform; // the same, between `before` and the op itself
     int rows;
     struct batch batch;
@@ -54,19 +54,19 @@ struct sample {
     struct sample_output {
         uint8_t *data;
         size_t bytes;
-        int row_values;    // of one token's result, once it is read as floats
+        int row_values; // of one token's result, once it is read as floats
     } output[SAMPLE_OUTPUTS_MAX];
-    uint8_t *pages;        // of the cache, page -1 first; NULL: the op has none
+    uint8_t *pages; // of the cache, page -1 first; NULL: the op has none
     size_t pages_bytes;
-    size_t pages_there;    // bytes of pages on a GPU, where those here are repeated; 0: as many as here
-    bool repeats;          // the same of what has a row for each token: no more than SAMPLE_DISTINCT values are here
-    struct sample_room {   // how large a step is assumed that the sample is one of; for GPUs
+    size_t pages_there;  // bytes of pages on a GPU, where those here are repeated; 0: as many as here
+    bool repeats;        // the same of what has a row for each token: no more than SAMPLE_DISTINCT values are here
+    struct sample_room { // how large a step is assumed that the sample is one of; for GPUs
         int rows, tokens, sequences, rows_each, context;
         int multiprocessors; // of a device that is smaller than the one it runs on; 0: as it is
     } room;
-    size_t bytes_moved;    // read and written, each thing once
+    size_t bytes_moved; // read and written, each thing once
     double flops;
-    struct team *team;     // borrowed: packs weights; NULL: the caller does
+    struct team *team; // borrowed: packs weights; NULL: the caller does
     struct arena arena;
 };
 
@@ -100,9 +100,9 @@ bool sample_guards_intact(const struct sample *sample);
 // What arguments point to: its place and size here, and what it is in a GPU's memory.
 enum sample_type { SAMPLE_F32, SAMPLE_BF16, SAMPLE_BYTES, SAMPLE_SCRATCH /* bytes of no meaning */ };
 struct sample_operand {
-    void *slot;            // where the arguments have its address
-    int rows;              // one for each row of the op; 0: it does not depend on them
-    size_t width;          // values (or bytes) of a row, or in all
+    void *slot;   // where the arguments have its address
+    int rows;     // one for each row of the op; 0: it does not depend on them
+    size_t width; // values (or bytes) of a row, or in all
     enum sample_type type;
 };
 

@@ -16,9 +16,9 @@ struct scene {
     struct kv_place cache, sink;
     int sink_pages;
     int heads, group, lead, window;
-    int old[SAMPLE_SEQUENCES_MAX];      // tokens of each sequence that came before the batch
+    int old[SAMPLE_SEQUENCES_MAX]; // tokens of each sequence that came before the batch
     int32_t *table[SAMPLE_SEQUENCES_MAX], *sink_table[SAMPLE_SEQUENCES_MAX];
-    int pages, sinks;                   // of the pools here, page -1 included
+    int pages, sinks; // of the pools here, page -1 included
 };
 
 // ---- drawing ----
@@ -28,10 +28,7 @@ static int length_of(const struct draw *draw, const struct scene *scene, int seq
     return scene->old[sequence] + draw->sample->sequence[sequence].count;
 }
 
-static int pages_of(int tokens)
-{
-    return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
-}
+static int pages_of(int tokens) { return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
 // The first position that a sequence's first token in the batch sees.
 static int first_seen(const struct scene *scene, int sequence)
@@ -67,8 +64,9 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
             positions[row] = scene->old[s] + row - first;
         sample->sequence[s] = (struct batch_sequence){ .first = first, .count = end - first };
     }
-    sample->batch = (struct batch){ .tokens = tokens, .positions = positions, .sequences = sequences,
-                                    .sequence = sample->sequence };
+    sample->batch = (struct batch){
+        .tokens = tokens, .positions = positions, .sequences = sequences, .sequence = sample->sequence
+    };
 }
 
 static void draw_pages(struct draw *draw, struct scene *scene)
@@ -112,7 +110,7 @@ static void draw_step(struct draw *draw, struct scene *scene)
     const struct sample_step *step = &draw->wanted->step;
     int each = pages_of(step->context), tokens = step->sequences * step->rows_each;
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
-    int32_t *numbers = ARENA_NEW(&sample->arena, int32_t, step->sequences * each);
+    int32_t *numbers = ARENA_NEW(&sample->arena, int32_t, step->sequences *each);
     struct batch_sequence *sequences = ARENA_NEW(&sample->arena, struct batch_sequence, step->sequences);
     for (int i = 0; i < step->sequences * each; i++)
         numbers[i] = i;
@@ -123,8 +121,8 @@ static void draw_step(struct draw *draw, struct scene *scene)
         sequences[i] = (struct batch_sequence){ .first = i * step->rows_each, .count = step->rows_each };
         sequences[i].pages[CLASS] = numbers + i * each;
     }
-    sample->batch = (struct batch){ .tokens = tokens, .positions = positions, .sequences = step->sequences,
-                                    .sequence = sequences };
+    sample->batch =
+        (struct batch){ .tokens = tokens, .positions = positions, .sequences = step->sequences, .sequence = sequences };
     scene->pages = 1 + DISTINCT_PAGES;
 }
 
@@ -142,7 +140,10 @@ static struct kv_place draw_place(struct draw *draw, const struct kv_layout *lay
     return (struct kv_place){
         .page_bytes = (size_t)layers * layout->layer_bytes,
         .layer_offset = (size_t)draw_size(draw, 0, layers - 1, 0) * layout->layer_bytes,
-        .class_index = class_index, .layout = *layout, .k_scale = 0.05f, .v_scale = layout->latent ? 0.05f : 0.04f,
+        .class_index = class_index,
+        .layout = *layout,
+        .k_scale = 0.05f,
+        .v_scale = layout->latent ? 0.05f : 0.04f,
     };
 }
 
@@ -176,7 +177,11 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
     struct kv_layout layout = draw_layout(draw, kv_heads);
     bool cpu = draw->kernel->device == DEVICE_CPU;
     int group = layout.latent ? draw_size(draw, 1, draw->is_long ? 20 : 80, 128)
-                              : draw_size(draw, 1, cpu ? 4 : draw->is_long ? 2 : 9, cpu ? 2 : 4);
+                              : draw_size(draw, 1,
+                                          cpu ? 4
+                                              : draw->is_long ? 2
+                                                              : 9,
+                                          cpu ? 2 : 4);
     *scene = (struct scene){ 0 };
     draw_groups(draw, layout.k.heads, group, layout.latent, scene);
     scene->window = draw_coin(draw) ? draw_size(draw, 1, draw_coin(draw) ? 50 : 500, 0) : 0;
@@ -193,9 +198,9 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
     scene->cache = draw_place(draw, &layout, layers, CLASS);
     if (scene->sink_pages) {
         enum dtype dtype = draw_format(draw, draw->wanted->sink);
-        struct kv_layout sink =
-            layout.latent ? kv_layout_make_latent(dtype, layout.k.dim, layout.v.dim)
-                          : kv_layout_make(dtype, dtype, layout.k.heads, layout.k.dim, layout.v.dim);
+        struct kv_layout sink = layout.latent
+            ? kv_layout_make_latent(dtype, layout.k.dim, layout.v.dim)
+            : kv_layout_make(dtype, dtype, layout.k.heads, layout.k.dim, layout.v.dim);
         scene->sink = draw_place(draw, &sink, layers, SINK_CLASS);
     }
 }
@@ -226,8 +231,12 @@ static void draw_rope_before(struct draw *draw, const struct scene *scene)
     struct sample *sample = draw->sample;
     const struct kv_side *side = &scene->cache.layout.k;
     struct rope_args *args = &sample->before.rope;
-    *args = (struct rope_args){ .batch = &sample->batch, .k = (float *)sample->args.kv_write.k, .heads = scene->heads,
-                                .kv_heads = side->heads, .head_dim = side->dim, .magnitude = 1 };
+    *args = (struct rope_args){ .batch = &sample->batch,
+                                .k = (float *)sample->args.kv_write.k,
+                                .heads = scene->heads,
+                                .kv_heads = side->heads,
+                                .head_dim = side->dim,
+                                .magnitude = 1 };
     args->rotated = 2 * draw_size(draw, 1, side->dim / 2, side->dim / 2);
     args->interleaved = draw_coin(draw);
     args->frequencies = draw_frequencies(draw, args->rotated / 2);
@@ -242,8 +251,11 @@ static void draw_transform_before(struct draw *draw, const struct scene *scene)
     const struct kv_side *side = &scene->cache.layout.k;
     const struct rope_args *rope = sample->args.kv_write.rope;
     struct transform_args *args = &sample->transform;
-    *args = (struct transform_args){ .rows = &sample->batch.tokens, .k = (float *)sample->args.kv_write.k,
-                                     .heads = scene->heads, .kv_heads = side->heads, .head_dim = side->dim };
+    *args = (struct transform_args){ .rows = &sample->batch.tokens,
+                                     .k = (float *)sample->args.kv_write.k,
+                                     .heads = scene->heads,
+                                     .kv_heads = side->heads,
+                                     .head_dim = side->dim };
     draw_transform_of(draw, side->dim, side->heads, args);
     args->q = rope ? rope->q : draw_output_in_place(draw, sample->batch.tokens, scene->heads * side->dim);
     sample->args.kv_write.transform = args;
@@ -288,8 +300,9 @@ static void write_cache(struct draw *draw, const struct scene *scene, struct bat
     for (int i = 0; i < sequence.count; i++)
         positions[i] = first + i;
     struct batch batch = { .tokens = sequence.count, .positions = positions, .sequences = 1, .sequence = &sequence };
-    struct kv_write_args write = { .batch = &batch, .cache = scene->cache, .sink = scene->sink,
-                                   .sink_pages = scene->sink_pages };
+    struct kv_write_args write = {
+        .batch = &batch, .cache = scene->cache, .sink = scene->sink, .sink_pages = scene->sink_pages
+    };
     write.k = draw_values(draw, sequence.count, side->heads * side->dim);
     write.v = draw_values(draw, sequence.count, side->heads * side->dim);
     kv_write_ref(&write, 0, 1);
@@ -355,10 +368,15 @@ void draw_attention(struct draw *draw)
         count_attention(draw, &scene, &sample->batch.sequence[s]);
     }
     struct attention_args *args = &sample->args.attention;
-    *args = (struct attention_args){ .batch = &sample->batch, .heads = scene.heads, .group = scene.group,
-                                     .lead = scene.lead, .window = scene.window,
-                                     .scale = 1 / sqrtf((float)layout->k.dim), .cache = scene.cache,
-                                     .sink = scene.sink, .sink_pages = scene.sink_pages };
+    *args = (struct attention_args){ .batch = &sample->batch,
+                                     .heads = scene.heads,
+                                     .group = scene.group,
+                                     .lead = scene.lead,
+                                     .window = scene.window,
+                                     .scale = 1 / sqrtf((float)layout->k.dim),
+                                     .cache = scene.cache,
+                                     .sink = scene.sink,
+                                     .sink_pages = scene.sink_pages };
     args->q = draw_row_values(draw, tokens, scene.heads * layout->k.dim);
     args->out = draw_row_output(draw, tokens, scene.heads * layout->v.dim);
     args->softcap = draw_coin(draw) ? 5 : 0;
@@ -389,7 +407,8 @@ static void walk_vectors(const struct sample *sample, void (*visit)(const struct
             for (int head = 0; head < side->heads; head++)
                 visit(&(struct vector){ side, i % 2 ? cache->v_scale : cache->k_scale,
                                         layer + kv_data_at(side, head, position % KV_PAGE_TOKENS),
-                                        layer + kv_scale_at(side, head, position % KV_PAGE_TOKENS) }, context);
+                                        layer + kv_scale_at(side, head, position % KV_PAGE_TOKENS) },
+                      context);
         }
 }
 
@@ -400,10 +419,7 @@ static void read_vector(const struct vector *vector, void *context)
     *values += vector->side->dim;
 }
 
-void read_kv_write(const struct sample *sample, float *values)
-{
-    walk_vectors(sample, read_vector, &values);
-}
+void read_kv_write(const struct sample *sample, float *values) { walk_vectors(sample, read_vector, &values); }
 
 struct undo {
     const uint8_t *pool, *before;

@@ -18,10 +18,7 @@ int draw_size(struct draw *draw, int low, int high, int large)
     return random_between(&draw->seed, low, draw->wanted->size == SAMPLE_SMALL ? low + (high - low) / 2 : high);
 }
 
-bool draw_coin(struct draw *draw)
-{
-    return draw->wanted->size != SAMPLE_LARGE && random_between(&draw->seed, 0, 1);
-}
+bool draw_coin(struct draw *draw) { return draw->wanted->size != SAMPLE_LARGE && random_between(&draw->seed, 0, 1); }
 
 // Where tiles are as small as a CPU's, or time is short.
 bool draw_is_short(const struct draw *draw)
@@ -64,8 +61,8 @@ static bool size_fits(const struct kernel *kernel, const struct sample_case *wan
     struct arena arena = { 0 };
     int multiple = kernel->head_dim_multiple ? kernel->head_dim_multiple : 1;
     bool fits = size.k % multiple == 0 && size.v % multiple == 0
-             && (!kernel->head_dim_max || size.v <= kernel->head_dim_max)
-             && !((kernel->k || kernel->latents) && misfit(&arena, wanted, size));
+        && (!kernel->head_dim_max || size.v <= kernel->head_dim_max)
+        && !((kernel->k || kernel->latents) && misfit(&arena, wanted, size));
     arena_free(&arena);
     return fits;
 }
@@ -122,10 +119,7 @@ static void fill_values(struct draw *draw, float *x, size_t count)
         repeat((uint8_t *)x, distinct * sizeof *x, count * sizeof *x);
 }
 
-static size_t draw_offset(struct draw *draw)
-{
-    return (size_t)draw_size(draw, 0, MISALIGNED_MAX, 0);
-}
+static size_t draw_offset(struct draw *draw) { return (size_t)draw_size(draw, 0, MISALIGNED_MAX, 0); }
 
 float *draw_values(struct draw *draw, int rows, int width)
 {
@@ -190,8 +184,9 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
         memcpy(data + i * block_bytes,
                palette + (size_t)random_between(&draw->seed, 0, palette_blocks - 1) * block_bytes, block_bytes);
     repeat(data, distinct * block_bytes, bytes);
-    return (struct weight){ .dtype = dtype, .rows = rows, .cols = cols, .data = data,
-                            .scale = draw_coin(draw) ? 0.75f : 1 };
+    return (struct weight){
+        .dtype = dtype, .rows = rows, .cols = cols, .data = data, .scale = draw_coin(draw) ? 0.75f : 1
+    };
 }
 
 void draw_batch(struct draw *draw, int tokens, int vocabulary)
@@ -206,9 +201,13 @@ void draw_batch(struct draw *draw, int tokens, int vocabulary)
         output_rows[i] = random_between(&draw->seed, 0, tokens - 1);
     }
     draw->sample->sequence[0] = (struct batch_sequence){ .count = tokens };
-    draw->sample->batch = (struct batch){ .tokens = tokens, .ids = ids, .positions = positions, .sequences = 1,
+    draw->sample->batch = (struct batch){ .tokens = tokens,
+                                          .ids = ids,
+                                          .positions = positions,
+                                          .sequences = 1,
                                           .sequence = draw->sample->sequence,
-                                          .outputs = draw_size(draw, 1, tokens, tokens), .output_rows = output_rows };
+                                          .outputs = draw_size(draw, 1, tokens, tokens),
+                                          .output_rows = output_rows };
 }
 
 // ---- output ----

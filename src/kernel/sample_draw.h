@@ -13,15 +13,15 @@ struct draw {
     const struct kernel *kernel;
     const struct sample_case *wanted;
     uint64_t seed;
-    bool is_long;   // on a GPU, now and then: more tokens than any tile has, or, of few, far into their sequences
+    bool is_long; // on a GPU, now and then: more tokens than any tile has, or, of few, far into their sequences
 };
 
 int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included; `large` in large samples
 bool draw_is_short(const struct draw *draw);
-bool draw_coin(struct draw *draw);                              // in large samples always false
-struct kv_layout draw_layout(struct draw *draw, int kv_heads);  // of any head size that fits
+bool draw_coin(struct draw *draw);                             // in large samples always false
+struct kv_layout draw_layout(struct draw *draw, int kv_heads); // of any head size that fits
 
-float *draw_values(struct draw *draw, int rows, int width);     // of an input: around 1, some far out
+float *draw_values(struct draw *draw, int rows, int width); // of an input: around 1, some far out
 float *draw_frequencies(struct draw *draw, int count);
 struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int cols);
 
@@ -34,9 +34,9 @@ float *draw_row_output(struct draw *draw, int rows, int width);
 float *draw_output_in_place(struct draw *draw, int rows, int row_values); // holds input at first
 uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values);
 
-int draw_tokens(struct draw *draw, int large_many);             // few or many, by the load, or as the step says
+int draw_tokens(struct draw *draw, int large_many); // few or many, by the load, or as the step says
 void draw_count_bytes(struct draw *draw, double passes, int rows, int width); // of activations
-void draw_batch(struct draw *draw, int tokens, int vocabulary); // one sequence, and no pages
+void draw_batch(struct draw *draw, int tokens, int vocabulary);               // one sequence, and no pages
 
 size_t draw_scratch_bytes(const struct sample *sample, const struct kernel *kernel); // that the kernel asks for
 

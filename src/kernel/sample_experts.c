@@ -89,10 +89,7 @@ void draw_route(struct draw *draw)
     draw_count_bytes(draw, 1, rows, routes->experts + 3 * routes->chosen);
 }
 
-bool is_order(const struct sample *sample, int output)
-{
-    return sample->op == OP_ROUTE && output >= ROUTE_PAIR;
-}
+bool is_order(const struct sample *sample, int output) { return sample->op == OP_ROUTE && output >= ROUTE_PAIR; }
 
 void read_order(const struct sample *sample, int output, float *values)
 {

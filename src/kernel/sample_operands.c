@@ -29,10 +29,7 @@ static void add_rows(struct list *list, void *slot, int width, enum sample_type 
     add(list, slot, sample_rows(list->sample), (size_t)width, type);
 }
 
-static void add_constant(struct list *list, void *slot, int count)
-{
-    add(list, slot, 0, (size_t)count, SAMPLE_F32);
-}
+static void add_constant(struct list *list, void *slot, int count) { add(list, slot, 0, (size_t)count, SAMPLE_F32); }
 
 static void list_embed(struct list *list, union op_args *all)
 {
@@ -95,10 +92,7 @@ static void list_rope_args(struct list *list, struct rope_args *args)
     add_constant(list, &args->frequencies, args->rotated / 2);
 }
 
-static void list_rope(struct list *list, union op_args *all)
-{
-    list_rope_args(list, &all->rope);
-}
+static void list_rope(struct list *list, union op_args *all) { list_rope_args(list, &all->rope); }
 
 static void list_transform_args(struct list *list, struct transform_args *args)
 {
@@ -107,10 +101,7 @@ static void list_transform_args(struct list *list, struct transform_args *args)
     add_constant(list, &args->centre, args->kv_heads * args->head_dim);
 }
 
-static void list_transform(struct list *list, union op_args *all)
-{
-    list_transform_args(list, &all->transform);
-}
+static void list_transform(struct list *list, union op_args *all) { list_transform_args(list, &all->transform); }
 
 static void list_kv_write(struct list *list, union op_args *all)
 {
@@ -275,12 +266,13 @@ static void list_delta(struct list *list, union op_args *all)
 }
 
 static void (*const listers[OP_COUNT])(struct list *, union op_args *) = {
-    [OP_EMBED] = list_embed,       [OP_NORM] = list_norm,           [OP_LINEAR] = list_linear,   [OP_ROPE] = list_rope,
-    [OP_KV_WRITE] = list_kv_write, [OP_ATTENTION] = list_attention, [OP_ACT_MUL] = list_act_mul, [OP_ADD] = list_add,
-    [OP_PICK] = list_pick,         [OP_SOFTCAP] = list_softcap,     [OP_ROUTE] = list_route,
-    [OP_EXPERTS] = list_experts,   [OP_COMBINE] = list_combine,     [OP_COPY] = list_copy,     [OP_HEADS] = list_heads,
-    [OP_TRANSFORM] = list_transform, [OP_CONV] = list_conv, [OP_SCAN] = list_scan, [OP_DELTA] = list_delta,
-    [OP_REDUCE] = list_reduce,     [OP_JOIN] = list_join,
+    [OP_EMBED] = list_embed,         [OP_NORM] = list_norm,         [OP_LINEAR] = list_linear,
+    [OP_ROPE] = list_rope,           [OP_KV_WRITE] = list_kv_write, [OP_ATTENTION] = list_attention,
+    [OP_ACT_MUL] = list_act_mul,     [OP_ADD] = list_add,           [OP_PICK] = list_pick,
+    [OP_SOFTCAP] = list_softcap,     [OP_ROUTE] = list_route,       [OP_EXPERTS] = list_experts,
+    [OP_COMBINE] = list_combine,     [OP_COPY] = list_copy,         [OP_HEADS] = list_heads,
+    [OP_TRANSFORM] = list_transform, [OP_CONV] = list_conv,         [OP_SCAN] = list_scan,
+    [OP_DELTA] = list_delta,         [OP_REDUCE] = list_reduce,     [OP_JOIN] = list_join,
 };
 
 int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,

@@ -45,8 +45,8 @@ static void draw_sequences(struct draw *draw, struct state_place *place)
     int tokens = draw_tokens(draw, 64), most = tokens < STATE_SEQUENCES_MAX ? tokens : STATE_SEQUENCES_MAX;
     int count = step->sequences ? step->sequences : draw_size(draw, 1, most, 1), largest = 0;
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
-    struct batch_sequence *sequences =
-        step->sequences ? ARENA_NEW(&sample->arena, struct batch_sequence, count) : sample->sequence;
+    struct batch_sequence *sequences = step->sequences ? ARENA_NEW(&sample->arena, struct batch_sequence, count)
+                                                       : sample->sequence;
     for (int s = 0; s < count; s++) {
         int first = tokens * s / count, end = tokens * (s + 1) / count;
         sequences[s] = (struct batch_sequence){ .first = first, .count = end - first };
@@ -54,8 +54,8 @@ static void draw_sequences(struct draw *draw, struct state_place *place)
     }
     place->page_tokens = (largest + LARGE_OLD + KV_PAGE_TOKENS) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
     place->class_index = CLASS;
-    sample->batch = (struct batch){ .tokens = tokens, .positions = positions, .sequences = count,
-                                    .sequence = sequences };
+    sample->batch =
+        (struct batch){ .tokens = tokens, .positions = positions, .sequences = count, .sequence = sequences };
     sample->batch.page_tokens[CLASS] = place->page_tokens;
     draw_tables(draw, sequences, positions, place->page_tokens);
 }
@@ -158,7 +158,7 @@ void draw_delta(struct draw *draw)
 static const struct state_place *place_of(const struct sample *sample)
 {
     return sample->op == OP_CONV ? &sample->args.conv.state
-         : sample->op == OP_SCAN ? &sample->args.scan.state
+        : sample->op == OP_SCAN  ? &sample->args.scan.state
                                  : &sample->args.delta.state;
 }
 
@@ -167,10 +167,7 @@ bool moves_state(const struct sample *sample)
     return sample->op == OP_CONV || sample->op == OP_SCAN || sample->op == OP_DELTA;
 }
 
-bool is_state(const struct sample *sample, int output)
-{
-    return moves_state(sample) && output == STATE_POOL;
-}
+bool is_state(const struct sample *sample, int output) { return moves_state(sample) && output == STATE_POOL; }
 
 // The part of a layer's state that the op moves on.
 static void find_part(const struct sample *sample, size_t *at, size_t *bytes)
@@ -178,8 +175,9 @@ static void find_part(const struct sample *sample, size_t *at, size_t *bytes)
     const struct kv_state *layout = &place_of(sample)->layout;
     bool matrix = sample->op != OP_CONV;
     *at = matrix ? layout->matrix_offset : 0;
-    *bytes = sizeof(float) * (matrix ? (size_t)layout->heads * (size_t)layout->keys * (size_t)layout->values
-                                     : (size_t)layout->inputs * (size_t)layout->channels);
+    *bytes = sizeof(float)
+        * (matrix ? (size_t)layout->heads * (size_t)layout->keys * (size_t)layout->values
+                  : (size_t)layout->inputs * (size_t)layout->channels);
 }
 
 // A sequence's state stands at its last row; everything else is 0.

@@ -24,10 +24,11 @@ struct packed_format {
     enum packed_scale scale;
     enum packed_min min;
     enum packed_levels levels;
-    int offset;           // log2 of what makes levels positive, 0: they are
+    int offset; // log2 of what makes levels positive, 0: they are
 };
 
 //    id          block bits sub scale min              levels  offset
+// clang-format off
 #define PACKED_FORMATS(X)                                                    \
     X(Q4_0,        32,  4,  32, F16,     NO_MIN,          CODES,  3)         \
     X(Q4_1,        32,  4,  32, F16,     ADD_F16,         CODES,  0)         \
@@ -43,6 +44,7 @@ struct packed_format {
     X(IQ4_XS,     256,  4,  32, F16_I8,  NO_MIN,          IQ4,    7)         \
     X(MXFP4_GGUF,  32,  4,  32, E8M0,    NO_MIN,          E2M1,   4)         \
     X(NVFP4_GGUF,  64,  4,  16, E4M3,    NO_MIN,          E2M1,   4)
+// clang-format on
 
 #define PACKED_FORMAT(block, bits, sub, scale, min, levels, offset) \
     { block, bits, sub, PACKED_##scale, PACKED_##min, PACKED_##levels, offset }

@@ -27,10 +27,7 @@ static inline uint8_t *state_after(const struct state_place *place, const struct
 }
 
 // The two parts of a state.
-static inline float *state_inputs(uint8_t *state)
-{
-    return (float *)(void *)state;
-}
+static inline float *state_inputs(uint8_t *state) { return (float *)(void *)state; }
 
 static inline float *state_matrix(const struct state_place *place, uint8_t *state)
 {

@@ -42,12 +42,9 @@ static size_t data_bytes_of(enum dtype dtype, int dim)
 static size_t scale_bytes_of(enum dtype dtype, int dim)
 {
     switch (dtype_table[dtype].scale) {
-    case DTYPE_SCALE_VECTOR:
-        return sizeof(float);
-    case DTYPE_SCALE_BLOCK:
-        return (size_t)(dim / dtype_table[dtype].block);
-    default:
-        return 0;
+    case DTYPE_SCALE_VECTOR: return sizeof(float);
+    case DTYPE_SCALE_BLOCK: return (size_t)(dim / dtype_table[dtype].block);
+    default: return 0;
     }
 }
 
@@ -56,7 +53,9 @@ static size_t place_side(struct kv_side *side, enum dtype dtype, int heads, int 
     assert(dtype_table[dtype].use & DTYPE_USE_CACHE);
     size_t vectors = (size_t)heads * KV_PAGE_TOKENS;
     *side = (struct kv_side){
-        .dtype = dtype, .heads = heads, .dim = dim,
+        .dtype = dtype,
+        .heads = heads,
+        .dim = dim,
         .data_bytes = data_bytes_of(dtype, dim),
         .scale_bytes = scale_bytes_of(dtype, dim),
         .data_offset = offset,

@@ -18,14 +18,14 @@ struct kv_key {
 
 // What the pages of a class are: of which tokens, and how long they are kept (kv/table.h).
 struct kv_class {
-    int page_tokens;          // that one page covers: KV_PAGE_TOKENS, or of states a multiple of it
-    int window;               // positions a token sees, itself included; 0: all
-    bool state;               // a page holds no tokens but the state after the last one that was read of them
-    int begin, end;           // pages of a sequence that it has, from `begin` to before `end`; end 0: all the rest
+    int page_tokens; // that one page covers: KV_PAGE_TOKENS, or of states a multiple of it
+    int window;      // positions a token sees, itself included; 0: all
+    bool state;      // a page holds no tokens but the state after the last one that was read of them
+    int begin, end;  // pages of a sequence that it has, from `begin` to before `end`; end 0: all the rest
 };
 
 struct kv_pool {
-    uint8_t *bytes;           // page_count * page_bytes, borrowed: of the host, or of a device, where only kernels go
+    uint8_t *bytes; // page_count * page_bytes, borrowed: of the host, or of a device, where only kernels go
     size_t page_bytes;
     struct kv_class class;
     int page_count, free_count;
@@ -36,8 +36,8 @@ struct kv_pool {
         bool keyed;
         struct kv_key key;
     } *pages;
-    int32_t oldest, newest;   // of the free pages
-    int32_t *buckets;         // the first page of each; a power of two of them
+    int32_t oldest, newest; // of the free pages
+    int32_t *buckets;       // the first page of each; a power of two of them
     uint32_t bucket_mask;
 };
 

@@ -48,10 +48,7 @@ void kv_prefix_extend(struct kv_prefix *prefix, const int32_t *ids, int pages)
 }
 
 // How many keys there are to one of the pool's pages.
-static int keys_each(const struct kv_pool *pool)
-{
-    return pool->class.page_tokens / KV_PAGE_TOKENS;
-}
+static int keys_each(const struct kv_pool *pool) { return pool->class.page_tokens / KV_PAGE_TOKENS; }
 
 static int32_t find_page(const struct kv_prefix *prefix, const struct kv_pool *pool, int page)
 {

@@ -13,7 +13,7 @@ struct kv_prefix {
     struct kv_key root;  // stands before page 0: sequences with different ones never share
     struct kv_key *keys; // (capacity)
     int count, capacity;
-    int remembered;      // pages that their pools know by these keys
+    int remembered; // pages that their pools know by these keys
 };
 
 void kv_prefix_open(struct kv_prefix *prefix, struct bytes salt, int positions_max);

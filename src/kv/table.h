@@ -20,7 +20,7 @@ struct kv_table {
     struct kv_pool *pool; // borrowed
     int32_t *pages;       // capacity entries
     int count, capacity;
-    int first;            // entries before it are KV_PAGE_NONE
+    int first; // entries before it are KV_PAGE_NONE
 };
 
 void kv_table_open(struct kv_table *table, struct kv_pool *pool, int positions_max);

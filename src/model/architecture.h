@@ -22,13 +22,13 @@ struct architecture_name {
 
 struct architecture {
     const char *name;
-    const char *model_types[4]; // config.json's model_type
-    const char *gguf;           // general.architecture
-    bool ties_head;             // the default of tie_word_embeddings
-    bool latent;                // its heads have no keys and values of their own: describe reads their sizes
+    const char *model_types[4];            // config.json's model_type
+    const char *gguf;                      // general.architecture
+    bool ties_head;                        // the default of tie_word_embeddings
+    bool latent;                           // its heads have no keys and values of their own: describe reads their sizes
     const struct architecture_name *names; // ends where json is NULL; NULL: there are none
     int (*count_layers)(const struct source *source); // of a config.json without their number; NULL: it has it
-    bool by_layer;              // of numbers a GGUF may have one for each layer
+    bool by_layer;                                    // of numbers a GGUF may have one for each layer
     struct architecture_defaults defaults;
     // Fills config and layers from the source beyond what all have in common, then writes the graph.
     bool (*describe)(struct graph *graph);
@@ -36,9 +36,9 @@ struct architecture {
 
 extern const struct architecture llama_architecture, mistral_architecture, qwen2_architecture, qwen3_architecture,
     gemma2_architecture, gemma3_architecture, phi3_architecture, olmo2_architecture, granite_architecture,
-    smollm3_architecture, mixtral_architecture, qwen3_moe_architecture, gpt_oss_architecture,
-    deepseek_v2_architecture, deepseek_v3_architecture, qwen3_next_architecture, qwen3_5_architecture,
-    qwen3_5_moe_architecture, nemotron_h_architecture, nemotron_h_moe_architecture;
+    smollm3_architecture, mixtral_architecture, qwen3_moe_architecture, gpt_oss_architecture, deepseek_v2_architecture,
+    deepseek_v3_architecture, qwen3_next_architecture, qwen3_5_architecture, qwen3_5_moe_architecture,
+    nemotron_h_architecture, nemotron_h_moe_architecture;
 
 // Windows per layer: from config.json's layer_types where it has them, else windowed(layer) decides.
 // window 0: the model has none, and layer_types must not name any.

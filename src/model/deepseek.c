@@ -56,9 +56,8 @@ static void write_attention(struct graph *graph)
     find_heads(graph, &keys, &values);
     graph_norm(graph, BUFFER_X, BUFFER_H, W_ATTENTION_NORM);
     graph_linear(graph, BUFFER_H,
-                 (struct graph_output[]){ config->q_rank
-                                              ? (struct graph_output){ BUFFER_Q_RANK, W_Q_A, config->q_rank }
-                                              : (struct graph_output){ BUFFER_Q_HEADS, W_Q, q_width },
+                 (struct graph_output[]){ config->q_rank ? (struct graph_output){ BUFFER_Q_RANK, W_Q_A, config->q_rank }
+                                                         : (struct graph_output){ BUFFER_Q_HEADS, W_Q, q_width },
                                           { BUFFER_K, W_KV_A, config->head_dim } },
                  2);
     if (config->q_rank) {
@@ -87,8 +86,8 @@ static const struct tensor *find_bias(struct graph *graph)
     const struct model_experts *experts = &graph->model->config.experts;
     bool needed = graph->source.json && experts->score == ROUTE_SIGMOID;
     return needed || find_has(graph, W_ROUTER_BIAS, suffix)
-             ? find_named_vector(graph, W_ROUTER_BIAS, suffix, experts->count)
-             : NULL;
+        ? find_named_vector(graph, W_ROUTER_BIAS, suffix, experts->count)
+        : NULL;
 }
 
 // The experts that every token goes through come first, straight into the stream: the others read the same input.
@@ -161,8 +160,9 @@ static bool read_sizes(struct graph *graph)
         || config->unturned > HEAD_DIM_MAX || config->heads * widest > LINEAR_IN_MAX)
         return fail(err,
                     "latents of %d channels and %d turned ones, for %d heads with keys of %d and values of %d, make no "
-                    "model nibble can run", config->latent, config->rotated, config->heads,
-                    config->unturned + config->rotated, config->value_dim);
+                    "model nibble can run",
+                    config->latent, config->rotated, config->heads, config->unturned + config->rotated,
+                    config->value_dim);
     for (int i = 0; i < config->layers; i++) {
         struct layer *layer = &graph->model->layer[i];
         layer->kv_heads = config->kv_heads;
@@ -257,17 +257,18 @@ static bool read_experts(struct graph *graph, const char *method, const char *sc
 static bool describe(struct graph *graph, const char *method, const char *score)
 {
     graph->model->config.activation = ACT_SILU;
-    return architecture_check_activation(graph, "hidden_act", "silu")
-        && read_sizes(graph)
-        && read_rope(graph)
-        && read_experts(graph, method, score)
-        && graph_write(graph, write_layer);
+    return architecture_check_activation(graph, "hidden_act", "silu") && read_sizes(graph) && read_rope(graph)
+        && read_experts(graph, method, score) && graph_write(graph, write_layer);
 }
 
 static bool describe_v2(struct graph *graph) { return describe(graph, "greedy", "softmax"); }
 static bool describe_v3(struct graph *graph) { return describe(graph, "noaux_tc", "sigmoid"); }
 
-const struct architecture deepseek_v2_architecture = { .name = "deepseek_v2", .model_types = { "deepseek_v2" },
-    .gguf = "deepseek2", .latent = true, .describe = describe_v2 };
-const struct architecture deepseek_v3_architecture = { .name = "deepseek_v3",
-    .model_types = { "deepseek_v3", "kimi_k2" }, .latent = true, .describe = describe_v3 };
+const struct architecture deepseek_v2_architecture = { .name = "deepseek_v2",
+                                                       .model_types = { "deepseek_v2" },
+                                                       .gguf = "deepseek2",
+                                                       .latent = true,
+                                                       .describe = describe_v2 };
+const struct architecture deepseek_v3_architecture = {
+    .name = "deepseek_v3", .model_types = { "deepseek_v3", "kimi_k2" }, .latent = true, .describe = describe_v3
+};

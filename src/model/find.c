@@ -76,8 +76,8 @@ void find_name_of(const struct graph *graph, enum weight_name name, const char *
 // Published safetensors put different things in front of the same names.
 static const char *prefix_of(const struct graph *graph)
 {
-    static const char *const prefixes[] = { "model.", "language_model.model.", "model.language_model.", "backbone.",
-                                            "language_model.backbone.", "" };
+    static const char *const prefixes[] = { "model.",    "language_model.model.",    "model.language_model.",
+                                            "backbone.", "language_model.backbone.", "" };
     char name[FIND_NAME_BYTES_MAX];
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         snprintf(name, sizeof name, "%s%s.weight", prefixes[i], json_name(graph, W_EMBED));
@@ -209,10 +209,10 @@ const struct tensor *find_plain(struct graph *graph, enum weight_name name, stru
     if (!tensor)
         return find_missing(graph, name, "weight");
     if (!(dtype_table[tensor->dtype].use & DTYPE_USE_W))
-        return find_trouble(graph, name, "weight", "is stored as %s, which nibble does not read as a weight%s",
-                            dtype_word(tensor->dtype),
-                            graph->find->quantised.scheme_count
-                                ? "; the checkpoint's quantisation config leaves this module out" : "");
+        return find_trouble(
+            graph, name, "weight", "is stored as %s, which nibble does not read as a weight%s",
+            dtype_word(tensor->dtype),
+            graph->find->quantised.scheme_count ? "; the checkpoint's quantisation config leaves this module out" : "");
     return find_check_shape(graph, name, "weight", tensor, &wanted) ? tensor : NULL;
 }
 

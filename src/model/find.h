@@ -41,7 +41,7 @@ struct op_matrix find_alternating(struct graph *graph, enum weight_name name, in
                                   int64_t rows, int64_t cols, enum buffer out);
 
 // Plain floats in one dimension, as they lie in the file: norm weights, a router's bias.
-const struct tensor *find_vector(struct graph *graph, enum weight_name name, int64_t width);         // NAME.weight
+const struct tensor *find_vector(struct graph *graph, enum weight_name name, int64_t width); // NAME.weight
 const struct tensor *find_named_vector(struct graph *graph, enum weight_name name, const char *suffix, int64_t width);
 
 // The kernel of a short convolution, (channels, 1, taps), or of a GGUF (channels, taps).

@@ -75,8 +75,9 @@ struct op_matrix find_stacked(struct graph *graph, enum weight_name name, int co
                               enum buffer out)
 {
     struct tensor all = find_shape(graph, 3, count, rows, cols);
-    return (struct op_matrix){ .out = out, .tensor = graph->source.json ? find_floats(graph, name, "", all)
-                                                                        : find_plain(graph, name, all) };
+    return (struct op_matrix){ .out = out,
+                               .tensor = graph->source.json ? find_floats(graph, name, "", all)
+                                                            : find_plain(graph, name, all) };
 }
 
 struct op_matrix find_half(struct graph *graph, enum weight_name name, int half, int count, int64_t rows, int64_t cols,
@@ -85,8 +86,8 @@ struct op_matrix find_half(struct graph *graph, enum weight_name name, int half,
     struct op_matrix matrix = find_stacked(graph, name, count, 2 * rows, cols, out);
     const struct stored_rows_run run = { half * (int)rows, (int)rows };
     if (matrix.tensor)
-        matrix.tensor = stored_rows_of(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows,
-                                       &run, 1);
+        matrix.tensor = stored_rows_of(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows, &run,
+                                       1);
     return matrix;
 }
 

@@ -9,9 +9,8 @@
 
 // '?' is k or v.
 static const char *const names[] = {
-    "self_attn.?_proj.?_scale",    "self_attn.?_scale",      "self_attn.attn.?_scale",
-    "self_attn.qkv_proj.?_scale",  "mixer.?_proj.?_scale",   "mixer.?_scale",
-    "self_attn.?_cache.scale",     "self_attn.?_proj.output_scale",
+    "self_attn.?_proj.?_scale", "self_attn.?_scale", "self_attn.attn.?_scale",  "self_attn.qkv_proj.?_scale",
+    "mixer.?_proj.?_scale",     "mixer.?_scale",     "self_attn.?_cache.scale", "self_attn.?_proj.output_scale",
 };
 static const char *const names_of_both[] = { "self_attn.kv_scale", "self_attn.attn.kv_scale" };
 
@@ -77,6 +76,8 @@ void find_kv_scales(struct graph *graph)
         model_warn(model, "%s is there without a scale for keys, in %d layers: keys are scaled by 1", v_alone,
                    v_alones);
     if (without)
-        model_warn(model, "the checkpoint declares a quantised cache and has no scales (k_scale, v_scale) for it in %d "
-                   "layers: 1 is used", without);
+        model_warn(model,
+                   "the checkpoint declares a quantised cache and has no scales (k_scale, v_scale) for it in %d "
+                   "layers: 1 is used",
+                   without);
 }

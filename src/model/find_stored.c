@@ -8,10 +8,7 @@
 
 // ---- the scheme ----
 
-static bool is_plain_float(const struct tensor *tensor)
-{
-    return tensor && FORM_FLOATS >> tensor->dtype & 1;
-}
+static bool is_plain_float(const struct tensor *tensor) { return tensor && FORM_FLOATS >> tensor->dtype & 1; }
 
 // A declaration that does not say all it leaves out: a plain weight without codes is one of those.
 static bool is_left_out(const struct graph *graph, enum weight_name name, const struct scheme *scheme)
@@ -48,32 +45,21 @@ bool find_scheme(struct graph *graph, enum weight_name name, const struct scheme
 
 // ---- its tensors ----
 
-static int64_t divide_up(int64_t value, int64_t by)
-{
-    return (value + by - 1) / by;
-}
+static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 static int64_t extent_of(enum form_extent extent, const struct scheme *scheme, enum dtype word,
                          const struct tensor *wanted)
 {
     int64_t rows = stored_rows(wanted), cols = stored_cols(wanted), bits = dtype_table[word].bits;
     switch (extent) {
-    case FORM_N:
-        return rows;
-    case FORM_K:
-        return cols;
-    case FORM_N_WORDS:
-        return divide_up(rows * scheme->bits, bits);
-    case FORM_K_WORDS:
-        return divide_up(cols * scheme->bits, bits);
-    case FORM_N_SCALES:
-        return scheme->rows_each ? divide_up(rows, scheme->rows_each) : 1;
-    case FORM_K_SCALES:
-        return scheme->group ? divide_up(cols, scheme->group) : 1;
-    case FORM_TWO:
-        return 2;
-    default:
-        return 1;
+    case FORM_N: return rows;
+    case FORM_K: return cols;
+    case FORM_N_WORDS: return divide_up(rows * scheme->bits, bits);
+    case FORM_K_WORDS: return divide_up(cols * scheme->bits, bits);
+    case FORM_N_SCALES: return scheme->rows_each ? divide_up(rows, scheme->rows_each) : 1;
+    case FORM_K_SCALES: return scheme->group ? divide_up(cols, scheme->group) : 1;
+    case FORM_TWO: return 2;
+    default: return 1;
     }
 }
 
@@ -102,8 +88,11 @@ static const struct tensor *find_part(struct graph *graph, enum weight_name name
                                       enum form_part_name which, const struct tensor *wanted)
 {
     const struct form_part *part = &scheme->form->part[which];
-    bool needed[FORM_PARTS] = { [FORM_CODES] = true, [FORM_SCALES] = true, [FORM_OVERALL] = true,
-                                [FORM_ZEROS] = scheme->zeros, [FORM_ORDER] = scheme->ordered };
+    bool needed[FORM_PARTS] = { [FORM_CODES] = true,
+                                [FORM_SCALES] = true,
+                                [FORM_OVERALL] = true,
+                                [FORM_ZEROS] = scheme->zeros,
+                                [FORM_ORDER] = scheme->ordered };
     const struct tensor *tensor = part->suffix ? find_tensor(graph, name, part->suffix) : NULL;
     if (!tensor && part->suffix && needed[which])
         return find_trouble(graph, name, part->suffix, "is missing; the checkpoint declares %s for this module",
@@ -114,8 +103,9 @@ static const struct tensor *find_part(struct graph *graph, enum weight_name name
         return find_trouble(graph, name, part->suffix, "is stored as %s; %s, declared for this module, has it as %s",
                             dtype_word(tensor->dtype), scheme->word, dtype_words(&graph->model->arena, part->dtypes));
     enum dtype word = which == FORM_CODES || which == FORM_ZEROS ? tensor->dtype : DTYPE_U8;
-    struct tensor expected = { .rank = 2, .shape = { extent_of(part->shape[0], scheme, word, wanted),
-                                                     extent_of(part->shape[1], scheme, word, wanted) } };
+    struct tensor expected = { .rank = 2,
+                               .shape = { extent_of(part->shape[0], scheme, word, wanted),
+                                          extent_of(part->shape[1], scheme, word, wanted) } };
     struct tensor found = squeezed(tensor), bare = squeezed(&expected);
     return find_check_shape(graph, name, part->suffix, &found, &bare) ? tensor : NULL;
 }
@@ -144,7 +134,8 @@ static bool check_names(struct graph *graph, enum weight_name name, const struct
     bool alone = !find_has(graph, name, scheme->form->part[FORM_CODES].suffix);
     return find_trouble(graph, name, foreign,
                         alone ? "is there alone, and the checkpoint declares %s for this module"
-                              : "is none of %s, which the checkpoint declares for this module", scheme->word);
+                              : "is none of %s, which the checkpoint declares for this module",
+                        scheme->word);
 }
 
 bool find_check_plain(struct graph *graph, enum weight_name name)
@@ -185,8 +176,11 @@ void find_stored(struct graph *graph, enum weight_name name, const struct scheme
     }
     if (graph->failed)
         return;
-    *stored = (struct stored){ .codes = parts[FORM_CODES], .scales = parts[FORM_SCALES], .zeros = parts[FORM_ZEROS],
-                               .order = parts[FORM_ORDER], .extents = parts[FORM_EXTENTS] };
+    *stored = (struct stored){ .codes = parts[FORM_CODES],
+                               .scales = parts[FORM_SCALES],
+                               .zeros = parts[FORM_ZEROS],
+                               .order = parts[FORM_ORDER],
+                               .extents = parts[FORM_EXTENTS] };
     matrix->tensor = find_new(graph, name, "weight", find_settle(scheme, wanted, stored));
     if (parts[FORM_OVERALL])
         matrix->scale = stored_overall(&graph->model->arena, parts[FORM_OVERALL], form->divides);

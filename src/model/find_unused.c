@@ -13,8 +13,9 @@ static const struct {
     const char *word;      // NULL: not worth a word
     const char *parts[10]; // of a name
 } kinds[] = {
-    { NULL, { "rotary_emb.inv_freq", "rope_freqs.", "rope_factors_", ".input_scale", ".input_global_scale",
-              ".input_zero_point", ".q_scale", ".q.scale", "output_scale", "_zero_point" } },
+    { NULL,
+      { "rotary_emb.inv_freq", "rope_freqs.", "rope_factors_", ".input_scale", ".input_global_scale",
+        ".input_zero_point", ".q_scale", ".q.scale", "output_scale", "_zero_point" } },
     { "of images and sound", { "vision", "visual", "multi_modal_projector", "mm_projector", "audio", "image" } },
     { "of layers that guess ahead", { "mtp.", ".nextn.", "eh_proj", ".enorm", ".hnorm", "shared_head" } },
 };

@@ -2,10 +2,7 @@
 #include "model/flow.h"
 
 // Works on two buffers and has no result besides.
-static bool is_in_place(const struct op *op)
-{
-    return op->kind == OP_ROPE || op->kind == OP_TRANSFORM;
-}
+static bool is_in_place(const struct op *op) { return op->kind == OP_ROPE || op->kind == OP_TRANSFORM; }
 
 static bool reads_two(const struct op *op)
 {
@@ -14,10 +11,7 @@ static bool reads_two(const struct op *op)
 }
 
 // To what is in its result already.
-static bool adds(const struct op *op)
-{
-    return op->kind == OP_ADD || op->adds;
-}
+static bool adds(const struct op *op) { return op->kind == OP_ADD || op->adds; }
 
 bool flow_is_read(const struct model *model, int from, enum buffer buffer)
 {

@@ -9,16 +9,19 @@
 enum form_part_name { FORM_CODES, FORM_SCALES, FORM_ZEROS, FORM_ORDER, FORM_EXTENTS, FORM_OVERALL, FORM_PARTS };
 
 enum form_extent {
-    FORM_ONE,      // dimensions of one are not told apart: () is (1), and (N) is (N, 1)
-    FORM_N, FORM_K,
-    FORM_N_WORDS, FORM_K_WORDS,   // as many words of the codes' type as hold that many codes
-    FORM_N_SCALES, FORM_K_SCALES, // rows and groups that have a scale of their own
+    FORM_ONE, // dimensions of one are not told apart: () is (1), and (N) is (N, 1)
+    FORM_N,
+    FORM_K,
+    FORM_N_WORDS,
+    FORM_K_WORDS, // as many words of the codes' type as hold that many codes
+    FORM_N_SCALES,
+    FORM_K_SCALES, // rows and groups that have a scale of their own
     FORM_TWO,
 };
 
 struct form_part {
-    const char *suffix;   // NULL: the form has none
-    uint64_t dtypes;      // any of these
+    const char *suffix; // NULL: the form has none
+    uint64_t dtypes;    // any of these
     enum form_extent shape[2];
 };
 
@@ -35,8 +38,8 @@ struct scheme {
 
 struct form {
     struct form_part part[FORM_PARTS];
-    int multiple;    // of K
-    bool divides;    // by the overall scale
+    int multiple; // of K
+    bool divides; // by the overall scale
     // The format that kernels read it in, for rows of `cols`; with stored->scales there if the file's headers are.
     enum dtype (*settle)(const struct scheme *scheme, int64_t cols, struct stored *stored);
 };

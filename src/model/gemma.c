@@ -64,8 +64,7 @@ static bool describe_gemma2(struct graph *graph)
     int window = 4096;
     return read_common(graph, 46)
         && source_int(&graph->source, "sliding_window", "attention.sliding_window", 1, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, gemma2_windowed)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, gemma2_windowed) && architecture_set_rope(graph)
         && graph_write(graph, write_gemma2_layer);
 }
 
@@ -107,10 +106,8 @@ static bool describe_gemma3(struct graph *graph)
     int window = 4096;
     return read_common(graph, 62)
         && source_int(&graph->source, "sliding_window", "attention.sliding_window", 1, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, gemma3_windowed)
-        && architecture_set_rope(graph)
-        && set_local_rope(graph)
-        && graph_write(graph, write_gemma3_layer);
+        && architecture_set_windows(graph, window, gemma3_windowed) && architecture_set_rope(graph)
+        && set_local_rope(graph) && graph_write(graph, write_gemma3_layer);
 }
 
 const struct architecture gemma2_architecture = {

@@ -57,8 +57,7 @@ static bool describe(struct graph *graph)
     if (!config->experts.count)
         return fail(graph->err, "the model says nothing of its number of experts; the checkpoint is incomplete");
     return source_int(&graph->source, "sliding_window", "attention.sliding_window", 1, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, windowed)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, windowed) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }
 
@@ -66,7 +65,11 @@ const struct architecture gpt_oss_architecture = {
     .name = "gpt_oss",
     .model_types = { "gpt_oss" },
     .gguf = "gpt-oss",
-    .defaults = { .heads = 64, .kv_heads = 8, .head_dim = 64, .context = 131072, .rope_theta = 150000,
+    .defaults = { .heads = 64,
+                  .kv_heads = 8,
+                  .head_dim = 64,
+                  .context = 131072,
+                  .rope_theta = 150000,
                   .rope_not_truncated = true },
     .describe = describe,
 };

@@ -3,10 +3,7 @@
 // multipliers of their own.
 #include "model/architecture.h"
 
-static void write_layer(struct graph *graph)
-{
-    graph_plain_layer(graph, false);
-}
+static void write_layer(struct graph *graph) { graph_plain_layer(graph, false); }
 
 static bool read_multipliers(struct graph *graph)
 {
@@ -22,8 +19,10 @@ static bool read_multipliers(struct graph *graph)
         return false;
     config->logit_scale = 1 / divisor;
     return (config->embed_scale > 0 && config->attention_scale > 0 && config->residual_scale > 0 && divisor > 0)
-        || fail(graph->err, "the multipliers of embedding (%g), scores (%g), blocks (%g) and logits (1 / %g) must be "
-                "positive", config->embed_scale, config->attention_scale, config->residual_scale, divisor);
+        || fail(graph->err,
+                "the multipliers of embedding (%g), scores (%g), blocks (%g) and logits (1 / %g) must be "
+                "positive",
+                config->embed_scale, config->attention_scale, config->residual_scale, divisor);
 }
 
 static bool describe(struct graph *graph)
@@ -31,10 +30,8 @@ static bool describe(struct graph *graph)
     struct model_config *config = &graph->model->config;
     config->activation = ACT_SILU;
     config->rope_interleaved = graph->source.checkpoint->gguf; // its q and k rows were reordered for that
-    return architecture_check_activation(graph, "hidden_act", "silu")
-        && read_multipliers(graph)
-        && architecture_set_windows(graph, 0, architecture_every_layer)
-        && architecture_set_rope(graph)
+    return architecture_check_activation(graph, "hidden_act", "silu") && read_multipliers(graph)
+        && architecture_set_windows(graph, 0, architecture_every_layer) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }
 

@@ -43,45 +43,73 @@ void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weigh
 void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name, int heads)
 {
     int width = graph->model->config.head_dim;
-    append(graph, (struct op){ .kind = OP_NORM, .in = qk, .out = qk, .groups = heads, .width = width,
-                               .offset = graph->model->config.norm_offset,
-                               .vector = find_vector(graph, name, width) });
+    append(graph,
+           (struct op){ .kind = OP_NORM,
+                        .in = qk,
+                        .out = qk,
+                        .groups = heads,
+                        .width = width,
+                        .offset = graph->model->config.norm_offset,
+                        .vector = find_vector(graph, name, width) });
 }
 
 void graph_latent_norm(struct graph *graph, enum buffer in, enum weight_name name, int width)
 {
-    append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = 1, .width = width,
-                               .rest = graph->model->buffer_width[in] - width,
-                               .offset = graph->model->config.norm_offset,
-                               .vector = find_vector(graph, name, width) });
+    append(graph,
+           (struct op){ .kind = OP_NORM,
+                        .in = in,
+                        .out = in,
+                        .groups = 1,
+                        .width = width,
+                        .rest = graph->model->buffer_width[in] - width,
+                        .offset = graph->model->config.norm_offset,
+                        .vector = find_vector(graph, name, width) });
 }
 
 void graph_result_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups, int width)
 {
-    append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = groups, .width = width,
-                               .vector = find_vector(graph, name, width) });
+    append(graph,
+           (struct op){ .kind = OP_NORM,
+                        .in = in,
+                        .out = in,
+                        .groups = groups,
+                        .width = width,
+                        .vector = find_vector(graph, name, width) });
 }
 
 void graph_group_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups, int width)
 {
-    append(graph, (struct op){ .kind = OP_NORM, .in = in, .out = in, .groups = groups, .width = width,
-                               .vector = find_groups(graph, name, groups, width) });
+    append(graph,
+           (struct op){ .kind = OP_NORM,
+                        .in = in,
+                        .out = in,
+                        .groups = groups,
+                        .width = width,
+                        .vector = find_groups(graph, name, groups, width) });
 }
 
 void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, int width)
 {
     int heads = graph->model->config.heads;
-    append(graph, (struct op){ .kind = OP_HEADS, .in = in, .out = matrix.out, .groups = heads, .width = width,
-                               .rest = graph->model->buffer_width[in] / heads - width,
-                               .matrices = 1, .matrix = { matrix } });
+    append(graph,
+           (struct op){ .kind = OP_HEADS,
+                        .in = in,
+                        .out = matrix.out,
+                        .groups = heads,
+                        .width = width,
+                        .rest = graph->model->buffer_width[in] / heads - width,
+                        .matrices = 1,
+                        .matrix = { matrix } });
 }
 
 void graph_linear_of(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
 {
-    struct op op = {
-        .kind = OP_LINEAR, .in = in, .groups = 1, .width = width, .matrices = count,
-        .on_outputs = outputs->out == BUFFER_LOGITS
-    };
+    struct op op = { .kind = OP_LINEAR,
+                     .in = in,
+                     .groups = 1,
+                     .width = width,
+                     .matrices = count,
+                     .on_outputs = outputs->out == BUFFER_LOGITS };
     for (int i = 0; i < count; i++) {
         op.matrix[i] = find_matrix(graph, outputs[i].name, outputs[i].rows, width, outputs[i].out);
         op.matrix[i].factor = outputs[i].factor;
@@ -96,8 +124,9 @@ void graph_linear(struct graph *graph, enum buffer in, const struct graph_output
 
 void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix *matrices, int count)
 {
-    struct op op = { .kind = OP_LINEAR, .in = in, .groups = 1, .width = graph->model->buffer_width[in],
-                     .matrices = count };
+    struct op op = {
+        .kind = OP_LINEAR, .in = in, .groups = 1, .width = graph->model->buffer_width[in], .matrices = count
+    };
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
     append(graph, op);
@@ -135,29 +164,36 @@ void graph_attention(struct graph *graph)
         append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
     if (!layer->latent)
         append(graph, (struct op){ .kind = OP_TRANSFORM, .in = BUFFER_Q, .second = BUFFER_K });
-    append(graph, (struct op){ .kind = OP_KV_WRITE, .in = BUFFER_K,
-                               .second = graph->model->config.latent ? BUFFER_K : BUFFER_V });
-    append(graph, (struct op){ .kind = OP_ATTENTION, .in = BUFFER_Q, .out = BUFFER_A,
-                               .width = graph->model->buffer_width[BUFFER_A],
-                               .vector = graph->sinks ? find_sinks(graph) : NULL });
+    append(graph,
+           (struct op){
+               .kind = OP_KV_WRITE, .in = BUFFER_K, .second = graph->model->config.latent ? BUFFER_K : BUFFER_V });
+    append(graph,
+           (struct op){ .kind = OP_ATTENTION,
+                        .in = BUFFER_Q,
+                        .out = BUFFER_A,
+                        .width = graph->model->buffer_width[BUFFER_A],
+                        .vector = graph->sinks ? find_sinks(graph) : NULL });
 }
 
 // act(GATE) * UP -> GATE, where nothing is gated with GATE itself in place of UP
 static void append_act_mul(struct graph *graph, enum buffer up, int width)
 {
-    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = BUFFER_GATE, .second = up, .out = BUFFER_GATE,
-                               .width = width, .activation = graph->model->config.activation });
+    append(graph,
+           (struct op){ .kind = OP_ACT_MUL,
+                        .in = BUFFER_GATE,
+                        .second = up,
+                        .out = BUFFER_GATE,
+                        .width = width,
+                        .activation = graph->model->config.activation });
 }
 
-void graph_act_mul(struct graph *graph)
-{
-    append_act_mul(graph, BUFFER_UP, graph->model->config.feed_forward);
-}
+void graph_act_mul(struct graph *graph) { append_act_mul(graph, BUFFER_UP, graph->model->config.feed_forward); }
 
 void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x, int width)
 {
-    append(graph, (struct op){ .kind = OP_ACT_MUL, .in = gate, .second = x, .out = x, .width = width,
-                               .activation = activation });
+    append(
+        graph,
+        (struct op){ .kind = OP_ACT_MUL, .in = gate, .second = x, .out = x, .width = width, .activation = activation });
 }
 
 void graph_add(struct graph *graph, enum buffer out, enum buffer in)
@@ -167,8 +203,8 @@ void graph_add(struct graph *graph, enum buffer out, enum buffer in)
 
 void graph_copy(struct graph *graph)
 {
-    append(graph, (struct op){ .kind = OP_COPY, .in = BUFFER_X, .out = BUFFER_H,
-                               .width = graph->model->config.hidden });
+    append(graph,
+           (struct op){ .kind = OP_COPY, .in = BUFFER_X, .out = BUFFER_H, .width = graph->model->config.hidden });
 }
 
 void graph_logits(struct graph *graph)
@@ -195,26 +231,42 @@ void graph_logits(struct graph *graph)
 void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
-    append(graph, (struct op){ .kind = OP_CONV, .in = BUFFER_MIX, .out = BUFFER_MIXED, .width = recurrent->channels,
-                               .vector = find_taps(graph, name, recurrent->channels, recurrent->taps),
-                               .more = { bias } });
+    append(graph,
+           (struct op){ .kind = OP_CONV,
+                        .in = BUFFER_MIX,
+                        .out = BUFFER_MIXED,
+                        .width = recurrent->channels,
+                        .vector = find_taps(graph, name, recurrent->channels, recurrent->taps),
+                        .more = { bias } });
 }
 
 void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
-    append(graph, (struct op){ .kind = OP_DELTA, .in = BUFFER_MIXED, .second = BUFFER_TIME, .out = BUFFER_MIX,
-                               .width = recurrent->channels, .logarithms = graph->source.json, .vector = decay,
-                               .more = { time_bias } });
+    append(graph,
+           (struct op){ .kind = OP_DELTA,
+                        .in = BUFFER_MIXED,
+                        .second = BUFFER_TIME,
+                        .out = BUFFER_MIX,
+                        .width = recurrent->channels,
+                        .logarithms = graph->source.json,
+                        .vector = decay,
+                        .more = { time_bias } });
 }
 
 void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias,
                 const struct tensor *skip)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
-    append(graph, (struct op){ .kind = OP_SCAN, .in = BUFFER_MIXED, .second = BUFFER_TIME, .out = BUFFER_MIX,
-                               .width = recurrent->channels, .logarithms = graph->source.json, .vector = decay,
-                               .more = { time_bias, skip } });
+    append(graph,
+           (struct op){ .kind = OP_SCAN,
+                        .in = BUFFER_MIXED,
+                        .second = BUFFER_TIME,
+                        .out = BUFFER_MIX,
+                        .width = recurrent->channels,
+                        .logarithms = graph->source.json,
+                        .vector = decay,
+                        .more = { time_bias, skip } });
 }
 
 void graph_qkv(struct graph *graph)
@@ -249,8 +301,7 @@ void graph_ungated(struct graph *graph, const enum weight_name names[2], int wid
 {
     graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_GATE, names[0], width }, 1);
     append_act_mul(graph, BUFFER_GATE, width);
-    graph_linear_of(graph, BUFFER_GATE, width,
-                    &(struct graph_output){ out, names[1], graph->model->config.hidden }, 1);
+    graph_linear_of(graph, BUFFER_GATE, width, &(struct graph_output){ out, names[1], graph->model->config.hidden }, 1);
 }
 
 void graph_feed_forward(struct graph *graph)
@@ -260,8 +311,9 @@ void graph_feed_forward(struct graph *graph)
 
 static void append_experts(struct graph *graph, enum buffer in, int width, const struct op_matrix *matrices, int count)
 {
-    struct op op = { .kind = OP_EXPERTS, .in = in, .width = width, .matrices = count,
-                     .groups = graph->model->config.experts.chosen };
+    struct op op = {
+        .kind = OP_EXPERTS, .in = in, .width = width, .matrices = count, .groups = graph->model->config.experts.chosen
+    };
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
     append(graph, op);
@@ -271,8 +323,10 @@ void graph_route(struct graph *graph, enum weight_name router, const struct tens
 {
     int count = graph->model->config.experts.count;
     graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_ROUTER, router, count }, 1);
-    append(graph, (struct op){ .kind = OP_ROUTE, .in = BUFFER_ROUTER, .out = BUFFER_EXPERT, .groups = 1,
-                               .width = count, .vector = bias });
+    append(
+        graph,
+        (struct op){
+            .kind = OP_ROUTE, .in = BUFFER_ROUTER, .out = BUFFER_EXPERT, .groups = 1, .width = count, .vector = bias });
 }
 
 void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count)

@@ -15,11 +15,11 @@ struct graph {
     struct model *model;
     const struct architecture *architecture;
     struct source source;
-    const char *prefix;   // of safetensors names: "model." or what stands for it
-    struct find *find;    // what looking for weights needs (model/find.c)
-    bool sinks;           // attention has them
-    bool qkv_bias;        // q, k and v must have biases; elsewhere those that are there are used
-    int layer;            // the layer being written, -1 outside
+    const char *prefix; // of safetensors names: "model." or what stands for it
+    struct find *find;  // what looking for weights needs (model/find.c)
+    bool sinks;         // attention has them
+    bool qkv_bias;      // q, k and v must have biases; elsewhere those that are there are used
+    int layer;          // the layer being written, -1 outside
     int capacity;
     bool failed;
     struct error *err;
@@ -32,7 +32,7 @@ struct graph_output {
     double factor; // multiplies the result; 0: nothing does
 };
 
-void graph_embed(struct graph *graph);                                                    // tokens -> X
+void graph_embed(struct graph *graph); // tokens -> X
 void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name);
 void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name,
                      int heads); // each head by itself, in place
@@ -55,8 +55,8 @@ void graph_attention(struct graph *graph); // Q, K (and V) -> A: rope, transform
 void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias);            // MIX -> MIXED
 void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias); // MIXED -> MIX
 void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias,
-                const struct tensor *skip);                           // MIXED, TIME -> MIX; skip: scan's d
-void graph_act_mul(struct graph *graph);                              // act(GATE) * UP -> GATE
+                const struct tensor *skip); // MIXED, TIME -> MIX; skip: scan's d
+void graph_act_mul(struct graph *graph);    // act(GATE) * UP -> GATE
 void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x,
                 int width);                                           // x *= activation(gate)
 void graph_add(struct graph *graph, enum buffer out, enum buffer in); // out += in
@@ -68,9 +68,9 @@ void graph_qkv(struct graph *graph);          // H -> Q, K, V
 void graph_output(struct graph *graph);       // A -> H
 void graph_feed_forward(struct graph *graph); // H -> H, gated
 void graph_gated(struct graph *graph, const enum weight_name names[3], int width,
-                 enum buffer out);            // the same with any gate, up and down
+                 enum buffer out); // the same with any gate, up and down
 void graph_ungated(struct graph *graph, const enum weight_name names[2], int width,
-                   enum buffer out);          // H -> out: up, its activation times itself, down
+                   enum buffer out); // H -> out: up, its activation times itself, down
 
 // H -> H: the experts of each token, found already: gate, up and down. `bias`: of the choice, or NULL.
 void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,

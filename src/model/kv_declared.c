@@ -34,9 +34,11 @@ static bool dtype_of_scheme(const json_t *scheme, enum dtype *out)
 static void note_unknown(struct model *model, const char *key, const json_t *scheme)
 {
     char *text = json_dumps(scheme, JSON_ENCODE_ANY | JSON_COMPACT);
-    model->kv_declared_unknown =
-        arena_format(&model->arena, "the checkpoint declares %s %.200s for its cache, which nibble does not know; "
-                     "name a format", key, text ? text : "");
+    model->kv_declared_unknown = arena_format(&model->arena,
+                                              "the checkpoint declares %s %.200s for its cache, which nibble does not "
+                                              "know; "
+                                              "name a format",
+                                              key, text ? text : "");
     free(text);
 }
 
@@ -52,7 +54,7 @@ static void read_layers(struct model *model, const json_t *map)
 {
     const char *path;
     json_t *scheme;
-    json_object_foreach((json_t *)map, path, scheme) {
+    json_object_foreach ((json_t *)map, path, scheme) {
         int layer = layer_of_path(path, model->config.layers);
         if (layer < 0 || !dtype_of_scheme(scheme, &model->layer[layer].kv_dtype))
             note_unknown(model, path, scheme);

@@ -3,10 +3,7 @@
 // layer.
 #include "model/architecture.h"
 
-static void write_layer(struct graph *graph)
-{
-    graph_plain_layer(graph, false);
-}
+static void write_layer(struct graph *graph) { graph_plain_layer(graph, false); }
 
 static bool describe(struct graph *graph)
 {
@@ -14,11 +11,9 @@ static bool describe(struct graph *graph)
     int window = 0;
     config->activation = ACT_SILU;
     config->rope_interleaved = graph->source.checkpoint->gguf; // its q and k rows were reordered for that
-    return architecture_check_activation(graph, "hidden_act", "silu")
-        && architecture_read_experts(graph, NULL, NULL)
+    return architecture_check_activation(graph, "hidden_act", "silu") && architecture_read_experts(graph, NULL, NULL)
         && source_int(&graph->source, NULL, "attention.sliding_window", 0, config->context, &window, graph->err)
-        && architecture_set_windows(graph, window, architecture_every_layer)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, architecture_every_layer) && architecture_set_rope(graph)
         && graph_write(graph, config->experts.count ? moe_write_mixtral_layer : write_layer);
 }
 
@@ -28,8 +23,7 @@ static bool describe_mistral(struct graph *graph)
     graph->model->config.activation = ACT_SILU;
     return architecture_check_activation(graph, "hidden_act", "silu")
         && source_int(&graph->source, "sliding_window", NULL, 0, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, architecture_every_layer)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, architecture_every_layer) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }
 

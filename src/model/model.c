@@ -15,14 +15,11 @@
 enum { LAYERS_MAX = 1024, WIDTH_MAX = LINEAR_IN_MAX, HEADS_MAX = 1024, CONTEXT_MAX = 1 << 28 };
 
 static const struct architecture *const architectures[] = {
-    &llama_architecture, &mistral_architecture, &qwen2_architecture,
-    &qwen3_architecture, &gemma2_architecture,  &gemma3_architecture,
-    &phi3_architecture,  &olmo2_architecture,   &granite_architecture,
-    &smollm3_architecture, &mixtral_architecture, &qwen3_moe_architecture,
-    &gpt_oss_architecture,
-    &deepseek_v2_architecture, &deepseek_v3_architecture,
-    &qwen3_next_architecture, &qwen3_5_architecture, &qwen3_5_moe_architecture,
-    &nemotron_h_architecture, &nemotron_h_moe_architecture,
+    &llama_architecture,   &mistral_architecture,     &qwen2_architecture,       &qwen3_architecture,
+    &gemma2_architecture,  &gemma3_architecture,      &phi3_architecture,        &olmo2_architecture,
+    &granite_architecture, &smollm3_architecture,     &mixtral_architecture,     &qwen3_moe_architecture,
+    &gpt_oss_architecture, &deepseek_v2_architecture, &deepseek_v3_architecture, &qwen3_next_architecture,
+    &qwen3_5_architecture, &qwen3_5_moe_architecture, &nemotron_h_architecture,  &nemotron_h_moe_architecture,
 };
 enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
@@ -61,8 +58,8 @@ static const struct architecture *choose(struct source *source, const struct che
         if (!name.data)
             return fail(err, "gguf: key general.architecture is missing; the file does not say what model it is"), NULL;
     } else {
-        const json_t *text =
-            json_object_get(checkpoint->config, "text_config"); // models with more than text nest theirs
+        const json_t *text = json_object_get(checkpoint->config,
+                                             "text_config"); // models with more than text nest theirs
         source->json = json_is_object(text) ? text : checkpoint->config;
         const char *type = NULL;
         if (!json_get_text(source->json, "model_type", &type, err))
@@ -125,8 +122,7 @@ static bool read_common(struct model_config *config, const struct source *source
     int listed = source->json && architecture->count_layers ? architecture->count_layers(source) : 0;
     if (listed > LAYERS_MAX)
         return fail(err, "config.json names %d layers; up to %d are possible", listed, LAYERS_MAX);
-    *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1, .residual_scale = 1,
-                                      .logit_scale = 1 };
+    *config = (struct model_config){ .norm_epsilon = 1e-6, .embed_scale = 1, .residual_scale = 1, .logit_scale = 1 };
     if (!source_need_int(source, "num_hidden_layers", "block_count", 1, LAYERS_MAX, listed, &config->layers, err)
         || !source_need_int(source, "hidden_size", "embedding_length", 1, WIDTH_MAX, 0, &config->hidden, err)
         || !source_need_int(source, "num_attention_heads", "attention.head_count", 1, HEADS_MAX, defaults->heads,
@@ -212,8 +208,9 @@ bool architecture_set_rope(struct graph *graph)
     if (!rope_read(&rope, &graph->source, "full_attention", model->config.context, model->config.rotated, graph->err))
         return false;
     bool long_texts = rope.scaling == ROPE_LONG; // which other texts' turning would not suit
-    if (long_texts && !rope_read_divisors(&rope, &graph->source, "full_attention", model->config.rotated, &model->arena,
-                                          graph->err))
+    if (long_texts
+        && !rope_read_divisors(&rope, &graph->source, "full_attention", model->config.rotated, &model->arena,
+                               graph->err))
         return false;
     if (!graph->source.json && graph->architecture->defaults.rope_not_truncated)
         rope.truncate = false;
@@ -234,15 +231,16 @@ bool architecture_read_experts(struct graph *graph, const char *count_key, const
     const struct source *source = &graph->source;
     struct model_config *config = &graph->model->config;
     struct model_experts *experts = &config->experts;
-    *experts = (struct model_experts){ .groups = 1, .groups_chosen = 1, .group_best = 1, .normalise = true, .scale = 1,
-                                       .width = config->feed_forward };
+    *experts = (struct model_experts){
+        .groups = 1, .groups_chosen = 1, .group_best = 1, .normalise = true, .scale = 1, .width = config->feed_forward
+    };
     if (!source_int(source, "num_local_experts", "expert_count", 0, EXPERTS_MAX, &experts->count, graph->err)
         || !source_int(source, count_key, NULL, 0, EXPERTS_MAX, &experts->count, graph->err))
         return false;
     if (!experts->count)
         return true;
-    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_CHOSEN_MAX, 0,
-                         &experts->chosen, graph->err)
+    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_CHOSEN_MAX, 0, &experts->chosen,
+                         graph->err)
         || !source_int(source, width_key, "expert_feed_forward_length", 1, WIDTH_MAX, &experts->width, graph->err))
         return false;
     return experts->chosen <= experts->count

@@ -84,8 +84,10 @@ bool modules_add(struct modules *modules, const char *name, int value, struct er
 // Engines that keep these together name them so.
 static const char *fused_name(const char *last)
 {
-    static const char *const pairs[][2] = { { "q_proj", "qkv_proj" }, { "k_proj", "qkv_proj" },
-                                            { "v_proj", "qkv_proj" }, { "gate_proj", "gate_up_proj" },
+    static const char *const pairs[][2] = { { "q_proj", "qkv_proj" },
+                                            { "k_proj", "qkv_proj" },
+                                            { "v_proj", "qkv_proj" },
+                                            { "gate_proj", "gate_up_proj" },
                                             { "up_proj", "gate_up_proj" } };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (!strcmp(last, pairs[i][0]))

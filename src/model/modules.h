@@ -16,7 +16,7 @@ enum modules_way {
 
 struct modules {
     enum modules_way way;
-    struct map names;                // those without '*' and re:, to their values
+    struct map names; // those without '*' and re:, to their values
     struct modules_pattern *patterns;
     size_t pattern_count;
     struct arena arena;

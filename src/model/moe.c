@@ -42,20 +42,20 @@ static bool need_experts(struct graph *graph, const char *count_key)
     if (graph->model->config.experts.count)
         return true;
     return graph->source.json ? fail(graph->err, "config.json lacks %s; the checkpoint is incomplete", count_key)
-                              : fail(graph->err, "gguf: key %s.expert_count is missing; the file was not converted "
-                                     "whole", graph->source.prefix);
+                              : fail(graph->err,
+                                     "gguf: key %s.expert_count is missing; the file was not converted "
+                                     "whole",
+                                     graph->source.prefix);
 }
 
 static bool describe_mixtral(struct graph *graph)
 {
     int window = 0;
     graph->model->config.activation = ACT_SILU;
-    return architecture_check_activation(graph, "hidden_act", "silu")
-        && architecture_read_experts(graph, NULL, NULL)
+    return architecture_check_activation(graph, "hidden_act", "silu") && architecture_read_experts(graph, NULL, NULL)
         && need_experts(graph, "num_local_experts")
         && source_int(&graph->source, "sliding_window", NULL, 0, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, architecture_every_layer)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, architecture_every_layer) && architecture_set_rope(graph)
         && graph_write(graph, moe_write_mixtral_layer);
 }
 
@@ -65,7 +65,7 @@ static bool is_listed(const json_t *list, int layer)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(list, i, entry)
+    json_array_foreach (list, i, entry)
         if (json_is_integer(entry) && json_integer_value(entry) == layer)
             return true;
     return false;
@@ -103,12 +103,14 @@ static bool describe_qwen3_moe(struct graph *graph)
     return source_bool(&graph->source, "norm_topk_prob", &config->experts.normalise, graph->err)
         && source_bool(&graph->source, "use_sliding_window", &use_window, graph->err)
         && source_int(&graph->source, use_window ? "sliding_window" : NULL, NULL, 0, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, architecture_every_layer)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, architecture_every_layer) && architecture_set_rope(graph)
         && graph_write(graph, write_qwen3_layer);
 }
 
-const struct architecture mixtral_architecture = { .name = "mixtral", .model_types = { "mixtral" },
-    .defaults = { .kv_heads = 8, .context = 131072, .rope_theta = 1e6 }, .describe = describe_mixtral };
-const struct architecture qwen3_moe_architecture = { .name = "qwen3_moe", .model_types = { "qwen3_moe" },
-    .gguf = "qwen3moe", .describe = describe_qwen3_moe };
+const struct architecture mixtral_architecture = { .name = "mixtral",
+                                                   .model_types = { "mixtral" },
+                                                   .defaults = { .kv_heads = 8, .context = 131072, .rope_theta = 1e6 },
+                                                   .describe = describe_mixtral };
+const struct architecture qwen3_moe_architecture = {
+    .name = "qwen3_moe", .model_types = { "qwen3_moe" }, .gguf = "qwen3moe", .describe = describe_qwen3_moe
+};

@@ -5,6 +5,7 @@
 
 // Rows of a layer get "model.layers.N." or "blk.N." in front, the others "model." or nothing; lm_head stands alone.
 //    id               safetensors                      GGUF
+// clang-format off
 #define WEIGHTS(X)                                                                    \
     X(EMBED,           "embed_tokens",                  "token_embd")                 \
     X(FINAL_NORM,      "norm",                          "output_norm")                \
@@ -75,12 +76,13 @@
     X(GPT_OSS_ROUTER,  "mlp.router",                    "ffn_gate_inp")               \
     X(GPT_OSS_GATE_UP, "mlp.experts.gate_up_proj",      "ffn_gate_exps")              \
     X(GPT_OSS_DOWN,    "mlp.experts.down_proj",         "ffn_down_exps")
+// clang-format on
 
 enum weight_name {
 #define X(id, ...) W_##id,
     WEIGHTS(X)
 #undef X
-    W_COUNT
+        W_COUNT
 };
 
 #endif

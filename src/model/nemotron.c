@@ -66,7 +66,7 @@ static bool kind_from_gguf(const struct graph *graph, int layer, enum kind *out,
         || !source_int_of_layer(&graph->source, "feed_forward_length", layer, 0, INT32_MAX, &feed_forward, err))
         return false;
     *out = feed_forward ? source_gguf(&graph->source, "expert_count") ? KIND_EXPERTS : KIND_FEED_FORWARD
-         : kv_heads     ? KIND_ATTENTION
+        : kv_heads      ? KIND_ATTENTION
                         : KIND_SCAN;
     return true;
 }
@@ -87,7 +87,10 @@ static bool kind_of(const struct graph *graph, int layer, enum kind *out, struct
     }
     return fail(err, "config.json: %s says \"%.*s\" for layer %d; mamba, attention, mlp and moe (M, *, -, E) are known",
                 letters ? "hybrid_override_pattern" : "layers_block_type", letters ? 1 : 40,
-                letters ? letters + layer : word ? word : "", layer);
+                letters    ? letters + layer
+                    : word ? word
+                           : "",
+                layer);
 }
 
 // ---- layers ----
@@ -96,20 +99,21 @@ static bool kind_of(const struct graph *graph, int layer, enum kind *out, struct
 static const struct tensor *find_per_head(struct graph *graph, enum weight_name name, const char *suffix)
 {
     int heads = graph->model->config.recurrent.heads;
-    return graph->source.json ? find_named_vector(graph, name, suffix, heads)
-                              : find_column(graph, name, suffix, heads);
+    return graph->source.json ? find_named_vector(graph, name, suffix, heads) : find_column(graph, name, suffix, heads);
 }
 
 static void write_scan(struct graph *graph)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
     int inner = recurrent->heads * recurrent->values;
-    graph_fused(graph, (struct graph_output[]){ { BUFFER_GATE, W_SCAN_IN, inner },
-                                                { BUFFER_MIX, W_SCAN_IN, recurrent->channels },
-                                                { BUFFER_TIME, W_SCAN_IN, recurrent->heads } }, 3);
+    graph_fused(graph,
+                (struct graph_output[]){ { BUFFER_GATE, W_SCAN_IN, inner },
+                                         { BUFFER_MIX, W_SCAN_IN, recurrent->channels },
+                                         { BUFFER_TIME, W_SCAN_IN, recurrent->heads } },
+                3);
     graph_conv(graph, W_SCAN_CONV,
-               find_has(graph, W_SCAN_CONV, "bias")
-                   ? find_named_vector(graph, W_SCAN_CONV, "bias", recurrent->channels) : NULL);
+               find_has(graph, W_SCAN_CONV, "bias") ? find_named_vector(graph, W_SCAN_CONV, "bias", recurrent->channels)
+                                                    : NULL);
     graph_scan(graph, find_per_head(graph, W_SCAN_DECAY, ""),
                find_per_head(graph, W_SCAN_TIME_BIAS, graph->source.json ? "" : "bias"),
                find_per_head(graph, W_SCAN_SKIP, ""));
@@ -157,14 +161,9 @@ static void write_layer(struct graph *graph)
         graph_attention(graph);
         graph_output(graph);
         break;
-    case KIND_FEED_FORWARD:
-        graph_ungated(graph, feed_forward, graph->model->config.feed_forward, BUFFER_H);
-        break;
-    case KIND_EXPERTS:
-        write_experts(graph);
-        break;
-    default:
-        write_scan(graph);
+    case KIND_FEED_FORWARD: graph_ungated(graph, feed_forward, graph->model->config.feed_forward, BUFFER_H); break;
+    case KIND_EXPERTS: write_experts(graph); break;
+    default: write_scan(graph);
     }
     graph_add(graph, BUFFER_X, BUFFER_H);
 }
@@ -224,8 +223,10 @@ static bool read_recurrent(struct graph *graph)
     recurrent->channels = inner + 2 * recurrent->groups * recurrent->keys;
     if (inner != recurrent->heads * recurrent->values || recurrent->heads % recurrent->groups
         || recurrent->channels > LINEAR_IN_MAX)
-        return fail(err, "a state space of %d channels for %d heads in %d groups, with %d keys, makes no model nibble "
-                    "can run", inner, recurrent->heads, recurrent->groups, recurrent->keys);
+        return fail(err,
+                    "a state space of %d channels for %d heads in %d groups, with %d keys, makes no model nibble "
+                    "can run",
+                    inner, recurrent->heads, recurrent->groups, recurrent->keys);
     read_time(graph, recurrent);
     return true;
 }
@@ -289,21 +290,18 @@ static bool describe(struct graph *graph)
     bool experts = false;
     config->activation = ACT_RELU;
     return architecture_check_activation(graph, "mlp_hidden_act", "relu2")
-        && architecture_check_activation(graph, "mamba_hidden_act", "silu")
-        && architecture_leave_guessing(graph)
-        && read_epsilon(graph)
-        && read_recurrent(graph)
-        && read_attention(graph)
-        && read_kinds(graph, &experts)
-        && (!experts || read_experts(graph))
-        && graph_write(graph, write_layer);
+        && architecture_check_activation(graph, "mamba_hidden_act", "silu") && architecture_leave_guessing(graph)
+        && read_epsilon(graph) && read_recurrent(graph) && read_attention(graph) && read_kinds(graph, &experts)
+        && (!experts || read_experts(graph)) && graph_write(graph, write_layer);
 }
 
-#define NEMOTRON_H                                                                                             \
-    .names = names, .count_layers = count_layers, .by_layer = true, .describe = describe,                     \
+#define NEMOTRON_H                                                                        \
+    .names = names, .count_layers = count_layers, .by_layer = true, .describe = describe, \
     .defaults = { .heads = 32, .kv_heads = 8, .head_dim = 128, .context = 4096 }
 
-const struct architecture nemotron_h_architecture = { .name = "nemotron_h", .model_types = { "nemotron_h" },
-                                                      .gguf = "nemotron_h", NEMOTRON_H };
+const struct architecture nemotron_h_architecture = {
+    .name = "nemotron_h", .model_types = { "nemotron_h" }, .gguf = "nemotron_h", NEMOTRON_H
+};
 const struct architecture nemotron_h_moe_architecture = { .name = "nemotron_h_moe",
-                                                          .gguf = "nemotron_h_moe", NEMOTRON_H };
+                                                          .gguf = "nemotron_h_moe",
+                                                          NEMOTRON_H };

@@ -26,17 +26,18 @@ static bool check_no_window(struct graph *graph)
 {
     int window = 0;
     return source_int(&graph->source, NULL, "attention.sliding_window", 0, INT32_MAX, &window, graph->err)
-        && (!window || fail(graph->err, "gguf: attention has a window of %d tokens, as OLMo 3 has, which nibble does "
-                            "not run; OLMo 2 has none", window));
+        && (!window
+            || fail(graph->err,
+                    "gguf: attention has a window of %d tokens, as OLMo 3 has, which nibble does "
+                    "not run; OLMo 2 has none",
+                    window));
 }
 
 static bool describe(struct graph *graph)
 {
     graph->model->config.activation = ACT_SILU;
-    return architecture_check_activation(graph, "hidden_act", "silu")
-        && check_no_window(graph)
-        && architecture_set_windows(graph, 0, architecture_every_layer)
-        && architecture_set_rope(graph)
+    return architecture_check_activation(graph, "hidden_act", "silu") && check_no_window(graph)
+        && architecture_set_windows(graph, 0, architecture_every_layer) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }
 

@@ -32,12 +32,9 @@ static const struct {
     const char *method;
     bool (*read)(struct quantised *quantised, const json_t *declaration, struct error *err);
 } methods[] = {
-    { "modelopt", quantised_read_modelopt },
-    { "compressed-tensors", quantised_read_compressed },
-    { "fp8", quantised_read_fp8 },
-    { "fbgemm_fp8", quantised_read_fbgemm },
-    { "mxfp4", quantised_read_mxfp4 },
-    { "gptq", quantised_read_gptq },
+    { "modelopt", quantised_read_modelopt }, { "compressed-tensors", quantised_read_compressed },
+    { "fp8", quantised_read_fp8 },           { "fbgemm_fp8", quantised_read_fbgemm },
+    { "mxfp4", quantised_read_mxfp4 },       { "gptq", quantised_read_gptq },
     { "awq", quantised_read_awq },
 };
 enum { METHODS = sizeof methods / sizeof *methods };

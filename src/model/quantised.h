@@ -13,9 +13,9 @@
 enum { QUANTISED_SCHEMES_MAX = 32 }; // far above any in use: a scheme counts once, however many modules have it
 
 struct quantised {
-    const char *producer;         // "modelopt"
-    bool complete;                // what it does not leave out is quantised; else some may be plain after all
-    bool chosen_only;             // modules that `chosen` has no scheme for are plain; else they have the first
+    const char *producer; // "modelopt"
+    bool complete;        // what it does not leave out is quantised; else some may be plain after all
+    bool chosen_only;     // modules that `chosen` has no scheme for are plain; else they have the first
     struct modules excluded, chosen;
     struct scheme schemes[QUANTISED_SCHEMES_MAX]; // the values of `chosen`
     int scheme_count;

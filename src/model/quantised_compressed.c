@@ -72,8 +72,8 @@ static bool read_weights(const json_t *group, const char *format, struct weights
     out->byte_scales = strstr(scale_type, "uint8");
     if (!*out->strategy) // what its sizes imply
         out->strategy = json_is_array(json_object_get(weights, "block_structure")) ? "block"
-                        : out->group > 0                                           ? "group"
-                        : out->group < 0                                           ? "channel"
+            : out->group > 0                                                       ? "group"
+            : out->group < 0                                                       ? "channel"
                                                                                    : "tensor";
     out->ordered = json_is_true(order) || (json_is_string(order) && !strcmp(json_string_value(order), "group"));
     return strcmp(out->strategy, "block") || read_block(weights, out->block, err);
@@ -136,7 +136,7 @@ static bool refuse_key(const json_t *object, const char *key, struct error *err)
     const json_t *value = json_object_get(object, key);
     const char *format = json_string_value(json_object_get(value, "format"));
     bool nothing = !value || json_is_null(value) || (json_is_object(value) && !json_object_size(value))
-                   || (format && !strcmp(format, "dense"));
+        || (format && !strcmp(format, "dense"));
     return nothing
         || fail(err, "%s is declared, which nibble does not apply: the weights would mean something else", key);
 }
@@ -150,7 +150,7 @@ bool quantised_read_compressed(struct quantised *quantised, const json_t *declar
         || !json_get_text(declaration, "format", &format, err)
         || !quantised_add_modules(&quantised->excluded, declaration, "ignore", 0, err))
         return false;
-    json_object_foreach(json_object_get(declaration, "config_groups"), name, group) {
+    json_object_foreach (json_object_get(declaration, "config_groups"), name, group) {
         const json_t *weights = json_object_get(group, "weights");
         if (is_attention(json_object_get(group, "targets")))
             continue;

@@ -51,13 +51,12 @@ static bool read_layers(struct quantised *quantised, const json_t *layers, struc
     json_t *layer;
     if (!json_is_object(layers))
         return fail(err, "MIXED_PRECISION comes without quantized_layers, so nothing says which module has what");
-    json_object_foreach((json_t *)layers, path, layer) {
+    json_object_foreach ((json_t *)layers, path, layer) {
         const char *word = NULL;
         int number;
         if (!json_get_text(layer, "quant_algo", &word, err) || !word)
             return fail(err, "quantized_layers: %.200s has no quant_algo", path);
-        if (!add_algorithm(quantised, word, layer, &number, err)
-            || !modules_add(&quantised->chosen, path, number, err))
+        if (!add_algorithm(quantised, word, layer, &number, err) || !modules_add(&quantised->chosen, path, number, err))
             return fail_within(err, "quantized_layers: %.200s", path);
     }
     return true;

@@ -38,8 +38,8 @@ bool quantised_read_fp8(struct quantised *quantised, const json_t *declaration, 
             return fail(err, "weight_block_size is no pair of positive numbers");
         scheme = (struct scheme){ &form_fp8_inverse, "FP8 by block", .group = (int)cols, .rows_each = (int)rows };
     }
-    return check_word(declaration, "fmt", "e4m3", "float8_e4m3fn", err)
-        && read_excluded(quantised, declaration, err) && quantised_add_scheme(quantised, scheme, &number, err);
+    return check_word(declaration, "fmt", "e4m3", "float8_e4m3fn", err) && read_excluded(quantised, declaration, err)
+        && quantised_add_scheme(quantised, scheme, &number, err);
 }
 
 bool quantised_read_fbgemm(struct quantised *quantised, const json_t *declaration, struct error *err)
@@ -70,12 +70,14 @@ static struct scheme scheme_of(const struct form *form, const struct integers *i
                                struct arena *arena)
 {
     const char *zeros = integers->symmetric ? "" : " with zero points", *order = integers->ordered ? ", reordered" : "";
-    struct scheme scheme = { form, .bits = (int)integers->bits, .group = integers->group > 0 ? (int)integers->group : 0,
-                             .rows_each = 1, .zeros = !integers->symmetric, .zero_bias = zero_bias };
+    struct scheme scheme = {
+        form,           .bits = (int)integers->bits,   .group = integers->group > 0 ? (int)integers->group : 0,
+        .rows_each = 1, .zeros = !integers->symmetric, .zero_bias = zero_bias
+    };
     scheme.ordered = integers->ordered && scheme.group; // of one group there is no order
     scheme.word = scheme.group
-                    ? arena_format(arena, "int%d in groups of %d%s%s", scheme.bits, scheme.group, zeros, order)
-                    : arena_format(arena, "int%d by channel%s", scheme.bits, zeros);
+        ? arena_format(arena, "int%d in groups of %d%s%s", scheme.bits, scheme.group, zeros, order)
+        : arena_format(arena, "int%d by channel%s", scheme.bits, zeros);
     return scheme;
 }
 
@@ -96,16 +98,16 @@ static bool read_dynamic(struct quantised *quantised, const json_t *dynamic, con
 {
     const char *pattern;
     json_t *own;
-    json_object_foreach((json_t *)dynamic, pattern, own) {
+    json_object_foreach ((json_t *)dynamic, pattern, own) {
         struct integers integers = *all;
         bool leaves_out = !strncmp(pattern, "-:", 2);
         const char *regex = leaves_out || !strncmp(pattern, "+:", 2) ? pattern + 2 : pattern;
         int number;
         if (leaves_out ? !modules_add_regex(&quantised->excluded, regex, 0, err)
                        : !read_integers(own, &integers, err)
-                || !quantised_add_scheme(quantised, scheme_of(&form_gptq, &integers, zero_bias, quantised->arena),
-                                         &number, err)
-                || !modules_add_regex(&quantised->chosen, regex, number, err))
+                    || !quantised_add_scheme(quantised, scheme_of(&form_gptq, &integers, zero_bias, quantised->arena),
+                                             &number, err)
+                    || !modules_add_regex(&quantised->chosen, regex, number, err))
             return fail_within(err, "dynamic");
     }
     return true;
@@ -119,8 +121,8 @@ bool quantised_read_gptq(struct quantised *quantised, const json_t *declaration,
     if (json_is_true(json_object_get(declaration, "is_marlin_format")))
         return fail(err, "the weights are in the order of the Marlin kernel, which nibble does not read");
     if (!check_word(declaration, "checkpoint_format", "gptq", "gptq_v2", err)
-        || !json_get_text(declaration, "checkpoint_format", &format, err)
-        || !read_integers(declaration, &integers, err) || !read_excluded(quantised, declaration, err))
+        || !json_get_text(declaration, "checkpoint_format", &format, err) || !read_integers(declaration, &integers, err)
+        || !read_excluded(quantised, declaration, err))
         return false;
     int zero_bias = strcasecmp(format, "gptq_v2") != 0; // the first version stores one less
     return quantised_add_scheme(quantised, scheme_of(&form_gptq, &integers, zero_bias, quantised->arena), &number, err)

@@ -2,15 +2,9 @@
 // model/qwen.c: Qwen 2 (biases on q, k and v) and Qwen 3 (q and k normalised per head instead).
 #include "model/architecture.h"
 
-static void write_qwen2_layer(struct graph *graph)
-{
-    graph_plain_layer(graph, false);
-}
+static void write_qwen2_layer(struct graph *graph) { graph_plain_layer(graph, false); }
 
-static void write_qwen3_layer(struct graph *graph)
-{
-    graph_plain_layer(graph, true);
-}
+static void write_qwen3_layer(struct graph *graph) { graph_plain_layer(graph, true); }
 
 // Older configs: with use_sliding_window, layers from max_window_layers on have the window.
 static bool windowed(const struct graph *graph, int layer)
@@ -27,8 +21,7 @@ static bool describe_qwen(struct graph *graph, void (*write_layer)(struct graph 
     return architecture_check_activation(graph, "hidden_act", "silu")
         && source_bool(&graph->source, "use_sliding_window", &use_window, graph->err)
         && source_int(&graph->source, use_window ? "sliding_window" : NULL, NULL, 0, INT32_MAX, &window, graph->err)
-        && architecture_set_windows(graph, window, windowed)
-        && architecture_set_rope(graph)
+        && architecture_set_windows(graph, window, windowed) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }
 
@@ -38,13 +31,13 @@ static bool describe_qwen2(struct graph *graph)
     return describe_qwen(graph, write_qwen2_layer);
 }
 
-static bool describe_qwen3(struct graph *graph)
-{
-    return describe_qwen(graph, write_qwen3_layer);
-}
+static bool describe_qwen3(struct graph *graph) { return describe_qwen(graph, write_qwen3_layer); }
 
 const struct architecture qwen2_architecture = {
     .name = "qwen2", .model_types = { "qwen2" }, .gguf = "qwen2", .describe = describe_qwen2
 };
-const struct architecture qwen3_architecture = { .name = "qwen3", .model_types = { "qwen3" }, .gguf = "qwen3",
-    .defaults = { .head_dim = 128 }, .describe = describe_qwen3 };
+const struct architecture qwen3_architecture = { .name = "qwen3",
+                                                 .model_types = { "qwen3" },
+                                                 .gguf = "qwen3",
+                                                 .defaults = { .head_dim = 128 },
+                                                 .describe = describe_qwen3 };

@@ -10,10 +10,7 @@
 
 enum { HEADS_MAX = 1024 };
 
-static bool is_qwen3_next(const struct graph *graph)
-{
-    return graph->architecture == &qwen3_next_architecture;
-}
+static bool is_qwen3_next(const struct graph *graph) { return graph->architecture == &qwen3_next_architecture; }
 
 // ---- matrices that a file has in one ----
 
@@ -66,8 +63,9 @@ static void find_inputs(struct graph *graph, struct op_matrix out[2])
         out[1] = find_matrix(graph, W_DELTA_Z, inner, config->hidden, BUFFER_GATE);
         return;
     }
-    const struct stored_rows_run runs[] = { { 0, keys }, { keys, keys }, { 2 * keys, values },
-                                            { 2 * keys + values, values } };
+    const struct stored_rows_run runs[] = {
+        { 0, keys }, { keys, keys }, { 2 * keys, values }, { 2 * keys + values, values }
+    };
     struct op_matrix all = find_matrix(graph, W_DELTA_QKVZ, recurrent->channels + inner, config->hidden, BUFFER_MIX);
     out[0] = rows_of(graph, &all, "q, k, v", 2 * (keys + values), runs, 3, BUFFER_MIX);
     out[1] = rows_of(graph, &all, "z", 2 * (keys + values), runs + 3, 1, BUFFER_GATE);
@@ -183,18 +181,17 @@ static bool read_recurrent(struct graph *graph)
     int inner = 0;
     recurrent->delta = true;
     recurrent->in_turns = !source->json && !is_qwen3_next(graph);
-    if (!source_need_int(source, "linear_num_key_heads", "ssm.group_count", 1, HEADS_MAX, 16, &recurrent->groups,
-                         err)
-        || !source_need_int(source, "linear_num_value_heads", "ssm.time_step_rank", 1, HEADS_MAX, 32,
-                            &recurrent->heads, err)
+    if (!source_need_int(source, "linear_num_key_heads", "ssm.group_count", 1, HEADS_MAX, 16, &recurrent->groups, err)
+        || !source_need_int(source, "linear_num_value_heads", "ssm.time_step_rank", 1, HEADS_MAX, 32, &recurrent->heads,
+                            err)
         || !source_need_int(source, "linear_key_head_dim", "ssm.state_size", 1, DELTA_KEYS_MAX, 128, &recurrent->keys,
                             err)
         || !source_need_int(source, "linear_conv_kernel_dim", "ssm.conv_kernel", 2, CONV_TAPS_MAX, 4, &recurrent->taps,
                             err))
         return false;
-    if (source->json ? !source_need_int(source, "linear_value_head_dim", NULL, 1, HEAD_DIM_MAX, 128,
-                                        &recurrent->values, err)
-                     : !source_need_int(source, NULL, "ssm.inner_size", 1, LINEAR_IN_MAX, 0, &inner, err))
+    if (source->json
+            ? !source_need_int(source, "linear_value_head_dim", NULL, 1, HEAD_DIM_MAX, 128, &recurrent->values, err)
+            : !source_need_int(source, NULL, "ssm.inner_size", 1, LINEAR_IN_MAX, 0, &inner, err))
         return false;
     if (!source->json)
         recurrent->values = inner / recurrent->heads;
@@ -222,8 +219,10 @@ static bool read_kind(struct graph *graph, int layer, int interval, bool *recurs
         return true;
     *recurs = word && !strcmp(word, "linear_attention");
     return *recurs || (word && !strcmp(word, "full_attention"))
-        || fail(graph->err, "config.json: layer_types says \"%s\" for layer %d; full_attention and linear_attention "
-                "are known", word ? word : "nothing", layer);
+        || fail(graph->err,
+                "config.json: layer_types says \"%s\" for layer %d; full_attention and linear_attention "
+                "are known",
+                word ? word : "nothing", layer);
 }
 
 static bool read_kinds(struct graph *graph)
@@ -252,20 +251,25 @@ static bool describe(struct graph *graph)
     config->activation = ACT_SILU;
     config->attention_gated = true;
     config->norm_offset = graph->source.json ? 1 : 0; // GGUF writers have added it already
-    return architecture_check_activation(graph, "hidden_act", "silu")
-        && architecture_leave_guessing(graph)
-        && read_experts(graph)
-        && read_recurrent(graph)
-        && read_kinds(graph)
-        && architecture_set_rope(graph)
+    return architecture_check_activation(graph, "hidden_act", "silu") && architecture_leave_guessing(graph)
+        && read_experts(graph) && read_recurrent(graph) && read_kinds(graph) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }
 
 #define QWEN_DEFAULTS .head_dim = 256, .context = 32768, .rotated_share = 0.25
 
-const struct architecture qwen3_next_architecture = { .name = "qwen3_next", .model_types = { "qwen3_next" },
-    .gguf = "qwen3next", .defaults = { QWEN_DEFAULTS }, .describe = describe };
-const struct architecture qwen3_5_architecture = { .name = "qwen3_5", .model_types = { "qwen3_5_text" },
-    .gguf = "qwen35", .defaults = { QWEN_DEFAULTS }, .describe = describe };
-const struct architecture qwen3_5_moe_architecture = { .name = "qwen3_5_moe", .model_types = { "qwen3_5_moe_text" },
-    .gguf = "qwen35moe", .defaults = { QWEN_DEFAULTS, .experts_only = true }, .describe = describe };
+const struct architecture qwen3_next_architecture = { .name = "qwen3_next",
+                                                      .model_types = { "qwen3_next" },
+                                                      .gguf = "qwen3next",
+                                                      .defaults = { QWEN_DEFAULTS },
+                                                      .describe = describe };
+const struct architecture qwen3_5_architecture = { .name = "qwen3_5",
+                                                   .model_types = { "qwen3_5_text" },
+                                                   .gguf = "qwen35",
+                                                   .defaults = { QWEN_DEFAULTS },
+                                                   .describe = describe };
+const struct architecture qwen3_5_moe_architecture = { .name = "qwen3_5_moe",
+                                                       .model_types = { "qwen3_5_moe_text" },
+                                                       .gguf = "qwen35moe",
+                                                       .defaults = { QWEN_DEFAULTS, .experts_only = true },
+                                                       .describe = describe };

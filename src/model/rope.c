@@ -10,8 +10,8 @@ static const struct {
     const char *word;
     enum rope_scaling scaling;
 } scalings[] = {
-    { "default", ROPE_PLAIN }, { "none", ROPE_PLAIN }, { "linear", ROPE_LINEAR },
-    { "llama3", ROPE_LLAMA3 }, { "yarn", ROPE_YARN }, { "longrope", ROPE_LONG }, { "su", ROPE_LONG },
+    { "default", ROPE_PLAIN }, { "none", ROPE_PLAIN },    { "linear", ROPE_LINEAR }, { "llama3", ROPE_LLAMA3 },
+    { "yarn", ROPE_YARN },     { "longrope", ROPE_LONG }, { "su", ROPE_LONG },
 };
 
 static bool find_scaling(struct bytes word, enum rope_scaling *out, struct error *err)
@@ -47,8 +47,7 @@ static bool read_json(struct rope *rope, const json_t *config, const char *kind,
     const char *word = "default";
     double mscale = 0, mscale_all = 0;
     if (!json_get_text(object, "type", &word, err) || !json_get_text(object, "rope_type", &word, err)
-        || !find_scaling(bytes_of(word), &rope->scaling, err)
-        || !json_get_real(object, "rope_theta", &rope->theta, err)
+        || !find_scaling(bytes_of(word), &rope->scaling, err) || !json_get_real(object, "rope_theta", &rope->theta, err)
         || !json_get_real(object, "factor", &rope->factor, err)
         || !json_get_real(object, "original_max_position_embeddings", &rope->original_context, err)
         || !json_get_real(object, "low_freq_factor", &rope->low_frequency, err)
@@ -72,8 +71,7 @@ static bool read_gguf(struct rope *rope, const struct source *source, double *at
     const struct gguf_value *type = source_gguf(source, "rope.scaling.type");
     if (type && type->type == GGUF_STRING)
         word = type->string;
-    if (!find_scaling(word, &rope->scaling, err)
-        || !source_real(source, NULL, "rope.freq_base", &rope->theta, err)
+    if (!find_scaling(word, &rope->scaling, err) || !source_real(source, NULL, "rope.freq_base", &rope->theta, err)
         || !source_real(source, NULL, "rope.scaling.factor", &rope->factor, err)
         || !source_real(source, NULL, "rope.scaling.original_context_length", &rope->original_context, err)
         || !source_real(source, NULL, "rope.scaling.yarn_beta_fast", &rope->beta_fast, err)
@@ -225,15 +223,9 @@ const float *rope_frequencies(const struct rope *rope, int rotated, struct arena
         case ROPE_PLAIN:
         case ROPE_LONG: // divided below
             break;
-        case ROPE_LINEAR:
-            frequency /= rope->factor;
-            break;
-        case ROPE_LLAMA3:
-            frequency = scale_llama3(rope, frequency);
-            break;
-        case ROPE_YARN:
-            frequency = scale_yarn(rope, rotated, pair, frequency);
-            break;
+        case ROPE_LINEAR: frequency /= rope->factor; break;
+        case ROPE_LLAMA3: frequency = scale_llama3(rope, frequency); break;
+        case ROPE_YARN: frequency = scale_yarn(rope, rotated, pair, frequency); break;
         }
         out[pair] = (float)(rope->divisors ? frequency / rope->divisors[pair] : frequency);
     }

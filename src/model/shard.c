@@ -34,8 +34,8 @@ static const struct model_replica replicas[REPLICAS] = {
 struct pass {
     struct model *model;
     struct shard_deal deal;
-    int index;                           // of the op in the whole model
-    struct op *ops;                      // the rewritten ones
+    int index;      // of the op in the whole model
+    struct op *ops; // the rewritten ones
     int count;
     struct shard_run held[BUFFER_COUNT]; // what this rank has of a row; of experts, of each slot's row
     int width[BUFFER_COUNT];             // the widest row that was written
@@ -43,10 +43,7 @@ struct pass {
     size_t replicated[REPLICAS];
 };
 
-static void append(struct pass *pass, const struct op *op)
-{
-    pass->ops[pass->count++] = *op;
-}
+static void append(struct pass *pass, const struct op *op) { pass->ops[pass->count++] = *op; }
 
 static void note_width(struct pass *pass, enum buffer buffer, int width)
 {
@@ -54,10 +51,7 @@ static void note_width(struct pass *pass, enum buffer buffer, int width)
         pass->width[buffer] = width;
 }
 
-static struct shard_run whole_run(int count)
-{
-    return (struct shard_run){ 0, count, count };
-}
+static struct shard_run whole_run(int count) { return (struct shard_run){ 0, count, count }; }
 
 // ---- what is replicated ----
 
@@ -67,24 +61,18 @@ static enum replica replica_of(const struct pass *pass, const struct op *op, enu
     bool latent = pass->model->config.latent;
     switch (out) {
     case BUFFER_ROUTER:
-    case BUFFER_SHARED:
-        return REPLICA_ROUTERS;
-    case BUFFER_NARROW:
-        return REPLICA_NARROW;
-    case BUFFER_Q_RANK:
-        return REPLICA_LATENTS;
+    case BUFFER_SHARED: return REPLICA_ROUTERS;
+    case BUFFER_NARROW: return REPLICA_NARROW;
+    case BUFFER_Q_RANK: return REPLICA_LATENTS;
     case BUFFER_MIX:
     case BUFFER_TIME:
     case BUFFER_BETA:
-    case BUFFER_GATE:
-        return REPLICA_STATES;
+    case BUFFER_GATE: return REPLICA_STATES;
     case BUFFER_K:
-    case BUFFER_V:
-        return latent ? REPLICA_LATENTS : pass->deal.heads_together ? REPLICA_ATTENTION : REPLICA_KV_HEADS;
+    case BUFFER_V: return latent ? REPLICA_LATENTS : pass->deal.heads_together ? REPLICA_ATTENTION : REPLICA_KV_HEADS;
     case BUFFER_H:
         return op->in == BUFFER_A ? REPLICA_ATTENTION : op->in == BUFFER_MIX ? REPLICA_STATES : REPLICA_NARROW;
-    default:
-        return REPLICA_ATTENTION;
+    default: return REPLICA_ATTENTION;
     }
 }
 
@@ -132,8 +120,9 @@ static bool are_added(const struct pass *pass, enum buffer sums)
 // was to be added to.
 static void append_reduced(struct pass *pass, struct op *op, enum buffer *out, int width)
 {
-    struct op reduce = { .kind = OP_REDUCE, .layer = op->layer, .in = BUFFER_PARTIAL, .out = *out, .width = width,
-                         .groups = 1 };
+    struct op reduce = {
+        .kind = OP_REDUCE, .layer = op->layer, .in = BUFFER_PARTIAL, .out = *out, .width = width, .groups = 1
+    };
     if (are_added(pass, *out)) {
         reduce.adds = true;
         reduce.out = pass->model->ops[++pass->index].out;
@@ -163,8 +152,8 @@ static const struct tensor *rows_of(struct pass *pass, const struct tensor *tens
 static const struct tensor *biases_of(struct pass *pass, const struct tensor *bias, struct shard_run run)
 {
     return bias && bias->rank > 1 && shard_is_divided(run)
-             ? stored_columns(&pass->model->arena, bias, run.first, run.count)
-             : rows_of(pass, bias, run);
+        ? stored_columns(&pass->model->arena, bias, run.first, run.count)
+        : rows_of(pass, bias, run);
 }
 
 // What others have, too, of a rank's rows of a matrix: all of them, or those of some key/value heads.
@@ -215,8 +204,13 @@ static void shard_embed(struct pass *pass, struct op *op)
 
 static void append_joined(struct pass *pass, struct op *op)
 {
-    struct op join = { .kind = OP_JOIN, .layer = op->layer, .in = BUFFER_LOGITS_PART, .out = BUFFER_LOGITS,
-                       .width = pass->model->config.vocabulary, .groups = 1, .on_outputs = true };
+    struct op join = { .kind = OP_JOIN,
+                       .layer = op->layer,
+                       .in = BUFFER_LOGITS_PART,
+                       .out = BUFFER_LOGITS,
+                       .width = pass->model->config.vocabulary,
+                       .groups = 1,
+                       .on_outputs = true };
     op->matrix[0].out = BUFFER_LOGITS_PART;
     append(pass, op);
     append(pass, &join);
@@ -246,10 +240,7 @@ static void shard_experts(struct pass *pass, struct op *op)
     append(pass, op);
 }
 
-static void shard_combine(struct pass *pass, struct op *op)
-{
-    append_reduced(pass, op, &op->out, op->width);
-}
+static void shard_combine(struct pass *pass, struct op *op) { append_reduced(pass, op, &op->out, op->width); }
 
 static void shard_heads(struct pass *pass, struct op *op)
 {
@@ -287,18 +278,27 @@ static void shard_act_mul(struct pass *pass, struct op *op)
 }
 
 // What works on whole rows, or by the layer's own numbers.
-static void keep(struct pass *pass, struct op *op)
-{
-    append(pass, op);
-}
+static void keep(struct pass *pass, struct op *op) { append(pass, op); }
 
 static void (*const rewrites[OP_COUNT])(struct pass *pass, struct op *op) = {
-    [OP_EMBED] = shard_embed,     [OP_NORM] = shard_norm,           [OP_LINEAR] = shard_linear,
-    [OP_HEADS] = shard_heads,     [OP_ATTENTION] = shard_attention, [OP_ACT_MUL] = shard_act_mul,
-    [OP_EXPERTS] = shard_experts, [OP_COMBINE] = shard_combine,     [OP_ROPE] = keep,
-    [OP_TRANSFORM] = keep,        [OP_KV_WRITE] = keep,             [OP_ADD] = keep,
-    [OP_PICK] = keep,             [OP_SOFTCAP] = keep,              [OP_COPY] = keep,
-    [OP_ROUTE] = keep,            [OP_CONV] = keep,                 [OP_SCAN] = keep,
+    [OP_EMBED] = shard_embed,
+    [OP_NORM] = shard_norm,
+    [OP_LINEAR] = shard_linear,
+    [OP_HEADS] = shard_heads,
+    [OP_ATTENTION] = shard_attention,
+    [OP_ACT_MUL] = shard_act_mul,
+    [OP_EXPERTS] = shard_experts,
+    [OP_COMBINE] = shard_combine,
+    [OP_ROPE] = keep,
+    [OP_TRANSFORM] = keep,
+    [OP_KV_WRITE] = keep,
+    [OP_ADD] = keep,
+    [OP_PICK] = keep,
+    [OP_SOFTCAP] = keep,
+    [OP_COPY] = keep,
+    [OP_ROUTE] = keep,
+    [OP_CONV] = keep,
+    [OP_SCAN] = keep,
     [OP_DELTA] = keep,
 };
 
@@ -306,8 +306,8 @@ static void (*const rewrites[OP_COUNT])(struct pass *pass, struct op *op) = {
 
 static void set_widths(struct pass *pass)
 {
-    static const enum buffer divided[] = { BUFFER_Q,    BUFFER_K,  BUFFER_V, BUFFER_A, BUFFER_Q_HEADS,
-                                           BUFFER_GATE, BUFFER_UP };
+    static const enum buffer divided[] = { BUFFER_Q,       BUFFER_K,    BUFFER_V, BUFFER_A,
+                                           BUFFER_Q_HEADS, BUFFER_GATE, BUFFER_UP };
     struct model *model = pass->model;
     int ranks = pass->deal.ranks, part = 0;
     for (size_t i = 0; i < sizeof divided / sizeof *divided; i++)
@@ -346,8 +346,10 @@ static void rewrite(struct pass *pass)
         take_heads(&pass->deal, &model->layer[i]);
     model->ops = pass->ops;
     model->op_count = pass->count;
-    model->shard = (struct model_shard){ .rank = pass->deal.rank, .ranks = pass->deal.ranks,
-                                         .first_head = pass->deal.heads.first, .heads = pass->deal.heads.count,
+    model->shard = (struct model_shard){ .rank = pass->deal.rank,
+                                         .ranks = pass->deal.ranks,
+                                         .first_head = pass->deal.heads.first,
+                                         .heads = pass->deal.heads.count,
                                          .first_kv_head = pass->deal.kv_heads.first,
                                          .kv_heads = pass->deal.kv_heads.count };
     set_widths(pass);

@@ -5,10 +5,7 @@
 
 enum { WIDTH_UNIT_MIN = 8 }; // columns of a feed forward: what kernels load at once
 
-static int count_units(int whole, int unit)
-{
-    return (whole + unit - 1) / unit;
-}
+static int count_units(int whole, int unit) { return (whole + unit - 1) / unit; }
 
 // The last unit may be a short one.
 static struct shard_run deal_units(int whole, int unit, int rank, int ranks)
@@ -156,20 +153,16 @@ static enum share share_of(const struct model *model, int i, enum buffer out)
 {
     switch (out) {
     case BUFFER_Q:
-    case BUFFER_Q_HEADS:
-        return SHARE_HEADS;
+    case BUFFER_Q_HEADS: return SHARE_HEADS;
     case BUFFER_K:
-    case BUFFER_V:
-        return SHARE_KV_HEADS;
-    case BUFFER_LOGITS:
-        return SHARE_VOCABULARY;
+    case BUFFER_V: return SHARE_KV_HEADS;
+    case BUFFER_LOGITS: return SHARE_VOCABULARY;
     case BUFFER_GATE:
     case BUFFER_UP: {
         enum buffer gated = use_of_gate(model, i)->second;
         return gated == BUFFER_A ? SHARE_HEADS : gated == BUFFER_MIX ? SHARE_NONE : SHARE_WIDTH;
     }
-    default:
-        return SHARE_NONE;
+    default: return SHARE_NONE;
     }
 }
 
@@ -183,16 +176,11 @@ struct shard_run shard_deal_rows(const struct shard_deal *deal, int op, int matr
     const struct op_matrix *written = &deal->model->ops[op].matrix[matrix];
     int rows = (int)stored_rows(written->tensor);
     switch (share_of(deal->model, op, written->out)) {
-    case SHARE_HEADS:
-        return shard_scale(deal->heads, rows);
-    case SHARE_KV_HEADS:
-        return shard_scale(deal->kv_heads, rows);
-    case SHARE_WIDTH:
-        return deal_width(deal, reader_of_gate(deal->model, op));
-    case SHARE_VOCABULARY:
-        return shard_deal_vocabulary(deal->model, deal->rank, deal->ranks);
-    default:
-        return (struct shard_run){ 0, rows, rows };
+    case SHARE_HEADS: return shard_scale(deal->heads, rows);
+    case SHARE_KV_HEADS: return shard_scale(deal->kv_heads, rows);
+    case SHARE_WIDTH: return deal_width(deal, reader_of_gate(deal->model, op));
+    case SHARE_VOCABULARY: return shard_deal_vocabulary(deal->model, deal->rank, deal->ranks);
+    default: return (struct shard_run){ 0, rows, rows };
     }
 }
 
@@ -222,8 +210,8 @@ bool shard_deal_make(struct shard_deal *deal, const struct model *model, int ran
     if (ranks > SHARD_RANKS_MAX)
         return fail(err, "there may be %d at most", SHARD_RANKS_MAX);
     int units = count_units(model->config.vocabulary, JOIN_UNIT);
-    return deal_heads(deal, err)
-        && check_widths(deal, err)
-        && (units >= ranks || fail(err, "its vocabulary of %d tokens is dealt out in units of %d",
-                                   model->config.vocabulary, JOIN_UNIT));
+    return deal_heads(deal, err) && check_widths(deal, err)
+        && (units >= ranks
+            || fail(err, "its vocabulary of %d tokens is dealt out in units of %d", model->config.vocabulary,
+                    JOIN_UNIT));
 }

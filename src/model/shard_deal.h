@@ -28,8 +28,8 @@ static inline struct shard_run shard_scale(struct shard_run run, int whole)
 struct shard_deal {
     const struct model *model;
     int rank, ranks;
-    int kv_heads_shared;            // of its own, with ranks that have other query heads of theirs
-    bool heads_together;            // q and k are normed over all heads at once: attention is not divided
+    int kv_heads_shared; // of its own, with ranks that have other query heads of theirs
+    bool heads_together; // q and k are normed over all heads at once: attention is not divided
     struct shard_run heads, kv_heads;
 };
 

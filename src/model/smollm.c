@@ -4,10 +4,7 @@
 
 enum { TURNLESS_RHYTHM = 4 };
 
-static void write_layer(struct graph *graph)
-{
-    graph_plain_layer(graph, false);
-}
+static void write_layer(struct graph *graph) { graph_plain_layer(graph, false); }
 
 // config.json lists for each layer whether it turns, or says the rhythm; a GGUF says neither.
 static bool drop_rope(struct graph *graph)
@@ -29,10 +26,7 @@ static bool drop_rope(struct graph *graph)
 }
 
 // With use_sliding_window, layers that turn nothing have the window; layer_types says the same.
-static bool windowed(const struct graph *graph, int layer)
-{
-    return !graph->model->layer[layer].frequencies;
-}
+static bool windowed(const struct graph *graph, int layer) { return !graph->model->layer[layer].frequencies; }
 
 static bool describe(struct graph *graph)
 {
@@ -44,13 +38,13 @@ static bool describe(struct graph *graph)
     return architecture_check_activation(graph, "hidden_act", "silu")
         && source_bool(&graph->source, "use_sliding_window", &use_window, graph->err)
         && source_int(&graph->source, use_window ? "sliding_window" : NULL, NULL, 0, INT32_MAX, &window, graph->err)
-        && architecture_set_rope(graph)
-        && drop_rope(graph)
-        && architecture_set_windows(graph, window, windowed)
+        && architecture_set_rope(graph) && drop_rope(graph) && architecture_set_windows(graph, window, windowed)
         && graph_write(graph, write_layer);
 }
 
-const struct architecture smollm3_architecture = {
-    .name = "smollm3", .model_types = { "smollm3" }, .gguf = "smollm3", .ties_head = true,
-    .defaults = { .rope_theta = 2e6 }, .describe = describe
-};
+const struct architecture smollm3_architecture = { .name = "smollm3",
+                                                   .model_types = { "smollm3" },
+                                                   .gguf = "smollm3",
+                                                   .ties_head = true,
+                                                   .defaults = { .rope_theta = 2e6 },
+                                                   .describe = describe };

@@ -12,10 +12,7 @@ static void full_key(const struct source *source, const char *key, char out[KEY_
     snprintf(out, KEY_BYTES_MAX, "%s.%s", source->prefix, key);
 }
 
-static bool is_list(const struct gguf_value *value)
-{
-    return value && value->type == GGUF_ARRAY;
-}
+static bool is_list(const struct gguf_value *value) { return value && value->type == GGUF_ARRAY; }
 
 // An entry of a list, or with index -1 the greatest of all.
 static bool read_entry(const struct source *source, const char *gguf_key, int index, int low, int high, int *out,

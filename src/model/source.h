@@ -9,9 +9,9 @@
 
 struct source {
     const struct checkpoint *checkpoint;
-    const json_t *json;     // config.json, or its text_config; NULL for GGUF
-    const char *prefix;     // "llama": GGUF keys are prefix.key
-    bool by_layer;          // a GGUF's integer may be a list, one for each layer: the greatest of them is meant
+    const json_t *json; // config.json, or its text_config; NULL for GGUF
+    const char *prefix; // "llama": GGUF keys are prefix.key
+    bool by_layer;      // a GGUF's integer may be a list, one for each layer: the greatest of them is meant
 };
 
 // Absent (or null): true and *out untouched.

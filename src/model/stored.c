@@ -14,15 +14,9 @@ enum { COLUMNS_BYTES = 1 << 18 }; // of rows that are made to take columns from 
 #define F16_MAX 65504.0f
 #define F16_SCALE_MAX 128.0f // of values that become f16: codes go up to 448
 
-static int64_t last_extent(const struct tensor *tensor)
-{
-    return tensor->rank ? tensor->shape[tensor->rank - 1] : 1;
-}
+static int64_t last_extent(const struct tensor *tensor) { return tensor->rank ? tensor->shape[tensor->rank - 1] : 1; }
 
-static size_t row_bytes(const struct tensor *tensor)
-{
-    return dtype_bytes(tensor->dtype, (size_t)last_extent(tensor));
-}
+static size_t row_bytes(const struct tensor *tensor) { return dtype_bytes(tensor->dtype, (size_t)last_extent(tensor)); }
 
 void stored_read(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
@@ -101,8 +95,11 @@ const struct tensor *stored_stack(struct arena *arena, const char *name, const s
     assert(shape.rank <= TENSOR_RANK_MAX);
     memcpy(shape.shape + 1, parts[0]->shape, (size_t)parts[0]->rank * sizeof *shape.shape);
     return new_tensor(arena, shape,
-                      (struct stored){ .read = read_stack, .check = check_stack, .parts = parts,
-                                       .form = first ? first->form : NULL, .why = first ? first->why : NULL });
+                      (struct stored){ .read = read_stack,
+                                       .check = check_stack,
+                                       .parts = parts,
+                                       .form = first ? first->form : NULL,
+                                       .why = first ? first->why : NULL });
 }
 
 // ---- runs of rows ----
@@ -124,8 +121,11 @@ const struct tensor *stored_run(struct arena *arena, const struct tensor *tensor
     shape.name = arena_format(arena, "%s (from %lld)", tensor->name, (long long)first);
     if (tensor->stored)
         return new_tensor(arena, shape,
-                          (struct stored){ .read = read_run, .check = check_whole, .codes = tensor,
-                                           .form = tensor->stored->form, .why = tensor->stored->why,
+                          (struct stored){ .read = read_run,
+                                           .check = check_whole,
+                                           .codes = tensor,
+                                           .form = tensor->stored->form,
+                                           .why = tensor->stored->why,
                                            .row_first = (int)first });
     struct tensor *view = ARENA_NEW(arena, struct tensor, 1);
     size_t each = tensor->rank > 1 ? row_bytes(tensor) : dtype_bytes(tensor->dtype, 1);
@@ -172,8 +172,11 @@ const struct tensor *stored_columns(struct arena *arena, const struct tensor *te
     shape.name = arena_format(arena, "%s (columns from %lld)", tensor->name, (long long)first);
     if (!stored || !stored->parts)
         return new_tensor(arena, shape,
-                          (struct stored){ .read = read_columns, .check = stored ? check_whole : NULL, .codes = tensor,
-                                           .form = stored ? stored->form : NULL, .why = stored ? stored->why : NULL,
+                          (struct stored){ .read = read_columns,
+                                           .check = stored ? check_whole : NULL,
+                                           .codes = tensor,
+                                           .form = stored ? stored->form : NULL,
+                                           .why = stored ? stored->why : NULL,
                                            .col_first = (int)first });
     const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each reads its own alone
     for (int64_t i = 0; i < tensor->shape[0]; i++)
@@ -190,7 +193,7 @@ static void read_transposed(const struct tensor *tensor, int64_t first, int64_t 
     int64_t rows = stored_rows(tensor), cols = stored_cols(tensor);
     for (int64_t row = first; row < first + count; row++) {
         size_t at = (size_t)(row / rows * cols) * line
-                    + (size_t)(stored->row_first + row % rows * stored->row_step) * value;
+            + (size_t)(stored->row_first + row % rows * stored->row_step) * value;
         for (int64_t col = 0; col < cols; col++)
             memcpy((char *)out + ((size_t)((row - first) * cols + col)) * value,
                    stored->codes->data + at + (size_t)col * line, value);
@@ -203,9 +206,9 @@ const struct tensor *stored_transposed(struct arena *arena, const struct tensor 
     shape.shape[1] = tensor->shape[2] / step;
     shape.shape[2] = tensor->shape[1];
     shape.name = arena_format(arena, "%s (%d of %d)", tensor->name, first + 1, step);
-    return new_tensor(arena, shape,
-                      (struct stored){ .read = read_transposed, .codes = tensor, .row_first = first,
-                                       .row_step = step });
+    return new_tensor(
+        arena, shape,
+        (struct stored){ .read = read_transposed, .codes = tensor, .row_first = first, .row_step = step });
 }
 
 static void read_every(const struct tensor *tensor, int64_t first, int64_t count, void *out)
@@ -237,15 +240,10 @@ float stored_scale(const struct tensor *scales, int64_t index)
     uint16_t half;
     memcpy(&half, at, scales->dtype == DTYPE_F16 || scales->dtype == DTYPE_BF16 ? sizeof half : 1);
     switch (scales->dtype) {
-    case DTYPE_F16:
-        return f16_to_f32(half);
-    case DTYPE_BF16:
-        return bf16_to_f32(half);
-    case DTYPE_F32:
-        memcpy(&value, at, sizeof value);
-        return value;
-    default:
-        return e8m0_to_f32((uint8_t)*at);
+    case DTYPE_F16: return f16_to_f32(half);
+    case DTYPE_BF16: return bf16_to_f32(half);
+    case DTYPE_F32: memcpy(&value, at, sizeof value); return value;
+    default: return e8m0_to_f32((uint8_t)*at);
     }
 }
 
@@ -253,14 +251,14 @@ bool stored_check_scales(const struct tensor *tensor, struct error *err)
 {
     const struct stored *stored = tensor->stored;
     int64_t count = tensor_values(stored->scales);
-    float most = tensor->dtype == DTYPE_F16 ? F16_SCALE_MAX
-                 : stored->factor > 0       ? F16_MAX / stored->factor
-                                            : INFINITY;
+    float most = tensor->dtype == DTYPE_F16 ? F16_SCALE_MAX : stored->factor > 0 ? F16_MAX / stored->factor : INFINITY;
     for (int64_t i = 0; i < count; i++) {
         float scale = fabsf(stored_scale(stored->scales, i));
         if (!(scale <= most && scale < INFINITY))
-            return fail(err, "tensor %s holds %g at %lld; scales of weights are numbers, and not as large, so the file "
-                        "is damaged", stored->scales->name, (double)scale, (long long)i);
+            return fail(err,
+                        "tensor %s holds %g at %lld; scales of weights are numbers, and not as large, so the file "
+                        "is damaged",
+                        stored->scales->name, (double)scale, (long long)i);
     }
     return true;
 }
@@ -289,24 +287,29 @@ static bool check_overall(const struct tensor *tensor, struct error *err)
         return fail(err, "tensor %s is %g; an overall scale must be a positive number, so the file is damaged",
                     tensor->name, (double)value);
     if (divides ? value < 1 / OVERALL_LIKELY : value > OVERALL_LIKELY)
-        return fail(err, "tensor %s is %g, which looks like a %s; here it is a %s (the other one's reciprocal), so the "
-                    "declaration and the weights do not belong together", tensor->name, (double)value,
-                    divides ? "factor" : "divisor", divides ? "divisor" : "factor");
+        return fail(err,
+                    "tensor %s is %g, which looks like a %s; here it is a %s (the other one's reciprocal), so the "
+                    "declaration and the weights do not belong together",
+                    tensor->name, (double)value, divides ? "factor" : "divisor", divides ? "divisor" : "factor");
     return true;
 }
 
 const struct tensor *stored_overall(struct arena *arena, const struct tensor *tensor, bool divides)
 {
-    return new_tensor(arena, (struct tensor){ .name = tensor->name, .dtype = DTYPE_F32, .rank = 1, .shape = { 1 } },
-                      (struct stored){ .read = divides ? read_divisor : read_scale, .check = check_overall,
-                                       .codes = tensor });
+    return new_tensor(
+        arena, (struct tensor){ .name = tensor->name, .dtype = DTYPE_F32, .rank = 1, .shape = { 1 } },
+        (struct stored){ .read = divides ? read_divisor : read_scale, .check = check_overall, .codes = tensor });
 }
 
 const struct tensor *stored_undo_factor(struct arena *arena)
 {
     static const float undo = 1 / STORED_FACTOR;
     struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
-    *tensor = (struct tensor){ .name = "factor", .dtype = DTYPE_F32, .rank = 1, .shape = { 1 },
-                               .data = (const char *)&undo, .bytes = sizeof undo };
+    *tensor = (struct tensor){ .name = "factor",
+                               .dtype = DTYPE_F32,
+                               .rank = 1,
+                               .shape = { 1 },
+                               .data = (const char *)&undo,
+                               .bytes = sizeof undo };
     return tensor;
 }

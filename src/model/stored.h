@@ -14,17 +14,17 @@ struct stored {
     // Is what the file holds as `read` expects it? Headers cannot say. NULL: whatever it holds.
     bool (*check)(const struct tensor *tensor, struct error *err);
     const struct tensor *codes, *scales, *zeros, *order, *extents; // what these need of them; the others are NULL
-    const struct tensor *const *parts; // of a stack, as many as shape[0]
-    const char *form;                  // what the file has, in words: "NVFP4 (modelopt)"; NULL: not worth a word
-    const char *why;                   // why it is read in a wider format than its codes need, or NULL
-    int bits;                          // of a code that is an integer
-    bool asymmetric, ordered;          // `zeros`, `order` count; else, where the file has them, they say nothing new
-    int zero, zero_bias;               // the code that stands for 0 where that is always the same; what `zeros` lack
+    const struct tensor *const *parts;                             // of a stack, as many as shape[0]
+    const char *form;                   // what the file has, in words: "NVFP4 (modelopt)"; NULL: not worth a word
+    const char *why;                    // why it is read in a wider format than its codes need, or NULL
+    int bits;                           // of a code that is an integer
+    bool asymmetric, ordered;           // `zeros`, `order` count; else, where the file has them, they say nothing new
+    int zero, zero_bias;                // the code that stands for 0 where that is always the same; what `zeros` lack
     const struct stored_layout *layout; // a family's own
-    int group, rows_each;              // values of a row, and rows, that share a scale; 0: all of them
-    int row_first, row_step;           // the tensor's row r is this one of the codes: first + r * step
-    int col_first;                     // of a run of columns: the tensor's first one is this one of the codes
-    float factor;                      // of scales that become f16; the matrix's own scale undoes it
+    int group, rows_each;               // values of a row, and rows, that share a scale; 0: all of them
+    int row_first, row_step;            // the tensor's row r is this one of the codes: first + r * step
+    int col_first;                      // of a run of columns: the tensor's first one is this one of the codes
+    float factor;                       // of scales that become f16; the matrix's own scale undoes it
 };
 
 #define STORED_FACTOR 256.0f // brings scales of weights, 1e-7 to 100, to where f16 has all its bits

@@ -94,8 +94,8 @@ static bool check_mxfp4(const struct tensor *tensor, struct error *err)
 {
     const struct tensor *scales = tensor->stored->scales;
     const char *nan = memchr(scales->data, E8M0_NAN, scales->bytes);
-    return !nan || fail(err, "tensor %s holds NaN at %zu; the file is damaged", scales->name,
-                        (size_t)(nan - scales->data));
+    return !nan
+        || fail(err, "tensor %s holds NaN at %zu; the file is damaged", scales->name, (size_t)(nan - scales->data));
 }
 
 static enum dtype settle_nvfp4(const struct scheme *scheme, int64_t cols, struct stored *stored)
@@ -122,16 +122,20 @@ const struct form form_nvfp4_modelopt = {
     .part = { [FORM_CODES] = { "weight", DTYPE_BIT(U8), { FORM_N, FORM_K_WORDS } },
               [FORM_SCALES] = { "weight_scale", DTYPE_BIT(FP8_E4M3), SCALES },
               [FORM_OVERALL] = { "weight_scale_2", FORM_FLOATS, { FORM_ONE } } },
-    .multiple = NVFP4_GROUP, .settle = settle_nvfp4,
+    .multiple = NVFP4_GROUP,
+    .settle = settle_nvfp4,
 };
 const struct form form_nvfp4_compressed = {
     .part = { [FORM_CODES] = { "weight_packed", DTYPE_BIT(U8), { FORM_N, FORM_K_WORDS } },
               [FORM_SCALES] = { "weight_scale", DTYPE_BIT(FP8_E4M3), SCALES },
               [FORM_OVERALL] = { "weight_global_scale", FORM_FLOATS, { FORM_ONE } } },
-    .multiple = NVFP4_GROUP, .divides = true, .settle = settle_nvfp4,
+    .multiple = NVFP4_GROUP,
+    .divides = true,
+    .settle = settle_nvfp4,
 };
 const struct form form_mxfp4 = {
     .part = { [FORM_CODES] = { "weight_packed", DTYPE_BIT(U8), { FORM_N, FORM_K_WORDS } },
               [FORM_SCALES] = { "weight_scale", FORM_E8M0, SCALES } },
-    .multiple = MXFP4_GROUP, .settle = settle_mxfp4,
+    .multiple = MXFP4_GROUP,
+    .settle = settle_mxfp4,
 };

@@ -53,17 +53,22 @@ static enum dtype settle(const struct scheme *scheme, int64_t cols, struct store
     return whole ? DTYPE_FP8_32 : DTYPE_F16;
 }
 
-#define CODES { "weight", DTYPE_BIT(FP8_E4M3), { FORM_N, FORM_K } }
+#define CODES                                             \
+    {                                                     \
+        "weight", DTYPE_BIT(FP8_E4M3), { FORM_N, FORM_K } \
+    }
 #define SCALES { FORM_N_SCALES, FORM_K_SCALES }
 
 const struct form form_fp8 = {
     .part = { [FORM_CODES] = CODES, [FORM_SCALES] = { "weight_scale", FORM_FLOATS, SCALES } }, .settle = settle
 };
-const struct form form_fp8_inverse = { // which multiplies, whatever its name
+const struct form form_fp8_inverse = {
+    // which multiplies, whatever its name
     .part = { [FORM_CODES] = CODES, [FORM_SCALES] = { "weight_scale_inv", FORM_FLOATS | FORM_E8M0, SCALES } },
     .settle = settle,
 };
 const struct form form_mxfp8 = {
     .part = { [FORM_CODES] = CODES, [FORM_SCALES] = { "weight_scale", FORM_E8M0, SCALES } },
-    .multiple = BLOCK, .settle = settle,
+    .multiple = BLOCK,
+    .settle = settle,
 };

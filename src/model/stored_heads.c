@@ -82,7 +82,9 @@ static const struct tensor *new_tensor(struct arena *arena, const char *name, in
     made->why = from->stored ? "it is cut up by heads" : NULL;
     *tensor = (struct tensor){ .name = name,
                                .dtype = PLAIN_FLOATS >> from->dtype & 1 ? from->dtype : DTYPE_F16,
-                               .rank = 2, .shape = { rows, cols }, .stored = made };
+                               .rank = 2,
+                               .shape = { rows, cols },
+                               .stored = made };
     tensor->bytes = dtype_bytes(tensor->dtype, (size_t)(rows * cols));
     return tensor;
 }
@@ -92,13 +94,12 @@ static int64_t heads_of(const struct tensor *tensor, int each)
     return tensor_values(tensor) / stored_cols(tensor) / each;
 }
 
-const struct tensor *stored_heads_rows(struct arena *arena, const struct tensor *tensor, int each, int first,
-                                       int count)
+const struct tensor *stored_heads_rows(struct arena *arena, const struct tensor *tensor, int each, int first, int count)
 {
-    return new_tensor(arena, arena_format(arena, "%s (from row %d of each %d)", tensor->name, first, each),
-                      heads_of(tensor, each) * count, stored_cols(tensor),
-                      (struct stored){ .read = read_rows, .codes = tensor, .rows_each = each, .row_first = first,
-                                       .group = count });
+    return new_tensor(
+        arena, arena_format(arena, "%s (from row %d of each %d)", tensor->name, first, each),
+        heads_of(tensor, each) * count, stored_cols(tensor),
+        (struct stored){ .read = read_rows, .codes = tensor, .rows_each = each, .row_first = first, .group = count });
 }
 
 const struct tensor *stored_heads_turned(struct arena *arena, const struct tensor *tensor, int each, int first,

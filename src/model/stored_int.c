@@ -23,10 +23,7 @@ static uint32_t word_at(const struct tensor *tensor, int64_t index)
     return word;
 }
 
-static int field(uint32_t word, int index, int bits)
-{
-    return (int)(word >> index * bits & ((1u << bits) - 1));
-}
+static int field(uint32_t word, int index, int bits) { return (int)(word >> index * bits & ((1u << bits) - 1)); }
 
 static int64_t each_of(const struct tensor *tensor)
 {
@@ -38,10 +35,7 @@ static int64_t groups_of(const struct tensor *tensor)
     return (stored_cols(tensor) + each_of(tensor) - 1) / each_of(tensor);
 }
 
-static int64_t words_of(int64_t values, int bits)
-{
-    return (values * bits + WORD_BITS - 1) / WORD_BITS;
-}
+static int64_t words_of(int64_t values, int bits) { return (values * bits + WORD_BITS - 1) / WORD_BITS; }
 
 static int64_t group_of(const struct tensor *tensor, int64_t col)
 {
@@ -58,8 +52,7 @@ static float scale_of(const struct tensor *tensor, int64_t row, int64_t group)
 {
     const struct stored *stored = tensor->stored;
     int64_t line = stored->rows_each ? row / stored->rows_each : 0;
-    int64_t at = stored->layout->scales_by_group ? group * stored_rows(tensor) + row
-                                                 : line * groups_of(tensor) + group;
+    int64_t at = stored->layout->scales_by_group ? group * stored_rows(tensor) + row : line * groups_of(tensor) + group;
     return stored_scale(stored->scales, at) * stored->factor;
 }
 

@@ -51,7 +51,10 @@ const struct tensor *stored_rows_of(struct arena *arena, const struct tensor *te
         layout->runs[i] = runs[i];
         rows += runs[i].count;
     }
-    *stored = (struct stored){ .read = read_rows, .check = check_source, .codes = tensor, .layout = layout,
+    *stored = (struct stored){ .read = read_rows,
+                               .check = check_source,
+                               .codes = tensor,
+                               .layout = layout,
                                .form = tensor->stored ? tensor->stored->form : NULL,
                                .why = tensor->stored ? tensor->stored->why : NULL };
     *made = *tensor;

@@ -61,11 +61,9 @@ static bool look_around(struct mpi *mpi, struct mpi_world *world, char *trouble)
     MPI_Comm here;
     if (!check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->all), trouble)
         || !check(MPI_Comm_set_errhandler(mpi->all, MPI_ERRORS_RETURN), trouble)
-        || !check(MPI_Comm_rank(mpi->all, &mpi->rank), trouble)
-        || !check(MPI_Comm_size(mpi->all, &mpi->size), trouble)
+        || !check(MPI_Comm_rank(mpi->all, &mpi->rank), trouble) || !check(MPI_Comm_size(mpi->all, &mpi->size), trouble)
         || !check(MPI_Comm_split_type(mpi->all, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &here), trouble)
-        || !check(MPI_Comm_size(here, &world->neighbours), trouble)
-        || !check(MPI_Comm_free(&here), trouble))
+        || !check(MPI_Comm_size(here, &world->neighbours), trouble) || !check(MPI_Comm_free(&here), trouble))
         return false;
     world->rank = mpi->rank;
     world->size = mpi->size;
@@ -122,7 +120,8 @@ static bool gather(struct mpi *mpi, const void *mine, void *all, size_t bytes, s
     for (int peer = 0; peer < mpi->size && ok; peer++)
         if (peer != mpi->rank)
             ok = check(MPI_Irecv((char *)all + (size_t)peer * stride, (int)bytes, MPI_BYTE, peer, TAG_GATHER, mpi->all,
-                                 next_request(mpi, peer)), trouble);
+                                 next_request(mpi, peer)),
+                       trouble);
     char *own = (char *)all + (size_t)mpi->rank * stride;
     ok = ok && send_to_all(mpi, mine, bytes, TAG_GATHER, trouble);
     if (ok && own != mine)

@@ -22,8 +22,8 @@ struct mpi_world {
 };
 
 struct mpi_module {
-    int version;                   // MPI_MODULE_VERSION
-    void (*library)(char *words);  // which MPI this is, up to MPI_WORDS_MAX bytes; may be asked before open
+    int version;                  // MPI_MODULE_VERSION
+    void (*library)(char *words); // which MPI this is, up to MPI_WORDS_MAX bytes; may be asked before open
 
     // NULL: trouble, MPI's own sentence of up to MPI_WORDS_MAX bytes; below as well, where false is returned.
     struct mpi *(*open)(struct mpi_world *world, char *trouble);

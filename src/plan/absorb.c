@@ -18,8 +18,8 @@ static bool can_act_mul(const struct model *model, int i, int neighbour)
 {
     const struct op *linear = &model->ops[i], *act = &model->ops[neighbour];
     return act->kind == OP_ACT_MUL && act->activation != ACT_CLAMPED && linear->matrices == 2
-        && act->in == linear->matrix[0].out
-        && act->second == linear->matrix[1].out && !flow_is_read(model, neighbour, linear->matrix[1].out);
+        && act->in == linear->matrix[0].out && act->second == linear->matrix[1].out
+        && !flow_is_read(model, neighbour, linear->matrix[1].out);
 }
 
 static bool can_add(const struct model *model, int i, int neighbour)
@@ -47,10 +47,8 @@ static const struct {
     int step; // to the neighbour
     bool (*possible)(const struct model *model, int i, int neighbour);
 } ways[] = {
-    { KERNEL_ABSORBS_NORM, -1, can_norm },
-    { KERNEL_ABSORBS_ACT_MUL, 1, can_act_mul },
-    { KERNEL_ABSORBS_ADD, 1, can_add },
-    { KERNEL_ABSORBS_TRANSFORM, -1, can_transform },
+    { KERNEL_ABSORBS_NORM, -1, can_norm }, { KERNEL_ABSORBS_ACT_MUL, 1, can_act_mul },
+    { KERNEL_ABSORBS_ADD, 1, can_add },    { KERNEL_ABSORBS_TRANSFORM, -1, can_transform },
     { KERNEL_ABSORBS_ROPE, -1, can_rope },
 };
 

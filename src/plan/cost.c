@@ -63,8 +63,8 @@ static void add_products(const struct plan *plan, double tokens, double outputs,
         for (int j = 0; multiplies && j < op->matrices; j++) {
             const struct tensor *matrix = op->matrix[j].tensor;
             bool int8 = kernel->int8 >> matrix->dtype & 1;
-            *(int8 ? &cost->int8_ops : &cost->flops) +=
-                2 * (double)tensor_values(matrix) * share_of(model, op) * (op->on_outputs ? outputs : tokens);
+            *(int8 ? &cost->int8_ops : &cost->flops) += 2 * (double)tensor_values(matrix) * share_of(model, op)
+                * (op->on_outputs ? outputs : tokens);
         }
     }
 }
@@ -87,7 +87,7 @@ struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, in
     const struct model *model = plan->model;
     double all_tokens = (double)sequences * tokens;
     struct plan_cost cost = { .read_bytes = (double)plan->weight_bytes - unread_bytes(model, all_tokens)
-                                            - idle_bytes(plan, all_tokens) };
+                                  - idle_bytes(plan, all_tokens) };
     add_products(plan, all_tokens, sequences, &cost);
     for (int i = 0; i < model->config.layers; i++) {
         const struct layer *layer = &model->layer[i];
@@ -100,8 +100,7 @@ struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, in
             seen += seen_from(layer, depth + j);
         int dims = layer->head_dim + (layer->latent ? layer->latent : layer->head_dim);
         cost.flops += 2.0 * layer->heads * dims * seen * sequences; // scores and sums, a multiply-add each
-        cost.read_bytes +=
-            (double)plan_layer_token_bytes(plan, i) * seen_from(layer, depth + tokens - 1) * sequences;
+        cost.read_bytes += (double)plan_layer_token_bytes(plan, i) * seen_from(layer, depth + tokens - 1) * sequences;
     }
     return cost;
 }

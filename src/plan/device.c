@@ -7,7 +7,9 @@
 #include "plan/plan.h"
 
 // Why a GPU that was found is not used, or "".
-struct reason { char text[120]; };
+struct reason {
+    char text[120];
+};
 
 static struct reason reason_against(const struct device *gpu)
 {
@@ -16,8 +18,10 @@ static struct reason reason_against(const struct device *gpu)
     if (!cuda_architectures[0])
         snprintf(reason.text, sizeof reason.text, "this build has no kernels for GPUs: it was made without nvcc");
     else if (found < needed)
-        snprintf(reason.text, sizeof reason.text, "its driver is one for CUDA %d.%d, and this build needs one for "
-                 "CUDA %d.%d or later", found / 1000, found % 1000 / 10, needed / 1000, needed % 1000 / 10);
+        snprintf(reason.text, sizeof reason.text,
+                 "its driver is one for CUDA %d.%d, and this build needs one for "
+                 "CUDA %d.%d or later",
+                 found / 1000, found % 1000 / 10, needed / 1000, needed % 1000 / 10);
     else if (!cuda_runs_on(cuda_architectures, gpu))
         snprintf(reason.text, sizeof reason.text, "this build has no kernels for it");
     else if (gpu->kind == DEVICE_NONE)
@@ -51,7 +55,6 @@ bool plan_choose_device(struct device *device, const char *word, struct error *e
     if (!reason.text[0])
         *device = gpu;
     else
-        snprintf(device->note, sizeof device->note, "not on %.40s (%s): %.90s", gpu.name, gpu.word,
-                 reason.text);
+        snprintf(device->note, sizeof device->note, "not on %.40s (%s): %.90s", gpu.name, gpu.word, reason.text);
     return true;
 }

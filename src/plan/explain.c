@@ -165,9 +165,12 @@ void explain_add_attention(struct strbuf *out, const struct plan_class *class)
 static void add_layer_lines(const struct plan *plan, struct explain_style style, struct strbuf *out)
 {
     const int kind_width = plan->classes[0].layout.latent ? 14 : 12;
-    const struct { const char *title; int width; } columns[] = {
-        { "layers", 9 },       { "attention", kind_width }, { "K", 20 }, { "V", 20 },
-        { "bytes/token/layer", 18 }, { "decode kernel", 20 },     { "prefill kernel", 0 },
+    const struct {
+        const char *title;
+        int width;
+    } columns[] = {
+        { "layers", 9 },         { "attention", kind_width }, { "K", 20 }, { "V", 20 }, { "bytes/token/layer", 18 },
+        { "decode kernel", 20 }, { "prefill kernel", 0 },
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         add_cell(out, style, "\033[1m", columns[i].width, columns[i].title);
@@ -229,8 +232,9 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
         add_formats(out, "; dequantised in registers:", unpacked);
         strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; weights read as they are" : "");
         if (pair->few->nvfp4)
-            strbuf_add_text(out, " if cuBLASLt has such products, which it is asked when the model is loaded; without "
-                                 "--linear-kernel, other kernels serve");
+            strbuf_add_text(out,
+                            " if cuBLASLt has such products, which it is asked when the model is loaded; without "
+                            "--linear-kernel, other kernels serve");
         strbuf_add_byte(out, '\n');
     }
 }

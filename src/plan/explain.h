@@ -13,6 +13,6 @@ struct explain_style {
 
 void explain_short(const struct plan *plan, struct strbuf *out); // a line, for the start of run, and warnings
 void explain_full(const struct plan *plan, struct explain_style style, struct strbuf *out);
-void explain_json(const struct plan *plan, struct strbuf *out);  // a refusal, too
+void explain_json(const struct plan *plan, struct strbuf *out); // a refusal, too
 
 #endif

@@ -96,9 +96,10 @@ json_t *explain_json_stored(const struct plan *plan)
     int count = list_stored(plan, kinds);
     json_t *list = json_array();
     for (int i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s?}", "form", kinds[i].form, "read_as",
-                                              dtype_word(kinds[i].dtype), "bytes", (json_int_t)kinds[i].bytes, "why",
-                                              kinds[i].why));
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:I, s:s?}", "form", kinds[i].form, "read_as", dtype_word(kinds[i].dtype), "bytes",
+                      (json_int_t)kinds[i].bytes, "why", kinds[i].why));
     return list;
 }
 

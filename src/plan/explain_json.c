@@ -21,16 +21,16 @@ static json_t *json_of_layer(const struct plan *plan, int index)
                          *write = explain_binding_of(plan, index, OP_KV_WRITE);
     const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
     bool latent = class->layout.latent; // then V takes no bits of its own
-    json_t *layer = json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index,
-                              "attention", latent ? "mla" : class->kind.window ? "window" : "full", "window",
-                              class->kind.window ? json_integer(class->kind.window) : json_null(), "k",
-                              dtype_word(k->dtype), "v", dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits",
-                              latent ? 0.0 : side_bits(v),
-                              "transform", explain_transform(plan, index), "bytes_per_token",
-                              (json_int_t)plan_layer_token_bytes(plan, index),
-                              "kernels", "attention_few", attention->few->name, "attention_many", attention->many->name,
-                              "kv_write", write->few->name, "linear",
-                              explain_binding_of(plan, index, OP_LINEAR)->few->name);
+    json_t *layer = json_pack(
+        "{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index, "attention",
+        latent                   ? "mla"
+            : class->kind.window ? "window"
+                                 : "full",
+        "window", class->kind.window ? json_integer(class->kind.window) : json_null(), "k", dtype_word(k->dtype), "v",
+        dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits", latent ? 0.0 : side_bits(v), "transform",
+        explain_transform(plan, index), "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
+        "attention_few", attention->few->name, "attention_many", attention->many->name, "kv_write", write->few->name,
+        "linear", explain_binding_of(plan, index, OP_LINEAR)->few->name);
     const char *scale = explain_scale(plan, index);
     json_object_set_new(layer, "scale", scale ? json_string(scale) : json_null());
     json_object_set_new(layer, "transform_errors", explain_json_errors(plan, index));
@@ -54,9 +54,10 @@ static json_t *json_of_memory(const struct plan *plan)
             explain_add_formats(&name, &class->layout);
         if (class->kind.end)
             strbuf_add_text(&name, " first pages");
-        json_array_append_new(pools, json_pack("{s:s, s:I, s:i, s:i}", "class", name.data, "page_bytes",
-                                               (json_int_t) class->page_bytes, "pages", class->pages, "page_tokens",
-                                               class->kind.page_tokens));
+        json_array_append_new(
+            pools,
+            json_pack("{s:s, s:I, s:i, s:i}", "class", name.data, "page_bytes", (json_int_t)class->page_bytes, "pages",
+                      class->pages, "page_tokens", class->kind.page_tokens));
         strbuf_free(&name);
     }
     return json_pack("{s:I, s:I, s:i, s:o, s:I, s:f}", "weights", (json_int_t)plan->weight_bytes, "workspace",
@@ -112,8 +113,9 @@ static json_t *json_of_refusal(const struct plan *plan)
     json_t *alternatives = json_array();
     for (int i = 0; i < refusal->alternative_count; i++) {
         const struct plan_alternative *found = &refusal->alternatives[i];
-        json_array_append_new(alternatives, json_pack("{s:[s, s], s:I}", "flags", found->flag, found->value,
-                                                      "bytes_per_token", (json_int_t)found->token_bytes));
+        json_array_append_new(alternatives,
+                              json_pack("{s:[s, s], s:I}", "flags", found->flag, found->value, "bytes_per_token",
+                                        (json_int_t)found->token_bytes));
     }
     return json_pack("{s:b, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "accepted", false, "flag", refusal->flag, "value",
                      refusal->value, "device", plan->device.word, "reason", refusal->reason, "layers",
@@ -161,8 +163,9 @@ static json_t *json_of_acceptance(const struct plan *plan)
 {
     json_t *layers = json_array();
     for (int i = 0; i < plan->model->config.layers; i++)
-        json_array_append_new(layers, plan->model->layer[i].kind == LAYER_ATTENTION
-                                          ? json_of_layer(plan, i) : explain_json_recurrent(plan, i));
+        json_array_append_new(
+            layers,
+            plan->model->layer[i].kind == LAYER_ATTENTION ? json_of_layer(plan, i) : explain_json_recurrent(plan, i));
     json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "accepted", true, "device",
                              plan->device.word, "architecture", plan->model->config.architecture, "servable",
                              !plan->model->imagined, "layers", layers, "weights", json_of_weights(plan), "memory",

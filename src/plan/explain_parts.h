@@ -15,9 +15,9 @@ const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enu
 enum explain_set { EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
 uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set);
 void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
-void explain_add_size(struct strbuf *out, size_t bytes);                      // "1.5 MiB"
-void explain_add_range(struct strbuf *out, int first, int last);              // "0-3" or "7"
-void explain_add_formats(struct strbuf *out, const struct kv_layout *layout); // "fp8_e4m3/nvfp4" or "nvfp4"
+void explain_add_size(struct strbuf *out, size_t bytes);                        // "1.5 MiB"
+void explain_add_range(struct strbuf *out, int first, int last);                // "0-3" or "7"
+void explain_add_formats(struct strbuf *out, const struct kv_layout *layout);   // "fp8_e4m3/nvfp4" or "nvfp4"
 
 // explain_memory.c: "float32 137.2 KiB, Q4_1 63.3 MiB"; "context length 8192 tokens, cache capacity 65536 tokens"; all
 // lines about weights, memory and the cache.

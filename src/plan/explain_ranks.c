@@ -71,18 +71,18 @@ void explain_add_ranks(const struct plan *plan, struct strbuf *out)
     explain_add_size(out, shard->exchanged_bytes);
     strbuf_add_text(out, " per token and ");
     explain_add_size(out, shard->exchanged_output_bytes);
-    strbuf_add_format(out, " for the logits of one, %s\n",
-                      plan->device.kind == DEVICE_CUDA
-                          ? "by NCCL where it is there, else through pinned memory by MPI" : "by MPI");
+    strbuf_add_format(
+        out, " for the logits of one, %s\n",
+        plan->device.kind == DEVICE_CUDA ? "by NCCL where it is there, else through pinned memory by MPI" : "by MPI");
 }
 
 static json_t *json_of_rank(const struct plan_rank *held)
 {
     json_t *replicated = json_array();
     for (int i = 0; i < held->replicated_count; i++)
-        json_array_append_new(replicated, json_pack("{s:s, s:s, s:I}", "what", held->replicated[i].what, "why",
-                                                    held->replicated[i].why, "bytes",
-                                                    (json_int_t)held->replicated[i].bytes));
+        json_array_append_new(replicated,
+                              json_pack("{s:s, s:s, s:I}", "what", held->replicated[i].what, "why",
+                                        held->replicated[i].why, "bytes", (json_int_t)held->replicated[i].bytes));
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o}", "rank", held->rank, "first_head",
                      held->first_head, "heads", held->heads, "first_kv_head", held->first_kv_head, "kv_heads",
                      held->kv_heads, "weights", (json_int_t)held->weight_bytes, "workspace",

@@ -45,8 +45,7 @@ static void add_errors(const struct plan *plan, struct strbuf *out)
             count++;
         }
     if (count)
-        strbuf_add_format(out, "; measured attention error %.2g (%.2g untransformed)", with / count,
-                          without / count);
+        strbuf_add_format(out, "; measured attention error %.2g (%.2g untransformed)", with / count, without / count);
 }
 
 void explain_add_transform(const struct plan *plan, struct strbuf *out)

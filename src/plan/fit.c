@@ -96,7 +96,9 @@ static const char *missing_sink(const struct kernel *kernel, const struct fit_re
 static const char *wrong_device(const struct kernel *kernel, const struct device *device)
 {
     static const char *const reasons[] = {
-        [DEVICE_CPU] = "runs on CPUs", [DEVICE_CUDA] = "runs on NVIDIA GPUs", [DEVICE_NONE] = "runs nowhere",
+        [DEVICE_CPU] = "runs on CPUs",
+        [DEVICE_CUDA] = "runs on NVIDIA GPUs",
+        [DEVICE_NONE] = "runs nowhere",
     };
     return kernel->device == device->kind ? NULL : reasons[kernel->device];
 }

@@ -10,14 +10,14 @@
 struct fit_request {
     enum op_kind op;
     enum kernel_load load;
-    uint64_t weights;      // formats of its matrices; 0: it has none
+    uint64_t weights;             // formats of its matrices; 0: it has none
     int rows[LINEAR_OUTPUTS_MAX]; // of each; 0: there are no more
     bool has_cache;
     enum dtype k, v;
-    bool latent;           // V lies in K
-    uint64_t sink;         // the format of a sequence's first pages, if it is another one; 0: they are like the rest
-    int k_dim, v_dim;      // of a head; 0: it does not matter
-    bool no_int8;          // activations are not to be rounded
+    bool latent;      // V lies in K
+    uint64_t sink;    // the format of a sequence's first pages, if it is another one; 0: they are like the rest
+    int k_dim, v_dim; // of a head; 0: it does not matter
+    bool no_int8;     // activations are not to be rounded
 };
 
 // NULL when the kernel fits, else every reason why it does not, joined by "; ". The kernel's op is the request's op.

@@ -16,11 +16,9 @@ static int find_class(const struct plan *plan, const struct plan_class *wanted)
 {
     for (int i = 0; i < plan->class_count; i++) {
         const struct plan_class *class = &plan->classes[i];
-        if (!class->kind.state && class->kind.window == wanted->kind.window
-            && class->kind.begin == wanted->kind.begin && class->kind.end == wanted->kind.end
-            && class->layout.latent == wanted->layout.latent
-            && same_side(&class->layout.k, &wanted->layout.k)
-            && same_side(&class->layout.v, &wanted->layout.v))
+        if (!class->kind.state && class->kind.window == wanted->kind.window && class->kind.begin == wanted->kind.begin
+            && class->kind.end == wanted->kind.end && class->layout.latent == wanted->layout.latent
+            && same_side(&class->layout.k, &wanted->layout.k) && same_side(&class->layout.v, &wanted->layout.v))
             return i;
     }
     return -1;

@@ -74,10 +74,7 @@ struct choice {
     const struct kernel *partner; // the row for the op's other number of tokens, which reads the same weights, or NULL
 };
 
-static const char *pin_flag(enum op_kind op)
-{
-    return op == OP_LINEAR ? "--linear-kernel" : "--attention-kernel";
-}
+static const char *pin_flag(enum op_kind op) { return op == OP_LINEAR ? "--linear-kernel" : "--attention-kernel"; }
 
 // Whether another row was asked for in this one's place. One for linears need not fit all of them.
 static bool is_displaced(struct plan *plan, const struct kernel *pinned, const struct kernel *kernel,
@@ -227,9 +224,9 @@ static bool refuse_no_kernel(struct plan *plan, const struct plan_options *optio
     const struct device *device = &plan->device;
     if (!device_has_kernels(device))
         return refuse(plan, err, "--device", device->word,
-                      device->note[0]               ? device->note
-                      : device->kind == DEVICE_NONE ? "there is no device to run on"
-                                                    : "this build has no kernel for it");
+                      device->note[0]                   ? device->note
+                          : device->kind == DEVICE_NONE ? "there is no device to run on"
+                                                        : "this build has no kernel for it");
     bool about_cache = op->kind == OP_ATTENTION || op->kind == OP_KV_WRITE;
     const char *reason = arena_format(&plan->arena, "no %s kernel for layers %s on %s", op_word(op->kind),
                                       plan->refusal.layers, plan->device.word);
@@ -268,6 +265,5 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
         if (!bound && first_of_cache) // a refusal about the cache says more than one about anything else
             unbound = op;
     }
-    return !unbound
-        || refuse_no_kernel(plan, options, unbound->kind == OP_LINEAR ? linear : attention, unbound, err);
+    return !unbound || refuse_no_kernel(plan, options, unbound->kind == OP_LINEAR ? linear : attention, unbound, err);
 }

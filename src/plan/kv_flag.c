@@ -12,15 +12,14 @@ static const char flag_name[] = "--kv-cache-dtype", skip_name[] = "--kv-cache-dt
 enum { FORMAT_AUTO = DTYPE_COUNT }; // until the layer is known
 
 // The words a user may type.
-static const char *const words[] = {
-    "auto", "fp8",
+static const char *const words[] = { "auto", "fp8",
 #define WORD_IF_NONE(word)
 #define WORD_IF_W(word)
 #define WORD_IF_KV(word) word,
 #define WORD_IF_LATENT(word) word,
 #define WORD_IF_W_KV(word) word,
 #define X(id, word, use, ...) WORD_IF_##use(word)
-    DTYPES(X)
+                                     DTYPES(X)
 #undef X
 };
 
@@ -79,23 +78,22 @@ static bool parse_range(const char *name, struct bytes range, int layers, int *f
         return fail_usage(err, "%s: \"%.*s\" is not a range of layers; write 7, 4-9 or 4-", name, (int)range.len,
                           range.data);
     if (*first >= layers || *last >= layers)
-        return fail_usage(err, "%s: \"%.*s\" goes past the model's layers, which are 0 to %d", name,
-                          (int)range.len, range.data, layers - 1);
+        return fail_usage(err, "%s: \"%.*s\" goes past the model's layers, which are 0 to %d", name, (int)range.len,
+                          range.data, layers - 1);
     if (*first > *last)
-        return fail_usage(err, "%s: \"%.*s\" is empty; the lower layer comes first", name, (int)range.len,
-                          range.data);
+        return fail_usage(err, "%s: \"%.*s\" is empty; the lower layer comes first", name, (int)range.len, range.data);
     return true;
 }
 
 // One RANGE:FORMAT item. `named` remembers which layers an item has named.
-static bool parse_item(struct bytes item, int layers, struct kv_formats *out, bool *named,
-                       struct error *err)
+static bool parse_item(struct bytes item, int layers, struct kv_formats *out, bool *named, struct error *err)
 {
     const char *colon = memchr(item.data, ':', item.len);
     if (!colon)
-        return fail_usage(
-            err, "%s: \"%.*s\" lacks its layers; with several formats write RANGE:FORMAT, as in 0-3:bfloat16,4-:nvfp4",
-            flag_name, (int)item.len, item.data);
+        return fail_usage(err,
+                          "%s: \"%.*s\" lacks its layers; with several formats write RANGE:FORMAT, as in "
+                          "0-3:bfloat16,4-:nvfp4",
+                          flag_name, (int)item.len, item.data);
     size_t range_len = (size_t)(colon - item.data);
     int first, last;
     struct kv_formats formats;

@@ -64,9 +64,9 @@ static int longest_fit(const struct plan *plan, size_t room)
 // Pages of one sequence: of the greatest length, and of one that many have.
 struct needs {
     int longest[KV_CLASSES_MAX], typical[KV_CLASSES_MAX];
-    int most; // of `typical`
+    int most;                 // of `typical`
     int left[KV_CLASSES_MAX]; // by the longest, for others to find
-    bool sinks_for_all; // the pools of first pages have them for every sequence that may run
+    bool sinks_for_all;       // the pools of first pages have them for every sequence that may run
 };
 
 // Pools for sequences of typical length that have `units` pages in the class where they have most, and as many in
@@ -160,19 +160,19 @@ static bool refuse_memory(struct plan *plan, int length, struct error *err)
     const char *reason = arena_format(
         &plan->arena,
         "weights take %zu MiB, workspace %zu MiB and the cache %zu MiB, %zu MiB more than the %zu MiB that %s; %s",
-        plan->weight_bytes >> 20, plan->workspace_bytes >> 20, cache >> 20,
-        (fixed + cache - plan->memory_bytes) >> 20, plan->memory_bytes >> 20,
-        plan->memory_bytes == plan->device.memory_free_bytes ? "are free here" : "there are", what_fits(plan));
+        plan->weight_bytes >> 20, plan->workspace_bytes >> 20, cache >> 20, (fixed + cache - plan->memory_bytes) >> 20,
+        plan->memory_bytes >> 20, plan->memory_bytes == plan->device.memory_free_bytes ? "are free here" : "there are",
+        what_fits(plan));
     return refuse(plan, err, "--max-model-len", arena_format(&plan->arena, "%d", length), reason);
 }
 
 static bool refuse_cache_bytes(struct plan *plan, size_t cache, size_t room, int length, struct error *err)
 {
     int pages[KV_CLASSES_MAX];
-    const char *reason =
-        cache > room ? arena_format(&plan->arena, "only %zu bytes are free besides weights and workspace", room)
-                     : arena_format(&plan->arena, "one sequence of %d tokens takes %zu bytes; %s", length,
-                                    size_sequence(plan, length, pages), what_fits(plan));
+    const char *reason = cache > room
+        ? arena_format(&plan->arena, "only %zu bytes are free besides weights and workspace", room)
+        : arena_format(&plan->arena, "one sequence of %d tokens takes %zu bytes; %s", length,
+                       size_sequence(plan, length, pages), what_fits(plan));
     return refuse(plan, err, "--kv-cache-memory-bytes", arena_format(&plan->arena, "%zu", cache), reason);
 }
 

@@ -164,10 +164,7 @@ size_t plan_layer_token_bytes(const struct plan *plan, int layer)
     return has_tokens ? kv_layout_token_bytes(&plan->classes[plan->layer[layer].class_index].layout) : 0;
 }
 
-size_t plan_cache_tokens(const struct plan *plan)
-{
-    return (size_t)(plan->max_model_len * plan->concurrency);
-}
+size_t plan_cache_tokens(const struct plan *plan) { return (size_t)(plan->max_model_len * plan->concurrency); }
 
 const struct plan_class *plan_states(const struct plan *plan)
 {

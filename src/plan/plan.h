@@ -12,26 +12,26 @@
 #include "plan/calibration.h"
 
 struct plan_options {
-    const char *kv_cache_dtype;    // NULL: auto
-    const char *kv_plan;           // a file that stands for the flags of the cache (plan/kv_plan.h); NULL: none
-    const char *kv_skip_layers;    // "0 1 28-29 sliding_window", commas or spaces; NULL: none
-    const char *kv_transform;      // "auto", "none", "rotate", "centre" or "centre+rotate"; NULL: auto
+    const char *kv_cache_dtype; // NULL: auto
+    const char *kv_plan;        // a file that stands for the flags of the cache (plan/kv_plan.h); NULL: none
+    const char *kv_skip_layers; // "0 1 28-29 sliding_window", commas or spaces; NULL: none
+    const char *kv_transform;   // "auto", "none", "rotate", "centre" or "centre+rotate"; NULL: auto
     const struct kv_calibration *calibration; // borrowed as long as the plan; NULL, or of no layers: nothing is known
-    const char *kv_scale;          // "search" or "amax": scales of formats that leave a choice; NULL: search
-    const char *kv_sink_pages;     // a number: first pages of a sequence in 16 bit; NULL: chosen by the format
-    const char *attention_kernel;  // a row to use for the op and load it belongs to; NULL: the best
-    const char *linear_kernel;     // the same, for those ops that it fits
-    int max_model_len;             // 0: the model's own, or as much of it as the memory holds
-    int max_num_seqs;              // 0: 1
-    int batch_tokens;              // 0: PLAN_BATCH_TOKENS, or half of them
-    int state_tokens;              // that a kept state covers, a multiple of KV_PAGE_TOKENS; 0: chosen
-    size_t memory_bytes;           // bounds weights + workspace + pools; 0: what the device has
-    double gpu_memory_utilization; // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE
-    size_t kv_cache_bytes;         // of the pools; 0: what max_num_seqs need, at most a share of what is free
-    bool no_int8_activations;      // of linear layers: kernels that round them are passed over
+    const char *kv_scale;                     // "search" or "amax": scales of formats that leave a choice; NULL: search
+    const char *kv_sink_pages;          // a number: first pages of a sequence in 16 bit; NULL: chosen by the format
+    const char *attention_kernel;       // a row to use for the op and load it belongs to; NULL: the best
+    const char *linear_kernel;          // the same, for those ops that it fits
+    int max_model_len;                  // 0: the model's own, or as much of it as the memory holds
+    int max_num_seqs;                   // 0: 1
+    int batch_tokens;                   // 0: PLAN_BATCH_TOKENS, or half of them
+    int state_tokens;                   // that a kept state covers, a multiple of KV_PAGE_TOKENS; 0: chosen
+    size_t memory_bytes;                // bounds weights + workspace + pools; 0: what the device has
+    double gpu_memory_utilization;      // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE
+    size_t kv_cache_bytes;              // of the pools; 0: what max_num_seqs need, at most a share of what is free
+    bool no_int8_activations;           // of linear layers: kernels that round them are passed over
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
-    bool apart;                    // no op is done in passing: all their results can be looked at
-    bool runs_here;                // devices that can be planned for but not run are no alternatives to a refusal
+    bool apart;                         // no op is done in passing: all their results can be looked at
+    bool runs_here;                     // devices that can be planned for but not run are no alternatives to a refusal
 };
 
 enum { PLAN_BATCH_TOKENS = 512, PLAN_BATCH_TOKENS_MAX = 4096, PLAN_SEQUENCES_MAX = 4096 };
@@ -39,8 +39,8 @@ enum { PLAN_OUTPUTS_MIN = 128, PLAN_OUTPUTS_MAX = 512 }; // rows of logits: one 
 enum { PLAN_TYPICAL_TOKENS = 2048 };                     // the length that pools are balanced for
 enum { PLAN_STATE_TOKENS_MIN = 256, PLAN_STATE_TOKENS_MAX = PLAN_TYPICAL_TOKENS }; // that one state is chosen to cover
 enum { PLAN_STATE_TOKENS_ASKED_MAX = 1 << 20 };
-enum { PLAN_SINK_SHARE = 8 };                            // pools of first pages: an eighth of the room at most
-enum { PLAN_CACHE_SHARE = 4 };                           // a quarter of what is free, unless told otherwise
+enum { PLAN_SINK_SHARE = 8 };  // pools of first pages: an eighth of the room at most
+enum { PLAN_CACHE_SHARE = 4 }; // a quarter of what is free, unless told otherwise
 #define PLAN_IN_FILE SIZE_MAX
 #define PLAN_GPU_SHARE 0.92
 
@@ -49,19 +49,19 @@ struct plan_class {
     struct kv_class kind;
     struct kv_layout layout; // of keys and values
     int layers;
-    size_t page_bytes;   // of all its layers
+    size_t page_bytes; // of all its layers
     int pages;
 };
 
 enum { PLAN_NO_CLASS = -1 };
 struct plan_layer {
-    int class_index;     // PLAN_NO_CLASS: it keeps nothing
-    size_t offset;       // of the layer within a page
-    int sink_class;      // of its first pages, where those are kept apart, else PLAN_NO_CLASS
+    int class_index; // PLAN_NO_CLASS: it keeps nothing
+    size_t offset;   // of the layer within a page
+    int sink_class;  // of its first pages, where those are kept apart, else PLAN_NO_CLASS
     size_t sink_offset;
-    int transform;       // of its keys: KV_CENTRE, KV_ROTATE
-    bool calibrated;     // it is the best of those that were measured
-    bool undecided;      // it would be, if any had been: none until then
+    int transform;   // of its keys: KV_CENTRE, KV_ROTATE
+    bool calibrated; // it is the best of those that were measured
+    bool undecided;  // it would be, if any had been: none until then
 };
 
 // Kernels that do not fit an op of these layers, and why.
@@ -88,65 +88,62 @@ struct plan_rank {
 };
 
 struct plan_refusal {
-    const char *flag, *value;    // what was asked for; NULL: nothing was refused
+    const char *flag, *value; // what was asked for; NULL: nothing was refused
     const char *reason;
-    const char *layers;          // "0-3, 7", or "" when it is not about layers
-    int candidate_count;         // rows of the op, each with its reasons
+    const char *layers;  // "0-3, 7", or "" when it is not about layers
+    int candidate_count; // rows of the op, each with its reasons
     struct plan_reason *candidates;
-    int alternative_count;       // nearest in bytes first
+    int alternative_count; // nearest in bytes first
     struct plan_alternative alternatives[PLAN_ALTERNATIVES_MAX];
 };
 
 struct plan {
-    const struct model *model;  // borrowed
+    const struct model *model; // borrowed
     struct device device;
-    int max_model_len;          // in a refusal: the longest that fits, or 0
+    int max_model_len; // in a refusal: the longest that fits, or 0
     int max_num_seqs, batch_tokens, outputs;
-    const char *length_note;    // why max_model_len is not the model's own, or NULL
-    const char *sink_note;      // why no first pages are in 16 bit where that would be the default, or NULL
-    bool scale_search;          // scales by least square error, for formats that leave a choice
-    const char *exchange;       // what carries the bytes that ranks exchange, once it is known, or NULL
-    const char *failed_note;    // kernels left out because they failed their self-test, or NULL
-    size_t memory_bytes;        // what weights, workspace and pools may take; 0: no limit
+    const char *length_note; // why max_model_len is not the model's own, or NULL
+    const char *sink_note;   // why no first pages are in 16 bit where that would be the default, or NULL
+    bool scale_search;       // scales by least square error, for formats that leave a choice
+    const char *exchange;    // what carries the bytes that ranks exchange, once it is known, or NULL
+    const char *failed_note; // kernels left out because they failed their self-test, or NULL
+    size_t memory_bytes;     // what weights, workspace and pools may take; 0: no limit
 
-    struct plan_layer *layer;   // (model layers)
+    struct plan_layer *layer;                 // (model layers)
     const struct kv_calibration *calibration; // borrowed; NULL: none
-    bool wants_calibration;     // before it runs: transforms, or the centres of those that are decided
+    bool wants_calibration;                   // before it runs: transforms, or the centres of those that are decided
     int class_count;
     struct plan_class classes[KV_CLASSES_MAX];
 
     struct plan_op {
-        const struct kernel *few, *many; // of the same packing
-        uint32_t absorbs[2];             // by few, by many: neighbours that it does in passing (KERNEL_ABSORBS_*)
-        bool absorbed[2];                // for few, for many: a neighbour does this op
-        bool left_out;                   // its layer has no use for it: nothing runs
+        const struct kernel *few, *many;      // of the same packing
+        uint32_t absorbs[2];                  // by few, by many: neighbours that it does in passing (KERNEL_ABSORBS_*)
+        bool absorbed[2];                     // for few, for many: a neighbour does this op
+        bool left_out;                        // its layer has no use for it: nothing runs
         size_t placed_at[LINEAR_OUTPUTS_MAX]; // of its matrices among the placed weights; PLAN_IN_FILE: not placed
-    } *ops;                     // beside model->ops
+    } *ops;                                   // beside model->ops
     int reason_count, reason_capacity;
     struct plan_reason *reasons;
 
-    int rank_count;             // of a model that several share, where this plan knows of the others, too; else 0
+    int rank_count; // of a model that several share, where this plan knows of the others, too; else 0
     const struct plan_rank *ranks;
 
-    size_t weight_bytes;        // placed weights, and those that stay in the file
-    size_t placed_bytes;        // of the former: packed as a kernel reads them, or in a GPU's memory
-    size_t copied_bytes;        // of the latter: tensors that are there in another layout already, as of a tied head
+    size_t weight_bytes; // placed weights, and those that stay in the file
+    size_t placed_bytes; // of the former: packed as a kernel reads them, or in a GPU's memory
+    size_t copied_bytes; // of the latter: tensors that are there in another layout already, as of a tied head
     int copied_count;
-    const char *copied_name;    // the first of them
+    const char *copied_name; // the first of them
     size_t workspace_bytes, pool_bytes;
-    size_t scratch_bytes;       // the last of the workspace: memory for the kernel that runs
-    double concurrency;         // sequences of max_model_len that the pools hold at once
+    size_t scratch_bytes; // the last of the workspace: memory for the kernel that runs
+    double concurrency;   // sequences of max_model_len that the pools hold at once
     struct plan_refusal refusal;
     struct arena arena;
-    struct arena said;          // texts of the kv plan's file, which stand where options would
+    struct arena said; // texts of the kv plan's file, which stand where options would
 };
 
 // Everything that the plan places begins at such a multiple, whatever reads it.
 enum { PLAN_ALIGNMENT = 256 };
-static inline size_t plan_align(size_t bytes)
-{
-    return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
-}
+static inline size_t plan_align(size_t bytes) { return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT; }
 
 // Of a matrix, or of those of all experts, each packed by itself (NULL: not packed), one after the other.
 size_t plan_placed_bytes(const struct tensor *tensor, const struct kernel_packing *packing);

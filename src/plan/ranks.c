@@ -25,8 +25,7 @@ struct whole {
 static bool make_part(struct part *part, const struct whole *whole, int rank, int ranks, struct error *err)
 {
     *part = (struct part){ 0 };
-    return model_describe(&part->model, whole->checkpoint, err)
-        && model_shard(&part->model, rank, ranks, err)
+    return model_describe(&part->model, whole->checkpoint, err) && model_shard(&part->model, rank, ranks, err)
         && plan_make(&part->plan, &part->model, whole->device, whole->options, err);
 }
 
@@ -72,11 +71,17 @@ static bool refuse_ranks(struct plan *plan, const struct model *model, const str
 struct plan_rank plan_rank_of(const struct plan *plan)
 {
     const struct model_shard *shard = &plan->model->shard;
-    return (struct plan_rank){ .rank = shard->rank, .first_head = shard->first_head, .heads = shard->heads,
-                               .first_kv_head = shard->first_kv_head, .kv_heads = shard->kv_heads,
-                               .weight_bytes = plan->weight_bytes, .workspace_bytes = plan->workspace_bytes,
-                               .scratch_bytes = plan->scratch_bytes, .pool_bytes = plan->pool_bytes,
-                               .replicated_count = shard->replicated_count, .replicated = shard->replicated };
+    return (struct plan_rank){ .rank = shard->rank,
+                               .first_head = shard->first_head,
+                               .heads = shard->heads,
+                               .first_kv_head = shard->first_kv_head,
+                               .kv_heads = shard->kv_heads,
+                               .weight_bytes = plan->weight_bytes,
+                               .workspace_bytes = plan->workspace_bytes,
+                               .scratch_bytes = plan->scratch_bytes,
+                               .pool_bytes = plan->pool_bytes,
+                               .replicated_count = shard->replicated_count,
+                               .replicated = shard->replicated };
 }
 
 // Its words are constants.

@@ -42,7 +42,7 @@ bool refuse(struct plan *plan, struct error *err, const char *flag, const char *
 // ---- alternatives ----
 
 struct search {
-    struct plan *plan;            // the refused one, which collects what is found
+    struct plan *plan; // the refused one, which collects what is found
     const struct plan_options *options;
 };
 
@@ -53,8 +53,7 @@ static void try_options(struct search *search, const struct plan_options *option
     struct plan_refusal *refusal = &search->plan->refusal;
     struct plan attempt;
     struct error ignored;
-    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX
-        || (search->options->kv_plan && decide_is_in_kv_plan(flag)))
+    if (refusal->alternative_count == PLAN_ALTERNATIVES_MAX || (search->options->kv_plan && decide_is_in_kv_plan(flag)))
         return;
     if (decide_all(&attempt, search->plan->model, device, options, &ignored))
         refusal->alternatives[refusal->alternative_count++] = (struct plan_alternative){
@@ -71,8 +70,8 @@ static void try_formats(struct search *search)
     bool memory = !strcmp(flag, "--max-model-len") || !strcmp(flag, "--kv-cache-memory-bytes");
     for (int i = 0; i < DTYPE_COUNT; i++) {
         options.kv_cache_dtype = dtype_word((enum dtype)i);
-        bool asked =
-            search->options->kv_cache_dtype && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
+        bool asked = search->options->kv_cache_dtype
+            && !strcmp(search->options->kv_cache_dtype, options.kv_cache_dtype);
         if (!(dtype_table[i].use & DTYPE_USE_CACHE) || asked)
             continue;
         if (memory && dtype_table[i].bits >= 16) // more bytes would not help
@@ -190,10 +189,7 @@ static const struct {
     { "--kv-transform", { try_transforms } },
 };
 
-static size_t distance(size_t a, size_t b)
-{
-    return a > b ? a - b : b - a;
-}
+static size_t distance(size_t a, size_t b) { return a > b ? a - b : b - a; }
 
 // Nearest in bytes first; equals keep the order they were found in.
 static void sort_alternatives(struct plan_refusal *refusal, size_t asked_bytes)

@@ -11,10 +11,7 @@ struct plan_share plan_share_of(const struct plan *plan)
     return share;
 }
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int least(int a, int b) { return a < b ? a : b; }
 
 struct plan_share plan_share_least(struct plan_share a, struct plan_share b)
 {

@@ -44,11 +44,18 @@ static const struct kernel *row_without(struct plan *plan, const struct plan_opt
     static const struct {
         enum op_kind op;
         enum kernel_load load;
-    } asked[] = { { OP_KV_WRITE, KERNEL_FEW }, { OP_KV_WRITE, KERNEL_MANY }, { OP_ATTENTION, KERNEL_FEW },
+    } asked[] = { { OP_KV_WRITE, KERNEL_FEW },
+                  { OP_KV_WRITE, KERNEL_MANY },
+                  { OP_ATTENTION, KERNEL_FEW },
                   { OP_ATTENTION, KERNEL_MANY } };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        struct fit_request request = { .op = asked[i].op, .load = asked[i].load, .has_cache = true, .k = formats->k,
-                                       .v = formats->v, .latent = layer->latent, .k_dim = layer->head_dim,
+        struct fit_request request = { .op = asked[i].op,
+                                       .load = asked[i].load,
+                                       .has_cache = true,
+                                       .k = formats->k,
+                                       .v = formats->v,
+                                       .latent = layer->latent,
+                                       .k_dim = layer->head_dim,
                                        .v_dim = layer->latent ? layer->latent : layer->head_dim };
         const struct kernel *row = best_row(plan, options, &request);
         request.sink = (uint64_t)1 << wide;

@@ -17,10 +17,7 @@ static const char *const words[WORDS] = {
     [TRANSFORM_AUTO] = "auto",
 };
 
-const char *kv_transform_word(int transform)
-{
-    return words[transform];
-}
+const char *kv_transform_word(int transform) { return words[transform]; }
 
 static bool parse_word(const char *word, int *out, struct error *err)
 {
@@ -28,15 +25,13 @@ static bool parse_word(const char *word, int *out, struct error *err)
         if (!strcmp(word, words[*out]))
             return true;
     const char *near = suggest(bytes_of(word), words, WORDS);
-    return fail_usage(err, "%s: \"%.60s\" is no transform of keys%s%s%s; there are auto none rotate centre "
-                           "centre+rotate", flag_name, word, near ? ", did you mean " : "", near ? near : "",
-                      near ? "?" : "");
+    return fail_usage(err,
+                      "%s: \"%.60s\" is no transform of keys%s%s%s; there are auto none rotate centre "
+                      "centre+rotate",
+                      flag_name, word, near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-static bool has_keys(const struct plan *plan, int layer)
-{
-    return plan->model->layer[layer].kind == LAYER_ATTENTION;
-}
+static bool has_keys(const struct plan *plan, int layer) { return plan->model->layer[layer].kind == LAYER_ATTENTION; }
 
 static bool has_sinks(const struct plan *plan, int layer)
 {

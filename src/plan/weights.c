@@ -108,10 +108,7 @@ static size_t scratch_bytes(const struct plan *plan, const struct op *op, const 
     return kernel->scratch_bytes ? plan_align(kernel->scratch_bytes(&extent)) : 0;
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 void decide_weights(struct plan *plan)
 {

@@ -36,10 +36,7 @@ void access_open(struct access *access, const struct access_options *options)
         sha256_of(bytes_of(options->keys[i]), access->keys[i]);
 }
 
-void access_close(struct access *access)
-{
-    free(access->keys);
-}
+void access_close(struct access *access) { free(access->keys); }
 
 // ---- hosts --------------------------------------------------------------------------------------------------------
 
@@ -47,8 +44,10 @@ bool access_check_host_word(const char *word, struct error *err)
 {
     bool bracketed = word[0] == '[' && word[strlen(word) - 1] == ']';
     return (*word && !strpbrk(word, "/ ") && (bracketed || !strchr(word, ':')))
-        || fail(err, "--allowed-hosts has \"%.200s\"; expected a name without scheme and port, like gpu1.example.org, "
-                "or * for any", word);
+        || fail(err,
+                "--allowed-hosts has \"%.200s\"; expected a name without scheme and port, like gpu1.example.org, "
+                "or * for any",
+                word);
 }
 
 // Without the port; an IPv6 address keeps its brackets.
@@ -81,8 +80,10 @@ bool access_check_origin_word(const char *word, struct error *err)
     const char *host = strstr(word, "://");
     if (!strcmp(word, "*") || !strcmp(word, "null") || (host && host > word && host[3] && !strpbrk(host + 3, "/ ")))
         return true;
-    return fail(err, "--allowed-origins has \"%.200s\"; expected an origin without a path, like https://example.org or "
-                "http://localhost:3000, or * for any", word);
+    return fail(err,
+                "--allowed-origins has \"%.200s\"; expected an origin without a path, like https://example.org or "
+                "http://localhost:3000, or * for any",
+                word);
 }
 
 // A page that this server gave out comes from the host that the request is for.
@@ -91,8 +92,8 @@ static bool is_own(struct bytes origin, struct bytes host)
     static const char *const schemes[] = { "http://", "https://" }; // the latter behind a proxy
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t length = strlen(schemes[i]);
-        if (host.len && origin.len == length + host.len && !memcmp(origin.data, schemes[i], length) &&
-            !memcmp(origin.data + length, host.data, host.len))
+        if (host.len && origin.len == length + host.len && !memcmp(origin.data, schemes[i], length)
+            && !memcmp(origin.data + length, host.data, host.len))
             return true;
     }
     return false;
@@ -113,8 +114,8 @@ static struct bytes bearer_key(struct bytes authorization)
 {
     static const char scheme[] = "bearer";
     size_t length = strlen(scheme);
-    if (authorization.len <= length || authorization.data[length] != ' ' ||
-        !http_is_word((struct bytes){ authorization.data, length }, scheme))
+    if (authorization.len <= length || authorization.data[length] != ' '
+        || !http_is_word((struct bytes){ authorization.data, length }, scheme))
         return (struct bytes){ 0 };
     while (length < authorization.len && authorization.data[length] == ' ')
         length++;

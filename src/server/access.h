@@ -12,12 +12,12 @@ enum { KEY_DIGEST_BYTES = 32 };
 // Lists are borrowed as long as the access is.
 struct access_options {
     const char *const *keys;
-    int key_count;             // 0: everyone may ask
+    int key_count;              // 0: everyone may ask
     const char *const *origins; // "https://example.org:8443", "null" or "*"; the server's own always may
     int origin_count;
-    const char *const *hosts;  // names without a port, or "*"
+    const char *const *hosts; // names without a port, or "*"
     int host_count;
-    const char *listens_at;    // the address; NULL: a Unix socket
+    const char *listens_at; // the address; NULL: a Unix socket
 };
 
 struct access {

@@ -5,13 +5,13 @@
 #include "server/answer.h"
 
 enum {
-    JOB_BYTES = 4 << 10,        // of a job's own, fields and names included
-    CHOICE_BYTES = 4 << 10,     // of each choice
-    ANSWER_TEXT_BYTES = 16,     // of a token: about twice what its text has, as buffers double
-    ID_BYTES = 8,               // of a token in the scheduler
-    READ_COPIES = 2,            // of texts while they are read: messages as the template sees them, the prompt
-    JSON_VALUE_BYTES = 128,     // of what is kept of the JSON, a value or a key
-    ENTRY_JSON_BYTES = 128,     // of a token in an answer's text, or of a candidate beside it
+    JOB_BYTES = 4 << 10,    // of a job's own, fields and names included
+    CHOICE_BYTES = 4 << 10, // of each choice
+    ANSWER_TEXT_BYTES = 16, // of a token: about twice what its text has, as buffers double
+    ID_BYTES = 8,           // of a token in the scheduler
+    READ_COPIES = 2,        // of texts while they are read: messages as the template sees them, the prompt
+    JSON_VALUE_BYTES = 128, // of what is kept of the JSON, a value or a key
+    ENTRY_JSON_BYTES = 128, // of a token in an answer's text, or of a candidate beside it
 };
 
 // Of all logprobs of an answer: about 400 MB of JSON.
@@ -30,7 +30,8 @@ static bool charge(struct job *job, size_t bytes, int status, const char *param,
                         what, bytes, limit, advice);
     return api_fail(&job->error, 429, NULL,
                     "%s would take %zu bytes of memory, and other requests hold %zu of the %zu there are; try again in "
-                    "a moment", what, bytes, budget_used(job->budget) - job->charged_bytes, limit);
+                    "a moment",
+                    what, bytes, budget_used(job->budget) - job->charged_bytes, limit);
 }
 
 bool admission_read(struct job *job)
@@ -47,9 +48,9 @@ static size_t kept_bytes(const json_t *value)
     const char *key;
     json_t *member;
     const json_t *entry;
-    json_array_foreach(value, index, entry)
+    json_array_foreach (value, index, entry)
         bytes += kept_bytes(entry);
-    json_object_foreach((json_t *)value, key, member)
+    json_object_foreach ((json_t *)value, key, member)
         bytes += JSON_VALUE_BYTES + strlen(key) + kept_bytes(member);
     return bytes;
 }
@@ -95,8 +96,9 @@ static bool check_entries(struct job *job)
     return entries <= entries_max
         || api_fail(&job->error, 400, job->kind == JOB_CHAT ? "top_logprobs" : "logprobs",
                     "%d answers of up to %lld tokens with %lld logprobs each are %.0f entries, and an answer has at "
-                    "most %.0f; lower n, max_tokens or the number of logprobs", job->choice_count,
-                    (long long)fields->max_tokens, (long long)(1 + fields->top_logprobs), entries, entries_max);
+                    "most %.0f; lower n, max_tokens or the number of logprobs",
+                    job->choice_count, (long long)fields->max_tokens, (long long)(1 + fields->top_logprobs), entries,
+                    entries_max);
 }
 
 bool admission_answer(struct job *job)

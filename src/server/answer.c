@@ -57,14 +57,10 @@ void answer_write_usage(const struct job *job, struct strbuf *out)
 static const char *finish_word(const struct choice *choice)
 {
     switch (choice->answer.reason) {
-    case NIBBLE_FINISH_STOP:
-        return choice->call_count ? "tool_calls" : "stop";
-    case NIBBLE_FINISH_LENGTH:
-        return "length";
-    case NIBBLE_FINISH_CANCELLED:
-        return "abort";
-    default:
-        return "error";
+    case NIBBLE_FINISH_STOP: return choice->call_count ? "tool_calls" : "stop";
+    case NIBBLE_FINISH_LENGTH: return "length";
+    case NIBBLE_FINISH_CANCELLED: return "abort";
+    default: return "error";
     }
 }
 
@@ -110,10 +106,7 @@ void answer_write_entry(const struct answer_list *list, struct choice *choice, i
     list->write(choice, token, out);
 }
 
-void answer_write_id(int32_t id, bool first, struct strbuf *out)
-{
-    strbuf_add_format(out, first ? "%d" : ",%d", id);
-}
+void answer_write_id(int32_t id, bool first, struct strbuf *out) { strbuf_add_format(out, first ? "%d" : ",%d", id); }
 
 // ---- taking in ----------------------------------------------------------------------------------------------------
 
@@ -269,8 +262,8 @@ static bool write_closing_part(struct job *job, struct choice *choice, struct st
 }
 
 static bool (*const parts[])(struct job *job, struct choice *choice, struct strbuf *out) = {
-    write_opening_part, write_text_part, write_text_end_part, write_logprobs_part, write_finish_part,
-    write_ids_part, write_prompt_ids_part, write_closing_part,
+    write_opening_part, write_text_part, write_text_end_part,   write_logprobs_part,
+    write_finish_part,  write_ids_part,  write_prompt_ids_part, write_closing_part,
 };
 
 bool answer_whole(struct job *job, struct strbuf *out)

@@ -22,7 +22,7 @@ void answer_stream_error(const struct api_error *err, struct strbuf *out); // th
 
 // ---- parts that all answers have ----------------------------------------------------------------------------------
 
-void answer_open(const struct job *job, bool chunk, struct strbuf *out);       // {"id": ... "choices":[
+void answer_open(const struct job *job, bool chunk, struct strbuf *out); // {"id": ... "choices":[
 void answer_write_usage(const struct job *job, struct strbuf *out);
 void answer_write_finish(const struct choice *choice, bool finished, struct strbuf *out); // ,"finish_reason": ...
 void answer_write_id(int32_t id, bool first, struct strbuf *out);                         // first of its list

@@ -99,10 +99,7 @@ bool answer_chat_delta(struct choice *choice, struct strbuf *out)
 
 // ---- the whole ----------------------------------------------------------------------------------------------------
 
-bool answer_chat_is_silent(const struct choice *choice)
-{
-    return choice->call_count && !choice->content.len;
-}
+bool answer_chat_is_silent(const struct choice *choice) { return choice->call_count && !choice->content.len; }
 
 void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
 {

@@ -62,8 +62,9 @@ static void set_logprob(struct table *table, const struct job *job, int32_t id, 
     struct bytes key = { table->keys.data + begin, table->keys.len - begin };
     int row = 0;
     while (row < table->count
-           && !bytes_equal(key, (struct bytes){ table->keys.data + table->rows[row].begin,
-                                                table->rows[row].end - table->rows[row].begin }))
+           && !bytes_equal(key,
+                           (struct bytes){ table->keys.data + table->rows[row].begin,
+                                           table->rows[row].end - table->rows[row].begin }))
         row++;
     if (row == table->count) {
         table->rows[row].begin = begin;

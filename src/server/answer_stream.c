@@ -12,10 +12,7 @@ static void open_event(const struct job *job, struct strbuf *out)
     answer_open(job, true, out);
 }
 
-static void close_event(struct strbuf *out)
-{
-    strbuf_add_text(out, "}\n\n");
-}
+static void close_event(struct strbuf *out) { strbuf_add_text(out, "}\n\n"); }
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@
 #include "text/tokenizer.h"
 
 enum {
-    API_CHOICES_MAX = 128,         // n times prompts
+    API_CHOICES_MAX = 128, // n times prompts
     API_LOGPROBS_MAX = 20,
-    API_CONTAINERS_MAX = 1 << 16,  // arrays and objects of a request
+    API_CONTAINERS_MAX = 1 << 16, // arrays and objects of a request
     API_BIAS_MAX = 1024,
     API_STOP_IDS_MAX = 128,
     API_SALT_BYTES_MAX = 1024,
@@ -32,22 +32,22 @@ struct lazy_vocabulary {
 
 struct api {
     const struct tokenizer *tokenizer;
-    const struct chat *chat;       // NULL: the model has no chat template
-    const char *chat_trouble;      // and why
+    const struct chat *chat;            // NULL: the model has no chat template
+    const char *chat_trouble;           // and why
     struct lazy_vocabulary *vocabulary; // for grammars, see api_vocabulary
-    struct nibble_sampling defaults; // of generation_config.json
-    bool has_seed;                 // defaults.seed is for requests that bring none
-    const char *const *names;      // the first is what answers call the model
+    struct nibble_sampling defaults;    // of generation_config.json
+    bool has_seed;                      // defaults.seed is for requests that bring none
+    const char *const *names;           // the first is what answers call the model
     int name_count;
-    const char *alias;             // a name more, which is not listed: MODEL as it was given; NULL: none
-    const char *root;              // the MODEL of the command line
-    char fingerprint[24];          // of checkpoint, plan and build: equal where the same request has the same answer
-    int max_model_len, logits;     // logits: ids that the model knows
-    size_t token_bytes_max;        // of the longest token: what a prompt's bytes need at least
-    int32_t *end_ids;              // tokens that end an answer
+    const char *alias;         // a name more, which is not listed: MODEL as it was given; NULL: none
+    const char *root;          // the MODEL of the command line
+    char fingerprint[24];      // of checkpoint, plan and build: equal where the same request has the same answer
+    int max_model_len, logits; // logits: ids that the model knows
+    size_t token_bytes_max;    // of the longest token: what a prompt's bytes need at least
+    int32_t *end_ids;          // tokens that end an answer
     int end_count;
     time_t created;
-    const char *plan;              // as JSON
+    const char *plan; // as JSON
     size_t plan_len;
 };
 
@@ -56,9 +56,9 @@ const struct grammar_vocabulary *api_vocabulary(const struct api *api);
 // What is wrong with a request.
 struct api_error {
     int status;
-    const char *code;              // as OpenAI spells it, a literal; NULL: what api_error_json says for the status
-    char param[64];                // the field, "": none. A copy: it may be a key that the client made up
-    bool quotes;                   // the text repeats some of the request, and is not for the log
+    const char *code; // as OpenAI spells it, a literal; NULL: what api_error_json says for the status
+    char param[64];   // the field, "": none. A copy: it may be a key that the client made up
+    bool quotes;      // the text repeats some of the request, and is not for the log
     char text[1024];
 };
 

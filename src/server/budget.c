@@ -31,10 +31,7 @@ bool budget_take(struct budget *budget, size_t bytes)
     return true;
 }
 
-void budget_force(struct budget *budget, size_t bytes)
-{
-    atomic_fetch_add(&budget->used_bytes, bytes);
-}
+void budget_force(struct budget *budget, size_t bytes) { atomic_fetch_add(&budget->used_bytes, bytes); }
 
 void budget_give_back(struct budget *budget, size_t bytes)
 {
@@ -43,7 +40,4 @@ void budget_give_back(struct budget *budget, size_t bytes)
     (void)before;
 }
 
-size_t budget_used(const struct budget *budget)
-{
-    return atomic_load(&budget->used_bytes);
-}
+size_t budget_used(const struct budget *budget) { return atomic_load(&budget->used_bytes); }

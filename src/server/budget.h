@@ -18,7 +18,7 @@ struct budget {
 size_t budget_default_bytes(void);
 
 void budget_open(struct budget *budget, size_t limit_bytes);
-bool budget_take(struct budget *budget, size_t bytes); // false: it would pass the limit, and nothing was taken
+bool budget_take(struct budget *budget, size_t bytes);  // false: it would pass the limit, and nothing was taken
 void budget_force(struct budget *budget, size_t bytes); // takes it in any case: for what cannot be refused any more
 void budget_give_back(struct budget *budget, size_t bytes);
 size_t budget_used(const struct budget *budget);

@@ -22,8 +22,10 @@ bool check_prepare(struct job *job, const json_t *schema, bool strict, const cha
 {
     const char *unheld = grammar_unheld(job->grammar);
     if (unheld && strict)
-        return api_fail(&job->error, 400, param, "the schema cannot be used: %s cannot be enforced; leave it out, or "
-                        "send \"strict\": false to have the rest held", unheld);
+        return api_fail(&job->error, 400, param,
+                        "the schema cannot be used: %s cannot be enforced; leave it out, or "
+                        "send \"strict\": false to have the rest held",
+                        unheld);
     if (unheld && !*job->warning)
         check_warn(job, "not enforced: %s", unheld);
     job->checked = grammar_loose(job->grammar) != NULL;
@@ -70,10 +72,7 @@ static void check_latest(struct calls *calls)
     json_decref(schema);
 }
 
-static void skip_content(void *context, struct bytes text)
-{
-    (void)context, (void)text;
-}
+static void skip_content(void *context, struct bytes text) { (void)context, (void)text; }
 
 static void begin_call(void *context, int index, struct bytes name)
 {

@@ -19,8 +19,10 @@ bool cors_check(const struct access *access, const struct http_exchange *exchang
     if (!origin.data || reads || allows(access, exchange, origin))
         return true;
     int len = origin.len < 200 ? (int)origin.len : 200;
-    return api_fail(err, 403, NULL, "pages of %.*s may not use this server; start it with --allowed-origins %.*s if "
-                    "they should", len, origin.data, len, origin.data);
+    return api_fail(err, 403, NULL,
+                    "pages of %.*s may not use this server; start it with --allowed-origins %.*s if "
+                    "they should",
+                    len, origin.data, len, origin.data);
 }
 
 static void add_text_header(struct http_exchange *exchange, const char *name, struct bytes value)

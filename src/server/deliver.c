@@ -34,8 +34,7 @@ static void open_stream(struct server *server, struct job *job)
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    http_stream_open(job->exchange, 200,
-                     job->fields.stream ? "text/event-stream; charset=utf-8" : "application/json");
+    http_stream_open(job->exchange, 200, job->fields.stream ? "text/event-stream; charset=utf-8" : "application/json");
 }
 
 // `cut`: the client must see that something is missing.
@@ -106,8 +105,10 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
 static const char *finish_word(const struct job *job, const struct nibble_usage *usage)
 {
     static const char *const words[] = {
-        [NIBBLE_FINISH_STOP] = "stop", [NIBBLE_FINISH_LENGTH] = "length",
-        [NIBBLE_FINISH_CANCELLED] = "abort", [NIBBLE_FINISH_FAILED] = "error",
+        [NIBBLE_FINISH_STOP] = "stop",
+        [NIBBLE_FINISH_LENGTH] = "length",
+        [NIBBLE_FINISH_CANCELLED] = "abort",
+        [NIBBLE_FINISH_FAILED] = "error",
     };
     if (!usage)
         return job->error.status ? "refused" : atomic_load(&job->cancelled) ? "abort" : "done";

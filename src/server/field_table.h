@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum endpoint { // bits
+enum endpoint {        // bits
     ON_CHAT = 1,       // /v1/chat/completions
     ON_COMPLETION = 2, // /v1/completions
     ON_TOKENIZE = 4,
@@ -30,7 +30,7 @@ enum field_kind {
 
 struct field {
     const char *name;
-    int endpoints;       // bits of enum endpoint
+    int endpoints; // bits of enum endpoint
     enum field_kind kind;
     size_t offset;
     double low, high;

@@ -23,12 +23,9 @@ static bool read_real(const struct field *field, double *target, const json_t *b
 static bool read_field(const struct field *field, void *target, const json_t *body, struct error *err)
 {
     switch (field->kind) {
-    case FIELD_BOOL:
-        return json_get_bool(body, field->name, target, err);
-    case FIELD_INT:
-        return json_get_int(body, field->name, (int64_t)field->low, (int64_t)field->high, target, err);
-    case FIELD_REAL:
-        return read_real(field, target, body, err);
+    case FIELD_BOOL: return json_get_bool(body, field->name, target, err);
+    case FIELD_INT: return json_get_int(body, field->name, (int64_t)field->low, (int64_t)field->high, target, err);
+    case FIELD_REAL: return read_real(field, target, body, err);
     default: // not one of struct fields, or refused already
         return true;
     }
@@ -43,8 +40,10 @@ static bool refused(struct api_error *out, const char *param, const struct error
 
 static const char *endpoint_name(int endpoints)
 {
-    return endpoints & ON_CHAT ? "/v1/chat/completions" : endpoints & ON_COMPLETION ? "/v1/completions"
-        : endpoints & ON_TOKENIZE ? "/tokenize" : "/detokenize";
+    return endpoints & ON_CHAT      ? "/v1/chat/completions"
+        : endpoints & ON_COMPLETION ? "/v1/completions"
+        : endpoints & ON_TOKENIZE   ? "/tokenize"
+                                    : "/detokenize";
 }
 
 static bool refuse_unknown(const char *name, enum endpoint endpoint, struct api_error *err)
@@ -94,7 +93,7 @@ bool fields_check(const struct api *api, const json_t *body, enum endpoint endpo
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)body, name, value)
+    json_object_foreach ((json_t *)body, name, value)
         if (!check_field(api, name, value, endpoint, err))
             return false;
     return true;
@@ -111,7 +110,7 @@ bool fields_check_keys(const json_t *object, const char *name, const char *const
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value)
+    json_object_foreach ((json_t *)object, key, value)
         if (!json_is_null(value) && !is_among(key, words))
             return api_fail_code(err, 400, name, "unknown_parameter", "there is no \"%.60s\" in \"%s\"", key, name);
     return true;
@@ -150,7 +149,7 @@ static bool read_stops(struct fields *fields, const json_t *body, struct api_err
         return true;
     if (!json_is_array(stop))
         return add_stop(fields, stop, err);
-    json_array_foreach(stop, index, value)
+    json_array_foreach (stop, index, value)
         if (!add_stop(fields, value, err))
             return false;
     return true;
@@ -163,7 +162,7 @@ bool fields_read_ids(const struct api *api, const json_t *list, const char *name
     const json_t *value;
     *count = json_array_size(list);
     *ids = memory_new(*count + 1, sizeof **ids);
-    json_array_foreach(list, index, value) {
+    json_array_foreach (list, index, value) {
         json_int_t id = json_integer_value(value);
         if (!json_is_integer(value) || id < 0 || id >= api->logits) {
             free(*ids);
@@ -218,7 +217,7 @@ static bool read_bias(struct fields *fields, const struct api *api, const json_t
     if (!json_is_object(table) || json_object_size(table) > API_BIAS_MAX)
         return api_fail(err, 400, "logit_bias", "\"logit_bias\" is an object of up to %d token ids", API_BIAS_MAX);
     fields->bias = memory_new(json_object_size(table) + 1, sizeof *fields->bias);
-    json_object_foreach(table, key, value) {
+    json_object_foreach (table, key, value) {
         char *end;
         errno = 0;
         long id = strtol(key, &end, 10);
@@ -227,8 +226,10 @@ static bool read_bias(struct fields *fields, const struct api *api, const json_t
             return api_fail(err, 400, "logit_bias", "\"%.40s\" in \"logit_bias\" is not a token id, which are 0 to %d",
                             key, api->logits - 1);
         if (!json_is_number(value) || !(bias >= -100 && bias <= 100))
-            return api_fail(err, 400, "logit_bias", "the bias of token %ld in \"logit_bias\" is not a number from -100 "
-                            "to 100", id);
+            return api_fail(err, 400, "logit_bias",
+                            "the bias of token %ld in \"logit_bias\" is not a number from -100 "
+                            "to 100",
+                            id);
         fields->bias[fields->bias_count++] = (struct nibble_bias){ (int32_t)id, (float)bias };
     }
     return true;
@@ -313,20 +314,19 @@ bool fields_read(struct fields *fields, const struct api *api, const json_t *bod
 {
     bool chat = endpoint == ON_CHAT;
     // A chat template writes the special tokens itself.
-    *fields = (struct fields){ .n = 1, .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults,
-                               .skip_special = true, .add_special = !chat, .top_logprobs = -1 };
+    *fields = (struct fields){ .n = 1,
+                               .max_tokens = FIELDS_DEFAULT_LENGTH,
+                               .sampling = api->defaults,
+                               .skip_special = true,
+                               .add_special = !chat,
+                               .top_logprobs = -1 };
     struct error trouble;
     for (size_t i = 0; i < field_count; i++)
         if (!read_field(&field_table[i], (char *)fields + field_table[i].offset, body, &trouble))
             return refused(err, field_table[i].name, &trouble);
-    return read_stream_options(fields, body, err)
-        && read_logprobs(fields, body, chat, err)
-        && read_seed(fields, api, body, err)
-        && read_top(fields, body, err)
-        && read_salt(fields, body, err)
-        && read_stops(fields, body, err)
-        && read_stop_ids(fields, api, body, err)
-        && read_bias(fields, api, body, err);
+    return read_stream_options(fields, body, err) && read_logprobs(fields, body, chat, err)
+        && read_seed(fields, api, body, err) && read_top(fields, body, err) && read_salt(fields, body, err)
+        && read_stops(fields, body, err) && read_stop_ids(fields, api, body, err) && read_bias(fields, api, body, err);
 }
 
 void fields_free(struct fields *fields)

@@ -14,21 +14,21 @@ enum { FIELDS_REST_OF_CONTEXT = -1, FIELDS_DEFAULT_LENGTH = -2 };
 struct fields {
     bool stream, include_usage, continuous_usage;
     int64_t n;
-    int64_t max_tokens;                  // or FIELDS_REST_OF_CONTEXT, FIELDS_DEFAULT_LENGTH: what the endpoint gives
+    int64_t max_tokens; // or FIELDS_REST_OF_CONTEXT, FIELDS_DEFAULT_LENGTH: what the endpoint gives
     int64_t min_tokens;
     struct nibble_sampling sampling;
     struct bytes stops[STOP_STRINGS_MAX]; // borrowed from the JSON
     int stop_count;
     bool include_stop, ignore_eos, skip_special, return_token_ids;
-    bool tokens_as_ids;                  // tokens of logprobs are "token_id:5"
-    bool add_special;                    // BOS and EOS as the tokenizer says, around the prompt
-    int32_t *stop_ids;                   // with the model's own end tokens, unless ignore_eos
+    bool tokens_as_ids; // tokens of logprobs are "token_id:5"
+    bool add_special;   // BOS and EOS as the tokenizer says, around the prompt
+    int32_t *stop_ids;  // with the model's own end tokens, unless ignore_eos
     int stop_id_count;
     struct nibble_bias *bias;
     int bias_count;
-    int64_t top_logprobs;                // -1: none are asked for
+    int64_t top_logprobs; // -1: none are asked for
     bool echo;
-    bool close_at_max_tokens;            // an answer of a grammar is finished the shortest way when its tokens run out
+    bool close_at_max_tokens; // an answer of a grammar is finished the shortest way when its tokens run out
     int64_t priority;
     struct bytes cache_salt;
 };

@@ -22,10 +22,7 @@ static void add_plan(struct strbuf *out, struct bytes plan)
     json_decref(json);
 }
 
-static size_t note_padded(size_t len)
-{
-    return (len + 3) / 4 * 4;
-}
+static size_t note_padded(size_t len) { return (len + 3) / 4 * 4; }
 
 // The linker's build id: a note named "GNU" of type NT_GNU_BUILD_ID.
 static void add_build_id(struct strbuf *out, const char *at, size_t len)

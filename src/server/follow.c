@@ -168,10 +168,10 @@ static void open_choice(struct choice *choice)
     matcher_close(choice->matcher);
     choice->stop_hit = choice->stop_id = -1;
     // An answer continues a text: its first token keeps the space that begins it.
-    choice->detokenizer = (struct detokenizer){ .tokenizer = job->api->tokenizer,
-                                                .skip_special = fields->skip_special, .started = true };
-    choice->stop = (struct stop){ .strings = fields->stops, .count = fields->stop_count,
-                                  .include = fields->include_stop };
+    choice->detokenizer =
+        (struct detokenizer){ .tokenizer = job->api->tokenizer, .skip_special = fields->skip_special, .started = true };
+    choice->stop =
+        (struct stop){ .strings = fields->stops, .count = fields->stop_count, .include = fields->include_stop };
     if (job->grammar) { // a call is watched for only without one
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
     } else if (job->tools && job->one_call) {
@@ -205,19 +205,27 @@ bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *er
     open_choice(choice);
     bool masked = choice->matcher, scored = fields->top_logprobs >= 0;
     struct nibble_request request = {
-        .prompt = choice->prompt->ids, .prompt_count = choice->prompt->count,
-        .max_tokens = (int)fields->max_tokens, .min_tokens = (int)fields->min_tokens,
+        .prompt = choice->prompt->ids,
+        .prompt_count = choice->prompt->count,
+        .max_tokens = (int)fields->max_tokens,
+        .min_tokens = (int)fields->min_tokens,
         .sampling = fields->sampling,
-        .stop_ids = fields->stop_ids, .stop_count = (size_t)fields->stop_id_count,
-        .bias = fields->bias, .bias_count = (size_t)fields->bias_count,
-        .top_logprobs = (int)fields->top_logprobs, .score_prompt = fields->echo && scored,
+        .stop_ids = fields->stop_ids,
+        .stop_count = (size_t)fields->stop_id_count,
+        .bias = fields->bias,
+        .bias_count = (size_t)fields->bias_count,
+        .top_logprobs = (int)fields->top_logprobs,
+        .score_prompt = fields->echo && scored,
         .priority = (int)fields->priority,
-        .cache_salt = salt.data, .cache_salt_len = salt.len,
+        .cache_salt = salt.data,
+        .cache_salt_len = salt.len,
         .after = after,
         .listener = { .context = choice,
                       .restrict_tokens = masked ? restrict_tokens : NULL,
                       .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
-                      .prompt_token = hear_prompt_token, .token = hear_token, .finished = hear_end },
+                      .prompt_token = hear_prompt_token,
+                      .token = hear_token,
+                      .finished = hear_end },
     };
     request.sampling.choice = choice->number;
     if (choice->attempt)

@@ -15,8 +15,8 @@ enum { HEALTH_CORRUPTED_MAX = 3 }; // requests in a row whose logits were not fi
 enum health_part { HEALTH_SMALL_READERS, HEALTH_LARGE_READER, HEALTH_ENGINE, HEALTH_WRITER, HEALTH_PARTS };
 
 struct health_sample {
-    bool busy;       // it has work
-    uint64_t count;  // of what it has done, modulo anything
+    bool busy;      // it has work
+    uint64_t count; // of what it has done, modulo anything
 };
 
 struct health {
@@ -29,9 +29,9 @@ struct health {
 
 // What else is known.
 struct health_facts {
-    bool draining;          // SIGTERM has come
-    bool device_failing;    // in the latest step
-    bool sockets_failing;   // epoll refuses connections
+    bool draining;        // SIGTERM has come
+    bool device_failing;  // in the latest step
+    bool sockets_failing; // epoll refuses connections
     int corrupted_in_a_row;
 };
 

@@ -32,20 +32,11 @@ void http_close(struct http_server *server)
     free(server);
 }
 
-int http_connections(const struct http_server *server)
-{
-    return server->connection_count;
-}
+int http_connections(const struct http_server *server) { return server->connection_count; }
 
-bool http_failing(const struct http_server *server)
-{
-    return server->failing;
-}
+bool http_failing(const struct http_server *server) { return server->failing; }
 
-struct http_counts http_counts(const struct http_server *server)
-{
-    return server->counts;
-}
+struct http_counts http_counts(const struct http_server *server) { return server->counts; }
 
 bool http_sending(const struct http_server *server)
 {
@@ -57,20 +48,14 @@ bool http_sending(const struct http_server *server)
 
 // ---- a request ----------------------------------------------------------------------------------------------------
 
-struct bytes http_method(const struct http_exchange *exchange)
-{
-    return exchange->head.method;
-}
+struct bytes http_method(const struct http_exchange *exchange) { return exchange->head.method; }
 
 bool http_is_method(const struct http_exchange *exchange, const char *method)
 {
     return bytes_equal(exchange->head.method, bytes_of(method));
 }
 
-struct bytes http_path(const struct http_exchange *exchange)
-{
-    return exchange->head.path;
-}
+struct bytes http_path(const struct http_exchange *exchange) { return exchange->head.path; }
 
 struct bytes http_header(const struct http_exchange *exchange, const char *name)
 {
@@ -93,20 +78,11 @@ struct strbuf http_take_body(struct http_exchange *exchange, size_t *charged_byt
     return body;
 }
 
-const char *http_request_id(const struct http_exchange *exchange)
-{
-    return exchange->request_id;
-}
+const char *http_request_id(const struct http_exchange *exchange) { return exchange->request_id; }
 
-void http_set_owner(struct http_exchange *exchange, void *owner)
-{
-    exchange->owner = owner;
-}
+void http_set_owner(struct http_exchange *exchange, void *owner) { exchange->owner = owner; }
 
-void *http_owner(const struct http_exchange *exchange)
-{
-    return exchange->owner;
-}
+void *http_owner(const struct http_exchange *exchange) { return exchange->owner; }
 
 // ---- its answer ---------------------------------------------------------------------------------------------------
 
@@ -148,8 +124,9 @@ static const char *reason_of(int status)
 static void add_date(struct strbuf *out)
 {
     static const char days[][4] = { "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat" };
-    static const char months[][4] = { "Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec" };
+    static const char months[][4] = {
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"
+    };
     struct tm now;
     gmtime_r(&(time_t){ time(NULL) }, &now);
     strbuf_add_format(out, "Date: %s, %02d %s %d %02d:%02d:%02d GMT\r\n", days[now.tm_wday], now.tm_mday,

@@ -15,11 +15,11 @@
 #include "base/memory.h"
 
 enum {
-    READ_BYTES = 16 << 10,       // at a time
-    AHEAD_BYTES_MAX = 16 << 10,  // taken of what a client sends before its answer is complete
-    STEPS_PER_TURN = 16,         // then it is the others' turn
-    SURPLUS_MAX = 64,            // connections that may take their time to read 503; further ones are closed behind it
-    EVICT_LOOKS_MAX = 16,        // idle connections that are looked at for one that has sent nothing
+    READ_BYTES = 16 << 10,      // at a time
+    AHEAD_BYTES_MAX = 16 << 10, // taken of what a client sends before its answer is complete
+    STEPS_PER_TURN = 16,        // then it is the others' turn
+    SURPLUS_MAX = 64,           // connections that may take their time to read 503; further ones are closed behind it
+    EVICT_LOOKS_MAX = 16,       // idle connections that are looked at for one that has sent nothing
     LINGER_SECONDS = 2,
     LINGER_BYTES_MAX = 64 << 20, // a client may read the refusal of its body only when it has sent it all
     KEEPALIVE_SECONDS = 30,      // of silence before a client's machine is asked whether it still exists,
@@ -158,10 +158,7 @@ static void refuse(struct http_connection *connection, int status, const char *s
 
 // ---- sending ------------------------------------------------------------------------------------------------------
 
-static size_t unsent(const struct http_connection *connection)
-{
-    return connection->output.len - connection->sent;
-}
+static size_t unsent(const struct http_connection *connection) { return connection->output.len - connection->sent; }
 
 // The rest moves to the front only when it is the smaller part, so that moving never costs more than sending did.
 static void forget_sent(struct http_connection *connection)
@@ -411,8 +408,8 @@ static bool take_body(struct http_connection *connection)
 static size_t room(const struct http_connection *connection)
 {
     size_t most = connection->state == HTTP_IDLE || connection->state == HTTP_HEAD
-                      ? connection->server->limits.head_bytes
-                      : AHEAD_BYTES_MAX;
+        ? connection->server->limits.head_bytes
+        : AHEAD_BYTES_MAX;
     size_t has = connection->input.len;
     size_t more = has < most ? most - has : 0;
     return more < READ_BYTES ? more : READ_BYTES;

@@ -82,8 +82,8 @@ struct http_server {
     struct http_limits limits;
     struct http_callbacks callbacks;
     struct http_connection *connections;
-    int connection_count, surplus_count; // the surplus are not among the first
-    bool failing;                        // epoll refused the latest connection's socket
+    int connection_count, surplus_count;           // the surplus are not among the first
+    bool failing;                                  // epoll refused the latest connection's socket
     struct http_idle_queue idle[HTTP_IDLE_QUEUES]; // in each the longest idle first
     struct http_counts counts;
     struct http_listener *listeners;
@@ -91,9 +91,9 @@ struct http_server {
     struct event resume; // accepting again after that
 };
 
-void http_connection_open(struct http_server *server, int fd); // takes the descriptor
+void http_connection_open(struct http_server *server, int fd);                            // takes the descriptor
 void http_connection_turn_away(struct http_server *server, int fd, const char *sentence); // 503, and closed at once
-bool http_connection_evict(struct http_server *server); // closes the longest idle one; false: none is idle
+bool http_connection_evict(struct http_server *server);         // closes the longest idle one; false: none is idle
 void http_connection_close(struct http_connection *connection); // after one more attempt to send what waits
 void http_connection_wake(struct http_connection *connection);
 void http_connection_answered(struct http_connection *connection); // the exchange's answer is whole; it is freed

@@ -14,7 +14,7 @@ enum {
     ROOM_BYTES = 16 << 10,      // free at least, before anything is decoded
     GZIP_WINDOW_BITS = 15 + 16, // the largest window; + 16: a gzip header and no other
     GZIP_STATE_BYTES = 44 << 10,
-    ZSTD_WINDOW_LOG_MAX = 23,   // 8 MiB, what RFC 8878 asks every decoder to support
+    ZSTD_WINDOW_LOG_MAX = 23, // 8 MiB, what RFC 8878 asks every decoder to support
 };
 
 struct http_coding {
@@ -28,8 +28,11 @@ struct http_coding {
 static int charge(struct http_content *content, size_t bytes, struct error *err)
 {
     if (content->budget && !budget_take(content->budget, bytes))
-        return fail(err, "requests in flight hold all of the %zu bytes that this server has for them; try again in a "
-                    "moment", content->budget->limit_bytes), 429;
+        return fail(err,
+                    "requests in flight hold all of the %zu bytes that this server has for them; try again in a "
+                    "moment",
+                    content->budget->limit_bytes),
+               429;
     content->charged_bytes += bytes;
     return 0;
 }
@@ -160,10 +163,7 @@ static int decode_gzip(struct http_content *content, struct bytes body, struct e
 
 // ---- zstd ---------------------------------------------------------------------------------------------------------
 
-static void close_zstd(void *decoder)
-{
-    ZSTD_freeDStream(decoder);
-}
+static void close_zstd(void *decoder) { ZSTD_freeDStream(decoder); }
 
 static int fail_zstd(size_t result, struct error *err)
 {
@@ -172,9 +172,9 @@ static int fail_zstd(size_t result, struct error *err)
         return fail(err, "there is no memory to decompress the body; try again in a moment"), 503;
     case ZSTD_error_frameParameter_windowTooLarge:
         return fail(err, "the body needs a zstd window above %d MiB; compress it without --long or --ultra",
-                    1 << (ZSTD_WINDOW_LOG_MAX - 20)), 400;
-    default:
-        return fail(err, "the body is not what its Content-Encoding says: zstd cannot read it"), 400;
+                    1 << (ZSTD_WINDOW_LOG_MAX - 20)),
+               400;
+    default: return fail(err, "the body is not what its Content-Encoding says: zstd cannot read it"), 400;
     }
 }
 
@@ -226,8 +226,10 @@ static int find_coding(struct http_content *content, const struct http_head *hea
         if (http_is_word(name, codings[i].name))
             content->coding = &codings[i];
     return content->coding ? 0
-                           : (fail(err, "the body's Content-Encoding is not understood; send it as it is, or with one "
-                                   "of " HTTP_CODINGS), 415);
+                           : (fail(err,
+                                   "the body's Content-Encoding is not understood; send it as it is, or with one "
+                                   "of " HTTP_CODINGS),
+                              415);
 }
 
 int http_content_open(struct http_content *content, const struct http_head *head, const struct http_limits *limits,
@@ -239,7 +241,8 @@ int http_content_open(struct http_content *content, const struct http_head *head
         return status;
     if (head->length > limits->body_bytes)
         return fail(err, "the body has %llu bytes; at most %zu are taken", (unsigned long long)head->length,
-                    limits->body_bytes), 413;
+                    limits->body_bytes),
+               413;
     if (!content->coding && head->has_length)
         content->bytes_max = (size_t)head->length;
     // Only whether it would fit: what is announced and never sent must not keep others out.

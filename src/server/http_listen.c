@@ -21,9 +21,9 @@
 #include "server/http_connection.h"
 
 enum {
-    BACKLOG = 1024,             // connections the system keeps until they are accepted
-    TURNED_AWAY_AT_ONCE = 64,   // by one reserved descriptor, before a moment's rest
-    FILES_BESIDE = 128,         // surplus connections and what the rest of the program opens
+    BACKLOG = 1024,           // connections the system keeps until they are accepted
+    TURNED_AWAY_AT_ONCE = 64, // by one reserved descriptor, before a moment's rest
+    FILES_BESIDE = 128,       // surplus connections and what the rest of the program opens
 };
 
 static const double pause_seconds = 0.1; // after an accept that failed
@@ -43,10 +43,7 @@ static void on_accept(struct evconnlistener *events, int fd, struct sockaddr *ad
     http_connection_open(context, fd);
 }
 
-static void open_reserve(struct http_server *server)
-{
-    server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
+static void open_reserve(struct http_server *server) { server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 // Those that wait are answered one after the other, each with the same descriptor.
 static void turn_away(struct http_server *server, int listening_fd)
@@ -105,8 +102,8 @@ void http_listeners_close(struct http_server *server)
         else
             close(listener->fd);
         struct stat now; // the file may be another server's by now
-        if (listener->path && lstat(listener->path, &now) == 0 && now.st_ino == listener->file.st_ino &&
-            now.st_dev == listener->file.st_dev)
+        if (listener->path && lstat(listener->path, &now) == 0 && now.st_ino == listener->file.st_ino
+            && now.st_dev == listener->file.st_dev)
             unlink(listener->path);
         free(listener->name);
         free(listener->path);
@@ -196,16 +193,19 @@ static bool fail_port(struct error *err, const char *host, int port, int reason)
 {
     switch (reason) {
     case EADDRINUSE:
-        return fail(err, "port %d on %s is already in use, perhaps by another nibble serve; stop it or choose another "
-                    "with --port", port, host);
+        return fail(err,
+                    "port %d on %s is already in use, perhaps by another nibble serve; stop it or choose another "
+                    "with --port",
+                    port, host);
     case EACCES:
         return fail(err, "port %d on %s is reserved for the administrator; choose one from 1024 on with --port", port,
                     host);
     case EADDRNOTAVAIL:
-        return fail(err, "%s is not an address of this machine; with --host, choose 127.0.0.1 for this machine alone "
-                    "or 0.0.0.0 for its networks too", host);
-    default:
-        return fail(err, "cannot listen on port %d of %s: %s", port, host, strerror(reason));
+        return fail(err,
+                    "%s is not an address of this machine; with --host, choose 127.0.0.1 for this machine alone "
+                    "or 0.0.0.0 for its networks too",
+                    host);
+    default: return fail(err, "cannot listen on port %d of %s: %s", port, host, strerror(reason));
     }
 }
 
@@ -235,8 +235,8 @@ static int bind_port(struct http_server *server, const char *host, const struct 
 static bool came_before(const struct addrinfo *list, const struct addrinfo *address)
 {
     for (; list != address; list = list->ai_next)
-        if (list->ai_addrlen == address->ai_addrlen &&
-            memcmp(list->ai_addr, address->ai_addr, address->ai_addrlen) == 0)
+        if (list->ai_addrlen == address->ai_addrlen
+            && memcmp(list->ai_addr, address->ai_addr, address->ai_addrlen) == 0)
             return true;
     return false;
 }
@@ -285,8 +285,10 @@ static bool make_way(const struct sockaddr_un *address, struct error *err)
     int reason = connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 ? 0 : errno;
     close(fd);
     if (reason == 0 || reason == EAGAIN)
-        return fail(err, "%s is already in use, perhaps by another nibble serve; stop it or choose another path with "
-                    "--uds", path);
+        return fail(err,
+                    "%s is already in use, perhaps by another nibble serve; stop it or choose another path with "
+                    "--uds",
+                    path);
     if (reason == ECONNREFUSED && unlink(path) == 0)
         return true;
     return fail(err, "%s exists and cannot be replaced: %s", path, strerror(reason == ECONNREFUSED ? errno : reason));

@@ -3,10 +3,7 @@
 
 // ---- words --------------------------------------------------------------------------------------------------------
 
-static char lower(char byte)
-{
-    return byte >= 'A' && byte <= 'Z' ? (char)(byte | 0x20) : byte;
-}
+static char lower(char byte) { return byte >= 'A' && byte <= 'Z' ? (char)(byte | 0x20) : byte; }
 
 bool http_is_word(struct bytes text, const char *word)
 {
@@ -16,15 +13,9 @@ bool http_is_word(struct bytes text, const char *word)
     return i == text.len && !word[i];
 }
 
-static bool is_digit(char byte)
-{
-    return byte >= '0' && byte <= '9';
-}
+static bool is_digit(char byte) { return byte >= '0' && byte <= '9'; }
 
-static bool is_control(char byte)
-{
-    return (unsigned char)byte < ' ' || byte == 0x7f;
-}
+static bool is_control(char byte) { return (unsigned char)byte < ' ' || byte == 0x7f; }
 
 bool http_is_token_byte(char byte)
 {
@@ -69,8 +60,8 @@ static struct bytes trim(struct bytes text)
 
 static int parse_version(struct bytes text, struct http_head *head, struct error *err)
 {
-    if (text.len != 8 || memcmp(text.data, "HTTP/", 5) != 0 || !is_digit(text.data[5]) || text.data[6] != '.' ||
-        !is_digit(text.data[7]))
+    if (text.len != 8 || memcmp(text.data, "HTTP/", 5) != 0 || !is_digit(text.data[5]) || text.data[6] != '.'
+        || !is_digit(text.data[7]))
         return fail(err, "the request line does not end in a version like HTTP/1.1"), 400;
     if (text.data[5] != '1' || text.data[7] > '1')
         return fail(err, "HTTP version %.3s is not spoken here; use HTTP/1.1 or HTTP/1.0", text.data + 5), 505;
@@ -136,8 +127,8 @@ static int read_content_length(struct bytes value, struct http_head *head, struc
     for (size_t i = 0; i < value.len; i++) {
         if (!is_digit(value.data[i]))
             return fail(err, "Content-Length is not a plain number"), 400;
-        if (__builtin_mul_overflow(length, 10u, &length) ||
-            __builtin_add_overflow(length, (uint64_t)(value.data[i] - '0'), &length))
+        if (__builtin_mul_overflow(length, 10u, &length)
+            || __builtin_add_overflow(length, (uint64_t)(value.data[i] - '0'), &length))
             return fail(err, "Content-Length is larger than any body"), 413;
     }
     if (!value.len)

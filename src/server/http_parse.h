@@ -33,7 +33,7 @@ void http_head_clear(struct http_head *head); // nothing was read: no method, no
 int http_parse_head(struct bytes in, struct http_head *head, struct error *err);
 
 bool http_is_word(struct bytes text, const char *word);                       // upper or lower case alike
-bool http_is_token_byte(char byte);                                            // of a method or a header's name
+bool http_is_token_byte(char byte);                                           // of a method or a header's name
 struct bytes http_head_field(const struct http_head *head, const char *name); // the first so named; .data NULL: none
 
 // A body in chunks, read as it comes; zeroed at first. Line ends are CR LF here, and nothing else.

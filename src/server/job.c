@@ -33,9 +33,13 @@ static struct answer_token *add_token(struct mail *mail)
 
 void mail_add(struct mail *mail, const struct nibble_token *token, double at)
 {
-    *add_token(mail) = (struct answer_token){ .id = token->id, .scored = token->scored, .stop = token->stop,
-                                              .logprob = token->logprob, .top_first = mail->top_count,
-                                              .top_count = token->top_count, .at = at };
+    *add_token(mail) = (struct answer_token){ .id = token->id,
+                                              .scored = token->scored,
+                                              .stop = token->stop,
+                                              .logprob = token->logprob,
+                                              .top_first = mail->top_count,
+                                              .top_count = token->top_count,
+                                              .at = at };
     add_tops(mail, token->top, token->top_count);
 }
 
@@ -81,7 +85,10 @@ static void mail_empty(struct mail *mail)
 // ---- jobs ---------------------------------------------------------------------------------------------------------
 
 static const char *const id_prefixes[] = {
-    [JOB_CHAT] = "chatcmpl-", [JOB_COMPLETION] = "cmpl-", [JOB_TOKENIZE] = "tok-", [JOB_DETOKENIZE] = "tok-",
+    [JOB_CHAT] = "chatcmpl-",
+    [JOB_COMPLETION] = "cmpl-",
+    [JOB_TOKENIZE] = "tok-",
+    [JOB_DETOKENIZE] = "tok-",
 };
 
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path)
@@ -177,6 +184,7 @@ void job_make_choices(struct job *job)
     job->choice_count = job->prompt_count * each;
     job->choices = memory_new((size_t)job->choice_count, sizeof *job->choices);
     for (int i = 0; i < job->choice_count; i++)
-        job->choices[i] = (struct choice){ .job = job, .index = i, .number = i % each,
-                                           .prompt = &job->prompts[i / each], .stop_hit = -1, .stop_id = -1 };
+        job->choices[i] = (struct choice){
+            .job = job, .index = i, .number = i % each, .prompt = &job->prompts[i / each], .stop_hit = -1, .stop_id = -1
+        };
 }

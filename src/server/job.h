@@ -30,24 +30,24 @@ enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
 
 // What has happened to a choice, in order.
 struct mail {
-    struct strbuf text;                    // what has become certain
+    struct strbuf text; // what has become certain
     struct answer_token {
         int32_t id;
         bool scored, stop;
         float logprob;
-        int top_first, top_count;          // in tops
-        double at;                         // when it came, in seconds of the worker's clock
+        int top_first, top_count; // in tops
+        double at;                // when it came, in seconds of the worker's clock
     } *tokens;
     int token_count, token_capacity;
     struct nibble_candidate *tops;
     int top_count, top_capacity;
-    int prompt_tokens;                     // how many of the tokens are the prompt's own, at the beginning
-    int discarded_tokens;                  // of answers before this one that did not meet their schema
+    int prompt_tokens;    // how many of the tokens are the prompt's own, at the beginning
+    int discarded_tokens; // of answers before this one that did not meet their schema
 
-    bool finished;                         // the following are there
+    bool finished; // the following are there
     enum nibble_finish reason;
-    int stop_string;                       // index of the stop string that hit, -1: none
-    int32_t stop_id;                       // the stop token that did, -1: none
+    int stop_string; // index of the stop string that hit, -1: none
+    int32_t stop_id; // the stop token that did, -1: none
     struct nibble_usage usage;
 };
 
@@ -58,66 +58,66 @@ void mail_clear(struct mail *mail);
 struct prompt {
     int32_t *ids;
     size_t count;
-    struct bytes text;                     // as it was sent, .data NULL: as ids
+    struct bytes text; // as it was sent, .data NULL: as ids
 };
 
 struct choice {
     struct job *job;
-    int index;                             // in the answer
-    int number;                            // among the n of its prompt
+    int index;  // in the answer
+    int number; // among the n of its prompt
     const struct prompt *prompt;
 
     // The worker's.
-    uint64_t name;                         // the scheduler's, 0: not there
+    uint64_t name; // the scheduler's, 0: not there
     struct detokenizer detokenizer;
     struct stop stop;
     int stop_hit;
     int32_t stop_id;
-    struct matcher *matcher;               // NULL: any token may come
-    struct tool_reader *call_watch;        // sees when the only call has come that there may be; NULL: nobody needs to
-    struct mail draft;                     // of this step
-    struct mail held;                      // of all steps, where the answer is checked before it is sent
-    struct nibble_usage first_usage;       // of the first attempt
+    struct matcher *matcher;         // NULL: any token may come
+    struct tool_reader *call_watch;  // sees when the only call has come that there may be; NULL: nobody needs to
+    struct mail draft;               // of this step
+    struct mail held;                // of all steps, where the answer is checked before it is sent
+    struct nibble_usage first_usage; // of the first attempt
     int attempt, discarded_tokens;
-    bool again;                            // to be generated once more
+    bool again; // to be generated once more
 
-    struct mail mail;                      // under the post's lock
+    struct mail mail; // under the post's lock
 
     // The writer's.
-    struct mail news, answer;              // what has just come; the tokens that are still to be written, and the end
-    int generated;                         // tokens of the answer so far, with those of discarded attempts
-    int tokens_written;                    // of answer.tokens, in a stream
-    bool begun;                            // its first chunk is out, or its echo is in
-    bool ended;                            // its last chunk is out
-    struct tool_reader *tools;             // NULL: the text is content
+    struct mail news, answer;  // what has just come; the tokens that are still to be written, and the end
+    int generated;             // tokens of the answer so far, with those of discarded attempts
+    int tokens_written;        // of answer.tokens, in a stream
+    bool begun;                // its first chunk is out, or its echo is in
+    bool ended;                // its last chunk is out
+    struct tool_reader *tools; // NULL: the text is content
     struct tool_call {
         char id[32];
         struct strbuf name, arguments;
-        size_t sent;                       // of the arguments
-        bool named;                        // a chunk has told its name
+        size_t sent; // of the arguments
+        bool named;  // a chunk has told its name
     } *calls;
     int call_count;
-    struct strbuf content;                 // since the last chunk, or all of it
-    double token_at;                       // when its latest token came, 0: none has
-    size_t text_offset;                    // of the next token in a completion's text, in characters
+    struct strbuf content; // since the last chunk, or all of it
+    double token_at;       // when its latest token came, 0: none has
+    size_t text_offset;    // of the next token in a completion's text, in characters
 };
 
 struct job {
     const struct api *api;
     enum job_kind kind;
-    char id[48];                           // "chatcmpl-..."
-    const char *path;                      // of its endpoint
+    char id[48];      // "chatcmpl-..."
+    const char *path; // of its endpoint
     time_t created;
-    double arrived;                        // in seconds of the worker's clock
-    struct strbuf body;                    // the request as it came; empty once it is read
-    size_t body_bytes;                     // that it had
+    double arrived;                            // in seconds of the worker's clock
+    struct strbuf body;                        // the request as it came; empty once it is read
+    size_t body_bytes;                         // that it had
     char request_id[REQUEST_ID_BYTES_MAX + 1]; // the client's name for it
-    const unsigned char *tenant;           // digest of its API key, which keeps its prefix cache apart; NULL: shared
-    atomic_bool cancelled;                 // the client has gone
-    atomic_int stage;                      // enum job_stage
-    struct budget *budget;                 // NULL: nobody counts
-    size_t charged_bytes;                  // of the budget; changed by the thread that owns the job
-    size_t text_bytes_charged;             // of these, for the text of answers
+    const unsigned char *tenant; // digest of its API key, which keeps its prefix cache apart; NULL: shared
+    atomic_bool cancelled;       // the client has gone
+    atomic_int stage;            // enum job_stage
+    struct budget *budget;       // NULL: nobody counts
+    size_t charged_bytes;        // of the budget; changed by the thread that owns the job
+    size_t text_bytes_charged;   // of these, for the text of answers
 
     // The reader's, read by all later. The JSON is gone when the job is read: what is needed later is a copy in `kept`
     // or a reference of its own.
@@ -127,15 +127,15 @@ struct job {
     struct fields fields;
     struct prompt *prompts;
     int prompt_count;
-    struct grammar *grammar;               // NULL: any text
-    const json_t *tools;                   // whose calls are looked for in the answer; NULL: none
-    json_t *kept_tools;                    // the reference that keeps them
+    struct grammar *grammar; // NULL: any text
+    const json_t *tools;     // whose calls are looked for in the answer; NULL: none
+    json_t *kept_tools;      // the reference that keeps them
     enum tool_form tool_form;
-    bool must_call, one_call;              // tool_choice asks for a call; at most one may come
-    const char *must_name;                 // of this tool; NULL: of any
-    json_t *schema;                        // of an answer that is no call; NULL: none
-    bool checked, strict;                  // answers are validated (check.h); one that fails is an error
-    char warning[JOB_WARNING_BYTES];       // for the log; empty: none
+    bool must_call, one_call;        // tool_choice asks for a call; at most one may come
+    const char *must_name;           // of this tool; NULL: of any
+    json_t *schema;                  // of an answer that is no call; NULL: none
+    bool checked, strict;            // answers are validated (check.h); one that fails is an error
+    char warning[JOB_WARNING_BYTES]; // for the log; empty: none
     struct choice *choices;
     int choice_count;
 
@@ -145,29 +145,29 @@ struct job {
 
     // The worker's.
     struct worker *worker;
-    int started, running;                  // choices: given to the scheduler so far, and still there
-    int waiting;                           // of those running, to be generated again
-    struct job *next_run;                  // of all that it has
-    bool touched;                          // in this step
+    int started, running; // choices: given to the scheduler so far, and still there
+    int waiting;          // of those running, to be generated again
+    struct job *next_run; // of all that it has
+    bool touched;         // in this step
 
     // Under the post's lock.
     struct job *next_posted;
-    bool posted, over_mail;                // over: the worker and the reader have let go of it
-    bool begun_mail;                       // a reader or the worker has posted it: the writer may look at it
-    bool written;                          // the writer has let go of it, too
+    bool posted, over_mail; // over: the worker and the reader have let go of it
+    bool begun_mail;        // a reader or the worker has posted it: the writer may look at it
+    bool written;           // the writer has let go of it, too
 
     // The writer's.
-    bool released;                         // over_mail, as the writer has heard it
-    bool begun;                            // a stream's first event is written
-    bool complete;                         // all of the answer is in `text`, or was
-    struct answer_cursor {                 // how far a whole answer is written
+    bool released;         // over_mail, as the writer has heard it
+    bool begun;            // a stream's first event is written
+    bool complete;         // all of the answer is in `text`, or was
+    struct answer_cursor { // how far a whole answer is written
         int choice, part;
-        size_t at;                         // within the part
-        int list;                          // of the part that has the logprobs
+        size_t at; // within the part
+        int list;  // of the part that has the logprobs
     } cursor;
-    struct strbuf text;                    // the next slice
-    atomic_size_t unsent_bytes;            // written, and not taken by the client's socket yet
-    atomic_bool stalled;                   // the writer waits for the socket
+    struct strbuf text;         // the next slice
+    atomic_size_t unsent_bytes; // written, and not taken by the client's socket yet
+    atomic_bool stalled;        // the writer waits for the socket
 
     // Under the outbox's lock.
     struct job *next_outgoing;
@@ -175,11 +175,11 @@ struct job {
     bool in_outbox, over_outgoing;
 
     // The loop's.
-    struct http_exchange *exchange;        // NULL: the client has gone, or has its answer
-    bool over;                             // all others have let go of it
-    bool streaming;                        // the head of the answer is out
-    size_t sending_bytes;                  // given to the socket, and not taken by the client yet
-    struct job *next, *previous;           // of all
+    struct http_exchange *exchange; // NULL: the client has gone, or has its answer
+    bool over;                      // all others have let go of it
+    bool streaming;                 // the head of the answer is out
+    size_t sending_bytes;           // given to the socket, and not taken by the client yet
+    struct job *next, *previous;    // of all
 };
 
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path);

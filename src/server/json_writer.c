@@ -16,10 +16,7 @@ static const char *escape_of(unsigned char c)
     return escapes[c];
 }
 
-static bool is_plain(unsigned char c)
-{
-    return c >= ' ' && c < 0x80 && c != '"' && c != '\\';
-}
+static bool is_plain(unsigned char c) { return c >= ' ' && c < 0x80 && c != '"' && c != '\\'; }
 
 static void add_escaped(struct strbuf *out, unsigned char c)
 {
@@ -67,10 +64,7 @@ size_t json_text_cut(struct bytes text, size_t limit)
 
 // ---- numbers ------------------------------------------------------------------------------------------------------
 
-void json_write_int(struct strbuf *out, long long value)
-{
-    strbuf_add_format(out, "%lld", value);
-}
+void json_write_int(struct strbuf *out, long long value) { strbuf_add_format(out, "%lld", value); }
 
 // %.9g is enough for every float. A whole number gets ".0", as it is a real; exponents lose their plus and their zeros.
 void json_write_logprob(struct strbuf *out, float logprob)

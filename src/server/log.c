@@ -23,10 +23,7 @@ static const struct {
     [LOG_RATE] = { "%.1f/s", "%.3f", 1 },
 };
 
-static bool is_control(char c)
-{
-    return (unsigned char)c < ' ' || c == 0x7F;
-}
+static bool is_control(char c) { return (unsigned char)c < ' ' || c == 0x7F; }
 
 static void add_quoted(struct strbuf *line, const char *text)
 {
@@ -198,7 +195,4 @@ void log_close(struct log *log)
         log->queue = NULL;
 }
 
-uint64_t log_dropped(const struct log *log)
-{
-    return log->queue ? log_queue_dropped(log->queue) : 0;
-}
+uint64_t log_dropped(const struct log *log) { return log->queue ? log_queue_dropped(log->queue) : 0; }

@@ -15,7 +15,7 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR, LOG_LEVELS };
 extern const char *const log_level_words[LOG_LEVELS + 1]; // debug info warning error NULL
 
 struct log {
-    enum log_level level;    // below it nothing is written
+    enum log_level level; // below it nothing is written
     bool json;
     struct log_queue *queue; // NULL: it is not open, and a line is written before the call returns
 };
@@ -28,8 +28,8 @@ uint64_t log_dropped(const struct log *log); // lines that there was no room for
 struct log_field {
     const char *name;
     enum { LOG_TEXT, LOG_COUNT, LOG_SECONDS, LOG_PERCENT, LOG_RATE } kind;
-    const char *text;     // of LOG_TEXT; NULL: the field is left out; control bytes are shown as '?'
-    double number;        // of the others: LOG_COUNT 12, LOG_SECONDS 0.123s, LOG_PERCENT (0 .. 1) 42%, LOG_RATE 45.1/s
+    const char *text; // of LOG_TEXT; NULL: the field is left out; control bytes are shown as '?'
+    double number;    // of the others: LOG_COUNT 12, LOG_SECONDS 0.123s, LOG_PERCENT (0 .. 1) 42%, LOG_RATE 45.1/s
 };
 
 // 2026-11-15 07:00:00.123 info    request: id=chatcmpl-1 in=12 out=40 total=0.912s

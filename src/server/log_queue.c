@@ -19,7 +19,7 @@ struct log_queue {
 
     pthread_mutex_t lock; // of all below
     pthread_cond_t filled, finished;
-    struct strbuf lines;  // not taken by the thread yet
+    struct strbuf lines; // not taken by the thread yet
     uint64_t dropped, reported;
     bool closing, ended;
     bool abandoned; // its owner has gone, and so has `context`

@@ -18,6 +18,7 @@
 
 // What is one number: name, kind, labels, value, help. A row is printed where metrics, stats, waiting, process and the
 // label strings `model` (vLLM's two) and `none` are in scope.
+// clang-format off
 #define SCALARS(X)                                                                                                    \
     X("vllm:num_requests_running", gauge, model, stats->running, "Requests that are being answered.")                 \
     X("vllm:num_requests_waiting", gauge, model, waiting, "Requests that wait to be read.")                           \
@@ -54,15 +55,16 @@
     X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \
     X("process_resident_memory_bytes", gauge, none, process.resident_bytes, "Memory of the process that is in RAM.")  \
     X("process_cpu_seconds_total", counter, none, process.cpu_seconds, "CPU time of the process, of all threads.")
+// clang-format on
 
-static const double first_token_bounds[] = { .001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
-                                             1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560 };
-static const double token_gap_bounds[] = { .01, .025, .05, .075, .1, .15, .2, .3, .4, .5,
-                                           .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80 };
-static const double latency_bounds[] = { .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20,
+static const double first_token_bounds[] = { .001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                             1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560 };
+static const double token_gap_bounds[] = { .01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                           .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80 };
+static const double latency_bounds[] = { .3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                          30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680 };
-static const double token_bounds[] = { 1, 2, 5, 1e1, 2e1, 5e1, 1e2, 2e2, 5e2, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4,
-                                       1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 5e8 };
+static const double token_bounds[] = { 1,   2,   5,   1e1, 2e1, 5e1, 1e2, 2e2, 5e2, 1e3, 2e3, 5e3, 1e4, 2e4,
+                                       5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 5e8 };
 static const double choice_bounds[] = { 1, 2, 5, 10, 20 };
 static const double step_bounds[] = { 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384 };
 static const double http_bounds[] = { .005, .01, .05, .1, .5, 1, 5, 10, 60 };
@@ -88,8 +90,7 @@ static const struct {
                                 "From admission to the last token." },
     [METRIC_PREFILL_TIME] = { "vllm:request_prefill_time_seconds", BOUNDS(latency),
                               "From admission to the first token." },
-    [METRIC_DECODE_TIME] = { "vllm:request_decode_time_seconds", BOUNDS(latency),
-                             "From the first token to the last." },
+    [METRIC_DECODE_TIME] = { "vllm:request_decode_time_seconds", BOUNDS(latency), "From the first token to the last." },
     [METRIC_PROMPT_TOKENS] = { "vllm:request_prompt_tokens", BOUNDS(token), "Tokens of a request's prompt." },
     [METRIC_GENERATION_TOKENS] = { "vllm:request_generation_tokens", BOUNDS(token), "Tokens of a request's answers." },
     [METRIC_MAX_GENERATION_TOKENS] = { "vllm:request_max_num_generation_tokens", BOUNDS(token),
@@ -130,9 +131,16 @@ static double process_start_seconds(void)
     clock_gettime(CLOCK_REALTIME, &now);
     clock_gettime(CLOCK_BOOTTIME, &since_boot);
     double start = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    if (rest && sscanf(rest, ") %*c" "%*s%*s%*s%*s%*s%*s%*s%*s%*s" "%*s%*s%*s%*s%*s%*s%*s%*s%*s" "%llu", &ticks) == 1)
+    if (rest
+        && sscanf(rest,
+                  ") %*c"
+                  "%*s%*s%*s%*s%*s%*s%*s%*s%*s"
+                  "%*s%*s%*s%*s%*s%*s%*s%*s%*s"
+                  "%llu",
+                  &ticks)
+            == 1)
         start -= (double)since_boot.tv_sec + (double)since_boot.tv_nsec * 1e-9
-               - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+            - (double)ticks / (double)sysconf(_SC_CLK_TCK);
     return start;
 }
 
@@ -276,8 +284,8 @@ static void print_scalars(const struct metrics *metrics, const struct nibble_sch
 {
     static const char none[] = "";
     struct process process = process_now();
-#define X(name, kind, labels, value, help)    \
-    add_head(out, name, #kind, help);         \
+#define X(name, kind, labels, value, help) \
+    add_head(out, name, #kind, help);      \
     add_sample(out, name, labels, (double)(value));
     SCALARS(X)
 #undef X
@@ -350,8 +358,8 @@ static void print_configuration(const struct metrics *metrics, const struct nibb
                                 const char *model, struct strbuf *out)
 {
     struct strbuf cache = { 0 }, build = { 0 };
-    json_int_t page_tokens = json_integer_value(json_object_get(json_object_get(metrics->plan, "memory"),
-                                                                "page_tokens"));
+    json_int_t page_tokens = json_integer_value(
+        json_object_get(json_object_get(metrics->plan, "memory"), "page_tokens"));
     const char *device = json_string_value(json_object_get(metrics->plan, "device"));
     strbuf_add_text(&cache, model);
     add_label(&cache, "cache_dtype", metrics->kv_cache_dtype ? metrics->kv_cache_dtype : "auto");
@@ -369,7 +377,9 @@ static void print_configuration(const struct metrics *metrics, const struct nibb
 
 static void print_layer_bits(const json_t *layers, struct strbuf *out)
 {
-    static const struct { const char *side, *key; } sides[] = { { "k", "k_bits" }, { "v", "v_bits" } };
+    static const struct {
+        const char *side, *key;
+    } sides[] = { { "k", "k_bits" }, { "v", "v_bits" } };
     add_head(out, "nibble:layer_kv_bits", "gauge", "Bits of the cache per number, its scales included.");
     for (size_t i = 0; i < json_array_size(layers); i++)
         for (int side = 0; side < COUNT_OF(sides); side++) {
@@ -432,7 +442,7 @@ static void print_kernels(const json_t *layers, struct strbuf *out)
     json_t *ignored;
     add_head(out, "nibble:kernel_info", "gauge", "The kernel that an op of these layers runs, for few tokens or many.");
     for (size_t i = 0; i < json_array_size(layers); i++)
-        json_object_foreach(json_object_get(json_array_get(layers, i), "kernels"), binding, ignored) {
+        json_object_foreach (json_object_get(json_array_get(layers, i), "kernels"), binding, ignored) {
             const char *kernel = kernel_of(layers, i, binding);
             size_t before = 0;
             while (before < i && strcmp(kernel_of(layers, before, binding), kernel))
@@ -448,8 +458,7 @@ static void print_kernels(const json_t *layers, struct strbuf *out)
         }
 }
 
-void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting,
-                   struct strbuf *out)
+void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting, struct strbuf *out)
 {
     struct strbuf model = { 0 };
     const json_t *layers = json_object_get(metrics->plan, "layers");

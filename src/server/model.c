@@ -50,10 +50,13 @@ static void open_builtin_chat(struct served *served, const struct server_options
     if (builtin)
         served->chat = chat_open_source(checkpoint, builtin->source, &served->chat_error);
     if (served->chat)
-        log_say(&options->log, LOG_WARNING, "chat", "the model has no chat template; chats are written as %s, since "
-                "its vocabulary has %s; --chat-template FILE gives another", builtin->family, builtin->begin);
+        log_say(&options->log, LOG_WARNING, "chat",
+                "the model has no chat template; chats are written as %s, since "
+                "its vocabulary has %s; --chat-template FILE gives another",
+                builtin->family, builtin->begin);
     else
-        fail(&served->chat_error, "the model has no chat template; start the server with --chat-template FILE, or use "
+        fail(&served->chat_error,
+             "the model has no chat template; start the server with --chat-template FILE, or use "
              "/v1/completions");
 }
 
@@ -106,15 +109,20 @@ static bool describe(struct served *served, const struct server_options *options
     if (!named)
         set_own_name(served, options->model);
     *api = (struct api){
-        .tokenizer = served->tokenizer, .chat = served->chat, .chat_trouble = served->chat_error.text,
-        .vocabulary = &served->vocabulary, .has_seed = options->has_seed,
+        .tokenizer = served->tokenizer,
+        .chat = served->chat,
+        .chat_trouble = served->chat_error.text,
+        .vocabulary = &served->vocabulary,
+        .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
         .name_count = named ? options->model_name_count : 1,
         .alias = named ? NULL : options->model,
         .root = options->model,
         .max_model_len = nibble_engine_max_model_len(served->engine),
         .logits = nibble_engine_vocabulary(served->engine),
-        .created = time(NULL), .plan = served->plan.data, .plan_len = served->plan.len,
+        .created = time(NULL),
+        .plan = served->plan.data,
+        .plan_len = served->plan.len,
     };
     fingerprint_print(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);

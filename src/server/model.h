@@ -15,8 +15,8 @@ struct served {
     struct nibble_scheduler *scheduler;
     struct nibble_text plan;
     struct error chat_error;
-    const char *name;              // of the model, where none was given
-    char *own_name;                // the copy that it may be
+    const char *name; // of the model, where none was given
+    char *own_name;   // the copy that it may be
     struct api api;
 };
 

@@ -15,8 +15,10 @@ static void observe_tokens(struct metrics *metrics, struct choice *choice)
 static enum metric_finish finish_of(enum nibble_finish reason)
 {
     static const enum metric_finish finishes[] = {
-        [NIBBLE_FINISH_STOP] = METRIC_STOP, [NIBBLE_FINISH_LENGTH] = METRIC_LENGTH,
-        [NIBBLE_FINISH_CANCELLED] = METRIC_ABORT, [NIBBLE_FINISH_FAILED] = METRIC_ERROR,
+        [NIBBLE_FINISH_STOP] = METRIC_STOP,
+        [NIBBLE_FINISH_LENGTH] = METRIC_LENGTH,
+        [NIBBLE_FINISH_CANCELLED] = METRIC_ABORT,
+        [NIBBLE_FINISH_FAILED] = METRIC_ERROR,
     };
     return finishes[reason];
 }

@@ -48,10 +48,7 @@ void post_send(struct post *post, struct job *job, bool over)
     pthread_mutex_unlock(&post->lock);
 }
 
-void post_wake(struct post *post)
-{
-    pthread_cond_signal(&post->filled);
-}
+void post_wake(struct post *post) { pthread_cond_signal(&post->filled); }
 
 void post_report(struct post *post, const struct nibble_scheduler_stats *stats, int step_tokens)
 {

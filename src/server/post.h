@@ -14,7 +14,7 @@ struct post {
     pthread_cond_t filled;
     struct job *first, *last;
     bool closed;
-    atomic_ullong taken_count;            // jobs that the writer took so far
+    atomic_ullong taken_count; // jobs that the writer took so far
     // What the worker says of itself after each step.
     struct nibble_scheduler_stats stats;
     struct histogram step_tokens;

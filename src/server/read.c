@@ -50,7 +50,8 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
     if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
         return api_fail_code(&job->error, 400, param, "context_length_exceeded",
                              "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
-                             "that", api->max_model_len, text.len);
+                             "that",
+                             api->max_model_len, text.len);
     if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
         tokens_free(&tokens);
         return !atomic_load(&job->cancelled) && api_fail(&job->error, 400, param, "%s", trouble.text);
@@ -61,8 +62,7 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
 bool read_prompt_ids(struct job *job, const json_t *ids)
 {
     struct prompt prompt = { 0 };
-    return fields_read_ids(job->api, ids, "prompt", &prompt.ids, &prompt.count, &job->error)
-        && add_prompt(job, prompt);
+    return fields_read_ids(job->api, ids, "prompt", &prompt.ids, &prompt.count, &job->error) && add_prompt(job, prompt);
 }
 
 // How long the answers may get, now that the prompts are known.
@@ -82,8 +82,10 @@ static bool check_length(struct job *job)
         return false;
     fields->max_tokens = answer_tokens(job, most);
     if (fields->min_tokens > fields->max_tokens)
-        return api_fail(&job->error, 400, "min_tokens", "\"min_tokens\" is %lld, which is more than the %lld of "
-                        "\"max_tokens\"", (long long)fields->min_tokens, (long long)fields->max_tokens);
+        return api_fail(&job->error, 400, "min_tokens",
+                        "\"min_tokens\" is %lld, which is more than the %lld of "
+                        "\"max_tokens\"",
+                        (long long)fields->min_tokens, (long long)fields->max_tokens);
     return true;
 }
 
@@ -161,9 +163,7 @@ static bool read_json(struct job *job)
 static bool read_generating(struct job *job)
 {
     if (!fields_read(&job->fields, job->api, job->json, kinds[job->kind].endpoint, &job->error)
-        || !kinds[job->kind].read(job)
-        || !check_length(job)
-        || !check_grammar(job))
+        || !kinds[job->kind].read(job) || !check_length(job) || !check_grammar(job))
         return false;
     keep(job);
     job_drop_json(job);
@@ -183,7 +183,7 @@ bool read_job(struct job *job)
     if (ready)
         return true;
     job->tools = job->kept_tools; // those of the JSON are gone
-    free(job->choices); // the answer is an error or a reply
+    free(job->choices);           // the answer is an error or a reply
     job->choices = NULL;
     job->choice_count = 0;
     return job->error.status ? false : admission_reply(job) && false;

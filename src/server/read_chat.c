@@ -58,7 +58,7 @@ static bool knows_tool(const json_t *tools, const char *name)
 {
     size_t index;
     const json_t *tool;
-    json_array_foreach(tools, index, tool) {
+    json_array_foreach (tools, index, tool) {
         const char *known = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
         if (known && !strcmp(known, name))
             return true;
@@ -71,7 +71,7 @@ static bool is_strict(const json_t *tools, const char *name)
 {
     size_t index;
     const json_t *tool;
-    json_array_foreach(tools, index, tool) {
+    json_array_foreach (tools, index, tool) {
         const json_t *function = json_object_get(tool, "function");
         const char *known = json_string_value(json_object_get(function, "name"));
         if (json_is_true(json_object_get(function, "strict")) && (!name || (known && !strcmp(known, name))))
@@ -136,14 +136,16 @@ bool read_tools(struct job *job)
 // either: call tools, or answer in that form.
 static bool make_grammar(struct job *job, struct answer_form *form)
 {
-    struct tools_choice choice = { .name = job->must_name, .parallel = !job->one_call,
+    struct tools_choice choice = { .name = job->must_name,
+                                   .parallel = !job->one_call,
                                    .otherwise = job->must_call ? NULL : form->schema };
     struct error trouble;
     bool has_tools = job->tools && job->api->chat;
     if (has_tools && !job->must_call && form->grammar)
         return api_fail(&job->error, 400, form->field,
                         "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or "
-                        "tool_choice none", form->field);
+                        "tool_choice none",
+                        form->field);
     // Alone at first: what is wrong with it is not the tools' fault.
     if (!job->must_call && !read_form_grammar(job, form))
         return false;

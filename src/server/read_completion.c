@@ -37,7 +37,7 @@ bool read_completion(struct job *job)
     job->prompts = memory_new(count, sizeof *job->prompts);
     if (!many)
         return read_one(job, prompt);
-    json_array_foreach(prompt, index, entry)
+    json_array_foreach (prompt, index, entry)
         if (!read_one(job, entry))
             return false;
     return true;

@@ -32,8 +32,8 @@ static bool use_pattern(struct job *job, const json_t *value, struct answer_form
     if (!pattern.len)
         return api_fail(&job->error, 400, form->field, "\"%s\" is a regex that the whole answer matches", form->field);
     form->grammar = grammar_from_pattern(pattern, &trouble);
-    return form->grammar || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s",
-                                     form->field, trouble.text);
+    return form->grammar
+        || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s", form->field, trouble.text);
 }
 
 static bool is_repeated(const json_t *list, size_t index)
@@ -57,7 +57,7 @@ static bool use_choice(struct job *job, const json_t *list, struct answer_form *
     const json_t *value;
     if (!json_array_size(list) || json_array_size(list) > CHOICES_MAX)
         return api_fail(&job->error, 400, name, "\"%s\" is a list of 1 to %d texts", name, CHOICES_MAX);
-    json_array_foreach(list, index, value) {
+    json_array_foreach (list, index, value) {
         const char *text = json_string_value(value);
         if (!text || !*text || strlen(text) != json_string_length(value))
             return api_fail(&job->error, 400, name, "entry %zu of \"%s\" is no text that an answer can be", index,
@@ -113,21 +113,23 @@ static bool use_structured_outputs(struct job *job, const json_t *value, struct 
     const char *name = form->field;
     static const char *const words[] = { "json", "regex", "choice", "json_object", NULL };
     static bool (*const uses[])(struct job *, const json_t *, struct answer_form *) = { use_schema, use_pattern,
-                                                                                       use_choice, use_object };
+                                                                                        use_choice, use_object };
     const char *key;
     json_t *one, *chosen = NULL;
     size_t which = 0;
     if (!json_is_object(value))
         return api_fail(&job->error, 400, name, "\"%s\" is an object with json, regex, choice or json_object", name);
-    json_object_foreach((json_t *)value, key, one) {
+    json_object_foreach ((json_t *)value, key, one) {
         size_t word = 0;
         if (field_is_empty(one))
             continue;
         while (words[word] && strcmp(words[word], key))
             word++;
         if (!words[word] || chosen)
-            return api_fail(&job->error, 400, name, "\"%s\" takes one of json, regex, choice and json_object; %.60s is "
-                            "%s", name, key, chosen ? "a second one" : "none of them");
+            return api_fail(&job->error, 400, name,
+                            "\"%s\" takes one of json, regex, choice and json_object; %.60s is "
+                            "%s",
+                            name, key, chosen ? "a second one" : "none of them");
         chosen = one;
         which = word;
     }
@@ -163,8 +165,10 @@ bool read_format(struct job *job, struct answer_form *form)
         if (asks_nothing(given))
             continue;
         if (value)
-            return api_fail(&job->error, 400, forms[i].name, "\"%s\" and \"%s\" both say what the answer looks like; "
-                            "send one of them", form->field, forms[i].name);
+            return api_fail(&job->error, 400, forms[i].name,
+                            "\"%s\" and \"%s\" both say what the answer looks like; "
+                            "send one of them",
+                            form->field, forms[i].name);
         value = given;
         use = forms[i].use;
         form->field = forms[i].name;

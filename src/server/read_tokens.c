@@ -93,8 +93,10 @@ bool read_detokenize(struct job *job)
     if (!json_is_array(list))
         return api_fail(&job->error, 400, "tokens", "\"tokens\" is a list of token ids");
     if (json_array_size(list) > most)
-        return api_fail(&job->error, 400, "tokens", "\"tokens\" has %zu token ids, and %zu are the limit; send them in "
-                        "parts", json_array_size(list), most);
+        return api_fail(&job->error, 400, "tokens",
+                        "\"tokens\" has %zu token ids, and %zu are the limit; send them in "
+                        "parts",
+                        json_array_size(list), most);
     if (!fields_read_ids(job->api, list, "tokens", &ids, &count, &job->error))
         return false;
     write_prompt(job, ids, count);

@@ -18,7 +18,7 @@ struct readers {
     struct lane {
         struct readers *readers;
         struct queue queue;
-        atomic_ullong read_count;       // jobs that were read so far
+        atomic_ullong read_count; // jobs that were read so far
     } lanes[LANE_COUNT];
     pthread_t threads[READER_THREADS_MAX];
     int thread_count;

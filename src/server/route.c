@@ -194,8 +194,7 @@ static bool check_room(const struct server *server, struct api_error *err)
 
 static const unsigned char *key_of(const struct server *server, const struct http_exchange *exchange)
 {
-    return access_find_key(&server->access, http_header(exchange, "Authorization"),
-                           http_header(exchange, "X-Api-Key"));
+    return access_find_key(&server->access, http_header(exchange, "Authorization"), http_header(exchange, "X-Api-Key"));
 }
 
 static void handle_job(struct server *server, const struct route *route, struct http_exchange *exchange)
@@ -265,8 +264,10 @@ static bool check_host(const struct server *server, const struct route *route, c
 {
     struct bytes host = http_header(exchange, "Host");
     return (route && route->any_host) || access_allows_host(&server->access, host)
-        || api_fail(err, 403, NULL, "this server does not answer to the name %.*s; start it with --allowed-hosts if it "
-                    "should", (int)(host.len < 200 ? host.len : 200), host.data);
+        || api_fail(err, 403, NULL,
+                    "this server does not answer to the name %.*s; start it with --allowed-hosts if it "
+                    "should",
+                    (int)(host.len < 200 ? host.len : 200), host.data);
 }
 
 static bool check_route(const struct route *route, struct http_exchange *exchange, struct api_error *err)

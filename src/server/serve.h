@@ -17,7 +17,7 @@ struct event;
 
 struct server {
     const struct server_options *options;
-    struct served served;                 // the model
+    struct served served; // the model
     struct post post;
     struct outbox outbox;
     struct readers readers;
@@ -28,12 +28,12 @@ struct server {
 
     struct event_base *base;
     struct http_server *http;
-    int port;                             // that is bound
+    int port; // that is bound
     struct event *wake, *terminate, *interrupt, *tick;
-    struct event *lost;                   // NULL: no other process computes the model
+    struct event *lost; // NULL: no other process computes the model
     struct access access;
-    struct budget budget;                 // of all requests in flight
-    struct job *jobs;                     // all of them
+    struct budget budget; // of all requests in flight
+    struct job *jobs;     // all of them
     int job_count, jobs_max;
     struct health health;
     bool draining;
@@ -64,7 +64,7 @@ bool watch_live(struct server *server, char *why, size_t size);
 
 // ---- deliver.c ----------------------------------------------------------------------------------------------------
 
-void deliver_written(struct server *server);  // what the writer has made
+void deliver_written(struct server *server);                     // what the writer has made
 void deliver_sent(void *server, struct http_exchange *exchange); // a client's socket has taken what there was
 void deliver_gone(struct server *server, struct job *job);       // the client has left
 void deliver_abandon(struct server *server, struct job *job, const struct api_error *err); // it is given up

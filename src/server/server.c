@@ -168,9 +168,10 @@ static struct http_limits choose_limits(struct server *server)
     limits.budget = &server->budget;
     limits.connections = http_raise_file_limit(limits.connections);
     if (limits.connections < server->options->http.connections)
-        log_say(&server->options->log, LOG_WARNING, "start", "the limit of open files (ulimit -n) leaves room for %d "
-                "of the %d connections of --max-connections; raise it, or lower those", limits.connections,
-                server->options->http.connections);
+        log_say(&server->options->log, LOG_WARNING, "start",
+                "the limit of open files (ulimit -n) leaves room for %d "
+                "of the %d connections of --max-connections; raise it, or lower those",
+                limits.connections, server->options->http.connections);
     return limits;
 }
 
@@ -179,7 +180,11 @@ static bool open_http(struct server *server, struct error *err)
 {
     const struct server_options *options = server->options;
     const struct http_callbacks callbacks = {
-        .context = server, .admit = route_admit, .request = route_request, .refuse = route_refuse, .gone = route_gone,
+        .context = server,
+        .admit = route_admit,
+        .request = route_request,
+        .refuse = route_refuse,
+        .gone = route_gone,
         .sent = deliver_sent,
     };
     event_set_mem_functions(memory_allocate, memory_reallocate, free);

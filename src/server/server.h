@@ -10,24 +10,24 @@
 
 // Names follow the flags. Everything is borrowed until server_run returns.
 struct server_options {
-    const char *model;                 // a path, or org/name in the Hugging Face cache
-    const char *const *model_names;    // what clients call it; the first is the one in answers
-    int model_name_count;              // 0: the name of the model's file or folder
+    const char *model;              // a path, or org/name in the Hugging Face cache
+    const char *const *model_names; // what clients call it; the first is the one in answers
+    int model_name_count;           // 0: the name of the model's file or folder
     const char *host;
-    int port;                          // 0: a free one
-    const char *uds;                   // a socket's path in place of host and port; NULL: TCP
-    struct access_options access;      // no key is empty
-    bool share_prefix_cache;           // between keys, too
-    const char *chat_template;         // a file; NULL: the model's own
+    int port;                     // 0: a free one
+    const char *uds;              // a socket's path in place of host and port; NULL: TCP
+    struct access_options access; // no key is empty
+    bool share_prefix_cache;      // between keys, too
+    const char *chat_template;    // a file; NULL: the model's own
     struct nibble_options engine;
     struct nibble_scheduler_options scheduler;
     bool has_seed;
-    uint64_t seed;                     // of requests without their own, where has_seed
+    uint64_t seed; // of requests without their own, where has_seed
     struct http_limits http;
-    size_t inflight_bytes;             // what requests in flight may hold; 0: a share of the machine's free memory
-    int queue;                         // requests that wait; the next one is answered 429
-    double stall_seconds;              // without any progress: /health is 503
-    double drain_seconds;              // what is running may take as long after SIGTERM
+    size_t inflight_bytes; // what requests in flight may hold; 0: a share of the machine's free memory
+    int queue;             // requests that wait; the next one is answered 429
+    double stall_seconds;  // without any progress: /health is 503
+    double drain_seconds;  // what is running may take as long after SIGTERM
     struct log log;
     // Called when the address is taken and before the model is loaded; false keeps the server from starting. NULL:
     // there is nothing to check.

@@ -30,7 +30,8 @@ static struct health_facts facts_of(struct server *server)
     struct nibble_scheduler_stats stats;
     struct histogram ignored;
     post_read(&server->post, &stats, &ignored);
-    return (struct health_facts){ .draining = server->draining, .device_failing = stats.failing,
+    return (struct health_facts){ .draining = server->draining,
+                                  .device_failing = stats.failing,
                                   .sockets_failing = http_failing(server->http),
                                   .corrupted_in_a_row = stats.corrupted_in_a_row };
 }

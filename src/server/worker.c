@@ -32,7 +32,8 @@ static void seat(struct job *job)
     struct nibble_error error;
     follow_again(job);
     for (int added = 0; added < JOB_SEATS_PER_STEP && job->started < job->choice_count && job->running < JOB_SEATS
-         && !job->error.status; added++) {
+         && !job->error.status;
+         added++) {
         struct choice *choice = &job->choices[job->started];
         uint64_t first = choice->number ? choice[-choice->number].name : 0; // of its prompt, whose pages it shares
         if (!follow_start(choice, first, &error))

@@ -12,7 +12,7 @@ struct worker {
     struct post *post;
     struct queue to_run;
     pthread_t thread;
-    struct job *jobs;                   // linked by next_run
+    struct job *jobs; // linked by next_run
 };
 
 // jobs_max: how many jobs there may be at once. A job that is pushed to `to_run` comes back through the post, also when

@@ -41,10 +41,7 @@ static bool write_slice(struct job *job)
     return !job->released || job->error.status || answer_whole(job, &job->text);
 }
 
-static bool may_write(struct job *job)
-{
-    return atomic_load(&job->unsent_bytes) < ANSWER_SLICE_BYTES;
-}
+static bool may_write(struct job *job) { return atomic_load(&job->unsent_bytes) < ANSWER_SLICE_BYTES; }
 
 // Too much is unsent: the loop posts the job again (writer_sent), unless the client has taken it meanwhile.
 static bool stall(struct job *job)

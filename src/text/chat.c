@@ -11,8 +11,8 @@
 
 struct chat {
     struct template *plain;
-    struct template *with_tools;   // NULL: the plain one serves both
-    json_t *specials;              // bos_token, eos_token ...
+    struct template *with_tools; // NULL: the plain one serves both
+    json_t *specials;            // bos_token, eos_token ...
     enum tool_form tool_form;
     bool knows_tools;
     bool takes_lists, needs_lists; // contents may, or must, be lists of parts
@@ -86,7 +86,7 @@ static void sources_from_config(const json_t *config, struct sources *out)
         out->plain = bytes_of_json(value);
     size_t index;
     const json_t *entry;
-    json_array_foreach(value, index, entry) {
+    json_array_foreach (value, index, entry) {
         struct bytes name = bytes_of_json(json_object_get(entry, "name"));
         const json_t *source = json_object_get(entry, "template");
         if (name.data && bytes_equal(name, bytes_of("default")))
@@ -161,8 +161,8 @@ bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *
         return fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]");
     json_t *variables = variables_of(chat, request);
     bool tools = json_array_size(json_object_get(variables, "tools")) > 0;
-    bool ok =
-        template_render(tools && chat->with_tools ? chat->with_tools : chat->plain, variables, time(NULL), out, err);
+    bool ok = template_render(tools && chat->with_tools ? chat->with_tools : chat->plain, variables, time(NULL), out,
+                              err);
     json_decref(variables);
     return ok;
 }
@@ -192,14 +192,15 @@ static bool shows_probe(const struct strbuf *prompt)
 static void learn_habits(struct chat *chat)
 {
     struct strbuf text = probe(chat, "[{\"role\": \"user\", \"content\": \"" PROBE "\"}]");
-    struct strbuf list =
-        probe(chat, "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"" PROBE "\"}]}]");
+    struct strbuf list = probe(chat,
+                               "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"" PROBE "\"}]}]");
     chat->needs_lists = !shows_probe(&text) && shows_probe(&list);
     chat->takes_lists = chat->needs_lists || (text.len && bytes_equal(strbuf_bytes(&text), strbuf_bytes(&list)));
     struct strbuf with_system = { 0 };
     if (shows_probe(&text))
-        with_system = probe(chat, "[{\"role\": \"system\", \"content\": \"" PROBE "\"},"
-                                  " {\"role\": \"user\", \"content\": \"\"}]");
+        with_system = probe(chat,
+                            "[{\"role\": \"system\", \"content\": \"" PROBE "\"},"
+                            " {\"role\": \"user\", \"content\": \"\"}]");
     chat->takes_system = !shows_probe(&text) || shows_probe(&with_system);
     strbuf_free(&text);
     strbuf_free(&list);

@@ -7,9 +7,9 @@
 #include "text/tokenizer.h"
 
 struct chat_builtin {
-    const char *family;     // "ChatML"
+    const char *family;      // "ChatML"
     const char *begin, *end; // the tokens around a turn's role, and behind the turn
-    const char *source;     // the template
+    const char *source;      // the template
 };
 
 // NULL where the vocabulary has no such tokens, or the one behind a turn would not end an answer.

@@ -64,10 +64,7 @@ static const json_t *part_text(const json_t *part, size_t message, size_t index,
     return NULL;
 }
 
-static json_t *text_part(const json_t *text)
-{
-    return json_pack("{s:s, s:O}", "type", "text", "text", text);
-}
+static json_t *text_part(const json_t *text) { return json_pack("{s:s, s:O}", "type", "text", "text", text); }
 
 static json_t *parts_as_list(const json_t *parts, size_t message, struct error *err)
 {

@@ -25,10 +25,7 @@ struct nibble_tokenizer *nibble_tokenizer_open(const struct nibble_checkpoint *c
     return (struct nibble_tokenizer *)tokenizer;
 }
 
-void nibble_tokenizer_close(struct nibble_tokenizer *tokenizer)
-{
-    tokenizer_close((struct tokenizer *)tokenizer);
-}
+void nibble_tokenizer_close(struct nibble_tokenizer *tokenizer) { tokenizer_close((struct tokenizer *)tokenizer); }
 
 ptrdiff_t nibble_tokenize(const struct nibble_tokenizer *tokenizer, const char *text, size_t len, int flags,
                           int32_t **ids, struct nibble_error *error)
@@ -46,10 +43,7 @@ ptrdiff_t nibble_tokenize(const struct nibble_tokenizer *tokenizer, const char *
     return (ptrdiff_t)tokens.count;
 }
 
-int nibble_vocabulary_size(const struct nibble_tokenizer *tokenizer)
-{
-    return tokenizer_size(own(tokenizer));
-}
+int nibble_vocabulary_size(const struct nibble_tokenizer *tokenizer) { return tokenizer_size(own(tokenizer)); }
 
 const char *nibble_token_piece(const struct nibble_tokenizer *tokenizer, int32_t id, size_t *len)
 {
@@ -65,15 +59,9 @@ bool nibble_token_ends_text(const struct nibble_tokenizer *tokenizer, int32_t id
     return tokenizer_is_end(own(tokenizer), id);
 }
 
-bool nibble_tokenizer_adds_bos(const struct nibble_tokenizer *tokenizer)
-{
-    return tokenizer_adds_bos(own(tokenizer));
-}
+bool nibble_tokenizer_adds_bos(const struct nibble_tokenizer *tokenizer) { return tokenizer_adds_bos(own(tokenizer)); }
 
-int32_t nibble_token_bos(const struct nibble_tokenizer *tokenizer)
-{
-    return tokenizer_bos(own(tokenizer));
-}
+int32_t nibble_token_bos(const struct nibble_tokenizer *tokenizer) { return tokenizer_bos(own(tokenizer)); }
 
 struct nibble_decoder *nibble_decoder_open(const struct nibble_tokenizer *tokenizer, bool skip_special)
 {
@@ -98,10 +86,7 @@ void nibble_decoder_finish(struct nibble_decoder *decoder, struct nibble_text *o
     *state = (struct detokenizer){ .tokenizer = state->tokenizer, .skip_special = state->skip_special };
 }
 
-void nibble_decoder_close(struct nibble_decoder *decoder)
-{
-    free(decoder);
-}
+void nibble_decoder_close(struct nibble_decoder *decoder) { free(decoder); }
 
 struct nibble_chat *nibble_chat_open(const struct nibble_checkpoint *checkpoint, const char *template_file,
                                      struct nibble_error *error)
@@ -113,10 +98,7 @@ struct nibble_chat *nibble_chat_open(const struct nibble_checkpoint *checkpoint,
     return (struct nibble_chat *)chat;
 }
 
-void nibble_chat_close(struct nibble_chat *chat)
-{
-    chat_close((struct chat *)chat);
-}
+void nibble_chat_close(struct nibble_chat *chat) { chat_close((struct chat *)chat); }
 
 bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
                         struct nibble_error *error)

@@ -16,8 +16,8 @@
 // Everything small beside the weights, which others of the model's files or its readers may name.
 static bool is_wanted(const char *name)
 {
-    static const char *const wanted[] = { "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken", "*.py", "LICENSE*",
-                                          "NOTICE*" };
+    static const char *const wanted[] = { "*.json",     "*.jinja", "*.model",  "*.txt",
+                                          "*.tiktoken", "*.py",    "LICENSE*", "NOTICE*" };
     static const char *const written_anew[] = { "config.json", "hf_quant_config.json", "*.safetensors.index.json",
                                                 "*.bin.index.json" };
     for (size_t i = 0; i < sizeof written_anew / sizeof *written_anew; i++)

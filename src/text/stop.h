@@ -10,7 +10,7 @@
 enum { STOP_STRINGS_MAX = 32, STOP_BYTES_MAX = 4096 }; // how many, and how long each may be
 
 struct stop {
-    const struct bytes *strings;  // borrowed; none is empty
+    const struct bytes *strings; // borrowed; none is empty
     int count;
     bool include;                 // the string that hits belongs to the text
     struct strbuf held;           // its end may begin a stop string

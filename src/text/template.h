@@ -24,6 +24,6 @@ bool template_reads(const struct template *template, const char *variable);
 // Appends the text to *out. `variables` is an object; `now` is what strftime_now formats, in local time.
 // raise_exception(message) fails with exactly that message.
 bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out,
-    struct error *err);
+                     struct error *err);
 
 #endif

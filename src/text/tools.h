@@ -55,8 +55,8 @@ struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const st
 struct tool_sink {
     void *context;
     void (*content)(void *context, struct bytes text);
-    void (*call)(void *context, int index, struct bytes name);           // a call begins
-    void (*arguments)(void *context, int index, struct bytes fragment);  // JSON text, in pieces, as the model wrote it
+    void (*call)(void *context, int index, struct bytes name);          // a call begins
+    void (*arguments)(void *context, int index, struct bytes fragment); // JSON text, in pieces, as the model wrote it
 };
 
 struct tool_reader;

@@ -13,14 +13,16 @@
 // Never NULL.
 static inline struct tokenizer *byte_tokenizer_open(void)
 {
-    static const char *const more[] = { "\\\"}", "{\\\"", "\\\":", "true", "ab", "null", "\\\",", "12", "]}",
-                                        "\\\\\\\"" };
+    static const char *const more[] = {
+        "\\\"}", "{\\\"", "\\\":", "true", "ab", "null", "\\\",", "12", "]}", "\\\\\\\""
+    };
     struct checkpoint checkpoint = { .path = "fuzz" };
     struct strbuf json = { 0 };
     struct error err;
-    strbuf_add_text(&json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},"
-                           "\"added_tokens\":[{\"id\":256,\"content\":\"<|im_end|>\",\"special\":true}],"
-                           "\"model\":{\"merges\":[],\"vocab\":{\"<|im_end|>\":256");
+    strbuf_add_text(&json,
+                    "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},"
+                    "\"added_tokens\":[{\"id\":256,\"content\":\"<|im_end|>\",\"special\":true}],"
+                    "\"model\":{\"merges\":[],\"vocab\":{\"<|im_end|>\":256");
     for (int byte = 0; byte < 256; byte++)
         strbuf_add_format(&json, ",\"\\u%04x\":%d", bytemap_letter((unsigned char)byte), byte);
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)

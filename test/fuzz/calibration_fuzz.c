@@ -38,7 +38,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                           { .sink_class = PLAN_NO_CLASS },
                                           { .sink_class = PLAN_NO_CLASS, .undecided = true } };
     const struct model model = { .config.layers = LAYERS, .layer = layers };
-    const struct plan wanted = { .model = &model, .layer = planned, .scale_search = true, .class_count = 2,
+    const struct plan wanted = { .model = &model,
+                                 .layer = planned,
+                                 .scale_search = true,
+                                 .class_count = 2,
                                  .classes = { { .layout.k.dtype = DTYPE_NVFP4 }, { .kind.end = 1 } } };
     struct calibration_key key;
     struct strbuf content = { 0 };

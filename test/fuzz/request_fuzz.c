@@ -10,11 +10,11 @@
 
 enum { CONTEXT = 4096, VOCABULARY = 267 };
 
-static const char template[] =
-    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}"
-    "{% for call in message.tool_calls %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
-    "{% endfor %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+static const char template[] = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}"
+                               "{% for call in message.tool_calls %}<tool_call>{{ call.function | tojson "
+                               "}}</tool_call>{% endfor %}"
+                               "{% endfor %}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+                               "{% if add_generation_prompt %}<|assistant|>{% endif %}";
 
 static void open_api(struct api *api)
 {
@@ -24,9 +24,17 @@ static void open_api(struct api *api)
     struct checkpoint checkpoint = { .path = "fuzz", .chat_template = { template, sizeof template - 1 } };
     struct error err;
     *api = (struct api){
-        .tokenizer = byte_tokenizer_open(), .chat = chat_open(&checkpoint, NULL, &err), .vocabulary = &vocabulary,
-        .names = names, .name_count = 1, .root = "fuzz", .max_model_len = CONTEXT, .logits = VOCABULARY,
-        .token_bytes_max = 16, .end_ids = ends, .end_count = 1,
+        .tokenizer = byte_tokenizer_open(),
+        .chat = chat_open(&checkpoint, NULL, &err),
+        .vocabulary = &vocabulary,
+        .names = names,
+        .name_count = 1,
+        .root = "fuzz",
+        .max_model_len = CONTEXT,
+        .logits = VOCABULARY,
+        .token_bytes_max = 16,
+        .end_ids = ends,
+        .end_count = 1,
         .defaults = { .temperature = 1, .top_p = 1, .repetition_penalty = 1 },
     };
     if (!api->chat)

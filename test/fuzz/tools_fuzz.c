@@ -58,8 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
-    json_t *tools =
-        json_loads("[{\"function\": {\"name\": \"f\"}}, {\"function\": {\"name\": \"get_weather\"}}]", 0, NULL);
+    json_t *tools = json_loads("[{\"function\": {\"name\": \"f\"}}, {\"function\": {\"name\": \"get_weather\"}}]", 0,
+                               NULL);
     enum tool_form form = data[0] & 1 ? TOOLS_LLAMA3 : TOOLS_HERMES;
     struct bytes text = { (const char *)data + 2, size - 2 };
     int calls, calls_cut;

@@ -5,8 +5,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct option_row options[] = {
-        { "--port", OPTION_INT }, { "--host", OPTION_TEXT }, { "--api-key", OPTION_TEXTS },
-        { "--skip", OPTION_LIST }, { "--caching", OPTION_SWITCH }, { "--log-json", OPTION_FLAG }, { 0 },
+        { "--port", OPTION_INT },
+        { "--host", OPTION_TEXT },
+        { "--api-key", OPTION_TEXTS },
+        { "--skip", OPTION_LIST },
+        { "--caching", OPTION_SWITCH },
+        { "--log-json", OPTION_FLAG },
+        { 0 },
     };
     struct config config;
     struct error err;

@@ -19,10 +19,13 @@ static void test_hosts(void **state)
 {
     (void)state;
     static const char *const loopbacks[] = { "127.0.0.1", "localhost", "::1", "127.0.0.2" };
-    static const char *const own[] = { "localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]",
-                                       "[::1]:8000" };
-    static const char *const foreign[] = { "evil.example", "evil.example:8000", "localhost.evil.example",
-                                           "127.0.0.1.evil.example", "", ":8000", "[::1", "localhost:80x" };
+    static const char *const own[] = {
+        "localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8000"
+    };
+    static const char *const foreign[] = {
+        "evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "", ":8000",
+        "[::1",         "localhost:80x"
+    };
     for (size_t i = 0; i < sizeof loopbacks / sizeof *loopbacks; i++) {
         for (size_t j = 0; j < sizeof own / sizeof *own; j++)
             assert_true(host_passes(loopbacks[i], NULL, 0, own[j]));
@@ -46,8 +49,8 @@ static void test_hosts(void **state)
 static bool origin_passes(const char *const *origins, int count, const char *origin, const char *host)
 {
     struct access access;
-    access_open(&access, &(struct access_options){ .origins = origins, .origin_count = count,
-                                                   .listens_at = "127.0.0.1" });
+    access_open(&access,
+                &(struct access_options){ .origins = origins, .origin_count = count, .listens_at = "127.0.0.1" });
     bool passes = access_allows_origin(&access, bytes_of(origin), bytes_of(host));
     access_close(&access);
     return passes;
@@ -75,8 +78,9 @@ static void test_words(void **state)
     (void)state;
     static const char *const good_origins[] = { "*", "null", "https://a.example", "http://localhost:3000",
                                                 "chrome-extension://abc" };
-    static const char *const bad_origins[] = { "", "a.example", "https://", "://a", "https://a.example/",
-                                               "https://a b" };
+    static const char *const bad_origins[] = {
+        "", "a.example", "https://", "://a", "https://a.example/", "https://a b"
+    };
     static const char *const good_hosts[] = { "*", "a.example", "10.0.0.1", "[::1]" };
     static const char *const bad_hosts[] = { "", "a.example:80", "http://a", "::1", "a b" };
     struct error err;
@@ -98,11 +102,21 @@ static void test_keys(void **state)
         const char *authorization, *api_key;
         int key; // -1: none
     } cases[] = {
-        { "Bearer first", NULL, 0 },   { "bearer second", NULL, 1 },  { "BEARER  first", NULL, 0 },
-        { NULL, "second", 1 },         { "Basic abc", "first", 0 },   { "Bearer wrong", "second", 1 },
-        { NULL, NULL, -1 },            { "first", NULL, -1 },         { "Bearerfirst", NULL, -1 },
-        { "Bearer ", NULL, -1 },       { "Bearer", NULL, -1 },        { "Bearer FIRST", NULL, -1 },
-        { NULL, "", -1 },              { NULL, "Bearer first", -1 },  { "Bearer first ", NULL, -1 },
+        { "Bearer first", NULL, 0 },
+        { "bearer second", NULL, 1 },
+        { "BEARER  first", NULL, 0 },
+        { NULL, "second", 1 },
+        { "Basic abc", "first", 0 },
+        { "Bearer wrong", "second", 1 },
+        { NULL, NULL, -1 },
+        { "first", NULL, -1 },
+        { "Bearerfirst", NULL, -1 },
+        { "Bearer ", NULL, -1 },
+        { "Bearer", NULL, -1 },
+        { "Bearer FIRST", NULL, -1 },
+        { NULL, "", -1 },
+        { NULL, "Bearer first", -1 },
+        { "Bearer first ", NULL, -1 },
     };
     struct access access;
     access_open(&access, &(struct access_options){ .keys = keys, .key_count = 2 });

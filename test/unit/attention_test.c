@@ -9,8 +9,13 @@
 #include "kernel/ref/table.h"
 #include "kernel_run.h"
 
-enum { SEQUENCES_MAX = 3, CONTEXT_MAX = 96, PAGES_MAX = SEQUENCES_MAX * CONTEXT_MAX / KV_PAGE_TOKENS + 3,
-       TOKENS_MAX = SEQUENCES_MAX * CONTEXT_MAX, CLASS = 1 };
+enum {
+    SEQUENCES_MAX = 3,
+    CONTEXT_MAX = 96,
+    PAGES_MAX = SEQUENCES_MAX * CONTEXT_MAX / KV_PAGE_TOKENS + 3,
+    TOKENS_MAX = SEQUENCES_MAX * CONTEXT_MAX,
+    CLASS = 1
+};
 
 // A few texts, of which the first `old` tokens are in the cache when the last `fresh` are read.
 struct scene {
@@ -83,8 +88,12 @@ static void scene_open(struct scene *scene, uint64_t seed, enum dtype k, enum dt
     scene->sequences = random_between(random, 1, SEQUENCES_MAX);
     struct kv_layout layout = kv_layout_make(k, v, scene->kv_heads, pick_dim(random, k), pick_dim(random, v));
     size_t offset = (size_t)random_between(random, 0, 2) * 48; // other layers lie before and behind
-    scene->cache = (struct kv_place){ .page_bytes = offset + layout.layer_bytes + 32, .layer_offset = offset,
-                                      .class_index = CLASS, .layout = layout, .k_scale = 0.75f, .v_scale = 1.5f };
+    scene->cache = (struct kv_place){ .page_bytes = offset + layout.layer_bytes + 32,
+                                      .layer_offset = offset,
+                                      .class_index = CLASS,
+                                      .layout = layout,
+                                      .k_scale = 0.75f,
+                                      .v_scale = 1.5f };
     scene->pool = guarded_new(PAGES_MAX * scene->cache.page_bytes);
     scene->cache.pool = scene->pool.data;
     make_texts(scene);
@@ -103,10 +112,7 @@ static void scene_close(struct scene *scene)
 
 // ---- the definition of the bytes ----
 
-static size_t vector_bytes(enum dtype dtype, int dim)
-{
-    return (size_t)(dim * dtype_table[dtype].bits / 8);
-}
+static size_t vector_bytes(enum dtype dtype, int dim) { return (size_t)(dim * dtype_table[dtype].bits / 8); }
 
 static size_t vector_scale_bytes(enum dtype dtype, int dim)
 {
@@ -205,10 +211,16 @@ static void evict(struct scene *scene)
 
 static struct attention_args attention_of(const struct scene *scene, const struct step *step)
 {
-    return (struct attention_args){ .batch = &step->batch, .q = step->q.data, .out = step->out.data,
-                                    .heads = scene->heads, .group = scene->group, .lead = scene->lead,
+    return (struct attention_args){ .batch = &step->batch,
+                                    .q = step->q.data,
+                                    .out = step->out.data,
+                                    .heads = scene->heads,
+                                    .group = scene->group,
+                                    .lead = scene->lead,
                                     .scale = scene->scale,
-                                    .window = scene->window, .softcap = scene->softcap, .sinks = scene->sinks.data,
+                                    .window = scene->window,
+                                    .softcap = scene->softcap,
+                                    .sinks = scene->sinks.data,
                                     .cache = scene->cache };
 }
 
@@ -259,8 +271,8 @@ static void check_attention(const struct scene *scene, const struct step *step)
         for (int i = 0; i < scene->text[s].fresh; i++, row++)
             for (int head = 0; head < heads; head++) {
                 int vector = row * heads + head;
-                check_head(scene, &scene->text[s], scene->text[s].old + i, head,
-                           (float *)step->q.data + vector * k_dim, (float *)step->out.data + vector * v_dim);
+                check_head(scene, &scene->text[s], scene->text[s].old + i, head, (float *)step->q.data + vector * k_dim,
+                           (float *)step->out.data + vector * v_dim);
             }
 }
 
@@ -305,10 +317,7 @@ static void play(uint64_t seed, enum dtype k, enum dtype v)
     scene_close(&scene);
 }
 
-static bool is_cache_format(int dtype)
-{
-    return dtype_table[dtype].use & DTYPE_USE_KV;
-}
+static bool is_cache_format(int dtype) { return dtype_table[dtype].use & DTYPE_USE_KV; }
 
 static void test_every_pair_of_formats(void **state)
 {

@@ -21,7 +21,7 @@ static void test_limit(void **state)
     assert_false(budget_take(&budget, 41));
     assert_false(budget_take(&budget, SIZE_MAX));
     assert_int_equal(budget_used(&budget), 60);
-    budget_force(&budget, 50); // what is running already goes on,
+    budget_force(&budget, 50);             // what is running already goes on,
     assert_false(budget_take(&budget, 1)); // and others wait
     budget_give_back(&budget, 110);
     assert_true(budget_take(&budget, 100));
@@ -178,7 +178,7 @@ static void test_bodies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limit), cmocka_unit_test(test_threads), cmocka_unit_test(test_json_memory),
+        cmocka_unit_test(test_limit),   cmocka_unit_test(test_threads), cmocka_unit_test(test_json_memory),
         cmocka_unit_test(test_answers), cmocka_unit_test(test_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,9 +22,10 @@ static const struct chat_builtin *find(const char *begin, const char *end, int32
     return builtin;
 }
 
-static const char conversation[] =
-    "{'messages': [{'role': 'system', 'content': 'Be kind.'}, {'role': 'user', 'content': 'Hi'},"
-    " {'role': 'assistant', 'content': 'Ho'}, {'role': 'user', 'content': 'Hey'}], 'bos_token': '<s>'}";
+static const char conversation[] = "{'messages': [{'role': 'system', 'content': 'Be kind.'}, {'role': 'user', "
+                                   "'content': 'Hi'},"
+                                   " {'role': 'assistant', 'content': 'Ho'}, {'role': 'user', 'content': 'Hey'}], "
+                                   "'bos_token': '<s>'}";
 
 static const struct {
     const char *family, *begin, *end, *rendered;
@@ -68,7 +69,7 @@ static void test_vocabularies_that_say_nothing(void **state)
 {
     (void)state;
     assert_null(find("<begin>", "<end>", CONTROL));
-    assert_null(find("<|im_start|>", "<end>", CONTROL)); // and what would end an answer?
+    assert_null(find("<|im_start|>", "<end>", CONTROL));     // and what would end an answer?
     assert_null(find("<|im_start|>", "<|im_end|>", NORMAL)); // a text like any other
 }
 

@@ -125,16 +125,13 @@ static void join_wrong(const void *arguments, int part, int parts)
 }
 
 static void (*const wrong[OP_COUNT])(const void *, int, int) = {
-    [OP_EMBED] = embed_wrong,       [OP_NORM] = norm_wrong,
-    [OP_LINEAR] = linear_wrong,     [OP_ROPE] = rope_wrong,
-    [OP_KV_WRITE] = kv_write_wrong, [OP_ATTENTION] = attention_wrong,
-    [OP_ACT_MUL] = act_mul_wrong,   [OP_ADD] = add_wrong,
-    [OP_PICK] = pick_wrong,         [OP_SOFTCAP] = softcap_wrong,
-    [OP_HEADS] = heads_wrong,
-    [OP_COPY] = copy_wrong,         [OP_ROUTE] = route_wrong,
-    [OP_EXPERTS] = experts_wrong,   [OP_COMBINE] = combine_wrong,
-    [OP_TRANSFORM] = transform_wrong, [OP_CONV] = conv_wrong, [OP_SCAN] = scan_wrong, [OP_DELTA] = delta_wrong,
-    [OP_REDUCE] = reduce_wrong,     [OP_JOIN] = join_wrong,
+    [OP_EMBED] = embed_wrong,         [OP_NORM] = norm_wrong,         [OP_LINEAR] = linear_wrong,
+    [OP_ROPE] = rope_wrong,           [OP_KV_WRITE] = kv_write_wrong, [OP_ATTENTION] = attention_wrong,
+    [OP_ACT_MUL] = act_mul_wrong,     [OP_ADD] = add_wrong,           [OP_PICK] = pick_wrong,
+    [OP_SOFTCAP] = softcap_wrong,     [OP_HEADS] = heads_wrong,       [OP_COPY] = copy_wrong,
+    [OP_ROUTE] = route_wrong,         [OP_EXPERTS] = experts_wrong,   [OP_COMBINE] = combine_wrong,
+    [OP_TRANSFORM] = transform_wrong, [OP_CONV] = conv_wrong,         [OP_SCAN] = scan_wrong,
+    [OP_DELTA] = delta_wrong,         [OP_REDUCE] = reduce_wrong,     [OP_JOIN] = join_wrong,
 };
 
 // A row like the reference's, but for what it runs.
@@ -229,7 +226,7 @@ static void kv_write_next_slot(const void *arguments, int part, int parts)
     const struct batch_sequence *sequence = &args->batch->sequence[0];
     int position = args->batch->positions[sequence->first + sequence->count - 1];
     uint8_t *layer = cache->pool + cache->layer_offset
-                   + (size_t)sequence->pages[cache->class_index][position / KV_PAGE_TOKENS] * cache->page_bytes;
+        + (size_t)sequence->pages[cache->class_index][position / KV_PAGE_TOKENS] * cache->page_bytes;
     if (position % KV_PAGE_TOKENS < KV_PAGE_TOKENS - 1)
         layer[kv_data_at(&cache->layout.v, 0, position % KV_PAGE_TOKENS + 1)] = 0;
 }
@@ -291,14 +288,10 @@ static const struct {
     void (*run)(const void *, int, int);
     const char *flaw;
 } flawed[] = {
-    { OP_NORM, norm_past_the_end, "writes beside" },
-    { OP_ADD, add_before_the_start, "writes beside" },
-    { OP_KV_WRITE, kv_write_next_slot, "writes beside" },
-    { OP_LINEAR, linear_by_parts, "number of threads" },
-    { OP_SOFTCAP, softcap_by_rows, "tokens beside it" },
-    { OP_ACT_MUL, act_mul_unfinished, "NaN" },
-    { OP_ATTENTION, attention_without_window, "NaN" },
-    { OP_ATTENTION, attention_of_another_class, "NaN" },
+    { OP_NORM, norm_past_the_end, "writes beside" },      { OP_ADD, add_before_the_start, "writes beside" },
+    { OP_KV_WRITE, kv_write_next_slot, "writes beside" }, { OP_LINEAR, linear_by_parts, "number of threads" },
+    { OP_SOFTCAP, softcap_by_rows, "tokens beside it" },  { OP_ACT_MUL, act_mul_unfinished, "NaN" },
+    { OP_ATTENTION, attention_without_window, "NaN" },    { OP_ATTENTION, attention_of_another_class, "NaN" },
     { OP_ATTENTION, attention_into_the_future, "NaN" },
 };
 
@@ -400,8 +393,14 @@ static void test_a_lie_is_found(void **state)
 static void test_self_test(void **state)
 {
     (void)state;
-    static const struct tiny_sizes sizes = { .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 16,
-                                             .feed_forward = 48, .vocabulary = 40, .context = 200 };
+    static const struct tiny_sizes sizes = { .layers = 2,
+                                             .hidden = 32,
+                                             .heads = 4,
+                                             .kv_heads = 2,
+                                             .head_dim = 16,
+                                             .feed_forward = 48,
+                                             .vocabulary = 40,
+                                             .context = 200 };
     struct tiny tiny = { .seed = 1 };
     struct model model;
     struct plan plan;

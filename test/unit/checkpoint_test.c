@@ -299,8 +299,8 @@ static void test_hub_places(void **state)
         saved[i] = getenv(variables[i]) ? strdup(getenv(variables[i])) : NULL;
         const char *home = path_of(place, variables[i]);
         setenv(variables[i], home, 1);
-        write_model(place, arena_format(&place->arena, "%s%s/models--o--n%zu/snapshots/s", variables[i], folders[i],
-                                        i));
+        write_model(place,
+                    arena_format(&place->arena, "%s%s/models--o--n%zu/snapshots/s", variables[i], folders[i], i));
     }
     for (size_t i = 0; i < COUNT_OF(variables); i++) { // each is looked at when those before it are not set
         for (size_t k = 0; k < COUNT_OF(variables); k++) {
@@ -322,8 +322,8 @@ static void test_hub_places(void **state)
 static void test_names_that_are_nothing(void **state)
 {
     struct place *place = *state;
-    static const char *const names[] = { "", "nosuch", "a/b/c", "../nosuch", "./x", "/nosuch/x", "org/", "org/..",
-                                         "o g/n" };
+    static const char *const names[] = { "",          "nosuch", "a/b/c",  "../nosuch", "./x",
+                                         "/nosuch/x", "org/",   "org/..", "o g/n" };
     write_model(place, "models--..--x/snapshots/s");
     for (size_t i = 0; i < COUNT_OF(names); i++)
         check_refuses(names[i], CHECKPOINT_ALL, "MODEL is a .gguf file, a folder with config.json and safetensors, or");

@@ -67,9 +67,9 @@ static void every_code_decodes(void **state)
             const struct format *format = &formats[f];
             unsigned sign_bit = 1u << (format->bits - 1), magnitude = code & (sign_bit - 1);
             float got = format->decode(code);
-            double want = magnitude < format->special                              ? value_of(format, magnitude)
-                          : magnitude == format->special && format->has_infinity ? INFINITY
-                                                                                   : NAN;
+            double want = magnitude < format->special                  ? value_of(format, magnitude)
+                : magnitude == format->special && format->has_infinity ? INFINITY
+                                                                       : NAN;
             bool same = isnan(want) ? isnan(got) : fabs((double)got) == want;
             if (!same || !signbit(got) != !(code & sign_bit))
                 fail_msg("%s code 0x%x: got %g, want %g", format->name, code, got, want);
@@ -143,20 +143,11 @@ static void encoding_is_nearest(void **state)
     }
 }
 
-static double half_at(const uint8_t *bytes)
-{
-    return f16_to_f32((uint16_t)(bytes[0] | bytes[1] << 8));
-}
+static double half_at(const uint8_t *bytes) { return f16_to_f32((uint16_t)(bytes[0] | bytes[1] << 8)); }
 
-static int nibble_at(const uint8_t codes[16], int i)
-{
-    return i < 16 ? codes[i] & 15 : codes[i - 16] >> 4;
-}
+static int nibble_at(const uint8_t codes[16], int i) { return i < 16 ? codes[i] & 15 : codes[i - 16] >> 4; }
 
-static int bit_at(const uint8_t bytes[4], int i)
-{
-    return bytes[i / 8] >> i % 8 & 1;
-}
+static int bit_at(const uint8_t bytes[4], int i) { return bytes[i / 8] >> i % 8 & 1; }
 
 // What value i of a block should be, for the formats that are one formula.
 static double weight_of(enum dtype dtype, const uint8_t *block, int i)

@@ -41,7 +41,9 @@ static char *outcome(struct bytes in)
 static void test_parse(void **state)
 {
     (void)state;
-    static const struct { const char *yaml, *outcome; } cases[] = {
+    static const struct {
+        const char *yaml, *outcome;
+    } cases[] = {
         { "", "" },
         { "# nothing\n", "" },
         { "port: 80\nhost: \"a b\"\n", "--port=80|--host=a b|" },
@@ -129,12 +131,12 @@ static char *applied(const char *yaml, char **argv)
     return text.data;
 }
 
-#define assert_applied(yaml, expected, ...)                       \
-    do {                                                          \
-        char *argv[] = { "serve", __VA_ARGS__, NULL };            \
-        char *got = applied(yaml, argv);                          \
-        assert_string_equal(got, expected);                       \
-        free(got);                                                \
+#define assert_applied(yaml, expected, ...)            \
+    do {                                               \
+        char *argv[] = { "serve", __VA_ARGS__, NULL }; \
+        char *got = applied(yaml, argv);               \
+        assert_string_equal(got, expected);            \
+        free(got);                                     \
     } while (0)
 
 static void test_command_line_wins(void **state)

@@ -46,7 +46,7 @@ static inline struct bytes exact_copy(struct bytes in)
 }
 
 struct gguf_file {
-    uint32_t version;             // 0: 3
+    uint32_t version; // 0: 3
     uint64_t key_count, tensor_count;
     struct strbuf keys, tensors, data;
 };

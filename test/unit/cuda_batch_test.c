@@ -29,8 +29,11 @@ static void draw_scene(struct scene *scene, uint64_t seed)
 {
     *scene = (struct scene){ 0 };
     struct batch *batch = &scene->batch;
-    *batch = (struct batch){ .ids = scene->ids, .positions = scene->positions, .output_rows = scene->output_rows,
-                             .sequence = scene->sequences, .sequences = random_between(&seed, 1, SEQUENCES_MAX) };
+    *batch = (struct batch){ .ids = scene->ids,
+                             .positions = scene->positions,
+                             .output_rows = scene->output_rows,
+                             .sequence = scene->sequences,
+                             .sequences = random_between(&seed, 1, SEQUENCES_MAX) };
     for (int i = 0; i < CLASSES; i++)
         batch->page_tokens[i] = KV_PAGE_TOKENS;
     for (int i = 0; i < batch->sequences; i++) {

@@ -29,9 +29,9 @@ static const struct {
 static const struct {
     int rows, sequences, rows_each, context;
 } steps[] = {
-    { 1, 1, 1, 1 },       { 1, 1, 1, 131072 },     { 8, 8, 1, 4096 },         { 9, 9, 1, 256 },
-    { 64, 64, 1, 8192 },  { 256, 256, 1, 131072 }, { 2048, 1, 2048, 2048 },   { 2048, 64, 1985, 4096 },
-    { 8192, 1, 8192, 131072 },
+    { 1, 1, 1, 1 },          { 1, 1, 1, 131072 },      { 8, 8, 1, 4096 },
+    { 9, 9, 1, 256 },        { 64, 64, 1, 8192 },      { 256, 256, 1, 131072 },
+    { 2048, 1, 2048, 2048 }, { 2048, 64, 1985, 4096 }, { 8192, 1, 8192, 131072 },
 };
 
 static const struct cuda_image_function *find_function(const char *name, int architecture)
@@ -62,7 +62,7 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
             continue;
         }
         bool grid = call->grid[0] >= 1 && call->grid[0] <= GRID_X_MAX && call->grid[1] >= 1
-                 && call->grid[1] <= GRID_YZ_MAX && call->grid[2] >= 1 && call->grid[2] <= GRID_YZ_MAX;
+            && call->grid[1] <= GRID_YZ_MAX && call->grid[2] >= 1 && call->grid[2] <= GRID_YZ_MAX;
         bool block = call->block >= 1 && call->block <= BLOCK_MAX && call->block % WARP == 0;
         const struct cuda_image_function *function = find_function(call->function, shape->sm);
         unsigned shared_bytes = call->shared_bytes + (function ? (unsigned)function->shared_bytes : 0);
@@ -71,8 +71,7 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
         if (!grid || !block || !memory || !params || !function)
             fail_msg("%s on sm_%d, %d rows: %s with grid %u %u %u, block %u, %u bytes shared, %zu of parameters%s",
                      name, shape->sm, shape->rows, call->function, call->grid[0], call->grid[1], call->grid[2],
-                     call->block, shared_bytes, call->params_bytes,
-                     function ? "" : "; the build has no such function");
+                     call->block, shared_bytes, call->params_bytes, function ? "" : "; the build has no such function");
     }
 }
 
@@ -115,8 +114,8 @@ static void hide_rows(struct sample *sample, union op_args *args)
 {
     const void *nowhere = (const void *)(intptr_t)NOWHERE;
     static const bool has_rows[OP_COUNT] = {
-        [OP_NORM] = true, [OP_LINEAR] = true, [OP_ACT_MUL] = true, [OP_ADD] = true, [OP_SOFTCAP] = true,
-        [OP_HEADS] = true, [OP_REDUCE] = true, [OP_JOIN] = true,
+        [OP_NORM] = true,    [OP_LINEAR] = true, [OP_ACT_MUL] = true, [OP_ADD] = true,
+        [OP_SOFTCAP] = true, [OP_HEADS] = true,  [OP_REDUCE] = true,  [OP_JOIN] = true,
     };
     static struct cuda_batch batch;
     sample->batch.on_device = &batch;

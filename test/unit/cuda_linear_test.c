@@ -24,13 +24,15 @@ static const int widths[] = { 256, 768, 4096, 14336, LINEAR_IN_MAX }, tokens[] =
 // An op whose matrices have this format and the two that follow it in the row's list.
 static void make_args(const struct kernel *kernel, int dtype, int outputs, int width, struct linear_args *args)
 {
-    *args = (struct linear_args){ .rows = (const int *)16, .x = (const float *)16, .in = width, .outputs = outputs,
-                                  .scratch = (void *)16 };
+    *args = (struct linear_args){
+        .rows = (const int *)16, .x = (const float *)16, .in = width, .outputs = outputs, .scratch = (void *)16
+    };
     for (int i = 0; i < outputs; i++, dtype = (dtype + 1) % DTYPE_COUNT) {
         while (!(kernel->weights >> dtype & 1))
             dtype = (dtype + 1) % DTYPE_COUNT;
         args->output[i] = (struct linear_output){ { (enum dtype)dtype, 1000, width, (const void *)16, 0.5f },
-                                                  (const float *)16, (float *)16 };
+                                                  (const float *)16,
+                                                  (float *)16 };
     }
 }
 

@@ -27,10 +27,7 @@ static const enum dtype formats[] = {
 #undef X
 };
 
-static uint32_t next_random(uint32_t *state)
-{
-    return *state = *state * 1664525u + 1013904223u;
-}
+static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
 
 // Any code but NaN, and any scale of an ordinary size.
 static void draw_fp8(struct FP8_32 *block)
@@ -48,7 +45,10 @@ static void draw_blocks(enum dtype dtype, uint8_t *blocks, size_t bytes, uint32_
     for (size_t at = 0; at < bytes; at += (size_t)dtype_table[dtype].block_bytes) {
         uint8_t *block = blocks + at, *scale = block, *min = block;
         switch (dtype) {
-        case DTYPE_Q4_1: case DTYPE_Q5_1: case DTYPE_Q4_K: case DTYPE_Q5_K: min = block + 2; break;
+        case DTYPE_Q4_1:
+        case DTYPE_Q5_1:
+        case DTYPE_Q4_K:
+        case DTYPE_Q5_K: min = block + 2; break;
         case DTYPE_Q2_K: scale = ((struct Q2_K *)block)->scale, min = ((struct Q2_K *)block)->min; break;
         case DTYPE_Q3_K: min = scale = ((struct Q3_K *)block)->scale; break;
         case DTYPE_Q6_K: min = scale = ((struct Q6_K *)block)->scale; break;
@@ -70,10 +70,7 @@ static uint32_t word_at(const uint8_t *at)
 }
 
 // The two bytes at index i.
-static float bf16_at(const uint8_t *at, int i)
-{
-    return bf16_to_f32(read_u16(at + 2 * i));
-}
+static float bf16_at(const uint8_t *at, int i) { return bf16_to_f32(read_u16(at + 2 * i)); }
 
 // The code of a slot and half, eight bits wide: its own bits on top.
 static int code_at(struct linear_layout f, const uint8_t *record, int lane, int slot, int half)

@@ -63,8 +63,14 @@ static int tear_down(void **state)
 
 static struct cuda_product product_of(const struct scene *scene, enum dtype dtype, bool f32_out)
 {
-    return (struct cuda_product){ .dtype = dtype, .rows = ROWS, .in = IN, .out = OUT, .x = scene->x, .w = scene->w,
-                                  .y = scene->y, .f32_out = f32_out };
+    return (struct cuda_product){ .dtype = dtype,
+                                  .rows = ROWS,
+                                  .in = IN,
+                                  .out = OUT,
+                                  .x = scene->x,
+                                  .w = scene->w,
+                                  .y = scene->y,
+                                  .f32_out = f32_out };
 }
 
 static int x_value(int row, int i) { return (row * 5 + i * 3) % 11 - 5; }
@@ -192,9 +198,16 @@ static void test_nvfp4_is_multiplied_as_it_is(void **state)
             for (int i = 0; i < NVFP4_RUN; i++)
                 values[i] = e4m3_to_f32(scale) * e2m1_to_f32(to[i / 2] >> i % 2 * 4 & 15);
         }
-    struct cuda_product product = { .dtype = DTYPE_NVFP4_GGUF, .rows = MANY_ROWS, .in = MANY_IN, .out = MANY_OUT,
-                                    .x = codes, .x_scales = codes + scales_at, .w = packed, .factor = weight.scale,
-                                    .w_scales = packed + linear_native_scales(MANY_OUT, MANY_IN), .y = y,
+    struct cuda_product product = { .dtype = DTYPE_NVFP4_GGUF,
+                                    .rows = MANY_ROWS,
+                                    .in = MANY_IN,
+                                    .out = MANY_OUT,
+                                    .x = codes,
+                                    .x_scales = codes + scales_at,
+                                    .w = packed,
+                                    .factor = weight.scale,
+                                    .w_scales = packed + linear_native_scales(MANY_OUT, MANY_IN),
+                                    .y = y,
                                     .f32_out = true };
     assert_true(cuda_multiply(scene->cuda, &product, &err));
     for (int row = 0; row < MANY_ROWS; row++)
@@ -217,9 +230,14 @@ static void test_whatever_fails_ends_in_a_sentence(void **state)
 {
     struct scene *scene = *state;
     static const char *const symbols[] = {
-        "cublasLtCreate", "cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceSetAttribute",
-        "cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate",
-        "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul",
+        "cublasLtCreate",
+        "cublasLtMatmulPreferenceCreate",
+        "cublasLtMatmulPreferenceSetAttribute",
+        "cublasLtMatmulDescCreate",
+        "cublasLtMatmulDescSetAttribute",
+        "cublasLtMatrixLayoutCreate",
+        "cublasLtMatmulAlgoGetHeuristic",
+        "cublasLtMatmul",
     };
     struct error err;
     struct cuda_product product = product_of(scene, DTYPE_BF16, false);

@@ -33,8 +33,12 @@ static struct cuda *open_gpu(void)
 static struct cuda_launch launch_of(struct cuda_function *function)
 {
     static const char params[8];
-    return (struct cuda_launch){ .function = function, .grid = { 3, 2, 1 }, .block = 128, .shared_bytes = 512,
-                                 .params = params, .params_bytes = sizeof params };
+    return (struct cuda_launch){ .function = function,
+                                 .grid = { 3, 2, 1 },
+                                 .block = 128,
+                                 .shared_bytes = 512,
+                                 .params = params,
+                                 .params_bytes = sizeof params };
 }
 
 static void test_devices_are_listed(void **state)
@@ -72,7 +76,11 @@ static void test_devices_are_listed(void **state)
 static void test_a_driver_that_does_not_start(void **state)
 {
     (void)state;
-    static const struct { const char *symbol; int status; const char *says; } troubles[] = {
+    static const struct {
+        const char *symbol;
+        int status;
+        const char *says;
+    } troubles[] = {
         { "cuInit", 100, "finds no device" },
         { "cuInit", 803, "does not start: CUDA_ERROR_FAKE (a fake error)" },
         { "cuDeviceGetCount", 3, "finds no device" },
@@ -124,8 +132,9 @@ static void test_memory(void **state)
     assert_non_null(nothing);
 
     assert_null(cuda_new(cuda, (size_t)3 << 30, "the weights", &err));
-    assert_string_equal(err.text, "GPU 0 has no room for the weights: 3072.0 MB are needed, 1024.0 MB of its 4096 MB "
-                                  "are free");
+    assert_string_equal(err.text,
+                        "GPU 0 has no room for the weights: 3072.0 MB are needed, 1024.0 MB of its 4096 MB "
+                        "are free");
     cuda_free(cuda, memory);
     cuda_free(cuda, nothing);
     cuda_free(cuda, NULL);
@@ -215,8 +224,7 @@ static bool use_everything(struct cuda *cuda, struct error *err)
         && cuda_upload(cuda, memory, bytes, sizeof bytes, err)
         && cuda_copy(cuda, memory + sizeof bytes, memory, sizeof bytes, err)
         && cuda_load_image(cuda, "attend", 6, "attention", err) && (function = cuda_find(cuda, "attend", err))
-        && (from = cuda_event_new(cuda, err)) && (to = cuda_event_new(cuda, err))
-        && cuda_event_record(cuda, from, err);
+        && (from = cuda_event_new(cuda, err)) && (to = cuda_event_new(cuda, err)) && cuda_event_record(cuda, from, err);
     struct cuda_launch launch = launch_of(function);
     ok = ok && cuda_launch(cuda, &launch, err);
     if (ok && (ok = cuda_capture_begin(cuda, err))) {
@@ -239,7 +247,8 @@ static bool use_everything(struct cuda *cuda, struct error *err)
 // What gives back, and what only describes.
 static bool may_fail_quietly(const char *symbol)
 {
-    static const char *const quiet[] = { "Release", "Destroy", "Free", "Unload", "cuGetError", "cuDriverGetVersion",
+    static const char *const quiet[] = { "Release",      "Destroy",           "Free",
+                                         "Unload",       "cuGetError",        "cuDriverGetVersion",
                                          "cuMemGetInfo", "cuFuncGetParamInfo" };
     for (size_t i = 0; i < COUNT_OF(quiet); i++)
         if (strstr(symbol, quiet[i]))

@@ -51,13 +51,23 @@ static void scene_open(struct scene *scene, uint64_t *seed)
     for (int i = 0; i < tokens; i++)
         scene->positions[i] = first + i;
     scene->sequence = (struct batch_sequence){ .count = tokens, .pages = { [CLASS] = scene->pages } };
-    scene->batch = (struct batch){ .tokens = tokens, .positions = scene->positions, .sequences = 1,
-                                   .sequence = &scene->sequence };
+    scene->batch =
+        (struct batch){ .tokens = tokens, .positions = scene->positions, .sequences = 1, .sequence = &scene->sequence };
     scene->args = (struct delta_args){
-        .batch = &scene->batch, .mixed = scene->mixed, .time = scene->time, .beta = scene->beta, .out = scene->out,
-        .groups = groups, .in_turns = random_between(seed, 0, 1), .a = scene->a, .time_bias = scene->time_bias,
-        .state = { .pool = scene->pool, .page_bytes = layout.layer_bytes, .class_index = CLASS,
-                   .page_tokens = PAGE_TOKENS, .layout = layout },
+        .batch = &scene->batch,
+        .mixed = scene->mixed,
+        .time = scene->time,
+        .beta = scene->beta,
+        .out = scene->out,
+        .groups = groups,
+        .in_turns = random_between(seed, 0, 1),
+        .a = scene->a,
+        .time_bias = scene->time_bias,
+        .state = { .pool = scene->pool,
+                   .page_bytes = layout.layer_bytes,
+                   .class_index = CLASS,
+                   .page_tokens = PAGE_TOKENS,
+                   .layout = layout },
     };
 }
 
@@ -106,8 +116,7 @@ static void the_reference_is_the_definition(void **state)
         double matrix[HEADS_MAX][KEYS_MAX * VALUES_MAX] = { 0 }, out[TOKENS_MAX][HEADS_MAX][VALUES_MAX];
         const uint8_t *before = state_before(&scene.args.state, &scene.batch, &scene.sequence);
         for (int i = 0; before && i < heads * count; i++)
-            matrix[i / count][i % count] =
-                ((const float *)(const void *)(before + layout->matrix_offset))[i];
+            matrix[i / count][i % count] = ((const float *)(const void *)(before + layout->matrix_offset))[i];
         for (int i = 0; i < scene.batch.tokens * heads; i++)
             define(&scene.args, i / heads, i % heads, matrix[i % heads], out[i / heads][i % heads]);
         for (int part = 3; part >= 0; part--)
@@ -116,8 +125,9 @@ static void the_reference_is_the_definition(void **state)
         for (int i = 0; i < heads * count; i++)
             worst = fmax(worst, fabs(state_matrix(&scene.args.state, after)[i] - matrix[i / count][i % count]));
         for (int i = 0; i < scene.batch.tokens * heads * layout->values; i++)
-            worst = fmax(worst, fabs(scene.out[i] - out[i / layout->values / heads][i / layout->values % heads]
-                                                       [i % layout->values]));
+            worst = fmax(
+                worst,
+                fabs(scene.out[i] - out[i / layout->values / heads][i / layout->values % heads][i % layout->values]));
         free(scene.pool);
     }
     print_message("largest error %.1e\n", worst);
@@ -149,7 +159,7 @@ static struct tensor numbered(struct arena *arena, int rank, int64_t first, int6
     int64_t rows = rank == 3 ? first * second : first;
     if (rank == 3)
         tensor.shape[1] = second, tensor.shape[2] = cols;
-    float *values = ARENA_NEW(arena, float, rows * cols);
+    float *values = ARENA_NEW(arena, float, rows *cols);
     for (int64_t i = 0; i < rows * cols; i++)
         values[i] = (float)i;
     tensor.data = (const char *)values;

@@ -276,8 +276,8 @@ static void test_unknown_features_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = { "avx3", "AVX2", "avx22", "av", "avx2,sse9", "avx2;fma", "nonesuch" };
-    static const char *const named[] = { "\"avx3\"", "\"AVX2\"", "\"avx22\"", "\"av\"", "\"sse9\"", "\"avx2;fma\"",
-                                         "\"nonesuch\"" };
+    static const char *const named[] = { "\"avx3\"", "\"AVX2\"",     "\"avx22\"",   "\"av\"",
+                                         "\"sse9\"", "\"avx2;fma\"", "\"nonesuch\"" };
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         struct device device;
         struct error err;
@@ -319,10 +319,13 @@ static void test_the_probe_always_answers(void **state)
 static void test_imagined_gpus_have_their_shared_memory(void **state)
 {
     (void)state;
-    static const struct { const char *word; int sm, kilobytes; } gpus[] = {
-        { "sm_80", 80, 163 },   { "sm_86", 86, 99 },    { "sm_89", 89, 99 },   { "sm_90", 90, 227 },
-        { "sm_100", 100, 227 }, { "sm_103", 103, 227 }, { "sm_120", 120, 99 }, { "sm_121", 121, 99 },
-        { "sm_70", 70, 0 }, // nobody's
+    static const struct {
+        const char *word;
+        int sm, kilobytes;
+    } gpus[] = {
+        { "sm_80", 80, 163 },  { "sm_86", 86, 99 },    { "sm_89", 89, 99 },
+        { "sm_90", 90, 227 },  { "sm_100", 100, 227 }, { "sm_103", 103, 227 },
+        { "sm_120", 120, 99 }, { "sm_121", 121, 99 },  { "sm_70", 70, 0 }, // nobody's
     };
     for (size_t i = 0; i < COUNT_OF(gpus); i++) {
         struct device device;

@@ -8,8 +8,16 @@
 #include "container.h"
 #include "engine/generate.h"
 
-enum { VOCABULARY = 60, LENGTH_MAX = 200, PAGES_MAX = 400, SEQUENCES_MAX = 8, BATCH_TOKENS = 64, ANSWERS = 24,
-       STEPS_MAX = 20000, WINDOW = 40 };
+enum {
+    VOCABULARY = 60,
+    LENGTH_MAX = 200,
+    PAGES_MAX = 400,
+    SEQUENCES_MAX = 8,
+    BATCH_TOKENS = 64,
+    ANSWERS = 24,
+    STEPS_MAX = 20000,
+    WINDOW = 40
+};
 
 // ---- an engine that is a step behind ----
 
@@ -22,7 +30,10 @@ struct fake_row {
 struct fake_step {
     int number, tokens, sequences, outputs;
     int32_t ids[BATCH_TOKENS], positions[BATCH_TOKENS], output_rows[BATCH_TOKENS];
-    struct { int first, count; int32_t pages[2][LENGTH_MAX / KV_PAGE_TOKENS + 1]; } sequence[SEQUENCES_MAX];
+    struct {
+        int first, count;
+        int32_t pages[2][LENGTH_MAX / KV_PAGE_TOKENS + 1];
+    } sequence[SEQUENCES_MAX];
     struct fake_row rows[BATCH_TOKENS];
     int32_t drawn[BATCH_TOKENS];
     bool done;
@@ -48,10 +59,7 @@ static uint64_t mix(uint64_t hash, uint64_t with)
     return hash ^ hash >> 29;
 }
 
-static uint64_t slot_value(int position, int32_t id)
-{
-    return mix(mix(7, (uint64_t)position), (uint64_t)(uint32_t)id);
-}
+static uint64_t slot_value(int position, int32_t id) { return mix(mix(7, (uint64_t)position), (uint64_t)(uint32_t)id); }
 
 static int32_t choose(uint64_t text, uint64_t seed, int count)
 {
@@ -138,8 +146,9 @@ int engine_start(struct engine *engine, struct error *err)
         return (fail)(err, "no step %d", number);
     assert_true(!step->number || step->done); // one may be under way, not two
     fake.followed += fake.steps[(number + 1) % 2].number && !fake.steps[(number + 1) % 2].done;
-    *step = (struct fake_step){ .number = number, .tokens = batch->tokens, .sequences = batch->sequences,
-                                .outputs = batch->outputs };
+    *step = (struct fake_step){
+        .number = number, .tokens = batch->tokens, .sequences = batch->sequences, .outputs = batch->outputs
+    };
     memcpy(step->ids, fake.ids, sizeof step->ids);
     memcpy(step->positions, fake.positions, sizeof step->positions);
     memcpy(step->output_rows, fake.output_rows, sizeof step->output_rows);
@@ -177,14 +186,14 @@ struct client {
     int32_t prompt[LENGTH_MAX], heard[LENGTH_MAX], expected[LENGTH_MAX];
     int prompt_count, max_tokens, end_at, count, finishes;
     uint64_t name, seed;
-    int32_t stop;                   // VOCABULARY: none
+    int32_t stop; // VOCABULARY: none
     enum nibble_finish reason;
     struct nibble_usage usage;
     char error[80];
 };
 
 struct event {
-    int client, what;               // a token, or below 0 the reason of an end
+    int client, what; // a token, or below 0 the reason of an end
 };
 
 static struct client clients[ANSWERS];
@@ -234,8 +243,10 @@ static void foresee(struct client *client)
 
 static void client_make(struct client *client, uint64_t *seed)
 {
-    *client = (struct client){ .prompt_count = random_between(seed, 1, 100), .max_tokens = random_between(seed, 1, 90),
-                               .seed = random_next(seed), .stop = VOCABULARY };
+    *client = (struct client){ .prompt_count = random_between(seed, 1, 100),
+                               .max_tokens = random_between(seed, 1, 90),
+                               .seed = random_next(seed),
+                               .stop = VOCABULARY };
     for (int i = 0; i < client->prompt_count; i++) // many begin alike
         client->prompt[i] = i < 48 ? i : random_between(seed, 0, VOCABULARY - 1);
     foresee(client);
@@ -245,9 +256,13 @@ static void client_add(struct client *client)
 {
     struct error err;
     struct nibble_request wish = {
-        .prompt = client->prompt, .prompt_count = (size_t)client->prompt_count, .max_tokens = client->max_tokens,
-        .sampling = { .top_p = 1, .repetition_penalty = 1, .seed = client->seed }, .stop_ids = &client->stop,
-        .stop_count = client->stop < VOCABULARY, .top_logprobs = -1,
+        .prompt = client->prompt,
+        .prompt_count = (size_t)client->prompt_count,
+        .max_tokens = client->max_tokens,
+        .sampling = { .top_p = 1, .repetition_penalty = 1, .seed = client->seed },
+        .stop_ids = &client->stop,
+        .stop_count = client->stop < VOCABULARY,
+        .top_logprobs = -1,
         .listener = { .context = client, .token = on_token, .finished = on_finished },
     };
     client->name = generator_add(&generator, &wish, &err);
@@ -260,8 +275,8 @@ static void client_check(const struct client *client)
     assert_int_equal(client->finishes, 1);
     assert_int_equal(client->usage.answer_tokens, client->count);
     assert_memory_equal(client->heard, client->expected, (size_t)client->count * sizeof *client->heard);
-    bool stopped =
-        client->count && (client->heard[client->count - 1] == client->stop || client->count == client->end_at);
+    bool stopped = client->count
+        && (client->heard[client->count - 1] == client->stop || client->count == client->end_at);
     for (int i = 0; i + 1 < client->count; i++)
         assert_true(client->heard[i] != client->stop);
     if (client->reason == NIBBLE_FINISH_STOP)
@@ -277,16 +292,20 @@ static void world_open(bool early, int pages, int sequences)
     fake.can_draw = true;
     fake.can_follow = early;
     struct engine *engine = &fake.engine;
-    engine->plan = (struct plan){ .class_count = 2, .batch_tokens = BATCH_TOKENS, .outputs = SEQUENCES_MAX,
-                                  .max_num_seqs = sequences, .max_model_len = LENGTH_MAX };
+    engine->plan = (struct plan){ .class_count = 2,
+                                  .batch_tokens = BATCH_TOKENS,
+                                  .outputs = SEQUENCES_MAX,
+                                  .max_num_seqs = sequences,
+                                  .max_model_len = LENGTH_MAX };
     engine->model.config.vocabulary = VOCABULARY;
     engine->team = team_open(1, &err);
     engine->ids = fake.ids;
     engine->positions = fake.positions;
     engine->output_rows = fake.output_rows;
     engine->batch_sequences = fake.batch_sequences;
-    engine->batch = (struct batch){ .ids = fake.ids, .positions = fake.positions, .sequence = fake.batch_sequences,
-                                    .output_rows = fake.output_rows };
+    engine->batch = (struct batch){
+        .ids = fake.ids, .positions = fake.positions, .sequence = fake.batch_sequences, .output_rows = fake.output_rows
+    };
     for (int i = 0; i < 2; i++)
         kv_pool_open(&engine->pools[i], fake.slots[i],
                      (struct kv_class){ .page_tokens = KV_PAGE_TOKENS, .window = i ? WINDOW : 0 },
@@ -438,8 +457,11 @@ static void test_others_keep_steps_in_turn(void **state)
         clients[i].max_tokens = 90;
         foresee(&clients[i]);
         struct nibble_request wish = {
-            .prompt = clients[i].prompt, .prompt_count = (size_t)clients[i].prompt_count, .max_tokens = 90,
-            .sampling = { .top_p = 1, .repetition_penalty = 1 }, .top_logprobs = 0,
+            .prompt = clients[i].prompt,
+            .prompt_count = (size_t)clients[i].prompt_count,
+            .max_tokens = 90,
+            .sampling = { .top_p = 1, .repetition_penalty = 1 },
+            .top_logprobs = 0,
             .listener = { .context = &clients[i], .token = on_token, .finished = on_finished },
         };
         assert_true(generator_add(&generator, &wish, &err));

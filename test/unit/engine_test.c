@@ -9,8 +9,14 @@
 
 enum { VOCABULARY = 40, CONTEXT = 200, WINDOW = 20 };
 
-static const struct tiny_sizes sizes = { .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 16,
-                                         .feed_forward = 48, .vocabulary = VOCABULARY, .context = CONTEXT };
+static const struct tiny_sizes sizes = { .layers = 3,
+                                         .hidden = 32,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 16,
+                                         .feed_forward = 48,
+                                         .vocabulary = VOCABULARY,
+                                         .context = CONTEXT };
 
 // Models and caches of every kind: full, all windowed, mixed; plain, quantised, different by side and layer.
 static const struct kind {
@@ -423,14 +429,10 @@ static void test_progress_goes_from_0_to_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_common_beginning_stays),
-        cmocka_unit_test(test_scores_do_not_depend_on_chunks),
-        cmocka_unit_test(test_going_back_behind_the_window),
-        cmocka_unit_test(test_two_sequences_do_not_meet),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-        cmocka_unit_test(test_one_reader_too_many),
-        cmocka_unit_test(test_damaged_weights_are_noticed),
-        cmocka_unit_test(test_engines_that_do_not_open),
+        cmocka_unit_test(test_the_common_beginning_stays),   cmocka_unit_test(test_scores_do_not_depend_on_chunks),
+        cmocka_unit_test(test_going_back_behind_the_window), cmocka_unit_test(test_two_sequences_do_not_meet),
+        cmocka_unit_test(test_what_does_not_fit_is_refused), cmocka_unit_test(test_one_reader_too_many),
+        cmocka_unit_test(test_damaged_weights_are_noticed),  cmocka_unit_test(test_engines_that_do_not_open),
         cmocka_unit_test(test_progress_goes_from_0_to_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,11 @@ struct choices {
 
 static struct route_args route_into(struct choices *choices, const int *rows, const float *logits)
 {
-    return (struct route_args){ .rows = rows, .logits = logits, .groups = 1, .groups_chosen = 1, .group_best = 1,
+    return (struct route_args){ .rows = rows,
+                                .logits = logits,
+                                .groups = 1,
+                                .groups_chosen = 1,
+                                .group_best = 1,
                                 .scale = 1,
                                 .routes = { EXPERTS, CHOSEN, choices->expert, choices->share, choices->first,
                                             choices->pair } };
@@ -139,7 +143,7 @@ static double expected_value(const struct experts_args *args, int pair, int row)
     for (int i = 0; i < IN; i++)
         sum += (double)weights[(expert * OUT + row) * IN + i] * (double)x[i];
     return sum * 0.5 * (output->scales ? (double)output->scales[expert] : 1)
-         + (output->bias ? (double)output->bias[expert * OUT + row] : 0);
+        + (output->bias ? (double)output->bias[expert * OUT + row] : 0);
 }
 
 static void test_experts(void **state)
@@ -154,11 +158,13 @@ static void test_experts(void **state)
     struct route_args route = route_into(&choices, &rows, drawn.data);
     run_route(&route, 1);
     for (int form = 0; form < 8; form++) {
-        struct experts_args args = { .rows = &rows, .x = x.data, .x_per_slot = form & 1, .in = IN,
-                                     .routes = route.routes, .outputs = 1 };
+        struct experts_args args = {
+            .rows = &rows, .x = x.data, .x_per_slot = form & 1, .in = IN, .routes = route.routes, .outputs = 1
+        };
         args.output[0] = (struct experts_output){ .weight = { DTYPE_F32, OUT, IN, weights.data, 0.5f },
                                                   .scales = form & 2 ? scales.data : NULL,
-                                                  .bias = form & 4 ? bias.data : NULL, .y = y.data };
+                                                  .bias = form & 4 ? bias.data : NULL,
+                                                  .y = y.data };
         run_kernel((struct run){ experts_ref, &args, { &y } });
         for (int i = 0; i < ROWS * CHOSEN * OUT; i++)
             check_near(args.output[0].y[i], expected_value(&args, i / OUT, i % OUT), 1e-5);
@@ -175,14 +181,17 @@ static void test_combine(void **state)
     struct choices choices = { { 0 } };
     struct guarded x = guarded_random(&seed, ROWS * CHOSEN * OUT), out = guarded_floats(ROWS * OUT);
     random_fill(&seed, choices.share, ROWS * CHOSEN);
-    struct combine_args args = { .rows = &rows, .x = x.data, .out = out.data, .width = OUT,
+    struct combine_args args = { .rows = &rows,
+                                 .x = x.data,
+                                 .out = out.data,
+                                 .width = OUT,
                                  .routes = { .experts = EXPERTS, .chosen = CHOSEN, .share = choices.share } };
     run_kernel((struct run){ combine_ref, &args, { &out } });
     for (int i = 0; i < ROWS * OUT; i++) {
         double sum = 0;
         for (int slot = 0; slot < CHOSEN; slot++)
             sum += (double)choices.share[i / OUT * CHOSEN + slot]
-                 * (double)args.x[(i / OUT * CHOSEN + slot) * OUT + i % OUT];
+                * (double)args.x[(i / OUT * CHOSEN + slot) * OUT + i % OUT];
         check_near(args.out[i], sum, 1e-5);
     }
     guarded_free(&x), guarded_free(&out);

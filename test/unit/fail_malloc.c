@@ -30,25 +30,13 @@ static bool is_failing(void)
     return true;
 }
 
-void *malloc(size_t bytes)
-{
-    return is_failing() ? NULL : __libc_malloc(bytes);
-}
+void *malloc(size_t bytes) { return is_failing() ? NULL : __libc_malloc(bytes); }
 
-void *calloc(size_t number, size_t size)
-{
-    return is_failing() ? NULL : __libc_calloc(number, size);
-}
+void *calloc(size_t number, size_t size) { return is_failing() ? NULL : __libc_calloc(number, size); }
 
-void *realloc(void *old, size_t bytes)
-{
-    return is_failing() ? NULL : __libc_realloc(old, bytes);
-}
+void *realloc(void *old, size_t bytes) { return is_failing() ? NULL : __libc_realloc(old, bytes); }
 
-void *aligned_alloc(size_t alignment, size_t bytes)
-{
-    return is_failing() ? NULL : __libc_memalign(alignment, bytes);
-}
+void *aligned_alloc(size_t alignment, size_t bytes) { return is_failing() ? NULL : __libc_memalign(alignment, bytes); }
 
 int posix_memalign(void **out, size_t alignment, size_t bytes)
 {

@@ -24,8 +24,8 @@ struct desc {
     const uint8_t *a_scales, *b_scales;
 };
 
-#define BEGIN(symbol)                                                       \
-    if (fake_blas.failing && !strcmp(fake_blas.failing, symbol))            \
+#define BEGIN(symbol)                                            \
+    if (fake_blas.failing && !strcmp(fake_blas.failing, symbol)) \
         return INVALID_VALUE;
 
 static int make(void **out, size_t bytes)
@@ -56,9 +56,13 @@ int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value,
 {
     BEGIN("cublasLtMatmulDescSetAttribute")
     struct desc *known = desc;
-    const struct { int attribute; void *slot; size_t bytes; } slots[] = {
-        { 3, &known->transposed, sizeof(int) },    { 17, &known->a_scales, sizeof(void *) },
-        { 18, &known->b_scales, sizeof(void *) },  { 31, &known->a_scaling, sizeof(int) },
+    const struct {
+        int attribute;
+        void *slot;
+        size_t bytes;
+    } slots[] = {
+        { 3, &known->transposed, sizeof(int) },   { 17, &known->a_scales, sizeof(void *) },
+        { 18, &known->b_scales, sizeof(void *) }, { 31, &known->a_scaling, sizeof(int) },
         { 32, &known->b_scaling, sizeof(int) },
     };
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
@@ -130,7 +134,7 @@ static float scaled_at(const uint8_t *data, const uint8_t *scales, const struct 
     uint64_t at = row + col * (uint64_t)layout->stride, tiles = (layout->rows / 16 + 3) / 4;
     uint64_t in_tile = col % 32 * 16 + col / 32 % 4 * 4 + row / 16 % 4;
     return e2m1_to_f32(data[at / 2] >> at % 2 * 4 & 15)
-         * e4m3_to_f32(scales[(col / 128 * tiles + row / 64) * 512 + in_tile]);
+        * e4m3_to_f32(scales[(col / 128 * tiles + row / 64) * 512 + in_tile]);
 }
 
 static float operand_at(const void *data, int scaling, const uint8_t *scales, const struct layout *layout, uint64_t row,
@@ -164,7 +168,7 @@ int cublasLtMatmul(void *handle, void *desc, const float *alpha, const void *a, 
             float sum = 0;
             for (uint64_t k = 0; k < a_layout->rows; k++)
                 sum += operand_at(a, known->a_scaling, known->a_scales, a_layout, k, row)
-                     * operand_at(b, known->b_scaling, known->b_scales, b_layout, k, col);
+                    * operand_at(b, known->b_scaling, known->b_scales, b_layout, k, col);
             float before = *beta != 0 ? *beta * value_at(c, c_layout, row, col) : 0;
             set_value(d, d_layout, row, col, *alpha * sum + before);
         }

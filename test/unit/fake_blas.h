@@ -6,12 +6,12 @@
 #include <stdbool.h>
 
 struct fake_blas {
-    const char *failing;  // the symbol whose calls fail; NULL: none
-    bool knows_nothing;   // it has no algorithm for anything
-    int live;             // what nobody has given back
-    int searches;         // for algorithms
-    int searched_rows;    // what the last one was for
-    bool in_parts;        // whether that one was for sums that may be split
+    const char *failing; // the symbol whose calls fail; NULL: none
+    bool knows_nothing;  // it has no algorithm for anything
+    int live;            // what nobody has given back
+    int searches;        // for algorithms
+    int searched_rows;   // what the last one was for
+    bool in_parts;       // whether that one was for sums that may be split
 };
 
 extern struct fake_blas fake_blas; // of the loaded library: dlsym

@@ -14,18 +14,18 @@ enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, SHARED_BYTES = 227 << 10, FIXED
 static _Thread_local struct cuda_context *context;
 
 // What a call does before anything else: it may have to fail.
-#define BEGIN(symbol)                                                       \
-    if (fake_cuda.failing && !strcmp(fake_cuda.failing, symbol))            \
+#define BEGIN(symbol)                                            \
+    if (fake_cuda.failing && !strcmp(fake_cuda.failing, symbol)) \
         return fake_cuda.status;
 
-#define BEGIN_IN_CONTEXT(symbol)                                            \
-    BEGIN(symbol)                                                           \
-    if (!context)                                                           \
+#define BEGIN_IN_CONTEXT(symbol) \
+    BEGIN(symbol)                \
+    if (!context)                \
         return INVALID_CONTEXT;
 
 // The same for what goes into a stream's queue, or waits for it.
-#define BEGIN_IN_QUEUE(symbol)                                              \
-    BEGIN_IN_CONTEXT(symbol)                                                \
+#define BEGIN_IN_QUEUE(symbol) \
+    BEGIN_IN_CONTEXT(symbol)   \
     fake_cuda.queued[fake_cuda.queued_count++ % FAKE_CUDA_CALLS_MAX] = symbol;
 
 static int make(void *out)
@@ -43,7 +43,11 @@ static int give_back(void *handle)
 }
 
 int cuInit(unsigned flags) { BEGIN("cuInit") return (int)flags; }
-int cuDriverGetVersion(int *version) { *version = fake_cuda.version; return 0; }
+int cuDriverGetVersion(int *version)
+{
+    *version = fake_cuda.version;
+    return 0;
+}
 
 int cuGetErrorName(int status, const char **name)
 {
@@ -59,8 +63,16 @@ int cuGetErrorString(int status, const char **text)
     return 0;
 }
 
-int cuDeviceGetCount(int *count) { BEGIN("cuDeviceGetCount") *count = fake_cuda.devices; return 0; }
-int cuDeviceGet(int *device, int ordinal) { BEGIN("cuDeviceGet") *device = 10 + ordinal; return 0; }
+int cuDeviceGetCount(int *count)
+{
+    BEGIN("cuDeviceGetCount") *count = fake_cuda.devices;
+    return 0;
+}
+int cuDeviceGet(int *device, int ordinal)
+{
+    BEGIN("cuDeviceGet") *device = 10 + ordinal;
+    return 0;
+}
 
 int cuDeviceGetName(char *name, int len, int device)
 {
@@ -73,8 +85,9 @@ int cuDeviceGetAttribute(int *value, enum cuda_attribute attribute, int device)
 {
     BEGIN("cuDeviceGetAttribute")
     *value = attribute == CUDA_DEVICE_CAPABILITY_MAJOR ? 9
-        : attribute == CUDA_DEVICE_MULTIPROCESSORS ? 132
-        : attribute == CUDA_DEVICE_SHARED_BYTES ? SHARED_BYTES : 0;
+        : attribute == CUDA_DEVICE_MULTIPROCESSORS     ? 132
+        : attribute == CUDA_DEVICE_SHARED_BYTES        ? SHARED_BYTES
+                                                       : 0;
     return device < 10 || device >= 10 + fake_cuda.devices ? INVALID_VALUE : 0;
 }
 
@@ -226,7 +239,6 @@ int cuEventRecord(struct cuda_event *event, struct cuda_stream *stream)
     BEGIN_IN_QUEUE("cuEventRecord")
     return event && stream ? 0 : INVALID_VALUE;
 }
-
 
 int cuEventSynchronize(struct cuda_event *event)
 {

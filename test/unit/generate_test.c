@@ -11,8 +11,14 @@
 
 enum { VOCABULARY = 40, CONTEXT = 200, ANSWERS = 8, TOP = 3 };
 
-static const struct tiny_sizes sizes = { .layers = 3, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 16,
-                                         .feed_forward = 48, .vocabulary = VOCABULARY, .context = CONTEXT };
+static const struct tiny_sizes sizes = { .layers = 3,
+                                         .hidden = 32,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 16,
+                                         .feed_forward = 48,
+                                         .vocabulary = VOCABULARY,
+                                         .context = CONTEXT };
 
 static const struct kind {
     const char *type, *more, *cache;
@@ -67,7 +73,7 @@ struct heard {
     float logprobs[CONTEXT];
     struct nibble_candidate top[CONTEXT][TOP];
     int count, prompt_count;
-    int end_at;               // says stop after as many; 0: never
+    int end_at; // says stop after as many; 0: never
     int finishes;
     enum nibble_finish reason;
     struct nibble_usage usage;
@@ -148,8 +154,11 @@ static const int32_t some_ids[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
 
 static struct nibble_request plain_wish(int max_tokens)
 {
-    return (struct nibble_request){ .prompt = some_ids, .prompt_count = COUNT_OF(some_ids), .max_tokens = max_tokens,
-                                    .sampling = greedy, .top_logprobs = -1 };
+    return (struct nibble_request){ .prompt = some_ids,
+                                    .prompt_count = COUNT_OF(some_ids),
+                                    .max_tokens = max_tokens,
+                                    .sampling = greedy,
+                                    .top_logprobs = -1 };
 }
 
 // ---- the same tokens ----
@@ -167,10 +176,18 @@ static void make_wishes(struct wishes *wishes, uint64_t seed)
         for (int j = 0; j < length; j++)
             wishes->prompts[i][j] = j < common ? wishes->prompts[i - 1][j] : random_between(&seed, 0, VOCABULARY - 1);
         wishes->wish[i] = (struct nibble_request){
-            .prompt = wishes->prompts[i], .prompt_count = (size_t)length, .max_tokens = random_between(&seed, 1, 60),
-            .sampling = { .temperature = i % 4 ? 0.9 : 0, .top_p = i % 3 ? 0.9 : 1, .top_k = i % 5 ? 0 : 12,
-                          .repetition_penalty = 1.1, .frequency_penalty = i % 2, .seed = seed, .choice = i },
-            .top_logprobs = TOP, .score_prompt = i == 5,
+            .prompt = wishes->prompts[i],
+            .prompt_count = (size_t)length,
+            .max_tokens = random_between(&seed, 1, 60),
+            .sampling = { .temperature = i % 4 ? 0.9 : 0,
+                          .top_p = i % 3 ? 0.9 : 1,
+                          .top_k = i % 5 ? 0 : 12,
+                          .repetition_penalty = 1.1,
+                          .frequency_penalty = i % 2,
+                          .seed = seed,
+                          .choice = i },
+            .top_logprobs = TOP,
+            .score_prompt = i == 5,
         };
     }
 }
@@ -213,7 +230,10 @@ static void test_the_same_tokens_whatever_happens(void **state)
         int sequences, batch, threads;
         bool small, no_prefix_cache;
     } worlds[] = {
-        { 8, 0, 2, false, false }, { 3, 24, 1, false, true }, { 8, 17, 2, true, false }, { 8, 40, 1, true, true },
+        { 8, 0, 2, false, false },
+        { 3, 24, 1, false, true },
+        { 8, 17, 2, true, false },
+        { 8, 40, 1, true, true },
     };
     static struct wishes wishes;
     static struct heard alone[ANSWERS];
@@ -494,14 +514,14 @@ static void test_wishes_that_make_no_sense(void **state)
     static int32_t many[CONTEXT + 1];
     const struct nibble_bias no_number = { 1, NAN }, no_token = { VOCABULARY, 1 };
     world_open_plain(&world);
-#define REFUSED(member, value, says)                                         \
-    do {                                                                     \
-        struct nibble_request wish = plain_wish(10);                         \
-        wish.member = (value);                                               \
-        wish.stop_count = wish.stop_ids ? 1 : wish.stop_count;               \
-        wish.bias_count = wish.bias ? 1 : 0;                                 \
-        assert_int_equal(generator_add(&world.generator, &wish, &err), 0);   \
-        assert_says(err, says);                                              \
+#define REFUSED(member, value, says)                                       \
+    do {                                                                   \
+        struct nibble_request wish = plain_wish(10);                       \
+        wish.member = (value);                                             \
+        wish.stop_count = wish.stop_ids ? 1 : wish.stop_count;             \
+        wish.bias_count = wish.bias ? 1 : 0;                               \
+        assert_int_equal(generator_add(&world.generator, &wish, &err), 0); \
+        assert_says(err, says);                                            \
     } while (0)
     REFUSED(prompt_count, 0, "no tokens");
     REFUSED(max_tokens, CONTEXT - 7, "a prompt of 8 tokens with an answer of 193 is longer than the context of 200");
@@ -566,10 +586,26 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *old, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 
-void *malloc(size_t bytes) { allocations++; return __libc_malloc(bytes); }
-void *calloc(size_t count, size_t size) { allocations++; return __libc_calloc(count, size); }
-void *realloc(void *old, size_t bytes) { allocations++; return __libc_realloc(old, bytes); }
-void *aligned_alloc(size_t alignment, size_t bytes) { allocations++; return __libc_memalign(alignment, bytes); }
+void *malloc(size_t bytes)
+{
+    allocations++;
+    return __libc_malloc(bytes);
+}
+void *calloc(size_t count, size_t size)
+{
+    allocations++;
+    return __libc_calloc(count, size);
+}
+void *realloc(void *old, size_t bytes)
+{
+    allocations++;
+    return __libc_realloc(old, bytes);
+}
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    allocations++;
+    return __libc_memalign(alignment, bytes);
+}
 #endif
 
 static void test_continuing_allocates_nothing(void **state)
@@ -586,8 +622,13 @@ static void test_continuing_allocates_nothing(void **state)
                    &(struct nibble_scheduler_options){ 0 });
         for (int i = 0; i < 4; i++) {
             struct nibble_request wish = plain_wish(100);
-            wish.sampling = (struct nibble_sampling){ .temperature = 0.8, .top_p = 0.9, .top_k = i, .min_p = 0.01,
-                                                      .repetition_penalty = 1.1, .presence_penalty = 0.1, .seed = 1 };
+            wish.sampling = (struct nibble_sampling){ .temperature = 0.8,
+                                                      .top_p = 0.9,
+                                                      .top_k = i,
+                                                      .min_p = 0.01,
+                                                      .repetition_penalty = 1.1,
+                                                      .presence_penalty = 0.1,
+                                                      .seed = 1 };
             wish.top_logprobs = TOP;
             wish.listener = listener_of(&rules[i].heard);
             wish.listener.restrict_tokens = only_some;

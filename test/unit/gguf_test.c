@@ -217,10 +217,17 @@ static void test_tensors(void **state)
 static void test_alignment(void **state)
 {
     (void)state;
-    static const struct { uint32_t alignment; const char *error; } cases[] = {
-        { 8, NULL }, { 64, NULL }, { 4096, NULL },
-        { 0, "expected an integer from 8" }, { 4, "expected an integer from 8" },
-        { 24, "expected a power of two" }, { 0xFFFFFFFF, "expected an integer from 8" },
+    static const struct {
+        uint32_t alignment;
+        const char *error;
+    } cases[] = {
+        { 8, NULL },
+        { 64, NULL },
+        { 4096, NULL },
+        { 0, "expected an integer from 8" },
+        { 4, "expected an integer from 8" },
+        { 24, "expected a power of two" },
+        { 0xFFFFFFFF, "expected an integer from 8" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct gguf_file file = { 0 };
@@ -245,7 +252,10 @@ static void test_alignment(void **state)
 static void test_tensor_refusals(void **state)
 {
     (void)state;
-    static const struct { struct gguf_entry entries[2]; const char *error; } cases[] = {
+    static const struct {
+        struct gguf_entry entries[2];
+        const char *error;
+    } cases[] = {
         { { { "a", 1, { 8 }, TYPE_F32, 0 }, { "b", 1, { 8 }, TYPE_F32, 0 } }, "tensors 'a' and 'b' overlap" },
         { { { "a", 1, { 8 }, TYPE_F32, 32 }, { "b", 1, { 9 }, TYPE_F32, 0 } }, "tensors 'b' and 'a' overlap" },
         { { { "a", 1, { 8 }, TYPE_F32, 0 }, { "a", 1, { 8 }, TYPE_F32, 32 } }, "tensor 'a' is there twice" },
@@ -297,7 +307,10 @@ static void check_refused(struct strbuf *file, const char *error)
 static void test_versions(void **state)
 {
     (void)state;
-    static const struct { uint32_t version; const char *error; } cases[] = {
+    static const struct {
+        uint32_t version;
+        const char *error;
+    } cases[] = {
         { 1, "version 1, which is no longer in use" },
         { 4, "version 4; nibble reads versions 2 and 3" },
         { 0x03000000, "big-endian" },

@@ -39,12 +39,18 @@ static int world_open(void **state)
     fake->params_bytes = sizeof(struct cuda_sampling);
     world = (struct world){ 0 };
     struct engine *engine = &world.engine;
-    engine->plan = (struct plan){ .batch_tokens = SEQUENCES, .outputs = SEQUENCES, .max_num_seqs = SEQUENCES,
-                                  .max_model_len = 16, .class_count = 1 };
+    engine->plan = (struct plan){ .batch_tokens = SEQUENCES,
+                                  .outputs = SEQUENCES,
+                                  .max_num_seqs = SEQUENCES,
+                                  .max_model_len = 16,
+                                  .class_count = 1 };
     engine->model.config.vocabulary = VOCABULARY;
     engine->buffers[BUFFER_LOGITS] = world.logits;
-    engine->batch = (struct batch){ .ids = world.ids, .positions = world.positions, .sequence = world.sequences,
-                                    .output_rows = world.output_rows, .page_tokens = { KV_PAGE_TOKENS } };
+    engine->batch = (struct batch){ .ids = world.ids,
+                                    .positions = world.positions,
+                                    .sequence = world.sequences,
+                                    .output_rows = world.output_rows,
+                                    .page_tokens = { KV_PAGE_TOKENS } };
     engine->gpu = world.gpu = memory_new(1, sizeof *world.gpu);
     world.gpu->cuda = cuda_open(0, &err);
     need(world.gpu->cuda, &err);
@@ -116,8 +122,8 @@ static void test_a_step_in_order(void **state)
 // The second step is queued behind the first before that is waited for, and takes ids from what it drew.
 static void test_a_step_behind_another(void **state)
 {
-    static const char *const both[] = { "cuMemcpyHtoDAsync_v2", "cuGraphLaunch", "cuMemcpyDtoHAsync_v2",
-                                        "cuEventRecord", "cuMemcpyHtoDAsync_v2", "cuGraphLaunch",
+    static const char *const both[] = { "cuMemcpyHtoDAsync_v2", "cuGraphLaunch",        "cuMemcpyDtoHAsync_v2",
+                                        "cuEventRecord",        "cuMemcpyHtoDAsync_v2", "cuGraphLaunch",
                                         "cuMemcpyDtoHAsync_v2", "cuEventRecord" };
     const struct gpu *gpu = world.gpu;
     (void)state;

@@ -62,10 +62,7 @@ static void check_refused(const char *schema, const char *words)
         fail_msg("%s: %s", schema, grammar ? "was taken" : err.text);
 }
 
-static bool is_set(const uint32_t *mask, int32_t id)
-{
-    return mask[id / 32] >> id % 32 & 1;
-}
+static bool is_set(const uint32_t *mask, int32_t id) { return mask[id / 32] >> id % 32 & 1; }
 
 enum { MASK_WORDS = 16 };
 
@@ -133,11 +130,16 @@ static void follows_a_regex(void **state)
         const char *pattern, *text;
         bool taken;
     } rows[] = {
-        { "(red|blue)[0-9]{2}", "red07", true }, { "(red|blue)[0-9]{2}", "red7", false },
-        { "^a+$", "aaa", true },                 { "\"[a-z]+\"", "\"ab\"", true },
-        { "\"[a-z]+\"", "\\\"ab\\\"", false },  { "a\\\\b", "a\\b", true },
-        { "a\\\\b", "a\\\\b", false },         { "a\\nb", "a\nb", true },
-        { "[^b]*", "\"\\a", true },             { "\303\244+", "\303\244\303\244", true },
+        { "(red|blue)[0-9]{2}", "red07", true },
+        { "(red|blue)[0-9]{2}", "red7", false },
+        { "^a+$", "aaa", true },
+        { "\"[a-z]+\"", "\"ab\"", true },
+        { "\"[a-z]+\"", "\\\"ab\\\"", false },
+        { "a\\\\b", "a\\b", true },
+        { "a\\\\b", "a\\\\b", false },
+        { "a\\nb", "a\nb", true },
+        { "[^b]*", "\"\\a", true },
+        { "\303\244+", "\303\244\303\244", true },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error err = { "" };
@@ -161,7 +163,8 @@ static void follows_types(void **state)
         { "{'type':'string','minLength':2,'maxLength':3}",
           { "'ab'", "'\xE6\xBC\xA2\xE5\xAD\x97z'", "'\\n\\u00e9'" },
           { "'a'", "'abcd'", "''", "'a\x80'", "'\\ud800a'" } },
-        { "{'type':'string'}", { "''", "'\xF0\x9F\x98\x80\\/'", "'\\ud7ff'" },
+        { "{'type':'string'}",
+          { "''", "'\xF0\x9F\x98\x80\\/'", "'\\ud7ff'" },
           { "'\n'", "'\xED\xA0\x80'", "'\\x'", "'\\u0000'", "'\xC0\x80'", "'\xF4\x90\x80\x80'" } },
     };
     check_examples(state, examples, sizeof examples / sizeof *examples);
@@ -196,7 +199,8 @@ static void follows_objects_and_arrays(void **state)
         { "{'properties':{'a':false,'b':{'const':1}}}", { "{}", "{'b':1}" }, { "{'a':1}" } },
         { "{'items':{'type':'integer'},'minItems':1,'maxItems':2}", { "[1]", "[1, 2]" }, { "[]", "[1,2,3]" } },
         { "{'prefixItems':[{'const':1},{'const':2}],'items':{'const':3},'minItems':1}",
-          { "[1]", "[1,2]", "[1,2,3, 3]" }, { "[]", "[2]", "[1,3]" } },
+          { "[1]", "[1,2]", "[1,2,3, 3]" },
+          { "[]", "[2]", "[1,3]" } },
         { "{'prefixItems':[{'const':1},{'const':2}],'items':false}", { "[]", "[1]", "[1,2]" }, { "[1,2,3]" } },
         { "{'prefixItems':[{'const':1},{'const':2}],'maxItems':1}", { "[]", "[1]" }, { "[1,2]" } },
     };
@@ -207,18 +211,24 @@ static void follows_choices_and_references(void **state)
 {
     static const struct example examples[] = {
         { "{'enum':['a','ab',1,12,{'k':[1,2]}]}",
-          { "'a'", "'ab'", "1", "12", "{'k': [1, 2]}" }, { "'b'", "123", "{}" } },
+          { "'a'", "'ab'", "1", "12", "{'k': [1, 2]}" },
+          { "'b'", "123", "{}" } },
         { "{'anyOf':[{'const':'x'},{'type':'integer'}]}", { "'x'", "5" }, { "'y'", "5.5" } },
         { "{'$defs':{'t':{'properties':{'l':{'$ref':'#/$defs/t'}}}},'$ref':'#/$defs/t'}",
-          { "{}", "{'l':{'l':{}}}" }, { "{'l':1}", "{'l':{'l':{}}" } },
+          { "{}", "{'l':{'l':{}}}" },
+          { "{'l':1}", "{'l':{'l':{}}" } },
         { "{'allOf':[{'properties':{'a':{'minimum':3}}},{'properties':{'a':{'type':'integer','maximum':5}},"
-          "'required':['a']}]}", { "{'a':3}", "{'a':5}" }, { "{}", "{'a':2}", "{'a':6}" } },
+          "'required':['a']}]}",
+          { "{'a':3}", "{'a':5}" },
+          { "{}", "{'a':2}", "{'a':6}" } },
         { "{'type':'object','properties':{'a':{'const':1},'b':{'const':2}},"
           "'anyOf':[{'required':['a']},{'required':['b']}]}",
-          { "{'a':1}", "{'b':2}", "{'a':1,'b':2}" }, { "{}" } },
+          { "{'a':1}", "{'b':2}", "{'a':1,'b':2}" },
+          { "{}" } },
         { "{'oneOf':[{'properties':{'t':{'const':1}},'required':['t']},"
           "{'properties':{'t':{'const':2}},'required':['t']}]}",
-          { "{'t':1}", "{'t':2}" }, { "{'t':3}" } },
+          { "{'t':1}", "{'t':2}" },
+          { "{'t':3}" } },
     };
     check_examples(state, examples, sizeof examples / sizeof *examples);
 }
@@ -227,9 +237,11 @@ static void follows_number_ranges(void **state)
 {
     static const struct example examples[] = {
         { "{'type':'integer','minimum':-7,'maximum':120}",
-          { "-7", "0", "99", "100", "120" }, { "-8", "121", "-0", "200" } },
+          { "-7", "0", "99", "100", "120" },
+          { "-8", "121", "-0", "200" } },
         { "{'type':'integer','exclusiveMinimum':9,'maximum':11}", { "10", "11" }, { "9", "12", "1" } },
-        { "{'type':'number','minimum':0.25,'exclusiveMaximum':1.5}", { "0.25", "0.3", "1", "1.49", "0.2500" },
+        { "{'type':'number','minimum':0.25,'exclusiveMaximum':1.5}",
+          { "0.25", "0.3", "1", "1.49", "0.2500" },
           { "0.249", "0", "1.5", "1.50", "2" } },
         { "{'type':'number','maximum':-2}", { "-2", "-2.0", "-2.5", "-10" }, { "-1.99", "0", "2" } },
         { "{'type':'number','minimum':0}", { "0", "0.0", "123.5" }, { "-0.1", "-1" } },
@@ -242,7 +254,8 @@ static void follows_patterns(void **state)
 {
     static const struct example examples[] = {
         { "{'pattern':'^a[^b-d]{2}(x|yz)?$'}",
-          { "'aef'", "'a\xC3\xA9zx'", "'aeeyz'", "'a\\'\\\\'" }, { "'abe'", "'aeey'" } },
+          { "'aef'", "'a\xC3\xA9zx'", "'aeeyz'", "'a\\'\\\\'" },
+          { "'abe'", "'aeey'" } },
         { "{'pattern':'b+'}", { "'b'", "'abba'", "' b\xC3\xA9'" }, { "'a'", "''" } },
         { "{'pattern':'^(?:a|b){0,2}$'}", { "''", "'ab'" }, { "'aba'", "'c'" } },
         { "{'pattern':'^\\\\d\\\\w\\\\s\\\\.\\\\u0041$'}", { "'1a\\t.A'" }, { "'1a\\t.B'", "'aa .A'" } },
@@ -288,8 +301,8 @@ static void follows_parts(void **state)
     struct error err;
     struct grammar *grammar = grammar_from_parts(&parts, &err);
     assert_non_null(grammar);
-    static const char *const good[] = { "<a>12</a>", "<ab>[1]", "<a>x", "<a>1</a>\n<ab>null\n<a>x", "<a>\n[ 7\n]",
-                                        "<a>[x]\n<a>[1]" };
+    static const char *const good[] = { "<a>12</a>",   "<ab>[1]",       "<a>x", "<a>1</a>\n<ab>null\n<a>x",
+                                        "<a>\n[ 7\n]", "<a>[x]\n<a>[1]" };
     static const char *const bad[] = { "<a>12", "<ab>", "<a>x\n", "<a>1</a><a>x", "x", "", "<a>[1] ", "[1]" };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(taken(fixture, grammar, good[i]), strlen(good[i]) + 1);
@@ -317,12 +330,18 @@ static void follows_parts(void **state)
 // ---- masks, budgets ----
 
 static const char *const walked[] = {
-    "true", "{'type':'object'}", "{'type':'string','maxLength':3}", "{'type':'string','minLength':3}",
-    "{'pattern':'^[a-c\\\"]+$'}", "{'enum':['abc','ab','a',12,1]}", "{'type':'number'}",
+    "true",
+    "{'type':'object'}",
+    "{'type':'string','maxLength':3}",
+    "{'type':'string','minLength':3}",
+    "{'pattern':'^[a-c\\\"]+$'}",
+    "{'enum':['abc','ab','a',12,1]}",
+    "{'type':'number'}",
     "{'type':'integer','minimum':7}",
     "{'properties':{'a':{'type':'string'},'ab':{'type':['integer','null']},'b':{'$ref':'#'}},'required':['ab']}",
     "{'type':'array','items':{'anyOf':[{'$ref':'#'},{'type':'string'},{'pattern':'^a'}]},'maxItems':3}",
-    "{'properties':{'next':{'$ref':'#'}}}", "{'anyOf':[{'type':'array','items':{'$ref':'#'}},{'type':'array'}]}",
+    "{'properties':{'next':{'$ref':'#'}}}",
+    "{'anyOf':[{'type':'array','items':{'$ref':'#'}},{'type':'array'}]}",
 };
 
 // By hand: a token is allowed where its bytes lead somewhere.
@@ -412,8 +431,10 @@ static void computes_a_mask_once(void **state)
     struct fixture *fixture = *state;
     struct strbuf schema = { 0 };
     for (int i = 0; i < 200; i++)
-        strbuf_add_format(&schema, "%s{'properties':{'kind':{'const':'k%d'},'v':{'type':'integer'}},"
-                                   "'required':['kind','v']}", i ? "," : "{'anyOf':[", i);
+        strbuf_add_format(&schema,
+                          "%s{'properties':{'kind':{'const':'k%d'},'v':{'type':'integer'}},"
+                          "'required':['kind','v']}",
+                          i ? "," : "{'anyOf':[", i);
     strbuf_add_text(&schema, "]}");
     struct grammar *grammar = must_compile(schema.data);
     for (int i = 0; i < SHARED_MATCHERS; i++)

@@ -39,8 +39,10 @@ static void assert_well(const struct health *health, double now)
 static void test_stall(void **state)
 {
     static const char *const words[HEALTH_PARTS] = {
-        [HEALTH_SMALL_READERS] = "small requests", [HEALTH_LARGE_READER] = "large requests",
-        [HEALTH_ENGINE] = "the engine", [HEALTH_WRITER] = "the writer",
+        [HEALTH_SMALL_READERS] = "small requests",
+        [HEALTH_LARGE_READER] = "large requests",
+        [HEALTH_ENGINE] = "the engine",
+        [HEALTH_WRITER] = "the writer",
     };
     (void)state;
     for (int part = 0; part < HEALTH_PARTS; part++) {

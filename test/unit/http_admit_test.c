@@ -45,8 +45,9 @@ static void test_request_ids(void **state)
     static const struct {
         const char *given;
         bool kept;
-    } cases[] = { { "abc-1_2.3:4/5+6=7@8", true }, { "a b", false }, { "a\"b", false }, { "", false },
-                  { "\xe4", false } };
+    } cases[] = {
+        { "abc-1_2.3:4/5+6=7@8", true }, { "a b", false }, { "a\"b", false }, { "", false }, { "\xe4", false }
+    };
     struct site *site = site_open(&usual_limits);
     struct client client = client_open(site);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -142,8 +143,8 @@ static void test_compressed_bodies(void **state)
             if (way == 2)
                 body.len += codings[i].compress(bytes_of(" and more"), out + body.len, sizeof out - body.len).len;
             send_coded(&client, codings[i].name, body, way == 1);
-            await(&client, way == 2 ? "POST /b [{\"prompt\": \"Hello\"} and more]"
-                                    : "POST /b [{\"prompt\": \"Hello\"}]");
+            await(&client,
+                  way == 2 ? "POST /b [{\"prompt\": \"Hello\"} and more]" : "POST /b [{\"prompt\": \"Hello\"}]");
             client_close(&client);
         }
     TURN_UNTIL(site, http_connections(site->server) == 0);
@@ -157,7 +158,7 @@ static void test_bombs(void **state)
     (void)state;
     enum { HUGE_BYTES = 64 << 20, ROOM = 1 << 20 };
     struct budget budget;
-    budget_open(&budget, 16 << 20); // zstd's window is charged, too
+    budget_open(&budget, 16 << 20);           // zstd's window is charged, too
     struct http_limits limits = usual_limits; // 100,000 bytes of body
     limits.budget = &budget;
     struct site *site = site_open(&limits);

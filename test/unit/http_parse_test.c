@@ -12,10 +12,7 @@ static int parse(const char *text, size_t len, struct http_head *head, struct by
     return http_parse_head(*copy, head, err);
 }
 
-static void check_text(struct bytes got, const char *want)
-{
-    assert_true(bytes_equal(got, bytes_of(want)));
-}
+static void check_text(struct bytes got, const char *want) { assert_true(bytes_equal(got, bytes_of(want))); }
 
 // ---- heads ----
 
@@ -197,9 +194,9 @@ static void test_head_length(void **state)
         const char *text;
         size_t length;
     } cases[] = {
-        { "", 0 },          { "a", 0 },         { "a\n", 0 },         { "a\r\n", 0 },      { "a\r\n\r", 0 },
-        { "a\n\n", 3 },     { "a\n\r\n", 4 },   { "a\r\n\r\n", 5 },   { "a\r\n\n", 4 },    { "a\r\r\n", 0 },
-        { "a\n\r\r\n", 0 }, { "\n\n", 2 },      { "\n\r\nb\n\n", 3 }, { "a\nb\nc\n\n", 7 }, { "a\n\rb\r\n\r\nx", 8 },
+        { "", 0 },          { "a", 0 },       { "a\n", 0 },         { "a\r\n", 0 },       { "a\r\n\r", 0 },
+        { "a\n\n", 3 },     { "a\n\r\n", 4 }, { "a\r\n\r\n", 5 },   { "a\r\n\n", 4 },     { "a\r\r\n", 0 },
+        { "a\n\r\r\n", 0 }, { "\n\n", 2 },    { "\n\r\nb\n\n", 3 }, { "a\nb\nc\n\n", 7 }, { "a\n\rb\r\n\r\nx", 8 },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct bytes in = bytes_of(cases[i].text);
@@ -265,9 +262,27 @@ static void test_chunks(void **state)
     check_chunks("a\r\n\r\n\r\n\r\n\r\n\r\n\r\n0\r\n\r\n", 0, "\r\n\r\n\r\n\r\n\r\n", 0);
     check_chunks("1;a=\"b;c\";\td\r\nx\r\n0;e\r\nTrailer: 1\r\nOther: 2\r\n\r\nrest", 0, "x", 4);
     static const char *const bad[] = {
-        "\r\n", ";\r\n", "g\r\n", "-1\r\n", "0x1\r\n", "1 \r\nx\r\n", "1\nx\r\n", "1;a\nx\r\n", "1;\x7f\r\n", "1\rx",
-        "1;\rx", "1\r\nxy", "1\r\nx\n", "1\r\nx\ry", "0\r\nA: b\n", "0\r\n\n", "0\r\n\rx", "0\r\nA\rb", "0\r\nA\x01",
-        "1000000000000000\r\n", "ffffffffffffffffffff\r\n",
+        "\r\n",
+        ";\r\n",
+        "g\r\n",
+        "-1\r\n",
+        "0x1\r\n",
+        "1 \r\nx\r\n",
+        "1\nx\r\n",
+        "1;a\nx\r\n",
+        "1;\x7f\r\n",
+        "1\rx",
+        "1;\rx",
+        "1\r\nxy",
+        "1\r\nx\n",
+        "1\r\nx\ry",
+        "0\r\nA: b\n",
+        "0\r\n\n",
+        "0\r\n\rx",
+        "0\r\nA\rb",
+        "0\r\nA\x01",
+        "1000000000000000\r\n",
+        "ffffffffffffffffffff\r\n",
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         check_chunks(bad[i], 400, NULL, 0);
@@ -316,14 +331,10 @@ static void test_chunk_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_field_count),
-        cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_head_length),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_chunks_cut_anywhere),
+        cmocka_unit_test(test_fields),       cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_field_count),
+        cmocka_unit_test(test_cut_anywhere), cmocka_unit_test(test_head_length),
+        cmocka_unit_test(test_chunks),       cmocka_unit_test(test_chunks_cut_anywhere),
         cmocka_unit_test(test_chunk_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

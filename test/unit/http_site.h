@@ -32,7 +32,7 @@ struct site {
     int port;
     struct http_exchange *open[OPEN_MAX]; // /later, in order of arrival
     int open_count, gone_count, sent_count;
-    int refused; // the latest status
+    int refused;  // the latest status
     int admitted; // heads that were let through
 };
 
@@ -121,8 +121,7 @@ static inline struct site *site_open(const struct http_limits *limits)
     struct error err;
     site->base = event_base_new();
     site->server = http_open(site->base, limits,
-                             &(struct http_callbacks){ site, on_admit, on_request, on_refuse, on_gone,
-                                                       on_sent });
+                             &(struct http_callbacks){ site, on_admit, on_request, on_refuse, on_gone, on_sent });
     if (!http_bind(site->server, "127.0.0.1", 0, &site->port, &err) || !http_listen(site->server, &err))
         fail_msg("%s", err.text);
     return site;
@@ -135,10 +134,7 @@ static inline void site_close(struct site *site)
     free(site);
 }
 
-static inline void turn(struct site *site)
-{
-    event_base_loop(site->base, EVLOOP_NONBLOCK);
-}
+static inline void turn(struct site *site) { event_base_loop(site->base, EVLOOP_NONBLOCK); }
 
 static inline double now_ms(void)
 {
@@ -148,14 +144,14 @@ static inline double now_ms(void)
 }
 
 // Turns the loop until the condition holds.
-#define TURN_UNTIL(site, condition)                                      \
-    do {                                                                 \
-        double begin = now_ms();                                         \
-        while (!(condition)) {                                           \
-            turn(site);                                                  \
-            if (now_ms() - begin > PATIENCE_MS)                          \
-                fail_msg("line %d waits for %s", __LINE__, #condition);  \
-        }                                                                \
+#define TURN_UNTIL(site, condition)                                     \
+    do {                                                                \
+        double begin = now_ms();                                        \
+        while (!(condition)) {                                          \
+            turn(site);                                                 \
+            if (now_ms() - begin > PATIENCE_MS)                         \
+                fail_msg("line %d waits for %s", __LINE__, #condition); \
+        }                                                               \
     } while (0)
 
 // ---- a client ----
@@ -169,7 +165,8 @@ struct client {
 
 static inline struct client client_open(struct site *site)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)site->port),
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)site->port),
                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
@@ -266,9 +263,6 @@ static inline void await_refusal(struct client *client, int status)
         fail_msg("refused with %d, not %d: %s", client->site->refused, status, strbuf_text(&client->got));
 }
 
-static inline void client_forget(struct client *client)
-{
-    strbuf_free(&client->got);
-}
+static inline void client_forget(struct client *client) { strbuf_free(&client->got); }
 
 #endif

@@ -40,7 +40,8 @@ static void test_byte_by_byte(void **state)
     struct client client = client_open(site);
     for (const char *c = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
                          "2\r\nab\r\n1;x\r\nc\r\n0\r\nT: 1\r\n\r\n"
-                         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ndef"; *c; c++) {
+                         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ndef";
+         *c; c++) {
         client_send(&client, (char[]){ *c, '\0' });
         turn(site);
     }
@@ -55,11 +56,12 @@ static void test_pipelining(void **state)
     (void)state;
     struct site *site = site_open(&usual_limits);
     struct client client = client_open(site);
-    client_send(&client, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n"
-                         "POST /later HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
-                         "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n"
-                         "GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-                         "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_send(&client,
+                "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n"
+                "POST /later HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+                "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n"
+                "GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                "GET /never HTTP/1.1\r\nHost: x\r\n\r\n");
     await(&client, "GET /1 []");
     TURN_UNTIL(site, site->open_count == 1);
     for (int i = 0; i < 5; i++)
@@ -112,8 +114,9 @@ static void test_head(void **state)
     (void)state;
     struct site *site = site_open(&usual_limits);
     struct client client = client_open(site);
-    client_send(&client, "HEAD /abc HTTP/1.1\r\nHost: x\r\n\r\nHEAD /stream HTTP/1.1\r\nHost: x\r\n\r\n"
-                         "GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    client_send(&client,
+                "HEAD /abc HTTP/1.1\r\nHost: x\r\n\r\nHEAD /stream HTTP/1.1\r\nHost: x\r\n\r\n"
+                "GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     await(&client, "GET /end []");
     assert_true(client_has(&client, "Content-Length: 12\r\n\r\nHTTP/1.1 200 OK\r\n"));
     assert_true(client_has(&client, "Transfer-Encoding: chunked\r\n\r\nHTTP/1.1 200 OK\r\n"));
@@ -154,8 +157,9 @@ static void test_expect(void **state)
     client_send(&client, "ok");
     await(&client, "POST / [ok]");
     client_forget(&client);
-    client_send(&client, "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok"
-                         "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
+    client_send(&client,
+                "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok"
+                "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
     await_refusal(&client, 413);
     assert_false(client_has(&client, "100 Continue"));
     client_close(&client);
@@ -246,7 +250,10 @@ static void test_half_close(void **state)
 static void test_half_requests(void **state)
 {
     (void)state;
-    static const char *const halves[] = { "", "GE", "GET / HTTP/1.1\r\nHost: x\r\n", "\r",
+    static const char *const halves[] = { "",
+                                          "GE",
+                                          "GET / HTTP/1.1\r\nHost: x\r\n",
+                                          "\r",
                                           "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab",
                                           "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na" };
     struct site *site = site_open(&usual_limits);
@@ -370,8 +377,10 @@ static void test_body_limits(void **state)
 {
     (void)state;
     static const char *const heads[] = {
-        "Content-Length: 100001\r\n\r\n", "Content-Length: 99999999999999999999999\r\n\r\n",
-        "Transfer-Encoding: chunked\r\n\r\n186a1\r\n", "Transfer-Encoding: chunked\r\n\r\n186a0\r\n",
+        "Content-Length: 100001\r\n\r\n",
+        "Content-Length: 99999999999999999999999\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n186a1\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n186a0\r\n",
     };
     struct site *site = site_open(&usual_limits);
     char *body = malloc(100000);
@@ -405,7 +414,10 @@ static void test_garbage(void **state)
         int status;
         struct bytes text;
     } cases[] = {
-#define CASE(status, text) { status, { text, sizeof text - 1 } }
+#define CASE(status, text)                \
+    {                                     \
+        status, { text, sizeof text - 1 } \
+    }
         CASE(400, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), // TLS
         CASE(400, "\0\0\0\0"),
         CASE(400, "\rx"),
@@ -517,8 +529,10 @@ static void test_ports(void **state)
     struct error err;
     char want[160];
     int bound;
-    snprintf(want, sizeof want, "port %d on 127.0.0.1 is already in use, perhaps by another nibble serve; stop it or "
-             "choose another with --port", site->port);
+    snprintf(want, sizeof want,
+             "port %d on 127.0.0.1 is already in use, perhaps by another nibble serve; stop it or "
+             "choose another with --port",
+             site->port);
     assert_false(http_bind(site->server, "127.0.0.1", site->port, &bound, &err));
     assert_string_equal(err.text, want);
     assert_false(http_bind(site->server, "203.0.113.7", 0, &bound, &err));
@@ -546,7 +560,8 @@ static void test_bound_before_it_listens(void **state)
         assert_true(http_bind(site->server, "127.0.0.1", round ? port : 0, &port, &err));
         assert_false(http_bind(second->server, "127.0.0.1", port, &bound, &err));
         assert_non_null(strstr(err.text, "is already in use"));
-        struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+        struct sockaddr_in address = { .sin_family = AF_INET,
+                                       .sin_port = htons((uint16_t)port),
                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), -1);

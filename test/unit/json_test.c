@@ -22,7 +22,9 @@ static json_t *read_text(const char *text)
 static void test_accepted(void **state)
 {
     (void)state;
-    static const struct { const char *text, *value; } cases[] = {
+    static const struct {
+        const char *text, *value;
+    } cases[] = {
         { "{\"b\": 1, \"a\": [true, null, \"x\"]}", "{\"b\":1,\"a\":[true,null,\"x\"]}" },
         { "\xEF\xBB\xBF[1]", "[1]" },
         { "7", "7" },
@@ -51,7 +53,9 @@ static void test_accepted(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct { const char *text, *error; } cases[] = {
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
         { "", "empty where JSON was expected" },
         { "\xEF\xBB\xBF", "empty where JSON was expected" },
         { "{\n  \"a\": 1,\n  oops }", "line 3, column 6: not valid JSON" },

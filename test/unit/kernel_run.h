@@ -28,10 +28,7 @@ static inline struct guarded guarded_new(size_t bytes)
     return guarded;
 }
 
-static inline struct guarded guarded_floats(size_t count)
-{
-    return guarded_new(count * sizeof(float));
-}
+static inline struct guarded guarded_floats(size_t count) { return guarded_new(count * sizeof(float)); }
 
 static inline struct guarded guarded_random(uint64_t *seed, size_t count)
 {

@@ -45,10 +45,7 @@ static void test_shares_are_even_and_whole(void **state)
 
 // ---- linear and embed ----
 
-static bool is_weight(int dtype)
-{
-    return dtype_table[dtype].use & DTYPE_USE_W;
-}
+static bool is_weight(int dtype) { return dtype_table[dtype].use & DTYPE_USE_W; }
 
 // Random blocks, drawn again until what they mean is of ordinary size. Like in a file, they start anywhere.
 static struct guarded random_weights(uint64_t *seed, enum dtype dtype, size_t values)
@@ -74,7 +71,10 @@ static struct guarded random_weights(uint64_t *seed, enum dtype dtype, size_t va
 static struct weight random_weight(uint64_t *seed, enum dtype dtype, int rows, int cols, struct guarded *bytes)
 {
     *bytes = random_weights(seed, dtype, (size_t)rows * (size_t)cols);
-    return (struct weight){ .dtype = dtype, .rows = rows, .cols = cols, .data = (uint8_t *)bytes->data + 1,
+    return (struct weight){ .dtype = dtype,
+                            .rows = rows,
+                            .cols = cols,
+                            .data = (uint8_t *)bytes->data + 1,
                             .scale = 0.5f + fabsf(random_real(seed)) };
 }
 
@@ -174,8 +174,11 @@ static void test_embed(void **state)
         int width = dtype_table[dtype].block * 2, ids[ROWS_MAX] = { 28, 20, 23, 19, 29 };
         struct guarded bytes, out = guarded_floats((size_t)(ROWS_MAX * width));
         struct batch batch = { .tokens = ROWS_MAX, .ids = ids };
-        struct embed_args args = { .batch = &batch, .table = random_weight(&seed, dtype, ROWS, width, &bytes),
-                                   .first = 20, .scale = 1.5f, .out = out.data };
+        struct embed_args args = { .batch = &batch,
+                                   .table = random_weight(&seed, dtype, ROWS, width, &bytes),
+                                   .first = 20,
+                                   .scale = 1.5f,
+                                   .out = out.data };
         run_kernel((struct run){ embed_ref, &args, { &out } });
         for (int row = 0; row < ROWS_MAX; row++) {
             float values[512] = { 0 };
@@ -202,11 +205,16 @@ static void test_norm(void **state)
         int rows = round % (ROWS_MAX + 1), groups = random_between(&seed, 1, 4), width = random_between(&seed, 1, 70);
         size_t count = (size_t)(rows * groups * width);
         struct guarded x = guarded_random(&seed, count), weight = guarded_random(&seed, (size_t)width),
-                      out = guarded_floats(count), original = guarded_floats(count);
+                       out = guarded_floats(count), original = guarded_floats(count);
         memcpy(original.data, x.data, x.bytes);
         bool in_place = round % 2;
-        struct norm_args args = { .rows = &rows, .x = x.data, .weight = weight.data, .groups = groups, .width = width,
-                                  .out = in_place ? x.data : out.data, .epsilon = round % 3 ? 1e-6f : 0.1f };
+        struct norm_args args = { .rows = &rows,
+                                  .x = x.data,
+                                  .weight = weight.data,
+                                  .groups = groups,
+                                  .width = width,
+                                  .out = in_place ? x.data : out.data,
+                                  .epsilon = round % 3 ? 1e-6f : 0.1f };
         run_kernel((struct run){ norm_ref, &args, { in_place ? &x : &out } });
         for (size_t group = 0; group < count / (size_t)width; group++) {
             const float *from = (const float *)original.data + group * (size_t)width;
@@ -255,9 +263,15 @@ static void test_rope(void **state)
         for (int i = 0; i < dim / 2; i++)
             ((float *)frequencies.data)[i] = fabsf(random_real(&seed));
         struct batch batch = { .tokens = tokens, .positions = positions };
-        struct rope_args args = { .batch = &batch, .q = q.data, .k = k.data, .heads = heads, .kv_heads = kv_heads,
-                                  .head_dim = dim, .rotated = 2 * random_between(&seed, 0, dim / 2),
-                                  .interleaved = round % 2, .frequencies = frequencies.data,
+        struct rope_args args = { .batch = &batch,
+                                  .q = q.data,
+                                  .k = k.data,
+                                  .heads = heads,
+                                  .kv_heads = kv_heads,
+                                  .head_dim = dim,
+                                  .rotated = 2 * random_between(&seed, 0, dim / 2),
+                                  .interleaved = round % 2,
+                                  .frequencies = frequencies.data,
                                   .magnitude = round % 3 ? 1 : 1.25f };
         run_kernel((struct run){ rope_ref, &args, { &q, &k } });
         for (int i = 0; i < tokens * heads; i++)
@@ -289,8 +303,9 @@ static void test_act_mul(void **state)
             values[i] *= i % 7 ? 6 : 200; // far out, too
         memcpy(before.data, gate.data, gate.bytes);
         enum activation act = round % 2 ? ACT_SILU : ACT_GELU_TANH;
-        struct act_mul_args args = { .rows = &(int){ ROWS }, .gate = gate.data, .up = up.data, .out = gate.data,
-                                     .width = WIDTH, .act = act };
+        struct act_mul_args args = {
+            .rows = &(int){ ROWS }, .gate = gate.data, .up = up.data, .out = gate.data, .width = WIDTH, .act = act
+        };
         run_kernel((struct run){ act_mul_ref, &args, { &gate } });
         for (int i = 0; i < COUNT; i++) {
             double x = ((float *)before.data)[i], expected = activated(act, x) * args.up[i];

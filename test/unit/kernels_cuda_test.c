@@ -13,10 +13,10 @@ enum { SEEDS = 4, SHARED_BYTES_ANYWHERE = 99 << 10 };
 // ---- the GPU ----
 
 struct cuda {
-    int live;              // allocations
-    int launches;          // of all, so far
-    bool broken;           // launches fail
-    int shared_bytes;      // that one block may have
+    int live;         // allocations
+    int launches;     // of all, so far
+    bool broken;      // launches fail
+    int shared_bytes; // that one block may have
 };
 
 struct cuda_function {
@@ -36,10 +36,7 @@ int cuda_multiprocessors(const struct cuda *cuda)
     return 132;
 }
 
-int cuda_shared_bytes(const struct cuda *cuda)
-{
-    return cuda->shared_bytes;
-}
+int cuda_shared_bytes(const struct cuda *cuda) { return cuda->shared_bytes; }
 
 int cuda_driver_version(const struct cuda *cuda)
 {
@@ -105,10 +102,7 @@ bool cuda_launch(struct cuda *cuda, const struct cuda_launch *launch, struct err
 
 // ---- its kernels ----
 
-static uint16_t rounded(float value)
-{
-    return f32_to_bf16(value);
-}
+static uint16_t rounded(float value) { return f32_to_bf16(value); }
 
 static void add_right(const void *params, int launches)
 {
@@ -209,7 +203,7 @@ static void linear_right(const void *params, int launches)
 }
 
 static struct cuda_function own_functions[] = {
-    { "add_right", add_right },     { "add_too_far", add_too_far },   { "add_by_chance", add_by_chance },
+    { "add_right", add_right },     { "add_too_far", add_too_far },       { "add_by_chance", add_by_chance },
     { "add_by_rows", add_by_rows }, { "add_unfinished", add_unfinished }, { "linear_right", linear_right },
 };
 
@@ -248,9 +242,13 @@ static int describe_linear(const void *arguments, const struct cuda_shape *shape
                            struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct linear_args *args = arguments;
-    struct cuda_linear p = { .rows = args->rows, .x = args->norm ? args->norm->x : args->x, .in = args->in,
-                             .outputs = args->outputs, .act = args->act_mul ? (int)args->act_mul->act : -1,
-                             .residual = args->add != NULL, .f32_out = args->f32_y };
+    struct cuda_linear p = { .rows = args->rows,
+                             .x = args->norm ? args->norm->x : args->x,
+                             .in = args->in,
+                             .outputs = args->outputs,
+                             .act = args->act_mul ? (int)args->act_mul->act : -1,
+                             .residual = args->add != NULL,
+                             .f32_out = args->f32_y };
     (void)shape;
     if (args->norm) {
         p.norm_weight = args->norm->weight;
@@ -269,11 +267,20 @@ static int describe_linear(const void *arguments, const struct cuda_shape *shape
 }
 
 static const int only_90[] = { 90, 0 };
-static const struct kernel add_row = { .name = "add_there", .device = DEVICE_CUDA, .op = OP_ADD, .load = KERNEL_ANY,
-                                       .architectures = only_90, .describe = describe_add };
+static const struct kernel add_row = { .name = "add_there",
+                                       .device = DEVICE_CUDA,
+                                       .op = OP_ADD,
+                                       .load = KERNEL_ANY,
+                                       .architectures = only_90,
+                                       .describe = describe_add };
 static const struct kernel linear_rows = {
-    .name = "linear_there", .device = DEVICE_CUDA, .op = OP_LINEAR, .load = KERNEL_ANY, .architectures = only_90,
-    .weights = DTYPE_BIT(BF16), .describe = describe_linear,
+    .name = "linear_there",
+    .device = DEVICE_CUDA,
+    .op = OP_LINEAR,
+    .load = KERNEL_ANY,
+    .architectures = only_90,
+    .weights = DTYPE_BIT(BF16),
+    .describe = describe_linear,
     .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD,
 };
 
@@ -401,10 +408,8 @@ static void test_samples_can_be_copied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_rows_are_right),
-        cmocka_unit_test(test_wrong_rows_are_found),
-        cmocka_unit_test(test_a_lie_is_found),
-        cmocka_unit_test(test_trouble_is_told),
+        cmocka_unit_test(test_right_rows_are_right),  cmocka_unit_test(test_wrong_rows_are_found),
+        cmocka_unit_test(test_a_lie_is_found),        cmocka_unit_test(test_trouble_is_told),
         cmocka_unit_test(test_samples_can_be_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,10 +31,7 @@ struct trip {
     float *out;
 };
 
-static size_t data_bytes(enum dtype dtype, int dim)
-{
-    return (size_t)(dim * dtype_table[dtype].bits / 8);
-}
+static size_t data_bytes(enum dtype dtype, int dim) { return (size_t)(dim * dtype_table[dtype].bits / 8); }
 
 static size_t scale_bytes(enum dtype dtype, int dim)
 {
@@ -134,12 +131,21 @@ static const struct layout layouts[] = {
     { DTYPE_FP8_E4M3, 0.5f, { 1, -2, 1000, 0.53125f, 0.59375f }, { 0x40, 0xC8, 0x7E, 0x38, 0x3A }, { 0 } },
     { DTYPE_FP8_E5M2, 2, { 2, -4, 1e6f }, { 0x3C, 0xC0, 0x7B }, { 0 } },
     { DTYPE_FP8_TOKEN, 9, { 896, -2, 0 }, { 0x7E, 0xB8 }, { 0, 0, 0, 0x40 } },
-    { DTYPE_INT8_TOKEN, 9, { 127, -63.5f, 0.5f, -0.5f, 1.5f, 0.49999997f },
-      { 127, 0xC0, 1, 0xFF, 2, 0 }, { 0, 0, 0x80, 0x3F } },
-    { DTYPE_NVFP4, 1, { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 },
-      { 0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE }, { 0x38 } },
-    { DTYPE_NVFP4, 0.25f, { 3, .125f, .375f, .625f, .875f, 1.25f, 1.75f, 2.5f, -2.5f },
-      { 0x07, 0x22, 0x44, 0x66, 0x0E, 0, 0, 0 }, { 0x40 } },
+    { DTYPE_INT8_TOKEN,
+      9,
+      { 127, -63.5f, 0.5f, -0.5f, 1.5f, 0.49999997f },
+      { 127, 0xC0, 1, 0xFF, 2, 0 },
+      { 0, 0, 0x80, 0x3F } },
+    { DTYPE_NVFP4,
+      1,
+      { 0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6 },
+      { 0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE },
+      { 0x38 } },
+    { DTYPE_NVFP4,
+      0.25f,
+      { 3, .125f, .375f, .625f, .875f, 1.25f, 1.75f, 2.5f, -2.5f },
+      { 0x07, 0x22, 0x44, 0x66, 0x0E, 0, 0, 0 },
+      { 0x40 } },
     { DTYPE_NVFP4_4OVER6, 1, { 6, 4, 3 }, { 0x67, 0x05 }, { 0x38 } },
     { DTYPE_NVFP4_4OVER6, 1, { 4, 3, 2, -1 }, { 0x56, 0xA4 }, { 0x38 } },
 };
@@ -280,10 +286,13 @@ static void random_vectors_stay_near(void **state)
 static void mean_errors_are_what_the_format_allows(void **state)
 {
     (void)state;
-    static const struct { enum dtype dtype; double least, most; } rows[] = {
-        { DTYPE_F16, 3e-8, 6e-8 },         { DTYPE_BF16, 2e-6, 4e-6 },           { DTYPE_FP8_E4M3, 5e-4, 8e-4 },
-        { DTYPE_FP8_E5M2, 2e-3, 3.5e-3 },  { DTYPE_INT8_TOKEN, 3e-5, 6e-5 },     { DTYPE_FP8_TOKEN, 5e-4, 8e-4 },
-        { DTYPE_INT4_TOKEN, 8e-3, 1.2e-2 }, { DTYPE_NVFP4, 8e-3, 1e-2 },         { DTYPE_NVFP4_4OVER6, 7e-3, 8e-3 },
+    static const struct {
+        enum dtype dtype;
+        double least, most;
+    } rows[] = {
+        { DTYPE_F16, 3e-8, 6e-8 },          { DTYPE_BF16, 2e-6, 4e-6 },       { DTYPE_FP8_E4M3, 5e-4, 8e-4 },
+        { DTYPE_FP8_E5M2, 2e-3, 3.5e-3 },   { DTYPE_INT8_TOKEN, 3e-5, 6e-5 }, { DTYPE_FP8_TOKEN, 5e-4, 8e-4 },
+        { DTYPE_INT4_TOKEN, 8e-3, 1.2e-2 }, { DTYPE_NVFP4, 8e-3, 1e-2 },      { DTYPE_NVFP4_4OVER6, 7e-3, 8e-3 },
     };
     for (size_t r = 0; r < COUNT(rows); r++) {
         uint64_t seed = 3;
@@ -552,9 +561,15 @@ static void check_stores(const struct kernel *kernel, enum dtype dtype, int dim,
         positions[i] = i;
     struct batch_sequence sequence = { .count = TOKENS, .pages = { table } };
     struct batch batch = { .tokens = TOKENS, .positions = positions, .sequences = 1, .sequence = &sequence };
-    struct kv_write_args args = { .batch = &batch, .k = x, .v = x, .scale_search = search,
-                                  .cache = { .pool = expected, .page_bytes = layout.layer_bytes, .layout = layout,
-                                             .k_scale = 1, .v_scale = 0.37f } };
+    struct kv_write_args args = { .batch = &batch,
+                                  .k = x,
+                                  .v = x,
+                                  .scale_search = search,
+                                  .cache = { .pool = expected,
+                                             .page_bytes = layout.layer_bytes,
+                                             .layout = layout,
+                                             .k_scale = 1,
+                                             .v_scale = 0.37f } };
     kernel_reference(OP_KV_WRITE)->run(&args, 0, 1);
     args.cache.pool = found;
     kernel->run(&args, 0, 1);

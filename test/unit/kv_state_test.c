@@ -21,10 +21,7 @@ static void close_pool(struct kv_pool *pool)
     kv_pool_close(pool);
 }
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int smaller(int a, int b) { return a < b ? a : b; }
 
 static void test_a_states_parts_lie_apart(void **state)
 {
@@ -45,8 +42,8 @@ static void test_the_last_two_states_are_held(void **state)
         int tokens = KV_PAGE_TOKENS * random_between(&seed, 1, 5), cached = 0;
         struct kv_pool pool;
         struct kv_table table;
-        open_pool(&pool, kv_table_states(tokens), kv_table_pages_needed(&(struct kv_class){ tokens, tokens + 1, true },
-                                                                        POSITIONS_MAX, 64));
+        open_pool(&pool, kv_table_states(tokens),
+                  kv_table_pages_needed(&(struct kv_class){ tokens, tokens + 1, true }, POSITIONS_MAX, 64));
         assert_int_equal(pool.page_count, 2);
         kv_table_open(&table, &pool, POSITIONS_MAX);
         for (int step = 0; step < 80; step++) {

@@ -19,9 +19,9 @@ static const struct {
     enum dtype dtype;
     int eighths_per_dim, fixed;
 } published[] = {
-    { DTYPE_F32, 64, 0 },       { DTYPE_F16, 32, 0 },      { DTYPE_BF16, 32, 0 },      { DTYPE_FP8_E4M3, 16, 0 },
-    { DTYPE_FP8_E5M2, 16, 0 },  { DTYPE_INT8_TOKEN, 16, 8 }, { DTYPE_FP8_TOKEN, 16, 8 }, { DTYPE_INT4_TOKEN, 8, 8 },
-    { DTYPE_NVFP4, 9, 0 },      { DTYPE_NVFP4_4OVER6, 9, 0 },
+    { DTYPE_F32, 64, 0 },      { DTYPE_F16, 32, 0 },         { DTYPE_BF16, 32, 0 },      { DTYPE_FP8_E4M3, 16, 0 },
+    { DTYPE_FP8_E5M2, 16, 0 }, { DTYPE_INT8_TOKEN, 16, 8 },  { DTYPE_FP8_TOKEN, 16, 8 }, { DTYPE_INT4_TOKEN, 8, 8 },
+    { DTYPE_NVFP4, 9, 0 },     { DTYPE_NVFP4_4OVER6, 9, 0 },
 };
 
 static void test_bytes_are_the_published_ones(void **state)
@@ -295,8 +295,16 @@ static void test_mistakes_are_noticed(void **state)
 {
     (void)state;
     static void (*const mistakes[])(struct kv_pool *) = {
-        miscount_the_free, own_a_free_page, lose_a_page, close_the_list, list_no_page, release_a_free_page,
-        share_a_page_without_a_key, key_without_a_bucket, change_a_key, free_a_keyed_page_first,
+        miscount_the_free,
+        own_a_free_page,
+        lose_a_page,
+        close_the_list,
+        list_no_page,
+        release_a_free_page,
+        share_a_page_without_a_key,
+        key_without_a_bucket,
+        change_a_key,
+        free_a_keyed_page_first,
     };
     for (size_t i = 0; i < COUNT_OF(mistakes); i++) {
         int status;
@@ -324,8 +332,8 @@ enum { POSITIONS_MAX = 600, ENTRIES_MAX = (POSITIONS_MAX + KV_PAGE_TOKENS - 1) /
 // What a table should hold, said position by position.
 struct expected {
     struct kv_class class;
-    int window, end;         // positions [0, end) have room or had it
-    bool held[ENTRIES_MAX];  // entry by entry
+    int window, end;        // positions [0, end) have room or had it
+    bool held[ENTRIES_MAX]; // entry by entry
 };
 
 static int entries(int positions)

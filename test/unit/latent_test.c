@@ -24,7 +24,7 @@ static void latents_are_stored_once(void **state)
         enum dtype dtype;
         size_t token_bytes;
     } published[] = {
-        { DTYPE_F32, 2304 },     { DTYPE_BF16, 1152 },     { DTYPE_F16, 1152 },       { DTYPE_FP8_E4M3, 576 },
+        { DTYPE_F32, 2304 },      { DTYPE_BF16, 1152 },      { DTYPE_F16, 1152 },       { DTYPE_FP8_E4M3, 576 },
         { DTYPE_FP8_TOKEN, 580 }, { DTYPE_NVFP4, 288 + 36 }, { DTYPE_FP8_DS_MLA, 656 },
     };
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -151,8 +151,9 @@ static void heads_have_their_own_rows(void **state)
         char *data = arena_new(&arena, bytes, 1);
         for (size_t i = 0; i < bytes; i++) // of all floats an exponent that is far from the ends
             data[i] = (char)(random_next(&seed) & (dtypes[d] == DTYPE_Q8_0 ? 0x2F : 0x3F));
-        struct tensor tensor = { .name = "kv_b", .dtype = dtypes[d], .rank = 2, .shape = { HEADS * EACH, COLS },
-                                 .data = data, .bytes = bytes };
+        struct tensor tensor = {
+            .name = "kv_b", .dtype = dtypes[d], .rank = 2, .shape = { HEADS * EACH, COLS }, .data = data, .bytes = bytes
+        };
         float *values = ARENA_NEW(&arena, float, HEADS * EACH * COLS);
         weight_decode(dtypes[d], data, HEADS * EACH * COLS, values);
         const struct tensor *rows = stored_heads_rows(&arena, &tensor, EACH, KEYS, VALUES);
@@ -191,10 +192,8 @@ static void heads_have_their_own_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(latents_are_stored_once),
-        cmocka_unit_test(some_formats_hold_no_latents),
-        cmocka_unit_test(a_record_has_these_bytes),
-        cmocka_unit_test(what_is_no_number_stays_in_its_place),
+        cmocka_unit_test(latents_are_stored_once),   cmocka_unit_test(some_formats_hold_no_latents),
+        cmocka_unit_test(a_record_has_these_bytes),  cmocka_unit_test(what_is_no_number_stays_in_its_place),
         cmocka_unit_test(heads_have_their_own_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,8 +28,9 @@ static const struct kernel *next_row(const struct kernel *kernel)
 {
     do
         kernel = kernel_next(kernel);
-    while (kernel && !(kernel->op == OP_LINEAR && kernel->device == DEVICE_CPU && kernel->packing
-                       && !(kernel->needs & ~features)));
+    while (kernel
+           && !(kernel->op == OP_LINEAR && kernel->device == DEVICE_CPU && kernel->packing
+                && !(kernel->needs & ~features)));
     return kernel;
 }
 
@@ -123,7 +124,11 @@ static void test_fp8_nan(void **state)
         assert_in_range(kernel->packing->bytes(DTYPE_FP8_32, ROWS, IN), 1, sizeof packed);
         kernel->packing->pack(&weight, 0, 1, packed);
         weight.data = packed;
-        struct linear_args args = { .rows = &rows, .x = x[0], .in = IN, .outputs = 1, .scratch = scratch,
+        struct linear_args args = { .rows = &rows,
+                                    .x = x[0],
+                                    .in = IN,
+                                    .outputs = 1,
+                                    .scratch = scratch,
                                     .output = { { .weight = weight, .y = y[0] } } };
         if (kernel->prepare)
             kernel->prepare(&args, 0, 1);

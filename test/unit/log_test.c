@@ -36,16 +36,16 @@ static char *captured(void (*act)(const struct log *log), const struct log *log)
 
 static void log_a_request(const struct log *log)
 {
-    log_event(log, LOG_INFO, "request", (const struct log_field[]){
-        { "id", LOG_TEXT, .text = "chatcmpl-1" },
-        { "model", LOG_TEXT, .text = "a b=\"c\"\x1b[31m\n\xFF" },
-        { "absent", LOG_TEXT },
-        { "in", LOG_COUNT, .number = 12 },
-        { "total", LOG_SECONDS, .number = 0.9125 },
-        { "cache", LOG_PERCENT, .number = 0.4249 },
-        { "speed", LOG_RATE, .number = 45.06 },
-        { "odd", LOG_RATE, .number = NAN },
-        { 0 } });
+    log_event(log, LOG_INFO, "request",
+              (const struct log_field[]){ { "id", LOG_TEXT, .text = "chatcmpl-1" },
+                                          { "model", LOG_TEXT, .text = "a b=\"c\"\x1b[31m\n\xFF" },
+                                          { "absent", LOG_TEXT },
+                                          { "in", LOG_COUNT, .number = 12 },
+                                          { "total", LOG_SECONDS, .number = 0.9125 },
+                                          { "cache", LOG_PERCENT, .number = 0.4249 },
+                                          { "speed", LOG_RATE, .number = 45.06 },
+                                          { "odd", LOG_RATE, .number = NAN },
+                                          { 0 } });
 }
 
 static void log_a_sentence(const struct log *log)
@@ -64,8 +64,9 @@ static void test_text(void **state)
     (void)state;
     char *line = captured(log_a_request, &(struct log){ LOG_INFO, false });
     assert_true(strlen(line) > 24 && line[4] == '-' && line[10] == ' ' && line[19] == '.');
-    assert_string_equal(line + 23, " info    request: id=chatcmpl-1 model=\"a b=\\\"c\\\"?[31m?\xEF\xBF\xBD\" in=12 "
-                                   "total=0.912s cache=42% speed=45.1/s odd=-\n");
+    assert_string_equal(line + 23,
+                        " info    request: id=chatcmpl-1 model=\"a b=\\\"c\\\"?[31m?\xEF\xBF\xBD\" in=12 "
+                        "total=0.912s cache=42% speed=45.1/s odd=-\n");
     free(line);
     line = captured(log_a_sentence, &(struct log){ LOG_INFO, false });
     assert_string_equal(line + 23, " warning start: it has 2 \"words\"??\n");
@@ -81,8 +82,8 @@ static void test_json(void **state)
     assert_int_equal(strlen(json_string_value(json_object_get(event, "time"))), strlen("2026-11-15T07:00:00.123Z"));
     json_object_del(event, "time");
     json_t *expected = json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:n}", "level", "info", "event", "request",
-                                 "id", "chatcmpl-1", "model", "a b=\"c\"?[31m?\xEF\xBF\xBD", "in", 12, "total",
-                                 0.9125, "cache", 0.4249, "speed", 45.06, "odd");
+                                 "id", "chatcmpl-1", "model", "a b=\"c\"?[31m?\xEF\xBF\xBD", "in", 12, "total", 0.9125,
+                                 "cache", 0.4249, "speed", 45.06, "odd");
     assert_true(json_equal(event, expected));
     json_decref(event);
     json_decref(expected);

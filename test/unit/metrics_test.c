@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-#define LAYER(k_bits, many)                                          \
-    "{\"k_bits\": " k_bits ", \"v_bits\": 4.5, \"kernels\": "          \
+#define LAYER(k_bits, many)                                   \
+    "{\"k_bits\": " k_bits ", \"v_bits\": 4.5, \"kernels\": " \
     "{\"attention_few\": \"a\", \"attention_many\": \"" many "\", \"kv_write\": \"w\"}}"
 
-static const char plan_text[] = "{\"device\": \"cpu:avx2\", \"memory\": {\"page_tokens\": 16}, \"layers\": ["
-    LAYER("16", "b") "," LAYER("8", "c") "," LAYER("8", "c") "," LAYER("8", "b") "]}";
+static const char plan_text[] = "{\"device\": \"cpu:avx2\", \"memory\": {\"page_tokens\": 16}, \"layers\": [" LAYER(
+    "16", "b") "," LAYER("8", "c") "," LAYER("8", "c") "," LAYER("8", "b") "]}";
 
 struct scene {
     struct metrics metrics;
@@ -53,9 +53,9 @@ static bool has_line(const struct scene *scene, const char *line)
     return false;
 }
 
-#define assert_line(scene, line)                                   \
-    do {                                                           \
-        if (!has_line(scene, line))                                \
+#define assert_line(scene, line)                                     \
+    do {                                                             \
+        if (!has_line(scene, line))                                  \
             fail_msg("no line %s in\n%s", line, (scene)->text.data); \
     } while (0)
 
@@ -84,9 +84,9 @@ static void test_histogram_bounds_are_inclusive(void **state)
 static void test_token_bounds_end_at_the_context(void **state)
 {
     (void)state;
-    static const struct { int max_model_len, bounds; } cases[] = {
-        { 1, 1 }, { 19, 4 }, { 20, 5 }, { 8192, 12 }, { 1 << 28, 26 }
-    };
+    static const struct {
+        int max_model_len, bounds;
+    } cases[] = { { 1, 1 }, { 19, 4 }, { 20, 5 }, { 8192, 12 }, { 1 << 28, 26 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct scene scene;
         open_scene(&scene, "m", cases[i].max_model_len);
@@ -101,8 +101,11 @@ static void test_numbers(void **state)
     (void)state;
     struct scene scene;
     open_scene(&scene, "m", 100);
-    scene.stats = (struct nibble_scheduler_stats){ .running = 3, .cache_use = 0.25, .cache_tokens = 4096,
-                                                   .prompt_tokens = 562949953421311, .prefix_hits = 10,
+    scene.stats = (struct nibble_scheduler_stats){ .running = 3,
+                                                   .cache_use = 0.25,
+                                                   .cache_tokens = 4096,
+                                                   .prompt_tokens = 562949953421311,
+                                                   .prefix_hits = 10,
                                                    .failing = true };
     scene.metrics.finished[METRIC_LENGTH] = 5;
     metrics_observe(&scene.metrics, METRIC_TIME_TO_FIRST_TOKEN, 0.003);

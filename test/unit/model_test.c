@@ -36,32 +36,59 @@ static const struct {
     } expected[7];
 } published[] = {
     { "{\"rope_theta\":10000}", 2048, 64, 1, { { 0, 1 }, { 8, 0.1 }, { 16, 0.01 }, { 24, 0.001 } } },
-    { "{\"rope_theta\":10000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}}", 8192, 64, 1,
+    { "{\"rope_theta\":10000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}}",
+      8192,
+      64,
+      1,
       { { 0, 0.25 }, { 1, 0.18747355 }, { 8, 0.025 }, { 24, 0.00025 }, { 31, 3.33380376e-05 } } },
     { "{\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
       "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}}",
-      131072, 128, 1,
-      { { 0, 1 }, { 1, 0.814617217 }, { 28, 0.00321145 }, { 29, 0.00216657 }, { 32, 0.000524846022 },
-        { 34, 0.000178508 }, { 63, 3.06892588e-07 } } },
+      131072,
+      128,
+      1,
+      { { 0, 1 },
+        { 1, 0.814617217 },
+        { 28, 0.00321145 },
+        { 29, 0.00216657 },
+        { 32, 0.000524846022 },
+        { 34, 0.000178508 },
+        { 63, 3.06892588e-07 } } },
     { "{\"rope_parameters\":{\"rope_theta\":500000,\"rope_type\":\"llama3\",\"factor\":32.0,\"low_freq_factor\":1.0,"
       "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}}",
-      131072, 64, 1, { { 14, 0.00321145 }, { 15, 0.00129055 }, { 16, 0.000429556705 }, { 31, 9.41830649e-08 } } },
+      131072,
+      64,
+      1,
+      { { 14, 0.00321145 }, { 15, 0.00129055 }, { 16, 0.000429556705 }, { 31, 9.41830649e-08 } } },
     { "{\"rope_theta\":1000000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,"
       "\"original_max_position_embeddings\":32768}}",
-      131072, 128, 1.13862944,
-      { { 0, 1 }, { 23, 0.00697831 }, { 24, 0.00537532 }, { 32, 0.000602941145 }, { 39, 6.49039e-05 },
-        { 40, 4.4457e-05 }, { 63, 3.10234441e-07 } } },
+      131072,
+      128,
+      1.13862944,
+      { { 0, 1 },
+        { 23, 0.00697831 },
+        { 24, 0.00537532 },
+        { 32, 0.000602941145 },
+        { 39, 6.49039e-05 },
+        { 40, 4.4457e-05 },
+        { 63, 3.10234441e-07 } } },
     { "{\"rope_theta\":10000,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":16.0,\"beta_fast\":16.0,"
       "\"beta_slow\":2.0,\"original_max_position_embeddings\":4096,\"attention_factor\":1.25}}",
-      65536, 64, 1.25,
+      65536,
+      64,
+      1.25,
       { { 12, 0.0316228 }, { 13, 0.0212436 }, { 16, 0.00583333336 }, { 20, 0.000527046 }, { 31, 8.3345094e-06 } } },
     { "{\"rope_theta\":150000,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":32.0,\"beta_fast\":32.0,"
       "\"beta_slow\":1.0,\"truncate\":false,\"original_max_position_embeddings\":4096}}",
-      131072, 64, 1.34657359,
+      131072,
+      64,
+      1.34657359,
       { { 8, 0.0508132726 }, { 9, 0.0317057 }, { 16, 0.000456483918 }, { 17, 0.000129319 }, { 31, 3.0235114e-07 } } },
     { "{\"rope_scaling\":{\"type\":\"yarn\",\"factor\":40,\"mscale\":1.0,\"mscale_all_dim\":0.8,"
       "\"original_max_position_embeddings\":4096}}",
-      163840, 64, 1.05696626, { { 10, 0.0562341 }, { 11, 0.0390069 }, { 16, 0.0055 }, { 24, 2.5e-05 } } },
+      163840,
+      64,
+      1.05696626,
+      { { 10, 0.0562341 }, { 11, 0.0390069 }, { 16, 0.0055 }, { 24, 2.5e-05 } } },
 };
 
 static void test_published_frequencies(void **state)
@@ -86,10 +113,10 @@ static void test_published_frequencies(void **state)
 static void test_rope_per_kind_of_layer(void **state)
 {
     (void)state;
-    struct source source = {
-        .json = read_json("{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,"
-                          "\"rope_theta\":1e6},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}}")
-    };
+    struct source source = { .json = read_json("{\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\","
+                                               "\"factor\":8,"
+                                               "\"rope_theta\":1e6},\"sliding_attention\":{\"rope_type\":\"default\","
+                                               "\"rope_theta\":1e4}}}") };
     struct rope full = { 0 }, sliding = { 0 };
     struct error err;
     assert_true(rope_read(&full, &source, "full_attention", 4096, 64, &err));
@@ -135,8 +162,14 @@ static void test_rope_that_makes_no_sense(void **state)
 
 // ---- models that are understood ----
 
-static const struct tiny_sizes sizes = { .layers = 7, .hidden = 24, .heads = 4, .kv_heads = 2, .head_dim = 8,
-                                         .feed_forward = 20, .vocabulary = 11, .context = 512 };
+static const struct tiny_sizes sizes = { .layers = 7,
+                                         .hidden = 24,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 8,
+                                         .feed_forward = 20,
+                                         .vocabulary = 11,
+                                         .context = 512 };
 static const char *const types[] = { "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text" };
 
 static void need_model(struct tiny *tiny, struct model *model)
@@ -342,8 +375,8 @@ static void cache_format(struct tensor *tensor) { tensor->dtype = DTYPE_FP8_E4M3
 static void test_every_tensor_is_looked_at(void **state)
 {
     (void)state;
-    static void (*const flaws[])(struct tensor *) = { more_rows, more_columns, another_rank, no_rank, integers,
-                                                      cache_format };
+    static void (*const flaws[])(struct tensor *) = { more_rows, more_columns, another_rank,
+                                                      no_rank,   integers,     cache_format };
     struct tiny_sizes one = sizes;
     one.layers = 1;
     struct tiny whole = { 0 };
@@ -377,8 +410,9 @@ static void test_norms_and_biases_are_plain_floats(void **state)
 static void test_vocabularies_that_make_no_sense(void **state)
 {
     (void)state;
-    static const int64_t counts[] = { 0, (int64_t)1 << 24, (int64_t)1 << 31, (int64_t)1 << 32, ((int64_t)1 << 32) + 11,
-                                      INT64_MAX / 64 };
+    static const int64_t counts[] = {
+        0, (int64_t)1 << 24, (int64_t)1 << 31, (int64_t)1 << 32, ((int64_t)1 << 32) + 11, INT64_MAX / 64
+    };
     for (size_t i = 0; i < COUNT_OF(counts); i++) {
         struct tiny tiny = { .without = i % 2 ? "lm_head.weight" : NULL };
         tiny_model(&tiny, "llama", &sizes, "{}");
@@ -455,9 +489,9 @@ static void test_gguf(void **state)
 static void test_gguf_keys_are_missed(void **state)
 {
     (void)state;
-    static const char *const keys[] = { "general.architecture", "llama.block_count", "llama.embedding_length",
-                                        "llama.feed_forward_length", "llama.attention.head_count",
-                                        "llama.context_length" };
+    static const char *const keys[] = { "general.architecture",       "llama.block_count",
+                                        "llama.embedding_length",     "llama.feed_forward_length",
+                                        "llama.attention.head_count", "llama.context_length" };
     for (size_t i = 0; i < COUNT_OF(keys); i++) {
         struct tiny tiny = { 0 };
         struct gguf_file file = { 0 };

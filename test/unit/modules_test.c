@@ -74,7 +74,7 @@ static void expressions(void **state)
     (void)state;
     assert_true(means(MODULES_WHOLE, "re:.*self_attn\\.q_proj$", Q));
     assert_true(means(MODULES_WHOLE, "re:model\\.layers\\.[01]\\.", Q)); // to the end it need not match
-    assert_false(means(MODULES_WHOLE, "re:self_attn", Q));             // from the beginning it must
+    assert_false(means(MODULES_WHOLE, "re:self_attn", Q));               // from the beginning it must
     assert_true(means(MODULES_WHOLE, "re:.*\\.(gate|up)_proj", "model.layers.0.mlp.up_proj"));
 }
 

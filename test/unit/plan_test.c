@@ -165,14 +165,21 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
     (void)state;
     struct arena arena = { 0 };
     const struct device device = { .features = CPU_SSE41 | CPU_AVX2 };
-    const struct kernel attention = {
-        .op = OP_ATTENTION, .load = KERNEL_ANY, .needs = CPU_AVX2, .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(F16),
-        .v = DTYPE_BIT(NVFP4), .head_dim_multiple = 32, .head_dim_max = 128
-    };
-    const struct kernel linear = { .op = OP_LINEAR, .load = KERNEL_ANY,
-                                   .weights = DTYPE_BIT(Q4_0) | DTYPE_BIT(Q8_0) };
-    const struct fit_request keys = { .op = OP_ATTENTION, .load = KERNEL_FEW, .has_cache = true, .k = DTYPE_F16,
-                                      .v = DTYPE_NVFP4, .k_dim = 64, .v_dim = 64 };
+    const struct kernel attention = { .op = OP_ATTENTION,
+                                      .load = KERNEL_ANY,
+                                      .needs = CPU_AVX2,
+                                      .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(F16),
+                                      .v = DTYPE_BIT(NVFP4),
+                                      .head_dim_multiple = 32,
+                                      .head_dim_max = 128 };
+    const struct kernel linear = { .op = OP_LINEAR, .load = KERNEL_ANY, .weights = DTYPE_BIT(Q4_0) | DTYPE_BIT(Q8_0) };
+    const struct fit_request keys = { .op = OP_ATTENTION,
+                                      .load = KERNEL_FEW,
+                                      .has_cache = true,
+                                      .k = DTYPE_F16,
+                                      .v = DTYPE_NVFP4,
+                                      .k_dim = 64,
+                                      .v_dim = 64 };
     const struct fit_request weights = { .op = OP_LINEAR, .load = KERNEL_MANY, .weights = DTYPE_BIT(Q8_0) };
     struct kernel kernel = attention;
     struct fit_request request = keys;
@@ -228,8 +235,14 @@ struct planned {
     struct device device;
 };
 
-static const struct tiny_sizes sizes = { .layers = 6, .hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 32,
-                                         .feed_forward = 48, .vocabulary = 50, .context = 2000 };
+static const struct tiny_sizes sizes = { .layers = 6,
+                                         .hidden = 64,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 32,
+                                         .feed_forward = 48,
+                                         .vocabulary = 50,
+                                         .context = 2000 };
 
 static int set_up(void **state)
 {
@@ -596,7 +609,9 @@ static void test_pools_fill_what_they_may_take(void **state)
 static void test_rows_of_logits(void **state)
 {
     struct planned *planned = *state;
-    static const struct { int sequences, batch, rows; } cases[] = {
+    static const struct {
+        int sequences, batch, rows;
+    } cases[] = {
         { 1, 0, 128 }, { 200, 0, 200 }, { 4096, 0, 512 }, { 4096, 4096, 512 }, { 1, 16, 16 }, { 300, 100, 100 },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -639,8 +654,9 @@ static void test_a_plan_is_told(void **state)
     planned->model.layer[5].window = 100;
     need_plan(planned, (struct plan_options){ .kv_cache_dtype = "0-1:bfloat16,2-:fp8/nvfp4" }, &plan);
     explain_short(&plan, &text);
-    assert_non_null(strstr(text.data, "KV cache 0-1:bfloat16, 2-5:fp8_e4m3/nvfp4, 912 bytes per token (all layers), "
-                                      "context length 2000 tokens, cache capacity 2000 tokens;"));
+    assert_non_null(strstr(text.data,
+                           "KV cache 0-1:bfloat16, 2-5:fp8_e4m3/nvfp4, 912 bytes per token (all layers), "
+                           "context length 2000 tokens, cache capacity 2000 tokens;"));
     text.len = 0;
     explain_full(&plan, (struct explain_style){ 0 }, &text);
     assert_non_null(strstr(text.data, "\n2-4       full         fp8_e4m3             nvfp4"));
@@ -654,7 +670,7 @@ static void test_a_plan_is_told(void **state)
     assert_true(json_read(strbuf_bytes(&text), &json, &err));
     assert_true(json_is_true(json_object_get(json, "accepted")));
     assert_int_equal(json_array_size(json_object_get(json, "layers")), sizes.layers);
-    json_array_foreach(json_object_get(json, "layers"), index, layer) {
+    json_array_foreach (json_object_get(json, "layers"), index, layer) {
         assert_int_equal(json_integer_value(json_object_get(layer, "index")), index);
         assert_int_equal(json_integer_value(json_object_get(layer, "bytes_per_token")), index < 2 ? 256 : 64 + 36);
         assert_string_equal(json_string_value(json_object_get(layer, "v")), index < 2 ? "bfloat16" : "nvfp4");

@@ -21,10 +21,7 @@
 
 enum { ROUNDS = 300, BYTES_MAX = 1 << 21 };
 
-static uint32_t next_random(uint32_t *state)
-{
-    return *state = *state * 1664525u + 1013904223u;
-}
+static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
 
 static uint8_t byte_of(int rank, int round, size_t at)
 {
@@ -146,9 +143,12 @@ static bool refuse(struct ranks *ranks, struct error *err)
     return idle(ranks, err);
 }
 
-static const struct { const char *name; bool (*run)(struct ranks *ranks, struct error *err); } deeds[] = {
-    { "agree", agree }, { "speed", speed }, { "work", work }, { "idle", idle }, { "stuck", stuck },
-    { "refuse", refuse },
+static const struct {
+    const char *name;
+    bool (*run)(struct ranks *ranks, struct error *err);
+} deeds[] = {
+    { "agree", agree }, { "speed", speed }, { "work", work },
+    { "idle", idle },   { "stuck", stuck }, { "refuse", refuse },
 };
 
 int main(int argc, char **argv)

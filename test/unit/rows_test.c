@@ -45,24 +45,77 @@ static void copy_weights(const struct weight *weight, int part, int parts, void 
 static const struct kernel_packing copied = { "copied", copied_bytes, copy_weights };
 
 static const struct kernel extra[] = {
-    { .name = "attention_best", .op = OP_ATTENTION, .priority = 20, .load = KERNEL_ANY, .needs = CPU_AVX2,
-      .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .v = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16), .head_dim_multiple = 32,
-      .sink = DTYPE_BIT(F32) | DTYPE_BIT(BF16) | DTYPE_BIT(F16), .run = attention_lying },
-    { .name = "attention_good_few", .op = OP_ATTENTION, .priority = 10, .load = KERNEL_FEW, .needs = CPU_AVX2,
-      .k = DTYPE_BIT(FP8_E4M3), .v = DTYPE_BIT(FP8_E4M3) | DTYPE_BIT(NVFP4), .run = attention_ref },
-    { .name = "attention_sm100", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
-      .architectures = family_100, .k = DTYPE_BIT(NVFP4), .v = DTYPE_BIT(NVFP4), .run = attention_ref },
-    { .name = "attention_sm120", .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = 10, .load = KERNEL_ANY,
-      .architectures = only_120, .k = DTYPE_BIT(BF16), .v = DTYPE_BIT(BF16), .run = attention_ref },
-    { .name = "linear_rounding", .op = OP_LINEAR, .priority = 30, .load = KERNEL_ANY, .needs = CPU_AVX2,
-      .weights = DTYPE_BIT(F32), .nvfp4 = DTYPE_BIT(F32), .rows_multiple = 32, .run = linear_ref },
-    { .name = "linear_sm100", .device = DEVICE_CUDA, .op = OP_LINEAR, .priority = 30, .load = KERNEL_ANY,
-      .architectures = all_gpus, .sm_min = 100, .weights = DTYPE_BIT(F32), .nvfp4 = DTYPE_BIT(F32),
+    { .name = "attention_best",
+      .op = OP_ATTENTION,
+      .priority = 20,
+      .load = KERNEL_ANY,
+      .needs = CPU_AVX2,
+      .k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16),
+      .v = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16),
+      .head_dim_multiple = 32,
+      .sink = DTYPE_BIT(F32) | DTYPE_BIT(BF16) | DTYPE_BIT(F16),
+      .run = attention_lying },
+    { .name = "attention_good_few",
+      .op = OP_ATTENTION,
+      .priority = 10,
+      .load = KERNEL_FEW,
+      .needs = CPU_AVX2,
+      .k = DTYPE_BIT(FP8_E4M3),
+      .v = DTYPE_BIT(FP8_E4M3) | DTYPE_BIT(NVFP4),
+      .run = attention_ref },
+    { .name = "attention_sm100",
+      .device = DEVICE_CUDA,
+      .op = OP_ATTENTION,
+      .priority = 10,
+      .load = KERNEL_ANY,
+      .architectures = family_100,
+      .k = DTYPE_BIT(NVFP4),
+      .v = DTYPE_BIT(NVFP4),
+      .run = attention_ref },
+    { .name = "attention_sm120",
+      .device = DEVICE_CUDA,
+      .op = OP_ATTENTION,
+      .priority = 10,
+      .load = KERNEL_ANY,
+      .architectures = only_120,
+      .k = DTYPE_BIT(BF16),
+      .v = DTYPE_BIT(BF16),
+      .run = attention_ref },
+    { .name = "linear_rounding",
+      .op = OP_LINEAR,
+      .priority = 30,
+      .load = KERNEL_ANY,
+      .needs = CPU_AVX2,
+      .weights = DTYPE_BIT(F32),
+      .nvfp4 = DTYPE_BIT(F32),
+      .rows_multiple = 32,
       .run = linear_ref },
-    { .name = "linear_copied_few", .op = OP_LINEAR, .priority = 10, .load = KERNEL_FEW, .needs = CPU_AVX2,
-      .weights = DTYPE_BIT(F32), .packing = &copied, .run = linear_ref },
-    { .name = "linear_copied_many", .op = OP_LINEAR, .priority = 10, .load = KERNEL_MANY, .needs = CPU_AVX512F,
-      .weights = DTYPE_BIT(F32), .packing = &copied, .run = linear_ref },
+    { .name = "linear_sm100",
+      .device = DEVICE_CUDA,
+      .op = OP_LINEAR,
+      .priority = 30,
+      .load = KERNEL_ANY,
+      .architectures = all_gpus,
+      .sm_min = 100,
+      .weights = DTYPE_BIT(F32),
+      .nvfp4 = DTYPE_BIT(F32),
+      .run = linear_ref },
+    { .name = "linear_copied_few",
+      .op = OP_LINEAR,
+      .priority = 10,
+      .load = KERNEL_FEW,
+      .needs = CPU_AVX2,
+      .weights = DTYPE_BIT(F32),
+      .packing = &copied,
+      .run = linear_ref },
+    { .name = "linear_copied_many",
+      .op = OP_LINEAR,
+      .priority = 10,
+      .load = KERNEL_MANY,
+      .needs = CPU_AVX512F,
+      .weights = DTYPE_BIT(F32),
+      .packing = &copied,
+      .run = linear_ref },
 };
 enum { EXTRA = sizeof extra / sizeof *extra };
 
@@ -75,8 +128,14 @@ const struct kernel *kernel_next(const struct kernel *kernel)
     return kernel + 1 < ref_kernels + ref_kernel_count ? kernel + 1 : NULL;
 }
 
-static const struct tiny_sizes sizes = { .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 32,
-                                         .feed_forward = 48, .vocabulary = 50, .context = 256 };
+static const struct tiny_sizes sizes = { .layers = 4,
+                                         .hidden = 64,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 32,
+                                         .feed_forward = 48,
+                                         .vocabulary = 50,
+                                         .context = 256 };
 
 struct scene {
     struct tiny tiny;
@@ -145,8 +204,10 @@ static void test_a_word_goes_to_the_first_row_that_lists_it(void **state)
 
 static void test_siblings_are_not_let_in_by_likeness(void **state)
 {
-    static const char *const siblings[] = { "nvfp4_4over6", "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head",
-                                            "int4_per_token_head", "float16", "float32" };
+    static const char *const siblings[] = {
+        "nvfp4_4over6", "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head", "int4_per_token_head",
+        "float16",      "float32"
+    };
     for (size_t i = 0; i < sizeof siblings / sizeof *siblings; i++)
         check_chosen(*state, "cpu:amx", siblings[i], "attention_ref", "attention_ref");
 }
@@ -247,8 +308,9 @@ static void test_a_pinned_linear_fits_somewhere_or_is_refused(void **state)
     options.linear_kernel = "linear_roundign";
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
-    assert_non_null(strstr(scene->err.text, "--linear-kernel: there is no \"linear_roundign\", did you mean "
-                                            "linear_rounding?"));
+    assert_non_null(strstr(scene->err.text,
+                           "--linear-kernel: there is no \"linear_roundign\", did you mean "
+                           "linear_rounding?"));
 }
 
 // It says that it rounds, and does not.
@@ -306,11 +368,14 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
 }
 
 // Kernels that do whatever they can of their neighbours' work, for few tokens; for many, none does.
-static const struct kernel greedy_linear = { .name = "greedy_linear", .op = OP_LINEAR, .run = linear_ref,
+static const struct kernel greedy_linear = { .name = "greedy_linear",
+                                             .op = OP_LINEAR,
+                                             .run = linear_ref,
                                              .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL
                                                  | KERNEL_ABSORBS_ADD };
-static const struct kernel greedy_write = { .name = "greedy_write", .op = OP_KV_WRITE, .run = kv_write_ref,
-                                            .absorbs = KERNEL_ABSORBS_ROPE };
+static const struct kernel greedy_write = {
+    .name = "greedy_write", .op = OP_KV_WRITE, .run = kv_write_ref, .absorbs = KERNEL_ABSORBS_ROPE
+};
 
 static void absorb_all(struct scene *scene)
 {

@@ -2,13 +2,12 @@
 #include "container.h"
 #include "format/safetensors.h"
 
-static const char whole_header[] =
-    "{\"__metadata__\":{\"format\":\"pt\"},"
-    "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[8,20]},"
-    "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-    "\"scalar\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[20,28]},"
-    "\"none\":{\"dtype\":\"F8_E8M0\",\"shape\":[4,0],\"data_offsets\":[28,28]},"
-    "\"patch\":{\"dtype\":\"U8\",\"shape\":[1,2,1,1,2],\"data_offsets\":[28,32]}}   ";
+static const char whole_header[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                                   "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[8,20]},"
+                                   "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                                   "\"scalar\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[20,28]},"
+                                   "\"none\":{\"dtype\":\"F8_E8M0\",\"shape\":[4,0],\"data_offsets\":[28,28]},"
+                                   "\"patch\":{\"dtype\":\"U8\",\"shape\":[1,2,1,1,2],\"data_offsets\":[28,32]}}   ";
 static const char whole_data[] = "aaaaaaaabbbbbbbbbbbbssssssss0123";
 
 static void test_round_trip(void **state)
@@ -53,7 +52,9 @@ static void check_refused(const char *header, const char *error)
 static void test_refusals(void **state)
 {
     (void)state;
-    static const struct { const char *header, *error; } cases[] = {
+    static const struct {
+        const char *header, *error;
+    } cases[] = {
         { "", "the header: empty" },
         { "{", "the header: line 1, column 1: not valid JSON" },
         { "[]", "its header is no JSON object" },
@@ -88,7 +89,10 @@ static void test_refusals(void **state)
 static void test_header_lengths(void **state)
 {
     (void)state;
-    static const struct { uint64_t length; const char *error; } cases[] = {
+    static const struct {
+        uint64_t length;
+        const char *error;
+    } cases[] = {
         { 3, "inside its header of 3" },
         { 100000000, "inside its header of 100000000" },
         { 100000001, "not a safetensors file" },
@@ -148,10 +152,8 @@ static void test_every_byte_changed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_header_lengths),
-        cmocka_unit_test(test_truncation_at_every_byte),
+        cmocka_unit_test(test_round_trip),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_header_lengths),     cmocka_unit_test(test_truncation_at_every_byte),
         cmocka_unit_test(test_every_byte_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -278,10 +278,7 @@ static void test_neighbouring_keys_are_strangers(void **state)
 
 // ---- what a request adds ----
 
-static bool in_mask(const uint32_t *mask, int id)
-{
-    return mask[id / 32] >> id % 32 & 1;
-}
+static bool in_mask(const uint32_t *mask, int id) { return mask[id / 32] >> id % 32 & 1; }
 
 // Penalties over the answer, bias, mask and banned tokens, one by one as they are defined.
 static int32_t expect_greedy(const float *logits, int vocabulary, const struct draw *draw)
@@ -333,9 +330,15 @@ static void test_penalties_bias_masks_and_bans(void **state)
             banned[i] = random_between(&seed, 0, i);
         for (int i = random_between(&seed, 1, 6); i; i--)
             mask[0] |= 1u << random_between(&seed, 0, round % 2 ? 31 : 3); // sometimes only what is banned
-        struct draw draw = { .sampling = &sampling, .ids = ids, .count = TEXT, .mask = mask,
-                             .prompt_count = random_between(&seed, 0, TEXT), .bias = bias, .bias_count = 4,
-                             .banned = banned, .banned_count = (size_t)random_between(&seed, 0, 6) };
+        struct draw draw = { .sampling = &sampling,
+                             .ids = ids,
+                             .count = TEXT,
+                             .mask = mask,
+                             .prompt_count = random_between(&seed, 0, TEXT),
+                             .bias = bias,
+                             .bias_count = 4,
+                             .banned = banned,
+                             .banned_count = (size_t)random_between(&seed, 0, 6) };
         int32_t expected = expect_greedy(logits, TOKENS, &draw);
         assert_int_equal(sampler_draw(&sampler, logits, &draw), expected);
         sampling.temperature = 1; // whatever is drawn may come
@@ -414,10 +417,12 @@ static void test_extremes_still_give_a_token(void **state)
                     float logits[6];
                     for (int id = 0; id < 6; id++)
                         logits[id] = random_real(&seed) * scales[s];
-                    struct nibble_sampling sampling = {
-                        .temperature = temperatures[t], .repetition_penalty = penalties[p], .top_k = kind & 1 ? 3 : 0,
-                        .top_p = kind & 2 ? 1e-300 : 1, .min_p = kind & 4 ? 1 : 0, .seed = (uint64_t)kind
-                    };
+                    struct nibble_sampling sampling = { .temperature = temperatures[t],
+                                                        .repetition_penalty = penalties[p],
+                                                        .top_k = kind & 1 ? 3 : 0,
+                                                        .top_p = kind & 2 ? 1e-300 : 1,
+                                                        .min_p = kind & 4 ? 1 : 0,
+                                                        .seed = (uint64_t)kind };
                     assert_in_range(draw_after(&sampler, logits, &sampling, ids, 3), 0, 5);
                 }
     sampler_close(&sampler);
@@ -458,16 +463,11 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_drawn_and_how_often),
-        cmocka_unit_test(test_order_of_the_steps),
-        cmocka_unit_test(test_greedy_ties_go_to_the_lowest_id),
-        cmocka_unit_test(test_a_draw_depends_on_its_key_alone),
-        cmocka_unit_test(test_neighbouring_keys_are_strangers),
-        cmocka_unit_test(test_penalties_bias_masks_and_bans),
-        cmocka_unit_test(test_top_p_of_a_flat_distribution),
-        cmocka_unit_test(test_the_likeliest_are_found_in_order),
-        cmocka_unit_test(test_extremes_still_give_a_token),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_what_is_drawn_and_how_often),     cmocka_unit_test(test_order_of_the_steps),
+        cmocka_unit_test(test_greedy_ties_go_to_the_lowest_id), cmocka_unit_test(test_a_draw_depends_on_its_key_alone),
+        cmocka_unit_test(test_neighbouring_keys_are_strangers), cmocka_unit_test(test_penalties_bias_masks_and_bans),
+        cmocka_unit_test(test_top_p_of_a_flat_distribution),    cmocka_unit_test(test_the_likeliest_are_found_in_order),
+        cmocka_unit_test(test_extremes_still_give_a_token),     cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,17 +13,17 @@ static const struct kv_class full = { .page_tokens = KV_PAGE_TOKENS };
 // ---- a fake engine ----
 
 struct client {
-    struct request request;       // first: chunks name it
+    struct request request; // first: chunks name it
     bool alive, scored;
     int prompt_count, max_tokens, salt;
-    int32_t ids[LENGTH_MAX];      // the prompt and the answer it must get
-    uint64_t hashes[LENGTH_MAX];  // of the text up to and including each token
-    int next_output;              // position of the row that must come next
-    bool was_running, was_ready;  // before the step
+    int32_t ids[LENGTH_MAX];     // the prompt and the answer it must get
+    uint64_t hashes[LENGTH_MAX]; // of the text up to and including each token
+    int next_output;             // position of the row that must come next
+    bool was_running, was_ready; // before the step
 };
 
 struct simulation {
-    uint64_t seed;                // of what happens; `name` is where it began
+    uint64_t seed; // of what happens; `name` is where it began
     uint64_t name;
     struct kv_pool pools[CLASSES_MAX];
     struct scheduler scheduler;
@@ -32,9 +32,9 @@ struct simulation {
     int finished, preempted;
 };
 
-#define CHECK(simulation, condition)                                                              \
-    do {                                                                                          \
-        if (!(condition))                                                                         \
+#define CHECK(simulation, condition)                                                                     \
+    do {                                                                                                 \
+        if (!(condition))                                                                                \
             fail_msg("seed %llu: %s does not hold", (unsigned long long)(simulation)->name, #condition); \
     } while (0)
 
@@ -63,8 +63,7 @@ static void simulation_open(struct simulation *simulation, uint64_t name, const 
     *simulation = (struct simulation){ .seed = name, .name = name };
     own.pools = simulation->pools;
     for (int i = 0; i < own.classes; i++)
-        kv_pool_open(&simulation->pools[i], memory_new((size_t)pages[i], PAGE_BYTES), classes[i], PAGE_BYTES,
-                     pages[i]);
+        kv_pool_open(&simulation->pools[i], memory_new((size_t)pages[i], PAGE_BYTES), classes[i], PAGE_BYTES, pages[i]);
     scheduler_open(&simulation->scheduler, &own);
 }
 
@@ -110,7 +109,7 @@ static uint64_t *slot(struct simulation *simulation, const struct client *client
     int32_t page = client->request.sequence.tables[class].pages[position / pool->class.page_tokens];
     CHECK(simulation, page != KV_PAGE_NONE);
     return (uint64_t *)(pool->bytes + (size_t)page * pool->page_bytes)
-         + (pool->class.state ? 0 : position % KV_PAGE_TOKENS);
+        + (pool->class.state ? 0 : position % KV_PAGE_TOKENS);
 }
 
 // The state of all that came before becomes that of the chunk's last token, in its page.
@@ -122,8 +121,9 @@ static void compute_state(struct simulation *simulation, struct client *client, 
     CHECK(simulation, page->owners == 1 && !page->keyed);
     CHECK(simulation, chunk->first / pool->class.page_tokens == index);
     if (chunk->first)
-        CHECK(simulation, *slot(simulation, client, class, chunk->first - 1)
-                              == (client->hashes[chunk->first - 1] ^ (uint64_t)class));
+        CHECK(
+            simulation,
+            *slot(simulation, client, class, chunk->first - 1) == (client->hashes[chunk->first - 1] ^ (uint64_t)class));
     *slot(simulation, client, class, last) = client->hashes[last] ^ (uint64_t)class;
 }
 
@@ -240,7 +240,7 @@ static void check_order(struct simulation *simulation)
                 continue;
             first &= goes_before(simulation, a, b);
             bool passed_over = !a->request.running && !goes_before(simulation, b, a);
-            CHECK(simulation, !(passed_over && a->was_running)); // the last in the order are preempted
+            CHECK(simulation, !(passed_over && a->was_running));                  // the last in the order are preempted
             CHECK(simulation, !(passed_over && a->was_ready && !b->was_running)); // nobody passes one who is ready
         }
         CHECK(simulation, !first || has_chunk(simulation, a)); // the first always gets ahead
@@ -426,8 +426,12 @@ static struct simulation world; // of the tests below
 
 static void open_plain(int pages, int batch_tokens, int running_max, bool by_priority)
 {
-    struct scheduler_options options = { .classes = 1, .batch_tokens = batch_tokens, .outputs = batch_tokens,
-                                         .running_max = running_max, .prefix_cache = true, .by_priority = by_priority };
+    struct scheduler_options options = { .classes = 1,
+                                         .batch_tokens = batch_tokens,
+                                         .outputs = batch_tokens,
+                                         .running_max = running_max,
+                                         .prefix_cache = true,
+                                         .by_priority = by_priority };
     simulation_open(&world, 0, &options, &full, &pages);
 }
 

@@ -10,16 +10,18 @@
 
 enum { RANKS_MAX = 6 };
 
-#define SIZES_OF(layers, vocab) "\"hidden_size\":64,\"num_hidden_layers\":" #layers \
-    ",\"max_position_embeddings\":64,\"vocab_size\":" #vocab ","
+#define SIZES_OF(layers, vocab) \
+    "\"hidden_size\":64,\"num_hidden_layers\":" #layers ",\"max_position_embeddings\":64,\"vocab_size\":" #vocab ","
 #define SIZES SIZES_OF(2, 203)
 #define HEADS "\"num_attention_heads\":6,\"num_key_value_heads\":3,\"head_dim\":16,\"intermediate_size\":96,"
 #define EXPERTS "\"num_experts_per_tok\":2,\"moe_intermediate_size\":48,"
-#define LATENT "\"num_attention_heads\":6,\"intermediate_size\":96,\"kv_lora_rank\":32,\"qk_rope_head_dim\":16," \
-               "\"qk_nope_head_dim\":24,\"v_head_dim\":16,\"n_routed_experts\":4,\"first_k_dense_replace\":1,"
-#define DELTA "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,\"linear_key_head_dim\":16,"               \
-              "\"linear_value_head_dim\":16,\"num_experts\":4,\"shared_expert_intermediate_size\":48,"              \
-              "\"layer_types\":[\"linear_attention\",\"full_attention\"],"
+#define LATENT                                                                                        \
+    "\"num_attention_heads\":6,\"intermediate_size\":96,\"kv_lora_rank\":32,\"qk_rope_head_dim\":16," \
+    "\"qk_nope_head_dim\":24,\"v_head_dim\":16,\"n_routed_experts\":4,\"first_k_dense_replace\":1,"
+#define DELTA                                                                                \
+    "\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,\"linear_key_head_dim\":16,"    \
+    "\"linear_value_head_dim\":16,\"num_experts\":4,\"shared_expert_intermediate_size\":48," \
+    "\"layer_types\":[\"linear_attention\",\"full_attention\"],"
 #define SCAN "\"mamba_num_heads\":4,\"mamba_head_dim\":16,\"n_groups\":2,\"ssm_state_size\":16,\"conv_kernel\":4,"
 
 static const char *const configs[] = {
@@ -39,13 +41,13 @@ static const char *const configs[] = {
     "{" SIZES HEADS EXPERTS "\"model_type\":\"gpt_oss\",\"num_local_experts\":4}",
     "{" SIZES LATENT EXPERTS "\"model_type\":\"deepseek_v2\",\"n_shared_experts\":1}",
     "{" SIZES LATENT EXPERTS "\"model_type\":\"deepseek_v3\",\"n_shared_experts\":2,\"q_lora_rank\":24,\"n_group\":1,"
-        "\"topk_group\":1}",
+    "\"topk_group\":1}",
     "{" SIZES HEADS DELTA EXPERTS "\"model_type\":\"qwen3_next\"}",
     "{" SIZES HEADS DELTA EXPERTS "\"model_type\":\"qwen3_5_moe_text\"}",
     "{" SIZES_OF(3, 203) HEADS SCAN "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*-\"}",
     "{" SIZES HEADS SCAN EXPERTS "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"*E\","
-        "\"n_routed_experts\":4,\"n_shared_experts\":1,\"moe_shared_expert_intermediate_size\":64,"
-        "\"moe_latent_size\":32}",
+    "\"n_routed_experts\":4,\"n_shared_experts\":1,\"moe_shared_expert_intermediate_size\":64,"
+    "\"moe_latent_size\":32}",
 };
 
 // ---- models with noise ----
@@ -171,13 +173,14 @@ static void test_columns(void **state)
     enum { ROWS = 70, COLS = 2048, PARTS = 3, CUT = 640 };
     struct arena arena = { 0 };
     struct noise noise = { &arena, DTYPE_F32 };
-    struct tensor files[PARTS], turned = { .name = "turned", .dtype = DTYPE_F16, .rank = 3,
-                                           .shape = { 1, COLS, 2 * ROWS } };
+    struct tensor files[PARTS],
+        turned = { .name = "turned", .dtype = DTYPE_F16, .rank = 3, .shape = { 1, COLS, 2 * ROWS } };
     const struct tensor *parts[PARTS], *wholes[3];
     struct error err;
     for (int i = 0; i < PARTS; i++) {
-        files[i] = (struct tensor){ .name = arena_format(&arena, "%d", i), .dtype = DTYPE_Q4_0, .rank = 2,
-                                    .shape = { ROWS, COLS } };
+        files[i] = (struct tensor){
+            .name = arena_format(&arena, "%d", i), .dtype = DTYPE_Q4_0, .rank = 2, .shape = { ROWS, COLS }
+        };
         assert_true(tensor_measure(&files[i], &err));
         make_noise(&noise, &files[i]);
         parts[i] = &files[i];
@@ -204,19 +207,16 @@ struct ranks {
     int at[RANKS_MAX]; // the op that each is at
 };
 
-static const struct op *op_at(const struct ranks *ranks, int rank)
-{
-    return &ranks->model[rank].ops[ranks->at[rank]];
-}
+static const struct op *op_at(const struct ranks *ranks, int rank) { return &ranks->model[rank].ops[ranks->at[rank]]; }
 
 // Ranks that share a key/value head have the same of its rows: of so many, those that the rank before has, too.
 static int64_t rows_again(const struct ranks *ranks, int rank, enum buffer out, int64_t rows)
 {
     const struct model_shard *own = &ranks->model[rank].shard, *before = &ranks->model[rank ? rank - 1 : 0].shard;
     bool is_kv = (out == BUFFER_K || out == BUFFER_V) && !ranks->whole.config.latent;
-    return rank && is_kv ? rows / ranks->whole.config.kv_heads
-                             * (before->first_kv_head + before->kv_heads - own->first_kv_head)
-                         : 0;
+    return rank && is_kv
+        ? rows / ranks->whole.config.kv_heads * (before->first_kv_head + before->kv_heads - own->first_kv_head)
+        : 0;
 }
 
 static void check_matrix(const struct ranks *ranks, const struct op *whole, int number)
@@ -359,9 +359,9 @@ static void test_blocks(void **state)
     static const enum dtype dtypes[] = { DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_NVFP4_GGUF, DTYPE_MXFP4_GGUF };
     static const char *const models[] = {
         "{" SIZES "\"model_type\":\"llama\",\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":32,"
-            "\"intermediate_size\":320}",
+        "\"intermediate_size\":320}",
         "{" SIZES EXPERTS "\"model_type\":\"mixtral\",\"num_attention_heads\":8,\"num_key_value_heads\":4,"
-            "\"head_dim\":32,\"intermediate_size\":320,\"num_local_experts\":4}",
+        "\"head_dim\":32,\"intermediate_size\":320,\"num_local_experts\":4}",
     };
     for (size_t i = 0; i < COUNT_OF(models); i++)
         for (size_t j = 0; j < COUNT_OF(dtypes); j++)
@@ -373,8 +373,8 @@ static void test_blocks(void **state)
 
 static const struct {
     int heads, kv_heads, ranks;
-    int first[4], count[4];       // heads of each rank
-    int kv[4], kv_count[4];       // and their key/value heads
+    int first[4], count[4]; // heads of each rank
+    int kv[4], kv_count[4]; // and their key/value heads
     int group[4], lead[4];
 } dealt[] = {
     { 9, 3, 2, { 0, 4 }, { 4, 5 }, { 0, 1 }, { 2, 2 }, { 3, 3 }, { 0, 1 } }, // one is divided
@@ -393,9 +393,10 @@ static void test_heads(void **state)
     for (size_t i = 0; i < COUNT_OF(dealt); i++) {
         char config[512];
         struct ranks ranks;
-        snprintf(config, sizeof config, "{" SIZES "\"model_type\":\"llama\",\"num_attention_heads\":%d,"
-                 "\"num_key_value_heads\":%d,\"head_dim\":16,\"intermediate_size\":96}", dealt[i].heads,
-                 dealt[i].kv_heads);
+        snprintf(config, sizeof config,
+                 "{" SIZES "\"model_type\":\"llama\",\"num_attention_heads\":%d,"
+                 "\"num_key_value_heads\":%d,\"head_dim\":16,\"intermediate_size\":96}",
+                 dealt[i].heads, dealt[i].kv_heads);
         open_ranks(&ranks, config, DTYPE_F32, dealt[i].ranks);
         for (int rank = 0; rank < dealt[i].ranks; rank++) {
             const struct model_shard *shard = &ranks.model[rank].shard;

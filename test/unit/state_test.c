@@ -8,8 +8,15 @@
 #include "kernel/state.h"
 
 enum { TOKENS = 70, PAGE_TOKENS = 32, TABLE = (TOKENS + PAGE_TOKENS - 1) / PAGE_TOKENS };
-enum { INPUTS = 3, HEADS = 4, GROUPS = 2, KEYS = 9, VALUES = 7, INNER = HEADS * VALUES,
-       CHANNELS = INNER + 2 * GROUPS * KEYS };
+enum {
+    INPUTS = 3,
+    HEADS = 4,
+    GROUPS = 2,
+    KEYS = 9,
+    VALUES = 7,
+    INNER = HEADS * VALUES,
+    CHANNELS = INNER + 2 * GROUPS * KEYS
+};
 
 static struct scene {
     float x[TOKENS][CHANNELS], mixed[TOKENS][CHANNELS], time[TOKENS][HEADS], out[TOKENS][INNER];
@@ -37,8 +44,9 @@ static void open_scene(void)
     struct kv_state layout = kv_state_make(INPUTS, CHANNELS, HEADS, KEYS, VALUES);
     scene.pool = memory_new(TABLE, layout.layer_bytes);
     memset(scene.pool, 0xFF, TABLE * layout.layer_bytes); // NaN: what nobody has written is read by nobody
-    scene.place = (struct state_place){ .pool = scene.pool, .page_bytes = layout.layer_bytes,
-                                        .page_tokens = PAGE_TOKENS, .layout = layout };
+    scene.place = (struct state_place){
+        .pool = scene.pool, .page_bytes = layout.layer_bytes, .page_tokens = PAGE_TOKENS, .layout = layout
+    };
 }
 
 // Both ops on rows [first, first + count).
@@ -50,11 +58,23 @@ static void run(int first, int count)
         positions[i] = first + i;
     struct batch_sequence sequence = { .count = count, .pages = { table } };
     struct batch batch = { .tokens = count, .positions = positions, .sequences = 1, .sequence = &sequence };
-    struct conv_args conv = { .batch = &batch, .x = scene.x[first], .out = scene.mixed[first],
-                              .kernel = scene.kernel[0], .bias = scene.bias, .state = scene.place };
-    struct scan_args scan = { .batch = &batch, .mixed = scene.mixed[first], .time = scene.time[first],
-                              .out = scene.out[first], .groups = GROUPS, .a = scene.a, .d = scene.d,
-                              .time_bias = scene.time_bias, .time_low = 0.1f, .time_high = 2, .state = scene.place };
+    struct conv_args conv = { .batch = &batch,
+                              .x = scene.x[first],
+                              .out = scene.mixed[first],
+                              .kernel = scene.kernel[0],
+                              .bias = scene.bias,
+                              .state = scene.place };
+    struct scan_args scan = { .batch = &batch,
+                              .mixed = scene.mixed[first],
+                              .time = scene.time[first],
+                              .out = scene.out[first],
+                              .groups = GROUPS,
+                              .a = scene.a,
+                              .d = scene.d,
+                              .time_bias = scene.time_bias,
+                              .time_low = 0.1f,
+                              .time_high = 2,
+                              .state = scene.place };
     conv_ref(&conv, 0, 1);
     for (int part = 2; part >= 0; part--)
         scan_ref(&scan, part, 3);

@@ -71,9 +71,9 @@ static void test_cases(void **state)
         { { "END" }, "the END of it", 0, "the " },
         { { "END" }, "the EN", -1, "the EN" },
         { { "aab" }, "aaaab", 0, "aa" },
-        { { "abcd", "bc" }, "abcd", 1, "a" },     // the text ends as soon as it holds one
-        { { "bc", "abc" }, "abc", 1, "" },        // both end here: the one that began first
-        { { "b", "x", "b" }, "ab", 0, "a" },      // the same twice: the first listed
+        { { "abcd", "bc" }, "abcd", 1, "a" }, // the text ends as soon as it holds one
+        { { "bc", "abc" }, "abc", 1, "" },    // both end here: the one that began first
+        { { "b", "x", "b" }, "ab", 0, "a" },  // the same twice: the first listed
         { { "\n\n", "\n" }, "a\n\n", 1, "a" },
         { { "x" }, "x", 0, "" },
         { { "\xC3\xA9" }, "caf\xC3\xA9s", 0, "caf" },
@@ -124,7 +124,9 @@ static void test_holds_no_more_than_it_must(void **state)
     struct bytes strings[] = { bytes_of("abab!"), bytes_of("?") };
     struct stop stop = { .strings = strings, .count = 2 };
     struct strbuf out = { 0 };
-    static const struct { const char *piece, *told; } steps[] = {
+    static const struct {
+        const char *piece, *told;
+    } steps[] = {
         { "xab", "x" }, { "ab", "x" }, { "ab", "xab" }, { "", "xab" }, { "a", "xabab" }, { "c", "xabababac" },
     };
     for (size_t i = 0; i < COUNT_OF(steps); i++) {

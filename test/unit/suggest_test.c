@@ -12,15 +12,18 @@
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-static const char *const commands[] = { "serve", "run", "plan", "kernels", "bench", "eval", "tune", "quantize",
-                                        "tokenize", "render", "env" };
-static const char *const options[] = { "--max-tokens", "--temperature", "--top-p", "--top-k", "--min-p", "--seed",
-                                       "--system", "--raw", "--kv-cache-dtype", "--kv-cache-dtype-skip-layers",
-                                       "--max-model-len", "--max-num-seqs", "--threads", "--device", "--log-json" };
-static const char *const devices[] = { "cpu", "cpu:ref", "cpu:avx2", "cpu:avx512", "sm_80", "sm_90", "sm_100", "cuda",
-                                       "none" };
-static const char *const formats[] = { "auto", "fp8", "float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2",
-                                       "int8_per_token_head", "nvfp4", "nvfp4_4over6" };
+static const char *const commands[] = { "serve", "run",      "plan",     "kernels", "bench", "eval",
+                                        "tune",  "quantize", "tokenize", "render",  "env" };
+static const char *const options[] = {
+    "--max-tokens",    "--temperature",  "--top-p",   "--top-k",          "--min-p",
+    "--seed",          "--system",       "--raw",     "--kv-cache-dtype", "--kv-cache-dtype-skip-layers",
+    "--max-model-len", "--max-num-seqs", "--threads", "--device",         "--log-json"
+};
+static const char *const devices[] = { "cpu",   "cpu:ref", "cpu:avx2", "cpu:avx512", "sm_80",
+                                       "sm_90", "sm_100",  "cuda",     "none" };
+static const char *const formats[] = { "auto",     "fp8",         "float32",  "float16",
+                                       "bfloat16", "fp8_e4m3",    "fp8_e5m2", "int8_per_token_head",
+                                       "nvfp4",    "nvfp4_4over6" };
 
 static const struct {
     const char *word;
@@ -29,30 +32,47 @@ static const struct {
     const char *meant; // NULL: nothing
 } cases[] = {
 #define AMONG(list) list, COUNT(list)
-    { "serv", AMONG(commands), "serve" },          { "rum", AMONG(commands), "run" },
-    { "urn", AMONG(commands), "run" },             { "kernel", AMONG(commands), "kernels" },
-    { "quantise", AMONG(commands), "quantize" },   { "quant", AMONG(commands), "quantize" },
-    { "Plan", AMONG(commands), "plan" },           { "chat", AMONG(commands), NULL },
-    { "start", AMONG(commands), NULL },            { "help", AMONG(commands), NULL },
-    { "x", AMONG(commands), NULL },                { "", AMONG(commands), NULL },
+    { "serv", AMONG(commands), "serve" },
+    { "rum", AMONG(commands), "run" },
+    { "urn", AMONG(commands), "run" },
+    { "kernel", AMONG(commands), "kernels" },
+    { "quantise", AMONG(commands), "quantize" },
+    { "quant", AMONG(commands), "quantize" },
+    { "Plan", AMONG(commands), "plan" },
+    { "chat", AMONG(commands), NULL },
+    { "start", AMONG(commands), NULL },
+    { "help", AMONG(commands), NULL },
+    { "x", AMONG(commands), NULL },
+    { "", AMONG(commands), NULL },
     { "--temprature", AMONG(options), "--temperature" },
     { "--kv-cache-dtyp", AMONG(options), "--kv-cache-dtype" },
     { "--max-model-length", AMONG(options), "--max-model-len" },
     { "--max_model_len", AMONG(options), "--max-model-len" },
     { "--model-len", AMONG(options), "--max-model-len" },
     { "--no-log-json", AMONG(options), "--log-json" },
-    { "--temp", AMONG(options), "--temperature" }, { "--kv-cache", AMONG(options), "--kv-cache-dtype" },
+    { "--temp", AMONG(options), "--temperature" },
+    { "--kv-cache", AMONG(options), "--kv-cache-dtype" },
     { "-temperature", AMONG(options), "--temperature" },
-    { "--stop", AMONG(options), NULL },            { "--port", AMONG(options), NULL },
-    { "--top", AMONG(options), "--top-p" },        { "--n", AMONG(options), NULL },
-    { "--ctx-size", AMONG(options), NULL },        { "--war", AMONG(options), NULL },
-    { "gpu", AMONG(devices), NULL },               { "CPU", AMONG(devices), "cpu" },
-    { "sm90", AMONG(devices), "sm_90" },           { "cpu:avx3", AMONG(devices), "cpu:avx2" },
-    { "cdua", AMONG(devices), "cuda" },            { "rocm", AMONG(devices), NULL },
-    { "foo", AMONG(formats), NULL },               { "nvfp3", AMONG(formats), "nvfp4" },
-    { "vnfp4", AMONG(formats), "nvfp4" },          { "bfloat61", AMONG(formats), "bfloat16" },
-    { "fp9", AMONG(formats), "fp8" },              { "int8", AMONG(formats), "int8_per_token_head" },
-    { "e5m2", AMONG(formats), "fp8_e5m2" },        { "q4", AMONG(formats), NULL },
+    { "--stop", AMONG(options), NULL },
+    { "--port", AMONG(options), NULL },
+    { "--top", AMONG(options), "--top-p" },
+    { "--n", AMONG(options), NULL },
+    { "--ctx-size", AMONG(options), NULL },
+    { "--war", AMONG(options), NULL },
+    { "gpu", AMONG(devices), NULL },
+    { "CPU", AMONG(devices), "cpu" },
+    { "sm90", AMONG(devices), "sm_90" },
+    { "cpu:avx3", AMONG(devices), "cpu:avx2" },
+    { "cdua", AMONG(devices), "cuda" },
+    { "rocm", AMONG(devices), NULL },
+    { "foo", AMONG(formats), NULL },
+    { "nvfp3", AMONG(formats), "nvfp4" },
+    { "vnfp4", AMONG(formats), "nvfp4" },
+    { "bfloat61", AMONG(formats), "bfloat16" },
+    { "fp9", AMONG(formats), "fp8" },
+    { "int8", AMONG(formats), "int8_per_token_head" },
+    { "e5m2", AMONG(formats), "fp8_e5m2" },
+    { "q4", AMONG(formats), NULL },
 #undef AMONG
 };
 

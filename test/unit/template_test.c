@@ -15,9 +15,9 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-static const char conversation[] =
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": null}],"
-    "\"bos_token\": \"<s>\", \"list\": [3, 1, 2], \"word\": \"h\\u00e9\\u0000!\"}";
+static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": "
+                                   "\"assistant\", \"content\": null}],"
+                                   "\"bos_token\": \"<s>\", \"list\": [3, 1, 2], \"word\": \"h\\u00e9\\u0000!\"}";
 
 // The text, or the sentence; the caller frees *out.
 static bool render(struct bytes source, struct strbuf *out, struct error *err)
@@ -60,7 +60,9 @@ static void check_refused(const char *source, const char *sentence)
 static void test_renders(void **state)
 {
     (void)state;
-    static const struct { const char *source, *text; } cases[] = {
+    static const struct {
+        const char *source, *text;
+    } cases[] = {
         { "", "" },
         { "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content or '-' }}{% endfor %}",
           "<s><user>Hi<assistant>-" },
@@ -78,7 +80,9 @@ static void test_renders(void **state)
 static void test_white_space(void **state)
 {
     (void)state;
-    static const struct { const char *source, *text; } cases[] = {
+    static const struct {
+        const char *source, *text;
+    } cases[] = {
         { "a\n", "a" },
         { "a\n\n", "a\n" },
         { "a\r\nb\rc", "a\nb\nc" },
@@ -98,7 +102,9 @@ static void test_white_space(void **state)
 static void test_scopes(void **state)
 {
     (void)state;
-    static const struct { const char *source, *text; } cases[] = {
+    static const struct {
+        const char *source, *text;
+    } cases[] = {
         { "{% set x = 1 %}{% for i in list %}{% set x = i %}{% endfor %}{{ x }}", "1" },
         { "{% set n = namespace(x=0) %}{% for i in list %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}", "6" },
         { "{% if true %}{% set x = 1 %}{% endif %}{{ x }}", "1" },
@@ -121,7 +127,9 @@ static void test_scopes(void **state)
 static void test_sentences(void **state)
 {
     (void)state;
-    static const struct { const char *source, *sentence; } cases[] = {
+    static const struct {
+        const char *source, *sentence;
+    } cases[] = {
         { "\n\n{{ missing.x }}", "chat template, line 3: 'missing' is undefined" },
         { "{{ messages[0].missing.x }}", "line 1: a dict has no attribute 'missing'" },
         { "{{ list[9].x }}", "a list has no such element" },
@@ -168,7 +176,9 @@ static void test_strftime_now(void **state)
 static void test_no_templates(void **state)
 {
     (void)state;
-    static const struct { const char *source, *sentence; } cases[] = {
+    static const struct {
+        const char *source, *sentence;
+    } cases[] = {
         { "{{", "line 1: unexpected 'the end of the template'" },
         { "{{ 1", "expected '}}', found 'the end of the template'" },
         { "a\n{% if true %}b", "line 2: the template ends without the endif that belongs here" },
@@ -200,7 +210,7 @@ static void test_no_templates(void **state)
 
 // `before`, then `middle` many times, then `after`.
 static void check_repeated(const char *before, const char *middle, size_t times, const char *after,
-    const char *sentence)
+                           const char *sentence)
 {
     struct strbuf source = { 0 };
     strbuf_add_text(&source, before);
@@ -230,7 +240,9 @@ static void test_limits_of_the_source(void **state)
 static void test_limits_of_a_run(void **state)
 {
     (void)state;
-    static const struct { const char *source, *sentence; } cases[] = {
+    static const struct {
+        const char *source, *sentence;
+    } cases[] = {
         { "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps" },
         { "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}",
           "MB of memory" },
@@ -273,24 +285,21 @@ static void test_growing_text(void **state)
 {
     (void)state;
     check_text("{% set n = namespace(s='') %}{% for i in range(90000) %}{% set n.s = n.s + 'twenty bytes of text' %}"
-               "{% endfor %}{{ n.s | length }}", "1800000");
+               "{% endfor %}{{ n.s | length }}",
+               "1800000");
     check_text("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{% set d = b + '3' %}"
-               "{{ a }} {{ b }} {{ c }} {{ d }}", "xy xy1 xy2 xy13");
+               "{{ a }} {{ b }} {{ c }} {{ d }}",
+               "xy xy1 xy2 xy13");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_renders),
-        cmocka_unit_test(test_white_space),
-        cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_sentences),
-        cmocka_unit_test(test_raise_exception),
-        cmocka_unit_test(test_strftime_now),
-        cmocka_unit_test(test_no_templates),
-        cmocka_unit_test(test_limits_of_the_source),
-        cmocka_unit_test(test_limits_of_a_run),
-        cmocka_unit_test(test_growing_text),
+        cmocka_unit_test(test_renders),         cmocka_unit_test(test_white_space),
+        cmocka_unit_test(test_scopes),          cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_raise_exception), cmocka_unit_test(test_strftime_now),
+        cmocka_unit_test(test_no_templates),    cmocka_unit_test(test_limits_of_the_source),
+        cmocka_unit_test(test_limits_of_a_run), cmocka_unit_test(test_growing_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 struct tiny {
     struct checkpoint checkpoint; // checkpoint_close gives everything back
     uint64_t seed;
-    const char *without;          // this tensor is left out
+    const char *without; // this tensor is left out
 };
 
 struct tiny_sizes {
@@ -83,11 +83,11 @@ static inline void tiny_model(struct tiny *tiny, const char *type, const struct 
 {
     struct error err;
     json_t *others = NULL;
-    tiny->checkpoint.config =
-        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", type, "num_hidden_layers", sizes->layers,
-                  "hidden_size", sizes->hidden, "num_attention_heads", sizes->heads, "num_key_value_heads",
-                  sizes->kv_heads, "head_dim", sizes->head_dim, "intermediate_size", sizes->feed_forward,
-                  "max_position_embeddings", sizes->context);
+    tiny->checkpoint.config = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", type,
+                                        "num_hidden_layers", sizes->layers, "hidden_size", sizes->hidden,
+                                        "num_attention_heads", sizes->heads, "num_key_value_heads", sizes->kv_heads,
+                                        "head_dim", sizes->head_dim, "intermediate_size", sizes->feed_forward,
+                                        "max_position_embeddings", sizes->context);
     if (!json_read(bytes_of(more), &others, &err))
         fail_msg("%s", err.text);
     json_object_update(tiny->checkpoint.config, others);

@@ -85,9 +85,10 @@ static void check_decoded(const struct tokenizer *tokenizer, const char *text, b
 static void merges_by_rank_then_leftmost(void **state)
 {
     (void)state;
-    struct tokenizer *tokenizer = must_open(
-        "{'model':{'type':'BPE','vocab':{'a':0,'b':1,'c':2,'bc':3,'ab':4,'aa':5,'abc':6},"
-        "'merges':['b c',['a','b'],'a a','a bc']}}", NULL);
+    struct tokenizer *tokenizer = must_open("{'model':{'type':'BPE','vocab':{'a':0,'b':1,'c':2,'bc':3,'ab':4,'aa':5,'"
+                                            "abc':6},"
+                                            "'merges':['b c',['a','b'],'a a','a bc']}}",
+                                            NULL);
     check_ids(tokenizer, bytes_of("abc"), 0, "6");
     check_ids(tokenizer, bytes_of("abab"), 0, "4 4");
     check_ids(tokenizer, bytes_of("aaa"), 0, "5 0");
@@ -101,13 +102,25 @@ static void merges_by_score(void **state)
 {
     (void)state;
     static const char *const pieces[] = {
-        "<unk>", "<s>", "</s>", "a", "b", "\xE2\x96\x81", "ab", "\xE2\x96\x81" "a", "aba", "<0xC3>", "<0xA9>", NULL,
+        "<unk>",
+        "<s>",
+        "</s>",
+        "a",
+        "b",
+        "\xE2\x96\x81",
+        "ab",
+        "\xE2\x96\x81"
+        "a",
+        "aba",
+        "<0xC3>",
+        "<0xA9>",
+        NULL,
     };
     static const int32_t types[] = { 2, 3, 3, 1, 1, 1, 1, 1, 1, 6, 6 };
     struct gguf_vocabulary vocabulary = { "llama", NULL, pieces, types, NULL, -1, -1 };
     struct tokenizer *tokenizer = must_open_gguf(&vocabulary);
     assert_true(tokenizer_adds_bos(tokenizer));
-    check_ids(tokenizer, bytes_of("ab"), 0, "7 4");      // the sign and a have the better score
+    check_ids(tokenizer, bytes_of("ab"), 0, "7 4"); // the sign and a have the better score
     check_ids(tokenizer, bytes_of("bab"), BOTH, "1 5 4 6");
     check_ids(tokenizer, bytes_of("\xC3\xA9"), 0, "5 9 10");
     check_ids(tokenizer, bytes_of("z"), 0, "5 0");
@@ -141,7 +154,8 @@ static void takes_whole_pieces_first(void **state)
 {
     (void)state;
     struct tokenizer *tokenizer = must_open("{'model':{'vocab':{'a':0,'b':1,'ab':2},'merges':[],"
-                                            "'ignore_merges':true},'pre_tokenizer':{'type':'WhitespaceSplit'}}", NULL);
+                                            "'ignore_merges':true},'pre_tokenizer':{'type':'WhitespaceSplit'}}",
+                                            NULL);
     check_ids(tokenizer, bytes_of("ab abb"), 0, "2 0 1 1");
     tokenizer_close(tokenizer);
 }
@@ -153,10 +167,13 @@ static void takes_whole_pieces_first(void **state)
 static void finds_added_tokens(void **state)
 {
     (void)state;
-    struct tokenizer *tokenizer = open_byte_level("", "", "'added_tokens':["
-        ADDED(256, "<a>", ",'special':true") "," ADDED(257, "<a>b", ",'normalized':false") ","
-        ADDED(258, "word", ",'single_word':true") "," ADDED(259, "[l]", ",'lstrip':true") ","
-        ADDED(260, "[r]", ",'rstrip':true,'special':true") "],");
+    struct tokenizer *tokenizer = open_byte_level(
+        "", "",
+        "'added_tokens':[" ADDED(256, "<a>", ",'special':true") "," ADDED(257, "<a>b", ",'normalized':false") "," ADDED(
+            258, "word", ",'single_word':true") "," ADDED(259, "[l]", ",'lstrip':true") "," ADDED(260, "[r]",
+                                                                                                  ",'rstrip':true,'"
+                                                                                                  "special':true") "]"
+                                                                                                                   ",");
     check_ids(tokenizer, bytes_of("x<a>y"), TOKENIZE_PARSE_SPECIAL, "120 256 121");
     check_ids(tokenizer, bytes_of("<a>b"), TOKENIZE_PARSE_SPECIAL, "257"); // the longest of those that start here
     check_ids(tokenizer, bytes_of("<a>"), 0, "60 97 62");
@@ -196,13 +213,15 @@ static void bos_is_added_as_the_files_say(void **state)
 {
     (void)state;
 #define MODEL "'model':{'vocab':{'a':0,'<s>':1,'</s>':2},'merges':[]}"
-#define TEMPLATE(tokens)                                                                                              \
+#define TEMPLATE(tokens)                                                                                 \
     "{'type':'TemplateProcessing','single':[" tokens "],'special_tokens':{'<s>':{'id':'<s>','ids':[1]}," \
     "'</s>':{'id':'</s>','ids':[2]}}}"
 #define TEXT "{'Sequence':{'id':'A','type_id':0}}"
     static const char both[] = "{'bos_token':'<s>','eos_token':{'content':'</s>'},'add_bos_token':true,"
                                "'add_eos_token':true}";
-    static const struct { const char *json, *config, *expected; } cases[] = {
+    static const struct {
+        const char *json, *config, *expected;
+    } cases[] = {
         { "{" MODEL "}", NULL, "0" },
         { "{" MODEL "}", both, "1 0 2" },
         { "{" MODEL "}", "{'bos_token':'<s>'}", "0" },
@@ -226,7 +245,11 @@ static void bos_of_a_gguf_has_defaults(void **state)
     (void)state;
     static const char *const pieces[] = { "a", "<s>", "</s>", NULL };
     static const char *const merges[] = { NULL };
-    static const struct { struct gguf_vocabulary vocabulary; bool adds; int bos; } cases[] = {
+    static const struct {
+        struct gguf_vocabulary vocabulary;
+        bool adds;
+        int bos;
+    } cases[] = {
         { { "llama", NULL, pieces, NULL, NULL, -1, -1 }, true, 1 },
         { { "llama", NULL, pieces, NULL, NULL, 0, -1 }, false, 1 },
         { { "gpt2", "gpt-2", pieces, NULL, merges, -1, -1 }, false, -1 }, // the default, 11, is no token here
@@ -255,12 +278,14 @@ static void streams_whole_characters(void **state)
     check_round_trip(tokenizer, bytes_of(text), true);
     struct detokenizer stream = { .tokenizer = tokenizer };
     struct strbuf out = { 0 };
-    static const struct { int32_t id; size_t length; } steps[] = {
+    static const struct {
+        int32_t id;
+        size_t length;
+    } steps[] = {
         { 0xF0, 0 }, { 0x9F, 0 }, { 0x98, 0 }, { 0x80, 4 }, // whole at its last byte
         { 0xE2, 4 }, { 0x41, 6 },                           // E2 can no longer become a character
         { 0xED, 6 }, { 0xA0, 8 },                           // nor can half a surrogate
-        { 0xFF, 9 },
-        { 0xC3, 9 },
+        { 0xFF, 9 }, { 0xC3, 9 },
     };
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         detokenizer_add(&stream, steps[i].id, &out);
@@ -268,7 +293,10 @@ static void streams_whole_characters(void **state)
     }
     detokenizer_finish(&stream, &out);
     assert_int_equal(out.len, 10);
-    assert_memory_equal(out.data, "\xF0\x9F\x98\x80\xE2" "A\xED\xA0\xFF\xC3", 10);
+    assert_memory_equal(out.data,
+                        "\xF0\x9F\x98\x80\xE2"
+                        "A\xED\xA0\xFF\xC3",
+                        10);
     detokenizer_add(&stream, -5, &out);
     detokenizer_add(&stream, 100000, &out);
     assert_int_equal(out.len, 10);
@@ -286,7 +314,8 @@ static void keeps_bytes_that_are_no_text(void **state)
     tokenizer_close(tokenizer);
 
     struct strbuf json = { 0 };
-    strbuf_add_text(&json, "{'normalizer':{'type':'Sequence','normalizers':[{'type':'Prepend','prepend':'_'},"
+    strbuf_add_text(&json,
+                    "{'normalizer':{'type':'Sequence','normalizers':[{'type':'Prepend','prepend':'_'},"
                     "{'type':'Replace','pattern':{'String':' '},'content':'_'}]},'decoder':{'type':'Sequence',"
                     "'decoders':[{'type':'Replace','pattern':{'String':'_'},'content':' '},{'type':'ByteFallback'},"
                     "{'type':'Fuse'},{'type':'Strip','content':' ','start':1,'stop':0}]},"
@@ -333,14 +362,16 @@ static void long_runs_take_bounded_time(void **state)
     (void)state;
     static const char *const units[] = { "a", " ", "\n", "1", "!", "'", "\xCC\x81", "\xE6\xBC\xA2", "a ", "<", "<a" };
     struct tokenizer *plain = open_byte_level(",'aa':256,'aaaa':257,'\xC4\xA0\xC4\xA0':258",
-                                              "'a a','aa aa','\xC4\xA0 \xC4\xA0'", "'added_tokens':["
-                                              ADDED(259, "<ab>", "") "," ADDED(260, "   ", "") "],");
+                                              "'a a','aa aa','\xC4\xA0 \xC4\xA0'",
+                                              "'added_tokens':[" ADDED(259, "<ab>", "") "," ADDED(260, "   ", "") "],");
     for (size_t i = 0; i < COUNT_OF(units); i++)
         check_quick(plain, units[i]);
     tokenizer_close(plain);
-    struct tokenizer *threes = must_open(
-        "{'pre_tokenizer':{'type':'Split','pattern':{'Regex':'\\\\d{1,3}(?=(?:\\\\d{3})*\\\\b)'}},"
-        "'decoder':{'type':'Fuse'},'model':{'vocab':{'1':0,'11':1,'111':2,' ':3},'merges':['1 1','11 1']}}", NULL);
+    struct tokenizer *threes = must_open("{'pre_tokenizer':{'type':'Split','pattern':{'Regex':'\\\\d{1,3}(?=(?:\\\\d{3}"
+                                         ")*\\\\b)'}},"
+                                         "'decoder':{'type':'Fuse'},'model':{'vocab':{'1':0,'11':1,'111':2,' "
+                                         "':3},'merges':['1 1','11 1']}}",
+                                         NULL);
     check_ids(threes, bytes_of("1 11 1111 11111"), 0, "0 3 1 3 0 2 3 1 2");
     check_quick(threes, "1");
     tokenizer_close(threes);
@@ -371,16 +402,24 @@ static void marks_are_ordered_in_bounded_time(void **state)
 static void normalizes(void **state)
 {
     (void)state;
-    static const struct { enum normalize_kind kind; const char *text, *expected; } cases[] = {
+    static const struct {
+        enum normalize_kind kind;
+        const char *text, *expected;
+    } cases[] = {
         { NORMALIZE_NFC, "e\xCC\x81 \xE2\x84\xA6", "\xC3\xA9 \xCE\xA9" },
         { NORMALIZE_NFC, "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB", "\xED\x95\x9C" },
         { NORMALIZE_NFC, "q\xCC\x87\xCC\xA3", "q\xCC\xA3\xCC\x87" },
         { NORMALIZE_NFD, "\xC3\xA9 \xED\x95\x9C", "e\xCC\x81 \xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB" },
         { NORMALIZE_NFKC, "\xEF\xAC\x81 \xE2\x91\xA0 \xEF\xBC\xA1", "fi 1 A" },
-        { NORMALIZE_NFKD, "\xC3\xA9\xEF\xAC\x81", "e\xCC\x81" "fi" },
+        { NORMALIZE_NFKD, "\xC3\xA9\xEF\xAC\x81",
+          "e\xCC\x81"
+          "fi" },
         { NORMALIZE_LOWERCASE, "A\xC3\x89\xC4\xB0\xCE\xA3", "a\xC3\xA9i\xCC\x87\xCF\x83" },
         { NORMALIZE_STRIP_ACCENTS, "e\xCC\x81\xC3\xA9", "e\xC3\xA9" },
-        { NORMALIZE_STRIP, " \t\xE3\x80\x80" "a b\xC2\xA0\n", "a b" },
+        { NORMALIZE_STRIP,
+          " \t\xE3\x80\x80"
+          "a b\xC2\xA0\n",
+          "a b" },
         { NORMALIZE_STRIP, " \n ", "" },
         { NORMALIZE_PREPEND, "a", "_a" },
         { NORMALIZE_PREPEND, "", "" },
@@ -424,8 +463,8 @@ static void check_split(const char *pattern, enum split_behavior behavior, const
     struct pieces pieces = { 0 };
     struct strbuf got = { 0 };
     struct error err = { "" };
-    if (!pretokenizer_add_split(&pretokenizer, bytes_of(pattern), behavior, false, &err) ||
-        !pretokenizer_apply(&pretokenizer, bytes_of(text), 0, &pieces, &err))
+    if (!pretokenizer_add_split(&pretokenizer, bytes_of(pattern), behavior, false, &err)
+        || !pretokenizer_apply(&pretokenizer, bytes_of(text), 0, &pieces, &err))
         fail_msg("%s", err.text);
     for (size_t i = 0; i < pieces.count; i++) {
         strbuf_add_text(&got, i ? "|" : "");
@@ -441,8 +480,11 @@ static void splits_in_five_ways(void **state)
 {
     (void)state;
     static const char *const expected[] = {
-        [SPLIT_REMOVED] = "a|b|c", [SPLIT_ISOLATED] = "-|a|-|-|b|-|c|-", [SPLIT_CONTIGUOUS] = "-|a|--|b|-|c|-",
-        [SPLIT_WITH_PREVIOUS] = "-|a-|-|b-|c-", [SPLIT_WITH_NEXT] = "-a|-|-b|-c|-",
+        [SPLIT_REMOVED] = "a|b|c",
+        [SPLIT_ISOLATED] = "-|a|-|-|b|-|c|-",
+        [SPLIT_CONTIGUOUS] = "-|a|--|b|-|c|-",
+        [SPLIT_WITH_PREVIOUS] = "-|a-|-|b-|c-",
+        [SPLIT_WITH_NEXT] = "-a|-|-b|-c|-",
     };
     for (size_t i = 0; i < COUNT_OF(expected); i++)
         check_split("-", (enum split_behavior)i, "-a--b-c-", expected[i]);
@@ -452,23 +494,33 @@ static void splits_in_five_ways(void **state)
 static void reads_the_dialect_of_tokenizers(void **state)
 {
     (void)state;
-    static const struct { const char *pattern, *text, *expected; } cases[] = {
-        { "\\p{N}{1,3}+", "a1234567", "a|1234567" },                      // not possessive: repeated again
+    static const struct {
+        const char *pattern, *text, *expected;
+    } cases[] = {
+        { "\\p{N}{1,3}+", "a1234567", "a|1234567" }, // not possessive: repeated again
         { "a{,2}", "baaa", "b|aa|a" },
-        { "\\h+", "xyz12ab zz", "xyz|12ab| zz" },                         // hexadecimal digits
-        { "\\v", "a\vb\nc", "a|\v|b\nc" },                                // one character, not a class
-        { "\\s", "a\xE1\xA0\x8E" "b c", "a\xE1\xA0\x8E" "b| |c" },        // U+180E is no space
-        { "\\w+", "a\xCC\x81_1-b", "a\xCC\x81_1|-|b" },                   // marks are of the word
-        { "\\bb", "a\xCC\x81" "b b", "a\xCC\x81" "b |b" },
+        { "\\h+", "xyz12ab zz", "xyz|12ab| zz" }, // hexadecimal digits
+        { "\\v", "a\vb\nc", "a|\v|b\nc" },        // one character, not a class
+        { "\\s",
+          "a\xE1\xA0\x8E"
+          "b c",
+          "a\xE1\xA0\x8E"
+          "b| |c" },                                    // U+180E is no space
+        { "\\w+", "a\xCC\x81_1-b", "a\xCC\x81_1|-|b" }, // marks are of the word
+        { "\\bb",
+          "a\xCC\x81"
+          "b b",
+          "a\xCC\x81"
+          "b |b" },
         { "[a-z&&[^aeiou]]+", "abcde", "a|bcd|e" },
-        { "[^(\\s|[.,])]+", "a(b. c", "a|(|b|. |c" },                     // a class within a class
+        { "[^(\\s|[.,])]+", "a(b. c", "a|(|b|. |c" }, // a class within a class
         { "[]a]+", "b]a", "b|]a" },
         { "[\\W\\d]+", "ab-1c", "ab|-1|c" },
         { "\\p{Han}", "\xE3\x80\x82\xE6\xBC\xA2", "\xE3\x80\x82|\xE6\xBC\xA2" }, // the script, not its extensions
         { "\\p{Letter}+", "a1", "a|1" },
         { "\\p{^L}", "a1b", "a|1|b" },
-        { "a(?i)b|c", "aC ab AB aB", "aC| |ab| AB |aB" },                 // reaches across the bar
-        { "\\s+$", "a  \nb  ", "a|  |\nb|  " },                           // at every line's end
+        { "a(?i)b|c", "aC ab AB aB", "aC| |ab| AB |aB" }, // reaches across the bar
+        { "\\s+$", "a  \nb  ", "a|  |\nb|  " },           // at every line's end
         { "(?m:.+)", "a\nb", "a\nb" },
         { "a++a", "aaa", "aaa" },
         { "(?=[A-Z])", "aBcD", "a|Bc|D" },
@@ -476,7 +528,7 @@ static void reads_the_dialect_of_tokenizers(void **state)
         { "\\u0061|\\x62|\\x{63}", "xabcx", "x|a|b|c|x" },
         { "[\\x{41}-\\x{43}\\-]+", "xAB-Cx", "x|AB-C|x" },
         { "\\S", "\xF0\xB1\x8D\x90", "\xF0\xB1\x8D\x90" },
-        { "\\p{L}", "-\xF0\xB1\x8D\x90", "-|\xF0\xB1\x8D\x90" },          // a letter since Unicode 15
+        { "\\p{L}", "-\xF0\xB1\x8D\x90", "-|\xF0\xB1\x8D\x90" }, // a letter since Unicode 15
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
         check_split(cases[i].pattern, SPLIT_ISOLATED, cases[i].text, cases[i].expected);
@@ -488,13 +540,28 @@ static void refuses_regexes_by_name(void **state)
     struct strbuf deep = { 0 }, nested = { 0 };
     for (int i = 0; i < 200; i++)
         strbuf_add_text(&deep, "("), strbuf_add_text(&nested, "[");
-    const struct { const char *pattern, *says; } cases[] = {
-        { "(a", "a group is not closed" }, { "a)", "a closing parenthesis too many" }, { "[a", "ends too early" },
-        { "(a)\\1", "\\1 is not supported" }, { "\\K", "\\K is not supported" }, { "(?~a)", "(?~ is not supported" },
-        { "[[:alpha:]]", "POSIX brackets" }, { "\\pL", "without braces" }, { "\\p{Nonsense}", "unknown property" },
-        { "\\x{110000}", "character code point value" }, { "*", "quantifier" }, { "a\\", "\\" }, { "[z-a]", "range" },
-        { "\xFF", "not UTF-8" }, { deep.data, "levels deep" }, { nested.data, "levels deep" },
-        { "(?<=a+)b", "lookbehind" }, { "[a&&]", "nothing behind" }, { "[&&a]", "nothing in front" },
+    const struct {
+        const char *pattern, *says;
+    } cases[] = {
+        { "(a", "a group is not closed" },
+        { "a)", "a closing parenthesis too many" },
+        { "[a", "ends too early" },
+        { "(a)\\1", "\\1 is not supported" },
+        { "\\K", "\\K is not supported" },
+        { "(?~a)", "(?~ is not supported" },
+        { "[[:alpha:]]", "POSIX brackets" },
+        { "\\pL", "without braces" },
+        { "\\p{Nonsense}", "unknown property" },
+        { "\\x{110000}", "character code point value" },
+        { "*", "quantifier" },
+        { "a\\", "\\" },
+        { "[z-a]", "range" },
+        { "\xFF", "not UTF-8" },
+        { deep.data, "levels deep" },
+        { nested.data, "levels deep" },
+        { "(?<=a+)b", "lookbehind" },
+        { "[a&&]", "nothing behind" },
+        { "[&&a]", "nothing in front" },
         { "\\x{}", "no digits" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -517,7 +584,9 @@ static void broken_files_end_in_a_sentence(void **state)
 #define VOCAB(vocab) "{'model':{'type':'BPE','vocab':" vocab ",'merges':[]}}"
 #define MERGES(merges) "{'model':{'type':'BPE','vocab':{'a':0,'b':1},'merges':" merges "}}"
 #define SETTING(setting) "{'model':{'type':'BPE','vocab':{'a':0},'merges':[]," setting "}}"
-    static const struct { const char *json, *says; } cases[] = {
+    static const struct {
+        const char *json, *says;
+    } cases[] = {
         { "{}", "\"model\" is absent" },
         { "[]", "\"model\" is absent" },
         { "{'model':[]}", "\"model\" is absent or not an object" },
@@ -603,7 +672,10 @@ static void broken_ggufs_end_in_a_sentence(void **state)
     static const char *const pieces[] = { "a", "b", "ab", NULL }, *const twice[] = { "a", "b", "a", NULL };
     static const char *const merges[] = { "a b", NULL }, *const unknown[] = { "a c", NULL };
     static const char *const single[] = { "ab", NULL };
-    static const struct { struct gguf_vocabulary vocabulary; const char *says; } cases[] = {
+    static const struct {
+        struct gguf_vocabulary vocabulary;
+        const char *says;
+    } cases[] = {
         { { NULL, NULL, pieces, NULL, NULL, -1, -1 }, "carries no tokenizer" },
         { { "none", NULL, pieces, NULL, NULL, -1, -1 }, "carries no tokenizer" },
         { { "bert", NULL, pieces, NULL, NULL, -1, -1 }, "of the type \"bert\"" },

@@ -58,7 +58,8 @@ static int make_tools(void **state)
     (void)state;
     tools = json_loads("[{\"type\": \"function\", \"function\": {\"name\": \"f\"}},"
                        " {\"type\": \"function\", \"function\": {\"name\": \"get_weather\"}},"
-                       " {\"type\": \"function\", \"function\": {\"name\": \"caf\xC3\xA9 \\\"x\\\"\"}}]", 0, NULL);
+                       " {\"type\": \"function\", \"function\": {\"name\": \"caf\xC3\xA9 \\\"x\\\"\"}}]",
+                       0, NULL);
     return tools ? 0 : -1;
 }
 
@@ -170,8 +171,7 @@ static const struct reading {
     { "<tool_call>{\"name\": \"f\"}, or {}?", "[0 f|{}], or {}?" },
     { "<tool_call>{\"name\": \"f\"} {\"x\": 1}</tool_call>", "[0 f|{}] {\"x\": 1}</tool_call>" },
     // arguments that stop being JSON once they were told
-    { "<tool_call>{\"name\": \"f\", \"arguments\": {'a': </tool>}}</tool_call> so",
-      "[0 f|{'a': </tool>}}] so" },
+    { "<tool_call>{\"name\": \"f\", \"arguments\": {'a': </tool>}}</tool_call> so", "[0 f|{'a': </tool>}}] so" },
     { "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1</tool_call>", "[0 f|{\"a\": 1]" },
     { "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 01}}</tool_c", "[0 f|{\"a\": 01}}</tool_c]" },
     // the end comes early
@@ -238,8 +238,28 @@ static void test_random_texts(void **state)
 {
     (void)state;
     static const char *const parts[] = {
-        "<tool_call>", "</tool_call>", "<|python_tag|>", CALL_F, BARE_F, "{\"name\": \"f\", ", "\"arguments\": ",
-        "\"parameters\": \"{}\"", "\"g\": ", "null", "{", "}", "[", "]", "\"", "\\", ", ", ";", "\n", "text", "<", "1",
+        "<tool_call>",
+        "</tool_call>",
+        "<|python_tag|>",
+        CALL_F,
+        BARE_F,
+        "{\"name\": \"f\", ",
+        "\"arguments\": ",
+        "\"parameters\": \"{}\"",
+        "\"g\": ",
+        "null",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        "\\",
+        ", ",
+        ";",
+        "\n",
+        "text",
+        "<",
+        "1",
         "\xC3\xA9",
     };
     uint64_t seed = 11;
@@ -263,7 +283,9 @@ static void test_random_texts(void **state)
 static void test_streams(void **state)
 {
     (void)state;
-    static const struct { const char *piece, *told; } steps[] = {
+    static const struct {
+        const char *piece, *told;
+    } steps[] = {
         { "Well, ", "Well," },
         { "see\n<tool", "Well, see" },
         { "_call>{\"name\": \"f\", \"arguments\": ", "Well, see" },
@@ -296,14 +318,18 @@ static void test_streams(void **state)
 static void test_one_call(void **state)
 {
     (void)state;
-    static const struct { enum tool_form form; const char *text, *told; bool over; } cases[] = {
+    static const struct {
+        enum tool_form form;
+        const char *text, *told;
+        bool over;
+    } cases[] = {
         { TOOLS_HERMES,
           "So: <tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"name\": \"f\"}",
           "So:[0 f|{}]", true },
         { TOOLS_HERMES, "<tool_call>[{\"name\": \"f\"}, {\"name\": \"f\"}]</tool_call> Done.", "[0 f|{}]", true },
         { TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {a}</tool_call> Done.", "[0 f|{a}]", true },
-        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}",
-          "[0 f|{}]", true },
+        { TOOLS_LLAMA3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}", "[0 f|{}]",
+          true },
         { TOOLS_HERMES, "No <tool_call> {\"name\": \"none\"}", "No <tool_call> {\"name\": \"none\"}", false },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -330,7 +356,11 @@ static void test_one_call(void **state)
 static void test_long(void **state)
 {
     (void)state;
-    static const struct { enum tool_form form; const char *before, *after; bool call; } cases[] = {
+    static const struct {
+        enum tool_form form;
+        const char *before, *after;
+        bool call;
+    } cases[] = {
         { TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"", "\"}}</tool_call>", true },
         { TOOLS_HERMES, "<tool_call>{\"arguments\": {\"a\": \"", "\"}, \"name\": \"f\"}</tool_call>", false },
         { TOOLS_HERMES, "<tool_call>{\"name\": \"", "\"}</tool_call>", false },
@@ -361,11 +391,48 @@ static void test_scan(void **state)
 {
     (void)state;
     static const char *const values[] = {
-        "{}", "[]", "[[],{}]", "{\"a\":1,\"b\":[true,false,null]}", "\"\\u00e9\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
-        "-0.0e-1 ", "10", "{\"a\" : {\"b\" : [ 1 , 2.5E+7 ] } }", "{,}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
-        "[1,]", "[,1]", "[1 2]", "{1:2}", "[01]", "[-]", "[1.]", "[.5]", "[1e]", "[1e+]", "[+1]", "[tru]",
-        "[nulll]", "[\"\\x\"]", "[\"\\u12g4\"]", "[}", "{]", "['a']", "[True]", "}", "]", ",", ":", "[\"a\":1]",
-        "{\"a\",1}", "[-01]", "[1.5.5]", "[1e5e5]", "[0x1]", "[\"\\u\"]",
+        "{}",
+        "[]",
+        "[[],{}]",
+        "{\"a\":1,\"b\":[true,false,null]}",
+        "\"\\u00e9\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
+        "-0.0e-1 ",
+        "10",
+        "{\"a\" : {\"b\" : [ 1 , 2.5E+7 ] } }",
+        "{,}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{1:2}",
+        "[01]",
+        "[-]",
+        "[1.]",
+        "[.5]",
+        "[1e]",
+        "[1e+]",
+        "[+1]",
+        "[tru]",
+        "[nulll]",
+        "[\"\\x\"]",
+        "[\"\\u12g4\"]",
+        "[}",
+        "{]",
+        "['a']",
+        "[True]",
+        "}",
+        "]",
+        ",",
+        ":",
+        "[\"a\":1]",
+        "{\"a\",1}",
+        "[-01]",
+        "[1.5.5]",
+        "[1e5e5]",
+        "[0x1]",
+        "[\"\\u\"]",
     };
     for (size_t i = 0; i < COUNT_OF(values); i++) {
         struct scan scan = { 0 };
@@ -391,7 +458,7 @@ static void test_scan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hermes), cmocka_unit_test(test_llama3), cmocka_unit_test(test_random_texts),
+        cmocka_unit_test(test_hermes),  cmocka_unit_test(test_llama3),   cmocka_unit_test(test_random_texts),
         cmocka_unit_test(test_streams), cmocka_unit_test(test_one_call), cmocka_unit_test(test_long),
         cmocka_unit_test(test_scan),
     };

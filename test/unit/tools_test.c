@@ -52,7 +52,9 @@ static void test_form(void **state)
 static void test_check(void **state)
 {
     (void)state;
-    static const struct { const char *tools, *sentence; } cases[] = {
+    static const struct {
+        const char *tools, *sentence;
+    } cases[] = {
         { "[]", NULL },
         { "[{'type': 'function', 'function': {'name': 'f'}}]", NULL },
         { "[{'type': 'function', 'function': {'name': 'f', 'description': null, 'parameters': null, 'strict': true}}]",
@@ -91,7 +93,9 @@ static void test_check(void **state)
 static void test_normalise(void **state)
 {
     (void)state;
-    static const struct { const char *messages, *normal; } cases[] = {
+    static const struct {
+        const char *messages, *normal;
+    } cases[] = {
         { "[]", "[]" },
         { "[{'role': 'user', 'content': 'x', 'name': 'n'}]",
           "[{\"role\": \"user\", \"content\": \"x\", \"name\": \"n\"}]" },
@@ -120,19 +124,20 @@ static void test_normalise(void **state)
 static void test_normalise_arguments(void **state)
 {
     (void)state;
-    static const struct { const char *arguments, *normal; } cases[] = {
-        { "'{}'", "{}" },
-        { "''", "{}" },
-        { "null", "{}" },
-        { "{'a': 1}", "{\"a\": 1}" },
-        { "'[1]'", "\"[1]\"" },
-        { "'{oops'", "\"{oops\"" },
+    static const struct {
+        const char *arguments, *normal;
+    } cases[] = {
+        { "'{}'", "{}" },       { "''", "{}" },
+        { "null", "{}" },       { "{'a': 1}", "{\"a\": 1}" },
+        { "'[1]'", "\"[1]\"" }, { "'{oops'", "\"{oops\"" },
         { "5", "5" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct strbuf text = { 0 };
-        strbuf_add_format(&text, "[{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f',"
-                          " 'arguments': %s}}]}]", cases[i].arguments);
+        strbuf_add_format(&text,
+                          "[{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f',"
+                          " 'arguments': %s}}]}]",
+                          cases[i].arguments);
         json_t *messages = read_quoted(text.data);
         struct error err;
         json_t *normal = messages_normalise(messages, false, &err);
@@ -147,7 +152,9 @@ static void test_normalise_arguments(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct { const char *messages, *sentence; } cases[] = {
+    static const struct {
+        const char *messages, *sentence;
+    } cases[] = {
         { "{}", "messages is not a list" },
         { "[{'role': 'user', 'content': 'x'}, 5]", "messages[1] has no role" },
         { "[{'content': 'x'}]", "messages[0] has no role" },
@@ -171,10 +178,13 @@ static void test_refused(void **state)
 
 // ---- tools in words -----------------------------------------------------------------------------------------------
 
-#define WORDS(form)                                                                                                \
-    "You can use these tools:\n{\"name\": \"f\", \"parameters\": {}}\n\n"                                          \
-    "To use a tool, answer only with its name and arguments, in exactly this form:\n" form                         \
-    "\nYou will then get its result in <tool_response>. When no tool is needed, answer in words."
+#define WORDS(form)                                                                                                   \
+    "You can use these tools:\n{\"name\": \"f\", \"parameters\": {}}\n\n"                                             \
+    "To use a tool, answer only with its name and arguments, in exactly this form:\n" form "\nYou will then get its " \
+    "result in "                                                                                                      \
+    "<tool_response>. When no "                                                                                       \
+    "tool is needed, answer "                                                                                         \
+    "in words."
 
 static const char one_tool[] = "[{'type': 'function', 'function': {'name': 'f', 'parameters': {}}}]";
 
@@ -182,18 +192,25 @@ static void test_as_text(void **state)
 {
     (void)state;
     json_t *messages = read_quoted("[{'role': 'system', 'content': 'Be kind.'}, {'role': 'user', 'content': 'Hi'},"
-        "{'role': 'assistant', 'content': 'So:', 'tool_calls': [{'function': {'name': 'f', 'arguments': {'a': 1}}},"
-        " {'function': {'name': 'f', 'arguments': {}}}]},"
-        "{'role': 'tool', 'content': 'one', 'tool_call_id': '1'}, {'role': 'tool', 'content': 'two'},"
-        "{'role': 'assistant', 'content': '', 'tool_calls': [{'function': {'name': 'f', 'arguments': {}}}]}]");
+                                   "{'role': 'assistant', 'content': 'So:', 'tool_calls': [{'function': {'name': 'f', "
+                                   "'arguments': {'a': 1}}},"
+                                   " {'function': {'name': 'f', 'arguments': {}}}]},"
+                                   "{'role': 'tool', 'content': 'one', 'tool_call_id': '1'}, {'role': 'tool', "
+                                   "'content': 'two'},"
+                                   "{'role': 'assistant', 'content': '', 'tool_calls': [{'function': {'name': 'f', "
+                                   "'arguments': {}}}]}]");
     json_t *tools = read_quoted(one_tool);
     json_t *words = tools_as_text(TOOLS_HERMES, messages, tools);
-    static const struct { const char *role, *content; } expected[] = {
-        { "system", "Be kind.\n\n" WORDS("<tool_call>\n{\"name\": \"TOOL\", \"arguments\": {\"ARGUMENT\": VALUE}}\n"
-                                         "</tool_call>") },
+    static const struct {
+        const char *role, *content;
+    } expected[] = {
+        { "system",
+          "Be kind.\n\n" WORDS("<tool_call>\n{\"name\": \"TOOL\", \"arguments\": {\"ARGUMENT\": VALUE}}\n"
+                               "</tool_call>") },
         { "user", "Hi" },
-        { "assistant", "So:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
-                       "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>" },
+        { "assistant",
+          "So:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n"
+          "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>" },
         { "user", "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>" },
         { "assistant", "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>" },
     };
@@ -229,11 +246,14 @@ static void test_chat(void **state)
     (void)state;
 #define PLAIN "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 #define LISTS "{% for m in messages %}{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endfor %}"
-    static const struct { const char *template, *messages, *tools, *normal; } cases[] = {
+    static const struct {
+        const char *template, *messages, *tools, *normal;
+    } cases[] = {
         // joined, unless the template reads lists as it reads texts, or reads nothing else
         { PLAIN "{{ tools }}", list_user, NULL, "[{\"role\": \"user\", \"content\": \"a\\nb\"}]" },
         { "{% for m in messages %}{% if m.content is string %}<{{ m.content }}>{% else %}"
-          "{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endif %}{% endfor %}{{ tools }}", list_user, NULL,
+          "{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endif %}{% endfor %}{{ tools }}",
+          list_user, NULL,
           "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
           "{\"type\": \"text\", \"text\": \"b\"}]}]" },
         { LISTS, "[{'role': 'system', 'content': 'a'}]", NULL,
@@ -265,15 +285,19 @@ static void test_chat(void **state)
 static void test_chat_without_system(void **state)
 {
     (void)state;
-    struct checkpoint checkpoint = { .path = "test", .chat_template = bytes_of(
-        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" PLAIN) };
+    struct checkpoint checkpoint = { .path = "test",
+                                     .chat_template = bytes_of("{% if messages[0].role == 'system' %}{{ "
+                                                               "raise_exception('no system') }}{% endif %}" PLAIN) };
     struct error err;
     struct chat *chat = chat_open(&checkpoint, NULL, &err);
     bool knows_tools = true;
     assert_int_equal(chat_tool_form(chat, &knows_tools), TOOLS_HERMES);
     assert_false(knows_tools);
     json_t *tools = read_quoted(one_tool);
-    static const struct { const char *messages; size_t count; } cases[] = {
+    static const struct {
+        const char *messages;
+        size_t count;
+    } cases[] = {
         { "[{'role': 'user', 'content': 'Hi'}]", 1 },
         { "[{'role': 'system', 'content': 'S'}, {'role': 'user', 'content': 'Hi'}]", 2 },
     };
@@ -316,9 +340,10 @@ static bool accepts(const struct grammar *grammar, const struct grammar_vocabula
     return ok;
 }
 
-static const char two_tools[] =
-    "[{'type': 'function', 'function': {'name': 'f', 'parameters': {'properties': {'a': {'type': 'boolean'}},"
-    " 'required': ['a'], 'additionalProperties': false}}}, {'type': 'function', 'function': {'name': 'g\\u0022h'}}]";
+static const char two_tools[] = "[{'type': 'function', 'function': {'name': 'f', 'parameters': {'properties': {'a': "
+                                "{'type': 'boolean'}},"
+                                " 'required': ['a'], 'additionalProperties': false}}}, {'type': 'function', "
+                                "'function': {'name': 'g\\u0022h'}}]";
 
 #define HERMES_F "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\":true}}\n</tool_call>"
 #define HERMES_G "<tool_call>\n{\"name\": \"g\\\"h\", \"arguments\": {}}\n</tool_call>"
@@ -335,10 +360,10 @@ static void test_grammar(void **state)
         bool accepted, otherwise;
     } cases[] = {
         { TOOLS_HERMES, NULL, false, HERMES_F, true },
-        { TOOLS_HERMES, NULL, false,
-          "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>", true },
-        { TOOLS_HERMES, NULL, false,
-          "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>", true },
+        { TOOLS_HERMES, NULL, false, "<tool_call>{\"name\":\"f\",\"arguments\":{\n  \"a\": true\n}}</tool_call>",
+          true },
+        { TOOLS_HERMES, NULL, false, "<tool_call>\n{\n \"name\": \"g\\\"h\",\n \"arguments\": {}\n}\n</tool_call>",
+          true },
         { TOOLS_LLAMA3, NULL, false, "{\n \"name\": \"f\", \"parameters\": { \"a\" : true}\n}", true },
         { TOOLS_HERMES, NULL, true, HERMES_F "\n" HERMES_G, true, true },
         { TOOLS_HERMES, NULL, true, "{\"city\": 5}", true, true },
@@ -360,8 +385,8 @@ static void test_grammar(void **state)
         { TOOLS_LLAMA3, NULL, true, LLAMA3_F "\n" LLAMA3_F, false },
         { TOOLS_LLAMA3, NULL, false, HERMES_F, false },
     };
-    struct tokenizer *tokenizer =
-        open_byte_level("", "", "'added_tokens':[{'id':256,'content':'<|im_end|>','special':true}],");
+    struct tokenizer *tokenizer = open_byte_level("", "",
+                                                  "'added_tokens':[{'id':256,'content':'<|im_end|>','special':true}],");
     struct grammar_vocabulary *vocabulary = grammar_vocabulary_open(tokenizer);
     json_t *tools = read_quoted(two_tools);
     json_t *answer = read_quoted("{'properties': {'city': {'type': 'integer'}}, 'required': ['city']}");

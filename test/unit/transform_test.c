@@ -14,8 +14,14 @@
 
 enum { VOCABULARY = 40, CONTEXT = 200, TEXT = 100 };
 
-static const struct tiny_sizes sizes = { .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .head_dim = 16,
-                                         .feed_forward = 48, .vocabulary = VOCABULARY, .context = CONTEXT };
+static const struct tiny_sizes sizes = { .layers = 2,
+                                         .hidden = 32,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 16,
+                                         .feed_forward = 48,
+                                         .vocabulary = VOCABULARY,
+                                         .context = CONTEXT };
 
 static void fill(uint64_t *seed, float *x, int count)
 {
@@ -34,8 +40,9 @@ static double product(const float *a, const float *b, int count)
 static void transform(float *q, float *k, int dim, const float *centre)
 {
     int rows = 1;
-    struct transform_args args = { .rows = &rows, .q = q, .k = k, .heads = 1, .kv_heads = 1, .head_dim = dim,
-                                   .centre = centre, .block = dim & -dim };
+    struct transform_args args = {
+        .rows = &rows, .q = q, .k = k, .heads = 1, .kv_heads = 1, .head_dim = dim, .centre = centre, .block = dim & -dim
+    };
     kernel_reference(OP_TRANSFORM)->run(&args, 0, 1);
 }
 
@@ -76,15 +83,20 @@ static void test_a_centre_for_longer_texts(void **state)
         for (int i = 0; i < DIM; i++) {
             int pair = i % (ROTATED / 2);
             double angle = (double)token * frequencies[pair], a = plain[pair], b = plain[pair + ROTATED / 2];
-            double key = i >= ROTATED         ? plain[i]
-                       : i < ROTATED / 2      ? a * cos(angle) - b * sin(angle)
-                                              : b * cos(angle) + a * sin(angle);
+            double key = i >= ROTATED ? plain[i]
+                : i < ROTATED / 2     ? a * cos(angle) - b * sin(angle)
+                                      : b * cos(angle) + a * sin(angle);
             if (token < TEXT)
                 keys[token][i] = (float)key;
             means[i] += key / LENGTH;
         }
-    const struct key_sample sample = { .k = keys[0], .tokens = TEXT, .kv_heads = 1, .head_dim = DIM, .rotated = ROTATED,
-                                       .turned_by = frequencies, .frequencies = frequencies };
+    const struct key_sample sample = { .k = keys[0],
+                                       .tokens = TEXT,
+                                       .kv_heads = 1,
+                                       .head_dim = DIM,
+                                       .rotated = ROTATED,
+                                       .turned_by = frequencies,
+                                       .frequencies = frequencies };
     key_centre(&sample, 0, LENGTH, centre);
     for (int i = 0; i < DIM; i++)
         assert_float_equal(centre[i], means[i], 1e-4);
@@ -103,9 +115,17 @@ static void test_errors_are_measured(void **state)
     for (int i = 0; i < TEXT * KV_HEADS * DIM; i += 8)
         k[i] += 30;
     for (int i = 0; i < 2; i++) {
-        const struct key_sample sample = { .q = q, .k = k, .v = v, .tokens = TEXT, .heads = HEADS, .kv_heads = KV_HEADS,
-                                           .head_dim = DIM, .window = i ? 30 : 0, .scale = 0.2f,
-                                           .format = DTYPE_NVFP4, .layer_scale = 1 };
+        const struct key_sample sample = { .q = q,
+                                           .k = k,
+                                           .v = v,
+                                           .tokens = TEXT,
+                                           .heads = HEADS,
+                                           .kv_heads = KV_HEADS,
+                                           .head_dim = DIM,
+                                           .window = i ? 30 : 0,
+                                           .scale = 0.2f,
+                                           .format = DTYPE_NVFP4,
+                                           .layer_scale = 1 };
         struct key_sample exact = sample, kept = sample;
         exact.format = DTYPE_F32;
         kept.kept = TEXT;
@@ -183,8 +203,8 @@ static void test_words(void **state)
     make_plan(&world, &(struct plan_options){ .kv_cache_dtype = "0:bfloat16,1:fp8" });
     assert_true(world.plan.wants_calibration && world.plan.layer[1].undecided && !world.plan.layer[0].undecided);
     plan_free(&world.plan);
-    assert_false(plan_make(&world.plan, &world.model, &world.device,
-                           &(struct plan_options){ .kv_transform = "centred" }, &err));
+    assert_false(
+        plan_make(&world.plan, &world.model, &world.device, &(struct plan_options){ .kv_transform = "centred" }, &err));
     assert_true(err.usage && strstr(err.text, "did you mean centre?"));
     close_world(&world);
 }

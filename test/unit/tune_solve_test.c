@@ -14,10 +14,7 @@ enum { ITEMS = 6, FORMATS = 3, ALL = 729 /* FORMATS ^ ITEMS */, SEEDS = 200 };
 
 static const double bits[FORMATS] = { 4.5, 8, 16 };
 
-static double draw(uint64_t *state)
-{
-    return 0.5 + 0.5 * random_real(state);
-}
+static double draw(uint64_t *state) { return 0.5 + 0.5 * random_real(state); }
 
 static void make_items(struct tune_item *items, uint64_t seed)
 {

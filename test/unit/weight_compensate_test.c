@@ -180,9 +180,13 @@ static void matrix_open(struct matrix *matrix, uint64_t seed)
 static void compensate(struct matrix *matrix, const struct format *format, int first, int rows, uint8_t *codes,
                        uint8_t *scales, double *errors)
 {
-    const struct weight_tile tile = { .x = matrix->w + first * COLS, .rows = rows, .count = COLS,
-                                      .global = matrix->global, .factor = matrix->factor,
-                                      .scratch = matrix->scratch, .error = errors };
+    const struct weight_tile tile = { .x = matrix->w + first * COLS,
+                                      .rows = rows,
+                                      .count = COLS,
+                                      .global = matrix->global,
+                                      .factor = matrix->factor,
+                                      .scratch = matrix->scratch,
+                                      .error = errors };
     format->compensate(&tile, codes, scales);
 }
 

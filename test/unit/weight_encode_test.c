@@ -123,8 +123,8 @@ static void importance_decides_between_scales(void **state)
             double taken = weighted_error(block, counts, (double)global * e4m3_to_f32(scales[b]));
             int middle = f32_to_e4m3(weight_amax(block, 16) / (6 * global));
             for (int code = middle > 4 ? middle - 4 : 1; code <= middle + 7 && code <= 0x7E; code++)
-                assert_true(taken <= 1.00001 * weighted_error(block, counts,
-                                                              (double)global * e4m3_to_f32((uint8_t)code)));
+                assert_true(taken
+                            <= 1.00001 * weighted_error(block, counts, (double)global * e4m3_to_f32((uint8_t)code)));
         }
     }
 }

@@ -38,8 +38,8 @@ static void assert_same(struct strbuf *got, struct strbuf *want)
 static void test_text(void **state)
 {
     static const char *const texts[] = {
-        "", "plain", "\"\\/\b\f\n\r\t", "\x01\x1f\x7f", "Gr\xc3\xbc\xc3\x9f", "\xe4\xb8\x96", "\xf0\x9f\x99\x82",
-        "\xff", "\xe4\xb8", "a\xf0\x9f\x99z", "\xed\xa0\x80", "\xc0\x80",
+        "",     "plain",    "\"\\/\b\f\n\r\t", "\x01\x1f\x7f", "Gr\xc3\xbc\xc3\x9f", "\xe4\xb8\x96", "\xf0\x9f\x99\x82",
+        "\xff", "\xe4\xb8", "a\xf0\x9f\x99z",  "\xed\xa0\x80", "\xc0\x80",
     };
     uint64_t seed = 1;
     (void)state;
@@ -67,8 +67,8 @@ static void test_text(void **state)
 
 static void test_logprobs(void **state)
 {
-    static const float values[] = { 0, -0.0f, -1, -2.5f, -0.1f, -1e-7f, -1.17549435e-38f, -9998.5f, -9999, -10000,
-                                    -INFINITY, -123456.75f, -0.693147182f, 1e-20f };
+    static const float values[] = { 0,        -0.0f, -1,     -2.5f,     -0.1f,       -1e-7f,        -1.17549435e-38f,
+                                    -9998.5f, -9999, -10000, -INFINITY, -123456.75f, -0.693147182f, 1e-20f };
     (void)state;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         struct strbuf got = { 0 }, want = dump(api_logprob(values[i]));
@@ -80,8 +80,9 @@ static void test_logprobs(void **state)
 // ---- answers ------------------------------------------------------------------------------------------------------
 
 static const char *const names[] = { "a \"model\"" };
-static struct api api = { .names = names, .name_count = 1, .fingerprint = "fp-test", .max_model_len = 4096,
-                          .logits = 256 };
+static struct api api = {
+    .names = names, .name_count = 1, .fingerprint = "fp-test", .max_model_len = 4096, .logits = 256
+};
 
 static int open_api(void **state)
 {
@@ -109,8 +110,11 @@ static void add_tokens(struct choice *choice, int from, int to, int tops, bool l
         struct nibble_candidate top[API_LOGPROBS_MAX];
         for (int j = 0; j < tops; j++)
             top[j] = (struct nibble_candidate){ (i + 37 * j) % 256, -0.25f * (float)(j + i) };
-        struct nibble_token token = { .id = (i * 7 + choice->index) % 128, .scored = true, .logprob = -0.1f * (float)i,
-                                      .top = top, .top_count = tops > 0 ? tops : 0 };
+        struct nibble_token token = { .id = (i * 7 + choice->index) % 128,
+                                      .scored = true,
+                                      .logprob = -0.1f * (float)i,
+                                      .top = top,
+                                      .top_count = tops > 0 ? tops : 0 };
         mail_add(&choice->draft, &token, i);
         strbuf_add_byte(&choice->draft.text, (char)token.id);
     }
@@ -122,8 +126,11 @@ static void add_tokens(struct choice *choice, int from, int to, int tops, bool l
 static struct job *new_job(struct shape shape)
 {
     struct job *job = job_new(&api, shape.kind, "/v1/completions");
-    job->fields = (struct fields){ .n = shape.choices, .max_tokens = shape.tokens, .top_logprobs = shape.tops,
-                                   .stream = shape.stream, .return_token_ids = shape.ids };
+    job->fields = (struct fields){ .n = shape.choices,
+                                   .max_tokens = shape.tokens,
+                                   .top_logprobs = shape.tops,
+                                   .stream = shape.stream,
+                                   .return_token_ids = shape.ids };
     job->prompts = calloc(1, sizeof *job->prompts);
     job->prompts[0] = (struct prompt){ calloc(3, sizeof(int32_t)), 3 };
     job->prompt_count = 1;
@@ -207,7 +214,8 @@ static json_t *whole_json(struct job *job)
         json_t *text = api_text(strbuf_bytes(&choice->content));
         json_t *content = chat ? json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal") : text;
         json_t *logprobs = job->fields.top_logprobs < 0 ? json_null()
-                         : chat ? chat_logprobs(&choice->answer) : completion_logprobs(&choice->answer);
+            : chat                                      ? chat_logprobs(&choice->answer)
+                                                        : completion_logprobs(&choice->answer);
         json_t *entry = json_pack("{s:i, s:o, s:o, s:s, s:n}", "index", i, chat ? "message" : "text", content,
                                   "logprobs", logprobs, "finish_reason", "length", "stop_reason");
         if (job->fields.return_token_ids) {
@@ -222,15 +230,20 @@ static json_t *whole_json(struct job *job)
     }
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:{s:i, s:i, s:i, s:{s:i}}}", "id", job->id, "object",
                      chat ? "chat.completion" : "text_completion", "created", (json_int_t)job->created, "model",
-                     names[0], "system_fingerprint", api.fingerprint, "choices", choices, "usage",
-                     "prompt_tokens", 3, "completion_tokens", total, "total_tokens", 3 + total,
-                     "prompt_tokens_details", "cached_tokens", 0);
+                     names[0], "system_fingerprint", api.fingerprint, "choices", choices, "usage", "prompt_tokens", 3,
+                     "completion_tokens", total, "total_tokens", 3 + total, "prompt_tokens_details", "cached_tokens",
+                     0);
 }
 
 static const struct shape shapes[] = {
-    { JOB_CHAT, 1, 5, -1 }, { JOB_CHAT, 3, 40, 5, .ids = true }, { JOB_COMPLETION, 2, 40, 5, .ids = true },
-    { JOB_COMPLETION, 1, 0, 0 }, { JOB_CHAT, 8, 300, 20 }, { JOB_COMPLETION, 8, 300, 20 },
-    { JOB_COMPLETION, 1, 200000, -1 }, { JOB_COMPLETION, 1, 50000, -1, .ids = true },
+    { JOB_CHAT, 1, 5, -1 },
+    { JOB_CHAT, 3, 40, 5, .ids = true },
+    { JOB_COMPLETION, 2, 40, 5, .ids = true },
+    { JOB_COMPLETION, 1, 0, 0 },
+    { JOB_CHAT, 8, 300, 20 },
+    { JOB_COMPLETION, 8, 300, 20 },
+    { JOB_COMPLETION, 1, 200000, -1 },
+    { JOB_COMPLETION, 1, 50000, -1, .ids = true },
 };
 
 // A value more than the slice at most: 21 logprobs, or a text as long as a slice with its escapes.
@@ -397,7 +410,7 @@ static void test_gone(void **state)
     assert_int_equal(budget_used(&budget), 0);
     assert_null(job->choices[0].answer.tokens);
     assert_int_equal(job->choices[0].answer.reason, NIBBLE_FINISH_LENGTH); // for the log
-    post_resume(&scene.post, job); // too late, and harmless
+    post_resume(&scene.post, job);                                         // too late, and harmless
     assert_false(post_is_waiting(&scene.post));
     job_free(job);
     close_scene(&scene);
@@ -483,9 +496,14 @@ static void test_lanes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text), cmocka_unit_test(test_logprobs), cmocka_unit_test(test_whole_answers),
-        cmocka_unit_test(test_stream), cmocka_unit_test(test_backpressure), cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_cancelled_reading), cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_whole_answers),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_backpressure),
+        cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_cancelled_reading),
+        cmocka_unit_test(test_lanes),
     };
     return cmocka_run_group_tests(tests, open_api, close_api);
 }

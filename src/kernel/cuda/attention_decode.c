@@ -13,24 +13,16 @@ enum { WARP = 32 };
 static int form_of(enum dtype dtype)
 {
     switch (dtype) {
-    case DTYPE_F16:
-        return FORM_F16;
-    case DTYPE_BF16:
-        return FORM_BF16;
+    case DTYPE_F16: return FORM_F16;
+    case DTYPE_BF16: return FORM_BF16;
     case DTYPE_FP8_E4M3:
-    case DTYPE_FP8_TOKEN:
-        return FORM_E4M3;
-    case DTYPE_FP8_E5M2:
-        return FORM_E5M2;
-    case DTYPE_INT8_TOKEN:
-        return FORM_INT8;
-    case DTYPE_INT4_TOKEN:
-        return FORM_INT4;
+    case DTYPE_FP8_TOKEN: return FORM_E4M3;
+    case DTYPE_FP8_E5M2: return FORM_E5M2;
+    case DTYPE_INT8_TOKEN: return FORM_INT8;
+    case DTYPE_INT4_TOKEN: return FORM_INT4;
     case DTYPE_NVFP4:
-    case DTYPE_NVFP4_4OVER6:
-        return FORM_NVFP4;
-    default:
-        return -1;
+    case DTYPE_NVFP4_4OVER6: return FORM_NVFP4;
+    default: return -1;
     }
 }
 
@@ -44,8 +36,9 @@ struct decode_kernel {
 static const struct decode_kernel kernels[] = { DECODE_KERNELS(X) }, lone_kernels[] = { DECODE_LONE_KERNELS(X) };
 #undef X
 
-static const struct decode_kernel plain = { .function = "attention_decode_plain", .warps = 4, .blocks = 2,
-                                            .log_parts = 5 };
+static const struct decode_kernel plain = {
+    .function = "attention_decode_plain", .warps = 4, .blocks = 2, .log_parts = 5
+};
 
 static bool suits(const struct decode_kernel *kernel, const struct kv_layout *layout)
 {
@@ -80,7 +73,7 @@ static size_t shared_bytes_of(const struct decode_kernel *kernel, const struct k
     if (kernel == &plain)
         return 0;
     size_t token = layout->k.data_bytes + layout->v.data_bytes + scale_room(kernel->k, kernel->dim)
-                 + scale_room(kernel->v, kernel->dim);
+        + scale_room(kernel->v, kernel->dim);
     size_t fetched = (size_t)kernel->pages * KV_PAGE_TOKENS * token;
     size_t result = ((size_t)kernel->dim * WARP + 2 * SPLIT_COLUMNS * sizeof(float) + 127) / 128 * 128;
     return (size_t)(warps_of(kernel, sm) * DECODE_STAGES(kernel->stages, sm)) * (fetched > result ? fetched : result);
@@ -111,12 +104,12 @@ static unsigned blocks_of(const struct decode_kernel *kernel, const struct cuda_
 static struct cuda_call decode_call(const struct decode_kernel *kernel, const struct attention_args *args,
                                     const struct cuda_shape *shape, const struct cuda_attention *params)
 {
-    struct cuda_call call = cuda_call_make(kernel->function, (unsigned)params->blocks, 1,
-                                           WARP << params->log_warps, params, sizeof *params);
+    struct cuda_call call = cuda_call_make(kernel->function, (unsigned)params->blocks, 1, WARP << params->log_warps,
+                                           params, sizeof *params);
     // Blocks are put side by side as long as there is room, even while other multiprocessors are idle: so there is room
     // for their share alone.
     size_t shared = shared_bytes_of(kernel, &args->cache.layout, cuda_code_sm(shape->sm))
-                  + (size_t)shape->sequences * SPLIT_WORK_BYTES;
+        + (size_t)shape->sequences * SPLIT_WORK_BYTES;
     size_t alone = (size_t)shape->shared_bytes / (size_t)(params->share + 1) + 1;
     call.shared_bytes = (unsigned)(shared > alone ? shared : alone);
     return call;
@@ -143,8 +136,8 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
 {
     const struct kv_layout *layout = &args->cache.layout;
     const struct decode_kernel *kernel = find_kernel(kernels, sizeof kernels / sizeof *kernels, layout, &plain);
-    const struct decode_kernel *lone =
-        find_kernel(lone_kernels, sizeof lone_kernels / sizeof *lone_kernels, layout, NULL);
+    const struct decode_kernel *lone = find_kernel(lone_kernels, sizeof lone_kernels / sizeof *lone_kernels, layout,
+                                                   NULL);
     int sm = cuda_code_sm(shape->sm), rows = shape->rows_each < rows_max ? shape->rows_each : rows_max;
     int log_warps = __builtin_ctz((unsigned)warps_of(kernel, sm));
     int chunks = chunks_most(kernel, shape->context, log_warps);
@@ -153,14 +146,27 @@ int attention_decode_calls(const struct attention_args *args, const struct cuda_
     if (lone && DECODE_LARGE(sm) && pieces <= shape->multiprocessors)
         kernel = lone;
     struct cuda_attention params = {
-        .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
-        .sink = cuda_place_make(&args->sink), .sink_pages = args->sink_pages,
-        .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .partials = args->scratch, .sequences = shape->sequences,
+        .batch = *args->batch->on_device,
+        .cache = cuda_place_make(&args->cache),
+        .sink = cuda_place_make(&args->sink),
+        .sink_pages = args->sink_pages,
+        .q = (const uint16_t *)(const void *)args->q,
+        .out = (uint16_t *)(void *)args->out,
+        .sinks = args->sinks,
+        .partials = args->scratch,
+        .sequences = shape->sequences,
         .blocks = (int32_t)blocks_of(kernel, shape, pieces),
-        .log_warps = log_warps, .log_parts = kernel->log_parts, .log_each_most = kernel->log_each,
-        .heads = args->heads, .window = args->window, .rows_min = 1, .rows_max = rows_max,
-        .group = args->group, .lead = args->lead, .scale = args->scale, .softcap = args->softcap,
+        .log_warps = log_warps,
+        .log_parts = kernel->log_parts,
+        .log_each_most = kernel->log_each,
+        .heads = args->heads,
+        .window = args->window,
+        .rows_min = 1,
+        .rows_max = rows_max,
+        .group = args->group,
+        .lead = args->lead,
+        .scale = args->scale,
+        .softcap = args->softcap,
     };
     params.share = (int32_t)cuda_blocks(params.blocks, shape->multiprocessors);
     calls[0] = decode_call(kernel, args, shape, &params);

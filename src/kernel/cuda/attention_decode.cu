@@ -99,8 +99,8 @@ DEVICE void attend_part(const struct cuda_attention &p, const struct work &work,
 // the sum of the first two is kept.
 template <class W>
 DEVICE void attend_parts(const struct cuda_attention &p, const struct work &work, const struct piece &piece,
-                         struct node<W::D> *kept, struct ring *ring, struct feed *feed,
-                         const struct query<W::D> &query, struct running<W::D> *state)
+                         struct node<W::D> *kept, struct ring *ring, struct feed *feed, const struct query<W::D> &query,
+                         struct running<W::D> *state)
 {
     int half = piece.narrow ? lane_index() % 4 / 2 : 0;
     float maximum[2] = { SCORE_NONE, SCORE_NONE };
@@ -175,13 +175,12 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
 #endif
 #define X(name, K, V, DIM, ...) DECODE(attention_decode_##name##_##DIM, FORM_##K, FORM_##V, DIM, __VA_ARGS__)
 #define DECODE(...) DECODE_KERNEL(__VA_ARGS__)
-#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PARTS, EACH)      \
-    extern "C" __global__ void                                                         \
-        __launch_bounds__(DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE) * WARP, BLOCKS)    \
-        name(const __grid_constant__ struct cuda_attention p)                          \
-    {                                                                                  \
-        attend<walk<K, V, DIM, DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE),              \
-                    DECODE_STAGES(STAGES, ARCHITECTURE), PAGES, EACH>>(p);             \
+#define DECODE_KERNEL(name, K, V, DIM, WARPS, STAGES, PAGES, BLOCKS, PARTS, EACH)                                     \
+    extern "C" __global__ void __launch_bounds__(DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE) * WARP, BLOCKS)            \
+        name(const __grid_constant__ struct cuda_attention p)                                                         \
+    {                                                                                                                 \
+        attend<walk<K, V, DIM, DECODE_WARPS(WARPS, BLOCKS, ARCHITECTURE), DECODE_STAGES(STAGES, ARCHITECTURE), PAGES, \
+                    EACH>>(p);                                                                                        \
     }
 DECODE_KERNELS(X)
 DECODE_LONE_KERNELS(X)

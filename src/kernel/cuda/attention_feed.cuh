@@ -12,7 +12,7 @@
 template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_, int LOG_EACH> struct walk {
     static constexpr int K = K_FORM, V = V_FORM, D = D_, WARPS = WARPS_, STAGES = STAGES_, PAGES = PAGES_;
     static constexpr int TOKENS = PAGES * PAGE_TOKENS, STEPS = SPLIT_TOKENS / TOKENS; // of a step; of a block of tokens
-    static constexpr int PARTS_MOST = 1 << LOG_EACH; // that a warp does in a row
+    static constexpr int PARTS_MOST = 1 << LOG_EACH;                                  // that a warp does in a row
     static constexpr int K_ROW = D / UNIT * form<K>::WORDS * 4, V_ROW = D / UNIT * form<V>::WORDS * 4;
     template <int FORM> static constexpr int scale_bytes()
     {
@@ -40,24 +40,24 @@ struct ring {
 
 struct feed {
     struct deal *deal;
-    struct piece *piece;           // in shared memory: a copy of the one it is at, behind the first
+    struct piece *piece; // in shared memory: a copy of the one it is at, behind the first
     const int32_t *table;
     const uint8_t *k, *v, *scales; // the lane's first chunk of each, in page 0
     int number;                    // of that piece among the block's
     int step, steps_end;
-    int first_page, last_page;     // that the rows see
-    int new_from;                  // the first token of this step
-    int32_t pages[2];              // of the next step
+    int first_page, last_page; // that the rows see
+    int new_from;              // the first token of this step
+    int32_t pages[2];          // of the next step
     bool over;
 };
 
 DEVICE void copy_chunk(uint32_t to, const uint8_t *from)
 {
 #ifdef READ_ONCE
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
-                 :: "r"(to), "l"(from), "l"(READ_ONCE) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(READ_ONCE)
+                 : "memory");
 #else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 #endif
 }
 

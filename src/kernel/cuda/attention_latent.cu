@@ -29,13 +29,17 @@ struct view {
 DEVICE void load_four(uint32_t to[4], const void *from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(shared_address(from)) : "memory");
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(from))
+                 : "memory");
 }
 
 DEVICE void load_four_turned(uint32_t to[4], const void *from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(shared_address(from)) : "memory");
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(from))
+                 : "memory");
 }
 
 DEVICE void multiply(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
@@ -110,9 +114,7 @@ DEVICE uint4 unpack_eight(const struct cuda_side &side, const uint8_t *data, con
 {
     float x[8], scale = 1;
     switch (side.dtype) {
-    case DTYPE_F32:
-        f32_load((const float *)data + at, x);
-        break;
+    case DTYPE_F32: f32_load((const float *)data + at, x); break;
     case DTYPE_F16:
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -150,8 +152,7 @@ DEVICE uint4 unpack_eight(const struct cuda_side &side, const uint8_t *data, con
 }
 
 // Tokens [base, base + LATENT_TOKENS). Those that nobody sees are 0: shares of 0 would not make NaN disappear.
-DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, int base,
-                       uint16_t (*to)[LATENT_ROW])
+DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, int base, uint16_t (*to)[LATENT_ROW])
 {
     enum { TEAM = LATENT_THREADS / LATENT_TOKENS }; // threads that fetch one token
     const struct cuda_side &side = p.cache.k;
@@ -166,7 +167,7 @@ DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, 
         if (!seen)
             *(uint4 *)out = make_uint4(0, 0, 0, 0);
         else if (side.dtype == DTYPE_BF16)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(shared_address(out)), "l"(data + 2 * at)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(out)), "l"(data + 2 * at)
                          : "memory");
         else
             *(uint4 *)out = unpack_eight(side, data, scales, at);
@@ -180,7 +181,7 @@ DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, 
 struct running {
     uint32_t query[STEPS_MAX][4]; // the channels of its half
     float maximum[2], sum[2];
-    float out[SUMS_MAX][4];       // the channels of V of its half
+    float out[SUMS_MAX][4]; // the channels of V of its half
 };
 
 DEVICE int warp_group() { return warp_index() / 2; }
@@ -321,7 +322,9 @@ DEVICE void step_sums(const struct cuda_attention &p, uint16_t (*value)[LATENT_R
 DEVICE float unit_of(const struct cuda_side &side)
 {
     return side.dtype == DTYPE_FP8_E4M3 || side.dtype == DTYPE_FP8_E5M2 || side.dtype == DTYPE_NVFP4
-               || side.dtype == DTYPE_NVFP4_4OVER6 ? side.scale : 1;
+            || side.dtype == DTYPE_NVFP4_4OVER6
+        ? side.scale
+        : 1;
 }
 
 // What sums under this maximum are multiplied with at last: the sink takes part here.

@@ -33,8 +33,7 @@ DEVICE float2 plain_pair(const struct plain_side &page, int token, int pair)
     const uint8_t *data = page.data + token * page.side->data_bytes;
     const uint8_t *scales = page.scales + token * page.side->scale_bytes;
     switch (page.side->dtype) {
-    case DTYPE_F32:
-        return ((const float2 *)data)[pair];
+    case DTYPE_F32: return ((const float2 *)data)[pair];
     case DTYPE_F16: {
         uint32_t codes = ((const uint32_t *)data)[pair];
         return make_float2(f16_to_f32((uint16_t)codes), f16_to_f32((uint16_t)(codes >> 16)));
@@ -43,8 +42,7 @@ DEVICE float2 plain_pair(const struct plain_side &page, int token, int pair)
         uint32_t codes = ((const uint32_t *)data)[pair];
         return make_float2(bf16_low(codes), bf16_high(codes));
     }
-    case DTYPE_FP8_E5M2:
-        return make_float2(e5m2_to_f32(data[2 * pair]), e5m2_to_f32(data[2 * pair + 1]));
+    case DTYPE_FP8_E5M2: return make_float2(e5m2_to_f32(data[2 * pair]), e5m2_to_f32(data[2 * pair + 1]));
     case DTYPE_INT8_TOKEN: {
         float scale = *(const float *)scales / INT8_UNIT;
         return make_float2((float)(int8_t)data[2 * pair] * scale, (float)(int8_t)data[2 * pair + 1] * scale);
@@ -82,8 +80,9 @@ DEVICE void plain_queries(const struct cuda_attention &p, const struct piece &pi
     for (int i = (int)threadIdx.x; i < COLUMNS * dim; i += (int)blockDim.x) {
         struct column column = column_of(p, piece, i / dim);
         size_t at = (size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head;
-        shared->query[i / dim][i % dim] =
-            has_query(p, piece, column) ? bf16_to_f32(p.q[at * (size_t)dim + (size_t)(i % dim)]) : 0.0f;
+        shared->query[i / dim][i % dim] = has_query(p, piece, column)
+            ? bf16_to_f32(p.q[at * (size_t)dim + (size_t)(i % dim)])
+            : 0.0f;
     }
     __syncthreads();
     if (p.cache.k.dtype == DTYPE_INT4_TOKEN)
@@ -196,9 +195,9 @@ DEVICE void plain_write(const struct cuda_attention &p, const struct piece &piec
         if (!has_query(p, piece, column))
             continue;
         float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
-                       + piece.chunk * (dim + SPLIT_TAIL);
-        uint16_t *out =
-            p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * (size_t)dim;
+            + piece.chunk * (dim + SPLIT_TAIL);
+        uint16_t *out = p.out
+            + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * (size_t)dim;
         float factor = finish_factor(p, column.head, state.maximum[c], state.sum[c]) * unit_of(p.cache.v, dim);
 #pragma unroll
         for (int i = 0; i < LANE_PAIRS; i++) {
@@ -235,8 +234,8 @@ DEVICE void plain_part(const struct cuda_attention &p, const struct piece &piece
     int seen = first_seen(p, piece.last - piece.rows + 1), sinks = min(p.sink_pages, piece.last / PAGE_TOKENS + 1);
     plain_clear(state);
     for (int page = seen / PAGE_TOKENS; page < sinks && piece.part == 0; page++) {
-        const int32_t *first =
-            p.batch.tables + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + piece.sequence];
+        const int32_t *first = p.batch.tables
+            + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + piece.sequence];
         plain_step(p, piece, p.sink, first[page], page * PAGE_TOKENS, seen, shared, state);
     }
     for (int page = from; page < to && piece.parts > 0; page++)

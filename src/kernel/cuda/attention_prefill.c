@@ -43,11 +43,21 @@ static struct cuda_call prefill_call(const struct prefill_kernel *kernel, const 
     while (kernel->dim < dim)
         kernel++;
     struct cuda_attention params = {
-        .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
-        .sink = cuda_place_make(&args->sink), .sink_pages = args->sink_pages,
-        .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .heads = args->heads, .window = args->window, .rows_min = ROWS_MIN, .rows_max = INT32_MAX,
-        .group = args->group, .lead = args->lead, .scale = args->scale, .softcap = args->softcap,
+        .batch = *args->batch->on_device,
+        .cache = cuda_place_make(&args->cache),
+        .sink = cuda_place_make(&args->sink),
+        .sink_pages = args->sink_pages,
+        .q = (const uint16_t *)(const void *)args->q,
+        .out = (uint16_t *)(void *)args->out,
+        .sinks = args->sinks,
+        .heads = args->heads,
+        .window = args->window,
+        .rows_min = ROWS_MIN,
+        .rows_max = INT32_MAX,
+        .group = args->group,
+        .lead = args->lead,
+        .scale = args->scale,
+        .softcap = args->softcap,
     };
     int64_t rows = (int64_t)shape->tokens * args->group;
     int sequences = shape->tokens / ROWS_MIN < shape->sequences ? shape->tokens / ROWS_MIN : shape->sequences;
@@ -81,11 +91,11 @@ static int describe_mma(const void *args, const struct cuda_shape *shape, struct
 #define NARROW (CUDA_ALL_KV & ~(DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16) | DTYPE_BIT(INT4_TOKEN)))
 
 // bfloat16 operands: queries and results have no more bits either.
-#define ROW(isa, rank)                                                                                             \
-    .name = "attention_" #isa, .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = rank, .load = KERNEL_ANY,    \
-    .k = CUDA_ALL_KV, .v = CUDA_ALL_KV, .sink = DTYPE_BIT(BF16), .sink_beside = NARROW,                             \
-    .head_dim_multiple = HEAD_DIM_MULTIPLE, .head_dim_max = PREFILL_DIM_MAX,                                        \
-    .tolerance = 2e-2f, .scratch_bytes = attention_decode_scratch, .describe = describe_##isa
+#define ROW(isa, rank)                                                                                          \
+    .name = "attention_" #isa, .device = DEVICE_CUDA, .op = OP_ATTENTION, .priority = rank, .load = KERNEL_ANY, \
+    .k = CUDA_ALL_KV, .v = CUDA_ALL_KV, .sink = DTYPE_BIT(BF16), .sink_beside = NARROW,                         \
+    .head_dim_multiple = HEAD_DIM_MULTIPLE, .head_dim_max = PREFILL_DIM_MAX, .tolerance = 2e-2f,                \
+    .scratch_bytes = attention_decode_scratch, .describe = describe_##isa
 
 const struct kernel cuda_attention_rows[] = {
     { ROW(wgmma, 2), .architectures = cuda_attention_prefill_wgmma_architectures,

@@ -24,9 +24,16 @@ DEVICE struct source source_of(const struct cuda_attention &p, const struct pref
     size_t vectors = (size_t)block.kv_head * KV_PAGE_TOKENS;
     int first = max(block.first_seen, p.sink_pages * KV_PAGE_TOKENS);
     bool any = first <= block.last_seen;
-    return { cache.pool + side.data + vectors * side.data_bytes, cache.pool + side.scales + vectors * side.scale_bytes,
-             (uint32_t)cache.page_bytes, side.data_bytes, side.scale_bytes, side.dtype,
-             is_k ? cache.k_dim : cache.v_dim, any ? first : NOWHERE, any ? block.last_seen : NOWHERE, block.pages };
+    return { cache.pool + side.data + vectors * side.data_bytes,
+             cache.pool + side.scales + vectors * side.scale_bytes,
+             (uint32_t)cache.page_bytes,
+             side.data_bytes,
+             side.scale_bytes,
+             side.dtype,
+             is_k ? cache.k_dim : cache.v_dim,
+             any ? first : NOWHERE,
+             any ? block.last_seen : NOWHERE,
+             block.pages };
 }
 
 // The pages of `tokens` tokens from `first` on, one in each lane.
@@ -34,7 +41,7 @@ DEVICE uint32_t pages_from(const struct source &source, int first, int tokens)
 {
     int token = first + lane_index() * KV_PAGE_TOKENS;
     bool is_seen = lane_index() * KV_PAGE_TOKENS < tokens && token <= source.last_seen
-                && token + KV_PAGE_TOKENS > source.first_seen;
+        && token + KV_PAGE_TOKENS > source.first_seen;
     return is_seen ? (uint32_t)__ldg(source.pages + token / KV_PAGE_TOKENS) : 0;
 }
 
@@ -119,22 +126,14 @@ template <int FORM> struct form_constant {
 template <typename FUNCTION> DEVICE void with_form(int dtype, const FUNCTION &function)
 {
     switch (dtype) {
-    case DTYPE_F32:
-        return function(form_constant<FORM_F32>());
-    case DTYPE_F16:
-        return function(form_constant<FORM_F16>());
-    case DTYPE_FP8_E4M3:
-        return function(form_constant<FORM_E4M3>());
-    case DTYPE_FP8_TOKEN:
-        return function(form_constant<FORM_E4M3_TOKEN>());
-    case DTYPE_FP8_E5M2:
-        return function(form_constant<FORM_E5M2>());
-    case DTYPE_INT8_TOKEN:
-        return function(form_constant<FORM_INT8>());
-    case DTYPE_INT4_TOKEN:
-        return function(form_constant<FORM_INT4>());
-    default:
-        return function(form_constant<FORM_NVFP4>());
+    case DTYPE_F32: return function(form_constant<FORM_F32>());
+    case DTYPE_F16: return function(form_constant<FORM_F16>());
+    case DTYPE_FP8_E4M3: return function(form_constant<FORM_E4M3>());
+    case DTYPE_FP8_TOKEN: return function(form_constant<FORM_E4M3_TOKEN>());
+    case DTYPE_FP8_E5M2: return function(form_constant<FORM_E5M2>());
+    case DTYPE_INT8_TOKEN: return function(form_constant<FORM_INT8>());
+    case DTYPE_INT4_TOKEN: return function(form_constant<FORM_INT4>());
+    default: return function(form_constant<FORM_NVFP4>());
     }
 }
 

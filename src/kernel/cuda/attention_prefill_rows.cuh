@@ -17,11 +17,11 @@
 
 // A run of rows of one sequence, and what they see.
 struct prefill_block {
-    int kv_head, group;    // and how many heads of q share it
+    int kv_head, group;                // and how many heads of q share it
     const int32_t *pages, *sink_pages; // of the sequence
-    int token;             // of the batch: the sequence's first
-    int row, rows;         // of the sequence: the first here, and how many
-    int position;          // of the sequence's first token
+    int token;                         // of the batch: the sequence's first
+    int row, rows;                     // of the sequence: the first here, and how many
+    int position;                      // of the sequence's first token
     int first_seen, last_seen;
 };
 
@@ -188,8 +188,8 @@ DEVICE void store_results(const struct cuda_attention &p, const struct prefill_b
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t at = tile + chunk_at(tile_rows, row + lane_index() / 4 + i / 2 * 8, j)
-                        + (order >> i % 2 * 4 & 7) * 2;
-            asm volatile("st.shared.b16 [%0], %1;" :: "r"(at), "h"(bf16_round(o[j][i] * by[i / 2])) : "memory");
+                + (order >> i % 2 * 4 & 7) * 2;
+            asm volatile("st.shared.b16 [%0], %1;" ::"r"(at), "h"(bf16_round(o[j][i] * by[i / 2])) : "memory");
         }
     __syncwarp();
     int chunk = lane_index() % CHUNKS;
@@ -250,8 +250,7 @@ DEVICE void softmax_begin(const struct cuda_attention &p, const struct prefill_b
         rows.maximum[i] = -INFINITY;
         rows.sum[i] = 0;
         if (p.sinks) {
-            rows.maximum[i] = p.sinks[first_head(p, block) + (block.row + own) % block.group] * LOG2_E
-                            / rule.to_power;
+            rows.maximum[i] = p.sinks[first_head(p, block) + (block.row + own) % block.group] * LOG2_E / rule.to_power;
             rows.sum[i] = lane_index() % 4 ? 0 : 1;
         }
     }

@@ -8,12 +8,12 @@
 #include "kernel/cuda/attention_prefill_fetch.cuh"
 
 struct sink {
-    const uint8_t *data;          // of page 0
+    const uint8_t *data; // of page 0
     uint32_t page_bytes, data_bytes;
-    int dtype, dim, tokens;       // tokens 0: there is none
+    int dtype, dim, tokens; // tokens 0: there is none
     int first_seen, last_seen;
     const int32_t *pages;
-    int form;                     // dtype of the rest of the cache
+    int form; // dtype of the rest of the cache
     float unfold;
 };
 
@@ -22,8 +22,16 @@ DEVICE struct sink sink_of(const struct cuda_attention &p, const struct prefill_
     const struct cuda_side &side = is_k ? p.sink.k : p.sink.v, &rest = is_k ? p.cache.k : p.cache.v;
     int dim = is_k ? p.cache.k_dim : p.cache.v_dim;
     return { p.sink.pool + side.data + (size_t)block.kv_head * KV_PAGE_TOKENS * side.data_bytes,
-             (uint32_t)p.sink.page_bytes, side.data_bytes, side.dtype, dim, p.sink_pages * KV_PAGE_TOKENS,
-             block.first_seen, block.last_seen, block.sink_pages, rest.dtype, 1 / fold_of(rest, dim) };
+             (uint32_t)p.sink.page_bytes,
+             side.data_bytes,
+             side.dtype,
+             dim,
+             p.sink_pages * KV_PAGE_TOKENS,
+             block.first_seen,
+             block.last_seen,
+             block.sink_pages,
+             rest.dtype,
+             1 / fold_of(rest, dim) };
 }
 
 DEVICE void sink_values(int dtype, uint4 words, float x[CHUNK_VALUES])
@@ -34,7 +42,8 @@ DEVICE void sink_values(int dtype, uint4 words, float x[CHUNK_VALUES])
 #pragma unroll
     for (int i = 0; i < 4; i++)
         asm("{ .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.f32.f16 %0, l;\n cvt.f32.f16 %1, h; }"
-            : "=f"(x[2 * i]), "=f"(x[2 * i + 1]) : "r"(pairs[i]));
+            : "=f"(x[2 * i]), "=f"(x[2 * i + 1])
+            : "r"(pairs[i]));
 }
 
 // Writes what is seen of the first pages into a tile of TOKENS tokens from `first` on, by THREADS threads.
@@ -59,8 +68,9 @@ DEVICE void write_sink(const struct sink &sink, int first, unsigned thread, uint
 #pragma unroll
             for (int j = 0; j < CHUNK_VALUES; j++)
                 x[j] *= sink.unfold;
-            uint4 chunk = into_order(make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]),
-                                                bf16_pair(x[6], x[7])), order);
+            uint4 chunk = into_order(
+                make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7])),
+                order);
             store_chunk(tile + chunk_at(TOKENS, row, (int)own.unit * 2 + i), chunk.x, chunk.y, chunk.z, chunk.w);
         }
     }

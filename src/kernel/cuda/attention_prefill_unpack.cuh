@@ -22,7 +22,7 @@ DEVICE uint32_t chunk_at(int tile_rows, int row, int chunk)
 
 DEVICE void store_chunk(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
 template <int BYTES> DEVICE void shared_load(uint32_t address, uint32_t *out)
@@ -33,18 +33,21 @@ template <int BYTES> DEVICE void shared_load(uint32_t address, uint32_t *out)
         asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(out[0]), "=r"(out[1]) : "r"(address) : "memory");
     else
         asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(address) : "memory");
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(address)
+                     : "memory");
 }
 
 // Zeros where nothing is wanted; then `from` is not read.
 template <int BYTES> DEVICE void copy_piece(uint32_t to, const void *from, bool wanted)
 {
     if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(wanted ? 16 : 0)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0)
                      : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                     :: "r"(to), "l"(from), "n"(BYTES), "r"(wanted ? BYTES : 0) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
+                     "r"(wanted ? BYTES : 0)
+                     : "memory");
 }
 
 // ---- the order of values in a chunk ----
@@ -53,12 +56,13 @@ template <int BYTES> DEVICE void copy_piece(uint32_t to, const void *from, bool 
 DEVICE uint32_t order_of(int dtype)
 {
     switch (dtype) {
-    case DTYPE_F32: case DTYPE_F16: case DTYPE_BF16:
-        return 0x76543210;
-    case DTYPE_INT4_TOKEN: case DTYPE_NVFP4: case DTYPE_NVFP4_4OVER6:
-        return 0x73625140;
-    default:
-        return 0x75643120;
+    case DTYPE_F32:
+    case DTYPE_F16:
+    case DTYPE_BF16: return 0x76543210;
+    case DTYPE_INT4_TOKEN:
+    case DTYPE_NVFP4:
+    case DTYPE_NVFP4_4OVER6: return 0x73625140;
+    default: return 0x75643120;
     }
 }
 
@@ -68,12 +72,9 @@ DEVICE uint32_t highs(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x7632)
 DEVICE uint4 into_order(uint4 x, uint32_t order)
 {
     switch (order) {
-    case 0x73625140:
-        return make_uint4(lows(x.x, x.z), highs(x.x, x.z), lows(x.y, x.w), highs(x.y, x.w));
-    case 0x75643120:
-        return make_uint4(lows(x.x, x.y), highs(x.x, x.y), lows(x.z, x.w), highs(x.z, x.w));
-    default:
-        return x;
+    case 0x73625140: return make_uint4(lows(x.x, x.z), highs(x.x, x.z), lows(x.y, x.w), highs(x.y, x.w));
+    case 0x75643120: return make_uint4(lows(x.x, x.y), highs(x.x, x.y), lows(x.z, x.w), highs(x.z, x.w));
+    default: return x;
     }
 }
 
@@ -83,16 +84,13 @@ DEVICE uint4 into_order(uint4 x, uint32_t order)
 DEVICE float fold_of(const struct cuda_side &side, int dim)
 {
     switch (side.dtype) {
-    case DTYPE_FP8_E4M3: case DTYPE_NVFP4: case DTYPE_NVFP4_4OVER6:
-        return side.scale * 0x1p8f;
-    case DTYPE_FP8_TOKEN:
-        return 0x1p8f;
-    case DTYPE_FP8_E5M2:
-        return side.scale;
-    case DTYPE_INT4_TOKEN:
-        return 1 / (float)dim;
-    default:
-        return 1;
+    case DTYPE_FP8_E4M3:
+    case DTYPE_NVFP4:
+    case DTYPE_NVFP4_4OVER6: return side.scale * 0x1p8f;
+    case DTYPE_FP8_TOKEN: return 0x1p8f;
+    case DTYPE_FP8_E5M2: return side.scale;
+    case DTYPE_INT4_TOKEN: return 1 / (float)dim;
+    default: return 1;
     }
 }
 
@@ -101,10 +99,10 @@ enum form { FORM_F32, FORM_F16, FORM_E4M3, FORM_E4M3_TOKEN, FORM_E5M2, FORM_INT8
 
 // Sixteen values of a vector as they are stored, and their scale: bits of an f32, or an E4M3 code.
 template <int FORM> struct unit {
-    static constexpr int BYTES = FORM == FORM_F32                        ? 64
-                               : FORM == FORM_F16                        ? 32
-                               : FORM == FORM_INT4 || FORM == FORM_NVFP4 ? 8
-                                                                         : 16;
+    static constexpr int BYTES = FORM == FORM_F32 ? 64
+        : FORM == FORM_F16                        ? 32
+        : FORM == FORM_INT4 || FORM == FORM_NVFP4 ? 8
+                                                  : 16;
     static constexpr bool BY_TOKEN = FORM == FORM_E4M3_TOKEN || FORM == FORM_INT8 || FORM == FORM_INT4;
     static constexpr bool BY_BLOCK = FORM == FORM_NVFP4;
     uint32_t words[BYTES / 4], scale;
@@ -207,7 +205,8 @@ template <int FORM> DEVICE void unit_unpack(const unit<FORM> &in, uint32_t out[8
         for (int i = 0; i < 8; i++) {
             float low, high;
             asm("{ .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.f32.f16 %0, l;\n cvt.f32.f16 %1, h; }"
-                : "=f"(low), "=f"(high) : "r"(in.words[i]));
+                : "=f"(low), "=f"(high)
+                : "r"(in.words[i]));
             out[i] = bf16_pair(low, high);
         }
     } else if constexpr (FORM == FORM_E4M3_TOKEN) {

@@ -33,10 +33,7 @@ DEVICE void wait_empty(const struct ring &ring, int n)
     barrier_wait(stage_barrier(ring.empty, n), stage_parity(n) ^ 1);
 }
 
-DEVICE void wait_full(const struct ring &ring, int n)
-{
-    barrier_wait(stage_barrier(ring.full, n), stage_parity(n));
-}
+DEVICE void wait_full(const struct ring &ring, int n) { barrier_wait(stage_barrier(ring.full, n), stage_parity(n)); }
 
 // By all lanes of each warp, once they are done.
 DEVICE void tell(uint32_t barriers, int n)
@@ -160,8 +157,7 @@ template <int D, int N> DEVICE void multiply_keys(uint32_t queries, uint32_t key
 }
 
 // Results of more than 128 channels are products of their own for each 128.
-template <int D, int N>
-DEVICE void multiply_values(const uint32_t shares[N / 2][4], uint32_t values, float o[D / 8][4])
+template <int D, int N> DEVICE void multiply_values(const uint32_t shares[N / 2][4], uint32_t values, float o[D / 8][4])
 {
     constexpr uint32_t PANEL_BYTES = N * 8 * PANEL_ROW_BYTES;
     constexpr int WIDE = D < 128 ? D : 128;
@@ -260,7 +256,7 @@ template <int D, int TOKENS, int ROOM, int BATCHES> DEVICE void prefill(const st
     __syncthreads();
     int group = __shfl_sync(WARP_ALL, warp_index() / GROUP_WARPS, 0); // shows that lanes agree
     if (group >= USERS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(BRINGER_REGISTERS<D>));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(BRINGER_REGISTERS<D>));
         bool is_k = group == BRINGER_K;
         uint32_t room = batches + (is_k ? 0 : BATCHES * ROOM * GROUP_THREADS);
         bring<D, TOKENS, ROOM, BATCHES>(source_of(p, block, is_k), walk, is_k ? k : v, room,
@@ -270,7 +266,7 @@ template <int D, int TOKENS, int ROOM, int BATCHES> DEVICE void prefill(const st
             bring_sink<D, TOKENS>(sink_of(p, block, is_k), walk, is_k ? k : v, group, threadIdx.x % GROUP_THREADS);
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(USER_REGISTERS<D>));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(USER_REGISTERS<D>));
         use<D, TOKENS>(p, block, walk, queries, k, v, group);
     }
 }

@@ -12,17 +12,12 @@ DEVICE float unit_of(const struct cuda_side &side, int dim)
 {
     switch (side.dtype) {
     case DTYPE_FP8_E4M3:
-    case DTYPE_FP8_E5M2:
-        return side.scale;
+    case DTYPE_FP8_E5M2: return side.scale;
     case DTYPE_NVFP4:
-    case DTYPE_NVFP4_4OVER6:
-        return side.scale * E2M1_UNIT;
-    case DTYPE_INT8_TOKEN:
-        return INT8_UNIT;
-    case DTYPE_INT4_TOKEN:
-        return 1 / (float)dim;
-    default:
-        return 1;
+    case DTYPE_NVFP4_4OVER6: return side.scale * E2M1_UNIT;
+    case DTYPE_INT8_TOKEN: return INT8_UNIT;
+    case DTYPE_INT4_TOKEN: return 1 / (float)dim;
+    default: return 1;
     }
 }
 
@@ -169,7 +164,7 @@ DEVICE void result_write(const struct cuda_attention &p, const struct piece &pie
 {
     constexpr int D = W::D;
     float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
-                   + piece.chunk * (D + SPLIT_TAIL);
+        + piece.chunk * (D + SPLIT_TAIL);
     if (W::V != FORM_INT4 && piece.chunks == 1) {
         float factor = finish_factor(p, column.head, maximum, sum) * unit_of(p.cache.v, D);
         uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D + at;

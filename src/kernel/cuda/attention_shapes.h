@@ -11,14 +11,14 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
 // that a multiprocessor is to hold; log2 of the parts that suit it (attention_split.h), and of the most that one of its
 // warps does in a row, 2 at most. Measured on an H200: few bits want many warps, since unpacking is what takes the
 // time; many bits want many bytes under way, and few want them, too, where a multiprocessor has but one block.
-#define SHAPE_FOUR_BITS        8, 2, 2, 2, 5, 2
-#define SHAPE_FOUR_BITS_LONE   8, 3, 2, 1, 5, 1
-#define SHAPE_EIGHT_BITS       8, 3, 2, 1, 4, 1
-#define SHAPE_WIDE             8, 3, 1, 1, 5, 2
-#define SHAPE_WIDE_SMALL       8, 3, 1, 2, 5, 2
-#define SHAPE_FOUR_BITS_LARGE  2, 2, 1, 4, 5, 1
+#define SHAPE_FOUR_BITS 8, 2, 2, 2, 5, 2
+#define SHAPE_FOUR_BITS_LONE 8, 3, 2, 1, 5, 1
+#define SHAPE_EIGHT_BITS 8, 3, 2, 1, 4, 1
+#define SHAPE_WIDE 8, 3, 1, 1, 5, 2
+#define SHAPE_WIDE_SMALL 8, 3, 1, 2, 5, 2
+#define SHAPE_FOUR_BITS_LARGE 2, 2, 1, 4, 5, 1
 #define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4, 5, 1
-#define SHAPE_WIDE_LARGE       2, 2, 1, 3, 5, 1
+#define SHAPE_WIDE_LARGE 2, 2, 1, 3, 5, 1
 
 // Blocks may have 227 KB of shared memory on devices of 9.0 and 10.x, 163 KB on 8.0 and 99 KB on the others: one that
 // is to fill a multiprocessor has half its warps where it would not fit, and more than two stages are for the larger.
@@ -27,6 +27,7 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
 #define DECODE_STAGES(stages, sm) (((sm) == 86 || (sm) == 89 || (sm) >= 120) && (stages) > 2 ? 2 : (stages))
 
 //    name       K      V      dim  kind
+// clang-format off
 #define DECODE_KERNELS(X) \
     X(nvfp4,     NVFP4, NVFP4,  64, SHAPE_FOUR_BITS)        \
     X(nvfp4,     NVFP4, NVFP4, 128, SHAPE_FOUR_BITS)        \
@@ -59,13 +60,16 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
     X(fp8_nvfp4, E4M3,  NVFP4, 128, SHAPE_EIGHT_BITS)       \
     X(nvfp4_fp8, NVFP4, E4M3,   64, SHAPE_EIGHT_BITS)       \
     X(nvfp4_fp8, NVFP4, E4M3,  128, SHAPE_EIGHT_BITS)
+// clang-format on
 
 // The same with a multiprocessor for each block, for launches of no more blocks than that. They are launched where they
 // have as many warps as those above (DECODE_LARGE), and so their bits.
+// clang-format off
 #define DECODE_LONE_KERNELS(X) \
     X(nvfp4_lone, NVFP4, NVFP4,  64, SHAPE_FOUR_BITS_LONE) \
     X(nvfp4_lone, NVFP4, NVFP4, 128, SHAPE_FOUR_BITS_LONE) \
     X(int4_lone,  INT4,  INT4,   64, SHAPE_FOUR_BITS_LONE) \
     X(int4_lone,  INT4,  INT4,  128, SHAPE_FOUR_BITS_LONE)
+// clang-format on
 
 #endif

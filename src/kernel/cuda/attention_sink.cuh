@@ -18,7 +18,8 @@ DEVICE struct sink_side sink_side_of(const struct cuda_attention &p, const struc
                                      int head)
 {
     return { p.sink.pool + (uint64_t)(uint32_t)page * p.sink.page_bytes + side.data
-                 + (uint32_t)head * PAGE_TOKENS * side.data_bytes, side.data_bytes };
+                 + (uint32_t)head * PAGE_TOKENS * side.data_bytes,
+             side.data_bytes };
 }
 
 // WORDS words of a token from word `at` on; zeros of one that nobody sees, whatever lies there.
@@ -129,8 +130,8 @@ DEVICE void sink_ask(const struct cuda_attention &p, const struct piece &piece)
     const struct sink_side k = sink_side_of(p, p.sink.k, number, piece.head);
     const struct sink_side v = sink_side_of(p, p.sink.v, number, piece.head);
     for (uint32_t at = (uint32_t)lane_index() * LINE; at < PAGE_TOKENS * k.data_bytes; at += WARP * LINE) {
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(k.data + at));
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(v.data + at));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(k.data + at));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(v.data + at));
     }
 }
 

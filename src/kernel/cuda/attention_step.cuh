@@ -39,10 +39,12 @@ DEVICE void multiply(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t
 {
     if (BF16)
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
     else
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 // Takes off what a product with lifted codes (unpack.cuh) has too much: the same in all its rows.
@@ -269,7 +271,7 @@ template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const stru
     if constexpr (W::V_SCALE > 0) {
         int token = lane_index();
         uint8_t *scales = stage + W::PAGES * W::PAGE_BYTES + token / PAGE_TOKENS * W::PAGE_SCALES
-                        + PAGE_TOKENS * W::K_SCALE + token % PAGE_TOKENS * W::V_SCALE;
+            + PAGE_TOKENS * W::K_SCALE + token % PAGE_TOKENS * W::V_SCALE;
         if (token < W::TOKENS && (base + token < piece.start || base + token > piece.last))
 #pragma unroll
             for (int i = 0; i < W::V_SCALE; i += 4)
@@ -296,8 +298,7 @@ DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct p
 }
 
 // Moves the maxima of those columns whose shares have become too large. score is plus log2 of V's scale here.
-template <class W>
-DEVICE void renew(struct running<W::D> *state, const float largest[2], const float best[2])
+template <class W> DEVICE void renew(struct running<W::D> *state, const float largest[2], const float best[2])
 {
 #pragma unroll
     for (int c = 0; c < 2; c++) {
@@ -382,8 +383,8 @@ DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step
             if constexpr (form<W::K>::BY_TOKEN)
                 scale *= token_scale<W::K>(scales, g + 8 * j, p.cache.k.scale_bytes > 0);
             if constexpr (form<W::V>::BY_TOKEN)
-                v_scale[2 * i + j] =
-                    token_scale<W::V>(scales + PAGE_TOKENS * W::K_SCALE, g + 8 * j, p.cache.v.scale_bytes > 0);
+                v_scale[2 * i + j] = token_scale<W::V>(scales + PAGE_TOKENS * W::K_SCALE, g + 8 * j,
+                                                       p.cache.v.scale_bytes > 0);
             score[i][2 * j] *= scale;
             score[i][2 * j + 1] *= scale;
         }

@@ -28,13 +28,13 @@ struct work {
 };
 
 struct piece {
-    int sequence, head, tile;   // tile: which COLUMNS of the pairs
+    int sequence, head, tile; // tile: which COLUMNS of the pairs
     int first, rows, last, table_at;
     int start;                  // the first token that any row sees, those of first pages kept apart not counted
     int origin, blocks;         // what they see, in blocks of tokens
     int log_parts, part, parts; // of these, this warp's
     int chunk, chunks;
-    bool narrow;                // half of the columns are enough: the others are those of another part of the warp's
+    bool narrow; // half of the columns are enough: the others are those of another part of the warp's
 };
 
 // The first token that a row at this position sees.
@@ -49,10 +49,7 @@ DEVICE int sink_tokens(const struct cuda_attention &p) { return p.sink_pages * K
 // a / b for numbers below 2^20; the half keeps the quotient away from whole numbers.
 DEVICE int divide(int a, int b) { return (int)__fdividef((float)a + 0.5f, (float)b); }
 
-DEVICE int tiles_of(const struct cuda_attention &p, int rows)
-{
-    return (rows * p.group + COLUMNS - 1) / COLUMNS;
-}
+DEVICE int tiles_of(const struct cuda_attention &p, int rows) { return (rows * p.group + COLUMNS - 1) / COLUMNS; }
 
 // The blocks of tokens that a sequence's rows see.
 DEVICE int blocks_of(const struct cuda_attention &p, int rows, int last)

@@ -10,12 +10,12 @@ enum { BARRIER_BYTES = 8 };
 
 DEVICE void barrier_init(uint32_t barrier, int arrivals)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
 DEVICE void barrier_arrive(uint32_t barrier)
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Where it can, a warp sleeps while it waits.
@@ -33,7 +33,9 @@ DEVICE void barrier_wait(uint32_t barrier, int parity)
                  "again:\n"
                  "mbarrier." BARRIER_ASK ".parity.shared::cta.b64 over, [%0], %1;\n"
                  "@!over bra again;\n"
-                 "}" :: "r"(barrier), "r"(parity) : "memory");
+                 "}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
 }
 
 #endif

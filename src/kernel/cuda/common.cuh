@@ -67,7 +67,7 @@ DEVICE uint32_t shared_address(const void *memory) { return (uint32_t)__cvta_gen
 
 // Copies come in groups; a thread waits until all but its last LEFT groups are there.
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
 DEVICE void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // ---- bfloat16 ----
@@ -96,10 +96,7 @@ DEVICE void bf16_unpack(uint4 packed, float x[8])
     }
 }
 
-DEVICE void bf16_load(const uint16_t *from, float x[8])
-{
-    bf16_unpack(*(const uint4 *)from, x);
-}
+DEVICE void bf16_load(const uint16_t *from, float x[8]) { bf16_unpack(*(const uint4 *)from, x); }
 
 DEVICE void bf16_store(uint16_t *to, const float x[8])
 {
@@ -177,9 +174,9 @@ DEVICE float activate(int act, float x)
     if (act == ACT_RELU)
         return fmaxf(x, 0);
     x = act == ACT_CLAMPED ? fminf(x, ACT_CLAMPED_LIMIT) : x;
-    float u = act == ACT_CLAMPED   ? ACT_CLAMPED_SLOPE * x
-            : act == ACT_GELU_TANH ? 2 * 0.7978845608f * (x + 0.044715f * x * x * x)
-                                   : x;
+    float u = act == ACT_CLAMPED ? ACT_CLAMPED_SLOPE * x
+        : act == ACT_GELU_TANH   ? 2 * 0.7978845608f * (x + 0.044715f * x * x * x)
+                                 : x;
     return __fdividef(act == ACT_SIGMOID ? 1 : x, 1 + __expf(-u));
 }
 

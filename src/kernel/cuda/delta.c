@@ -32,7 +32,12 @@ static int describe_delta(const void *arguments, const struct cuda_shape *shape,
 }
 
 const struct kernel cuda_delta_rows[] = {
-    { .name = "delta_cuda", .device = DEVICE_CUDA, .op = OP_DELTA, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .describe = describe_delta },
+    { .name = "delta_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_DELTA,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .describe = describe_delta },
 };
 const int cuda_delta_count = sizeof cuda_delta_rows / sizeof *cuda_delta_rows;

@@ -23,8 +23,11 @@ struct delta_source {
 DEVICE struct delta_source delta_source_of(const struct cuda_delta &p, int head, int column)
 {
     int group = p.in_turns ? head % p.groups : head / (p.heads / p.groups), all_keys = p.groups * p.keys;
-    return { p.mixed + group * p.keys, p.mixed + all_keys + group * p.keys,
-             p.mixed + 2 * all_keys + head * p.values + column, (size_t)(2 * all_keys + p.heads * p.values), p.keys,
+    return { p.mixed + group * p.keys,
+             p.mixed + all_keys + group * p.keys,
+             p.mixed + 2 * all_keys + head * p.values + column,
+             (size_t)(2 * all_keys + p.heads * p.values),
+             p.keys,
              column < p.values };
 }
 

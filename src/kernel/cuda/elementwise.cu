@@ -7,8 +7,7 @@
 
 // ---- embed: block (row, run of values) ----
 
-template <class Block, int VALUES>
-DEVICE void embed_run(const struct cuda_embed &p, const uint8_t *row, float *out)
+template <class Block, int VALUES> DEVICE void embed_run(const struct cuda_embed &p, const uint8_t *row, float *out)
 {
     const Block *blocks = (const Block *)row;
     int first = (int)(blockIdx.y * blockDim.x + threadIdx.x) * 4;
@@ -53,10 +52,11 @@ extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ 
 #define EMBED_NONE(id, block)
 #define EMBED_KV(id, block)
 #define EMBED_LATENT(id, block)
-#define EMBED_W(id, block) case DTYPE_##id: return embed_run<struct id, block>(p, in, out);
+#define EMBED_W(id, block) \
+    case DTYPE_##id: return embed_run<struct id, block>(p, in, out);
 #define EMBED_W_KV(id, block) EMBED_W(id, block)
 #define X(id, word, use, bits, block, ...) EMBED_##use(id, block)
-    DTYPES(X)
+        DTYPES(X)
 #undef X
     }
 }

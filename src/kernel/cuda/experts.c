@@ -13,8 +13,8 @@ enum { ANY_WARPS = 8, ANY_PAIRS = 512, TILES_MAX = 65535 /* of a grid's y */ };
 
 static struct cuda_routes routes_of(const struct routes *routes)
 {
-    return (struct cuda_routes){ routes->expert,  routes->share,   routes->first,
-                                 routes->pair,    routes->experts, routes->chosen };
+    return (struct cuda_routes){ routes->expert, routes->share,   routes->first,
+                                 routes->pair,   routes->experts, routes->chosen };
 }
 
 // ---- route and combine ----
@@ -62,8 +62,8 @@ struct functions {
 };
 
 static const struct functions packed_functions[LINEAR_KIND_COUNT] = {
-#define X(kind, bits, block, floats, small, min)                                                                    \
-    [LINEAR_##kind] = { "experts_few_" #kind, "experts_many_" #kind, NULL,                                          \
+#define X(kind, bits, block, floats, small, min)                           \
+    [LINEAR_##kind] = { "experts_few_" #kind, "experts_many_" #kind, NULL, \
                         LINEAR_RECORD_BYTES(bits, block, small, min) },
     LINEAR_KINDS(X)
 #undef X
@@ -134,8 +134,7 @@ static int describe_experts(const struct experts_args *args, const struct cuda_s
     for (int i = 0; i < args->outputs; i++) {
         struct functions functions = functions_of(&args->output[i].weight);
         p.output[p.outputs++] = output_of(&args->output[i]);
-        bool next_alike = i + 1 < args->outputs
-            && functions_of(&args->output[i + 1].weight).few == functions.few
+        bool next_alike = i + 1 < args->outputs && functions_of(&args->output[i + 1].weight).few == functions.few
             && functions_of(&args->output[i + 1].weight).any == functions.any;
         if (next_alike)
             continue;
@@ -157,27 +156,51 @@ static int describe_many(const void *args, const struct cuda_shape *shape, struc
 
 // ---- rows ----
 
-enum { SHARED_BYTES = 2 * (EXPERTS_MANY_WARPS * EXPERTS_MANY_GROUPS * EXPERTS_FLOAT_BYTES
-                           + EXPERTS_MANY_PAIRS * LINEAR_RECORD * 2) + EXPERTS_MANY_PAIRS * 4 };
+enum {
+    SHARED_BYTES = 2
+        * (EXPERTS_MANY_WARPS * EXPERTS_MANY_GROUPS * EXPERTS_FLOAT_BYTES + EXPERTS_MANY_PAIRS * LINEAR_RECORD * 2)
+    + EXPERTS_MANY_PAIRS * 4
+};
 
 #define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
 #define BIT(id, kind) | DTYPE_BIT(id)
 #define PACKED (0 LINEAR_FORMATS(BIT))
-#define EXPERTS .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_architectures, .tolerance = 0.015f, \
+#define EXPERTS                                                                                        \
+    .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_architectures, .tolerance = 0.015f, \
     .shared_bytes = SHARED_BYTES
 #define FEW .load = KERNEL_FEW, .describe = describe_few
 #define MANY .load = KERNEL_MANY, .describe = describe_many
 
 const struct kernel cuda_experts_rows[] = {
-    { .name = "route_cuda", .device = DEVICE_CUDA, .op = OP_ROUTE, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .describe = describe_route },
-    { .name = "combine_cuda", .device = DEVICE_CUDA, .op = OP_COMBINE, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .describe = describe_combine },
+    { .name = "route_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_ROUTE,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .describe = describe_route },
+    { .name = "combine_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_COMBINE,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .describe = describe_combine },
     { .name = "experts_cuda_float_few", EXPERTS, FEW, .priority = 20, .weights = FLOATS },
     { .name = "experts_cuda_float_many", EXPERTS, MANY, .priority = 20, .weights = FLOATS },
-    { .name = "experts_cuda_few", EXPERTS, FEW, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+    { .name = "experts_cuda_few",
+      EXPERTS,
+      FEW,
+      .priority = 10,
+      .weights = FLOATS | PACKED,
+      .unpacked = PACKED,
       .packing = &linear_packing },
-    { .name = "experts_cuda_many", EXPERTS, MANY, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+    { .name = "experts_cuda_many",
+      EXPERTS,
+      MANY,
+      .priority = 10,
+      .weights = FLOATS | PACKED,
+      .unpacked = PACKED,
       .packing = &linear_packing },
 };
 const int cuda_experts_count = sizeof cuda_experts_rows / sizeof *cuda_experts_rows;

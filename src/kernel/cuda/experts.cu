@@ -309,16 +309,16 @@ template <class Weights> DEVICE void many_pairs(const struct cuda_experts &p)
             }
 }
 
-#define KERNELS(name, ...)                                                              \
-    extern "C" __global__ void __launch_bounds__(EXPERTS_FEW_WARPS * WARP)              \
-        experts_few_##name(const __grid_constant__ struct cuda_experts p)               \
-    {                                                                                   \
-        few_pairs<__VA_ARGS__>(p);                                                      \
-    }                                                                                   \
-    extern "C" __global__ void __launch_bounds__(EXPERTS_MANY_WARPS * WARP)             \
-        experts_many_##name(const __grid_constant__ struct cuda_experts p)              \
-    {                                                                                   \
-        many_pairs<__VA_ARGS__>(p);                                                     \
+#define KERNELS(name, ...)                                                 \
+    extern "C" __global__ void __launch_bounds__(EXPERTS_FEW_WARPS *WARP)  \
+        experts_few_##name(const __grid_constant__ struct cuda_experts p)  \
+    {                                                                      \
+        few_pairs<__VA_ARGS__>(p);                                         \
+    }                                                                      \
+    extern "C" __global__ void __launch_bounds__(EXPERTS_MANY_WARPS *WARP) \
+        experts_many_##name(const __grid_constant__ struct cuda_experts p) \
+    {                                                                      \
+        many_pairs<__VA_ARGS__>(p);                                        \
     }
 #define X(kind, ...) KERNELS(kind, experts_packed<__VA_ARGS__>)
 LINEAR_KINDS(X)
@@ -348,11 +348,11 @@ template <class Block> DEVICE void any_pairs(const struct cuda_experts &p)
     }
 }
 
-#define ANY(name, Block)                                                                \
-    extern "C" __global__ void __launch_bounds__(256)                                   \
-        experts_any_##name(const __grid_constant__ struct cuda_experts p)               \
-    {                                                                                   \
-        any_pairs<struct Block>(p);                                                     \
+#define ANY(name, Block)                                                  \
+    extern "C" __global__ void __launch_bounds__(256)                     \
+        experts_any_##name(const __grid_constant__ struct cuda_experts p) \
+    {                                                                     \
+        any_pairs<struct Block>(p);                                       \
     }
 ANY(f32, F32)
 ANY(f16, F16)

@@ -24,14 +24,14 @@ struct cuda_route {
 
 struct cuda_experts {
     const int32_t *rows;
-    const uint16_t *x;             // bfloat16
+    const uint16_t *x; // bfloat16
     struct cuda_routes routes;
     int32_t in, x_per_slot, outputs;
     struct cuda_experts_output {
-        const uint8_t *weight;     // in the row's packing
-        uint64_t bytes;            // from one expert's to the next one's
+        const uint8_t *weight; // in the row's packing
+        uint64_t bytes;        // from one expert's to the next one's
         const float *scales, *bias;
-        uint16_t *y;               // bfloat16
+        uint16_t *y; // bfloat16
         int32_t rows;
         float scale;
     } output[2];
@@ -40,15 +40,18 @@ struct cuda_experts {
 struct cuda_combine {
     const int32_t *rows;
     const uint16_t *x;
-    void *out;                     // f32 or bfloat16
+    void *out; // f32 or bfloat16
     const float *share;
     int32_t chosen, width, f32_out;
 };
 
 enum {
-    ROUTE_WARPS = 8,               // tokens of a block
-    EXPERTS_FEW_WARPS = 8, EXPERTS_FEW_PAIRS = 8,
-    EXPERTS_MANY_WARPS = 4, EXPERTS_MANY_PAIRS = 64, EXPERTS_MANY_GROUPS = 2,
+    ROUTE_WARPS = 8, // tokens of a block
+    EXPERTS_FEW_WARPS = 8,
+    EXPERTS_FEW_PAIRS = 8,
+    EXPERTS_MANY_WARPS = 4,
+    EXPERTS_MANY_PAIRS = 64,
+    EXPERTS_MANY_GROUPS = 2,
     EXPERTS_FLOAT_BYTES = LINEAR_ROWS * LINEAR_RECORD * 2, // of a record of 16-bit floats
 };
 

@@ -33,7 +33,8 @@ DEVICE uint32_t weight_pair(const struct cuda_heads &p, size_t row, int at, bool
         if (i == 0 || two) {
             const uint16_t *half = (const uint16_t *)p.weight + index + i;
             x[i] = p.dtype == DTYPE_F32 ? ((const float *)p.weight)[index + i]
-                 : p.dtype == DTYPE_F16 ? half_value(*half) : bf16_to_f32(*half);
+                : p.dtype == DTYPE_F16  ? half_value(*half)
+                                        : bf16_to_f32(*half);
         }
     return bf16_pair(x[0], x[1]);
 }
@@ -83,8 +84,8 @@ template <int TOKEN_TILES> DEVICE void heads_tile(const struct cuda_heads &p)
         for (int j = 0; j < 4; j++) {
             int own = token + i * 8 + lane % 4 * 2 + j % 2, row = first + lane / 4 + j / 2 * 8;
             if (own < rows && row < p.out)
-                p.y[((size_t)own * (size_t)p.heads + (size_t)head) * (size_t)y_dim + (size_t)row] =
-                    bf16_round(sum[i][j] * p.scale);
+                p.y[((size_t)own * (size_t)p.heads + (size_t)head) * (size_t)y_dim + (size_t)row] = bf16_round(
+                    sum[i][j] * p.scale);
         }
     if (first > 0)
         return;

@@ -3,7 +3,7 @@
 #ifndef KERNEL_CUDA_HEADS_H
 #define KERNEL_CUDA_HEADS_H
 
-enum { HEADS_THREADS = 128, HEADS_ROWS = HEADS_THREADS / 2 };  // of a block, a warp for each sixteen rows
-enum { HEADS_FEW_TOKENS = 8, HEADS_MANY_TOKENS = 64 };         // that a warp has
+enum { HEADS_THREADS = 128, HEADS_ROWS = HEADS_THREADS / 2 }; // of a block, a warp for each sixteen rows
+enum { HEADS_FEW_TOKENS = 8, HEADS_MANY_TOKENS = 64 };        // that a warp has
 
 #endif

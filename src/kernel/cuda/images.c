@@ -17,10 +17,7 @@ static bool is_newer_than_all(int sm)
 }
 
 // Whether PTX is there for a device, and is what it gets.
-static bool needs_ptx(int sm)
-{
-    return cuda_ptx_architecture && is_newer_than_all(sm);
-}
+static bool needs_ptx(int sm) { return cuda_ptx_architecture && is_newer_than_all(sm); }
 
 bool cuda_runs_on(const int *architectures, const struct device *device)
 {
@@ -28,10 +25,7 @@ bool cuda_runs_on(const int *architectures, const struct device *device)
         || (architectures == cuda_architectures && !device->imagined && needs_ptx(device->sm));
 }
 
-int cuda_code_sm(int sm)
-{
-    return needs_ptx(sm) ? cuda_ptx_architecture : sm;
-}
+int cuda_code_sm(int sm) { return needs_ptx(sm) ? cuda_ptx_architecture : sm; }
 
 // Functions are looked up at once: the driver brings them to the device then, and not in the midst of a step.
 static bool load_image(struct cuda *cuda, const struct cuda_image *image, struct error *err)
@@ -48,9 +42,10 @@ bool cuda_load_images(struct cuda *cuda, struct error *err)
 {
     int sm = cuda_sm(cuda), wanted = needs_ptx(sm) ? 0 : sm, version = cuda_driver_version(cuda), loaded = 0;
     if (version < cuda_driver_needed)
-        return fail(err, "the NVIDIA driver is one for CUDA %d.%d, and the kernels of this build need one for %d.%d or "
-                    "later: install a newer driver", version / 1000, version % 1000 / 10, cuda_driver_needed / 1000,
-                    cuda_driver_needed % 1000 / 10);
+        return fail(err,
+                    "the NVIDIA driver is one for CUDA %d.%d, and the kernels of this build need one for %d.%d or "
+                    "later: install a newer driver",
+                    version / 1000, version % 1000 / 10, cuda_driver_needed / 1000, cuda_driver_needed % 1000 / 10);
     for (const struct cuda_image *image = cuda_images; image->name; image++) {
         if (image->architecture != wanted)
             continue;

@@ -9,22 +9,22 @@
 #include "kernel/kernel.h"
 
 struct cuda_image {
-    const char *name;             // of the .cu file
-    int architecture;             // 90 for sm_90; 0: PTX, for devices newer than every architecture of the build
+    const char *name; // of the .cu file
+    int architecture; // 90 for sm_90; 0: PTX, for devices newer than every architecture of the build
     const unsigned char *bytes;
     size_t size;
     const struct cuda_image_function {
         const char *name;
-        int shared_bytes;         // static; not known of PTX
-    } *functions;                 // the kernels in it; ends in one without a name
+        int shared_bytes; // static; not known of PTX
+    } *functions;         // the kernels in it; ends in one without a name
 };
 
-extern const struct cuda_image cuda_images[]; // ends in one without a name
-extern const int cuda_architectures[];        // ends in 0; empty in a build without nvcc
+extern const struct cuda_image cuda_images[];                  // ends in one without a name
+extern const int cuda_architectures[];                         // ends in 0; empty in a build without nvcc
 extern const int cuda_attention_prefill_wgmma_architectures[]; // those of files that are not for all
 extern const int cuda_linear_many_wgmma_architectures[];
-extern const int cuda_ptx_architecture;       // that PTX is compiled for; 0: there is none
-extern const int cuda_driver_needed;          // 13000 for CUDA 13.0
+extern const int cuda_ptx_architecture; // that PTX is compiled for; 0: there is none
+extern const int cuda_driver_needed;    // 13000 for CUDA 13.0
 
 // Whether kernels for these architectures run on a device. Likeness of families admits nothing: each is named, or it is
 // real, newer than all that this build names, and the kernel is there as PTX, as those for all architectures are.

@@ -14,7 +14,7 @@ struct kv_target {
     int dim, lane, lanes;
     bool there;
     float layer_scale;
-    bool search;           // scales of least square error, for formats that leave a choice
+    bool search; // scales of least square error, for formats that leave a choice
 };
 
 // Writes a lane's codes, BITS each, as many of them as the vector has values.
@@ -273,25 +273,16 @@ template <int PART> DEVICE void kv_store(int dtype, const struct kv_target &to, 
 {
     float layer_scale = to.layer_scale;
     switch (dtype) {
-    case DTYPE_F32:
-        return kv_put_codes<32>(to, x, [](float value) { return __float_as_uint(value); });
-    case DTYPE_F16:
-        return kv_put_codes<16>(to, x, [](float value) { return f32_to_f16(value); });
-    case DTYPE_BF16:
-        return kv_put_codes<16>(to, x, [](float value) { return f32_to_bf16(value); });
-    case DTYPE_FP8_E4M3:
-        return kv_put_codes<8>(to, x, [=](float value) { return f32_to_e4m3(value / layer_scale); });
-    case DTYPE_FP8_E5M2:
-        return kv_put_codes<8>(to, x, [=](float value) { return f32_to_e5m2(value / layer_scale); });
-    case DTYPE_INT8_TOKEN:
-        return kv_store_int8_token(to, x);
-    case DTYPE_FP8_TOKEN:
-        return kv_store_fp8_token(to, x);
-    case DTYPE_INT4_TOKEN:
-        return kv_store_int4_token(to, x);
+    case DTYPE_F32: return kv_put_codes<32>(to, x, [](float value) { return __float_as_uint(value); });
+    case DTYPE_F16: return kv_put_codes<16>(to, x, [](float value) { return f32_to_f16(value); });
+    case DTYPE_BF16: return kv_put_codes<16>(to, x, [](float value) { return f32_to_bf16(value); });
+    case DTYPE_FP8_E4M3: return kv_put_codes<8>(to, x, [=](float value) { return f32_to_e4m3(value / layer_scale); });
+    case DTYPE_FP8_E5M2: return kv_put_codes<8>(to, x, [=](float value) { return f32_to_e5m2(value / layer_scale); });
+    case DTYPE_INT8_TOKEN: return kv_store_int8_token(to, x);
+    case DTYPE_FP8_TOKEN: return kv_store_fp8_token(to, x);
+    case DTYPE_INT4_TOKEN: return kv_store_int4_token(to, x);
     case DTYPE_NVFP4:
-    case DTYPE_NVFP4_4OVER6:
-        return kv_store_nvfp4(to, x, dtype == DTYPE_NVFP4_4OVER6);
+    case DTYPE_NVFP4_4OVER6: return kv_store_nvfp4(to, x, dtype == DTYPE_NVFP4_4OVER6);
     }
 }
 

@@ -49,7 +49,7 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     int k_dim = params.cache.k_dim, v_dim = params.cache.v_dim, heads = params.cache.heads;
     const struct form form = form_for(k_dim > v_dim ? k_dim : v_dim, shape->rows);
     int warps = warps_for(queries, k_dim, form.lane_values) + warps_for(heads, k_dim, form.lane_values)
-              + warps_for(heads, v_dim, form.lane_values);
+        + warps_for(heads, v_dim, form.lane_values);
     int block_warps = shape->rows <= KERNEL_FEW_TOKENS_MAX ? 1 : BLOCK_WARPS; // one to a multiprocessor, if it can be
     calls[0] = cuda_call_make(form.function, cuda_blocks(shape->rows, 1), cuda_blocks(warps, block_warps),
                               (unsigned)(block_warps * WARP), &params, sizeof params);
@@ -61,18 +61,32 @@ static int describe_transform(const void *arguments, const struct cuda_shape *sh
     const struct transform_args *args = arguments;
     const struct cuda_transform_rows params = { .rows = args->rows, .transform = cuda_transform_make(args) };
     int warps = warps_for(args->heads, args->head_dim, TRANSFORM_LANE_VALUES)
-              + warps_for(args->kv_heads, args->head_dim, TRANSFORM_LANE_VALUES);
+        + warps_for(args->kv_heads, args->head_dim, TRANSFORM_LANE_VALUES);
     calls[0] = cuda_call_make("transform", cuda_blocks(shape->rows, 1), cuda_blocks(warps, BLOCK_WARPS),
                               BLOCK_WARPS * WARP, &params, sizeof params);
     return 1;
 }
 
 const struct kernel cuda_kv_write_rows[] = {
-    { .name = "kv_write_cuda", .device = DEVICE_CUDA, .op = OP_KV_WRITE, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .k = CUDA_ALL_KV, .v = CUDA_ALL_KV,
-      .sink = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16), .head_dim_max = HEAD_DIM_MAX,
-      .absorbs = KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM, .describe = describe_kv_write },
-    { .name = "transform_cuda", .device = DEVICE_CUDA, .op = OP_TRANSFORM, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .head_dim_max = HEAD_DIM_MAX, .describe = describe_transform },
+    { .name = "kv_write_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_KV_WRITE,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .k = CUDA_ALL_KV,
+      .v = CUDA_ALL_KV,
+      .sink = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16),
+      .head_dim_max = HEAD_DIM_MAX,
+      .absorbs = KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM,
+      .describe = describe_kv_write },
+    { .name = "transform_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_TRANSFORM,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .head_dim_max = HEAD_DIM_MAX,
+      .describe = describe_transform },
 };
 const int cuda_kv_write_count = sizeof cuda_kv_write_rows / sizeof *cuda_kv_write_rows;

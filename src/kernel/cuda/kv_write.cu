@@ -29,8 +29,12 @@ DEVICE struct held held_of(const struct share &share, int warp, int row)
 {
     int lanes = 1 << share.lanes_log, head = warp * (WARP / lanes) + lane_index() / lanes;
     size_t at = (size_t)row * (size_t)share.heads + (size_t)head;
-    return { share.rows + at * (size_t)share.dim, head, share.dim, head < share.heads ? share.dim : 0,
-             lane_index() % lanes, lanes };
+    return { share.rows + at * (size_t)share.dim,
+             head,
+             share.dim,
+             head < share.heads ? share.dim : 0,
+             lane_index() % lanes,
+             lanes };
 }
 
 // What a warp has of a row.
@@ -51,8 +55,7 @@ template <int PART> DEVICE struct task task_of(const struct cuda_kv_write &p, in
     int first = (int)blockIdx.y * block_warps(), index = first + warp_index();
     bool is_q = index < q_end, is_v = index >= k_end;
     const struct share own = is_q ? q : is_v ? v : k;
-    return { is_q, is_v, with_rope && first < k_end,
-             held_of(own, index - (is_q ? 0 : is_v ? k_end : q_end), row) };
+    return { is_q, is_v, with_rope && first < k_end, held_of(own, index - (is_q ? 0 : is_v ? k_end : q_end), row) };
 }
 
 // Of a sequence's first pages there may be another one.
@@ -108,18 +111,24 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
     const struct cuda_side &side = task.is_v ? place.v : place.k;
     uint32_t at = (uint32_t)(held.head * KV_PAGE_TOKENS + position % KV_PAGE_TOKENS);
     uint8_t *bytes = place.pool + (uint64_t)not_before_here(page) * place.page_bytes;
-    const struct kv_target to = { bytes + side.data + at * side.data_bytes, bytes + side.scales + at * side.scale_bytes,
-                                  held.dim, held.lane, held.lanes, held.there != 0, side.scale, p.scale_search != 0 };
+    const struct kv_target to = { bytes + side.data + at * side.data_bytes,
+                                  bytes + side.scales + at * side.scale_bytes,
+                                  held.dim,
+                                  held.lane,
+                                  held.lanes,
+                                  held.there != 0,
+                                  side.scale,
+                                  p.scale_search != 0 };
     kv_store(side.dtype, to, x);
 }
 
 // Few rows leave most of the device idle: their vectors are spread over as many lanes as they can use, 4 or 8 values
 // each. Many are done with the fewest instructions, VECTOR_PART values to a lane, and as many blocks side by side.
-#define KERNEL(part, blocks)                                                    \
-    extern "C" __global__ void __launch_bounds__(4 * WARP, blocks)              \
-        kv_write_##part(const __grid_constant__ struct cuda_kv_write p)         \
-    {                                                                           \
-        write_row<part>(p);                                                     \
+#define KERNEL(part, blocks)                                            \
+    extern "C" __global__ void __launch_bounds__(4 * WARP, blocks)      \
+        kv_write_##part(const __grid_constant__ struct cuda_kv_write p) \
+    {                                                                   \
+        write_row<part>(p);                                             \
     }
 KERNEL(4, 1)
 KERNEL(8, 1)

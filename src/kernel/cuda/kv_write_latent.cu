@@ -31,8 +31,7 @@ extern "C" __global__ void __launch_bounds__(2 * WARP) kv_write_latent(const __g
     int held = min(dim - first, (int)HELD);
     float x[VECTOR_PART];
     vector_load(p.k + (size_t)row * (size_t)dim + first, held, lane_index(), x);
-    struct kv_target to = { data, scales, held, lane_index(), WARP, true, side.scale,
-                            p.scale_search != 0 };
+    struct kv_target to = { data, scales, held, lane_index(), WARP, true, side.scale, p.scale_search != 0 };
     if (side.dtype == DTYPE_FP8_DS_MLA) {
         if (first == 0)
             return store_groups(to, x);

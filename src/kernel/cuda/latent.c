@@ -16,10 +16,17 @@ static int describe_attention(const void *arguments, const struct cuda_shape *sh
     const struct attention_args *args = arguments;
     int parts = latent_parts_within(shape->context, args->heads);
     struct cuda_attention params = {
-        .batch = *args->batch->on_device, .cache = cuda_place_make(&args->cache),
-        .q = (const uint16_t *)(const void *)args->q, .out = (uint16_t *)(void *)args->out, .sinks = args->sinks,
-        .partials = args->scratch, .partials_each = latent_parts_most(args->heads), .heads = args->heads,
-        .window = args->window, .scale = args->scale, .softcap = args->softcap,
+        .batch = *args->batch->on_device,
+        .cache = cuda_place_make(&args->cache),
+        .q = (const uint16_t *)(const void *)args->q,
+        .out = (uint16_t *)(void *)args->out,
+        .sinks = args->sinks,
+        .partials = args->scratch,
+        .partials_each = latent_parts_most(args->heads),
+        .heads = args->heads,
+        .window = args->window,
+        .scale = args->scale,
+        .softcap = args->softcap,
     };
     calls[0] = cuda_call_make("attention_latent", cuda_blocks((int64_t)shape->tokens * latent_blocks(args->heads), 1),
                               (unsigned)parts, LATENT_THREADS, &params, sizeof params);
@@ -69,7 +76,7 @@ static int describe_heads(const void *arguments, const struct cuda_shape *shape,
     return 1;
 }
 
-#define ROW(word, id) \
+#define ROW(word, id)                                                                      \
     .name = word, .device = DEVICE_CUDA, .op = OP_##id, .priority = 1, .load = KERNEL_ANY, \
     .architectures = cuda_architectures
 

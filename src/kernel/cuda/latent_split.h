@@ -52,10 +52,7 @@ LATENT int latent_parts_within(int context, int heads)
 }
 
 // Rows of a sequence that a block takes: all heads of several, or some heads of one.
-LATENT int latent_rows(int heads)
-{
-    return heads < LATENT_QUERIES ? LATENT_QUERIES / heads : 1;
-}
+LATENT int latent_rows(int heads) { return heads < LATENT_QUERIES ? LATENT_QUERIES / heads : 1; }
 
 LATENT int latent_blocks(int heads) // of a row
 {

@@ -23,12 +23,12 @@ struct tiled {
 
 static const struct tiled tiled_packed[LINEAR_KIND_COUNT] = {
 #define SIZE(kernel, kind, tokens) "linear_" #kernel "_" #kind "_" #tokens
-#define X(kind, bits, block, floats, small, min)                                                                    \
-    [LINEAR_##kind] = { .few = "linear_few_" #kind,                                                                 \
-                        .many = { SIZE(many, kind, 32), SIZE(many, kind, 64), SIZE(many, kind, 128) },              \
-                        .wgmma = { SIZE(wgmma, kind, 32), SIZE(wgmma, kind, 64), SIZE(wgmma, kind, 128),            \
-                                   SIZE(wgmma, kind, 256) },                                                        \
-                        .record = LINEAR_RECORD,                                                                    \
+#define X(kind, bits, block, floats, small, min)                                                         \
+    [LINEAR_##kind] = { .few = "linear_few_" #kind,                                                      \
+                        .many = { SIZE(many, kind, 32), SIZE(many, kind, 64), SIZE(many, kind, 128) },   \
+                        .wgmma = { SIZE(wgmma, kind, 32), SIZE(wgmma, kind, 64), SIZE(wgmma, kind, 128), \
+                                   SIZE(wgmma, kind, 256) },                                             \
+                        .record = LINEAR_RECORD,                                                         \
                         .record_bytes = LINEAR_RECORD_BYTES(bits, block, small, min) },
     LINEAR_KINDS(X)
 #undef X
@@ -67,8 +67,13 @@ static struct cuda_call *add_call(struct list *list, const char *function, unsig
 
 static struct cuda_linear params_of(const struct linear_args *args)
 {
-    struct cuda_linear p = { .rows = args->rows, .x = args->x, .in = args->in, .act = -1, .f32_out = args->f32_y,
-                             .scratch = args->scratch, .residual = args->add != NULL };
+    struct cuda_linear p = { .rows = args->rows,
+                             .x = args->x,
+                             .in = args->in,
+                             .act = -1,
+                             .f32_out = args->f32_y,
+                             .scratch = args->scratch,
+                             .residual = args->add != NULL };
     if (args->norm) {
         p.x = args->norm->x;
         p.norm_weight = args->norm->weight;
@@ -136,7 +141,7 @@ static void add_x_f16(struct list *list, struct cuda_linear *p)
 static void add_any(struct list *list, const struct cuda_linear *p, enum dtype dtype)
 {
     const char *function = dtype == DTYPE_F32 ? "linear_any_f32"
-                         : dtype == DTYPE_F16 ? "linear_any_f16"
+        : dtype == DTYPE_F16                  ? "linear_any_f16"
                                               : "linear_any_bf16";
     int tokens = list->shape->rows < ANY_TOKENS ? list->shape->rows : ANY_TOKENS;
     add_call(list, function, cuda_blocks(p->output[0].rows, ANY_WARPS), (unsigned)tokens, ANY_WARPS * WARP, p,
@@ -255,9 +260,15 @@ static void add_product(struct list *list, const struct cuda_linear *p, enum dty
     const struct cuda_linear_output *output = &p->output[0];
     bool wide = p->residual || p->f32_out, f16_out = dtype == DTYPE_F16 && !wide;
     assert(list->count < CUDA_CALLS_MAX);
-    list->calls[list->count++] = (struct cuda_call){
-        .product = { .dtype = dtype, .rows = list->shape->rows, .in = p->in, .out = output->rows, .x = p->x,
-                     .w = output->weight, .y = output->y, .f32_out = wide, .accumulate = p->residual } };
+    list->calls[list->count++] = (struct cuda_call){ .product = { .dtype = dtype,
+                                                                  .rows = list->shape->rows,
+                                                                  .in = p->in,
+                                                                  .out = output->rows,
+                                                                  .x = p->x,
+                                                                  .w = output->weight,
+                                                                  .y = output->y,
+                                                                  .f32_out = wide,
+                                                                  .accumulate = p->residual } };
     if (output->bias || output->scale != 1 || f16_out)
         add_small(list, f16_out ? "linear_finish_f16" : "linear_finish_bf16", p,
                   (int64_t)list->shape->rows * output->rows);
@@ -275,7 +286,7 @@ static int many_splits(int tiles, int tile_rows, int tokens, int in)
 static size_t arranged_bytes(int rows, int in)
 {
     return (size_t)cuda_blocks(rows, LINEAR_WGMMA_TOKENS_MAX) * LINEAR_WGMMA_TOKENS_MAX
-         * (size_t)cuda_blocks(in, LINEAR_RECORD) * LINEAR_RECORD * sizeof(uint16_t);
+        * (size_t)cuda_blocks(in, LINEAR_RECORD) * LINEAR_RECORD * sizeof(uint16_t);
 }
 
 // sm_90a's scratch: x arranged, who has left sums, sums.
@@ -305,8 +316,9 @@ static void add_sums(struct list *list, const struct cuda_linear_many *many)
 
 static size_t many_shared_bytes(const struct tiled *tiled, int warps, int tokens)
 {
-    return (size_t)(LINEAR_MANY_STAGES * (warps * (LINEAR_MANY_WARP_ROWS / LINEAR_ROWS) * tiled->record_bytes +
-                                          tokens * LINEAR_RECORD * (int)sizeof(uint16_t)));
+    return (size_t)(LINEAR_MANY_STAGES
+                    * (warps * (LINEAR_MANY_WARP_ROWS / LINEAR_ROWS) * tiled->record_bytes
+                       + tokens * LINEAR_RECORD * (int)sizeof(uint16_t)));
 }
 
 static int size_for(int rows, int sizes)
@@ -327,7 +339,8 @@ static void add_many(struct list *list, const struct cuda_linear *p, const struc
     while (warps > 1 && many_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
         warps /= 2;
     int tokens = TILE_TOKENS << size, tile_rows = warps * LINEAR_MANY_WARP_ROWS, tiles = tiles_of(p, tile_rows);
-    struct cuda_linear_many many = { .linear = *p, .partials = p->scratch,
+    struct cuda_linear_many many = { .linear = *p,
+                                     .partials = p->scratch,
                                      .splits = many_splits(tiles, tile_rows, list->shape->rows, p->in) };
     struct cuda_call *call = add_call(list, tiled->many[size], cuda_blocks(list->shape->rows, tokens), (unsigned)tiles,
                                       (unsigned)(warps * WARP), &many, sizeof many);
@@ -363,7 +376,11 @@ static void add_wgmma(struct list *list, const struct cuda_linear *p, const stru
     int size = size_for(list->shape->rows, WGMMA_SIZES), tokens = TILE_TOKENS << size;
     int tiles = tiles_of(p, linear_wgmma_warps(tokens) * LINEAR_ROWS), blocks = list->shape->multiprocessors;
     int32_t *left = after_arranged(p->scratch, list->shape->rows, p->in);
-    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .tokens = tokens, .launch = launch, .left = left,
+    struct cuda_linear_many many = { .linear = *p,
+                                     .x = p->scratch,
+                                     .tokens = tokens,
+                                     .launch = launch,
+                                     .left = left,
                                      .partials = (float *)(left + LINEAR_LEFT_BYTES / sizeof *left) };
     choose_ranges(&many, tiles, blocks < LINEAR_RANGES_MAX ? blocks : LINEAR_RANGES_MAX, list->shape->rows);
     struct cuda_call *call = add_call(list, tiled->wgmma[size], cuda_blocks(list->shape->rows, tokens),
@@ -378,8 +395,9 @@ static void add_wgmma(struct list *list, const struct cuda_linear *p, const stru
 static void add_arrange(struct list *list, const struct cuda_linear *p)
 {
     int rows = list->shape->rows, tokens = TILE_TOKENS << size_for(rows, WGMMA_SIZES);
-    struct cuda_linear_many many = { .linear = *p, .x = p->scratch, .tokens = tokens,
-                                     .left = after_arranged(p->scratch, rows, p->in) };
+    struct cuda_linear_many many = {
+        .linear = *p, .x = p->scratch, .tokens = tokens, .left = after_arranged(p->scratch, rows, p->in)
+    };
     add_call(list, "linear_arrange", cuda_blocks(cuda_blocks(p->in, LINEAR_RECORD) * 16, SMALL_BLOCK),
              cuda_blocks(rows, tokens) * (unsigned)tokens, SMALL_BLOCK, &many, sizeof many);
 }
@@ -434,10 +452,7 @@ static int describe_many(const void *arguments, const struct cuda_shape *shape, 
 // ---- rows ----
 
 // x, normed or converted
-static size_t few_scratch(const struct kernel_extent *extent)
-{
-    return 2 * copy_bytes(extent->rows, extent->width);
-}
+static size_t few_scratch(const struct kernel_extent *extent) { return 2 * copy_bytes(extent->rows, extent->width); }
 
 // x, converted; or arranged, and the sums of splits
 static size_t many_scratch(const struct kernel_extent *extent)
@@ -453,17 +468,28 @@ static size_t many_scratch(const struct kernel_extent *extent)
 #define BIT(id, kind) | DTYPE_BIT(id)
 #define PACKED (0 LINEAR_FORMATS(BIT))
 #define LINEAR .device = DEVICE_CUDA, .op = OP_LINEAR, .architectures = cuda_architectures, .tolerance = 0.015f
-#define FEW .load = KERNEL_FEW, .scratch_bytes = few_scratch, .describe = describe_few, \
+#define FEW                                                                     \
+    .load = KERNEL_FEW, .scratch_bytes = few_scratch, .describe = describe_few, \
     .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD
-#define MANY .load = KERNEL_MANY, .scratch_bytes = many_scratch, .describe = describe_many, \
-    .absorbs = KERNEL_ABSORBS_ADD
+#define MANY \
+    .load = KERNEL_MANY, .scratch_bytes = many_scratch, .describe = describe_many, .absorbs = KERNEL_ABSORBS_ADD
 
 const struct kernel cuda_linear_rows[] = {
     { .name = "linear_cuda_float_few", LINEAR, FEW, .priority = 20, .weights = FLOATS },
     { .name = "linear_cuda_float_many", LINEAR, MANY, .priority = 20, .weights = FLOATS },
-    { .name = "linear_cuda_few", LINEAR, FEW, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+    { .name = "linear_cuda_few",
+      LINEAR,
+      FEW,
+      .priority = 10,
+      .weights = FLOATS | PACKED,
+      .unpacked = PACKED,
       .packing = &linear_packing },
-    { .name = "linear_cuda_many", LINEAR, MANY, .priority = 10, .weights = FLOATS | PACKED, .unpacked = PACKED,
+    { .name = "linear_cuda_many",
+      LINEAR,
+      MANY,
+      .priority = 10,
+      .weights = FLOATS | PACKED,
+      .unpacked = PACKED,
       .packing = &linear_packing },
 };
 const int cuda_linear_count = sizeof cuda_linear_rows / sizeof *cuda_linear_rows;

@@ -13,44 +13,43 @@ struct cuda_linear_few {
     struct cuda_linear linear;
     int32_t split_shift, side_shift;
     int32_t tiles_each, tiles_rest;
-    int32_t x_shared;          // whether x is kept in shared memory, else it is read where it is
+    int32_t x_shared; // whether x is kept in shared memory, else it is read where it is
 };
 
 enum { LINEAR_FEW_TOKENS = 8, LINEAR_FEW_WARPS_MAX = 16 };
 
 // How many records, or pairs of them, a warp has in shared memory.
-LINEAR_FUNCTION int linear_few_stages(int bytes)
-{
-    return bytes <= 2048 ? 4 : bytes <= 2560 ? 3 : 2;
-}
+LINEAR_FUNCTION int linear_few_stages(int bytes) { return bytes <= 2048 ? 4 : bytes <= 2560 ? 3 : 2; }
 
 // Many tokens.
 struct cuda_linear_many {
     struct cuda_linear linear;
-    float *partials;           // sums of parts of k: (split, token, row of all matrices), or as ranges leave them
-    int32_t splits;            // into which k is cut, for linear_many_add; 1: it has nothing to do
+    float *partials; // sums of parts of k: (split, token, row of all matrices), or as ranges leave them
+    int32_t splits;  // into which k is cut, for linear_many_add; 1: it has nothing to do
     // sm_90a:
-    int32_t tokens;            // of a tile
-    uint8_t *x;                // arranged for wgmma
+    int32_t tokens;             // of a tile
+    uint8_t *x;                 // arranged for wgmma
     int32_t ranges, each, rest; // all tiles' records, one after another, are cut into: `each`, and `rest` left over
-    int32_t launch;            // of those of an op
-    int32_t *left;             // by range: the launch whose sums it has left; NULL: ranges are splits
+    int32_t launch;             // of those of an op
+    int32_t *left;              // by range: the launch whose sums it has left; NULL: ranges are splits
 };
 
 enum {
-    LINEAR_MANY_WARPS_MAX = 8, LINEAR_MANY_WARP_ROWS = 32, LINEAR_MANY_STAGES = 3,
+    LINEAR_MANY_WARPS_MAX = 8,
+    LINEAR_MANY_WARP_ROWS = 32,
+    LINEAR_MANY_STAGES = 3,
     LINEAR_SPLIT_ROWS_MAX = 132 * 256, // of all parts: 256 for each multiprocessor of an H100
     LINEAR_SPLIT_TOKENS_MAX = 128,
-    LINEAR_WGMMA_TOKENS_MAX = 256, LINEAR_WGMMA_STAGES_MAX = 8, LINEAR_WGMMA_ALIGNMENT = 1024,
+    LINEAR_WGMMA_TOKENS_MAX = 256,
+    LINEAR_WGMMA_STAGES_MAX = 8,
+    LINEAR_WGMMA_ALIGNMENT = 1024,
     LINEAR_WGMMA_SHARED_BYTES = 227 * 1024 - 2 * 8 * LINEAR_WGMMA_STAGES_MAX, // of a block of sm_90, but for barriers
-    LINEAR_RANGES_MAX = LINEAR_SPLIT_ROWS_MAX / 256, LINEAR_LEFT_BYTES = 1024, // `left` of all, filled up
+    LINEAR_RANGES_MAX = LINEAR_SPLIT_ROWS_MAX / 256,
+    LINEAR_LEFT_BYTES = 1024, // `left` of all, filled up
 };
 
 // A block's warps have sixteen rows each: fewer of them where their sums take all registers.
-LINEAR_FUNCTION int linear_wgmma_warps(int tokens)
-{
-    return tokens > 128 ? 8 : 16;
-}
+LINEAR_FUNCTION int linear_wgmma_warps(int tokens) { return tokens > 128 ? 8 : 16; }
 
 // Weights of all warps and x of the tokens, one record of each.
 LINEAR_FUNCTION int linear_wgmma_stage_bytes(int record_bytes, int tokens)
@@ -69,6 +68,7 @@ LINEAR_FUNCTION int linear_wgmma_stages(int record_bytes, int tokens)
 #include "kernel/kernel.h"
 
 //    format       kind        of those of kernel/split.h, then all
+// clang-format off
 #define LINEAR_SPLIT(X)        \
     X(Q4_0,       int4_32)     \
     X(Q4_1,       int4_32m)    \
@@ -84,6 +84,7 @@ LINEAR_FUNCTION int linear_wgmma_stages(int record_bytes, int tokens)
     X(IQ4_XS,     int8_32)     \
     X(MXFP4_GGUF, e2m1_32)     \
     X(NVFP4_GGUF, e2m1_16)
+// clang-format on
 #define LINEAR_FORMATS(X) LINEAR_SPLIT(X) X(FP8_32, e4m3_32)
 
 extern const struct kernel_packing linear_packing; // floats stay as they are

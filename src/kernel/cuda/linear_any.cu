@@ -76,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(256) linear_x_f16(const __grid_cons
     kernel_begin();
     size_t count = (size_t)*p.rows * (size_t)p.in;
     for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
-        ((uint16_t *)p.scratch)[i] =
-            f32_to_f16(fminf(fmaxf(bf16_to_f32(((const uint16_t *)p.x)[i]), -65504.0f), 65504.0f));
+        ((uint16_t *)p.scratch)[i] = f32_to_f16(
+            fminf(fmaxf(bf16_to_f32(((const uint16_t *)p.x)[i]), -65504.0f), 65504.0f));
 }
 
 // What is to be done around a product that knows neither scale nor bias: y = y * scale + bias. Products of f16 matrices

@@ -30,10 +30,10 @@ DEVICE uint32_t chosen(uint32_t mask, uint32_t a, uint32_t b)
 // sums (16 rows, 8 tokens) += a (16 rows, 16 k) b (16 k, 8 tokens), both bfloat16, or f16.
 template <bool HALF = false> DEVICE void multiply(float sums[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-#define MULTIPLY(type)                                                                                          \
+#define MULTIPLY(type)                                                                                               \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-        "{%0, %1, %2, %3};"                                                                                     \
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                            \
+        "{%0, %1, %2, %3};"                                                                                          \
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                 \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
     if constexpr (HALF)
         MULTIPLY("f16");
@@ -45,15 +45,16 @@ template <bool HALF = false> DEVICE void multiply(float sums[4], const uint32_t 
 // Sixteen bytes into shared memory, of which the first `bytes` are read and the rest are zeros.
 DEVICE void copy_16(uint32_t to, const void *from, int bytes = 16)
 {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
 // The same of weights (READ_ONCE).
 DEVICE void copy_16_once(uint32_t to, const void *from, int bytes = 16)
 {
 #ifdef READ_ONCE
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;"
-                 :: "r"(to), "l"(from), "r"(bytes), "l"(READ_ONCE) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
+                 "r"(bytes), "l"(READ_ONCE)
+                 : "memory");
 #else
     copy_16(to, from, bytes);
 #endif
@@ -66,7 +67,9 @@ DEVICE void copy_16_if(bool there, uint32_t to, const void *from)
                  ".reg .pred there;\n"
                  "setp.ne.b32 there, %2, 0;\n"
                  "@there cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n"
-                 "}" :: "r"(to), "l"(from), "r"((int)there) : "memory");
+                 "}" ::"r"(to),
+                 "l"(from), "r"((int)there)
+                 : "memory");
 }
 
 // ---- formats ----
@@ -133,8 +136,8 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
         uint32_t bytes = ((const uint32_t *)at)[lane];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            scales[i / 2][i % 2] =
-                __byte_perm(bytes, 0, 0x4440 + i) * 0x00100010u + (SMALL_EXPONENT << 7) * 0x00010001u;
+            scales[i / 2][i % 2] = __byte_perm(bytes, 0, 0x4440 + i) * 0x00100010u
+                + (SMALL_EXPONENT << 7) * 0x00010001u;
     }
 
     MEMBER void load_scales(const uint8_t *record, int lane)

@@ -87,8 +87,7 @@ template <class Weights> struct few_finish {
     }
 
     // AT_ONCE tokens are added up before any is stored, so that none waits for another.
-    template <int AT_ONCE>
-    MEMBER void store(const float *sums, const float *factors, float *gates, int tokens) const
+    template <int AT_ONCE> MEMBER void store(const float *sums, const float *factors, float *gates, int tokens) const
     {
         const struct cuda_linear &p = q.linear;
         sums += group * GROUP_SUMS + in_group;
@@ -246,7 +245,9 @@ template <class Weights> DEVICE void few_tokens(const struct cuda_linear_few &q)
     int rows = *q.linear.rows; // asked for here, needed when the rings have been filled
     struct few_shared shared = few_memory<Weights>();
     struct few_tiles tiles(q, Weights::GROUPS);
-    struct few_fetch<Weights> fetch = { {}, tiles };
+    struct few_fetch<Weights> fetch = {
+        {}, tiles
+    };
     bool adds_up = warp_index() == few_warps();
     if (adds_up)
         few_barriers_init(shared);
@@ -265,11 +266,11 @@ template <class Weights> DEVICE void few_tokens(const struct cuda_linear_few &q)
     few_multiply<Weights, true>(q, shared, tiles, fetch, tokens);
 }
 
-#define KERNEL(name, ...)                                                                   \
-    extern "C" __global__ void __launch_bounds__((LINEAR_FEW_WARPS_MAX + 1) * WARP, 1)      \
-        linear_few_##name(const __grid_constant__ struct cuda_linear_few p)                 \
-    {                                                                                       \
-        few_tokens<__VA_ARGS__>(p);                                                         \
+#define KERNEL(name, ...)                                                              \
+    extern "C" __global__ void __launch_bounds__((LINEAR_FEW_WARPS_MAX + 1) * WARP, 1) \
+        linear_few_##name(const __grid_constant__ struct cuda_linear_few p)            \
+    {                                                                                  \
+        few_tokens<__VA_ARGS__>(p);                                                    \
     }
 #define X(kind, ...) KERNEL(kind, few_packed<__VA_ARGS__>)
 LINEAR_KINDS(X)

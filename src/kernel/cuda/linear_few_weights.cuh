@@ -194,8 +194,8 @@ template <bool IS_HALF> struct few_floats {
     static constexpr int COPY_ROWS = WARP / ROW_PIECES; // that the warp's lanes reach at a time
 
     const uint8_t *from;
-    size_t step;         // from a row to that which the lane fetches next
-    int rows, columns;   // that are left, from the lane's on
+    size_t step;       // from a row to that which the lane fetches next
+    int rows, columns; // that are left, from the lane's on
 
     MEMBER void begin(const struct cuda_linear &p, const struct few_tile &tile, int record, int lane)
     {

@@ -10,14 +10,14 @@
 // ---- shared memory ----
 
 struct few_shared {
-    uint8_t *ring;     // (stages, record) of this warp
-    float *sums;       // (2, warps, group, token, row): two tiles' in turn
-    float *gates;      // (side by side, token, row): of the tile before, where gate and up are tiles of their own
-    float *squares;    // (token, warp)
-    float *factors;    // (token)
-    uint32_t there;    // barriers (barrier.cuh): sums are there, of even rounds and of odd ones, ..
-    uint32_t taken;    // .. and have been taken
-    uint4 *x;          // (token, pieces)
+    uint8_t *ring;  // (stages, record) of this warp
+    float *sums;    // (2, warps, group, token, row): two tiles' in turn
+    float *gates;   // (side by side, token, row): of the tile before, where gate and up are tiles of their own
+    float *squares; // (token, warp)
+    float *factors; // (token)
+    uint32_t there; // barriers (barrier.cuh): sums are there, of even rounds and of odd ones, ..
+    uint32_t taken; // .. and have been taken
+    uint4 *x;       // (token, pieces)
 };
 
 template <class Weights> DEVICE struct few_shared few_memory()
@@ -122,7 +122,7 @@ DEVICE void few_take_part(const struct cuda_linear_few &q, const struct few_shar
         }
     }
     if (q.side_shift > 0)
-        asm volatile("bar.sync 1, %0;" :: "r"(few_warps() * WARP) : "memory"); // all but the one that adds up
+        asm volatile("bar.sync 1, %0;" ::"r"(few_warps() * WARP) : "memory"); // all but the one that adds up
     else
         __syncwarp();
 }
@@ -149,7 +149,7 @@ template <class Weights> DEVICE void few_warm_norm(const struct cuda_linear &p, 
     int end = (record + count) * Weights::K < p.in ? (record + count) * Weights::K : p.in;
 #pragma unroll 1
     for (int k = record * Weights::K + lane_index() * LINE; k < end && p.norm_weight; k += WARP * LINE)
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(p.norm_weight + k));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(p.norm_weight + k));
 }
 
 // Once all warps have taken their parts.

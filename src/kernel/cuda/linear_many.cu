@@ -17,8 +17,7 @@ DEVICE void many_copy_weights(uint32_t to, const uint8_t *weight, int group, int
     for (int i = 0; i < MANY_GROUPS * Packed::BYTES / 16; i += WARP) {
         int piece = i + lane_index(), which = piece / (Packed::BYTES / 16), rest = piece % (Packed::BYTES / 16);
         if (which < MANY_GROUPS && group + which < groups)
-            copy_16(to + piece * 16,
-                    weight + ((size_t)(group + which) * records + record) * Packed::BYTES + rest * 16);
+            copy_16(to + piece * 16, weight + ((size_t)(group + which) * records + record) * Packed::BYTES + rest * 16);
     }
 }
 
@@ -126,15 +125,15 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
         many_finish<TOKENS>(q, tile, split, tile.row + (warp_index() * MANY_GROUPS + g) * LINEAR_ROWS, sums[g], tokens);
 }
 
-#define KERNEL(kind, tokens, blocks, ...)                                                      \
-    extern "C" __global__ void __launch_bounds__(LINEAR_MANY_WARPS_MAX * WARP, blocks)         \
-        linear_many_##kind##_##tokens(const __grid_constant__ struct cuda_linear_many p)       \
-    {                                                                                          \
-        many_tokens<packed_weights<__VA_ARGS__>, tokens>(p);                                   \
+#define KERNEL(kind, tokens, blocks, ...)                                                \
+    extern "C" __global__ void __launch_bounds__(LINEAR_MANY_WARPS_MAX *WARP, blocks)    \
+        linear_many_##kind##_##tokens(const __grid_constant__ struct cuda_linear_many p) \
+    {                                                                                    \
+        many_tokens<packed_weights<__VA_ARGS__>, tokens>(p);                             \
     }
-#define X(kind, ...)                  \
-    KERNEL(kind, 32, 2, __VA_ARGS__)  \
-    KERNEL(kind, 64, 2, __VA_ARGS__)  \
+#define X(kind, ...)                 \
+    KERNEL(kind, 32, 2, __VA_ARGS__) \
+    KERNEL(kind, 64, 2, __VA_ARGS__) \
     KERNEL(kind, 128, 1, __VA_ARGS__)
 LINEAR_KINDS(X)
 #undef X

@@ -8,9 +8,9 @@
 
 // A tile of rows of the op's matrices, which are one behind the other.
 struct many_tile {
-    int output, row;     // its first in a matrix
-    int column;          // where its matrix begins among all rows of the op
-    int token;           // the first
+    int output, row; // its first in a matrix
+    int column;      // where its matrix begins among all rows of the op
+    int token;       // the first
 };
 
 DEVICE struct many_tile many_tile_of(const struct cuda_linear &p, int index, int rows)

@@ -35,7 +35,9 @@ struct range {
 
     MEMBER range(const struct cuda_linear_many &q, int index)
         : index(index), first(range_first(q, index)), end(range_first(q, index + 1)),
-          records((q.linear.in + LINEAR_RECORD - 1) / LINEAR_RECORD) {}
+          records((q.linear.in + LINEAR_RECORD - 1) / LINEAR_RECORD)
+    {
+    }
 
     // The number of units from this one on that are of its tile and in the range.
     MEMBER int count_from(int unit) const
@@ -169,7 +171,7 @@ DEVICE void leave_sums(const struct cuda_linear_many &q, int index, const float 
         to[n * WARPS * WARP] = make_float4(sums[n][0], sums[n][1], sums[n][2], sums[n][3]);
     __syncthreads();
     if (threadIdx.x == 0)
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(q.left + index), "r"(q.launch) : "memory");
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(q.left + index), "r"(q.launch) : "memory");
 }
 
 template <int TOKENS, int WARPS>
@@ -204,8 +206,7 @@ template <class Packed, int TOKENS> struct multiplier {
     int stage, parity, turn;
 
     MEMBER void multiply_tile(const struct cuda_linear_many &q, const struct range &range,
-                              struct weight_ring<Packed, TOKENS> &weights, int unit, int end,
-                              float sums[TOKENS / 8][4])
+                              struct weight_ring<Packed, TOKENS> &weights, int unit, int end, float sums[TOKENS / 8][4])
     {
         uint32_t before = 0;
         for (int first = unit; unit < end; unit++) {
@@ -262,8 +263,9 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
     launch_next();
     struct range range(q, q.ranges - 1 - (int)blockIdx.y); // those who wait for others' sums begin after these
     uint8_t *memory = shared + (uint32_t)-(int32_t)shared_address(shared) % LINEAR_WGMMA_ALIGNMENT;
-    struct x_ring<Packed, TOKENS> x = { shared_address(memory), shared_address(barriers),
-                                        shared_address(barriers + shape::STAGES) };
+    struct x_ring<Packed, TOKENS> x = {
+        shared_address(memory), shared_address(barriers), shared_address(barriers + shape::STAGES)
+    };
     uint8_t *ring = memory + shape::STAGES * (x.BYTES + warp_index() * Packed::BYTES);
     if (threadIdx.x == 0)
         x.init();
@@ -280,17 +282,19 @@ template <class Packed, int TOKENS> DEVICE void many_tokens(const struct cuda_li
             x.bring(x_from, range, range.first + warp_index());
         __syncwarp();
         int turn = (warp_index() + shape::WARPS - range.first % shape::WARPS) % shape::WARPS;
-        struct multiplier<Packed, TOKENS> multiplier = { ring, x, x_from, 0, 0, turn };
+        struct multiplier<Packed, TOKENS> multiplier = {
+            ring, x, x_from, 0, 0, turn
+        };
         multiply_range<Packed, TOKENS>(q, range, weights, multiplier);
     }
     copies_wait<0>();
 }
 
-#define KERNEL(kind, tokens, ...)                                                              \
-    extern "C" __global__ void __launch_bounds__(linear_wgmma_warps(tokens) * WARP, 1)         \
-        linear_wgmma_##kind##_##tokens(const __grid_constant__ struct cuda_linear_many p)      \
-    {                                                                                          \
-        many_tokens<packed_weights<__VA_ARGS__>, tokens>(p);                                   \
+#define KERNEL(kind, tokens, ...)                                                         \
+    extern "C" __global__ void __launch_bounds__(linear_wgmma_warps(tokens) * WARP, 1)    \
+        linear_wgmma_##kind##_##tokens(const __grid_constant__ struct cuda_linear_many p) \
+    {                                                                                     \
+        many_tokens<packed_weights<__VA_ARGS__>, tokens>(p);                              \
     }
 #define X(kind, ...)               \
     KERNEL(kind, 32, __VA_ARGS__)  \

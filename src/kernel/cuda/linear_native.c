@@ -65,7 +65,10 @@ const struct kernel_packing linear_native_packing = { .name = "nvfp4", .bytes = 
 // y = y + bias, which a product does not do.
 static struct cuda_call finish(const struct linear_args *args, const struct cuda_product *product, const float *bias)
 {
-    struct cuda_linear p = { .rows = args->rows, .act = -1, .f32_out = product->f32_out, .outputs = 1,
+    struct cuda_linear p = { .rows = args->rows,
+                             .act = -1,
+                             .f32_out = product->f32_out,
+                             .outputs = 1,
                              .output = { { .bias = bias, .y = product->y, .rows = product->out, .scale = 1 } } };
     unsigned blocks = cuda_blocks((int64_t)product->rows * product->out, FINISH_BLOCK);
     return cuda_call_make("linear_finish_bf16", blocks < FINISH_BLOCKS_MAX ? blocks : FINISH_BLOCKS_MAX, 1,
@@ -84,11 +87,18 @@ static int describe_native(const void *arguments, const struct cuda_shape *shape
     for (int i = 0; i < args->outputs; i++) {
         const struct linear_output *output = &args->output[i];
         const uint8_t *w = output->weight.data;
-        struct cuda_product product = {
-            .dtype = DTYPE_NVFP4_GGUF, .rows = shape->rows, .in = args->in, .out = output->weight.rows, .x = codes,
-            .x_scales = scales, .w = w, .w_scales = w + linear_native_scales(output->weight.rows, args->in),
-            .y = args->add ? args->add->x : output->y, .factor = output->weight.scale,
-            .f32_out = args->add || args->f32_y, .accumulate = args->add != NULL };
+        struct cuda_product product = { .dtype = DTYPE_NVFP4_GGUF,
+                                        .rows = shape->rows,
+                                        .in = args->in,
+                                        .out = output->weight.rows,
+                                        .x = codes,
+                                        .x_scales = scales,
+                                        .w = w,
+                                        .w_scales = w + linear_native_scales(output->weight.rows, args->in),
+                                        .y = args->add ? args->add->x : output->y,
+                                        .factor = output->weight.scale,
+                                        .f32_out = args->add || args->f32_y,
+                                        .accumulate = args->add != NULL };
         calls[count++] = (struct cuda_call){ .product = product };
         if (output->bias)
             calls[count++] = finish(args, &product, output->bias);
@@ -100,13 +110,24 @@ static int describe_native(const void *arguments, const struct cuda_shape *shape
 static size_t native_scratch(const struct kernel_extent *extent)
 {
     return linear_native_scales(extent->rows, extent->width)
-         + nvfp4_scales_bytes(extent->rows, extent->width / NVFP4_RUN);
+        + nvfp4_scales_bytes(extent->rows, extent->width / NVFP4_RUN);
 }
 
 const struct kernel cuda_native_rows[] = {
-    { .name = "linear_cuda_nvfp4", .device = DEVICE_CUDA, .op = OP_LINEAR, .load = KERNEL_ANY, .priority = 30,
-      .architectures = cuda_architectures, .sm_min = 100, .weights = DTYPE_BIT(NVFP4_GGUF),
-      .nvfp4 = DTYPE_BIT(NVFP4_GGUF), .packing = &linear_native_packing, .rows_multiple = 16, .tolerance = 0.015f,
-      .absorbs = KERNEL_ABSORBS_ADD, .scratch_bytes = native_scratch, .describe = describe_native },
+    { .name = "linear_cuda_nvfp4",
+      .device = DEVICE_CUDA,
+      .op = OP_LINEAR,
+      .load = KERNEL_ANY,
+      .priority = 30,
+      .architectures = cuda_architectures,
+      .sm_min = 100,
+      .weights = DTYPE_BIT(NVFP4_GGUF),
+      .nvfp4 = DTYPE_BIT(NVFP4_GGUF),
+      .packing = &linear_native_packing,
+      .rows_multiple = 16,
+      .tolerance = 0.015f,
+      .absorbs = KERNEL_ABSORBS_ADD,
+      .scratch_bytes = native_scratch,
+      .describe = describe_native },
 };
 const int cuda_native_count = sizeof cuda_native_rows / sizeof *cuda_native_rows;

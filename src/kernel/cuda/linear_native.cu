@@ -18,7 +18,10 @@ extern "C" __global__ void __launch_bounds__(128) linear_x_nvfp4(const __grid_co
     float x[NVFP4_RUN];
     bf16_load(from, x);
     bf16_load(from + 8, x + 8);
-    union { uint8_t bytes[NVFP4_RUN / 2]; uint2 words; } codes;
+    union {
+        uint8_t bytes[NVFP4_RUN / 2];
+        uint2 words;
+    } codes;
     *scale = nvfp4_round(x, codes.bytes);
     *(uint2 *)(p.codes + ((size_t)row * (size_t)p.in + (size_t)run * NVFP4_RUN) / 2) = codes.words;
 }

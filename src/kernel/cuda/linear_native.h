@@ -14,10 +14,7 @@ struct cuda_linear_x {
 };
 
 // Codes, then, at a multiple that every reader is content with, scales.
-MINIFLOAT size_t linear_native_scales(int rows, int in)
-{
-    return ((size_t)rows * (size_t)(in / 2) + 255) / 256 * 256;
-}
+MINIFLOAT size_t linear_native_scales(int rows, int in) { return ((size_t)rows * (size_t)(in / 2) + 255) / 256 * 256; }
 
 #ifndef __CUDACC__
 #include "kernel/kernel.h"

@@ -211,20 +211,20 @@ static void pack_FP8_32(const uint8_t *in, int rows, int cols, uint8_t *group)
 PACKED_FORMATS(X)
 #undef X
 
-#define X(id, kind)                                                                                     \
-    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *group)                        \
-    {                                                                                                   \
-        const struct id *block = (const void *)in;                                                      \
-        for (int row = 0; row < rows; row++)                                                            \
-            for (int index = 0; index < cols / LINEAR_LANE_VALUES; block++) {                           \
-                struct block_parts parts;                                                               \
-                split_##id(block, &parts);                                                              \
-                for (int i = 0; i < format_##id.block / LINEAR_LANE_VALUES; i++, index++) {             \
-                    struct run run;                                                                     \
-                    take_run(format_##id, layouts[LINEAR_##kind], &parts, i, &run);                     \
-                    put_run(layouts[LINEAR_##kind], &run, row, index, group);                           \
-                }                                                                                       \
-            }                                                                                           \
+#define X(id, kind)                                                                         \
+    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *group)            \
+    {                                                                                       \
+        const struct id *block = (const void *)in;                                          \
+        for (int row = 0; row < rows; row++)                                                \
+            for (int index = 0; index < cols / LINEAR_LANE_VALUES; block++) {               \
+                struct block_parts parts;                                                   \
+                split_##id(block, &parts);                                                  \
+                for (int i = 0; i < format_##id.block / LINEAR_LANE_VALUES; i++, index++) { \
+                    struct run run;                                                         \
+                    take_run(format_##id, layouts[LINEAR_##kind], &parts, i, &run);         \
+                    put_run(layouts[LINEAR_##kind], &run, row, index, group);               \
+                }                                                                           \
+            }                                                                               \
     }
 LINEAR_SPLIT(X)
 #undef X
@@ -248,10 +248,7 @@ size_t linear_group_bytes(enum linear_kind kind, int cols)
     return (size_t)((cols + LINEAR_RECORD - 1) / LINEAR_RECORD) * (size_t)linear_record_bytes(layouts[kind]);
 }
 
-static int group_count(int rows)
-{
-    return (rows + LINEAR_ROWS - 1) / LINEAR_ROWS;
-}
+static int group_count(int rows) { return (rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
 
 static size_t packed_bytes(enum dtype dtype, int rows, int cols)
 {
@@ -264,8 +261,8 @@ static void pack_share(const struct weight *weight, int part, int parts, void *o
 {
     size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols);
     bool floats = !packers[weight->dtype].pack;
-    size_t group_bytes =
-        floats ? row_bytes * LINEAR_ROWS : linear_group_bytes(packers[weight->dtype].kind, weight->cols);
+    size_t group_bytes = floats ? row_bytes * LINEAR_ROWS
+                                : linear_group_bytes(packers[weight->dtype].kind, weight->cols);
     int first, end;
     kernel_share(group_count(weight->rows), part, parts, &first, &end);
     for (int group = first; group < end; group++) {

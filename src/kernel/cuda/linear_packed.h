@@ -25,17 +25,21 @@
 #include <stdint.h>
 
 enum {
-    LINEAR_ROWS = 16, LINEAR_RECORD = 128, LINEAR_LANES = 32, LINEAR_LANE_VALUES = 32,
-    LINEAR_EXPONENT = 28,         // (6)
-    LINEAR_INT_EXPONENT = 133,    // an integer at the lowest bits of a bfloat16 is 2^-133 of itself
+    LINEAR_ROWS = 16,
+    LINEAR_RECORD = 128,
+    LINEAR_LANES = 32,
+    LINEAR_LANE_VALUES = 32,
+    LINEAR_EXPONENT = 28,      // (6)
+    LINEAR_INT_EXPONENT = 133, // an integer at the lowest bits of a bfloat16 is 2^-133 of itself
     LINEAR_E2M1_EXPONENT = 126,
     LINEAR_E4M3_EXPONENT = 120,
-    LINEAR_SMALL_EXPONENT = 10,   // of the scales of one byte
+    LINEAR_SMALL_EXPONENT = 10, // of the scales of one byte
 };
-#define LINEAR_E2M1_BITS 0x81C081C0u  // of a bfloat16, in both halves
+#define LINEAR_E2M1_BITS 0x81C081C0u // of a bfloat16, in both halves
 #define LINEAR_E2M1_FIRST 0x60306030u
 
 //    kind      bits block floats small min    floats: codes are E2M1 or E4M3, by their bits; small: scales are bytes
+// clang-format off
 #define LINEAR_KINDS(X)                \
     X(e2m1_16,   4,  16,   1,   1,   0) \
     X(e2m1_32,   4,  32,   1,   0,   0) \
@@ -47,12 +51,13 @@ enum {
     X(int6_16,   6,  16,   0,   0,   0) \
     X(int8_32,   8,  32,   0,   0,   0) \
     X(e4m3_32,   8,  32,   1,   0,   0)
+// clang-format on
 
 enum linear_kind {
 #define X(kind, ...) LINEAR_##kind,
     LINEAR_KINDS(X)
 #undef X
-    LINEAR_KIND_COUNT
+        LINEAR_KIND_COUNT
 };
 
 struct linear_layout {
@@ -73,31 +78,19 @@ LINEAR_FUNCTION int linear_e2m1_turn(int slot)
 }
 
 // The widest plane that codes of so many bits have left.
-LINEAR_FUNCTION int linear_plane(int bits)
-{
-    return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
-}
+LINEAR_FUNCTION int linear_plane(int bits) { return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1; }
 
 // Bytes of a record, and where its parts begin.
-LINEAR_FUNCTION int linear_plane_bytes(int plane)
-{
-    return LINEAR_LANES * plane * 8;
-}
+LINEAR_FUNCTION int linear_plane_bytes(int plane) { return LINEAR_LANES * plane * 8; }
 
 LINEAR_FUNCTION int linear_scale_bytes(struct linear_layout f)
 {
     return LINEAR_LANES * 2 * (LINEAR_LANE_VALUES / f.block) * (f.small ? 1 : 2);
 }
 
-LINEAR_FUNCTION int linear_scales_at(struct linear_layout f)
-{
-    return linear_plane_bytes(f.bits);
-}
+LINEAR_FUNCTION int linear_scales_at(struct linear_layout f) { return linear_plane_bytes(f.bits); }
 
-LINEAR_FUNCTION int linear_mins_at(struct linear_layout f)
-{
-    return linear_scales_at(f) + linear_scale_bytes(f);
-}
+LINEAR_FUNCTION int linear_mins_at(struct linear_layout f) { return linear_scales_at(f) + linear_scale_bytes(f); }
 
 LINEAR_FUNCTION int linear_record_bytes(struct linear_layout f)
 {

@@ -12,13 +12,14 @@
 // Arrives and makes the phase last until so many bytes have been copied.
 DEVICE void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
 DEVICE void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
 }
 
 // ---- products ----
@@ -32,21 +33,18 @@ DEVICE uint32_t x_operand(uint32_t address) { return address >> 4 | 1 << 16; }
 // Until all but the last LEFT groups of products are done.
 template <int LEFT> DEVICE void products_wait()
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
 // Keeps the compiler from computing an operand later than here: it must be there before products begin.
-DEVICE void operand_hold(uint32_t a[4])
-{
-    asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]) :: "memory");
-}
+DEVICE void operand_hold(uint32_t a[4]) { asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3])::"memory"); }
 
 #define REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define REGISTERS_32 REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define REGISTERS_64                                                                                          \
+#define REGISTERS_64                                                                                            \
     REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
                  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define REGISTERS_128                                                                                         \
+#define REGISTERS_128                                                                                           \
     REGISTERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
                  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, "   \
                  "%100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, "   \
@@ -56,15 +54,17 @@ DEVICE void operand_hold(uint32_t a[4])
 #define SUMS_32(s, j) SUMS_16(s, j), SUMS_16(s, j + 4)
 #define SUMS_64(s, j) SUMS_32(s, j), SUMS_32(s, j + 8)
 #define SUMS_128(s, j) SUMS_64(s, j), SUMS_64(s, j + 16)
-#define PRODUCT(shape, registers, sums, a0, a1, a2, a3, b, added)                                      \
-    asm volatile("{\n"                                                                                 \
-                 ".reg .pred added;\n"                                                                 \
-                 ".reg .b64 b;\n"                                                                      \
-                 "setp.ne.b32 added, " added ", 0;\n"                                                  \
-                 "mov.b64 b, {" b ", " X_OPERAND_REST "};\n"                                           \
+#define PRODUCT(shape, registers, sums, a0, a1, a2, a3, b, added)                                                     \
+    asm volatile("{\n"                                                                                                \
+                 ".reg .pred added;\n"                                                                                \
+                 ".reg .b64 b;\n"                                                                                     \
+                 "setp.ne.b32 added, " added ", 0;\n"                                                                 \
+                 "mov.b64 b, {" b ", " X_OPERAND_REST "};\n"                                                          \
                  "wgmma.mma_async.sync.aligned." shape ".f32.bf16.bf16 {" registers "}, {" a0 ", " a1 ", " a2 ", " a3 \
-                 "}, b, added, 1, 1, 0;\n"                                                             \
-                 "}" : sums : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(x), "r"((int)add))
+                 "}, b, added, 1, 1, 0;\n"                                                                            \
+                 "}"                                                                                                  \
+                 : sums                                                                                               \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(x), "r"((int)add))
 
 // sums (64 rows, TOKENS) = a (64, 16) x (16, TOKENS), added to what they are or not; the four warps of a group have
 // sixteen rows each.

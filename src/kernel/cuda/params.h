@@ -21,17 +21,17 @@ struct cuda_batch {
     const int32_t *output_rows; // (outputs)
     const int32_t *tables;      // page numbers, one run per class and sequence
     const int32_t *table_at; // (classes, sequences_max): where each run begins in `tables`; -1 entries are never read
-    const int32_t *drawn;       // tokens of the step before, one for each of its outputs
+    const int32_t *drawn;    // tokens of the step before, one for each of its outputs
     int32_t sequences_max;
 };
 
 // A layer's place in the cache (kv/layout.h): a vector of side s, head h and token t of a page begins at
 //   pool + page * page_bytes + s.data + (h * 16 + t) * s.data_bytes, its scales likewise at s.scales.
 struct cuda_side {
-    uint32_t data, data_bytes;     // offsets from the page's first byte, the layer's included
+    uint32_t data, data_bytes; // offsets from the page's first byte, the layer's included
     uint32_t scales, scale_bytes;
-    int32_t dtype;                 // enum dtype, for kernels that serve several
-    float scale;                   // of the layer, for formats that have one
+    int32_t dtype; // enum dtype, for kernels that serve several
+    float scale;   // of the layer, for formats that have one
 };
 
 struct cuda_place {
@@ -50,27 +50,27 @@ struct cuda_state {
 
 struct cuda_embed {
     struct cuda_batch batch;
-    const uint8_t *table;          // as the file has it
+    const uint8_t *table; // as the file has it
     uint64_t row_bytes;
-    float *out;                    // f32: the residual stream
-    int32_t width, dtype;          // enum dtype of the table
-    int32_t first, rows;           // the tokens it has; others give zeros
-    float scale;                   // of the op times the matrix's own
+    float *out;           // f32: the residual stream
+    int32_t width, dtype; // enum dtype of the table
+    int32_t first, rows;  // the tokens it has; others give zeros
+    float scale;          // of the op times the matrix's own
 };
 
 struct cuda_norm {
-    const int32_t *rows;           // device counts
-    const void *x;                 // f32 or bfloat16, as the function's name says
-    uint16_t *out;                 // bfloat16; may be x if that is bfloat16, too
+    const int32_t *rows; // device counts
+    const void *x;       // f32 or bfloat16, as the function's name says
+    uint16_t *out;       // bfloat16; may be x if that is bfloat16, too
     const float *weight;
-    int32_t own_weights;           // each of a row's groups has its own
-    int32_t groups, width, gap;    // gap: between a row's end and the next one
-    int32_t team;                  // threads that do one group: a power of two within a warp, or the whole block
+    int32_t own_weights;        // each of a row's groups has its own
+    int32_t groups, width, gap; // gap: between a row's end and the next one
+    int32_t team;               // threads that do one group: a power of two within a warp, or the whole block
     float epsilon;
 };
 
 struct cuda_rope {
-    uint16_t *q, *k;               // bfloat16, turned in place
+    uint16_t *q, *k; // bfloat16, turned in place
     const float *frequencies;
     int32_t heads, kv_heads, head_dim, first, rotated, interleaved;
     float magnitude;
@@ -78,9 +78,9 @@ struct cuda_rope {
 
 struct cuda_heads {
     const int32_t *rows;
-    const uint16_t *x;             // (rows, heads, in + rest)
-    uint16_t *y;                   // (rows, heads, out + rest)
-    const uint8_t *weight;         // (heads, out, in), as the file has it
+    const uint16_t *x;     // (rows, heads, in + rest)
+    uint16_t *y;           // (rows, heads, out + rest)
+    const uint8_t *weight; // (heads, out, in), as the file has it
     int32_t heads, in, out, rest, dtype;
     float scale;
 };
@@ -91,10 +91,10 @@ struct cuda_turn {
 };
 
 struct cuda_transform {
-    uint16_t *q, *k;               // bfloat16, changed in place
-    const float *centre;           // (kv_heads, head_dim) or NULL
+    uint16_t *q, *k;     // bfloat16, changed in place
+    const float *centre; // (kv_heads, head_dim) or NULL
     int32_t heads, kv_heads, head_dim, block;
-    float factor;                  // of what is rotated: 1 / sqrt(block)
+    float factor; // of what is rotated: 1 / sqrt(block)
 };
 
 struct cuda_transform_rows {
@@ -119,47 +119,47 @@ struct cuda_attention {
     int32_t sink_pages;
     const uint16_t *q;
     uint16_t *out;
-    const float *sinks;            // (heads) or NULL
-    float *partials;               // scratch of the op
-    int32_t partials_each;         // of latents: how many there is room for, per sequence and head
-    int32_t sequences;             // that decode is launched for
-    int32_t blocks, log_warps;     // of its launch: what chunks are cut for (attention_split.h)
-    int32_t share;                 // of its blocks, that a multiprocessor has
-    int32_t log_parts;             // log2 of the parts that suit it
-    int32_t log_each_most;         // log2 of the most parts that a warp of it can do in a row
+    const float *sinks;        // (heads) or NULL
+    float *partials;           // scratch of the op
+    int32_t partials_each;     // of latents: how many there is room for, per sequence and head
+    int32_t sequences;         // that decode is launched for
+    int32_t blocks, log_warps; // of its launch: what chunks are cut for (attention_split.h)
+    int32_t share;             // of its blocks, that a multiprocessor has
+    int32_t log_parts;         // log2 of the parts that suit it
+    int32_t log_each_most;     // log2 of the most parts that a warp of it can do in a row
     int32_t heads, window, rows_min, rows_max;
-    int32_t group, lead;           // heads that share one of the cache; the first has so many fewer, the last may
+    int32_t group, lead; // heads that share one of the cache; the first has so many fewer, the last may
     float scale, softcap;
 };
 
 struct cuda_conv {
     struct cuda_batch batch;
-    struct cuda_state state;       // (inputs, channels)
-    const uint16_t *x;             // (rows, channels)
+    struct cuda_state state; // (inputs, channels)
+    const uint16_t *x;       // (rows, channels)
     uint16_t *out;
-    const float *kernel, *bias;    // (inputs + 1, channels), (channels) or NULL
+    const float *kernel, *bias; // (inputs + 1, channels), (channels) or NULL
     int32_t inputs, channels;
-    int32_t tiles;                 // runs of tokens that the grid has for each sequence
+    int32_t tiles; // runs of tokens that the grid has for each sequence
 };
 
 struct cuda_scan {
     struct cuda_batch batch;
-    struct cuda_state state;       // (heads, keys, values)
-    const uint16_t *mixed;         // (rows, heads * values + 2 * groups * keys)
-    const uint16_t *time;          // (rows, heads)
+    struct cuda_state state;        // (heads, keys, values)
+    const uint16_t *mixed;          // (rows, heads * values + 2 * groups * keys)
+    const uint16_t *time;           // (rows, heads)
     const float *a, *d, *time_bias; // (heads)
-    uint16_t *out;                 // (rows, heads * values)
+    uint16_t *out;                  // (rows, heads * values)
     int32_t groups, heads, keys, values;
     float time_low, time_high;
 };
 
 struct cuda_delta {
     struct cuda_batch batch;
-    struct cuda_state state;       // (heads, keys, values)
-    const uint16_t *mixed;         // (rows, 2 * groups * keys + heads * values)
-    const uint16_t *time, *beta;   // (rows, heads)
-    const float *a, *time_bias;    // (heads)
-    uint16_t *out;                 // (rows, heads * values)
+    struct cuda_state state;     // (heads, keys, values)
+    const uint16_t *mixed;       // (rows, 2 * groups * keys + heads * values)
+    const uint16_t *time, *beta; // (rows, heads)
+    const float *a, *time_bias;  // (heads)
+    uint16_t *out;               // (rows, heads * values)
     int32_t groups, in_turns, heads, keys, values;
 };
 
@@ -167,13 +167,13 @@ struct cuda_act_mul {
     const int32_t *rows;
     const uint16_t *gate, *up;
     uint16_t *out;
-    int32_t width, act;            // enum activation
+    int32_t width, act; // enum activation
     int32_t gate_per_row;
 };
 
 struct cuda_add {
     const int32_t *rows;
-    float *x;                      // the residual stream
+    float *x; // the residual stream
     const uint16_t *y;
     int32_t width;
 };
@@ -187,7 +187,7 @@ struct cuda_pick {
 
 struct cuda_copy {
     const int32_t *rows;
-    const float *x;                // the residual stream
+    const float *x; // the residual stream
     uint16_t *out;
     int32_t width;
 };
@@ -195,7 +195,7 @@ struct cuda_copy {
 struct cuda_reduce {
     const int32_t *rows;
     const float *parts;
-    void *out;                     // f32 or bfloat16
+    void *out; // f32 or bfloat16
     uint64_t stride;
     int32_t ranks, width, adds, f32_out; // adds: to what is there, in f32
 };
@@ -210,7 +210,7 @@ struct cuda_join {
 
 struct cuda_softcap {
     const int32_t *rows;
-    float *x;                      // logits
+    float *x; // logits
     int32_t width;
     float cap;
 };
@@ -220,8 +220,8 @@ struct cuda_sampling_row {
     uint64_t seed;
     double temperature, top_p, min_p;
     int32_t top_k, choice;
-    int32_t count;                 // of the text's tokens so far: with seed and choice the key of the draw
-    int32_t on_host;               // nothing is drawn here: the host wants the logits
+    int32_t count;   // of the text's tokens so far: with seed and choice the key of the draw
+    int32_t on_host; // nothing is drawn here: the host wants the logits
 };
 
 enum {
@@ -232,14 +232,14 @@ enum {
 };
 
 struct cuda_sampling {
-    const int32_t *outputs;        // device count
+    const int32_t *outputs; // device count
     const struct cuda_sampling_row *rows;
-    const float *logits;           // (outputs, vocabulary)
-    float *peaks;                  // scratch: (outputs, chunks), the largest logit of each chunk of the vocabulary
-    uint64_t *masses;              // scratch: (outputs, chunks), the sum of its probabilities
-    uint64_t *bin_masses;          // scratch: (outputs, CUDA_SAMPLING_BINS), the same by how likely tokens are
-    int32_t *bin_counts;           // scratch: how many those are
-    int32_t *tokens;               // (outputs): what was drawn, or CUDA_SAMPLING_NOT_FINITE
+    const float *logits;  // (outputs, vocabulary)
+    float *peaks;         // scratch: (outputs, chunks), the largest logit of each chunk of the vocabulary
+    uint64_t *masses;     // scratch: (outputs, chunks), the sum of its probabilities
+    uint64_t *bin_masses; // scratch: (outputs, CUDA_SAMPLING_BINS), the same by how likely tokens are
+    int32_t *bin_counts;  // scratch: how many those are
+    int32_t *tokens;      // (outputs): what was drawn, or CUDA_SAMPLING_NOT_FINITE
     int32_t vocabulary, chunks;
 };
 
@@ -256,11 +256,11 @@ struct cuda_linear {
     int32_t in, outputs, act, residual, f32_out;
     void *scratch;
     struct cuda_linear_output {
-        const uint8_t *weight;     // in the row's packing
+        const uint8_t *weight; // in the row's packing
         const float *bias;
         void *y;
         int32_t rows;
-        float scale;               // of the whole matrix
+        float scale; // of the whole matrix
     } output[3];
 };
 

@@ -28,8 +28,8 @@ DEVICE struct choice highest(const float values[HELD], uint32_t open, int first,
             best = higher(best, { values[i] > -INFINITY ? values[i] : -INFINITY, index });
     }
     for (int step = WARP / 2; step > 0; step /= 2)
-        best = higher(best, { __shfl_xor_sync(WARP_ALL, best.value, step),
-                              __shfl_xor_sync(WARP_ALL, best.index, step) });
+        best = higher(best,
+                      { __shfl_xor_sync(WARP_ALL, best.value, step), __shfl_xor_sync(WARP_ALL, best.index, step) });
     return best;
 }
 
@@ -90,8 +90,8 @@ DEVICE uint32_t open_groups(const struct cuda_route &p, const float ranks[HELD],
         struct choice best = { lane_index() < p.groups && !(looked_at >> lane_index() & 1) ? own : -INFINITY,
                                lane_index() < p.groups && !(looked_at >> lane_index() & 1) ? lane_index() : WARP };
         for (int step = WARP / 2; step > 0; step /= 2)
-            best = higher(best, { __shfl_xor_sync(WARP_ALL, best.value, step),
-                                  __shfl_xor_sync(WARP_ALL, best.index, step) });
+            best = higher(best,
+                          { __shfl_xor_sync(WARP_ALL, best.value, step), __shfl_xor_sync(WARP_ALL, best.index, step) });
         looked_at |= 1u << best.index % WARP;
     }
 #pragma unroll
@@ -162,7 +162,7 @@ DEVICE void order_pairs(const struct cuda_routes &routes, int rows)
 }
 
 // One block does the order, too.
-extern "C" __global__ void __launch_bounds__(ROUTE_WARPS * WARP) route(const __grid_constant__ struct cuda_route p)
+extern "C" __global__ void __launch_bounds__(ROUTE_WARPS *WARP) route(const __grid_constant__ struct cuda_route p)
 {
     kernel_begin();
     int rows = *p.rows, row = (int)blockIdx.x * ROUTE_WARPS + warp_index();

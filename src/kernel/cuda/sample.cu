@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(256) sample_masses(const __grid_con
     __shared__ int bin_counts[BINS];
     int row = (int)blockIdx.x, bin = (int)threadIdx.x;
     bool there = row < *p.outputs && !p.rows[row].on_host && p.rows[row].temperature > 0
-              && !is_cut(p.rows[row], p.vocabulary);
+        && !is_cut(p.rows[row], p.vocabulary);
     kernel_begin();
     if (!there)
         return;
@@ -306,9 +306,8 @@ DEVICE struct selection find_key(const struct draw &draw, struct lead lead, uint
             }
         key |= (uint64_t)digit << shift;
     }
-    count = list_where(draw, 0, [=](uint64_t other, float) {
-        return other >= floor && other >> shift == key >> shift;
-    });
+    count = list_where(draw, 0,
+                       [=](uint64_t other, float) { return other >= floor && other >> shift == key >> shift; });
     uint64_t weights[LIST_EACH];
 #pragma unroll
     for (int i = 0; i < LIST_EACH; i++) {
@@ -423,8 +422,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) sample_draw(const __gri
     if (!there)
         return;
     size_t first = (size_t)row * (size_t)p.chunks;
-    struct draw draw = { p.rows[row], {}, p.logits + (size_t)row * (size_t)p.vocabulary, p.masses + first,
-                         p.bin_masses + row * BINS, p.bin_counts + row * BINS, p.vocabulary, p.chunks, peaks, chosen,
+    struct draw draw = { p.rows[row],
+                         {},
+                         p.logits + (size_t)row * (size_t)p.vocabulary,
+                         p.masses + first,
+                         p.bin_masses + row * BINS,
+                         p.bin_counts + row * BINS,
+                         p.vocabulary,
+                         p.chunks,
+                         peaks,
+                         chosen,
                          list };
     draw.rule = rule_of(draw.row, highest_of(p.peaks + first, p.chunks, peaks), p.vocabulary);
     int token = draw_token(draw);

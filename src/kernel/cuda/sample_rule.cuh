@@ -76,10 +76,7 @@ DEVICE uint32_t ordered(float value)
     return bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
 }
 
-DEVICE float unordered(uint32_t order)
-{
-    return __uint_as_float(order ^ (order >> 31 ? 0x80000000u : 0xFFFFFFFFu));
-}
+DEVICE float unordered(uint32_t order) { return __uint_as_float(order ^ (order >> 31 ? 0x80000000u : 0xFFFFFFFFu)); }
 
 DEVICE uint64_t key_of(const struct rule &rule, float logit, int id)
 {

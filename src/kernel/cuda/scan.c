@@ -19,8 +19,8 @@ static int describe_conv(const void *arguments, const struct cuda_shape *shape, 
                                       .bias = args->bias,
                                       .inputs = layout->inputs,
                                       .channels = layout->channels,
-                                      .tiles = (int32_t)cuda_blocks(shape->rows_each, few ? CONV_TOKENS_FEW
-                                                                                         : CONV_TOKENS_MANY) };
+                                      .tiles = (int32_t)cuda_blocks(shape->rows_each,
+                                                                    few ? CONV_TOKENS_FEW : CONV_TOKENS_MANY) };
     calls[0] = cuda_call_make(few ? "conv_4" : "conv_16", cuda_blocks(layout->channels, CONV_THREADS * CONV_CHANNELS),
                               cuda_blocks((int64_t)shape->sequences * params.tiles, 1), CONV_THREADS, &params,
                               sizeof params);
@@ -54,9 +54,19 @@ static int describe_scan(const void *arguments, const struct cuda_shape *shape, 
 }
 
 const struct kernel cuda_scan_rows[] = {
-    { .name = "conv_cuda", .device = DEVICE_CUDA, .op = OP_CONV, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .describe = describe_conv },
-    { .name = "scan_cuda", .device = DEVICE_CUDA, .op = OP_SCAN, .priority = 1, .load = KERNEL_ANY,
-      .architectures = cuda_architectures, .describe = describe_scan },
+    { .name = "conv_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_CONV,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .describe = describe_conv },
+    { .name = "scan_cuda",
+      .device = DEVICE_CUDA,
+      .op = OP_SCAN,
+      .priority = 1,
+      .load = KERNEL_ANY,
+      .architectures = cuda_architectures,
+      .describe = describe_scan },
 };
 const int cuda_scan_count = sizeof cuda_scan_rows / sizeof *cuda_scan_rows;

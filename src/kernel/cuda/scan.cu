@@ -217,8 +217,9 @@ DEVICE void scan_tokens(const struct scan_tile<RUNS, TOKENS> &tile, int first, i
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         float x = tile.x[first + i][own];
-        result[i] = fmaf(d, x, scan_move_on<HELD>(matrix, tile.b[first + i], tile.c[first + i], tile.decay[first + i],
-                                                  tile.time[first + i] * x));
+        result[i] = fmaf(d, x,
+                         scan_move_on<HELD>(matrix, tile.b[first + i], tile.c[first + i], tile.decay[first + i],
+                                            tile.time[first + i] * x));
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -264,11 +265,11 @@ template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_scan 
 }
 
 // The sizes that there are: so many keys at most, and for steps in which every sequence has one token, or more.
-#define SCAN(keys, tokens, blocks, word)                                                                  \
-    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, blocks)                                    \
-        scan_##keys##_##word(const __grid_constant__ struct cuda_scan p)                                  \
-    {                                                                                                     \
-        scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);                                     \
+#define SCAN(keys, tokens, blocks, word)                                 \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, blocks)   \
+        scan_##keys##_##word(const __grid_constant__ struct cuda_scan p) \
+    {                                                                    \
+        scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);    \
     }
 //   keys  tokens of a tile, blocks of a multiprocessor
 SCAN(128, 1, 5, one)

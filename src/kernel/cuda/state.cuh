@@ -42,8 +42,7 @@ DEVICE float state_quarters_sum(float value)
 }
 
 // The keys that a lane has of its column, from the state or to it; those past the end are 0. NULL: all of them are.
-template <int HELD>
-DEVICE void state_take(const float *from, int keys, int values, int column, float4 matrix[HELD])
+template <int HELD> DEVICE void state_take(const float *from, int keys, int values, int column, float4 matrix[HELD])
 {
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
@@ -57,8 +56,7 @@ DEVICE void state_take(const float *from, int keys, int values, int column, floa
     }
 }
 
-template <int HELD>
-DEVICE void state_leave(float *to, int keys, int values, int column, const float4 matrix[HELD])
+template <int HELD> DEVICE void state_leave(float *to, int keys, int values, int column, const float4 matrix[HELD])
 {
 #pragma unroll
     for (int i = 0; i < HELD; i++) {

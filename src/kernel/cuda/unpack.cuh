@@ -63,7 +63,8 @@ DEVICE void e4m3_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
 {
 #if __CUDA_ARCH__ >= 890
     asm("{ .reg .b16 l, h;\n mov.b32 {l, h}, %2;\n cvt.rn.f16x2.e4m3x2 %0, l;\n cvt.rn.f16x2.e4m3x2 %1, h; }"
-        : "=r"(*low), "=r"(*high) : "r"(codes));
+        : "=r"(*low), "=r"(*high)
+        : "r"(codes));
 #else
     uint32_t a = __byte_perm(codes, 0, 0x1404), b = __byte_perm(codes, 0, 0x3424); // in the upper bytes of halves
     *low = f16_multiply((a & 0x80008000) | (a >> 1 & 0x3F803F80), 0x5C005C00 /* 256 */);
@@ -79,7 +80,7 @@ DEVICE void e5m2_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
 
 // A signed byte plus 128 is a subnormal float16 as it stands, in units of 2^-24. To take 128 off again would be another
 // instruction for each pair: it is taken off sums (attention_step.cuh).
-#define INT8_UNIT   0x1p24f
+#define INT8_UNIT 0x1p24f
 #define INT8_UNLIFT 0x80808080 // a pair of -128 in that unit
 DEVICE void int8_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
 {
@@ -162,9 +163,9 @@ template <int FORM> __host__ __device__ constexpr bool nibbles_by_bytes()
 // The channel of a unit that is the lower (half 0) or upper one of a pair of K.
 template <int FORM> __host__ __device__ constexpr int pair_channel(int pair, int half)
 {
-    return !form<FORM>::FOUR_BITS     ? 2 * pair + half
-         : nibbles_by_bytes<FORM>()   ? pair % 2 * 4 + pair / 2 + 2 * half
-                                      : pair + 4 * half;
+    return !form<FORM>::FOUR_BITS  ? 2 * pair + half
+        : nibbles_by_bytes<FORM>() ? pair % 2 * 4 + pair / 2 + 2 * half
+                                   : pair + 4 * half;
 }
 
 template <int FORM> DEVICE void unpack_nibbles(uint32_t word, struct unit_scale scale, uint32_t out[4])

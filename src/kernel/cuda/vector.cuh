@@ -257,9 +257,9 @@ DEVICE void part_load_turned_singly(const struct turn *turn, const struct cuda_r
 #pragma unroll 1
     for (int i = 0; i < PART; i++) {
         int channel = lane * PART + i;
-        values[i] = channel >= dim            ? 0.0f
-                  : channel >= rope.rotated   ? bf16_to_f32(vector[channel])
-                                              : turned_value<PART>(turn, rope, vector, channel);
+        values[i] = channel >= dim    ? 0.0f
+            : channel >= rope.rotated ? bf16_to_f32(vector[channel])
+                                      : turned_value<PART>(turn, rope, vector, channel);
     }
 #pragma unroll
     for (int i = 0; i < PART; i++)

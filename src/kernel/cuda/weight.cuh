@@ -26,10 +26,7 @@ DEVICE int five_bits_of(const uint8_t *codes, const uint8_t *high, int i)
 }
 
 // Q2_K and Q3_K: 32 bytes hold 128 values of two bits; 16 values sit in 16 bytes at one shift.
-DEVICE int two_bits_of(const uint8_t *codes, int i)
-{
-    return codes[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
-}
+DEVICE int two_bits_of(const uint8_t *codes, int i) { return codes[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3; }
 
 // The compiler may not make one operation of these two.
 DEVICE float scaled_plus(float scale, int code, float offset)
@@ -37,10 +34,7 @@ DEVICE float scaled_plus(float scale, int code, float offset)
     return __fadd_rn(__fmul_rn(scale, (float)code), offset);
 }
 
-DEVICE float e2m1_value(int code)
-{
-    return minifloat_signed(minifloat_expand(code & 7, 1, 1), (uint32_t)code, 3);
-}
+DEVICE float e2m1_value(int code) { return minifloat_signed(minifloat_expand(code & 7, 1, 1), (uint32_t)code, 3); }
 
 static __device__ const float iq4_levels[16] = { IQ4_LEVELS };
 
@@ -122,7 +116,7 @@ DEVICE float weight_value(const struct IQ4_XS *block, int i)
 {
     int s = i / 32;
     return read_f16(block->scale) * (float)iq4_xs_scale(block, s)
-         * iq4_levels[nibble_of(block->codes + s * 16, i % 32, 32)];
+        * iq4_levels[nibble_of(block->codes + s * 16, i % 32, 32)];
 }
 
 DEVICE float weight_value(const struct MXFP4_GGUF *block, int i)

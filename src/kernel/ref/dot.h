@@ -9,15 +9,9 @@ enum { DOT_LANES = 4 };
 // Four floats that add and multiply lane by lane; may lie at any float's address.
 typedef float dot_lanes __attribute__((vector_size(DOT_LANES * sizeof(float)), aligned(4), may_alias));
 
-static inline dot_lanes dot_load(const float *x)
-{
-    return *(const dot_lanes *)x;
-}
+static inline dot_lanes dot_load(const float *x) { return *(const dot_lanes *)x; }
 
-static inline float dot_finish(dot_lanes sum)
-{
-    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
-}
+static inline float dot_finish(dot_lanes sum) { return (sum[0] + sum[2]) + (sum[1] + sum[3]); }
 
 static inline float dot(const float *a, const float *b, int n)
 {

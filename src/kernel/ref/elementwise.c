@@ -84,17 +84,11 @@ void rope_ref(const void *arguments, int part, int parts)
 static float activate(enum activation act, float x)
 {
     switch (act) {
-    case ACT_SILU:
-        return x / (1 + expf(-x));
-    case ACT_GELU_TANH:
-        return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
-    case ACT_CLAMPED:
-        x = fminf(x, ACT_CLAMPED_LIMIT);
-        return x / (1 + expf(-ACT_CLAMPED_SLOPE * x));
-    case ACT_RELU:
-        return fmaxf(x, 0);
-    case ACT_SIGMOID:
-        return 1 / (1 + expf(-x));
+    case ACT_SILU: return x / (1 + expf(-x));
+    case ACT_GELU_TANH: return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case ACT_CLAMPED: x = fminf(x, ACT_CLAMPED_LIMIT); return x / (1 + expf(-ACT_CLAMPED_SLOPE * x));
+    case ACT_RELU: return fmaxf(x, 0);
+    case ACT_SIGMOID: return 1 / (1 + expf(-x));
     }
     return x;
 }
@@ -112,7 +106,7 @@ void act_mul_ref(const void *arguments, int part, int parts)
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     for (int i = first; i < end; i++)
         args->out[i] = activate(args->act, args->gate[args->gate_per_row ? i / args->width : i])
-                     * factor_of(args->act, args->up[i]);
+            * factor_of(args->act, args->up[i]);
 }
 
 void add_ref(const void *arguments, int part, int parts)

@@ -125,8 +125,8 @@ static void expert_row(const struct experts_args *args, const struct experts_out
     float bias = output->bias ? output->bias[(size_t)expert * (size_t)rows + (size_t)row] : 0;
     for (int i = routes->first[expert]; i < routes->first[expert + 1]; i++) {
         size_t pair = (size_t)routes->pair[i], at = args->x_per_slot ? pair : pair / (size_t)routes->chosen;
-        output->y[pair * (size_t)rows + (size_t)row] =
-            dot(weights, args->x + at * (size_t)args->in, args->in) * scale + bias;
+        output->y[pair * (size_t)rows + (size_t)row] = dot(weights, args->x + at * (size_t)args->in, args->in) * scale
+            + bias;
     }
 }
 

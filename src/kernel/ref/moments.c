@@ -10,10 +10,7 @@
 
 enum { TOKENS_EACH = 128 };
 
-size_t moments_size(size_t columns)
-{
-    return (columns + TILE_LANES - 1) / TILE_LANES * TILE_LANES;
-}
+size_t moments_size(size_t columns) { return (columns + TILE_LANES - 1) / TILE_LANES * TILE_LANES; }
 
 // ---- adding ----
 
@@ -125,12 +122,8 @@ static void factor_phase(void *context, int phase, int part, int parts)
     const struct factoring *f = context;
     size_t first = f->size - (size_t)(phase / 4 + 1) * TILE_LANES;
     switch (phase % 4) {
-    case 0:
-        turn(f, first, part, parts);
-        break;
-    case 1:
-        take_off(f, first, part, parts);
-        break;
+    case 0: turn(f, first, part, parts); break;
+    case 1: take_off(f, first, part, parts); break;
     case 2:
         if (part == 0)
             factor_square(f, first);

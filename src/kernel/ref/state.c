@@ -43,7 +43,7 @@ static void conv_channels(const struct conv_args *args, const struct batch_seque
             float sum = args->bias ? args->bias[channel] : 0;
             for (int i = 0; i <= layout->inputs; i++)
                 sum += args->kernel[i * layout->channels + channel]
-                     * input_of(&inputs, row - layout->inputs + i, channel);
+                    * input_of(&inputs, row - layout->inputs + i, channel);
             args->out[at + (size_t)row * (size_t)layout->channels + (size_t)channel] = sum / (1 + expf(-sum));
         }
     keep_inputs(&inputs, sequence->count, first, end, state_inputs(state_after(&args->state, args->batch, sequence)));

@@ -9,20 +9,14 @@
 
 static const float iq4_levels[16] = { IQ4_LEVELS };
 
-static inline float read_f16(const uint8_t bytes[2])
-{
-    return f16_to_f32(read_u16(bytes));
-}
+static inline float read_f16(const uint8_t bytes[2]) { return f16_to_f32(read_u16(bytes)); }
 
 static inline void block_F32(const struct F32 *restrict in, float *restrict out)
 {
     memcpy(out, in->value, sizeof *out);
 }
 
-static inline void block_F16(const struct F16 *restrict in, float *restrict out)
-{
-    *out = read_f16(in->value);
-}
+static inline void block_F16(const struct F16 *restrict in, float *restrict out) { *out = read_f16(in->value); }
 
 static inline void block_BF16(const struct BF16 *restrict in, float *restrict out)
 {
@@ -60,10 +54,9 @@ static inline void block_Q4_1(const struct Q4_1 *restrict in, float *restrict ou
 static inline void unpack_fives(const uint8_t packed[16], const uint8_t high[4], int32_t *restrict codes)
 {
     static const uint32_t bits[32] = {
-        1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-        1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
-        1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
-        1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
+        1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
+        1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21,
+        1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
     };
     uint32_t mask;
     memcpy(&mask, high, sizeof mask);
@@ -219,13 +212,13 @@ static inline void block_FP8_32(const struct FP8_32 *restrict in, float *restric
 #define DECODER_KV(id, block, bytes)
 #define DECODER_LATENT(id, block, bytes)
 #define DECODER_W_KV(id, block, bytes) DECODER_W(id, block, bytes)
-#define DECODER_W(id, block, bytes)                                                                       \
+#define DECODER_W(id, block, bytes)                                                                        \
     _Static_assert(sizeof(struct id) == (bytes) && _Alignof(struct id) == 1, #id " is bytes, no padding"); \
-    static void decode_##id(const void *restrict blocks, size_t values, float *restrict out)              \
-    {                                                                                                     \
-        const struct id *in = blocks;                                                                     \
-        for (size_t i = 0; i < values / (block); i++)                                                     \
-            block_##id(in + i, out + i * (block));                                                        \
+    static void decode_##id(const void *restrict blocks, size_t values, float *restrict out)               \
+    {                                                                                                      \
+        const struct id *in = blocks;                                                                      \
+        for (size_t i = 0; i < values / (block); i++)                                                      \
+            block_##id(in + i, out + i * (block));                                                         \
     }
 #define X(id, word, use, bits, block, bytes, ...) DECODER_##use(id, block, bytes)
 DTYPES(X)

@@ -27,10 +27,7 @@ struct rounding {
     float cost[LANES];
 };
 
-size_t weight_tile_scratch(size_t count)
-{
-    return moments_size(count) * LANES;
-}
+size_t weight_tile_scratch(size_t count) { return moments_size(count) * LANES; }
 
 // ---- rows ----
 
@@ -211,8 +208,9 @@ INLINE_FOR_EACH_ISA float nvfp4_scale(int32_t code, const struct weight_tile *ti
 
 FOR_EACH_ISA void weight_compensate_nvfp4(const struct weight_tile *tile, uint8_t *codes, void *scales)
 {
-    const struct four_bits format = { NVFP4_BLOCK, nvfp4_middle, NVFP4_BELOW, NVFP4_ABOVE, 1, E4M3_CODE_MAX,
-                                      nvfp4_scale };
+    const struct four_bits format = {
+        NVFP4_BLOCK, nvfp4_middle, NVFP4_BELOW, NVFP4_ABOVE, 1, E4M3_CODE_MAX, nvfp4_scale
+    };
     compensate_four_bits(&format, tile, codes, scales);
 }
 
@@ -266,10 +264,7 @@ FOR_EACH_ISA void weight_compensate_fp8(const struct weight_tile *tile, uint8_t 
     compensate_eight_bits(tile, weight_encode_fp8, round_e4m3, f32_to_e4m3, codes, scales);
 }
 
-INLINE_FOR_EACH_ISA uint8_t int8_code(float code)
-{
-    return (uint8_t)(int8_t)code;
-}
+INLINE_FOR_EACH_ISA uint8_t int8_code(float code) { return (uint8_t)(int8_t)code; }
 
 FOR_EACH_ISA void weight_compensate_int8(const struct weight_tile *tile, uint8_t *codes, void *scales)
 {

@@ -17,8 +17,8 @@
 enum { WEIGHT_TILE_ROWS = TILE_LANES };
 
 struct weight_tile {
-    const float *x;      // (rows, count): finite numbers, count whole blocks
-    int rows;            // at most WEIGHT_TILE_ROWS
+    const float *x; // (rows, count): finite numbers, count whole blocks
+    int rows;       // at most WEIGHT_TILE_ROWS
     size_t count;
     float global;        // of nvfp4
     const float *factor; // of the columns' moments: (moments_size(count), moments_size(count))

@@ -64,9 +64,9 @@ FOR_EACH_ISA double weight_energy(const float *x, const float *importance, size_
 struct blocks {
     float unit[MXFP4_BLOCK][LANES]; // value i of each block
     float importance[MXFP4_BLOCK][LANES];
-    float most[LANES];              // of the magnitudes
-    float error[LANES];             // squared, of the best scale so far
-    int32_t best[LANES];            // the step that leads to it
+    float most[LANES];   // of the magnitudes
+    float error[LANES];  // squared, of the best scale so far
+    int32_t best[LANES]; // the step that leads to it
 };
 
 // Blocks past the last are zeros.
@@ -250,8 +250,8 @@ static inline float choose_scale(const struct weight_row *row, float top, const 
 // E4M3 is as precise at any scale, but where its binades begin makes a difference: an octave in eighths.
 FOR_EACH_ISA double weight_encode_fp8(const struct weight_row *row, void *codes, void *scales)
 {
-    static const float factors[] = { 1, 1.0905077f, 1.1892071f, 1.2968396f, 1.4142136f, 1.5422108f, 1.6817928f,
-                                     1.8340081f };
+    static const float factors[] = { 1,          1.0905077f, 1.1892071f, 1.2968396f,
+                                     1.4142136f, 1.5422108f, 1.6817928f, 1.8340081f };
     double least;
     float scale = choose_scale(row, E4M3_MAX, factors, sizeof factors / sizeof *factors, round_e4m3, &least);
     const float *x = row->x, reciprocal = 1 / scale;

@@ -32,7 +32,7 @@ struct weight_row {
     const float *x;
     const float *importance; // positive, by column; NULL: all are 1. Rows with a single scale do without
     size_t count;
-    float global;            // of nvfp4
+    float global; // of nvfp4
 };
 typedef double weight_encoder(const struct weight_row *row, void *codes, void *scales);
 weight_encoder weight_encode_nvfp4, weight_encode_mxfp4, weight_encode_fp8, weight_encode_int8;

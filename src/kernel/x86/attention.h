@@ -20,10 +20,7 @@ static int item_rows(const struct attention_args *args)
     return rows < ROWS_MAX ? rows : ROWS_MAX;
 }
 
-static int ceiling_of(int count, int by)
-{
-    return (count + by - 1) / by;
-}
+static int ceiling_of(int count, int by) { return (count + by - 1) / by; }
 
 // Items of a sequence: blocks of rows, and for each of them the heads in slices.
 static int slices_of(const struct attention_args *args)
@@ -63,8 +60,8 @@ static void merge_segment(const struct item *item, struct range rows, int v_dim,
     for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
         float *out = work->whole.out + i * v_dim, *segment_out = work->segment.out + i * v_dim;
         if (i < *begun) {
-            merge(&work->whole.largest[i], &work->whole.total[i], out, work->segment.largest[i],
-                  work->segment.total[i], segment_out, v_dim);
+            merge(&work->whole.largest[i], &work->whole.total[i], out, work->segment.largest[i], work->segment.total[i],
+                  segment_out, v_dim);
             continue;
         }
         work->whole.largest[i] = work->segment.largest[i];
@@ -158,8 +155,8 @@ static void attend_unit(const struct attention_args *args, const struct unit *un
     take_queries(args, item, unit->segment.place, work);
     attend_segment(args, item, rows, &unit->segment, &next->segment, work);
     for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
-        float *partial =
-            partial_at(args, segments, item->row + i / item->heads, item->head + i % item->heads, unit->number);
+        float *partial = partial_at(args, segments, item->row + i / item->heads, item->head + i % item->heads,
+                                    unit->number);
         partial[0] = work->segment.largest[i];
         partial[1] = work->segment.total[i];
         memcpy(partial + ATTENTION_PARTIAL_EXTRA, work->segment.out + i * v_dim, (size_t)v_dim * sizeof *partial);

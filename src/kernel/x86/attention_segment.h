@@ -38,7 +38,7 @@ struct work {
     float q[QUERIES_MAX * LATENT_DIM_MAX]; // (query, k dim), scales included
     int16_t q16[QUERIES_MAX * LATENT_DIM_MAX];
     float q_scale[QUERIES_MAX * ROW_BLOCKS_MAX];
-    float score[QUERIES_MAX * SEGMENT];    // (query, token), then the exponentials
+    float score[QUERIES_MAX * SEGMENT]; // (query, token), then the exponentials
     struct sums segment, whole;
 } __attribute__((aligned(64)));
 
@@ -139,10 +139,7 @@ static void find_segment(const struct attention_args *args, const struct item *i
 // ---- scores ----
 
 // A row by itself, with few heads: then all queries see the same tokens.
-static bool is_few(const struct item *item)
-{
-    return item->rows == 1 && item->heads <= QUERIES_FEW;
-}
+static bool is_few(const struct item *item) { return item->rows == 1 && item->heads <= QUERIES_FEW; }
 
 // What is done to scores of a page: the tokens' scales, and the cap.
 static void finish_scores(const float *token_scale, float softcap, int queries, float *score)
@@ -176,8 +173,9 @@ static void score_segment(const struct attention_args *args, const struct item *
         if (!few) {
             prefetch_ahead(run, i);
             format->unpack_k(&segment->k[i], &work->tile);
-            format->score_tile(&work->tile, (struct queries){ work->q + first * dim, work->q16 + first * dim,
-                                                              work->q_scale + first * (dim / BLOCK), dim },
+            format->score_tile(&work->tile,
+                               (struct queries){ work->q + first * dim, work->q16 + first * dim,
+                                                 work->q_scale + first * (dim / BLOCK), dim },
                                queries, score);
         }
         if (format->token_scales)

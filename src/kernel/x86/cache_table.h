@@ -11,9 +11,11 @@ extern const int x86_cache_kernel_count;
 
 // Every function once for each instruction set; the files of that suffix are compiled for what the row needs.
 //    isa      needs                                                                             priority
+// clang-format off
 #define CACHE_ISAS(X)                                                                                      \
     X(avx2,   CPU_AVX2 | CPU_FMA | CPU_F16C,                                                           10) \
     X(avx512, CPU_AVX2 | CPU_FMA | CPU_F16C | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VNNI, 20)
+// clang-format on
 
 #define CACHE_FUNCTIONS(isa, ...)                                        \
     void attention_##isa(const void *args, int part, int parts);         \

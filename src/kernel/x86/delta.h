@@ -65,8 +65,8 @@ static void delta_move_on(struct delta_tile *tile, const struct delta_step *step
         for (int i = 0; i < DELTA_VECTORS; i++)
             recalled[i] += vec_load(tile->matrix + key * DELTA_COLUMNS + i * LANES) * vec_set(step->key[key]);
     for (int i = 0; i < DELTA_VECTORS; i++)
-        change[i] = beta * (delta_load(step->value + tile->first + i * LANES, delta_lanes(tile, i))
-                            - decay * recalled[i]);
+        change[i] = beta
+            * (delta_load(step->value + tile->first + i * LANES, delta_lanes(tile, i)) - decay * recalled[i]);
     for (int key = 0; key < tile->keys; key++)
         for (int i = 0; i < DELTA_VECTORS; i++) {
             float *at = tile->matrix + key * DELTA_COLUMNS + i * LANES;
@@ -108,8 +108,7 @@ void VECTOR_NAME(delta)(const void *arguments, int part, int parts)
     int tiles = (args->state.layout.values + DELTA_COLUMNS - 1) / DELTA_COLUMNS;
     kernel_share(args->batch->sequences * heads * tiles, part, parts, &first, &end);
     for (int i = first; i < end; i++)
-        delta_columns(args, &args->batch->sequence[i / (heads * tiles)], i / tiles % heads,
-                      i % tiles * DELTA_COLUMNS);
+        delta_columns(args, &args->batch->sequence[i / (heads * tiles)], i / tiles % heads, i % tiles * DELTA_COLUMNS);
 }
 
 #endif

@@ -46,7 +46,7 @@ void VECTOR_NAME(norm)(const void *arguments, int part, int parts)
         const float *weight = args->weight + (args->own_weights ? group % args->groups * count : 0);
         vec factor = vec_set(1 / sqrtf(sum_of_squares(x, count) / (float)count + args->epsilon));
         FOR_VECTORS(i, count, width)
-            store_lanes(out + i, load_lanes(x + i, width) * factor * load_lanes(weight + i, width), width);
+        store_lanes(out + i, load_lanes(x + i, width) * factor * load_lanes(weight + i, width), width);
     }
 }
 
@@ -58,7 +58,8 @@ struct angles {
 
 static void find_angles(const struct rope_args *args, int position, struct angles *out)
 {
-    FOR_VECTORS(i, args->rotated / 2, width) {
+    FOR_VECTORS(i, args->rotated / 2, width)
+    {
         vec sine, cosine, magnitude = vec_set(args->magnitude);
         vec_sin_cos(vec_set((float)position) * load_lanes(args->frequencies + i, width), &sine, &cosine);
         vec_store(out->cosine + i, cosine * magnitude);
@@ -78,7 +79,8 @@ static void rotate_head(const struct rope_args *args, float *x, const struct ang
 {
     int pairs = args->rotated / 2;
     float turned[HEAD_DIM_MAX + LANES];
-    FOR_VECTORS(i, pairs, width) {
+    FOR_VECTORS(i, pairs, width)
+    {
         vec a, b, cosine = vec_load(angles->cosine + i), sine = vec_load(angles->sine + i);
         if (args->interleaved) {
             load_neighbours(x + 2 * i, 2 * width, &a, &b);
@@ -104,9 +106,8 @@ void VECTOR_NAME(rope)(const void *arguments, int part, int parts)
             find_angles(args, args->batch->positions[row], &angles);
         known = row;
         float *x = head < args->heads
-                     ? args->q + ((size_t)row * (size_t)args->heads + (size_t)head) * (size_t)args->head_dim
-                     : args->k + ((size_t)row * (size_t)args->kv_heads + (size_t)(head - args->heads))
-                                     * (size_t)args->head_dim;
+            ? args->q + ((size_t)row * (size_t)args->heads + (size_t)head) * (size_t)args->head_dim
+            : args->k + ((size_t)row * (size_t)args->kv_heads + (size_t)(head - args->heads)) * (size_t)args->head_dim;
         rotate_head(args, x + args->first, &angles);
     }
 }
@@ -144,8 +145,7 @@ ALWAYS_INLINE void act_mul_as(const struct act_mul_args *args, enum activation a
     const float *gate = args->gate + first, *up = args->up + first;
     float *out = args->out + first;
     FOR_VECTORS(i, end - first, width)
-        store_lanes(out + i, activate(act, load_lanes(gate + i, width)) * factor_of(act, load_lanes(up + i, width)),
-                    width);
+    store_lanes(out + i, activate(act, load_lanes(gate + i, width)) * factor_of(act, load_lanes(up + i, width)), width);
 }
 
 // With one gate for a row's values.
@@ -156,7 +156,7 @@ static void act_mul_rows(const struct act_mul_args *args, int first, int end)
         float *out = args->out + (size_t)row * (size_t)args->width;
         vec gate = vec_sigmoid(vec_set(args->gate[row]));
         FOR_VECTORS(i, args->width, width)
-            store_lanes(out + i, gate * load_lanes(up + i, width), width);
+        store_lanes(out + i, gate * load_lanes(up + i, width), width);
     }
 }
 
@@ -184,7 +184,8 @@ void VECTOR_NAME(add)(const void *arguments, int part, int parts)
     const struct add_args *args = arguments;
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
-    FOR_VECTORS(i, end - first, width) {
+    FOR_VECTORS(i, end - first, width)
+    {
         float *x = args->x + first + i;
         store_lanes(x, load_lanes(x, width) + load_lanes(args->y + first + i, width), width);
     }
@@ -195,7 +196,8 @@ void VECTOR_NAME(reduce)(const void *arguments, int part, int parts)
     const struct reduce_args *args = arguments;
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
-    FOR_VECTORS(i, end - first, width) {
+    FOR_VECTORS(i, end - first, width)
+    {
         const float *own = args->parts + first + i;
         float *out = args->out + first + i;
         vec sum = load_lanes(own, width);
@@ -213,7 +215,8 @@ void VECTOR_NAME(softcap)(const void *arguments, int part, int parts)
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     vec cap = vec_set(args->cap);
-    FOR_VECTORS(i, end - first, width) {
+    FOR_VECTORS(i, end - first, width)
+    {
         float *x = args->x + first + i;
         store_lanes(x, cap * vec_tanh(load_lanes(x, width) / cap), width);
     }

@@ -14,10 +14,7 @@ static uint64_t experts_formats(const struct experts_args *args)
     return formats;
 }
 
-static int pair_count(const struct experts_args *args)
-{
-    return *args->rows * args->routes.chosen;
-}
+static int pair_count(const struct experts_args *args) { return *args->rows * args->routes.chosen; }
 
 static struct tiled_x experts_x(const struct experts_args *args)
 {
@@ -95,7 +92,7 @@ static void run_expert_group(const struct experts_args *args, const struct exper
     const struct weight *weight = &output->weight;
     size_t groups = (size_t)((weight->rows + PACKED_ROWS - 1) / PACKED_ROWS), in = (size_t)args->in;
     const uint8_t *w = (const uint8_t *)weight->data
-                     + ((size_t)expert * groups + (size_t)group) * packed_group_bytes(weight->dtype, (int)in);
+        + ((size_t)expert * groups + (size_t)group) * packed_group_bytes(weight->dtype, (int)in);
     int row = group * PACKED_ROWS, rows = weight->rows - row < PACKED_ROWS ? weight->rows - row : PACKED_ROWS;
     bool is_floats = is_float(weight->dtype);
     for (int width; place < end; place += width) {

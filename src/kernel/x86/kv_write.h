@@ -39,10 +39,7 @@ ALWAYS_INLINE ivec with_sign(vec x, ivec code, int32_t nan, unsigned sign)
     return ivec_or(chosen, ivec_and(ivec_right(bits, 31 - sign), ivec_set(1 << sign)));
 }
 
-ALWAYS_INLINE ivec magnitude_of(vec x)
-{
-    return ivec_and(vec_bits(x), ivec_set(F32_MAGNITUDE));
-}
+ALWAYS_INLINE ivec magnitude_of(vec x) { return ivec_and(vec_bits(x), ivec_set(F32_MAGNITUDE)); }
 
 ALWAYS_INLINE ivec to_bf16(vec x)
 {
@@ -181,8 +178,7 @@ static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t
     bits |= zero[0];
     memcpy(scale, &bits, sizeof bits);
     for (int i = 0; i < dim; i += LANES)
-        ivec_store_nibbles(data + i / 2,
-                           round_within(vec_load(y + i) / own_scale + vec_set((float)zero[0]), 0, 15));
+        ivec_store_nibbles(data + i / 2, round_within(vec_load(y + i) / own_scale + vec_set((float)zero[0]), 0, 15));
 }
 
 // ---- a scale per block ----
@@ -264,8 +260,7 @@ static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8
 {
     for (int i = 0; i < dim; i += STORE_BLOCK) {
         const uint8_t scales[] = { block_scale(x + i, 6, layer_scale), block_scale(x + i, 4, layer_scale) };
-        put_block(x + i, best_scale(x + i, scales, 2, layer_scale), layer_scale, data + i / 2,
-                  scale + i / STORE_BLOCK);
+        put_block(x + i, best_scale(x + i, scales, 2, layer_scale), layer_scale, data + i / 2, scale + i / STORE_BLOCK);
     }
 }
 

@@ -38,10 +38,7 @@ struct amx_room {
 };
 
 // Compilers do not know that tiles are read from memory and written to it.
-TILE_INLINE void settle_memory(void)
-{
-    __asm__ volatile("" ::: "memory");
-}
+TILE_INLINE void settle_memory(void) { __asm__ volatile("" ::: "memory"); }
 
 // The dot products of `blocks` blocks, the first of them in record w.
 TILE_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const uint8_t *x, int blocks,
@@ -68,14 +65,14 @@ TILE_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_
     struct amx_room room;
     floats sums[TILE_TOKENS][HALVES];
     int in_record = f.block / INT8_BLOCK;
-    UNROLL for (int i = 0; i < TILE_TOKENS; i++)
-        sums[i][0] = zero();
+    UNROLL for (int i = 0; i < TILE_TOKENS; i++) sums[i][0] = zero();
     for (int left = in / INT8_BLOCK, blocks; left > 0; left -= blocks) {
         blocks = left < BLOCKS_AT_ONCE ? left : BLOCKS_AT_ONCE;
         multiply_blocks(f, w, x, blocks, &room);
         for (int i = 0; i < blocks; i++, x += X_BLOCK_BYTES) {
             struct shared shared = shared_of(f, w, i % in_record);
-            UNROLL for (int t = 0; t < TILE_TOKENS; t++) {
+            UNROLL for (int t = 0; t < TILE_TOKENS; t++)
+            {
                 integers dot = room.dots[i][t];
                 if (f.offset)
                     dot = _mm512_add_epi32(dot, offset_of(f, 0, x, TILE_TOKENS, t));
@@ -125,10 +122,7 @@ void linear_amx_many(const void *arguments, int part, int parts)
         _tile_release();
 }
 
-void linear_amx_prepare(const void *args, int part, int parts)
-{
-    prepare_many(args, part, parts);
-}
+void linear_amx_prepare(const void *args, int part, int parts) { prepare_many(args, part, parts); }
 
 void experts_amx(const void *args, int part, int parts)
 {
@@ -140,7 +134,4 @@ void experts_amx(const void *args, int part, int parts)
         _tile_release();
 }
 
-void experts_amx_prepare(const void *args, int part, int parts)
-{
-    prepare_experts(args, part, parts);
-}
+void experts_amx_prepare(const void *args, int part, int parts) { prepare_experts(args, part, parts); }

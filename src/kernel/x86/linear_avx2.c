@@ -92,10 +92,7 @@ TILE_INLINE __m256i plane_bits(const uint8_t *plane, int width, int i, int to)
     return _mm256_and_si256(vector, _mm256_set1_epi8((char)(((1 << width) - 1) << to)));
 }
 
-TILE_INLINE bool is_signed(struct packed_format f)
-{
-    return f.levels == PACKED_SIGNED || f.levels == PACKED_IQ4;
-}
+TILE_INLINE bool is_signed(struct packed_format f) { return f.levels == PACKED_SIGNED || f.levels == PACKED_IQ4; }
 
 // Quad i of eight rows as what its codes stand for, or, where they are not signed, raised by the offset.
 TILE_INLINE __m256i quad_of(struct packed_format f, const uint8_t *codes, int i)
@@ -141,26 +138,24 @@ TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part,
                      int first, int count, integers out[TOKENS_AT_ONCE][HALVES])
 {
     int quad = part * PACKED_QUADS / 2, run = quads_in_16_bits(f);
-    UNROLL for (int t = 0; t < count; t++)
-        for (int half = 0; half < HALVES; half++)
-            out[t][half] = f.offset && !is_signed(f) ? offset_of(f, part, x, tokens, first + t) : no_integers();
-    UNROLL for (int end = quad + f.sub / 4; quad < end; quad += run) {
+    UNROLL for (int t = 0; t < count; t++) for (int half = 0; half < HALVES; half++)
+        out[t][half] = f.offset && !is_signed(f) ? offset_of(f, part, x, tokens, first + t) : no_integers();
+    UNROLL for (int end = quad + f.sub / 4; quad < end; quad += run)
+    {
         __m256i sums[TOKENS_AT_ONCE][HALVES];
-        UNROLL for (int t = 0; t < count; t++)
-            for (int half = 0; half < HALVES; half++)
-                sums[t][half] = no_integers();
-        UNROLL for (int i = 0; i < run; i++) {
+        UNROLL for (int t = 0; t < count; t++) for (int half = 0; half < HALVES; half++) sums[t][half] = no_integers();
+        UNROLL for (int i = 0; i < run; i++)
+        {
             __m256i low = quad_of(f, w->codes, quad + i), high = quad_of(f, w->codes + PACKED_VECTOR / 2, quad + i);
-            UNROLL for (int t = 0; t < count; t++) {
+            UNROLL for (int t = 0; t < count; t++)
+            {
                 __m256i four = splat_integer(x + (first + t) * INT8_BLOCK + 4 * (quad + i));
                 add_in_place(&sums[t][0], products(f, low, four));
                 add_in_place(&sums[t][1], products(f, high, four));
             }
         }
-        UNROLL for (int t = 0; t < count; t++)
-            for (int half = 0; half < HALVES; half++)
-                out[t][half] =
-                    _mm256_add_epi32(out[t][half], _mm256_madd_epi16(sums[t][half], _mm256_set1_epi16(1)));
+        UNROLL for (int t = 0; t < count; t++) for (int half = 0; half < HALVES; half++)
+            out[t][half] = _mm256_add_epi32(out[t][half], _mm256_madd_epi16(sums[t][half], _mm256_set1_epi16(1)));
     }
 }
 
@@ -170,20 +165,11 @@ TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part,
 
 #include "kernel/x86/experts_walk.h"
 
-void linear_avx2_few(const void *args, int part, int parts)
-{
-    run_few(args, part, parts);
-}
+void linear_avx2_few(const void *args, int part, int parts) { run_few(args, part, parts); }
 
-void linear_avx2_many(const void *args, int part, int parts)
-{
-    run_many(args, part, parts);
-}
+void linear_avx2_many(const void *args, int part, int parts) { run_many(args, part, parts); }
 
-void linear_avx2_prepare(const void *args, int part, int parts)
-{
-    prepare_many(args, part, parts);
-}
+void linear_avx2_prepare(const void *args, int part, int parts) { prepare_many(args, part, parts); }
 
 void linear_avx2_float_few(const void *args, int part, int parts)
 {
@@ -203,12 +189,6 @@ void linear_avx2_float_prepare(const void *args, int part, int parts)
     prepare_many(&floats, part, parts);
 }
 
-void experts_avx2(const void *args, int part, int parts)
-{
-    run_experts(args, part, parts);
-}
+void experts_avx2(const void *args, int part, int parts) { run_experts(args, part, parts); }
 
-void experts_avx2_prepare(const void *args, int part, int parts)
-{
-    prepare_experts(args, part, parts);
-}
+void experts_avx2_prepare(const void *args, int part, int parts) { prepare_experts(args, part, parts); }

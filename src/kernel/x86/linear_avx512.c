@@ -10,20 +10,11 @@
 
 #include "kernel/x86/experts_walk.h"
 
-void linear_avx512_few(const void *args, int part, int parts)
-{
-    run_few(args, part, parts);
-}
+void linear_avx512_few(const void *args, int part, int parts) { run_few(args, part, parts); }
 
-void linear_avx512_many(const void *args, int part, int parts)
-{
-    run_many(args, part, parts);
-}
+void linear_avx512_many(const void *args, int part, int parts) { run_many(args, part, parts); }
 
-void linear_avx512_prepare(const void *args, int part, int parts)
-{
-    prepare_many(args, part, parts);
-}
+void linear_avx512_prepare(const void *args, int part, int parts) { prepare_many(args, part, parts); }
 
 void linear_avx512_float_few(const void *args, int part, int parts)
 {
@@ -43,12 +34,6 @@ void linear_avx512_float_prepare(const void *args, int part, int parts)
     prepare_many(&floats, part, parts);
 }
 
-void experts_avx512(const void *args, int part, int parts)
-{
-    run_experts(args, part, parts);
-}
+void experts_avx512(const void *args, int part, int parts) { run_experts(args, part, parts); }
 
-void experts_avx512_prepare(const void *args, int part, int parts)
-{
-    prepare_experts(args, part, parts);
-}
+void experts_avx512_prepare(const void *args, int part, int parts) { prepare_experts(args, part, parts); }

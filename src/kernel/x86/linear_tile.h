@@ -14,15 +14,15 @@
 #ifndef KERNEL_X86_LINEAR_TILE_H
 #define KERNEL_X86_LINEAR_TILE_H
 
-_Static_assert(HALVES * LANES == PACKED_ROWS, "the vectors of a group are its halves, or it is one");
+_Static_assert(HALVES *LANES == PACKED_ROWS, "the vectors of a group are its halves, or it is one");
 
 // ---- scales ----
 
 TILE_INLINE floats small_scale(struct packed_format f, const uint8_t *small)
 {
     return f.scale == PACKED_F16_U8 ? load_u8(small)
-         : f.scale == PACKED_F16_I8 ? load_i8(small)
-         : f.scale == PACKED_E8M0   ? load_half_e8m0(small)
+        : f.scale == PACKED_F16_I8  ? load_i8(small)
+        : f.scale == PACKED_E8M0    ? load_half_e8m0(small)
                                     : load_half_e4m3(small);
 }
 
@@ -88,7 +88,8 @@ TILE_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t
 {
     struct shared shared = shared_of(f, record, sub);
     struct unpacked unpacked = unpack(f, codes, part);
-    UNROLL for (int first = 0; first < tokens; first += TOKENS_AT_ONCE) {
+    UNROLL for (int first = 0; first < tokens; first += TOKENS_AT_ONCE)
+    {
         integers dots[TOKENS_AT_ONCE][HALVES];
         int count = tokens < TOKENS_AT_ONCE ? tokens : TOKENS_AT_ONCE;
         dot(f, &unpacked, part, x, tokens, first, count, dots);
@@ -99,16 +100,13 @@ TILE_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t
 
 TILE_INLINE void clear(int tokens, floats sums[TILE_TOKENS][HALVES])
 {
-    UNROLL for (int i = 0; i < tokens; i++)
-        for (int half = 0; half < HALVES; half++)
-            sums[i][half] = zero();
+    UNROLL for (int i = 0; i < tokens; i++) for (int half = 0; half < HALVES; half++) sums[i][half] = zero();
 }
 
 TILE_INLINE void store_sums(int tokens, const floats sums[TILE_TOKENS][HALVES], float *out)
 {
-    UNROLL for (int i = 0; i < tokens; i++)
-        for (int half = 0; half < HALVES; half++)
-            store(out + i * PACKED_ROWS + half * LANES, sums[i][half]);
+    UNROLL for (int i = 0; i < tokens; i++) for (int half = 0; half < HALVES; half++)
+        store(out + i * PACKED_ROWS + half * LANES, sums[i][half]);
 }
 
 // out[token][row] for the sixteen rows of a group and the tokens of a tile, over `in` values.
@@ -147,9 +145,8 @@ TILE_INLINE void plain_tile(enum dtype dtype, int tokens, const uint8_t *w, cons
                 UNROLL for (int i = 0; i < tokens; i++)
                     parts[i][half] = multiply_add(weights, splat(x + i * TILE_FLOAT_BYTES), parts[i][half]);
             }
-        UNROLL for (int i = 0; i < tokens; i++)
-            for (int half = 0; half < HALVES; half++)
-                sums[i][half] = add(sums[i][half], parts[i][half]);
+        UNROLL for (int i = 0; i < tokens; i++) for (int half = 0; half < HALVES; half++)
+            sums[i][half] = add(sums[i][half], parts[i][half]);
         in -= count;
     }
     store_sums(tokens, sums, out);
@@ -163,21 +160,19 @@ TILE_INLINE void add_fp8_runs(int first, int end, int tokens, const uint8_t *rec
     const int run_bytes = FP8_RUN * tokens * TILE_FLOAT_BYTES;
     const uint8_t *codes = record + FP8_SCALES_BYTES;
     floats parts[2][TILE_TOKENS][HALVES];
-    UNROLL for (int run = first; run < end; run++)
-        clear(tokens, parts[run]);
+    UNROLL for (int run = first; run < end; run++) clear(tokens, parts[run]);
     for (int k = 0; k < FP8_RUN; k++, codes += 2 * PACKED_ROWS, x += tokens * TILE_FLOAT_BYTES)
-        UNROLL for (int run = first; run < end; run++) {
+        UNROLL for (int run = first; run < end; run++)
+        {
             floats weights[HALVES];
             load_e4m3(codes, run, weights);
             for (int half = 0; half < HALVES; half++)
-                UNROLL for (int i = 0; i < tokens; i++)
-                    parts[run][i][half] = multiply_add(
-                        weights[half], splat(x + run * run_bytes + i * TILE_FLOAT_BYTES), parts[run][i][half]);
+                UNROLL for (int i = 0; i < tokens; i++) parts[run][i][half] = multiply_add(
+                    weights[half], splat(x + run * run_bytes + i * TILE_FLOAT_BYTES), parts[run][i][half]);
         }
     UNROLL for (int run = first; run < end; run++)
-        UNROLL for (int i = 0; i < tokens; i++)
-            for (int half = 0; half < HALVES; half++)
-                sums[i][half] = multiply_add(parts[run][i][half], load_f32(record + half * LANES * 4), sums[i][half]);
+        UNROLL for (int i = 0; i < tokens; i++) for (int half = 0; half < HALVES; half++)
+            sums[i][half] = multiply_add(parts[run][i][half], load_f32(record + half * LANES * 4), sums[i][half]);
 }
 
 TILE_INLINE void fp8_tile(int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)

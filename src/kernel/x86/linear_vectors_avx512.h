@@ -97,7 +97,8 @@ TILE_INLINE struct unpacked unpack(struct packed_format f, const uint8_t *codes,
 {
     struct unpacked out;
     int first = part * PACKED_QUADS / 2, count = f.sub / 4;
-    UNROLL for (int i = first; i < first + count; i++) {
+    UNROLL for (int i = first; i < first + count; i++)
+    {
         int width = packed_plane(f.bits), rest = f.bits - width;
         __m512i quad = plane_bits(codes, width, i, 0);
         if (rest)

@@ -11,15 +11,15 @@
 
 typedef void tile_run(const uint8_t *w, const uint8_t *x, int in, float *out);
 
-#define INT8_TILE(id, tokens, ...)                                                                  \
-    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)        \
-    {                                                                                               \
-        any_int8_tile((struct packed_format)PACKED_FORMAT(__VA_ARGS__), tokens, w, x, in, out);     \
+#define INT8_TILE(id, tokens, ...)                                                              \
+    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)    \
+    {                                                                                           \
+        any_int8_tile((struct packed_format)PACKED_FORMAT(__VA_ARGS__), tokens, w, x, in, out); \
     }
-#define FLOAT_TILE(id, tokens)                                                                      \
-    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)        \
-    {                                                                                               \
-        float_tile(DTYPE_##id, tokens, w, x, in, out);                                              \
+#define FLOAT_TILE(id, tokens)                                                               \
+    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out) \
+    {                                                                                        \
+        float_tile(DTYPE_##id, tokens, w, x, in, out);                                       \
     }
 #define TILE_NAME(id, tokens) tile_##id##_##tokens,
 
@@ -33,8 +33,7 @@ PACKED_FLOATS(X)
 // By format, and by log2 of the number of tokens.
 static tile_run *const tiles[DTYPE_COUNT][TILE_WIDTH_COUNT] = {
 #define X(id, ...) [DTYPE_##id] = { TILE_WIDTHS(TILE_NAME, id) },
-    PACKED_FORMATS(X)
-    PACKED_FLOATS(X)
+    PACKED_FORMATS(X) PACKED_FLOATS(X)
 #undef X
 };
 
@@ -47,10 +46,7 @@ struct tiled_x {
     uint8_t *int8, *floats;
 };
 
-static bool is_float(enum dtype dtype)
-{
-    return PACKED_FLOAT_SET >> dtype & 1;
-}
+static bool is_float(enum dtype dtype) { return PACKED_FLOAT_SET >> dtype & 1; }
 
 static bool reads_floats(const struct linear_args *args)
 {
@@ -68,15 +64,9 @@ static bool reads_int8(const struct linear_args *args)
     return any;
 }
 
-static size_t int8_bytes(int tokens, int in)
-{
-    return (size_t)tokens * (size_t)(in / INT8_BLOCK) * TILE_INT8_BYTES;
-}
+static size_t int8_bytes(int tokens, int in) { return (size_t)tokens * (size_t)(in / INT8_BLOCK) * TILE_INT8_BYTES; }
 
-static size_t float_bytes(int tokens, int in)
-{
-    return (size_t)tokens * (size_t)in * TILE_FLOAT_BYTES;
-}
+static size_t float_bytes(int tokens, int in) { return (size_t)tokens * (size_t)in * TILE_FLOAT_BYTES; }
 
 // The width of the tile that begins with so many tokens left: a power of two.
 static int tile_width(int left)

@@ -39,30 +39,30 @@ static inline void write_row(struct packed_format f, const struct block_parts *p
 }
 
 // Packs `rows` rows of `cols` values, at most sixteen.
-#define X(id, ...)                                                                                   \
-    static const struct packed_format format_##id = PACKED_FORMAT(__VA_ARGS__);                      \
-    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *out)                       \
-    {                                                                                                \
-        int blocks = cols / format_##id.block;                                                       \
-        for (int block = 0; block < blocks; block++, out += packed_record_bytes(format_##id))        \
-            for (int row = 0; row < rows; row++) {                                                   \
-                struct block_parts parts;                                                              \
+#define X(id, ...)                                                                                              \
+    static const struct packed_format format_##id = PACKED_FORMAT(__VA_ARGS__);                                 \
+    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *out)                                  \
+    {                                                                                                           \
+        int blocks = cols / format_##id.block;                                                                  \
+        for (int block = 0; block < blocks; block++, out += packed_record_bytes(format_##id))                   \
+            for (int row = 0; row < rows; row++) {                                                              \
+                struct block_parts parts;                                                                       \
                 split_##id((const struct id *)(const void *)in + (size_t)row * (size_t)blocks + block, &parts); \
-                write_row(format_##id, &parts, row, out);                                            \
-            }                                                                                        \
+                write_row(format_##id, &parts, row, out);                                                       \
+            }                                                                                                   \
     }
 PACKED_FORMATS(X)
 #undef X
 
 // A tile of columns at a time, so that what sixteen rows have read stays in the cache.
-#define X(id)                                                                                            \
-    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *out)                           \
-    {                                                                                                    \
-        const struct id *from = (const void *)in;                                                        \
-        struct id *to = (void *)out;                                                                     \
-        for (int first = 0; first < cols; first += FLOAT_TILE)                                           \
-            for (int row = 0; row < rows; row++)                                                         \
-                for (int col = first; col < cols && col < first + FLOAT_TILE; col++)                     \
+#define X(id)                                                                                                     \
+    static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *out)                                    \
+    {                                                                                                             \
+        const struct id *from = (const void *)in;                                                                 \
+        struct id *to = (void *)out;                                                                              \
+        for (int first = 0; first < cols; first += FLOAT_TILE)                                                    \
+            for (int row = 0; row < rows; row++)                                                                  \
+                for (int col = first; col < cols && col < first + FLOAT_TILE; col++)                              \
                     to[(size_t)col * PACKED_ROWS + (size_t)row] = from[(size_t)row * (size_t)cols + (size_t)col]; \
     }
 PACKED_PLAIN(X)
@@ -91,7 +91,7 @@ static const struct {
     PACKED_FORMATS(X)
 #undef X
 #define X(id) [DTYPE_##id] = { NULL, pack_##id },
-    PACKED_FLOATS(X)
+        PACKED_FLOATS(X)
 #undef X
 };
 
@@ -103,10 +103,7 @@ size_t packed_group_bytes(enum dtype dtype, int cols)
                   : dtype_bytes(dtype, (size_t)cols * PACKED_ROWS);
 }
 
-static int group_count(int rows)
-{
-    return (rows + PACKED_ROWS - 1) / PACKED_ROWS;
-}
+static int group_count(int rows) { return (rows + PACKED_ROWS - 1) / PACKED_ROWS; }
 
 static size_t packed_bytes(enum dtype dtype, int rows, int cols)
 {

@@ -34,20 +34,14 @@ enum {
 };
 
 // Where the parts of a record begin.
-static inline size_t packed_min_at(struct packed_format f)
-{
-    return f.scale <= PACKED_F16_I8 ? PACKED_ROWS * 2 : 0;
-}
+static inline size_t packed_min_at(struct packed_format f) { return f.scale <= PACKED_F16_I8 ? PACKED_ROWS * 2 : 0; }
 
 static inline size_t packed_small_scales_at(struct packed_format f)
 {
     return packed_min_at(f) + (f.min != PACKED_NO_MIN ? PACKED_ROWS * 2 : 0);
 }
 
-static inline size_t packed_small_bytes(struct packed_format f)
-{
-    return (size_t)(PACKED_ROWS * f.block / f.sub);
-}
+static inline size_t packed_small_bytes(struct packed_format f) { return (size_t)(PACKED_ROWS * f.block / f.sub); }
 
 static inline size_t packed_small_mins_at(struct packed_format f)
 {
@@ -60,10 +54,7 @@ static inline size_t packed_codes_at(struct packed_format f)
 }
 
 // Of 32 values of 16 rows.
-static inline size_t packed_codes_bytes(struct packed_format f)
-{
-    return (size_t)f.bits * PACKED_VECTOR;
-}
+static inline size_t packed_codes_bytes(struct packed_format f) { return (size_t)f.bits * PACKED_VECTOR; }
 
 static inline size_t packed_record_bytes(struct packed_format f)
 {
@@ -71,10 +62,7 @@ static inline size_t packed_record_bytes(struct packed_format f)
 }
 
 // The widest plane that a code of so many bits has left: 8, 4, 2 or 1.
-static inline int packed_plane(int bits)
-{
-    return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
-}
+static inline int packed_plane(int bits) { return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1; }
 
 extern const struct kernel_packing x86_packing;
 extern const struct kernel_packing x86_float_packing; // every format decoded to (3) in f32

@@ -14,8 +14,8 @@
 
 enum { BLOCK = 16, ROW_BLOCKS_MAX = LATENT_DIM_MAX / BLOCK }; // channels that share a scale, in formats and in queries
 enum { SEGMENT = 256, SEGMENT_PAGES = SEGMENT / KV_PAGE_TOKENS }; // tokens whose scores lie side by side
-enum { QUERIES_FEW = 4 };                                   // that are computed together in registers
-enum { PAGES_AHEAD = 4 };                                   // that memory is asked for before their turn
+enum { QUERIES_FEW = 4 };                                         // that are computed together in registers
+enum { PAGES_AHEAD = 4 };                                         // that memory is asked for before their turn
 
 struct range {
     int from, to;
@@ -59,9 +59,9 @@ struct page_format {
     void (*mix_tile)(const struct page_tile *tile, int dim, struct range tokens, const float *share, int count,
                      float *out);
     void (*token_scales)(const struct page_side *page, float *out); // NULL: it has none
-    float unit;                    // what 1 is among the values
-    const int *order;              // integers: which channel of K's next eight is where; NULL: K is in floats
-    bool turned;                   // channel 4 i + j of a block is at 4 j + i in the sums over V
+    float unit;                                                     // what 1 is among the values
+    const int *order; // integers: which channel of K's next eight is where; NULL: K is in floats
+    bool turned;      // channel 4 i + j of a block is at 4 j + i in the sums over V
 };
 
 ALWAYS_INLINE void prefetch_bytes(const uint8_t *from, size_t count)
@@ -121,19 +121,19 @@ ALWAYS_INLINE void lane_columns(const struct page_side *side, int token, int at_
 }
 
 // Calls a function of one query and one of QUERIES_FEW until `count` are done.
-#define IN_FEWS(i, count, some, one)                           \
-    do {                                                       \
-        int i = 0;                                             \
-        for (; i + QUERIES_FEW <= (count); i += QUERIES_FEW)   \
-            some;                                              \
-        for (; i < (count); i++)                               \
-            one;                                               \
+#define IN_FEWS(i, count, some, one)                         \
+    do {                                                     \
+        int i = 0;                                           \
+        for (; i + QUERIES_FEW <= (count); i += QUERIES_FEW) \
+            some;                                            \
+        for (; i < (count); i++)                             \
+            one;                                             \
     } while (0)
 
 // The members of struct page_format that are functions, named by format.
-#define PAGE_FUNCTIONS(id)                                                          \
-    .score = { score_##id##_1, score_##id##_2, score_##id##_3, score_##id##_4 },    \
-    .mix = { mix_##id##_1, mix_##id##_2, mix_##id##_3, mix_##id##_4 },              \
-    .unpack_k = unpack_k_##id, .unpack_v = unpack_v_##id
+#define PAGE_FUNCTIONS(id)                                                                        \
+    .score = { score_##id##_1, score_##id##_2, score_##id##_3, score_##id##_4 },                  \
+    .mix = { mix_##id##_1, mix_##id##_2, mix_##id##_3, mix_##id##_4 }, .unpack_k = unpack_k_##id, \
+    .unpack_v = unpack_v_##id
 
 #endif

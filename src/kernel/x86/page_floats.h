@@ -12,15 +12,9 @@ enum { MIX_VECTORS = LANES == 16 ? 4 : 2 }; // of channels, beside QUERIES_FEW q
 
 typedef vec read_values(const uint8_t *row, int at); // LANES of them, from channel `at` on
 
-ALWAYS_INLINE vec read_f32(const uint8_t *row, int at)
-{
-    return vec_from_bits(ivec_load(row + 4 * at));
-}
+ALWAYS_INLINE vec read_f32(const uint8_t *row, int at) { return vec_from_bits(ivec_load(row + 4 * at)); }
 
-ALWAYS_INLINE vec read_f16(const uint8_t *row, int at)
-{
-    return vec_from_f16(half_load(row + 2 * at));
-}
+ALWAYS_INLINE vec read_f16(const uint8_t *row, int at) { return vec_from_f16(half_load(row + 2 * at)); }
 
 ALWAYS_INLINE vec read_bf16(const uint8_t *row, int at)
 {
@@ -275,18 +269,18 @@ ALWAYS_INLINE void unpack_rows(const struct page_side *side, read_values *read, 
     {                                                                                                             \
         mix_run(run, read_##id, tokens, share, number, out);                                                      \
     }
-#define FLOAT_FUNCTIONS(id)                                                             \
-    FLOAT_FUNCTIONS_OF(id, 1)                                                           \
-    FLOAT_FUNCTIONS_OF(id, 2)                                                           \
-    FLOAT_FUNCTIONS_OF(id, 3)                                                           \
-    FLOAT_FUNCTIONS_OF(id, 4)                                                           \
-    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile)     \
-    {                                                                                   \
-        walk_##id(side, &(struct column_use){ .tile = tile->value });                   \
-    }                                                                                   \
-    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile)     \
-    {                                                                                   \
-        unpack_rows(side, read_##id, tile->value);                                      \
+#define FLOAT_FUNCTIONS(id)                                                         \
+    FLOAT_FUNCTIONS_OF(id, 1)                                                       \
+    FLOAT_FUNCTIONS_OF(id, 2)                                                       \
+    FLOAT_FUNCTIONS_OF(id, 3)                                                       \
+    FLOAT_FUNCTIONS_OF(id, 4)                                                       \
+    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile) \
+    {                                                                               \
+        walk_##id(side, &(struct column_use){ .tile = tile->value });               \
+    }                                                                               \
+    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile) \
+    {                                                                               \
+        unpack_rows(side, read_##id, tile->value);                                  \
     }
 FLOAT_FUNCTIONS(f32)
 FLOAT_FUNCTIONS(f16)

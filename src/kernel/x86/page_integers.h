@@ -167,13 +167,13 @@ ALWAYS_INLINE void use_words(const struct page_side *side, enum integers kind, i
     }
     if (kind == INTEGERS_NVFP4 && blocks > 1)
         scales = read_scale_words(side, token, first);
-#define USE_BLOCK(i)                                                               \
-    if (i < blocks) {                                                              \
-        block_pairs(kind, columns + i * block_words, zero, pairs);                 \
-        vec scale = kind != INTEGERS_NVFP4 ? vec_set(1)                            \
-                  : blocks > 1             ? scale_in_word(scales, i)              \
-                                           : block_scales(side, token, first);     \
-        use_block(use, kind, token, first + i, pairs, scale);                      \
+#define USE_BLOCK(i)                                                           \
+    if (i < blocks) {                                                          \
+        block_pairs(kind, columns + i * block_words, zero, pairs);             \
+        vec scale = kind != INTEGERS_NVFP4 ? vec_set(1)                        \
+            : blocks > 1                   ? scale_in_word(scales, i)          \
+                                           : block_scales(side, token, first); \
+        use_block(use, kind, token, first + i, pairs, scale);                  \
     }
     USE_BLOCK(0) USE_BLOCK(1) USE_BLOCK(2) USE_BLOCK(3) // written out, so that words stay in registers
 #undef USE_BLOCK
@@ -421,8 +421,8 @@ ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, con
             read_block_scales(&run.page[page], scales, most);
         }
         for (int i = 0; i < count; i++)
-            round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, scaled ? scales : NULL, most,
-                         scaled ? blocks : 1, &weights[page][i]);
+            round_shares(share + i * SEGMENT + page * KV_PAGE_TOKENS, scaled ? scales : NULL, most, scaled ? blocks : 1,
+                         &weights[page][i]);
     }
     for (; block + MIX_BLOCKS <= blocks; block += MIX_BLOCKS)
         add_run(run, kind, block, MIX_BLOCKS, weights, count, out);
@@ -469,44 +469,44 @@ ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind
 
 // ---- formats ----
 
-#define INTEGER_FUNCTIONS_OF(id, kind, number)                                                                    \
-    static void score_##id##_##number(struct page_run run, struct queries queries, float *score)                  \
-    {                                                                                                             \
-        for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                            \
-            struct block_use use = { .queries = queries, .count = number, .score = score };                       \
-            prefetch_ahead(run, i);                                                                               \
-            walk_blocks(&run.page[i], kind, &use);                                                                \
-        }                                                                                                         \
-    }                                                                                                             \
-    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *share, float *out)     \
-    {                                                                                                             \
-        (void)tokens; /* other shares are 0 */                                                                    \
-        mix_run_integers(run, kind, share, number, out);                                                          \
+#define INTEGER_FUNCTIONS_OF(id, kind, number)                                                                \
+    static void score_##id##_##number(struct page_run run, struct queries queries, float *score)              \
+    {                                                                                                         \
+        for (int i = 0; i < run.count; i++, score += KV_PAGE_TOKENS) {                                        \
+            struct block_use use = { .queries = queries, .count = number, .score = score };                   \
+            prefetch_ahead(run, i);                                                                           \
+            walk_blocks(&run.page[i], kind, &use);                                                            \
+        }                                                                                                     \
+    }                                                                                                         \
+    static void mix_##id##_##number(struct page_run run, struct range tokens, const float *share, float *out) \
+    {                                                                                                         \
+        (void)tokens; /* other shares are 0 */                                                                \
+        mix_run_integers(run, kind, share, number, out);                                                      \
     }
-#define INTEGER_FUNCTIONS(id, kind)                                                                               \
-    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                             \
-    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                             \
-    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                             \
-    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                             \
-    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile)                               \
-    {                                                                                                             \
-        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                             \
-    }                                                                                                             \
-    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile)                               \
-    {                                                                                                             \
-        unpack_pairs(side, kind, tile);                                                                           \
-    }                                                                                                             \
-    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score)    \
-    {                                                                                                             \
-        IN_FEWS(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_FEW, score),                         \
-                score_integer_tile(tile, kind, queries, i, 1, score));                                            \
-    }                                                                                                             \
-    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *share,     \
-                              int count, float *out)                                                              \
-    {                                                                                                             \
-        (void)tokens;                                                                                             \
-        IN_FEWS(i, count, mix_integer_tile(tile, kind, dim, share + i * SEGMENT, QUERIES_FEW, out + i * dim),     \
-                mix_integer_tile(tile, kind, dim, share + i * SEGMENT, 1, out + i * dim));                        \
+#define INTEGER_FUNCTIONS(id, kind)                                                                            \
+    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                          \
+    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                          \
+    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                          \
+    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                          \
+    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile)                            \
+    {                                                                                                          \
+        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                          \
+    }                                                                                                          \
+    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile)                            \
+    {                                                                                                          \
+        unpack_pairs(side, kind, tile);                                                                        \
+    }                                                                                                          \
+    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score) \
+    {                                                                                                          \
+        IN_FEWS(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_FEW, score),                      \
+                score_integer_tile(tile, kind, queries, i, 1, score));                                         \
+    }                                                                                                          \
+    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *share,  \
+                              int count, float *out)                                                           \
+    {                                                                                                          \
+        (void)tokens;                                                                                          \
+        IN_FEWS(i, count, mix_integer_tile(tile, kind, dim, share + i * SEGMENT, QUERIES_FEW, out + i * dim),  \
+                mix_integer_tile(tile, kind, dim, share + i * SEGMENT, 1, out + i * dim));                     \
     }
 INTEGER_FUNCTIONS(int8, INTEGERS_INT8)
 INTEGER_FUNCTIONS(int4, INTEGERS_INT4)

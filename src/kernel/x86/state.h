@@ -38,7 +38,7 @@ static void conv_lanes(const struct conv_args *args, const struct batch_sequence
         vec sum = args->bias ? load_lanes(args->bias + channel, lanes) : vec_set(0);
         for (int i = 0; i <= kept; i++)
             sum += load_lanes(args->kernel + i * channels + channel, lanes)
-                 * conv_input(&inputs, row - kept + i, lanes);
+                * conv_input(&inputs, row - kept + i, lanes);
         store_lanes(args->out + at + (size_t)row * (size_t)channels, sum * vec_sigmoid(sum), lanes);
     }
     for (int i = 0; i < kept; i++)

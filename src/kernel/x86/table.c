@@ -23,39 +23,50 @@ static size_t float_tiled_bytes(const struct kernel_extent *extent)
     return (size_t)extent->rows * (size_t)extent->width * TILE_FLOAT_BYTES;
 }
 
-#define WEIGHTS(isa, rank)                                                                                  \
-    .priority = rank, .needs = NEEDS_##isa, .weights = PACKED_INT8_SET | PACKED_FLOAT_SET,   \
-    .int8 = PACKED_INT8_SET, .packing = &x86_packing
-#define LINEAR_FEW(isa, rank)                                                                                \
-    { .name = "linear_" #isa "_few", .op = OP_LINEAR, WEIGHTS(isa, rank), .load = KERNEL_FEW, \
+#define WEIGHTS(isa, rank)                                                                                          \
+    .priority = rank, .needs = NEEDS_##isa, .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .int8 = PACKED_INT8_SET, \
+    .packing = &x86_packing
+#define LINEAR_FEW(isa, rank)        \
+    { .name = "linear_" #isa "_few", \
+      .op = OP_LINEAR,               \
+      WEIGHTS(isa, rank),            \
+      .load = KERNEL_FEW,            \
       .run = linear_##isa##_few }
-#define LINEAR_MANY(isa, rank)                                                                               \
-    { .name = "linear_" #isa "_many", .op = OP_LINEAR, WEIGHTS(isa, rank), .load = KERNEL_MANY,              \
-      .run = linear_##isa##_many, .prepare = linear_##isa##_prepare, .scratch_bytes = tiled_bytes }
+#define LINEAR_MANY(isa, rank)           \
+    { .name = "linear_" #isa "_many",    \
+      .op = OP_LINEAR,                   \
+      WEIGHTS(isa, rank),                \
+      .load = KERNEL_MANY,               \
+      .run = linear_##isa##_many,        \
+      .prepare = linear_##isa##_prepare, \
+      .scratch_bytes = tiled_bytes }
 
 // Activations are never rounded, and weights are decoded when they are loaded: for those who ask for it.
-#define FLOAT_WEIGHTS(isa, rank)                                                                             \
+#define FLOAT_WEIGHTS(isa, rank) \
     .priority = rank, .needs = NEEDS_##isa, .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .packing = &x86_float_packing
-#define LINEAR_FLOAT(isa, rank)                                                                              \
-    { .name = "linear_" #isa "_float_few", .op = OP_LINEAR, FLOAT_WEIGHTS(isa, rank), .load = KERNEL_FEW,    \
-      .run = linear_##isa##_float_few },                                                                     \
-    { .name = "linear_" #isa "_float_many", .op = OP_LINEAR, FLOAT_WEIGHTS(isa, rank), .load = KERNEL_MANY,  \
-      .run = linear_##isa##_float_many, .prepare = linear_##isa##_float_prepare, .scratch_bytes = float_tiled_bytes }
+#define LINEAR_FLOAT(isa, rank)                                                                                       \
+    { .name = "linear_" #isa "_float_few",                                                                            \
+      .op = OP_LINEAR,                                                                                                \
+      FLOAT_WEIGHTS(isa, rank),                                                                                       \
+      .load = KERNEL_FEW,                                                                                             \
+      .run = linear_##isa##_float_few },                                                                              \
+    {                                                                                                                 \
+        .name = "linear_" #isa "_float_many", .op = OP_LINEAR, FLOAT_WEIGHTS(isa, rank), .load = KERNEL_MANY,         \
+        .run = linear_##isa##_float_many, .prepare = linear_##isa##_float_prepare, .scratch_bytes = float_tiled_bytes \
+    }
 
-#define EXPERTS(isa, rank)                                                                                   \
-    { .name = "experts_" #isa, .op = OP_EXPERTS, WEIGHTS(isa, rank), .load = KERNEL_ANY, .run = experts_##isa, \
-      .prepare = experts_##isa##_prepare, .scratch_bytes = tiled_bytes }
+#define EXPERTS(isa, rank)                \
+    { .name = "experts_" #isa,            \
+      .op = OP_EXPERTS,                   \
+      WEIGHTS(isa, rank),                 \
+      .load = KERNEL_ANY,                 \
+      .run = experts_##isa,               \
+      .prepare = experts_##isa##_prepare, \
+      .scratch_bytes = tiled_bytes }
 
 const struct kernel x86_kernels[] = {
-    LINEAR_FEW(avx2, 10),
-    LINEAR_MANY(avx2, 10),
-    LINEAR_FEW(avx512, 20),
-    LINEAR_MANY(avx512, 20),
-    LINEAR_MANY(amx, 30),
-    LINEAR_FLOAT(avx2, 1),
-    LINEAR_FLOAT(avx512, 2),
-    EXPERTS(avx2, 10),
-    EXPERTS(avx512, 20),
-    EXPERTS(amx, 30),
+    LINEAR_FEW(avx2, 10), LINEAR_MANY(avx2, 10), LINEAR_FEW(avx512, 20),  LINEAR_MANY(avx512, 20),
+    LINEAR_MANY(amx, 30), LINEAR_FLOAT(avx2, 1), LINEAR_FLOAT(avx512, 2), EXPERTS(avx2, 10),
+    EXPERTS(avx512, 20),  EXPERTS(amx, 30),
 };
 const int x86_kernel_count = sizeof x86_kernels / sizeof *x86_kernels;

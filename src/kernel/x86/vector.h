@@ -55,7 +55,7 @@ ALWAYS_INLINE vec vec_between(vec x, int first, int end, vec other)
 {
     ivec lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __mmask16 inside = _mm512_cmp_epi32_mask(lane, _mm512_set1_epi32(first), _MM_CMPINT_NLT)
-                     & _mm512_cmp_epi32_mask(lane, _mm512_set1_epi32(end), _MM_CMPINT_LT);
+        & _mm512_cmp_epi32_mask(lane, _mm512_set1_epi32(end), _MM_CMPINT_LT);
     return _mm512_mask_blend_ps(inside, other, x);
 }
 
@@ -121,7 +121,7 @@ ALWAYS_INLINE vec vec_from_f16(halfvec x) { return _mm512_cvtph_ps(x); }
 ALWAYS_INLINE halfvec vec_to_f16(vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 ALWAYS_INLINE ivec ivec_from_u16(halfvec x) { return _mm512_cvtepu16_epi32(x); }
 ALWAYS_INLINE ivec ivec_from_i8(const void *x) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(x)); }
-ALWAYS_INLINE halfvec ivec_to_u16(ivec x) { return _mm512_cvtepi32_epi16(x); }                     // the low halves
+ALWAYS_INLINE halfvec ivec_to_u16(ivec x) { return _mm512_cvtepi32_epi16(x); } // the low halves
 ALWAYS_INLINE void ivec_store_u8(void *out, ivec x) { _mm_storeu_si128(out, _mm512_cvtepi32_epi8(x)); } // low bytes
 
 // Codes of 0 to 15, two to a byte, the even ones low.
@@ -133,8 +133,8 @@ ALWAYS_INLINE void ivec_store_nibbles(void *out, ivec x)
 // The value of each E2M1 code.
 ALWAYS_INLINE vec vec_from_e2m1(ivec codes)
 {
-    return _mm512_permutexvar_ps(codes, _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3,
-                                                       -4, -6));
+    return _mm512_permutexvar_ps(codes,
+                                 _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6));
 }
 
 // The even and the odd ones of two vectors' values.
@@ -270,7 +270,7 @@ ALWAYS_INLINE void ivec_store_nibbles(void *out, ivec x)
 {
     ivec bytes = _mm256_or_si256(x, _mm256_srli_epi64(x, 28));
     uint32_t packed = (uint32_t)_mm256_extract_epi8(bytes, 0) | (uint32_t)_mm256_extract_epi8(bytes, 8) << 8
-                    | (uint32_t)_mm256_extract_epi8(bytes, 16) << 16 | (uint32_t)_mm256_extract_epi8(bytes, 24) << 24;
+        | (uint32_t)_mm256_extract_epi8(bytes, 16) << 16 | (uint32_t)_mm256_extract_epi8(bytes, 24) << 24;
     memcpy(out, &packed, sizeof packed);
 }
 

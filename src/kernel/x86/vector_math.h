@@ -41,15 +41,9 @@ ALWAYS_INLINE vec vec_exp2(vec x)
     return vec_if_less(x, least, vec_set(0), result);
 }
 
-ALWAYS_INLINE vec vec_sigmoid(vec x)
-{
-    return vec_set(1) / (vec_set(1) + vec_exp(-x));
-}
+ALWAYS_INLINE vec vec_sigmoid(vec x) { return vec_set(1) / (vec_set(1) + vec_exp(-x)); }
 
-ALWAYS_INLINE vec vec_tanh(vec x)
-{
-    return vec_set(1) - vec_set(2) / (vec_set(1) + vec_exp(x + x));
-}
+ALWAYS_INLINE vec vec_tanh(vec x) { return vec_set(1) - vec_set(2) / (vec_set(1) + vec_exp(x + x)); }
 
 // Both of one angle: quarter turns, in two parts, are taken off; the rest is at most pi / 4.
 ALWAYS_INLINE void vec_sin_cos(vec angle, vec *sine, vec *cosine)

@@ -22,9 +22,9 @@ static bool add_qwen_moe(struct publishing *p);
 static bool add_gemma(struct publishing *p);
 
 static const struct family {
-    const char *architecture;              // as nibble calls it
-    const char *model_type, *class_name;   // as config.json does
-    bool (*add)(struct publishing *p);     // what its own config has besides what all have
+    const char *architecture;            // as nibble calls it
+    const char *model_type, *class_name; // as config.json does
+    bool (*add)(struct publishing *p);   // what its own config has besides what all have
 } families[] = {
     { "llama", "llama", "LlamaForCausalLM", add_llama },
     { "qwen2", "qwen2", "Qwen2ForCausalLM", add_qwen },
@@ -34,10 +34,7 @@ static const struct family {
     { "gemma3", "gemma3_text", "Gemma3ForCausalLM", add_gemma },
 };
 
-static void set(struct publishing *p, const char *key, json_t *value)
-{
-    json_object_set_new(p->config, key, value);
-}
+static void set(struct publishing *p, const char *key, json_t *value) { json_object_set_new(p->config, key, value); }
 
 // A GGUF has numbers as f32; people wrote them with fewer digits.
 static json_t *short_real(double value)
@@ -227,10 +224,7 @@ static bool add_all(struct publishing *p, const struct family *family)
 
 // ---- the proof ----
 
-static bool near(double a, double b)
-{
-    return fabs(a - b) <= 1e-5 * fmax(fabs(a), fabs(b));
-}
+static bool near(double a, double b) { return fabs(a - b) <= 1e-5 * fmax(fabs(a), fabs(b)); }
 
 // What differs, in words, or NULL.
 static const char *difference(const struct model *a, const struct model *b)
@@ -287,8 +281,9 @@ bool config_publish(const struct checkpoint *gguf, const struct model *model, js
     struct bytes prefix = { 0 };
     if (gguf_get_string(gguf->gguf, "general.architecture", &prefix, err))
         snprintf(p.prefix, sizeof p.prefix, "%.*s", (int)prefix.len, prefix.data);
-    bool ok = family || fail(err, "nibble makes no config.json of a %s GGUF; quantise the published checkpoint instead",
-                             model->config.architecture);
+    bool ok = family
+        || fail(err, "nibble makes no config.json of a %s GGUF; quantise the published checkpoint instead",
+                model->config.architecture);
     ok = ok && add_all(&p, family) && prove(&p, published);
     if (ok)
         *config = p.config;

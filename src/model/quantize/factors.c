@@ -16,10 +16,7 @@ bool factors_each(const struct op *op)
     return op->kind == OP_EXPERTS && op->in == BUFFER_GATE; // what an activation gave; before that they share theirs
 }
 
-static size_t count_of(const struct op *op)
-{
-    return factors_each(op) ? (size_t)op->matrix[0].tensor->shape[0] : 1;
-}
+static size_t count_of(const struct op *op) { return factors_each(op) ? (size_t)op->matrix[0].tensor->shape[0] : 1; }
 
 static size_t values_each(const struct op *op)
 {
@@ -27,10 +24,7 @@ static size_t values_each(const struct op *op)
     return size * size;
 }
 
-static size_t op_bytes(const struct op *op)
-{
-    return count_of(op) * values_each(op) * sizeof(float);
-}
+static size_t op_bytes(const struct op *op) { return count_of(op) * values_each(op) * sizeof(float); }
 
 static void let_go(struct factors *factors)
 {
@@ -73,8 +67,10 @@ static bool hold(struct factors *factors, const struct items *items, size_t inde
                 break;
             float *moments = memory_map_new(op_bytes(op));
             if (!moments)
-                return fail(err, "the system does not give %zu MiB for what matrices are multiplied with; "
-                            "--rounding nearest needs none of it", op_bytes(op) >> 20);
+                return fail(err,
+                            "the system does not give %zu MiB for what matrices are multiplied with; "
+                            "--rounding nearest needs none of it",
+                            op_bytes(op) >> 20);
             factors->states[factors->held_count] = memory_new(count_of(op), 1);
             factors->held[factors->held_count++] = (struct moments_wanted){ item->op, moments };
             bytes += op_bytes(op);

@@ -11,7 +11,7 @@
 // Where an op's moments go: those of the inputs of all its matrices, or of experts whose inputs are their own, of one
 // expert after the other.
 struct moments_wanted {
-    int op;                   // its place in model.ops
+    int op; // its place in model.ops
     float *moments;
 };
 
@@ -20,7 +20,7 @@ struct moments_source {
     bool (*gather)(void *context, int piece, const struct moments_wanted *wanted, int count, struct error *err);
     void *context;
     int pieces;
-    size_t bytes;             // that moments may take at a time
+    size_t bytes; // that moments may take at a time
 };
 
 struct factors {

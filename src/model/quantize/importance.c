@@ -21,10 +21,11 @@ static const struct importance *follow_attention(const struct op *op, const stru
     const struct layer *layer = &model->layer[op->layer];
     if (!values || layer->latent || values->count != (int64_t)layer->kv_heads * layer->head_dim)
         return NULL;
-    return make(arena, (struct importance){ .values = values,
-                                            .head_dim = layer->head_dim,
-                                            .sharing = layer->heads / layer->kv_heads,
-                                            .count = (int64_t)layer->heads * layer->head_dim });
+    return make(arena,
+                (struct importance){ .values = values,
+                                     .head_dim = layer->head_dim,
+                                     .sharing = layer->heads / layer->kv_heads,
+                                     .count = (int64_t)layer->heads * layer->head_dim });
 }
 
 static const struct importance *follow_gate(const struct importance *gate, const struct importance *up,
@@ -42,17 +43,18 @@ void importance_follow(const struct op *op, const struct model *model, const str
     for (int i = 0; i < LINEAR_OUTPUTS_MAX; i++)
         results[i] = NULL;
     if (op->kind == OP_NORM && op->groups == 1 && op->vector && !op->vector->stored)
-        out = make(arena, (struct importance){ .norm = op->vector, .offset = op->offset,
-                                               .count = op->vector->shape[0] });
+        out = make(arena,
+                   (struct importance){ .norm = op->vector, .offset = op->offset, .count = op->vector->shape[0] });
     else if (op->kind == OP_ATTENTION)
         out = follow_attention(op, model, now[BUFFER_V], arena);
     else if (op->kind == OP_ACT_MUL)
         out = follow_gate(now[op->in], now[op->second], arena);
     if (op->kind == OP_LINEAR) {
         for (int i = 0; i < op->matrices; i++)
-            now[op->matrix[i].out] = results[i] =
-                make(arena, (struct importance){ .rows = ARENA_NEW(arena, float, op->matrix[i].tensor->shape[0]),
-                                                 .count = op->matrix[i].tensor->shape[0] });
+            now[op->matrix[i].out] = results[i] = make(
+                arena,
+                (struct importance){ .rows = ARENA_NEW(arena, float, op->matrix[i].tensor->shape[0]),
+                                     .count = op->matrix[i].tensor->shape[0] });
         return;
     }
     for (int i = 0; i < op->matrices; i++)

@@ -9,13 +9,13 @@
 
 // The variance of a buffer's channels, as a rule of how to get it.
 struct importance {
-    const struct tensor *norm;       // squares of a norm's weights, `offset` added
+    const struct tensor *norm; // squares of a norm's weights, `offset` added
     double offset;
     const struct importance *values; // of attention: each head's are those of the values that it shares
     int head_dim, sharing;
     const struct importance *gate, *up; // of a gated product
-    float *rows;                     // of a matrix's results, which writing it fills in
-    bool known;                      // whether it has
+    float *rows;                        // of a matrix's results, which writing it fills in
+    bool known;                         // whether it has
     int64_t count;
 };
 

@@ -107,21 +107,22 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
         return; // a head that is the embedding
     bool linear = is_quantisable(op, j, name), reordered = is_reordered(c, op, j);
     const struct model_config *config = &c->model->config;
-    append(c, (struct item){ .name = name,
-                             .tensor = tensor,
-                             .rows = tensor->shape[tensor->rank - 2],
-                             .cols = tensor->shape[tensor->rank - 1],
-                             .first = first,
-                             .scale = op->matrix[j].scale,
-                             .expert = expert,
-                             .head_rows = reordered ? config->head_dim : 0,
-                             .turned = reordered ? config->rotated : 0,
-                             .linear = linear,
-                             .op = (int)(op - c->model->ops),
-                             .listed = !linear && op->kind != OP_EMBED,
-                             .input = c->input,
-                             .result = c->results[j],
-                             .fused = op->kind == OP_EXPERTS ? c->fused + expert : c->fused });
+    append(c,
+           (struct item){ .name = name,
+                          .tensor = tensor,
+                          .rows = tensor->shape[tensor->rank - 2],
+                          .cols = tensor->shape[tensor->rank - 1],
+                          .first = first,
+                          .scale = op->matrix[j].scale,
+                          .expert = expert,
+                          .head_rows = reordered ? config->head_dim : 0,
+                          .turned = reordered ? config->rotated : 0,
+                          .linear = linear,
+                          .op = (int)(op - c->model->ops),
+                          .listed = !linear && op->kind != OP_EMBED,
+                          .input = c->input,
+                          .result = c->results[j],
+                          .fused = op->kind == OP_EXPERTS ? c->fused + expert : c->fused });
 }
 
 static void add_bias(struct collecting *c, const struct op *op, int j, const char *matrix_name)
@@ -131,13 +132,14 @@ static void add_bias(struct collecting *c, const struct op *op, int j, const cha
         return;
     int stem = (int)(strlen(matrix_name) - strlen(ITEM_SUFFIX));
     bool reordered = is_reordered(c, op, j);
-    append(c, (struct item){ .name = arena_format(&c->items->arena, "%.*s.bias", stem, matrix_name),
-                             .tensor = bias,
-                             .rows = reordered ? bias->shape[0] : 1,
-                             .cols = reordered ? 1 : bias->shape[0],
-                             .fused = c->fused,
-                             .head_rows = reordered ? c->model->config.head_dim : 0,
-                             .turned = reordered ? c->model->config.rotated : 0 });
+    append(c,
+           (struct item){ .name = arena_format(&c->items->arena, "%.*s.bias", stem, matrix_name),
+                          .tensor = bias,
+                          .rows = reordered ? bias->shape[0] : 1,
+                          .cols = reordered ? 1 : bias->shape[0],
+                          .fused = c->fused,
+                          .head_rows = reordered ? c->model->config.head_dim : 0,
+                          .turned = reordered ? c->model->config.rotated : 0 });
 }
 
 // Experts that were one tensor, gate and up even together, become modules of their own; "": not these.
@@ -162,9 +164,9 @@ static const char *expert_name(struct collecting *c, const struct tensor *publis
     const char *star = strchr(published->name, '*');
     if (published->stored && published->stored->parts)
         return published->stored->parts[expert]->name;
-    return star ? arena_format(&c->items->arena, "%.*s%d%s", (int)(star - published->name), published->name, expert,
-                               star + 1)
-                : unstacked_name(c, published, expert);
+    return star
+        ? arena_format(&c->items->arena, "%.*s%d%s", (int)(star - published->name), published->name, expert, star + 1)
+        : unstacked_name(c, published, expert);
 }
 
 // Experts: matrix by matrix where each has a name of its own.
@@ -190,8 +192,10 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
         for (int i = 0; i < tensor->rank && same; i++)
             same = tensor->shape[i] == named->shape[i];
         if (!same)
-            return fail(c->err, "tensor %s lies in another shape than published checkpoints have %s; quantise the "
-                        "published checkpoint instead", tensor->name, named->name);
+            return fail(c->err,
+                        "tensor %s lies in another shape than published checkpoints have %s; quantise the "
+                        "published checkpoint instead",
+                        tensor->name, named->name);
         const char *name = named->name;
         const struct tensor *whole = whole_of(c, tensor, &name);
         if (whole != tensor)
@@ -207,12 +211,13 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
     }
     double offset = op->offset - published->offset;
     if (op->vector && !op->vector->stored && op->vector->rank == 1)
-        append(c, (struct item){ .name = published->vector->name,
-                                 .tensor = op->vector,
-                                 .rows = 1,
-                                 .cols = op->vector->shape[0],
-                                 .fused = c->fused,
-                                 .offset = op->kind == OP_NORM ? (float)offset : 0 });
+        append(c,
+               (struct item){ .name = published->vector->name,
+                              .tensor = op->vector,
+                              .rows = 1,
+                              .cols = op->vector->shape[0],
+                              .fused = c->fused,
+                              .offset = op->kind == OP_NORM ? (float)offset : 0 });
     c->fused += op->kind == OP_EXPERTS && op->matrices ? (int)op->matrix[0].tensor->shape[0] : 1;
     return true;
 }
@@ -222,8 +227,8 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
 // What belonged to a quantised module, and scales that a new config does not declare.
 static bool is_obsolete(const struct collecting *c, const char *name)
 {
-    static const char *const scales[] = { ".input_scale", ".k_scale", ".v_scale", ".q_scale", ".prob_scale",
-                                          ".kv_scale", ".output_scale" };
+    static const char *const scales[] = { ".input_scale", ".k_scale",  ".v_scale",     ".q_scale",
+                                          ".prob_scale",  ".kv_scale", ".output_scale" };
     const char *dot = strrchr(name, '.');
     char weight[TENSOR_NAME_BYTES_MAX + sizeof ITEM_SUFFIX];
     int64_t index;
@@ -245,12 +250,14 @@ static bool add_rest(struct collecting *c)
         if (map_get(&c->items->used, bytes_of(tensor->name), &known) || is_obsolete(c, tensor->name))
             continue;
         if (!(floats >> tensor->dtype & 1) && dtype_table[tensor->dtype].bits <= 8)
-            return fail(c->err, "tensor %s is %s and nibble cannot write its module anew; quantise a checkpoint of "
-                        "16-bit weights instead", tensor->name, dtype_word(tensor->dtype));
+            return fail(c->err,
+                        "tensor %s is %s and nibble cannot write its module anew; quantise a checkpoint of "
+                        "16-bit weights instead",
+                        tensor->name, dtype_word(tensor->dtype));
         bool linear = tensor->rank == 2 && ends_with(tensor->name, ITEM_SUFFIX);
         bool experts = tensor->rank == 3 && strstr(tensor->name, EXPERTS); // all in one
-        append(c, (struct item){ .name = tensor->name, .tensor = tensor, .fused = c->fused,
-                                 .listed = linear || experts });
+        append(c,
+               (struct item){ .name = tensor->name, .tensor = tensor, .fused = c->fused, .listed = linear || experts });
     }
     return true;
 }
@@ -263,8 +270,10 @@ static bool check_rest(struct collecting *c)
         int64_t known;
         const char *name = c->checkpoint->tensors[i].name;
         if (!map_get(&c->items->used, bytes_of(name), &known))
-            return fail(c->err, "tensor %s has no published name that nibble knows; quantise the published checkpoint "
-                        "instead of the GGUF", name);
+            return fail(c->err,
+                        "tensor %s has no published name that nibble knows; quantise the published checkpoint "
+                        "instead of the GGUF",
+                        name);
     }
     return true;
 }
@@ -274,8 +283,9 @@ bool items_collect(struct items *items, const struct checkpoint *checkpoint, con
 {
     *items = (struct items){ 0 };
     items->attention = ARENA_NEW(&items->arena, const char *, model->config.layers);
-    struct collecting c = { .items = items, .checkpoint = checkpoint, .model = model, .published = published,
-                            .err = err };
+    struct collecting c = {
+        .items = items, .checkpoint = checkpoint, .model = model, .published = published, .err = err
+    };
     bool ok = model->op_count == published->op_count
         || fail(err, "the GGUF's layers are made of other steps than those of the published checkpoint; quantise that");
     for (int i = 0; i < model->op_count && ok; i++)

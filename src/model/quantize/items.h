@@ -8,30 +8,30 @@
 #include "model/quantize/importance.h"
 
 struct item {
-    const char *name;              // as published: "model.layers.0.mlp.up_proj.weight"
+    const char *name; // as published: "model.layers.0.mlp.up_proj.weight"
     const struct tensor *tensor;
-    int64_t rows, cols;            // of what is written; a vector is one row
-    int64_t first;                 // the tensor's row that is row 0 here: experts lie one after the other
-    const struct tensor *scale;    // of all its values, or NULL; of experts the one at `expert`
+    int64_t rows, cols;         // of what is written; a vector is one row
+    int64_t first;              // the tensor's row that is row 0 here: experts lie one after the other
+    const struct tensor *scale; // of all its values, or NULL; of experts the one at `expert`
     int expert;
-    float offset;                  // added to each value
-    int head_rows, turned;         // rows of a head, and how many of them go from neighbours to halves; 0: all stay
-    bool linear;                   // may be quantised
-    int op;                        // of a linear one: its op's place in model.ops
-    bool listed;                   // stays as it is, which configs say, so that nobody takes it for quantised
-    int fused;                     // those of one number share an overall scale; never less than that of the item
-                                   // before, but for an op's experts, which come matrix by matrix
+    float offset;                   // added to each value
+    int head_rows, turned;          // rows of a head, and how many of them go from neighbours to halves; 0: all stay
+    bool linear;                    // may be quantised
+    int op;                         // of a linear one: its op's place in model.ops
+    bool listed;                    // stays as it is, which configs say, so that nobody takes it for quantised
+    int fused;                      // those of one number share an overall scale; never less than that of the item
+                                    // before, but for an op's experts, which come matrix by matrix
     const struct importance *input; // of its columns, and of what comes out of its rows; NULL: not known, of no use
     struct importance *result;
-    const char *kept;              // why a linear layer stays as it is after all, or NULL
+    const char *kept; // why a linear layer stays as it is after all, or NULL
 };
 
 struct items {
-    struct item *items;            // heap
+    struct item *items; // heap
     size_t count, capacity;
-    const char **attention;        // by layer: the path of the module that k and v belong to, or NULL
-    struct map names;              // of items, to their indices
-    struct map used;               // names of the file's tensors that are in items, or left out on purpose
+    const char **attention; // by layer: the path of the module that k and v belong to, or NULL
+    struct map names;       // of items, to their indices
+    struct map used;        // names of the file's tensors that are in items, or left out on purpose
     struct arena arena;
 };
 

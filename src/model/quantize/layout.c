@@ -30,7 +30,7 @@ const char *layout_weights_word(enum nibble_weights weights)
 {
     static const char *const words[] = {
         [NIBBLE_WEIGHTS_NVFP4] = "nvfp4", [NIBBLE_WEIGHTS_MXFP4] = "mxfp4", [NIBBLE_WEIGHTS_FP8] = "fp8",
-        [NIBBLE_WEIGHTS_INT8] = "int8", [NIBBLE_WEIGHTS_BF16] = "bf16",
+        [NIBBLE_WEIGHTS_INT8] = "int8",   [NIBBLE_WEIGHTS_BF16] = "bf16",
     };
     return words[weights];
 }
@@ -50,10 +50,7 @@ const struct layout *layout_find(enum nibble_weights weights, enum nibble_layout
 
 // ---- tensors ----
 
-size_t layout_code_bytes(const struct layout *layout, int64_t cols)
-{
-    return (size_t)cols * (size_t)layout->bits / 8;
-}
+size_t layout_code_bytes(const struct layout *layout, int64_t cols) { return (size_t)cols * (size_t)layout->bits / 8; }
 
 size_t layout_scale_bytes(const struct layout *layout, int64_t cols)
 {
@@ -150,10 +147,10 @@ static json_t *declare_compressed(const struct layout *layout, const struct item
         json_object_set_new(activations, "dynamic", json_true());
     }
     return json_pack("{s:s, s:s, s:s, s:{s:{s:[s], s:o, s:o, s:n, s:s}}, s:o, s:o}", "quant_method",
-                     "compressed-tensors", "format", layout->word, "quantization_status", "compressed",
-                     "config_groups", "group_0", "targets", "Linear", "weights", weights, "input_activations",
-                     activations, "output_activations", "format", layout->word, "ignore", ignored(items),
-                     "kv_cache_scheme", kv_scales ? cache_scheme() : json_null());
+                     "compressed-tensors", "format", layout->word, "quantization_status", "compressed", "config_groups",
+                     "group_0", "targets", "Linear", "weights", weights, "input_activations", activations,
+                     "output_activations", "format", layout->word, "ignore", ignored(items), "kv_cache_scheme",
+                     kv_scales ? cache_scheme() : json_null());
 }
 
 static json_t *declare_modelopt(const struct layout *layout, const struct items *items, bool kv_scales)

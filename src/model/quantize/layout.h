@@ -17,16 +17,16 @@
 struct layout {
     enum nibble_weights weights;
     enum nibble_layout layout;
-    const char *word;          // compressed-tensors' format, or ModelOpt's quant_algo
+    const char *word; // compressed-tensors' format, or ModelOpt's quant_algo
     weight_encoder *encode;
     weight_compensator *compensate;
-    int bits, block;           // of a code; values that share a scale, 0: a row
+    int bits, block;                      // of a code; values that share a scale, 0: a row
     const char *codes, *scales, *overall; // what comes behind the module's path; overall NULL: there is none
     enum dtype codes_dtype, scales_dtype;
-    int scales_rank;           // 1: (rows), 2: (rows, blocks)
-    int overall_rank;          // 0: (), 1: (1)
-    bool divides;              // by the overall scale
-    bool has_activations;      // declared as scaled for every token
+    int scales_rank;      // 1: (rows), 2: (rows, blocks)
+    int overall_rank;     // 0: (), 1: (1)
+    bool divides;         // by the overall scale
+    bool has_activations; // declared as scaled for every token
 };
 
 const char *layout_weights_word(enum nibble_weights weights); // "nvfp4"
@@ -34,7 +34,7 @@ const char *layout_weights_word(enum nibble_weights weights); // "nvfp4"
 // NULL with a sentence when the layout has no such format; no quantisation is a layout, too, without encode.
 const struct layout *layout_find(enum nibble_weights weights, enum nibble_layout layout, struct error *err);
 
-size_t layout_code_bytes(const struct layout *layout, int64_t cols);  // of a row
+size_t layout_code_bytes(const struct layout *layout, int64_t cols); // of a row
 size_t layout_scale_bytes(const struct layout *layout, int64_t cols);
 
 // Names and shapes of what a matrix becomes: codes, scales and, where the layout has one, the overall scale.

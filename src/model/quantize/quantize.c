@@ -178,8 +178,7 @@ static bool measure_fused(struct job *job, size_t first, float *globals)
     float amax = 0, *global = &globals[fused % GLOBALS_WINDOW];
     for (size_t i = first; i < job->items.count && job->items.items[i].fused < fused + GLOBALS_WINDOW; i++) {
         const struct item *item = &job->items.items[i];
-        if (item->fused == fused && is_encoded(job, item)
-            && !write_measure(&job->writing, item, &amax, job->err))
+        if (item->fused == fused && is_encoded(job, item) && !write_measure(&job->writing, item, &amax, job->err))
             return false;
     }
     *global = weight_nvfp4_global(amax);
@@ -195,16 +194,16 @@ static void report(const struct job *job, const struct item *item, bool compensa
 {
     if (!job->options->tensor || !item->linear)
         return;
-    job->options->tensor(job->options->tensor_context,
-                         &(struct nibble_quantized){
-                             .name = item->name,
-                             .rows = item->rows,
-                             .cols = item->cols,
-                             .format = is_encoded(job, item) ? layout_weights_word(job->layout->weights)
-                                                             : dtype_word(written_type(job, item)),
-                             .kept = item->kept,
-                             .compensated = compensated,
-                             .error = result->energy > 0 ? sqrt(result->error / result->energy) : 0 });
+    job->options->tensor(
+        job->options->tensor_context,
+        &(struct nibble_quantized){ .name = item->name,
+                                    .rows = item->rows,
+                                    .cols = item->cols,
+                                    .format = is_encoded(job, item) ? layout_weights_word(job->layout->weights)
+                                                                    : dtype_word(written_type(job, item)),
+                                    .kept = item->kept,
+                                    .compensated = compensated,
+                                    .error = result->energy > 0 ? sqrt(result->error / result->energy) : 0 });
 }
 
 static bool write_item(struct job *job, size_t index, float global)
@@ -226,10 +225,7 @@ static bool write_item(struct job *job, size_t index, float global)
     return ok;
 }
 
-static void release(void *context, const struct tensor *of_file)
-{
-    checkpoint_release(context, of_file);
-}
+static void release(void *context, const struct tensor *of_file) { checkpoint_release(context, of_file); }
 
 static bool write_all(struct job *job)
 {
@@ -286,11 +282,15 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     job.layout = layout_find(options->weights, options->layout, err);
     bool ok = job.layout && describe(&job) && choose(&job) && device_open_cpu(&host, err);
     int cores = ok && host.cores < TEAM_THREADS_MAX ? host.cores : TEAM_THREADS_MAX;
-    job.writing = (struct writing){ .out = &job.out, .progress = options->progress,
+    job.writing = (struct writing){ .out = &job.out,
+                                    .progress = options->progress,
                                     .progress_context = options->progress_context };
     job.writing.team = ok ? team_open(options->threads ? options->threads : cores, err) : NULL;
-    job.factors = (struct factors){ .source = moments, .model = &job.model, .team = job.writing.team,
-                                    .progress = advance, .progress_context = &job.writing };
+    job.factors = (struct factors){ .source = moments,
+                                    .model = &job.model,
+                                    .team = job.writing.team,
+                                    .progress = advance,
+                                    .progress_context = &job.writing };
     write_open(&job.writing);
     ok = job.writing.team && place(&job) && write_all(&job) && save_config(&job);
     write_close(&job.writing);

@@ -19,7 +19,7 @@ struct row {
 
 // What becomes of rows.
 struct encoding {
-    weight_encoder *encode;  // NULL: they are only measured
+    weight_encoder *encode;         // NULL: they are only measured
     weight_compensator *compensate; // instead, where there is a factor
     const float *factor;
     float global;
@@ -29,15 +29,15 @@ struct encoding {
 struct slice {
     const struct item *item;
     int64_t first, rows;
-    float scale;           // of all values
+    float scale; // of all values
     struct encoding encoding;
-    float *importance;     // of columns, or NULL; heap
-    float *scratch;        // of tiles, one after the other
+    float *importance;                         // of columns, or NULL; heap
+    float *scratch;                            // of tiles, one after the other
     size_t code_bytes, scale_bytes, raw_bytes; // of a row
-    float *values;         // (rows, cols)
-    uint8_t *raw;          // the same as the tensor has it, where that is made
+    float *values;                             // (rows, cols)
+    uint8_t *raw;                              // the same as the tensor has it, where that is made
     uint8_t *codes, *scales;
-    struct row *results;   // by row
+    struct row *results; // by row
     size_t values_room, raw_room, codes_room, scales_room, results_room, scratch_room;
 };
 
@@ -48,10 +48,7 @@ bool write_advance(struct writing *writing, double values, struct error *err)
         || fail(err, "interrupted");
 }
 
-void write_open(struct writing *writing)
-{
-    writing->slice = memory_new(1, sizeof *writing->slice);
-}
+void write_open(struct writing *writing) { writing->slice = memory_new(1, sizeof *writing->slice); }
 
 void write_close(struct writing *writing)
 {
@@ -107,13 +104,12 @@ static void read_row(const struct slice *slice, int64_t row)
 static void encode_row(const struct slice *slice, int64_t row)
 {
     size_t cols = (size_t)slice->item->cols;
-    slice->results[row].error =
-        slice->encoding.encode(&(struct weight_row){ .x = slice->values + (size_t)row * cols,
-                                                     .importance = slice->importance,
-                                                     .count = cols,
-                                                     .global = slice->encoding.global },
-                               slice->codes + (size_t)row * slice->code_bytes,
-                               slice->scales + (size_t)row * slice->scale_bytes);
+    slice->results[row].error = slice->encoding.encode(&(struct weight_row){ .x = slice->values + (size_t)row * cols,
+                                                                             .importance = slice->importance,
+                                                                             .count = cols,
+                                                                             .global = slice->encoding.global },
+                                                       slice->codes + (size_t)row * slice->code_bytes,
+                                                       slice->scales + (size_t)row * slice->scale_bytes);
 }
 
 static void compensate_rows(const struct slice *slice, int64_t first, int rows)
@@ -283,8 +279,7 @@ static bool write_slices(struct writing *writing, const struct item *item, struc
 // ---- ways out ----
 
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
-                   const float *factor, struct layout_entries entries, struct write_result *result,
-                   struct error *err)
+                   const float *factor, struct layout_entries entries, struct write_result *result, struct error *err)
 {
     const struct encoding encoding = { layout->encode, layout->compensate, factor, global };
     float overall = layout->divides ? 1 / global : global; // exact: a power of two

@@ -11,14 +11,14 @@
 struct writing {
     struct safetensors_out *out;
     struct team *team;
-    struct slice *slice;       // memory that is used again from one to the next
+    struct slice *slice; // memory that is used again from one to the next
     bool (*progress)(void *context, double done);
     void *progress_context;
-    double done, total;        // in values read
+    double done, total; // in values read
 };
 
 struct write_result {
-    double error, energy;      // sums of squares, of what was lost and of what there was
+    double error, energy; // sums of squares, of what was lost and of what there was
 };
 
 // So many values have been read. False: whoever watches says stop.
@@ -33,8 +33,7 @@ bool write_measure(struct writing *writing, const struct item *item, float *amax
 // A matrix as its codes and scales; with the factor of its inputs' moments errors are made up for, with NULL each value
 // is the nearest.
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
-                   const float *factor, struct layout_entries entries, struct write_result *result,
-                   struct error *err);
+                   const float *factor, struct layout_entries entries, struct write_result *result, struct error *err);
 
 bool write_floats(struct writing *writing, const struct item *item, enum dtype dtype, size_t entry,
                   struct write_result *result, struct error *err);

@@ -18,7 +18,7 @@ struct ecma *ecma_new(struct bytes pattern, struct error *err)
 {
     // As ECMA 262 has it with the flag u: $ is the very end, \uXXXX a character, [] nothing and [^] anything.
     const uint32_t options = PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_ALLOW_EMPTY_CLASS
-                             | PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C;
+        | PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C;
     char message[PCRE_MESSAGE_BYTES];
     int code;
     if (pattern.len > PATTERN_BYTES_MAX)

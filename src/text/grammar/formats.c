@@ -4,8 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MONTH_DAY "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|" \
-                  "02-(?:0[1-9]|1\\d|2[0-8]))"
+#define MONTH_DAY                                                                         \
+    "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|" \
+    "02-(?:0[1-9]|1\\d|2[0-8]))"
 #define LEAP "(?:0[48]|[2468][048]|[13579][26])" // of a century
 #define DATE "(?:(?:19|20)\\d\\d-" MONTH_DAY "|(?:(?:19|20)" LEAP "|2000)-02-29)"
 #define ANY_DATE "(?:\\d{4}-" MONTH_DAY "|(?:\\d\\d" LEAP "|(?:[02468][048]|[13579][26])00)-02-29)"
@@ -16,12 +17,14 @@
 #define IPV4 OCTET "(?:\\." OCTET "){3}"
 #define GROUP "[0-9a-fA-F]{1,4}"
 #define GROUPS(before, after) "(?:" GROUP ":){1," #before "}(?::" GROUP "){1," #after "}"
-#define IPV6 "(?:(?:" GROUP ":){7}" GROUP "|(?:" GROUP ":){1,7}:|" GROUPS(6, 1) "|" GROUPS(5, 2) "|" GROUPS(4, 3) "|" \
-             GROUPS(3, 4) "|" GROUPS(2, 5) "|" GROUPS(1, 6) "|:(?::" GROUP "){1,7}|::)"
+#define IPV6                                                                                                         \
+    "(?:(?:" GROUP ":){7}" GROUP "|(?:" GROUP ":){1,7}:|" GROUPS(6, 1) "|" GROUPS(5, 2) "|" GROUPS(4, 3) "|" GROUPS( \
+        3, 4) "|" GROUPS(2, 5) "|" GROUPS(1, 6) "|:(?::" GROUP "){1,7}|::)"
 #define MIXED "(?:(?:" GROUP ":){6}|::(?:" GROUP ":){0,5}|(?:" GROUP ":){1,5}:)" IPV4
 // A mask counts neither groups nor labels as far as the standards do: it would take hundreds of states.
-#define FEW_GROUPS "(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,2}::" \
-                   "(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,2})?|::(?:[0-9a-f]{1,4})?)"
+#define FEW_GROUPS                                                                 \
+    "(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}|[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,2}::" \
+    "(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,2})?|::(?:[0-9a-f]{1,4})?)"
 #define LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?"
 #define HOST LABEL "(?:\\." LABEL "){0,4}"
 #define ANY_LABEL "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
@@ -41,14 +44,17 @@
 #define ANY_POINTER "(?:/(?:[^~/]|~[01]|[\\n\\r])*)*"
 #define MAILBOX "[a-zA-Z0-9_+-]{1,32}(?:\\.[a-zA-Z0-9_+-]{1,16}){0,2}"
 #define ANY_MAILBOX "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+)*"
-#define DURATION "P(?:\\d{1,4}W|\\d{1,4}D|(?:\\d{1,4}D)?T(?:\\d{1,4}H)?\\d{1,4}M(?:\\d{1,4}S)?|" \
-                 "(?:\\d{1,4}D)?T\\d{1,4}[HMS])"
-#define ANY_DURATION "P(?:\\d+W|(?=\\d|T\\d)(?:\\d+Y)?(?:\\d+M)?(?:\\d+D)?(?:T(?=\\d)(?:\\d+H)?(?:\\d+M)?" \
-                     "(?:\\d+(?:\\.\\d+)?S)?)?)"
-#define NETWORK "(?:" OCTET "\\.0\\.0\\.0/8|" OCTET "\\." OCTET "\\.0\\.0/16|" OCTET "(?:\\." OCTET "){2}\\.0/24|" \
-                IPV4 "/32)"
-#define BASE64(plus_slash) "(?:[a-zA-Z0-9" plus_slash "]{4})*(?:[a-zA-Z0-9" plus_slash "][AQgw]==|" \
-                           "[a-zA-Z0-9" plus_slash "]{2}[AEIMQUYcgkosw048]=)?"
+#define DURATION                                                                    \
+    "P(?:\\d{1,4}W|\\d{1,4}D|(?:\\d{1,4}D)?T(?:\\d{1,4}H)?\\d{1,4}M(?:\\d{1,4}S)?|" \
+    "(?:\\d{1,4}D)?T\\d{1,4}[HMS])"
+#define ANY_DURATION                                                                      \
+    "P(?:\\d+W|(?=\\d|T\\d)(?:\\d+Y)?(?:\\d+M)?(?:\\d+D)?(?:T(?=\\d)(?:\\d+H)?(?:\\d+M)?" \
+    "(?:\\d+(?:\\.\\d+)?S)?)?)"
+#define NETWORK \
+    "(?:" OCTET "\\.0\\.0\\.0/8|" OCTET "\\." OCTET "\\.0\\.0/16|" OCTET "(?:\\." OCTET "){2}\\.0/24|" IPV4 "/32)"
+#define BASE64(plus_slash)                                                   \
+    "(?:[a-zA-Z0-9" plus_slash "]{4})*(?:[a-zA-Z0-9" plus_slash "][AQgw]==|" \
+    "[a-zA-Z0-9" plus_slash "]{2}[AEIMQUYcgkosw048]=)?"
 
 static const struct string_format formats[] = {
     { "date", "^" DATE "$", "^" ANY_DATE "$" },
@@ -73,8 +79,12 @@ static const struct string_format formats[] = {
     { "regex", NULL, NULL },
 
     // pydantic's
-    { "uuid1", "^" UUID(1) "$", NULL }, { "uuid3", "^" UUID(3) "$", NULL }, { "uuid4", "^" UUID(4) "$", NULL },
-    { "uuid5", "^" UUID(5) "$", NULL }, { "uuid6", "^" UUID(6) "$", NULL }, { "uuid7", "^" UUID(7) "$", NULL },
+    { "uuid1", "^" UUID(1) "$", NULL },
+    { "uuid3", "^" UUID(3) "$", NULL },
+    { "uuid4", "^" UUID(4) "$", NULL },
+    { "uuid5", "^" UUID(5) "$", NULL },
+    { "uuid6", "^" UUID(6) "$", NULL },
+    { "uuid7", "^" UUID(7) "$", NULL },
     { "uuid8", "^" UUID(8) "$", NULL },
     { "ipvanyaddress", "^" IPV4 "$", "^(?:" IPV4 "|" IPV6 "|" MIXED ")$" },
     { "ipv4interface", "^" IPV4 "/(?:[12]?\\d|3[0-2])$", "^" IPV4 "(?:/(?:[12]?\\d|3[0-2]))?$" },

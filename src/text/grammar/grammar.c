@@ -20,15 +20,9 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
-const char *grammar_loose(const struct grammar *grammar)
-{
-    return grammar->loose.len ? grammar->loose.data : NULL;
-}
+const char *grammar_loose(const struct grammar *grammar) { return grammar->loose.len ? grammar->loose.data : NULL; }
 
-const char *grammar_unheld(const struct grammar *grammar)
-{
-    return grammar->unheld.len ? grammar->unheld.data : NULL;
-}
+const char *grammar_unheld(const struct grammar *grammar) { return grammar->unheld.len ? grammar->unheld.data : NULL; }
 
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
 {
@@ -87,8 +81,9 @@ static bool check_end(const struct prefix *prefix, bool *ends, struct error *err
     *ends = prefix->count == 1 && prefix->at && prefix->alternatives[0]->count == prefix->at;
     for (int i = 0; i < prefix->count && !*ends; i++)
         if (prefix->alternatives[i]->count == prefix->at)
-            return fail(err, prefix->at ? "two alternatives begin alike, and one of them ends there"
-                                        : "an alternative without any text");
+            return fail(err,
+                        prefix->at ? "two alternatives begin alike, and one of them ends there"
+                                   : "an alternative without any text");
     return true;
 }
 
@@ -154,8 +149,7 @@ struct grammar *grammar_from_parts(const struct grammar_parts *parts, struct err
     uint32_t ways[] = { compile_alternatives(grammar, parts, err), RULES_NONE };
     if (ways[0] != RULES_NONE && parts->separator) {
         uint32_t between = rules_literal(grammar, bytes_of(parts->separator), err);
-        ways[0] = between == RULES_NONE ? between
-                                        : rules_repeat(grammar, ways[0], between, 1, RULES_UNBOUNDED, err);
+        ways[0] = between == RULES_NONE ? between : rules_repeat(grammar, ways[0], between, 1, RULES_UNBOUNDED, err);
     }
     if (ways[0] != RULES_NONE && parts->otherwise) {
         ways[1] = schema_compile(grammar, parts->otherwise, err);

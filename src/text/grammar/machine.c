@@ -36,10 +36,7 @@ void nfa_bytes(struct nfa *nfa, uint32_t from, uint32_t to, uint8_t low, uint8_t
     nfa->edges[nfa->edge_count++] = (struct nfa_edge){ from, to, low, high };
 }
 
-void nfa_skip(struct nfa *nfa, uint32_t from, uint32_t to)
-{
-    nfa_bytes(nfa, from, to, 1, 0);
-}
+void nfa_skip(struct nfa *nfa, uint32_t from, uint32_t to) { nfa_bytes(nfa, from, to, 1, 0); }
 
 void nfa_free(struct nfa *nfa)
 {
@@ -172,13 +169,13 @@ static bool finish(struct discovery *found, bool ok, struct machine *out)
 // ---- sets of states become states ----
 
 struct subset {
-    struct nfa_edge *edges;  // by `from`
-    uint32_t *begins;        // where those of a state begin; one more at the end
+    struct nfa_edge *edges; // by `from`
+    uint32_t *begins;       // where those of a state begin; one more at the end
     size_t set_bytes;
-    uint8_t *target;         // the set in the making, a bit per state
+    uint8_t *target; // the set in the making, a bit per state
     uint32_t *stack;
     size_t *work;
-    bool cut[257];           // bytes at which some edge begins or has ended
+    bool cut[257]; // bytes at which some edge begins or has ended
 };
 
 static void subset_open(struct subset *subset, const struct nfa *nfa, size_t *work)
@@ -290,10 +287,7 @@ struct pair {
     uint16_t machine, other, characters;
 };
 
-static struct bytes pair_key(const struct pair *pair)
-{
-    return (struct bytes){ (const char *)pair, sizeof *pair };
-}
+static struct bytes pair_key(const struct pair *pair) { return (struct bytes){ (const char *)pair, sizeof *pair }; }
 
 // The state that `byte` leads to; false: there are too many.
 static bool lead_to(struct discovery *found, uint32_t from, int byte, const struct pair *pair, size_t *work)
@@ -337,8 +331,7 @@ bool machine_subtract(const struct machine *a, const struct machine *b, size_t *
     return combine(a, b, false, work, out);
 }
 
-bool machine_limit_length(const struct machine *machine, uint32_t low, uint32_t high, size_t *work,
-                          struct machine *out)
+bool machine_limit_length(const struct machine *machine, uint32_t low, uint32_t high, size_t *work, struct machine *out)
 {
     struct discovery found = { 0 };
     bool ok = true;

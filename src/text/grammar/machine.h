@@ -10,20 +10,20 @@
 #include <stdint.h>
 
 enum {
-    MACHINE_STATES_MAX = 4096,      // of one, and of all machines of a grammar together
-    MACHINE_NFA_MAX = 16384,        // states before they are made deterministic
+    MACHINE_STATES_MAX = 4096, // of one, and of all machines of a grammar together
+    MACHINE_NFA_MAX = 16384,   // states before they are made deterministic
     MACHINE_EDGES_MAX = 1 << 17,
-    MACHINE_WORK_MAX = 20 << 20,    // edges looked at while those of a grammar are made
+    MACHINE_WORK_MAX = 20 << 20, // edges looked at while those of a grammar are made
     MACHINE_DEAD = 0,
     MACHINE_START = 1,
 };
 
 struct machine_state {
     uint16_t next[256];
-    uint16_t closing;  // bytes of the shortest way to the end
-    uint8_t toward;    // its first byte
+    uint16_t closing; // bytes of the shortest way to the end
+    uint8_t toward;   // its first byte
     bool accepts;
-    bool continues;    // some byte may follow
+    bool continues; // some byte may follow
 };
 
 struct machine {

@@ -102,8 +102,7 @@ static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, st
             return_to(match, &before);
             break;
         }
-        case STRIDE_NONE:
-            break;
+        case STRIDE_NONE: break;
         }
         i = nodes[i].skip;
     }

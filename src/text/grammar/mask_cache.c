@@ -14,7 +14,7 @@ struct entry {
     enum entry_state is;
     struct strbuf state; // of a matcher, in full
     uint32_t *allowed;
-    uint64_t used;       // the tick of its last use
+    uint64_t used; // the tick of its last use
 };
 
 struct mask_cache {

@@ -39,7 +39,10 @@ static uint32_t push(struct match *match, uint32_t node, uint32_t done, uint32_t
     }
     struct stack_entry *below = &match->stacks[parent];
     match->stacks[match->stack_count] = (struct stack_entry){
-        .node = node, .done = done, .parent = parent, .depth = below->depth + 1,
+        .node = node,
+        .done = done,
+        .parent = parent,
+        .depth = below->depth + 1,
         .closing = rules_add(waiting_cost(match->grammar, node, done), below->closing),
     };
     return match->stack_count++;
@@ -99,26 +102,16 @@ static void enter(struct match *match, struct thread_set *set, uint32_t id, uint
     case NODE_WORDS:
         match_add(match, set, (struct thread){ id, stack, 0, grammar->tables[node->table].count, 0 });
         return;
-    case NODE_STRING:
-        match_add(match, set, (struct thread){ id, stack, STRING_OPEN, 0, 0 });
-        return;
-    case NODE_MACHINE:
-        match_add(match, set, (struct thread){ id, stack, MACHINE_START, 0, 0 });
-        return;
-    case NODE_MARK:
-        match_add(match, set, (struct thread){ id, stack, false, 0, 0 });
-        return;
-    case NODE_SEQUENCE:
-        enter(match, set, node->first, 0, push(match, node->rest, 0, stack));
-        return;
+    case NODE_STRING: match_add(match, set, (struct thread){ id, stack, STRING_OPEN, 0, 0 }); return;
+    case NODE_MACHINE: match_add(match, set, (struct thread){ id, stack, MACHINE_START, 0, 0 }); return;
+    case NODE_MARK: match_add(match, set, (struct thread){ id, stack, false, 0, 0 }); return;
+    case NODE_SEQUENCE: enter(match, set, node->first, 0, push(match, node->rest, 0, stack)); return;
     case NODE_CHOICE:
         for (uint32_t i = 0; i < node->count && set->count < MATCH_THREADS_MAX; i++)
             if (rules_fit(grammar, grammar->links[node->first + i], match->stacks[stack].depth))
                 enter(match, set, grammar->links[node->first + i], 0, stack);
         return;
-    case NODE_REPEAT:
-        enter_repeat(match, set, id, done, stack);
-        return;
+    case NODE_REPEAT: enter_repeat(match, set, id, done, stack); return;
     }
 }
 
@@ -265,17 +258,10 @@ static void step_threads(struct match *match, struct thread_set *set, struct thr
     for (uint32_t i = 0; i < from.count; i++) {
         struct thread thread = match->threads[from.begin + i];
         switch (match->grammar->nodes[thread.node].kind) {
-        case NODE_WORDS:
-            step_words(match, set, thread, byte);
-            break;
-        case NODE_STRING:
-            step_string(match, set, thread, byte);
-            break;
-        case NODE_MARK:
-            step_mark(match, set, thread, byte);
-            break;
-        default:
-            step_machine(match, set, thread, byte);
+        case NODE_WORDS: step_words(match, set, thread, byte); break;
+        case NODE_STRING: step_string(match, set, thread, byte); break;
+        case NODE_MARK: step_mark(match, set, thread, byte); break;
+        default: step_machine(match, set, thread, byte);
         }
     }
 }
@@ -315,18 +301,13 @@ static uint32_t thread_closing(const struct match *match, const struct thread *t
     const struct node *node = &match->grammar->nodes[thread->node];
     uint32_t here = 0;
     switch (node->kind) {
-    case NODE_WORDS:
-        here = rules_word_cost(match->grammar, nearest_word(match, thread)) - thread->count;
-        break;
+    case NODE_WORDS: here = rules_word_cost(match->grammar, nearest_word(match, thread)) - thread->count; break;
     case NODE_STRING:
         here = (uint32_t)strlen(string_closings[thread->at]) + 1;
         here += node->low > thread->count ? node->low - thread->count : 0;
         break;
-    case NODE_MARK:
-        here = !thread->at;
-        break;
-    default:
-        here = match->grammar->machines[node->table].states[thread->at].closing;
+    case NODE_MARK: here = !thread->at; break;
+    default: here = match->grammar->machines[node->table].states[thread->at].closing;
     }
     return rules_add(here, match->stacks[thread->stack].closing);
 }
@@ -359,9 +340,7 @@ static void write_here(const struct match *match, const struct thread *thread, s
             strbuf_add_byte(out, ' ');
         strbuf_add_byte(out, '"');
         return;
-    case NODE_MARK:
-        strbuf_add(out, (const char[]){ (char)node->first }, !thread->at);
-        return;
+    case NODE_MARK: strbuf_add(out, (const char[]){ (char)node->first }, !thread->at); return;
     default:
         for (const struct machine_state *states = match->grammar->machines[node->table].states,
                                         *state = &states[thread->at];

@@ -21,11 +21,11 @@ struct thread {
 
 // A node that waits below others. Entry 0 is the bottom.
 struct stack_entry {
-    uint32_t node, done;  // `done`: how often a REPEAT has been through
+    uint32_t node, done; // `done`: how often a REPEAT has been through
     uint32_t parent;
     uint32_t depth;
-    uint32_t closing;     // the fewest bytes from here to the end of the answer
-    uint64_t seen;        // the last step that came back to it
+    uint32_t closing; // the fewest bytes from here to the end of the answer
+    uint64_t seen;    // the last step that came back to it
 };
 
 struct thread_set {
@@ -46,10 +46,7 @@ struct match {
 void match_open(struct match *match, const struct grammar *grammar);
 void match_close(struct match *match);
 
-static inline bool match_is_dead(const struct thread_set *set)
-{
-    return !set->count && !set->final;
-}
+static inline bool match_is_dead(const struct thread_set *set) { return !set->count && !set->final; }
 
 void match_add(struct match *match, struct thread_set *set, struct thread thread); // to the set that was begun last
 // Each appends a new set to match.threads.

@@ -36,10 +36,7 @@ bool matcher_done(const struct matcher *matcher)
     return matcher->ended || (matcher->now.final && !matcher->now.count);
 }
 
-bool matcher_forced(const struct matcher *matcher)
-{
-    return matcher->forced;
-}
+bool matcher_forced(const struct matcher *matcher) { return matcher->forced; }
 
 // Where a token leads to, behind everything that is there.
 static struct thread_set follow(struct matcher *matcher, int32_t id)

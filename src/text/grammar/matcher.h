@@ -16,14 +16,14 @@ struct matcher {
     struct match match;
     const struct grammar_vocabulary *vocabulary;
     struct thread_set now;
-    bool first;           // nothing has been written yet
-    bool ended;           // by an end token
+    bool first; // nothing has been written yet
+    bool ended; // by an end token
     bool forced;
-    struct tokens rest;   // forced: the tokens to come, from rest_at on
+    struct tokens rest; // forced: the tokens to come, from rest_at on
     size_t rest_at;
-    uint32_t *allowed;    // the mask being made
-    uint32_t *spare;      // another, for a part of it
-    struct strbuf state;  // of the threads now
+    uint32_t *allowed;   // the mask being made
+    uint32_t *spare;     // another, for a part of it
+    struct strbuf state; // of the threads now
 };
 
 // The shortest rest of an answer that is at `set`, in tokens.

@@ -45,10 +45,7 @@ static bool decimal_of(double value, struct decimal *out)
     return true;
 }
 
-static int length(const char *text)
-{
-    return (int)strlen(text);
-}
+static int length(const char *text) { return (int)strlen(text); }
 
 // How a number that differs from the bound first at digit i goes on: "12[4-9]\d{2}".
 static void add_branch(struct strbuf *out, const char *digits, int i, char low, char high)
@@ -200,7 +197,7 @@ static bool is_whole(const struct number_multiple *multiple, uint32_t state)
 static uint32_t split_classes(struct remainders *remainders)
 {
     uint32_t *finer = memory_new(remainders->count, sizeof *finer), found = 1;
-    uint32_t(*keys)[SYMBOLS + 1] = memory_new(remainders->count, sizeof *keys);
+    uint32_t (*keys)[SYMBOLS + 1] = memory_new(remainders->count, sizeof *keys);
     struct map known = { 0 };
     for (uint32_t i = 0; i < remainders->count; i++) {
         int64_t class = 0;
@@ -322,16 +319,18 @@ static uint32_t unsigned_rule(struct grammar *grammar, const struct number_range
                               struct number_bound high, struct error *err)
 {
     enum { WHOLE_DIGITS = 9, MULTIPLE_DIGITS = 9 }; // where nothing bounds them
-    static const double beyond = 1e15; // all that is written
-    struct strbuf patterns[3] = { 0 }; // the shape first
+    static const double beyond = 1e15;              // all that is written
+    struct strbuf patterns[3] = { 0 };              // the shape first
     size_t count = 1;
     bool integer = range->integer, bounded = high.present && high.value < beyond;
-    int digits = bounded ? 1 : range->multiple.of ? MULTIPLE_DIGITS : high.present || integer ? NUMBER_DIGITS_MAX
-                                                                                              : WHOLE_DIGITS;
+    int digits = bounded          ? 1
+        : range->multiple.of      ? MULTIPLE_DIGITS
+        : high.present || integer ? NUMBER_DIGITS_MAX
+                                  : WHOLE_DIGITS;
     if (low.present && low.value >= beyond)
         return rules_choice(grammar, NULL, 0, err);
     bool ok = (!low.present || write_bound(&patterns[count++], &low, true, &digits, err))
-              && (!bounded || write_bound(&patterns[count++], &high, false, &digits, err));
+        && (!bounded || write_bound(&patterns[count++], &high, false, &digits, err));
     strbuf_add_format(&patterns[0], "^(?:0|[1-9]\\d{0,%d})", digits - 1);
     if (!integer && digits < NUMBER_DIGITS_MAX)
         strbuf_add_format(&patterns[0], "(?:\\.\\d{1,%d})?", NUMBER_DIGITS_MAX - digits);
@@ -345,8 +344,9 @@ static uint32_t unsigned_rule(struct grammar *grammar, const struct number_range
 static uint32_t any_number(struct grammar *grammar, bool integer, struct error *err)
 {
     struct strbuf pattern = { 0 };
-    strbuf_add_text(&pattern, integer ? "^(?:0|-?[1-9]\\d{0,14})$"
-                                      : "^-?(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,17})?(?:[eE][+-]?\\d{1,2})?$");
+    strbuf_add_text(
+        &pattern,
+        integer ? "^(?:0|-?[1-9]\\d{0,14})$" : "^-?(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,17})?(?:[eE][+-]?\\d{1,2})?$");
     uint32_t node = machine_rule(grammar, &pattern, 1, &(struct number_multiple){ 0 }, err);
     strbuf_free(&pattern);
     return node;

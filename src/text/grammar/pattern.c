@@ -79,8 +79,9 @@ static void add_between(struct nfa *nfa, uint32_t from, uint32_t to, const uint8
 
 static void add_beyond_ascii(struct nfa *nfa, uint32_t from, uint32_t to, struct range range)
 {
-    static const struct range lengths[] = { { 0x80, 0x7FF }, { 0x800, 0xD7FF }, { 0xE000, 0xFFFF },
-                                            { 0x10000, 0x10FFFF } }; // of equally many bytes; no surrogates
+    static const struct range lengths[] = {
+        { 0x80, 0x7FF }, { 0x800, 0xD7FF }, { 0xE000, 0xFFFF }, { 0x10000, 0x10FFFF }
+    }; // of equally many bytes; no surrogates
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         uint32_t low = range.low > lengths[i].low ? range.low : lengths[i].low;
         uint32_t high = range.high < lengths[i].high ? range.high : lengths[i].high;
@@ -110,9 +111,12 @@ static void add_escaped(struct nfa *nfa, uint32_t from, uint32_t to, uint32_t c)
 
 static void add_ascii_of_string(struct nfa *nfa, uint32_t from, uint32_t to, struct range range)
 {
-    static const struct { struct range range; bool escaped; } parts[] = {
-        { { 0, ' ' - 1 }, true }, { { ' ', '"' - 1 }, false }, { { '"', '"' }, true },
-        { { '"' + 1, '\\' - 1 }, false }, { { '\\', '\\' }, true }, { { '\\' + 1, 0x7F }, false },
+    static const struct {
+        struct range range;
+        bool escaped;
+    } parts[] = {
+        { { 0, ' ' - 1 }, true },         { { ' ', '"' - 1 }, false }, { { '"', '"' }, true },
+        { { '"' + 1, '\\' - 1 }, false }, { { '\\', '\\' }, true },    { { '\\' + 1, 0x7F }, false },
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         uint32_t low = range.low > parts[i].range.low ? range.low : parts[i].range.low;
@@ -168,13 +172,16 @@ static bool class_negate(struct parser *parser)
             next = all.ranges[i].high + 1;
     }
     return (next > end || class_add(parser, next, end))
-           && (!all.letters || !parser->wide || class_add(parser, ascii_max + 1, codepoint_max));
+        && (!all.letters || !parser->wide || class_add(parser, ascii_max + 1, codepoint_max));
 }
 
 // \d \w \s and their opposites. False: it is none of them.
 static bool class_add_letter(struct parser *parser, char letter)
 {
-    static const struct { char letter; struct range ranges[5]; } rows[] = {
+    static const struct {
+        char letter;
+        struct range ranges[5];
+    } rows[] = {
         { 'd', { { '0', '9' } } },
         { 'D', { { ' ', '/' }, { ':', '~' } } },
         { 'w', { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } } },
@@ -197,15 +204,9 @@ static bool class_add_letter(struct parser *parser, char letter)
 
 // ---- reading ----
 
-static bool at_end(const struct parser *parser)
-{
-    return parser->at >= parser->text.len;
-}
+static bool at_end(const struct parser *parser) { return parser->at >= parser->text.len; }
 
-static char peek(const struct parser *parser)
-{
-    return at_end(parser) ? '\0' : parser->text.data[parser->at];
-}
+static char peek(const struct parser *parser) { return at_end(parser) ? '\0' : parser->text.data[parser->at]; }
 
 static bool take(struct parser *parser, const char *text)
 {
@@ -276,7 +277,7 @@ static bool read_property(struct parser *parser, bool *ok)
     while (!at_end(parser) && peek(parser) != '}')
         parser->at++;
     *ok = (take(parser, "}") || fail(parser->err, "\\p{ is not closed")) && pass_over(parser, "\\p")
-          && class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
+        && class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
     return true;
 }
 
@@ -378,8 +379,8 @@ static bool read_group_kind(struct parser *parser)
     if (peek(parser) != '?' || take(parser, "?:"))
         return true;
     if (!take(parser, "?<"))
-        return fail(parser->err, "(?%c cannot be masked", parser->at + 1 < parser->text.len
-                                                              ? parser->text.data[parser->at + 1] : ' ');
+        return fail(parser->err, "(?%c cannot be masked",
+                    parser->at + 1 < parser->text.len ? parser->text.data[parser->at + 1] : ' ');
     while (!at_end(parser) && peek(parser) != '>')
         parser->at++;
     return take(parser, ">") || fail(parser->err, "the name of a group is not closed");
@@ -553,8 +554,9 @@ static bool parse_pattern(struct parser *parser, bool whole, uint32_t from, uint
             add_anything(parser, end, to);
     } while (take(parser, "|"));
     if (!at_end(parser))
-        return fail(parser->err, peek(parser) == ')' ? "a group is closed that was not opened"
-                                                     : "^ and $ are understood only at the ends");
+        return fail(
+            parser->err,
+            peek(parser) == ')' ? "a group is closed that was not opened" : "^ and $ are understood only at the ends");
     return true;
 }
 
@@ -618,11 +620,13 @@ static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, 
 {
     bool negative = look.data[LOOK_BYTES - 1] == '!';
     enum pattern_form opposite = form == PATTERN_WIDE ? PATTERN_STRING : PATTERN_WIDE;
-    struct parser parser = { .text = { look.data + LOOK_BYTES, look.len - LOOK_BYTES - 1 }, .anchored = true,
-                             .loose = negative ? NULL : loose, .err = err };
+    struct parser parser = { .text = { look.data + LOOK_BYTES, look.len - LOOK_BYTES - 1 },
+                             .anchored = true,
+                             .loose = negative ? NULL : loose,
+                             .err = err };
     struct machine ahead = { 0 };
     bool ok = compile_plain(&parser, negative ? opposite : form, work, &ahead)
-              && narrow(machine, &ahead, !negative, work, err);
+        && narrow(machine, &ahead, !negative, work, err);
     machine_free(&ahead);
     return ok;
 }
@@ -635,8 +639,9 @@ static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, 
         begin = at = 0;
     while (at && at < pattern.len && is_look_ahead(pattern, at) && (end = group_end(pattern, at)))
         at = end;
-    struct parser parser = { .text = { pattern.data + at, pattern.len - at }, .anchored = at, .loose = loose,
-                             .err = err };
+    struct parser parser = {
+        .text = { pattern.data + at, pattern.len - at }, .anchored = at, .loose = loose, .err = err
+    };
     if (!compile_plain(&parser, form, work, out))
         return false;
     bool ok = true;

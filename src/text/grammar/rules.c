@@ -50,8 +50,13 @@ uint32_t rules_words(struct grammar *grammar, struct word *words, uint32_t count
         grammar->tables = memory_grow(grammar->tables, grammar->table_capacity, sizeof *grammar->tables);
     }
     grammar->tables[grammar->table_count] = table;
-    return add_node(grammar, (struct node){ .kind = NODE_WORDS, .rest = RULES_NONE, .count = count,
-                                            .high = RULES_UNBOUNDED, .table = grammar->table_count++ }, err);
+    return add_node(grammar,
+                    (struct node){ .kind = NODE_WORDS,
+                                   .rest = RULES_NONE,
+                                   .count = count,
+                                   .high = RULES_UNBOUNDED,
+                                   .table = grammar->table_count++ },
+                    err);
 }
 
 uint32_t rules_words_part(struct grammar *grammar, uint32_t words, struct node part, struct error *err)
@@ -188,8 +193,8 @@ uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator
 {
     if (item == RULES_NONE)
         return RULES_NONE;
-    return add_node(grammar, (struct node){ .kind = NODE_REPEAT, .first = item, .rest = separator, .low = low,
-                                            .high = high }, err);
+    return add_node(
+        grammar, (struct node){ .kind = NODE_REPEAT, .first = item, .rest = separator, .low = low, .high = high }, err);
 }
 
 uint32_t rules_reserve(struct grammar *grammar, struct error *err)
@@ -238,10 +243,7 @@ void grammar_free(struct grammar *grammar)
 
 // ---- measuring ----
 
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
+static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 uint32_t rules_word_cost(const struct grammar *grammar, const struct word *word)
 {
@@ -295,9 +297,7 @@ static void measure_node(struct grammar *grammar, struct node *node)
 {
     const struct node *nodes = grammar->nodes;
     switch (node->kind) {
-    case NODE_WORDS:
-        measure_words(grammar, node);
-        return;
+    case NODE_WORDS: measure_words(grammar, node); return;
     case NODE_STRING:
         node->cost = rules_add(node->low, 2);
         node->height = 0;
@@ -316,9 +316,7 @@ static void measure_node(struct grammar *grammar, struct node *node)
         node->cost = rules_add(nodes[node->first].cost, nodes[node->rest].cost);
         node->height = larger(rules_add(nodes[node->first].height, 1), nodes[node->rest].height);
         return;
-    case NODE_CHOICE:
-        measure_choice(grammar, node);
-        return;
+    case NODE_CHOICE: measure_choice(grammar, node); return;
     case NODE_REPEAT:
         node->cost = rules_repeat_cost(grammar, node, 0);
         node->height = node->low ? rules_add(larger(nodes[node->first].height, node->rest != RULES_NONE), 1) : 0;
@@ -375,10 +373,7 @@ static bool flatten(struct grammar *grammar, uint32_t id, struct leads *leads)
     return true;
 }
 
-static bool may_be_empty(const struct node *node)
-{
-    return node->kind == NODE_REPEAT && !node->low;
-}
+static bool may_be_empty(const struct node *node) { return node->kind == NODE_REPEAT && !node->low; }
 
 // The longest chain from a node; 0: it has no end, or is too long or too wide.
 static uint32_t lead(struct grammar *grammar, uint32_t id, uint32_t depth, struct leads *leads)
@@ -523,19 +518,13 @@ static void write_node(const struct grammar *grammar, struct shortest_item item,
             strbuf_add_byte(out, ' ');
         strbuf_add_byte(out, '"');
         return;
-    case NODE_MACHINE:
-        write_machine(&grammar->machines[node->table], out);
-        return;
-    case NODE_MARK:
-        strbuf_add_byte(out, (char)node->first);
-        return;
+    case NODE_MACHINE: write_machine(&grammar->machines[node->table], out); return;
+    case NODE_MARK: strbuf_add_byte(out, (char)node->first); return;
     case NODE_SEQUENCE:
         postpone(work, node->rest, 0);
         postpone(work, node->first, 0);
         return;
-    case NODE_CHOICE:
-        postpone(work, grammar->links[node->first + node->best], 0);
-        return;
+    case NODE_CHOICE: postpone(work, grammar->links[node->first + node->best], 0); return;
     case NODE_REPEAT:
         if (item.done >= node->low)
             return;

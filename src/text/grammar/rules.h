@@ -18,7 +18,7 @@
 
 enum {
     RULES_NODES_MAX = 1 << 16,
-    RULES_TEXT_BYTES_MAX = 1 << 20,    // of all words together
+    RULES_TEXT_BYTES_MAX = 1 << 20, // of all words together
     RULES_MACHINES_MAX = 1024,
     RULES_CHOICES_MAX = 512,           // of one node
     RULES_LINKS_MAX = 1 << 20,         // of all of them
@@ -51,10 +51,10 @@ struct node {
     uint32_t first, rest;
     uint32_t count;
     uint32_t low, high;
-    uint32_t table;  // of words, or a machine
-    uint32_t cost;   // in bytes
+    uint32_t table; // of words, or a machine
+    uint32_t cost;  // in bytes
     uint32_t height;
-    uint32_t best;   // WORDS, CHOICE: which one the cost is for
+    uint32_t best; // WORDS, CHOICE: which one the cost is for
 };
 
 struct word {
@@ -91,15 +91,15 @@ struct grammar {
     uint32_t node_count, table_count, link_count, machine_count;
     uint32_t node_capacity, table_capacity, link_capacity;
     uint32_t root;
-    size_t text_bytes;  // of all words
-    size_t states;      // of all machines
-    size_t work;        // that it took to make them
-    struct byte_set needs;  // with these, an answer can be finished from wherever it is
-    struct byte_set begins; // no leaf begins with any other
-    struct mask_cache *masks; // of all its matchers, which have one vocabulary
+    size_t text_bytes;           // of all words
+    size_t states;               // of all machines
+    size_t work;                 // that it took to make them
+    struct byte_set needs;       // with these, an answer can be finished from wherever it is
+    struct byte_set begins;      // no leaf begins with any other
+    struct mask_cache *masks;    // of all its matchers, which have one vocabulary
     struct strbuf loose, unheld; // keywords of schemas that an answer has to be checked for, and that nobody can check
-    struct map known;   // nodes that are made once: by a name that says what they are
-    struct arena arena; // words
+    struct map known;            // nodes that are made once: by a name that says what they are
+    struct arena arena;          // words
 };
 
 // ---- making rules. Each returns the node, or RULES_NONE with a sentence when a limit is passed ---------------------
@@ -142,7 +142,7 @@ static inline bool rules_word_fits(const struct grammar *grammar, const struct n
                                    uint32_t depth)
 {
     return word->index >= node->low && word->index <= node->high
-           && (word->next == RULES_NONE || rules_fit(grammar, word->next, depth));
+        && (word->next == RULES_NONE || rules_fit(grammar, word->next, depth));
 }
 
 static inline uint32_t rules_add(uint32_t a, uint32_t b) // of costs

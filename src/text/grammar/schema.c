@@ -20,17 +20,53 @@ static const struct keyword {
     enum keyword_role role;
     enum keyword_form form;
 } keywords[] = {
-    { "$ref" }, { "additionalItems" }, { "additionalProperties" }, { "allOf" }, { "anyOf" }, { "const" },
-    { "contains", HELD, A_SCHEMA }, { "dependencies", HELD, AN_OBJECT }, { "dependentRequired", HELD, AN_OBJECT },
-    { "dependentSchemas", HELD, AN_OBJECT }, { "else", HELD, A_SCHEMA }, { "enum" }, { "exclusiveMaximum" },
-    { "exclusiveMinimum" }, { "format" }, { "if", HELD, A_SCHEMA }, { "items" }, { "maxContains", HELD, A_COUNT },
-    { "maximum" }, { "maxItems" }, { "maxLength" }, { "maxProperties" }, { "minContains", HELD, A_COUNT },
-    { "minimum" }, { "minItems" }, { "minLength" }, { "minProperties" }, { "multipleOf", HELD, A_POSITIVE },
-    { "not", HELD, A_SCHEMA }, { "nullable" }, { "oneOf" }, { "pattern" }, { "patternProperties", HELD, SCHEMAS },
-    { "prefixItems" }, { "properties" }, { "propertyNames", HELD, A_SCHEMA }, { "required" },
-    { "then", HELD, A_SCHEMA }, { "type" }, { "uniqueItems", HELD, A_FLAG },
-    { "$dynamicRef", UNHELD }, { "$recursiveRef", UNHELD }, { "disallow", UNHELD }, { "divisibleBy", UNHELD },
-    { "extends", UNHELD }, { "propertyDependencies", UNHELD }, { "unevaluatedItems", UNHELD, A_SCHEMA },
+    { "$ref" },
+    { "additionalItems" },
+    { "additionalProperties" },
+    { "allOf" },
+    { "anyOf" },
+    { "const" },
+    { "contains", HELD, A_SCHEMA },
+    { "dependencies", HELD, AN_OBJECT },
+    { "dependentRequired", HELD, AN_OBJECT },
+    { "dependentSchemas", HELD, AN_OBJECT },
+    { "else", HELD, A_SCHEMA },
+    { "enum" },
+    { "exclusiveMaximum" },
+    { "exclusiveMinimum" },
+    { "format" },
+    { "if", HELD, A_SCHEMA },
+    { "items" },
+    { "maxContains", HELD, A_COUNT },
+    { "maximum" },
+    { "maxItems" },
+    { "maxLength" },
+    { "maxProperties" },
+    { "minContains", HELD, A_COUNT },
+    { "minimum" },
+    { "minItems" },
+    { "minLength" },
+    { "minProperties" },
+    { "multipleOf", HELD, A_POSITIVE },
+    { "not", HELD, A_SCHEMA },
+    { "nullable" },
+    { "oneOf" },
+    { "pattern" },
+    { "patternProperties", HELD, SCHEMAS },
+    { "prefixItems" },
+    { "properties" },
+    { "propertyNames", HELD, A_SCHEMA },
+    { "required" },
+    { "then", HELD, A_SCHEMA },
+    { "type" },
+    { "uniqueItems", HELD, A_FLAG },
+    { "$dynamicRef", UNHELD },
+    { "$recursiveRef", UNHELD },
+    { "disallow", UNHELD },
+    { "divisibleBy", UNHELD },
+    { "extends", UNHELD },
+    { "propertyDependencies", UNHELD },
+    { "unevaluatedItems", UNHELD, A_SCHEMA },
     { "unevaluatedProperties", UNHELD, A_SCHEMA },
 };
 
@@ -42,16 +78,13 @@ static const struct keyword *find_keyword(const char *name)
     return NULL;
 }
 
-bool schema_constrains(const char *name)
-{
-    return find_keyword(name) != NULL;
-}
+bool schema_constrains(const char *name) { return find_keyword(name) != NULL; }
 
 const char *schema_constraint_beside(const json_t *json, const char *const *known)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)json, name, value) {
+    json_object_foreach ((json_t *)json, name, value) {
         bool listed = !schema_constrains(name);
         for (size_t i = 0; known[i] && !listed; i++)
             listed = strcmp(known[i], name) == 0;
@@ -61,16 +94,13 @@ const char *schema_constraint_beside(const json_t *json, const char *const *know
     return NULL;
 }
 
-static bool is_schema(const json_t *value)
-{
-    return json_is_object(value) || json_is_boolean(value);
-}
+static bool is_schema(const json_t *value) { return json_is_object(value) || json_is_boolean(value); }
 
 static bool are_schemas(const json_t *value)
 {
     const char *name;
     json_t *item;
-    json_object_foreach((json_t *)value, name, item)
+    json_object_foreach ((json_t *)value, name, item)
         if (!is_schema(item))
             return false;
     return json_is_object(value);
@@ -79,21 +109,17 @@ static bool are_schemas(const json_t *value)
 static bool check_form(struct schema *schema, const struct keyword *keyword, const json_t *value)
 {
     switch (keyword->form) {
-    case ANY_FORM:
-        return true;
+    case ANY_FORM: return true;
     case A_SCHEMA:
         return is_schema(value) || fail(schema->err, "'%s' is not a schema: an object, true or false", keyword->name);
-    case SCHEMAS:
-        return are_schemas(value) || fail(schema->err, "'%s' is not an object of schemas", keyword->name);
+    case SCHEMAS: return are_schemas(value) || fail(schema->err, "'%s' is not an object of schemas", keyword->name);
     case A_COUNT:
         return (json_is_integer(value) && json_integer_value(value) >= 0)
-               || fail(schema->err, "'%s' is not a count", keyword->name);
-    case A_FLAG:
-        return json_is_boolean(value) || fail(schema->err, "'%s' is neither true nor false", keyword->name);
+            || fail(schema->err, "'%s' is not a count", keyword->name);
+    case A_FLAG: return json_is_boolean(value) || fail(schema->err, "'%s' is neither true nor false", keyword->name);
     case A_POSITIVE:
         return json_number_value(value) > 0 || fail(schema->err, "'%s' is not a number above 0", keyword->name);
-    case AN_OBJECT:
-        return json_is_object(value) || fail(schema->err, "'%s' is not an object", keyword->name);
+    case AN_OBJECT: return json_is_object(value) || fail(schema->err, "'%s' is not an object", keyword->name);
     }
     return true;
 }
@@ -102,7 +128,7 @@ static bool check_keywords(struct schema *schema, const json_t *json)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)json, name, value) {
+    json_object_foreach ((json_t *)json, name, value) {
         const struct keyword *keyword = find_keyword(name);
         if (keyword && !check_form(schema, keyword, value))
             return false;
@@ -164,10 +190,7 @@ size_t schema_enter(struct schema *schema, const char *keyword, const char *name
     return mark;
 }
 
-void schema_leave(struct schema *schema, size_t mark)
-{
-    cut(&schema->path, mark);
-}
+void schema_leave(struct schema *schema, size_t mark) { cut(&schema->path, mark); }
 
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
                    const char *high_name, uint32_t *high)
@@ -202,10 +225,7 @@ uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
     return rules_mark(grammar, byte, !opens, !closes, err);
 }
 
-uint32_t schema_never(struct schema *schema)
-{
-    return rules_choice(schema->grammar, NULL, 0, schema->err);
-}
+uint32_t schema_never(struct schema *schema) { return rules_choice(schema->grammar, NULL, 0, schema->err); }
 
 // ---- values without a schema ----
 
@@ -252,8 +272,9 @@ static const struct type_word {
     const char *name;
     unsigned type;
 } type_words[] = {
-    { "null", SCHEMA_NULL }, { "boolean", SCHEMA_BOOLEAN }, { "integer", SCHEMA_INTEGER }, { "number", SCHEMA_NUMBER },
-    { "string", SCHEMA_STRING }, { "array", SCHEMA_ARRAY }, { "object", SCHEMA_OBJECT },
+    { "null", SCHEMA_NULL },     { "boolean", SCHEMA_BOOLEAN }, { "integer", SCHEMA_INTEGER },
+    { "number", SCHEMA_NUMBER }, { "string", SCHEMA_STRING },   { "array", SCHEMA_ARRAY },
+    { "object", SCHEMA_OBJECT },
 };
 
 static bool read_type(const json_t *value, unsigned *types, struct error *err)
@@ -262,8 +283,9 @@ static bool read_type(const json_t *value, unsigned *types, struct error *err)
     for (size_t i = 0; name && i < sizeof type_words / sizeof *type_words; i++)
         if (strcmp(type_words[i].name, name) == 0)
             return *types |= type_words[i].type, true;
-    return fail(err, "'type' is not one of null, boolean, integer, number, string, array and object, nor a list of "
-                     "them");
+    return fail(err,
+                "'type' is not one of null, boolean, integer, number, string, array and object, nor a list of "
+                "them");
 }
 
 bool schema_read_types(const json_t *json, unsigned *out, struct error *err)
@@ -273,7 +295,7 @@ bool schema_read_types(const json_t *json, unsigned *out, struct error *err)
     size_t i;
     *out = type ? 0 : SCHEMA_ALL;
     if (json_is_array(type)) {
-        json_array_foreach(type, i, item)
+        json_array_foreach (type, i, item)
             if (!read_type(item, out, err))
                 return false;
     } else if (type && !read_type(type, out, err)) {
@@ -298,36 +320,46 @@ json_t *schema_type_names(unsigned types)
 unsigned schema_type_of(const json_t *value)
 {
     switch (json_typeof(value)) {
-    case JSON_NULL:
-        return SCHEMA_NULL;
+    case JSON_NULL: return SCHEMA_NULL;
     case JSON_TRUE:
-    case JSON_FALSE:
-        return SCHEMA_BOOLEAN;
-    case JSON_INTEGER:
-        return SCHEMA_INTEGER;
-    case JSON_REAL:
-        return floor(json_real_value(value)) == json_real_value(value) ? SCHEMA_INTEGER : SCHEMA_REAL;
-    case JSON_STRING:
-        return SCHEMA_STRING;
-    case JSON_ARRAY:
-        return SCHEMA_ARRAY;
-    case JSON_OBJECT:
-        return SCHEMA_OBJECT;
+    case JSON_FALSE: return SCHEMA_BOOLEAN;
+    case JSON_INTEGER: return SCHEMA_INTEGER;
+    case JSON_REAL: return floor(json_real_value(value)) == json_real_value(value) ? SCHEMA_INTEGER : SCHEMA_REAL;
+    case JSON_STRING: return SCHEMA_STRING;
+    case JSON_ARRAY: return SCHEMA_ARRAY;
+    case JSON_OBJECT: return SCHEMA_OBJECT;
     }
     return 0;
 }
 
 unsigned schema_implied_types(const json_t *json)
 {
-    static const struct { const char *keyword; unsigned type; } signs[] = {
-        { "properties", SCHEMA_OBJECT }, { "required", SCHEMA_OBJECT }, { "additionalProperties", SCHEMA_OBJECT },
-        { "items", SCHEMA_ARRAY }, { "prefixItems", SCHEMA_ARRAY }, { "minItems", SCHEMA_ARRAY },
-        { "maxItems", SCHEMA_ARRAY }, { "pattern", SCHEMA_STRING }, { "format", SCHEMA_STRING },
-        { "minLength", SCHEMA_STRING }, { "maxLength", SCHEMA_STRING }, { "minimum", SCHEMA_NUMBER },
-        { "maximum", SCHEMA_NUMBER }, { "exclusiveMinimum", SCHEMA_NUMBER }, { "exclusiveMaximum", SCHEMA_NUMBER },
-        { "multipleOf", SCHEMA_NUMBER }, { "uniqueItems", SCHEMA_ARRAY }, { "contains", SCHEMA_ARRAY },
-        { "patternProperties", SCHEMA_OBJECT }, { "propertyNames", SCHEMA_OBJECT },
-        { "minProperties", SCHEMA_OBJECT }, { "maxProperties", SCHEMA_OBJECT },
+    static const struct {
+        const char *keyword;
+        unsigned type;
+    } signs[] = {
+        { "properties", SCHEMA_OBJECT },
+        { "required", SCHEMA_OBJECT },
+        { "additionalProperties", SCHEMA_OBJECT },
+        { "items", SCHEMA_ARRAY },
+        { "prefixItems", SCHEMA_ARRAY },
+        { "minItems", SCHEMA_ARRAY },
+        { "maxItems", SCHEMA_ARRAY },
+        { "pattern", SCHEMA_STRING },
+        { "format", SCHEMA_STRING },
+        { "minLength", SCHEMA_STRING },
+        { "maxLength", SCHEMA_STRING },
+        { "minimum", SCHEMA_NUMBER },
+        { "maximum", SCHEMA_NUMBER },
+        { "exclusiveMinimum", SCHEMA_NUMBER },
+        { "exclusiveMaximum", SCHEMA_NUMBER },
+        { "multipleOf", SCHEMA_NUMBER },
+        { "uniqueItems", SCHEMA_ARRAY },
+        { "contains", SCHEMA_ARRAY },
+        { "patternProperties", SCHEMA_OBJECT },
+        { "propertyNames", SCHEMA_OBJECT },
+        { "minProperties", SCHEMA_OBJECT },
+        { "maxProperties", SCHEMA_OBJECT },
     };
     static const char *const composed[] = { "$ref", "allOf", "anyOf", "oneOf", "not", "if" };
     for (size_t i = 0; i < sizeof composed / sizeof *composed; i++)
@@ -376,8 +408,7 @@ static uint32_t compile_types(struct schema *schema, const json_t *json)
         return RULES_NONE;
     if ((types & SCHEMA_STRING) && !add_way(schema, schema_string(schema, json), nodes, &count))
         return RULES_NONE;
-    if ((types & SCHEMA_NUMBER)
-        && !add_way(schema, schema_number(schema, json, !(types & SCHEMA_REAL)), nodes, &count))
+    if ((types & SCHEMA_NUMBER) && !add_way(schema, schema_number(schema, json, !(types & SCHEMA_REAL)), nodes, &count))
         return RULES_NONE;
     if (types & SCHEMA_BOOLEAN) {
         nodes[count++] = schema_token(schema->grammar, "true", schema->err);
@@ -428,7 +459,7 @@ static uint32_t compile_all(struct schema *schema, const json_t *json)
     size_t i;
     if (!json_array_size(parts))
         return fail(schema->err, "'allOf' is not a list of schemas"), RULES_NONE;
-    json_array_foreach(parts, i, part) {
+    json_array_foreach (parts, i, part) {
         merged = schema_merge(schema, merged, part);
         if (!merged)
             return RULES_NONE;
@@ -448,7 +479,7 @@ uint32_t schema_alternatives(struct schema *schema, const json_t *json, const ch
         return fail(schema->err, "'%s' is not a list of 1 to %d schemas", keyword, RULES_CHOICES_MAX), RULES_NONE;
     if (schema_constraint_beside(json, (const char *const[]){ keyword, NULL }))
         beside = schema_without(schema, json, keyword);
-    json_array_foreach(parts, i, part) {
+    json_array_foreach (parts, i, part) {
         snprintf(name, sizeof name, "%zu", i);
         size_t mark = schema_enter(schema, keyword, name);
         const json_t *alternative = beside ? schema_merge(schema, beside, part) : part;
@@ -475,9 +506,16 @@ static const struct {
     const char *keyword;
     uint32_t (*compile)(struct schema *schema, const json_t *json);
 } kinds[] = {
-    { "enum", schema_enum }, { "const", schema_enum }, { "$ref", compile_ref }, { "allOf", compile_all },
-    { "dependentRequired", schema_dependent }, { "dependentSchemas", schema_dependent },
-    { "dependencies", schema_dependent }, { "if", schema_if }, { "anyOf", compile_any }, { "oneOf", schema_one },
+    { "enum", schema_enum },
+    { "const", schema_enum },
+    { "$ref", compile_ref },
+    { "allOf", compile_all },
+    { "dependentRequired", schema_dependent },
+    { "dependentSchemas", schema_dependent },
+    { "dependencies", schema_dependent },
+    { "if", schema_if },
+    { "anyOf", compile_any },
+    { "oneOf", schema_one },
     { "not", compile_not },
 };
 
@@ -525,10 +563,10 @@ static bool check_size(const json_t *json, int depth, struct size *size, struct 
     if (size->values > SCHEMA_VALUES_MAX || size->bytes > SCHEMA_BYTES_MAX)
         return fail(err, "it is too large: at most %d values and %d bytes of text", SCHEMA_VALUES_MAX,
                     SCHEMA_BYTES_MAX);
-    json_array_foreach(json, i, value)
+    json_array_foreach (json, i, value)
         if (!check_size(value, depth + 1, size, err))
             return false;
-    json_object_foreach((json_t *)json, name, value) {
+    json_object_foreach ((json_t *)json, name, value) {
         size->bytes += strlen(name);
         if (!check_size(value, depth + 1, size, err))
             return false;

@@ -11,30 +11,30 @@
 #include "text/grammar/rules.h"
 
 enum {
-    SCHEMA_BYTES_MAX = 512 << 10,   // names and texts in it
-    SCHEMA_VALUES_MAX = 1 << 14,    // JSON values in it
-    SCHEMA_DEPTH_MAX = 100,         // of nesting, through $ref too
-    SCHEMA_PROPERTIES_MAX = 1024,   // of one object
-    SCHEMA_PREFIX_MAX = 256,        // prefixItems
-    SCHEMA_COUNT_MAX = 1 << 20,     // minLength, minItems and the like; longer than any answer
-    SCHEMA_MERGES_MAX = 2048,       // allOf, and anyOf with something beside it
-    SCHEMA_PRODUCT_MAX = 64,        // alternatives that two anyOf make together
-    SCHEMA_NOTES_BYTES_MAX = 1024,  // of what is checked or not held, as far as it is named
-    SCHEMA_WORK_MAX = 4 << 20,      // comparisons of values
+    SCHEMA_BYTES_MAX = 512 << 10,  // names and texts in it
+    SCHEMA_VALUES_MAX = 1 << 14,   // JSON values in it
+    SCHEMA_DEPTH_MAX = 100,        // of nesting, through $ref too
+    SCHEMA_PROPERTIES_MAX = 1024,  // of one object
+    SCHEMA_PREFIX_MAX = 256,       // prefixItems
+    SCHEMA_COUNT_MAX = 1 << 20,    // minLength, minItems and the like; longer than any answer
+    SCHEMA_MERGES_MAX = 2048,      // allOf, and anyOf with something beside it
+    SCHEMA_PRODUCT_MAX = 64,       // alternatives that two anyOf make together
+    SCHEMA_NOTES_BYTES_MAX = 1024, // of what is checked or not held, as far as it is named
+    SCHEMA_WORK_MAX = 4 << 20,     // comparisons of values
 };
 
 // A schema being turned into rules.
 struct schema {
     struct grammar *grammar;
-    const json_t *root;  // what $ref starts from
+    const json_t *root; // what $ref starts from
     struct error *err;
-    struct strbuf path;  // where we are; stays where something was refused
-    struct map refs;     // $ref -> node
-    json_t *made;        // schemas that merging has made, kept to the end
+    struct strbuf path; // where we are; stays where something was refused
+    struct map refs;    // $ref -> node
+    json_t *made;       // schemas that merging has made, kept to the end
     size_t work;
     int depth;
-    bool unmet;          // the failure is that nothing can meet the schema: among alternatives, it is none of them
-    bool narrow;         // a negation has left something out
+    bool unmet;  // the failure is that nothing can meet the schema: among alternatives, it is none of them
+    bool narrow; // a negation has left something out
 };
 
 // The node of a value that meets the schema, or RULES_NONE with a sentence.
@@ -48,7 +48,7 @@ uint32_t schema_array(struct schema *schema, const json_t *json);
 uint32_t schema_string(struct schema *schema, const json_t *json);
 uint32_t schema_number(struct schema *schema, const json_t *json, bool integer);
 uint32_t schema_enum(struct schema *schema, const json_t *json);
-uint32_t schema_any(struct grammar *grammar, struct error *err);        // any JSON value
+uint32_t schema_any(struct grammar *grammar, struct error *err);                        // any JSON value
 uint32_t schema_any_object(struct grammar *grammar, uint32_t value, struct error *err); // of any such members
 uint32_t schema_any_array(struct grammar *grammar, uint32_t item, uint32_t low, uint32_t high, struct error *err);
 
@@ -86,11 +86,18 @@ const char *schema_constraint_beside(const json_t *json, const char *const *know
 
 // The types that a schema lets values have, as bits. Whole numbers are integers, whatever their spelling.
 enum {
-    SCHEMA_NULL = 1, SCHEMA_BOOLEAN = 2, SCHEMA_INTEGER = 4, SCHEMA_REAL = 8, SCHEMA_STRING = 16, SCHEMA_ARRAY = 32,
-    SCHEMA_OBJECT = 64, SCHEMA_NUMBER = SCHEMA_INTEGER | SCHEMA_REAL, SCHEMA_ALL = 127,
+    SCHEMA_NULL = 1,
+    SCHEMA_BOOLEAN = 2,
+    SCHEMA_INTEGER = 4,
+    SCHEMA_REAL = 8,
+    SCHEMA_STRING = 16,
+    SCHEMA_ARRAY = 32,
+    SCHEMA_OBJECT = 64,
+    SCHEMA_NUMBER = SCHEMA_INTEGER | SCHEMA_REAL,
+    SCHEMA_ALL = 127,
 };
 bool schema_read_types(const json_t *json, unsigned *out, struct error *err); // of `type`; absent: all
-json_t *schema_type_names(unsigned types); // a new list; a number that is no integer has no name
+json_t *schema_type_names(unsigned types);         // a new list; a number that is no integer has no name
 unsigned schema_implied_types(const json_t *json); // without `type`, its keywords tell what an answer will be
 unsigned schema_type_of(const json_t *value);
 

@@ -75,10 +75,7 @@ static json_t *merge_loosely(struct schema *schema, const char *keyword, json_t 
 }
 
 // Of two values that are not both what they have to be, the wrong one: it is refused where it is compiled.
-static json_t *wrong_one(json_t *a, json_t *b, bool a_is_right)
-{
-    return json_incref(a_is_right ? b : a);
-}
+static json_t *wrong_one(json_t *a, json_t *b, bool a_is_right) { return json_incref(a_is_right ? b : a); }
 
 static json_t *merge_largest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
@@ -132,7 +129,7 @@ static json_t *merge_common(struct schema *schema, const char *keyword, json_t *
 {
     json_t *common = json_array(), *x, *y;
     size_t i, j;
-    json_array_foreach(a, i, x)
+    json_array_foreach (a, i, x)
         for (j = 0; (y = json_array_get(b, j)) && schema->work++ < SCHEMA_WORK_MAX; j++)
             if (json_equal(x, y)) {
                 json_array_append(common, x);
@@ -202,8 +199,8 @@ static json_t *merge_alternatives(struct schema *schema, const char *keyword, js
     if (json_array_size(a) * json_array_size(b) > SCHEMA_PRODUCT_MAX)
         return merge_loosely(schema, keyword, a, b);
     pairs = json_array();
-    json_array_foreach(a, i, x)
-        json_array_foreach(b, j, y)
+    json_array_foreach (a, i, x)
+        json_array_foreach (b, j, y)
             json_array_append_new(pairs, merge_schemas(schema, keyword, x, y));
     return pairs;
 }
@@ -216,7 +213,7 @@ static json_t *merge_properties(struct schema *schema, const char *keyword, json
     if (!json_is_object(a) || !json_is_object(b))
         return wrong_one(a, b, json_is_object(a));
     json_t *all = json_copy(a);
-    json_object_foreach(b, name, value) {
+    json_object_foreach (b, name, value) {
         json_t *other = json_object_get(a, name);
         if (!other)
             json_object_set(all, name, value);
@@ -232,15 +229,32 @@ static json_t *merge_values_of(struct schema *schema, const char *keyword, json_
         const char *keyword;
         json_t *(*merge)(struct schema *schema, const char *keyword, json_t *a, json_t *b);
     } rules[] = {
-        { "type", merge_types }, { "required", merge_lists }, { "allOf", merge_lists }, { "enum", merge_common },
-        { "const", merge_constants }, { "properties", merge_properties }, { "patternProperties", merge_properties },
-        { "additionalProperties", merge_schemas }, { "propertyNames", merge_schemas }, { "items", merge_schemas },
-        { "minimum", merge_largest }, { "exclusiveMinimum", merge_largest }, { "minLength", merge_largest },
-        { "minItems", merge_largest }, { "minProperties", merge_largest }, { "maximum", merge_smallest },
-        { "exclusiveMaximum", merge_smallest }, { "maxLength", merge_smallest }, { "maxItems", merge_smallest },
-        { "maxProperties", merge_smallest }, { "multipleOf", merge_multiples }, { "uniqueItems", merge_either },
+        { "type", merge_types },
+        { "required", merge_lists },
+        { "allOf", merge_lists },
+        { "enum", merge_common },
+        { "const", merge_constants },
+        { "properties", merge_properties },
+        { "patternProperties", merge_properties },
+        { "additionalProperties", merge_schemas },
+        { "propertyNames", merge_schemas },
+        { "items", merge_schemas },
+        { "minimum", merge_largest },
+        { "exclusiveMinimum", merge_largest },
+        { "minLength", merge_largest },
+        { "minItems", merge_largest },
+        { "minProperties", merge_largest },
+        { "maximum", merge_smallest },
+        { "exclusiveMaximum", merge_smallest },
+        { "maxLength", merge_smallest },
+        { "maxItems", merge_smallest },
+        { "maxProperties", merge_smallest },
+        { "multipleOf", merge_multiples },
+        { "uniqueItems", merge_either },
         { "pattern", merge_patterns },
-        { "not", merge_negated }, { "anyOf", merge_alternatives }, { "dependentRequired", merge_properties },
+        { "not", merge_negated },
+        { "anyOf", merge_alternatives },
+        { "dependentRequired", merge_properties },
         { "dependentSchemas", merge_properties },
     };
     if (!schema_constrains(keyword) || json_equal(a, b))
@@ -264,7 +278,7 @@ static void close_properties(struct schema *schema, const json_t *closed, const 
         return;
     }
     json_t *properties = json_copy(json_object_get(both, "properties"));
-    json_object_foreach((json_t *)names, name, value)
+    json_object_foreach ((json_t *)names, name, value)
         if (!json_object_get(own, name))
             json_object_set_new(properties, name, merge_schemas(schema, name, value, additional));
     json_object_set_new(both, "properties", properties ? properties : json_object());
@@ -298,7 +312,7 @@ static const json_t *merge_objects(struct schema *schema, const json_t *a, const
 {
     const char *name;
     json_t *value, *both = json_copy((json_t *)a);
-    json_object_foreach((json_t *)b, name, value) {
+    json_object_foreach ((json_t *)b, name, value) {
         json_t *other = json_object_get(a, name);
         json_t *merged = other ? merge_values_of(schema, name, other, value) : json_incref(value);
         if (!merged) {
@@ -375,7 +389,7 @@ static unsigned possible_types(struct schema *schema, const json_t *json, const 
         types = SCHEMA_ALL;
     if (answers && types == SCHEMA_ALL && !values)
         return schema_implied_types(json);
-    json_array_foreach(values, i, value)
+    json_array_foreach (values, i, value)
         listed |= schema_type_of(value);
     schema->work += json_array_size(values);
     return values ? types & listed : types;
@@ -385,8 +399,8 @@ static bool share_value(struct schema *schema, const json_t *a, const json_t *b)
 {
     json_t *x, *y;
     size_t i, j;
-    json_array_foreach(a, i, x)
-        json_array_foreach(b, j, y) {
+    json_array_foreach (a, i, x)
+        json_array_foreach (b, j, y) {
             bool numbers = json_is_number(x) && json_is_number(y); // 1 and 1.0 are the same value
             if (schema->work++ >= SCHEMA_WORK_MAX || json_equal(x, y)
                 || (numbers && json_number_value(x) == json_number_value(y)))
@@ -399,7 +413,7 @@ static bool requires(struct schema *schema, const json_t *json, const char *name
 {
     json_t *item;
     size_t i;
-    json_array_foreach(json_object_get(json, "required"), i, item)
+    json_array_foreach (json_object_get(json, "required"), i, item)
         if (schema->work++ < SCHEMA_WORK_MAX && json_is_string(item) && strcmp(json_string_value(item), name) == 0)
             return true;
     return false;
@@ -412,7 +426,7 @@ static bool exclusive_objects(struct schema *schema, const json_t *a, const json
     const json_t *names = json_object_get(a, "properties"), *others = json_object_get(b, "properties");
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)names, name, value) {
+    json_object_foreach ((json_t *)names, name, value) {
         const json_t *other = json_object_get(others, name);
         if (schema->work >= SCHEMA_WORK_MAX || !requires(schema, a, name))
             continue;
@@ -434,7 +448,7 @@ static bool lacks_required(struct schema *schema, const json_t *a, const json_t 
     size_t i;
     if (!json_object_size(named) || schema_constraint_beside(a, simple))
         return false;
-    json_array_foreach(json_object_get(b, "required"), i, item)
+    json_array_foreach (json_object_get(b, "required"), i, item)
         if (json_is_string(item) && !json_object_get(named, json_string_value(item))
             && !requires(schema, a, json_string_value(item)))
             return true;
@@ -453,11 +467,12 @@ bool schema_exclusive(struct schema *schema, const json_t *a, const json_t *b, i
     schema->work += PAIR_WORK;
     json_t *x = schema_listed(a), *y = schema_listed(b);
     unsigned types = (possible_types(schema, a, x, true) & possible_types(schema, b, y, false))
-                     | (possible_types(schema, a, x, false) & possible_types(schema, b, y, true));
+        | (possible_types(schema, a, x, false) & possible_types(schema, b, y, true));
     bool exclusive = !types || (x && y && !share_value(schema, x, y));
     json_decref(x);
     json_decref(y);
-    return exclusive || (types == SCHEMA_OBJECT
-                         && (exclusive_objects(schema, a, b, depth) || exclusive_objects(schema, b, a, depth)
-                             || (!depth && lacks_required(schema, a, b) && lacks_required(schema, b, a))));
+    return exclusive
+        || (types == SCHEMA_OBJECT
+            && (exclusive_objects(schema, a, b, depth) || exclusive_objects(schema, b, a, depth)
+                || (!depth && lacks_required(schema, a, b) && lacks_required(schema, b, a))));
 }

@@ -232,7 +232,7 @@ static bool is_in(struct schema *schema, const json_t *list, const json_t *value
 {
     const json_t *item;
     size_t i;
-    json_array_foreach(list, i, item)
+    json_array_foreach (list, i, item)
         if (schema->work++ < SCHEMA_WORK_MAX && json_equal(item, value))
             return true;
     return false;
@@ -245,7 +245,7 @@ static uint32_t list_words(const json_t *values, unsigned types, struct word *wo
     json_t *value;
     size_t i;
     uint32_t count = 0;
-    json_array_foreach(values, i, value) {
+    json_array_foreach (values, i, value) {
         int64_t ignored;
         char *text = schema_type_of(value) & types ? value_text(value) : NULL;
         if (!text || map_get(&seen, bytes_of(text), &ignored)) {

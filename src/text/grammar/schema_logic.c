@@ -12,8 +12,8 @@ enum { NEGATE_DEPTH_MAX = 8, NEGATE_WAYS_MAX = 32, NEGATE_NUMBERS_MAX = 16, APAR
 
 struct negation {
     struct schema *schema;
-    const json_t *json;   // the schema
-    json_t *ways;         // schemas
+    const json_t *json; // the schema
+    json_t *ways;       // schemas
     int depth;
 };
 
@@ -75,7 +75,7 @@ static void negate_values(struct negation *negation, const char *keyword, json_t
     double numbers[NEGATE_NUMBERS_MAX];
     size_t count = 0, i;
     unsigned listed = 0;
-    json_array_foreach(list, i, item) {
+    json_array_foreach (list, i, item) {
         listed |= json_is_number(item) ? SCHEMA_NUMBER : schema_type_of(item);
         if (json_is_string(item))
             json_array_append(strings, item);
@@ -101,8 +101,12 @@ static void negate_values(struct negation *negation, const char *keyword, json_t
 
 static void negate_bound(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct { const char *keyword, *opposite; } rows[] = {
-        { "minimum", "exclusiveMaximum" }, { "maximum", "exclusiveMinimum" }, { "exclusiveMinimum", "maximum" },
+    static const struct {
+        const char *keyword, *opposite;
+    } rows[] = {
+        { "minimum", "exclusiveMaximum" },
+        { "maximum", "exclusiveMinimum" },
+        { "exclusiveMinimum", "maximum" },
         { "exclusiveMaximum", "minimum" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -112,10 +116,16 @@ static void negate_bound(struct negation *negation, const char *keyword, json_t 
 
 static void negate_count(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct { const char *keyword, *type, *opposite; int step; } rows[] = {
-        { "minLength", "string", "maxLength", -1 }, { "maxLength", "string", "minLength", 1 },
-        { "minItems", "array", "maxItems", -1 }, { "maxItems", "array", "minItems", 1 },
-        { "minProperties", "object", "maxProperties", -1 }, { "maxProperties", "object", "minProperties", 1 },
+    static const struct {
+        const char *keyword, *type, *opposite;
+        int step;
+    } rows[] = {
+        { "minLength", "string", "maxLength", -1 },
+        { "maxLength", "string", "minLength", 1 },
+        { "minItems", "array", "maxItems", -1 },
+        { "maxItems", "array", "minItems", 1 },
+        { "minProperties", "object", "maxProperties", -1 },
+        { "maxProperties", "object", "minProperties", 1 },
     };
     json_int_t count = json_integer_value(value);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -133,7 +143,7 @@ static void negate_required(struct negation *negation, const char *keyword, json
     json_t *name;
     size_t i;
     (void)keyword;
-    json_array_foreach(value, i, name)
+    json_array_foreach (value, i, name)
         if (json_is_string(name))
             add_way(negation, json_pack("{ss s{sb}}", "type", "object", "properties", json_string_value(name), 0));
 }
@@ -142,10 +152,10 @@ static void negate_properties(struct negation *negation, const char *keyword, js
 {
     const char *name;
     json_t *part;
-    json_object_foreach(value, name, part) {
+    json_object_foreach (value, name, part) {
         json_t *other = negate(negation->schema, part, negation->depth + 1);
-        add_way(negation, other ? json_pack("{ss s[s] s{so}}", "type", "object", "required", name, keyword, name, other)
-                                : NULL);
+        add_way(negation,
+                other ? json_pack("{ss s[s] s{so}}", "type", "object", "required", name, keyword, name, other) : NULL);
     }
 }
 
@@ -166,7 +176,7 @@ static void negate_all(struct negation *negation, const char *keyword, json_t *v
     json_t *part;
     size_t i;
     (void)keyword;
-    json_array_foreach(value, i, part)
+    json_array_foreach (value, i, part)
         add_way(negation, negate(negation->schema, part, negation->depth + 1));
 }
 
@@ -176,7 +186,7 @@ static void negate_any(struct negation *negation, const char *keyword, json_t *v
     size_t i;
     bool ok = true;
     negation->schema->narrow |= strcmp(keyword, "oneOf") == 0; // to meet two of them is another way
-    json_array_foreach(value, i, part) {
+    json_array_foreach (value, i, part) {
         json_t *other = ok ? negate(negation->schema, part, negation->depth + 1) : NULL;
         ok = other && json_array_append_new(none, other) == 0;
     }
@@ -194,7 +204,8 @@ static void negate_ref(struct negation *negation, const char *keyword, json_t *v
 {
     struct error ignored;
     const json_t *target = json_is_string(value)
-                               ? schema_resolve(negation->schema->root, json_string_value(value), &ignored) : NULL;
+        ? schema_resolve(negation->schema->root, json_string_value(value), &ignored)
+        : NULL;
     (void)keyword;
     add_way(negation, target ? negate(negation->schema, target, negation->depth + 1) : NULL);
 }
@@ -205,13 +216,28 @@ static void negate_keyword(struct negation *negation, const char *keyword, json_
         const char *keyword;
         void (*negate)(struct negation *negation, const char *keyword, json_t *value);
     } rows[] = {
-        { "type", negate_type }, { "enum", negate_values }, { "const", negate_values }, { "minimum", negate_bound },
-        { "maximum", negate_bound }, { "exclusiveMinimum", negate_bound }, { "exclusiveMaximum", negate_bound },
-        { "minLength", negate_count }, { "maxLength", negate_count }, { "minItems", negate_count },
-        { "maxItems", negate_count }, { "minProperties", negate_count }, { "maxProperties", negate_count },
-        { "pattern", negate_pattern }, { "required", negate_required }, { "properties", negate_properties },
-        { "items", negate_items }, { "allOf", negate_all }, { "anyOf", negate_any }, { "oneOf", negate_any },
-        { "not", negate_not }, { "$ref", negate_ref },
+        { "type", negate_type },
+        { "enum", negate_values },
+        { "const", negate_values },
+        { "minimum", negate_bound },
+        { "maximum", negate_bound },
+        { "exclusiveMinimum", negate_bound },
+        { "exclusiveMaximum", negate_bound },
+        { "minLength", negate_count },
+        { "maxLength", negate_count },
+        { "minItems", negate_count },
+        { "maxItems", negate_count },
+        { "minProperties", negate_count },
+        { "maxProperties", negate_count },
+        { "pattern", negate_pattern },
+        { "required", negate_required },
+        { "properties", negate_properties },
+        { "items", negate_items },
+        { "allOf", negate_all },
+        { "anyOf", negate_any },
+        { "oneOf", negate_any },
+        { "not", negate_not },
+        { "$ref", negate_ref },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].keyword, keyword) == 0) {
@@ -234,12 +260,13 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
         return NULL;
     negation.ways = json_array();
     schema->narrow = false;
-    json_object_foreach((json_t *)json, keyword, value)
+    json_object_foreach ((json_t *)json, keyword, value)
         negate_keyword(&negation, keyword, value);
     size_t count = json_array_size(negation.ways);
-    json_t *result = count == 1  ? json_incref(json_array_get(negation.ways, 0))
-                     : count     ? json_pack("{sO}", "anyOf", negation.ways)
-                     : schema->narrow ? NULL : json_false();
+    json_t *result = count == 1 ? json_incref(json_array_get(negation.ways, 0))
+        : count                 ? json_pack("{sO}", "anyOf", negation.ways)
+        : schema->narrow        ? NULL
+                                : json_false();
     json_decref(negation.ways);
     schema->narrow |= narrow;
     return result;
@@ -305,7 +332,7 @@ uint32_t schema_dependent(struct schema *schema, const json_t *json)
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
         const char *name;
         json_t *then;
-        json_object_foreach(json_object_get(json, spellings[i]), name, then) {
+        json_object_foreach (json_object_get(json, spellings[i]), name, then) {
             json_t *met = json_is_array(then) ? json_pack("{sO}", "required", then) : json_incref(then);
             json_array_append_new(conditions, json_pack("{s{s[s]} so}", "if", "required", name, "then", met));
         }

@@ -65,7 +65,7 @@ static const json_t *schema_of(struct object *object, const char *name, const js
     json_t *part;
     if (!is_allowed_name(object, name))
         return json_false();
-    json_object_foreach(json_object_get(object->json, "patternProperties"), pattern, part)
+    json_object_foreach (json_object_get(object->json, "patternProperties"), pattern, part)
         if (is_match(pattern, name) && !(all = all ? schema_merge(object->schema, all, part) : part))
             return NULL;
     return all ? all : additional ? additional : json_true();
@@ -75,7 +75,7 @@ static bool is_required(const struct object *object, const char *name)
 {
     json_t *item;
     size_t i;
-    json_array_foreach(json_object_get(object->json, "required"), i, item)
+    json_array_foreach (json_object_get(object->json, "required"), i, item)
         if (json_is_string(item) && strcmp(json_string_value(item), name) == 0)
             return true;
     return false;
@@ -109,7 +109,7 @@ static bool read_required(struct object *object)
     size_t i;
     if (required && (!json_is_array(required) || json_array_size(required) > SCHEMA_PROPERTIES_MAX))
         return fail(schema->err, "'required' is not a list of at most %d names", SCHEMA_PROPERTIES_MAX);
-    json_array_foreach(required, i, value) {
+    json_array_foreach (required, i, value) {
         const char *name = json_string_value(value);
         if (!name)
             return fail(schema->err, "'required' is not a list of names");
@@ -137,10 +137,10 @@ static bool read_properties(struct object *object)
     const char *name;
     size_t i;
     bool ok = !named || json_is_object(named) || fail(object->schema->err, "'properties' is not an object");
-    json_object_foreach((json_t *)named, name, value)
+    json_object_foreach ((json_t *)named, name, value)
         ok = ok && add_property(object, name, value);
     ok = ok && read_required(object);
-    json_array_foreach(listed, i, value)
+    json_array_foreach (listed, i, value)
         if (ok && json_is_string(value) && !find_property(object, json_string_value(value)))
             ok = add_property(object, json_string_value(value), NULL);
     json_decref(listed);
@@ -156,7 +156,7 @@ static bool leave_out(struct object *object, const char *own, struct machine *na
     const char *pattern;
     json_t *part, *named = json_array();
     bool ok = true;
-    json_object_foreach(json_object_get(object->json, "patternProperties"), pattern, part)
+    json_object_foreach (json_object_get(object->json, "patternProperties"), pattern, part)
         ok = ok && ((own && strcmp(own, pattern) == 0) || schema_keep_matching(schema, pattern, false, names));
     for (uint32_t k = 0; k < object->count; k++)
         json_array_append_new(named, json_string_nocheck(object->properties[k].name));
@@ -203,8 +203,7 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
     bool patterns = json_object_size(json_object_get(object->json, "patternProperties"));
     bool plain = !patterns && !object->count && !names.count;
     bool held = !plain && (names.count || schema_any_string(schema, &names))
-                && (!pattern || schema_keep_matching(schema, pattern, true, &names))
-                && leave_out(object, pattern, &names);
+        && (!pattern || schema_keep_matching(schema, pattern, true, &names)) && leave_out(object, pattern, &names);
     bool none = held && !names.count;
     uint32_t node = held && !none ? rules_machine(schema->grammar, &names, &why) : RULES_NONE;
     schema->err = err;
@@ -246,7 +245,7 @@ static bool check_patterns(struct object *object, const json_t *patterns)
     json_t *part;
     if (json_object_size(patterns) >= RULES_CHOICES_MAX)
         return fail(object->schema->err, "more than %d patternProperties", RULES_CHOICES_MAX - 1);
-    json_object_foreach((json_t *)patterns, pattern, part) {
+    json_object_foreach ((json_t *)patterns, pattern, part) {
         struct ecma *regex = ecma_new(bytes_of(pattern), object->schema->err);
         if (!regex)
             return fail_within(object->schema->err, "patternProperties: \"%.100s\"", pattern);
@@ -267,7 +266,7 @@ static bool read_extra(struct object *object)
     json_t *part;
     bool ok = check_patterns(object, patterns);
     bool open = has_names(object);
-    json_object_foreach((json_t *)patterns, pattern, part)
+    json_object_foreach ((json_t *)patterns, pattern, part)
         ok = ok && (!open || add_extra(object, pattern, part, ways, &count));
     json_t *listed = listed_names(object);
     bool wanted = json_object_size(patterns) ? additional != NULL : !object->count || object->low > object->count;
@@ -319,9 +318,9 @@ static uint32_t compile_end(const struct object *object, uint32_t have, bool fir
     uint32_t high = object->high == RULES_UNBOUNDED ? object->high : object->high - have;
     if (object->extra == RULES_NONE || !high)
         return low ? schema_never(object->schema) : close;
-    uint32_t extras = first ? rules_repeat(grammar, object->extra, comma, low, high, err)
-                            : rules_repeat(grammar, rules_sequence(grammar, comma, object->extra, err), RULES_NONE, low,
-                                           high, err);
+    uint32_t extras = first
+        ? rules_repeat(grammar, object->extra, comma, low, high, err)
+        : rules_repeat(grammar, rules_sequence(grammar, comma, object->extra, err), RULES_NONE, low, high, err);
     return rules_sequence(grammar, extras, close, err);
 }
 
@@ -433,7 +432,9 @@ static uint32_t compile_object(struct object *object)
 
 uint32_t schema_object(struct schema *schema, const json_t *json)
 {
-    struct object object = { .schema = schema, .json = json, .extra = RULES_NONE,
+    struct object object = { .schema = schema,
+                             .json = json,
+                             .extra = RULES_NONE,
                              .properties = memory_new(SCHEMA_PROPERTIES_MAX, sizeof *object.properties) };
     uint32_t node = compile_object(&object);
     free(object.properties);

@@ -21,7 +21,7 @@ static bool read_rule(struct schema *schema, const json_t *json, struct string_r
     *rule = (struct string_rule){ .format = format_find(json_string_value(json_object_get(json, "format"))),
                                   .not = json_object_get(json, "not") };
     return schema_counts(schema, json, "minLength", &rule->low, "maxLength", &rule->high)
-           && json_get_text(json, "pattern", &rule->pattern, schema->err);
+        && json_get_text(json, "pattern", &rule->pattern, schema->err);
 }
 
 // ---- machines ----
@@ -73,7 +73,7 @@ bool schema_drop_strings(struct schema *schema, const json_t *list, struct machi
     json_t *item;
     size_t i;
     strbuf_add_text(&pattern, "^(?:");
-    json_array_foreach(list, i, item) {
+    json_array_foreach (list, i, item) {
         strbuf_add_text(&pattern, i ? "|" : "");
         add_escaped(&pattern, json_string_value(item));
     }
@@ -92,10 +92,10 @@ static bool is_exclusion(const json_t *json, int depth)
     size_t i;
     if (depth > 4 || json_object_size(json) != 1)
         return false;
-    json_array_foreach(listed, i, item)
+    json_array_foreach (listed, i, item)
         if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item))
             return false;
-    json_array_foreach(any, i, item)
+    json_array_foreach (any, i, item)
         if (!is_exclusion(item, depth + 1))
             return false;
     return json_array_size(listed) || json_array_size(any) || json_is_string(json_object_get(json, "pattern"));
@@ -106,7 +106,7 @@ bool schema_excludes_strings(const json_t *json)
     struct error ignored;
     unsigned types;
     return schema_read_types(json, &types, &ignored) && types == SCHEMA_STRING
-           && is_exclusion(json_object_get(json, "not"), 0);
+        && is_exclusion(json_object_get(json, "not"), 0);
 }
 
 static bool exclude(struct schema *schema, const json_t *exclusion, struct machine *machine)
@@ -118,7 +118,7 @@ static bool exclude(struct schema *schema, const json_t *exclusion, struct machi
         return schema_keep_matching(schema, pattern, false, machine);
     if (listed)
         return schema_drop_strings(schema, listed, machine);
-    json_array_foreach(json_object_get(exclusion, "anyOf"), i, item)
+    json_array_foreach (json_object_get(exclusion, "anyOf"), i, item)
         if (!exclude(schema, item, machine))
             return false;
     return true;
@@ -133,11 +133,11 @@ static bool add_format(struct schema *schema, const struct string_rule *rule, st
     bool bounded = rule->low || rule->high != RULES_UNBOUNDED;
     size_t *work = &schema->grammar->work;
     bool ok = rule->format->held
-              && pattern_compile(bytes_of(rule->format->held), PATTERN_STRING, false, work, &own, NULL, schema->err)
-              && (!machine->count || machine_intersect(machine, &own, work, &both));
+        && pattern_compile(bytes_of(rule->format->held), PATTERN_STRING, false, work, &own, NULL, schema->err)
+        && (!machine->count || machine_intersect(machine, &own, work, &both));
     struct machine *result = machine->count ? &both : &own;
     ok = ok && result->count
-         && (!bounded || (machine_limit_length(result, rule->low, rule->high, work, &limited) && limited.count));
+        && (!bounded || (machine_limit_length(result, rule->low, rule->high, work, &limited) && limited.count));
     machine_free(&limited);
     if (ok) {
         struct machine old = *machine;

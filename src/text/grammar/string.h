@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 //    id       the shortest bytes that bring it back to BODY
+// clang-format off
 #define STRING_STATES(X)                                                                                  \
     X(DEAD,    "")                                                                                        \
     X(OPEN,    "\"")           /* the opening quote is to come */                                         \
@@ -29,12 +30,13 @@
     X(HIGH_ED, "\x80\x80")                                                                                \
     X(LOW_F0,  "\x90\x80\x80")                                                                            \
     X(HIGH_F4, "\x80\x80\x80")
+// clang-format on
 
 enum string_state {
 #define X(id, closing) STRING_##id,
     STRING_STATES(X)
 #undef X
-    STRING_STATE_COUNT
+        STRING_STATE_COUNT
 };
 
 enum string_state string_step(enum string_state state, uint8_t byte);

@@ -16,14 +16,14 @@
 
 struct validator {
     const json_t *root;
-    struct strbuf where;       // in the schema, as a JSON pointer
-    struct strbuf at;          // in the value
-    struct map known;          // regex -> its place in `regexes`
+    struct strbuf where; // in the schema, as a JSON pointer
+    struct strbuf at;    // in the value
+    struct map known;    // regex -> its place in `regexes`
     struct ecma *regexes[VALIDATE_REGEXES_MAX];
     int regex_count;
     size_t work;
     int depth;
-    int quiet;                 // inside anyOf, not and the like, where a violation is no verdict yet
+    int quiet; // inside anyOf, not and the like, where a violation is no verdict yet
     bool undecided;
     struct error *err;
 };
@@ -161,10 +161,10 @@ static bool equal_containers(struct validator *v, const json_t *a, const json_t 
     size_t i;
     if (json_array_size(a) != json_array_size(b) || json_object_size(a) != json_object_size(b))
         return false;
-    json_array_foreach(a, i, value)
+    json_array_foreach (a, i, value)
         if (!equal(v, value, json_array_get(b, i)))
             return false;
-    json_object_foreach((json_t *)a, name, value) {
+    json_object_foreach ((json_t *)a, name, value) {
         const json_t *other = json_object_get(b, name);
         if (!other || !equal(v, value, other))
             return false;
@@ -176,7 +176,7 @@ static bool is_among(struct validator *v, const json_t *list, const json_t *inst
 {
     json_t *value;
     size_t i;
-    json_array_foreach(list, i, value)
+    json_array_foreach (list, i, value)
         if (equal(v, value, instance))
             return true;
     return false;
@@ -260,7 +260,7 @@ static bool check_multiple(struct validator *v, const struct check *check)
     if (!json_is_number(check->value) || !(json_number_value(check->value) > 0))
         return malformed(v, check);
     return number_is_multiple(check->instance, check->value)
-           || violated(v, check, "%g is not a multiple", json_number_value(check->instance));
+        || violated(v, check, "%g is not a multiple", json_number_value(check->instance));
 }
 
 // ---- keywords of strings ----
@@ -278,8 +278,9 @@ static bool check_count(struct validator *v, const struct check *check)
 {
     const json_t *instance = check->instance;
     const char *what = check->keyword + strlen("min");
-    bool speaks = strcmp(what, "Length") == 0  ? json_is_string(instance)
-                  : strcmp(what, "Items") == 0 ? json_is_array(instance) : json_is_object(instance);
+    bool speaks = strcmp(what, "Length") == 0 ? json_is_string(instance)
+        : strcmp(what, "Items") == 0          ? json_is_array(instance)
+                                              : json_is_object(instance);
     if (!speaks)
         return true;
     if (!json_is_number(check->value))
@@ -288,7 +289,7 @@ static bool check_count(struct validator *v, const struct check *check)
                                             : json_array_size(instance) + json_object_size(instance);
     double bound = json_number_value(check->value);
     return (check->keyword[1] == 'i' ? (double)count >= bound : (double)count <= bound)
-           || violated(v, check, "there are %zu", count);
+        || violated(v, check, "there are %zu", count);
 }
 
 static bool check_pattern(struct validator *v, const struct check *check)
@@ -309,7 +310,7 @@ static bool check_format(struct validator *v, const struct check *check)
     const char *pattern = format->checked ? format->checked : format->held;
     if (pattern)
         return matches(v, bytes_of(pattern), text_of(check->instance))
-               || violated(v, check, "it is no %s", format->name);
+            || violated(v, check, "it is no %s", format->name);
     struct ecma *regex = ecma_new(text_of(check->instance), &why); // the format regex
     bool ok = regex || violated(v, check, "%.200s", why.text);
     ecma_free(regex);
@@ -331,7 +332,7 @@ static bool check_prefix(struct validator *v, const struct check *check)
     size_t i;
     if (!json_is_array(check->value))
         return malformed(v, check);
-    json_array_foreach(check->instance, i, item) {
+    json_array_foreach (check->instance, i, item) {
         const json_t *schema = json_array_get(check->value, i);
         if (!schema)
             break;
@@ -350,7 +351,7 @@ static bool check_items(struct validator *v, const struct check *check)
         return check_prefix(v, check);
     if (!older && strcmp(check->keyword, "additionalItems") == 0)
         return true;
-    json_array_foreach(check->instance, i, item)
+    json_array_foreach (check->instance, i, item)
         if (i >= first && !holds_for_item(v, check->keyword, check->value, i, item))
             return false;
     return true;
@@ -363,11 +364,11 @@ static bool check_contains(struct validator *v, const struct check *check)
     size_t i, count = 0;
     if (!json_is_array(check->instance))
         return true;
-    json_array_foreach(check->instance, i, item)
+    json_array_foreach (check->instance, i, item)
         count += holds_quietly(v, check->value, item);
     return ((double)count >= (json_is_number(low) ? json_number_value(low) : 1)
             && (!json_is_number(high) || (double)count <= json_number_value(high)))
-           || violated(v, check, "%zu of its items are such", count);
+        || violated(v, check, "%zu of its items are such", count);
 }
 
 static bool check_unique(struct validator *v, const struct check *check)
@@ -376,7 +377,7 @@ static bool check_unique(struct validator *v, const struct check *check)
     size_t i;
     if (!json_is_true(check->value))
         return json_is_false(check->value) || malformed(v, check);
-    json_array_foreach(check->instance, i, item)
+    json_array_foreach (check->instance, i, item)
         for (size_t k = 0; k < i; k++)
             if (equal(v, json_array_get(check->instance, k), item))
                 return violated(v, check, "items %zu and %zu are equal", k, i);
@@ -391,7 +392,7 @@ static bool check_properties(struct validator *v, const struct check *check)
     json_t *schema;
     if (!json_is_object(check->value))
         return malformed(v, check);
-    json_object_foreach((json_t *)check->value, name, schema) {
+    json_object_foreach ((json_t *)check->value, name, schema) {
         const json_t *value = json_object_get(check->instance, name);
         size_t mark = enter(&v->where, check->keyword);
         bool ok = !value || holds_for(v, name, schema, name, value);
@@ -408,8 +409,8 @@ static bool check_pattern_properties(struct validator *v, const struct check *ch
     json_t *schema, *value;
     if (!json_is_object(check->value))
         return malformed(v, check);
-    json_object_foreach((json_t *)check->value, pattern, schema)
-        json_object_foreach((json_t *)check->instance, name, value) {
+    json_object_foreach ((json_t *)check->value, pattern, schema)
+        json_object_foreach ((json_t *)check->instance, name, value) {
             size_t mark = enter(&v->where, check->keyword);
             bool ok = !matches(v, bytes_of(pattern), bytes_of(name)) || holds_for(v, pattern, schema, name, value);
             leave(&v->where, mark);
@@ -426,7 +427,7 @@ static bool is_named(struct validator *v, const json_t *schema, const char *name
     json_t *ignored;
     if (json_object_get(json_object_get(schema, "properties"), name))
         return true;
-    json_object_foreach(json_object_get(schema, "patternProperties"), pattern, ignored)
+    json_object_foreach (json_object_get(schema, "patternProperties"), pattern, ignored)
         if (matches(v, bytes_of(pattern), bytes_of(name)))
             return true;
     return false;
@@ -436,7 +437,7 @@ static bool check_additional(struct validator *v, const struct check *check)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)check->instance, name, value)
+    json_object_foreach ((json_t *)check->instance, name, value)
         if (!is_named(v, check->schema, name) && !holds_for(v, check->keyword, check->value, name, value))
             return false;
     return true;
@@ -446,7 +447,7 @@ static bool check_names(struct validator *v, const struct check *check)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)check->instance, name, value) {
+    json_object_foreach ((json_t *)check->instance, name, value) {
         json_t *text = json_string_nocheck(name);
         bool ok = holds_for(v, check->keyword, check->value, name, text);
         json_decref(text);
@@ -462,7 +463,7 @@ static bool has_all(struct validator *v, const struct check *check, const json_t
     size_t i;
     if (!json_is_array(names))
         return malformed(v, check);
-    json_array_foreach(names, i, name)
+    json_array_foreach (names, i, name)
         if (!spend(v, 1) || !json_is_string(name) || !json_object_get(check->instance, json_string_value(name)))
             return violated(v, check, "\"%.64s\" is missing", json_is_string(name) ? json_string_value(name) : "");
     return true;
@@ -480,7 +481,7 @@ static bool check_dependent(struct validator *v, const struct check *check)
     json_t *then;
     if (!json_is_object(check->value))
         return malformed(v, check);
-    json_object_foreach((json_t *)check->value, name, then) {
+    json_object_foreach ((json_t *)check->value, name, then) {
         if (!spend(v, 1))
             return false;
         if (!json_object_get(check->instance, name))
@@ -497,7 +498,7 @@ static size_t count_holding(struct validator *v, const struct check *check)
 {
     size_t i, count = 0;
     json_t *schema;
-    json_array_foreach(check->value, i, schema)
+    json_array_foreach (check->value, i, schema)
         count += holds_quietly(v, schema, check->instance);
     return count;
 }
@@ -508,7 +509,7 @@ static bool check_all(struct validator *v, const struct check *check)
     size_t i;
     if (!json_is_array(check->value))
         return malformed(v, check);
-    json_array_foreach(check->value, i, schema) {
+    json_array_foreach (check->value, i, schema) {
         size_t mark = enter(&v->where, check->keyword);
         char name[24];
         snprintf(name, sizeof name, "%zu", i);
@@ -526,7 +527,7 @@ static bool check_any(struct validator *v, const struct check *check)
     size_t i;
     if (!json_is_array(check->value))
         return malformed(v, check);
-    json_array_foreach(check->value, i, schema)
+    json_array_foreach (check->value, i, schema)
         if (holds_quietly(v, schema, check->instance))
             return true;
     return violated(v, check, "it meets none of the %zu schemas", json_array_size(check->value));
@@ -572,19 +573,46 @@ static const struct keyword {
     const char *name;
     bool (*holds)(struct validator *v, const struct check *check);
 } keywords[] = {
-    { "type", check_type }, { "enum", check_enum }, { "const", check_const }, { "minimum", check_bound },
-    { "maximum", check_bound }, { "exclusiveMinimum", check_bound }, { "exclusiveMaximum", check_bound },
-    { "multipleOf", check_multiple }, { "minLength", check_count }, { "maxLength", check_count },
-    { "minItems", check_count }, { "maxItems", check_count }, { "minProperties", check_count },
-    { "maxProperties", check_count }, { "pattern", check_pattern }, { "format", check_format },
-    { "prefixItems", check_prefix }, { "items", check_items }, { "additionalItems", check_items },
-    { "contains", check_contains }, { "minContains", check_nothing }, { "maxContains", check_nothing },
-    { "uniqueItems", check_unique }, { "properties", check_properties },
-    { "patternProperties", check_pattern_properties }, { "additionalProperties", check_additional },
-    { "propertyNames", check_names }, { "required", check_required }, { "dependentRequired", check_dependent },
-    { "dependentSchemas", check_dependent }, { "dependencies", check_dependent }, { "allOf", check_all },
-    { "anyOf", check_any }, { "oneOf", check_one }, { "not", check_not }, { "if", check_if }, { "then", check_nothing },
-    { "else", check_nothing }, { "$ref", check_ref }, { "nullable", check_nothing },
+    { "type", check_type },
+    { "enum", check_enum },
+    { "const", check_const },
+    { "minimum", check_bound },
+    { "maximum", check_bound },
+    { "exclusiveMinimum", check_bound },
+    { "exclusiveMaximum", check_bound },
+    { "multipleOf", check_multiple },
+    { "minLength", check_count },
+    { "maxLength", check_count },
+    { "minItems", check_count },
+    { "maxItems", check_count },
+    { "minProperties", check_count },
+    { "maxProperties", check_count },
+    { "pattern", check_pattern },
+    { "format", check_format },
+    { "prefixItems", check_prefix },
+    { "items", check_items },
+    { "additionalItems", check_items },
+    { "contains", check_contains },
+    { "minContains", check_nothing },
+    { "maxContains", check_nothing },
+    { "uniqueItems", check_unique },
+    { "properties", check_properties },
+    { "patternProperties", check_pattern_properties },
+    { "additionalProperties", check_additional },
+    { "propertyNames", check_names },
+    { "required", check_required },
+    { "dependentRequired", check_dependent },
+    { "dependentSchemas", check_dependent },
+    { "dependencies", check_dependent },
+    { "allOf", check_all },
+    { "anyOf", check_any },
+    { "oneOf", check_one },
+    { "not", check_not },
+    { "if", check_if },
+    { "then", check_nothing },
+    { "else", check_nothing },
+    { "$ref", check_ref },
+    { "nullable", check_nothing },
 };
 
 static const struct keyword *find_keyword(const char *name)
@@ -595,16 +623,13 @@ static const struct keyword *find_keyword(const char *name)
     return NULL;
 }
 
-bool validate_knows(const char *keyword)
-{
-    return find_keyword(keyword) != NULL;
-}
+bool validate_knows(const char *keyword) { return find_keyword(keyword) != NULL; }
 
 static bool all_hold(struct validator *v, const json_t *schema, const json_t *instance)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)schema, name, value) {
+    json_object_foreach ((json_t *)schema, name, value) {
         const struct keyword *keyword = find_keyword(name);
         struct check check = { name, schema, value, instance };
         if (keyword && (!keyword->holds(v, &check) || v->undecided))

@@ -9,9 +9,9 @@
 #include "base/error.h"
 
 enum {
-    VALIDATE_WORK_MAX = 1 << 18,  // schemas, values and characters looked at
-    VALIDATE_DEPTH_MAX = 200,     // schemas within schemas
-    VALIDATE_REGEXES_MAX = 256,   // different ones in one check
+    VALIDATE_WORK_MAX = 1 << 18, // schemas, values and characters looked at
+    VALIDATE_DEPTH_MAX = 200,    // schemas within schemas
+    VALIDATE_REGEXES_MAX = 256,  // different ones in one check
 };
 
 enum validity { VALID, INVALID, UNDECIDED };

@@ -77,7 +77,8 @@ static void trie_build(struct trie *trie, struct entries *entries)
         for (; depth < text.len; depth++) {
             path[depth] = trie->node_count;
             trie->nodes[trie->node_count++] = (struct trie_node){ .tokens = trie->token_count,
-                .byte = (uint8_t)text.data[depth], .depth = (uint8_t)(depth + 1) };
+                                                                  .byte = (uint8_t)text.data[depth],
+                                                                  .depth = (uint8_t)(depth + 1) };
         }
         trie->tokens[trie->token_count++] = entries->items[i].token;
         last = text;
@@ -107,7 +108,7 @@ static uint32_t trie_find(const struct trie *trie, uint32_t at, uint32_t end, ui
 static bool is_usable(const struct tokenizer *tokenizer, int32_t id, size_t len)
 {
     return len && len <= VOCABULARY_TOKEN_BYTES_MAX && !tokenizer_is_special(tokenizer, id)
-           && !tokenizer_is_end(tokenizer, id);
+        && !tokenizer_is_end(tokenizer, id);
 }
 
 // The bytes of all usable tokens.

@@ -12,7 +12,7 @@ struct trie_node {
     uint32_t skip;
     uint32_t tokens; // where those that end here begin; they end where the next node's begin
     uint8_t byte;
-    uint8_t depth;   // bytes up to here, this one included
+    uint8_t depth; // bytes up to here, this one included
 };
 
 struct trie_token {
@@ -24,7 +24,7 @@ struct trie {
     struct trie_node *nodes; // and one more, for the end of the last one's tokens
     struct trie_token *tokens;
     uint32_t node_count, token_count;
-    uint32_t roots[257];     // the node of a first byte; where there is none, that of the next
+    uint32_t roots[257]; // the node of a first byte; where there is none, that of the next
 };
 
 struct plain_token {
@@ -35,18 +35,18 @@ struct plain_token {
 struct grammar_vocabulary {
     const struct tokenizer *tokenizer;
     int size;
-    size_t mask_words;          // of 32 bits
-    struct trie tokens;         // as they are written inside a text
-    struct trie first;          // as they are written at its beginning, where that differs; else no nodes
+    size_t mask_words;  // of 32 bits
+    struct trie tokens; // as they are written inside a text
+    struct trie first;  // as they are written at its beginning, where that differs; else no nodes
     // Inside a JSON string nearly every token is allowed; those that stay inside and those that end it are known here.
     uint32_t *plain;            // a mask of tokens that stay inside
     struct plain_token *plains; // the same, most characters first
     uint32_t plain_count;
-    struct trie closers;        // tokens that end the string, by what they have behind the quote
-    uint32_t *ends;             // a mask of end tokens
-    int32_t end;                // one of them; -1: none
-    size_t longest;             // bytes of a token
-    struct byte_set bytes;      // those that are a token of their own
+    struct trie closers;   // tokens that end the string, by what they have behind the quote
+    uint32_t *ends;        // a mask of end tokens
+    int32_t end;           // one of them; -1: none
+    size_t longest;        // bytes of a token
+    struct byte_set bytes; // those that are a token of their own
 };
 
 static inline const struct trie *vocabulary_trie(const struct grammar_vocabulary *vocabulary, bool first)
@@ -54,10 +54,7 @@ static inline const struct trie *vocabulary_trie(const struct grammar_vocabulary
     return first && vocabulary->first.node_count ? &vocabulary->first : &vocabulary->tokens;
 }
 
-static inline void mask_set(uint32_t *mask, int32_t id)
-{
-    mask[id / 32] |= (uint32_t)1 << id % 32;
-}
+static inline void mask_set(uint32_t *mask, int32_t id) { mask[id / 32] |= (uint32_t)1 << id % 32; }
 
 // The bytes that a token puts into a text; `first`: at its beginning.
 void vocabulary_write(const struct tokenizer *tokenizer, int32_t id, bool first, struct strbuf *out);

@@ -25,6 +25,7 @@ static struct value method(struct render *render, struct value of, struct bytes 
 }
 
 //    id         word
+// clang-format off
 #define LOOP_WORDS(X)          \
     X(INDEX,     "index")      \
     X(INDEX0,    "index0")     \
@@ -37,12 +38,13 @@ static struct value method(struct render *render, struct value of, struct bytes 
     X(DEPTH0,    "depth0")     \
     X(PREVITEM,  "previtem")   \
     X(NEXTITEM,  "nextitem")
+// clang-format on
 
 enum loop_word {
 #define X(id, word) LOOP_##id,
     LOOP_WORDS(X)
 #undef X
-    LOOP_WORD_COUNT
+        LOOP_WORD_COUNT
 };
 
 static struct value loop_attribute(struct render *render, struct loop *loop, struct bytes name)
@@ -219,7 +221,7 @@ struct value attribute_item(struct render *render, struct value of, struct value
 
 // A bound of a slice, counted from the end when negative, kept within [low, high].
 static int64_t slice_bound(struct render *render, struct value bound, int64_t length, int64_t low, int64_t high,
-    int64_t otherwise)
+                           int64_t otherwise)
 {
     if (bound.type == VALUE_NONE)
         return otherwise;
@@ -260,7 +262,7 @@ static struct value slice_list(struct render *render, struct value of, int64_t s
 }
 
 static struct value slice_range(struct render *render, const struct range *of, int64_t start, int64_t step,
-    int64_t count, int64_t stop)
+                                int64_t count, int64_t stop)
 {
     uint64_t base = (uint64_t)of->start, pace = (uint64_t)of->step; // what is past the last item may wrap around
     struct range *part = render_new(render, sizeof *part);
@@ -274,7 +276,7 @@ static struct value slice_range(struct render *render, const struct range *of, i
 }
 
 struct value attribute_slice(struct render *render, struct value of, struct value start, struct value stop,
-    struct value step)
+                             struct value step)
 {
     size_t length;
     if (of.type == VALUE_UNDEFINED)

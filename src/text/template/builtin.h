@@ -49,9 +49,9 @@ struct builtin_table {
 extern const struct builtin_table text_filters, list_filters, string_methods;
 
 struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
-    const struct arguments *arguments);
+                          const struct arguments *arguments);
 struct value method_call(struct render *render, const struct builtin *method, struct value self,
-    const struct arguments *arguments); // a builtin_call that knows of safe strings
+                         const struct arguments *arguments); // a builtin_call that knows of safe strings
 
 // Bound arguments as what they have to be; trouble when they are something else. `otherwise` when not given.
 int64_t call_int(struct call *call, int index, int64_t otherwise);
@@ -63,11 +63,11 @@ static inline bool call_has(const struct call *call, int index) // given, and no
 }
 
 // Shared by several tables.
-struct value string_of(struct render *render, struct value value);        // as {{ }} prints it; a string stays as it is
+struct value string_of(struct render *render, struct value value); // as {{ }} prints it; a string stays as it is
 struct value string_concat(struct render *render, struct value a, struct value b); // of two strings
-struct value escape_html(struct render *render, struct value value);      // a safe string stays as it is
-bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big); // as Python's int() reads a string
-bool string_to_float(struct bytes text, double *out);                         // as Python's float() does
+struct value escape_html(struct render *render, struct value value);               // a safe string stays as it is
+bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big);      // as Python's int() reads a string
+bool string_to_float(struct bytes text, double *out);                              // as Python's float() does
 // The item's attribute by a path such as "a.b.0", an index, or none for the item itself; `otherwise` may be missing.
 struct value attribute_path(struct render *render, struct value item, struct value path, struct value otherwise);
 

@@ -49,7 +49,7 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
         int index = parameter_index(builtin->parameters, keyword.name);
         if (index < 0 || value_given(call->arg[index])) {
             trouble(call->render, "%s %s argument '%.*s'", builtin->name, index < 0 ? "has no" : "was given twice the",
-                shown_length(keyword.name), keyword.name.data);
+                    shown_length(keyword.name), keyword.name.data);
             return false;
         }
         call->arg[index] = keyword.value;
@@ -63,7 +63,7 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
 }
 
 struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
-    const struct arguments *arguments)
+                          const struct arguments *arguments)
 {
     struct call call = { .render = render, .self = self, .all = arguments };
     if (!render_step(render, 1) || (*builtin->parameters != '*' && !bind_arguments(&call, builtin)))
@@ -82,7 +82,7 @@ static struct value keep_safe(struct value result)
 }
 
 struct value method_call(struct render *render, const struct builtin *method, struct value self,
-    const struct arguments *arguments)
+                         const struct arguments *arguments)
 {
     struct value result = builtin_call(render, method, self, arguments);
     return self.type == VALUE_STRING && self.safe ? keep_safe(result) : result;
@@ -117,10 +117,7 @@ struct bytes call_string(struct call *call, int index, const char *otherwise)
     return value.string;
 }
 
-struct bytes macro_name(const struct macro *macro)
-{
-    return macro->function->name;
-}
+struct bytes macro_name(const struct macro *macro) { return macro->function->name; }
 
 struct value macro_new(struct render *render, const struct node_function *function)
 {
@@ -131,7 +128,7 @@ struct value macro_new(struct render *render, const struct node_function *functi
 
 // Arguments with names that are no parameters: the body may ask for them as kwargs, and for `caller`.
 static void bind_rest(struct render *render, const struct node_function *function, const struct arguments *given,
-    const bool *used, struct activation *frame)
+                      const bool *used, struct activation *frame)
 {
     struct dict *kwargs = dict_new(render, 0);
     for (size_t i = 0; i < given->keyword_count; i++) {
@@ -159,7 +156,7 @@ static void bind_rest(struct render *render, const struct node_function *functio
 }
 
 static void bind_parameters(const struct node_function *function, const struct arguments *given, bool *used,
-    struct activation *frame)
+                            struct activation *frame)
 {
     size_t index = 0;
     for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next) {

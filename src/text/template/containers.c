@@ -26,10 +26,7 @@ static struct value list_count(struct call *call)
     return value_int(count);
 }
 
-static struct value list_copy(struct call *call)
-{
-    return value_list(list_from(call->render, call->self));
-}
+static struct value list_copy(struct call *call) { return value_list(list_from(call->render, call->self)); }
 
 static struct value dict_get(struct call *call)
 {
@@ -126,21 +123,25 @@ static const struct builtin list_rows[] = {
     { "copy", list_copy, 0, "" },
     { "count", list_count, 1, "/value" },
     { "index", list_index, 1, "/value start stop" },
-    { "append", NULL, 0, "*" }, { "clear", NULL, 0, "*" }, { "extend", NULL, 0, "*" }, { "insert", NULL, 0, "*" },
-    { "pop", NULL, 0, "*" }, { "remove", NULL, 0, "*" }, { "reverse", NULL, 0, "*" }, { "sort", NULL, 0, "*" },
+    { "append", NULL, 0, "*" },
+    { "clear", NULL, 0, "*" },
+    { "extend", NULL, 0, "*" },
+    { "insert", NULL, 0, "*" },
+    { "pop", NULL, 0, "*" },
+    { "remove", NULL, 0, "*" },
+    { "reverse", NULL, 0, "*" },
+    { "sort", NULL, 0, "*" },
 };
 static const struct builtin tuple_rows[] = {
     { "count", list_count, 1, "/value" },
     { "index", list_index, 1, "/value start stop" },
 };
 static const struct builtin dict_rows[] = {
-    { "copy", dict_copy, 0, "" },
-    { "get", dict_get, 1, "/key default" },
-    { "items", dict_items, 0, "" },
-    { "keys", dict_keys, 0, "" },
-    { "values", dict_values, 0, "" },
-    { "clear", NULL, 0, "*" }, { "pop", NULL, 0, "*" }, { "popitem", NULL, 0, "*" }, { "setdefault", NULL, 0, "*" },
-    { "update", NULL, 0, "*" },
+    { "copy", dict_copy, 0, "" },     { "get", dict_get, 1, "/key default" },
+    { "items", dict_items, 0, "" },   { "keys", dict_keys, 0, "" },
+    { "values", dict_values, 0, "" }, { "clear", NULL, 0, "*" },
+    { "pop", NULL, 0, "*" },          { "popitem", NULL, 0, "*" },
+    { "setdefault", NULL, 0, "*" },   { "update", NULL, 0, "*" },
 };
 static const struct builtin range_rows[] = {
     { "count", range_count, 1, "/value" },
@@ -154,15 +155,9 @@ static const struct builtin cycler_rows[] = { { "next", cycler_next, 0, "" }, { 
 #define TABLE(rows) { rows, sizeof rows / sizeof *rows }
 
 static const struct builtin_table tables[VALUE_TYPE_COUNT] = {
-    [VALUE_BOOL] = TABLE(int_rows),
-    [VALUE_INT] = TABLE(int_rows),
-    [VALUE_FLOAT] = TABLE(float_rows),
-    [VALUE_LIST] = TABLE(list_rows),
-    [VALUE_TUPLE] = TABLE(tuple_rows),
-    [VALUE_DICT] = TABLE(dict_rows),
-    [VALUE_RANGE] = TABLE(range_rows),
-    [VALUE_LOOP] = TABLE(loop_rows),
-    [VALUE_CYCLER] = TABLE(cycler_rows),
+    [VALUE_BOOL] = TABLE(int_rows),    [VALUE_INT] = TABLE(int_rows),     [VALUE_FLOAT] = TABLE(float_rows),
+    [VALUE_LIST] = TABLE(list_rows),   [VALUE_TUPLE] = TABLE(tuple_rows), [VALUE_DICT] = TABLE(dict_rows),
+    [VALUE_RANGE] = TABLE(range_rows), [VALUE_LOOP] = TABLE(loop_rows),   [VALUE_CYCLER] = TABLE(cycler_rows),
 };
 
 const struct builtin *method_find(enum value_type type, struct bytes name)

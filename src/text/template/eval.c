@@ -90,7 +90,7 @@ static struct value eval_slice(struct render *render, const struct node *node)
 }
 
 static void add_keyword(struct render *render, struct list *names, struct list *values, struct bytes name,
-    struct value value)
+                        struct value value)
 {
     for (size_t i = 0; i < names->count && render_step(render, 1); i++)
         if (bytes_equal(names->items[i].string, name))
@@ -154,7 +154,7 @@ static struct value apply(struct render *render, const struct node *node, struct
         return value_none();
     if (!node->apply.builtin)
         return trouble(render, "there is no %s called '%.*s'", node->type == NODE_FILTER ? "filter" : "test",
-            shown_length(node->apply.name), node->apply.name.data);
+                       shown_length(node->apply.name), node->apply.name.data);
     return builtin_call(render, node->apply.builtin, self, &arguments);
 }
 

@@ -18,10 +18,10 @@ void eval_assign(struct render *render, const struct node *target, struct value 
 struct value loop_recurse(struct render *render, struct loop *loop, struct value iterable); // its text
 
 struct value attribute_get(struct render *render, struct value of, struct bytes name); // a.name
-struct value attribute_item(struct render *render, struct value of, struct value key);       // a[key]
-bool attribute_exists(struct render *render, struct value of, struct bytes name);         // without looking for items
+struct value attribute_item(struct render *render, struct value of, struct value key); // a[key]
+bool attribute_exists(struct render *render, struct value of, struct bytes name);      // without looking for items
 struct value attribute_slice(struct render *render, struct value of, struct value start, struct value stop,
-    struct value step); // each none when left out
+                             struct value step); // each none when left out
 
 struct value operator_apply(struct render *render, enum token_type op, struct value left, struct value right);
 struct value operator_sign(struct render *render, struct value value, bool negative);

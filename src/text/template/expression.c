@@ -6,7 +6,7 @@
 static struct node *parse_unary(struct parser *parser, bool with_filters);
 
 static struct node *binary(struct parser *parser, enum node_type type, struct token op, struct node *left,
-    struct node *right)
+                           struct node *right)
 {
     struct node *node = node_new(parser, type, op.line);
     node->binary.op = op.type;
@@ -141,16 +141,11 @@ static struct node *parse_primary_or_namespace(struct parser *parser, bool names
         token_expect(parser, TOKEN_PAREN_CLOSE);
         return node;
     }
-    default:
-        token_unexpected(parser);
-        return constant(parser, token.line, value_none());
+    default: token_unexpected(parser); return constant(parser, token.line, value_none());
     }
 }
 
-static struct node *parse_primary(struct parser *parser)
-{
-    return parse_primary_or_namespace(parser, false);
-}
+static struct node *parse_primary(struct parser *parser) { return parse_primary_or_namespace(parser, false); }
 
 static struct node *parse_primary_or_attribute(struct parser *parser)
 {
@@ -165,7 +160,7 @@ static struct node *parse_index(struct parser *parser)
     size_t colons = 0;
     for (;;) {
         bool left_out = token_is(parser, TOKEN_COLON)
-                     || (colons && (token_is(parser, TOKEN_BRACKET_CLOSE) || token_is(parser, TOKEN_COMMA)));
+            || (colons && (token_is(parser, TOKEN_BRACKET_CLOSE) || token_is(parser, TOKEN_COMMA)));
         part[colons] = left_out ? NULL : parse_expression(parser);
         if (colons == 2 || !token_skip(parser, TOKEN_COLON))
             break;
@@ -224,7 +219,7 @@ static void parse_keyword(struct parser *parser, struct node *parent, struct nod
 
 // One argument; the kinds have to come in the order a, *b, c=d, **e, where *b and c=d may change places.
 static void parse_argument(struct parser *parser, struct node *parent, struct node_arguments *out,
-    struct node_list *positional, struct node_list *keywords)
+                           struct node_list *positional, struct node_list *keywords)
 {
     int line = parser->token->line;
     bool named = token_is(parser, TOKEN_NAME) && parser->token[1].type == TOKEN_ASSIGN;
@@ -507,10 +502,7 @@ struct node *parse_expression(struct parser *parser)
     return node;
 }
 
-struct node *parse_tuple(struct parser *parser)
-{
-    return parse_items(parser, parse_expression, false);
-}
+struct node *parse_tuple(struct parser *parser) { return parse_items(parser, parse_expression, false); }
 
 struct node *parse_tuple_without_condition(struct parser *parser)
 {

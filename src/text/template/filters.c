@@ -148,7 +148,7 @@ static struct value filter_round(struct call *call)
 static struct value filter_filesizeformat(struct call *call)
 {
     static const char *const prefixes[][2] = { { "kB", "KiB" }, { "MB", "MiB" }, { "GB", "GiB" }, { "TB", "TiB" },
-        { "PB", "PiB" }, { "EB", "EiB" }, { "ZB", "ZiB" }, { "YB", "YiB" } };
+                                               { "PB", "PiB" }, { "EB", "EiB" }, { "ZB", "ZiB" }, { "YB", "YiB" } };
     enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
     struct render *render = call->render;
     bool binary = call_truth(call, 0, false);

@@ -13,10 +13,7 @@ static struct value sort_key(struct render *render, struct value value, bool cas
     return builtin_call(render, method_find(VALUE_STRING, bytes_of("lower")), value, &(struct arguments){ 0 });
 }
 
-static struct value filter_list(struct call *call)
-{
-    return value_list(list_from(call->render, call->self));
-}
+static struct value filter_list(struct call *call) { return value_list(list_from(call->render, call->self)); }
 
 static struct value filter_first(struct call *call)
 {

@@ -32,10 +32,7 @@ static char skip_one_of(struct reader *reader, const char *set)
     return c;
 }
 
-static struct bytes rest(const struct reader *reader)
-{
-    return rest_of(reader->text, reader->at);
-}
+static struct bytes rest(const struct reader *reader) { return rest_of(reader->text, reader->at); }
 
 // Digits, up to a limit above which it does not matter how many; -1: there are none.
 static int64_t read_number(struct reader *reader)
@@ -234,7 +231,7 @@ struct value format_percent(struct render *render, struct value format, struct v
     }
     size_t given = values.type == VALUE_TUPLE ? values.list->count : 1;
     bool may_be_left = values.type == VALUE_DICT || values.type == VALUE_LIST || values.type == VALUE_RANGE
-                    || values.type == VALUE_UNDEFINED; // what has items may be meant for names
+        || values.type == VALUE_UNDEFINED; // what has items may be meant for names
     if (!percent.mapping && !may_be_left && percent.used < given)
         trouble(render, "there are more values than the format asks for");
     struct value text = text_take(render, mark);

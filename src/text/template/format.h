@@ -19,8 +19,8 @@ struct format_spec {
     char align;        // < > ^ or = (between sign and digits); 0: by type
     char sign;         // + - or space; 0: only minus
     bool alternate, zero;
-    char grouping;     // , or _ ; 0: none
-    char type;         // 0: by value
+    char grouping; // , or _ ; 0: none
+    char type;     // 0: by value
     int64_t width;
     int64_t precision; // -1: not given
 };

@@ -6,10 +6,7 @@
 #include "text/template/builtin.h"
 #include "text/template/iterate.h"
 
-static uint64_t distance(int64_t from, int64_t to)
-{
-    return (uint64_t)to - (uint64_t)from;
-}
+static uint64_t distance(int64_t from, int64_t to) { return (uint64_t)to - (uint64_t)from; }
 
 static struct value global_range(struct call *call)
 {
@@ -58,10 +55,7 @@ static struct dict *dict_from(struct call *call)
     return dict;
 }
 
-static struct value global_dict(struct call *call)
-{
-    return value_dict(dict_from(call));
-}
+static struct value global_dict(struct call *call) { return value_dict(dict_from(call)); }
 
 static struct value global_namespace(struct call *call)
 {

@@ -67,20 +67,12 @@ static bool next_of_loop(struct render *render, struct iterator *iterator, struc
 }
 
 static bool (*const walkers[VALUE_TYPE_COUNT])(struct render *, struct iterator *, struct value *) = {
-    [VALUE_UNDEFINED] = next_of_nothing,
-    [VALUE_STRING] = next_of_string,
-    [VALUE_LIST] = next_of_list,
-    [VALUE_TUPLE] = next_of_list,
-    [VALUE_DICT] = next_of_dict,
-    [VALUE_VIEW] = next_of_dict,
-    [VALUE_RANGE] = next_of_range,
-    [VALUE_LOOP] = next_of_loop,
+    [VALUE_UNDEFINED] = next_of_nothing, [VALUE_STRING] = next_of_string, [VALUE_LIST] = next_of_list,
+    [VALUE_TUPLE] = next_of_list,        [VALUE_DICT] = next_of_dict,     [VALUE_VIEW] = next_of_dict,
+    [VALUE_RANGE] = next_of_range,       [VALUE_LOOP] = next_of_loop,
 };
 
-bool value_is_iterable(struct value value)
-{
-    return value.type == VALUE_ITERATOR || walkers[value.type];
-}
+bool value_is_iterable(struct value value) { return value.type == VALUE_ITERATOR || walkers[value.type]; }
 
 struct iterator *iterator_of(struct render *render, struct value value)
 {

@@ -16,7 +16,7 @@ struct iterator {
     void *state;           // what else it needs
 };
 
-struct iterator *iterator_of(struct render *render, struct value value);      // NULL, with trouble: it cannot be walked
+struct iterator *iterator_of(struct render *render, struct value value);   // NULL, with trouble: it cannot be walked
 struct iterator *iterator_back(struct render *render, struct value value); // NULL, without trouble: not from its end
 bool iterator_next(struct render *render, struct iterator *iterator, struct value *item); // NULL is at its end
 bool value_is_iterable(struct value value);

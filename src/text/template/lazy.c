@@ -3,7 +3,7 @@
 
 #include "text/template/unicode.h"
 
-struct lazy { // what a lazy filter remembers
+struct lazy {                   // what a lazy filter remembers
     struct arguments arguments; // of the filter or test that it applies
     const struct builtin *builtin;
     struct value path, otherwise; // the attribute it looks at
@@ -16,7 +16,7 @@ struct lazy { // what a lazy filter remembers
 };
 
 static struct value lazy_new(struct call *call, bool (*next)(struct render *, struct iterator *, struct value *),
-    struct lazy **out)
+                             struct lazy **out)
 {
     struct lazy *lazy = render_new(call->render, sizeof *lazy);
     struct iterator *iterator = render_new(call->render, sizeof *iterator);
@@ -44,7 +44,7 @@ static struct value shift(struct arguments *arguments)
 }
 
 static const struct builtin *find_named(struct render *render, struct value name,
-    const struct builtin *(*find)(struct bytes), const char *kind)
+                                        const struct builtin *(*find)(struct bytes), const char *kind)
 {
     const struct builtin *builtin = name.type == VALUE_STRING ? find(name.string) : NULL;
     if (!builtin && name.type == VALUE_STRING)
@@ -212,10 +212,7 @@ static struct value numbered(struct call *call, bool (*next)(struct render *, st
     return iterator;
 }
 
-struct value filter_batch(struct call *call)
-{
-    return numbered(call, next_batch);
-}
+struct value filter_batch(struct call *call) { return numbered(call, next_batch); }
 
 // Slices differ in length by one at most; the longer ones come first.
 static bool next_slice(struct render *render, struct iterator *iterator, struct value *out)
@@ -239,7 +236,4 @@ static bool next_slice(struct render *render, struct iterator *iterator, struct 
     return true;
 }
 
-struct value filter_slice(struct call *call)
-{
-    return numbered(call, next_slice);
-}
+struct value filter_slice(struct call *call) { return numbered(call, next_slice); }

@@ -46,10 +46,7 @@ const char *token_name(enum token_type type)
     }
 }
 
-static struct bytes rest(const struct lexer *lexer)
-{
-    return rest_of(lexer->in, lexer->at);
-}
+static struct bytes rest(const struct lexer *lexer) { return rest_of(lexer->in, lexer->at); }
 
 static bool at_text(const struct lexer *lexer, const char *text)
 {
@@ -76,10 +73,7 @@ static struct token *add_token(struct lexer *lexer, enum token_type type, struct
     return token;
 }
 
-static size_t space_length(struct bytes text)
-{
-    return text.len - unicode_strip_left(text).len;
-}
+static size_t space_length(struct bytes text) { return text.len - unicode_strip_left(text).len; }
 
 // Passes the end of a tag, such as %} with what is around it; false when none is here. A minus before it takes all
 // white space behind it along, a block's or a comment's own end takes one newline.
@@ -195,7 +189,7 @@ static bool lex_number(struct lexer *lexer)
         token->integer = strtoll(plain, NULL, base);
     if (!is_float && errno)
         return fail(lexer->err, "chat template, line %d: %.*s does not fit 64 bits", lexer->line,
-            shown_length(token->text), token->text.data);
+                    shown_length(token->text), token->text.data);
     advance(lexer, length);
     return true;
 }
@@ -221,7 +215,7 @@ static bool balance(struct lexer *lexer, char bracket)
     if (pair) {
         if (lexer->open_count == TEMPLATE_BRACKETS_MAX)
             return fail(lexer->err, "chat template, line %d: more than %d brackets are open", lexer->line,
-                TEMPLATE_BRACKETS_MAX);
+                        TEMPLATE_BRACKETS_MAX);
         lexer->open[lexer->open_count++] = closing[pair - opening];
     } else if (strchr(closing, bracket)) {
         if (!lexer->open_count)
@@ -248,7 +242,7 @@ static bool lex_operator(struct lexer *lexer)
     size_t length;
     unicode_first(rest(lexer), &length);
     return fail(lexer->err, "chat template, line %d: unexpected character '%.*s'", lexer->line, (int)length,
-        lexer->in.data + lexer->at);
+                lexer->in.data + lexer->at);
 }
 
 static bool lex_one(struct lexer *lexer)

@@ -14,6 +14,7 @@ enum {
 };
 
 // Operators, in the order they are tried: longer ones first.
+// clang-format off
 #define TOKEN_OPERATORS(X)   \
     X(POWER, "**")           \
     X(FLOOR_DIVIDE, "//")    \
@@ -41,6 +42,7 @@ enum {
     X(PIPE, "|")             \
     X(COMMA, ",")            \
     X(SEMICOLON, ";")
+// clang-format on
 
 enum token_type {
     TOKEN_END, // of the template

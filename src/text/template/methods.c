@@ -329,10 +329,7 @@ static struct value string_expandtabs(struct call *call)
     return text_take(render, mark);
 }
 
-static struct value string_format(struct call *call)
-{
-    return format_braces(call->render, call->self, call->all);
-}
+static struct value string_format(struct call *call) { return format_braces(call->render, call->self, call->all); }
 
 static struct value string_unsupported(struct call *call)
 {

@@ -12,7 +12,7 @@ enum { NUMBER_BYTES_MAX = 1024 }; // 309 digits before the point, FORMAT_PRECISI
 
 // `head` (sign and prefix) and `body` filled up to the width.
 static void put_field(struct render *render, struct bytes head, struct bytes body, const struct format_spec *spec,
-    char align)
+                      char align)
 {
     size_t length = unicode_count(head) + unicode_count(body), width = (size_t)spec->width;
     size_t gap = width > length ? width - length : 0;
@@ -44,7 +44,7 @@ static size_t int_digits(uint64_t magnitude, unsigned base, bool upper, char out
 }
 
 static size_t float_digits(struct render *render, double magnitude, const struct format_spec *spec,
-    char out[NUMBER_BYTES_MAX])
+                           char out[NUMBER_BYTES_MAX])
 {
     char type = spec->type == 'n' ? 'g' : spec->type;
     int precision = spec->precision < 0 ? 6 : (int)spec->precision;
@@ -85,10 +85,7 @@ static size_t group_digits(char *digits, size_t length, char separator, size_t s
     return used;
 }
 
-static unsigned base_of(char type)
-{
-    return type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10;
-}
+static unsigned base_of(char type) { return type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10; }
 
 void format_number(struct render *render, struct value value, const struct format_spec *spec)
 {
@@ -115,5 +112,7 @@ void format_number(struct render *render, struct value value, const struct forma
     if (spec->grouping && length < NUMBER_BYTES_MAX / 2)
         length = group_digits(digits, length, spec->grouping, base == 10 ? 3 : 4);
     put_field(render, (struct bytes){ head, head_length }, (struct bytes){ digits, length }, spec,
-        spec->align ? spec->align : spec->zero ? '=' : '>');
+              spec->align      ? spec->align
+                  : spec->zero ? '='
+                               : '>');
 }

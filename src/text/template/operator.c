@@ -7,15 +7,9 @@
 #include "text/template/format.h"
 #include "text/template/unicode.h"
 
-static struct value too_big(struct render *render)
-{
-    return trouble(render, "an integer outgrows 64 bits");
-}
+static struct value too_big(struct render *render) { return trouble(render, "an integer outgrows 64 bits"); }
 
-static struct value by_zero(struct render *render)
-{
-    return trouble(render, "division by zero");
-}
+static struct value by_zero(struct render *render) { return trouble(render, "division by zero"); }
 
 static int64_t floor_divide(int64_t a, int64_t b)
 {
@@ -75,8 +69,7 @@ static struct value operate_ints(struct render *render, enum token_type op, int6
     case TOKEN_ADD: overflow = __builtin_add_overflow(a, b, &result); break;
     case TOKEN_SUBTRACT: overflow = __builtin_sub_overflow(a, b, &result); break;
     case TOKEN_MULTIPLY: overflow = __builtin_mul_overflow(a, b, &result); break;
-    case TOKEN_POWER:
-        return b < 0 ? float_power(render, (double)a, (double)b) : int_power(render, a, b);
+    case TOKEN_POWER: return b < 0 ? float_power(render, (double)a, (double)b) : int_power(render, a, b);
     default:
         if (b == 0)
             return by_zero(render);
@@ -135,10 +128,7 @@ static struct value join_lists(struct render *render, struct value a, struct val
     return a.type == VALUE_LIST ? value_list(list) : value_tuple(list);
 }
 
-static bool is_list(struct value value)
-{
-    return value.type == VALUE_LIST || value.type == VALUE_TUPLE;
-}
+static bool is_list(struct value value) { return value.type == VALUE_LIST || value.type == VALUE_TUPLE; }
 
 struct value operator_apply(struct render *render, enum token_type op, struct value left, struct value right)
 {

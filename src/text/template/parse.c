@@ -30,15 +30,9 @@ bool parser_enter(struct parser *parser)
     return true;
 }
 
-void parser_leave(struct parser *parser)
-{
-    parser->nesting--;
-}
+void parser_leave(struct parser *parser) { parser->nesting--; }
 
-bool token_is(const struct parser *parser, enum token_type type)
-{
-    return parser->token->type == type;
-}
+bool token_is(const struct parser *parser, enum token_type type) { return parser->token->type == type; }
 
 bool token_is_name(const struct parser *parser, const char *name)
 {
@@ -88,7 +82,7 @@ struct token token_expect(struct parser *parser, enum token_type type)
     if (!token_is(parser, type)) {
         struct bytes found = described(parser);
         parser_fail(parser, parser->token->line, "expected '%s', found '%.*s'", token_name(type), (int)found.len,
-            found.data);
+                    found.data);
     }
     return token_next(parser);
 }
@@ -298,7 +292,7 @@ static int special_slot(const struct parser *parser, const struct node_function 
 
 // The body of a function; which of the special names it speaks of becomes part of the function.
 static void parse_function_body(struct parser *parser, struct node *parent, struct node_function *function,
-    const char *end)
+                                const char *end)
 {
     int loops = parser->loops, speaks_of = parser->speaks_of;
     parser->loops = parser->speaks_of = 0;
@@ -374,20 +368,15 @@ static struct node *parse_jump(struct parser *parser, int line, enum node_type t
     return node_new(parser, type, line);
 }
 
-static struct node *parse_break(struct parser *parser, int line)
-{
-    return parse_jump(parser, line, NODE_BREAK);
-}
+static struct node *parse_break(struct parser *parser, int line) { return parse_jump(parser, line, NODE_BREAK); }
 
-static struct node *parse_continue(struct parser *parser, int line)
-{
-    return parse_jump(parser, line, NODE_CONTINUE);
-}
+static struct node *parse_continue(struct parser *parser, int line) { return parse_jump(parser, line, NODE_CONTINUE); }
 
 static struct node *parse_refused(struct parser *parser, int line)
 {
-    parser_fail(parser, line, "a chat template is one file without inheritance: "
-        "block, extends, include, import, from and autoescape are not supported");
+    parser_fail(parser, line,
+                "a chat template is one file without inheritance: "
+                "block, extends, include, import, from and autoescape are not supported");
     return node_new(parser, NODE_DATA, line);
 }
 
@@ -419,8 +408,8 @@ static struct node *parse_tag(struct parser *parser)
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
         if (bytes_equal(name.text, bytes_of(tags[i].name)))
             return tags[i].parse(parser, name.line);
-    parser_fail(parser, name.line, "unknown tag '%.*s', or one that belongs to no open block",
-        shown_length(name.text), name.text.data);
+    parser_fail(parser, name.line, "unknown tag '%.*s', or one that belongs to no open block", shown_length(name.text),
+                name.text.data);
     return node_new(parser, NODE_DATA, name.line);
 }
 

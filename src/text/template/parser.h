@@ -35,11 +35,11 @@ void parser_leave(struct parser *parser);
 
 bool token_is(const struct parser *parser, enum token_type type);
 bool token_is_name(const struct parser *parser, const char *name);
-struct token token_next(struct parser *parser);                           // passes it
-bool token_skip(struct parser *parser, enum token_type type);             // true when it was there
+struct token token_next(struct parser *parser);               // passes it
+bool token_skip(struct parser *parser, enum token_type type); // true when it was there
 bool token_skip_name(struct parser *parser, const char *name);
-struct token token_expect(struct parser *parser, enum token_type type);   // trouble when it is not there
-void token_unexpected(struct parser *parser);                             // trouble about the one at hand
+struct token token_expect(struct parser *parser, enum token_type type); // trouble when it is not there
+void token_unexpected(struct parser *parser);                           // trouble about the one at hand
 
 struct node *node_new(struct parser *parser, enum node_type type, int line);
 struct node *node_adopt(struct parser *parser, struct node *parent, struct node *child); // returns the child
@@ -47,9 +47,9 @@ void node_list_add(struct parser *parser, struct node *parent, struct node_list 
 
 // Expressions.
 struct node *parse_expression(struct parser *parser);
-struct node *parse_tuple(struct parser *parser);                   // commas make a tuple
-struct node *parse_tuple_without_condition(struct parser *parser); // an inline if ends it
-struct node *parse_target(struct parser *parser, bool namespaces); // what can be assigned to
+struct node *parse_tuple(struct parser *parser);                               // commas make a tuple
+struct node *parse_tuple_without_condition(struct parser *parser);             // an inline if ends it
+struct node *parse_target(struct parser *parser, bool namespaces);             // what can be assigned to
 struct node *parse_filters(struct parser *parser, struct node *of, bool bare); // `bare`: the first has no |
 
 #endif

@@ -11,10 +11,7 @@
 #include "text/template/iterate.h"
 #include "text/template/unicode.h"
 
-static void put(struct render *render, const char *text)
-{
-    text_put(render, bytes_of(text));
-}
+static void put(struct render *render, const char *text) { text_put(render, bytes_of(text)); }
 
 // Digits and decimal exponent of a finite number: d.ddd * 10^exponent, without trailing zeros.
 static int shortest_digits(double number, char digits[32])
@@ -55,7 +52,7 @@ void print_float(struct render *render, double number)
     } else {
         int whole = exponent + 1, given = count < whole ? count : whole;
         text_put_format(render, "%.*s%.*s.%s", given, digits, whole - given, "0000000000000000",
-            count > whole ? digits + whole : "0");
+                        count > whole ? digits + whole : "0");
     }
 }
 

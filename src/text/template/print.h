@@ -12,8 +12,8 @@ void print_float(struct render *render, double number);      // the shortest dig
 struct json_style {
     bool ascii, sorted;
     bool indented;
-    struct bytes indent;                // one level's worth
-    struct bytes item_end, key_end;     // ", " and ": " unless asked otherwise
+    struct bytes indent;            // one level's worth
+    struct bytes item_end, key_end; // ", " and ": " unless asked otherwise
 };
 
 void print_json(struct render *render, struct value value, const struct json_style *style);

@@ -110,10 +110,7 @@ void text_put(struct render *render, struct bytes text)
         strbuf_add(render->out, text.data, text.len);
 }
 
-void text_put_byte(struct render *render, char byte)
-{
-    text_put(render, (struct bytes){ &byte, 1 });
-}
+void text_put_byte(struct render *render, char byte) { text_put(render, (struct bytes){ &byte, 1 }); }
 
 void text_put_codepoint(struct render *render, uint32_t codepoint)
 {

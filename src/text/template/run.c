@@ -81,7 +81,7 @@ static bool next_tested(struct render *render, struct iterator *iterator, struct
 }
 
 static struct value filtered(struct render *render, const struct node_for *loop, struct activation *frame,
-    struct value iterable)
+                             struct value iterable)
 {
     struct tested *tested = render_new(render, sizeof *tested);
     *tested = (struct tested){ loop, frame };
@@ -92,14 +92,17 @@ static struct value filtered(struct render *render, const struct node_for *loop,
 
 // Runs the loop in the activation at hand; `frame` is the one around it.
 static enum flow run_loop(struct render *render, const struct node *node, struct activation *frame,
-    struct value iterable, size_t depth)
+                          struct value iterable, size_t depth)
 {
     const struct node_for *code = node->loop;
     if (code->test)
         iterable = filtered(render, code, frame, iterable);
     struct loop *loop = render_new(render, sizeof *loop);
-    *loop = (struct loop){ .iterable = iterable, .iterator = iterator_of(render, iterable), .depth = depth,
-        .node = code->recursive ? node : NULL, .frame = frame };
+    *loop = (struct loop){ .iterable = iterable,
+                           .iterator = iterator_of(render, iterable),
+                           .depth = depth,
+                           .node = code->recursive ? node : NULL,
+                           .frame = frame };
     struct value item;
     bool completed = false; // a body that was jumped out of does not count, as in jinja2
     enum flow flow = FLOW_ON;
@@ -117,7 +120,7 @@ static enum flow run_loop(struct render *render, const struct node *node, struct
 }
 
 static struct value recursive_loop(struct render *render, const struct node *node, struct activation *frame,
-    struct value iterable, size_t depth)
+                                   struct value iterable, size_t depth)
 {
     struct activation *outer = render->frame, *own = activation_new(render, frame, node->loop->slot_count);
     if (!own || !render_enter(render))

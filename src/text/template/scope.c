@@ -205,7 +205,7 @@ static void visit_apply(struct resolver *resolver, struct node *node)
     node->apply.builtin = filter ? filter_find(name) : test_find(name);
     if (!node->apply.builtin && !resolver->conditional && !resolver->declaring && !resolver->failed) {
         fail(resolver->err, "chat template, line %d: there is no %s called '%.*s'", node->line,
-            filter ? "filter" : "test", shown_length(name), name.data);
+             filter ? "filter" : "test", shown_length(name), name.data);
         resolver->failed = true;
     }
     visit(resolver, node->apply.of);

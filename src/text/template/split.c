@@ -115,10 +115,7 @@ struct value string_rsplit(struct call *call)
     return reversed(rsplit_at(call->render, text, separator, limit));
 }
 
-struct list *split_words(struct render *render, struct bytes text)
-{
-    return split_spaces(render, text, -1);
-}
+struct list *split_words(struct render *render, struct bytes text) { return split_spaces(render, text, -1); }
 
 struct list *split_lines(struct render *render, struct bytes text, bool keep_ends)
 {

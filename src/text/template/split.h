@@ -12,7 +12,7 @@ struct value string_rsplit(struct call *call);
 struct value string_splitlines(struct call *call);
 
 struct list *split_lines(struct render *render, struct bytes text, bool keep_ends);
-struct list *split_words(struct render *render, struct bytes text);         // at white space
+struct list *split_words(struct render *render, struct bytes text);                   // at white space
 const char *search_last(struct render *render, struct bytes text, struct bytes part); // NULL: nowhere
 
 #endif

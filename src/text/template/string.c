@@ -88,10 +88,7 @@ struct value string_concat(struct render *render, struct value a, struct value b
     return result;
 }
 
-static struct bytes stripped(struct bytes text)
-{
-    return unicode_strip_left(unicode_strip_right(text));
-}
+static struct bytes stripped(struct bytes text) { return unicode_strip_left(unicode_strip_right(text)); }
 
 static int digit_value(char c)
 {

@@ -91,7 +91,7 @@ static void look_outside(struct render *render, const json_t *variables)
 }
 
 bool template_render(const struct template *template, const json_t *variables, time_t now, struct strbuf *out,
-    struct error *err)
+                     struct error *err)
 {
     struct render render = { .template = template, .line = 1, .err = err, .out = out, .now = now };
     render.out_start = out->len;

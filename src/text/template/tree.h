@@ -13,7 +13,7 @@
 enum {
     TEMPLATE_HEIGHT_MAX = 300,
     TEMPLATE_NESTING_MAX = 200,
-    TEMPLATE_KEYWORDS_MAX = 1000, // of one call
+    TEMPLATE_KEYWORDS_MAX = 1000,  // of one call
     TEMPLATE_PARAMETERS_MAX = 255, // of one macro
 };
 
@@ -39,7 +39,7 @@ enum node_type {
     NODE_COMPARE,
     NODE_OPERAND, // of a comparison
     NODE_CONDITION,
-    NODE_KEYWORD, // argument with a name
+    NODE_KEYWORD,             // argument with a name
     NODE_NAMESPACE_ATTRIBUTE, // only as a target of set
 
     NODE_DATA, // statements from here on
@@ -119,8 +119,8 @@ struct node {
     union {
         struct bytes data;
         struct value constant;
-        struct node *inner;  // not, negate, positive, output
-        struct node *items;  // tuple, list, concat; dict: keys and values in turn
+        struct node *inner; // not, negate, positive, output
+        struct node *items; // tuple, list, concat; dict: keys and values in turn
         struct node_for *loop;
         struct {
             struct bytes name;
@@ -141,7 +141,7 @@ struct node {
             struct node *callee;
             struct node_arguments arguments;
         } call;
-        struct { // filter, test
+        struct {             // filter, test
             struct node *of; // NULL: the text of a block
             struct bytes name;
             const struct builtin *builtin;
@@ -192,7 +192,8 @@ struct node {
     };
 };
 
-struct template {
+struct template
+{
     struct arena arena;
     struct node *body;
     struct scope scope;

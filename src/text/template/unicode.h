@@ -11,12 +11,12 @@ static inline struct bytes rest_of(struct bytes text, size_t at)
     return (struct bytes){ text.data + at, text.len - at };
 }
 
-size_t unicode_count(struct bytes text);                      // code points
-size_t unicode_offset(struct bytes text, size_t index);       // byte where code point `index` starts, or text.len
-uint32_t unicode_first(struct bytes text, size_t *length);    // the first code point and its bytes; text is not empty
-uint32_t unicode_last(struct bytes text, size_t *length);     // the last one
+size_t unicode_count(struct bytes text);                   // code points
+size_t unicode_offset(struct bytes text, size_t index);    // byte where code point `index` starts, or text.len
+uint32_t unicode_first(struct bytes text, size_t *length); // the first code point and its bytes; text is not empty
+uint32_t unicode_last(struct bytes text, size_t *length);  // the last one
 bool unicode_is_valid(struct bytes text);
-int shown_length(struct bytes text);                          // of a name in a sentence, for %.*s: long ones are cut
+int shown_length(struct bytes text); // of a name in a sentence, for %.*s: long ones are cut
 
 bool unicode_is_space(uint32_t c);
 bool unicode_is_line_end(uint32_t c); // where splitlines cuts
@@ -44,7 +44,7 @@ void unicode_swapcase(struct strbuf *out, struct bytes text);
 void unicode_title(struct strbuf *out, struct bytes text);      // a capital after everything that has no case
 void unicode_capitalize(struct strbuf *out, struct bytes text); // a capital at the start, the rest in lower case
 
-struct bytes unicode_strip_left(struct bytes text);  // white space
+struct bytes unicode_strip_left(struct bytes text); // white space
 struct bytes unicode_strip_right(struct bytes text);
 
 #endif

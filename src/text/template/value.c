@@ -38,9 +38,7 @@ bool value_length(struct render *render, struct value value, size_t *length)
 {
     switch (value.type) {
     case VALUE_UNDEFINED: return *length = 0, true;
-    case VALUE_STRING:
-        render_step_bytes(render, value.string.len);
-        return *length = unicode_count(value.string), true;
+    case VALUE_STRING: render_step_bytes(render, value.string.len); return *length = unicode_count(value.string), true;
     case VALUE_LIST:
     case VALUE_TUPLE: return *length = value.list->count, true;
     case VALUE_DICT:
@@ -151,7 +149,7 @@ static enum order order_numbers(struct value a, struct value b)
         return order_int_float(value_integer(a), b.number);
     if (a.type == VALUE_FLOAT) {
         enum order order = order_int_float(value_integer(b), a.number);
-        return order == ORDER_NONE ? ORDER_NONE : (enum order)-order;
+        return order == ORDER_NONE ? ORDER_NONE : (enum order) - order;
     }
     int64_t x = value_integer(a), y = value_integer(b);
     return x < y ? ORDER_LESS : x > y ? ORDER_GREATER : ORDER_EQUAL;
@@ -270,7 +268,7 @@ struct value value_pair(struct render *render, struct value first, struct value 
 
 // Merges the sorted halves [from, middle) and [middle, to) of `order`, a list of item numbers.
 static void merge(struct render *render, const struct list *keys, uint32_t *order, uint32_t *spare, size_t from,
-    size_t middle, size_t to, bool reverse)
+                  size_t middle, size_t to, bool reverse)
 {
     size_t left = from, right = middle;
     for (size_t i = from; i < to; i++) {

@@ -17,15 +17,15 @@
 #include "base/strbuf.h"
 
 enum {
-    RENDER_STEPS_MAX = 20 * 1000 * 1000,           // about a second
-    RENDER_DEPTH_MAX = 1000,                       // of evaluation, and of lists within lists
+    RENDER_STEPS_MAX = 20 * 1000 * 1000, // about a second
+    RENDER_DEPTH_MAX = 1000,             // of evaluation, and of lists within lists
     RENDER_MEMORY_BYTES_MAX = 256 * 1024 * 1024,
     RENDER_OUTPUT_BYTES_MAX = 64 * 1024 * 1024,
-    RENDER_RANGE_MAX = 100000,                     // numbers in a range(), as jinja2's sandbox has it
-    RENDER_SMALL_BYTES = 4096,                     // an allocation up to this size is always served
-    RENDER_BYTES_PER_STEP = 64,                    // of text copied or compared,
-    RENDER_CHARACTERS_PER_STEP = 8,                // and of text looked at character by character
-    RENDER_STEPS_PER_NUMBER = 16,                  // of floats and dates written out
+    RENDER_RANGE_MAX = 100000,      // numbers in a range(), as jinja2's sandbox has it
+    RENDER_SMALL_BYTES = 4096,      // an allocation up to this size is always served
+    RENDER_BYTES_PER_STEP = 64,     // of text copied or compared,
+    RENDER_CHARACTERS_PER_STEP = 8, // and of text looked at character by character
+    RENDER_STEPS_PER_NUMBER = 16,   // of floats and dates written out
 };
 
 enum value_type {
@@ -132,7 +132,7 @@ struct joiner {
     bool used;
 };
 
-struct activation { // the variables of one run of the template, a macro, a call block or a recursive loop
+struct activation {            // the variables of one run of the template, a macro, a call block or a recursive loop
     struct activation *parent; // where it was defined
     struct value slots[];
 };
@@ -159,13 +159,13 @@ struct render {
 // The sentence, with the line; returns an undefined value.
 struct value trouble(struct render *render, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct value trouble_undefined(struct render *render, struct value value); // a use that an undefined value forbids
-bool render_step(struct render *render, size_t cost);                     // false: stop
-bool render_step_bytes(struct render *render, size_t bytes);              // the same for copying so much text,
-bool render_step_characters(struct render *render, size_t bytes);         // and for looking at each of its characters
-bool render_enter(struct render *render);                                 // one level deeper; false: too deep
+bool render_step(struct render *render, size_t cost);                      // false: stop
+bool render_step_bytes(struct render *render, size_t bytes);               // the same for copying so much text,
+bool render_step_characters(struct render *render, size_t bytes);          // and for looking at each of its characters
+bool render_enter(struct render *render);                                  // one level deeper; false: too deep
 void render_leave(struct render *render);
-void *render_new(struct render *render, size_t size);                  // small and zeroed; never NULL
-void *render_room(struct render *render, size_t count, size_t size);   // NULL when the limit is reached
+void *render_new(struct render *render, size_t size);                // small and zeroed; never NULL
+void *render_room(struct render *render, size_t count, size_t size); // NULL when the limit is reached
 
 // Text in the making: what was put after a mark becomes a string.
 static inline size_t text_mark(const struct render *render) { return render->out->len; }

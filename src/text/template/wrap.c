@@ -17,10 +17,7 @@ static bool is_blank(uint32_t c) // what the wrapping takes for white space
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static bool is_letter(uint32_t c)
-{
-    return unicode_is_word(c) && !unicode_is_decimal(c);
-}
+static bool is_letter(uint32_t c) { return unicode_is_word(c) && !unicode_is_decimal(c); }
 
 static bool is_word_punctuation(uint32_t c)
 {
@@ -103,10 +100,7 @@ struct wrap { // of one line, in the making
     bool begun;   // something has been put
 };
 
-static void next_chunk(struct wrap *wrap)
-{
-    wrap->at = wrap->ends[wrap->chunk++];
-}
+static void next_chunk(struct wrap *wrap) { wrap->at = wrap->ends[wrap->chunk++]; }
 
 static bool all_blank(const struct characters *line, size_t from, size_t to)
 {
@@ -200,8 +194,8 @@ static size_t put_entity(struct render *render, struct bytes text)
     static const struct {
         const char *name;
         uint32_t c;
-    } entities[] = { { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&apos;", '\'' },
-        { "&nbsp;", 0xA0 } };
+    } entities[] = { { "&amp;", '&' },  { "&lt;", '<' },    { "&gt;", '>' },
+                     { "&quot;", '"' }, { "&apos;", '\'' }, { "&nbsp;", 0xA0 } };
     for (size_t i = 0; i < sizeof entities / sizeof *entities; i++)
         if (bytes_start_with(text, bytes_of(entities[i].name))) {
             text_put_codepoint(render, entities[i].c);

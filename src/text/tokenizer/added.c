@@ -86,8 +86,8 @@ static const struct added_token *token_at(const struct added *added, const struc
                                           struct bytes text, size_t at)
 {
     int64_t index;
-    if (length->bytes > text.len - at || !length->starts[(unsigned char)text.data[at]] ||
-        !map_get(&added->index, (struct bytes){ text.data + at, length->bytes }, &index))
+    if (length->bytes > text.len - at || !length->starts[(unsigned char)text.data[at]]
+        || !map_get(&added->index, (struct bytes){ text.data + at, length->bytes }, &index))
         return NULL;
     return &added->tokens[index];
 }
@@ -114,8 +114,8 @@ static uint32_t character_behind(struct bytes text, size_t at, size_t *end)
 static bool is_word_of_its_own(struct bytes text, size_t begin, size_t end)
 {
     size_t edge;
-    return (begin == 0 || !normalize_is_word(character_before(text, begin, &edge))) &&
-           (end == text.len || !normalize_is_word(character_behind(text, end, &edge)));
+    return (begin == 0 || !normalize_is_word(character_before(text, begin, &edge)))
+        && (end == text.len || !normalize_is_word(character_behind(text, end, &edge)));
 }
 
 // With the white space it takes, as far as that is not taken up to `taken` already. A token that is white space itself
@@ -149,8 +149,8 @@ static void find_leftmost_first(const struct added *added, const struct vocab *v
             continue;
         }
         size_t end = at + token->content.len;
-        bool wanted = (special || !(vocab->flags[token->id] & VOCAB_SPECIAL)) &&
-                      (!token->single_word || is_word_of_its_own(text, at, end));
+        bool wanted = (special || !(vocab->flags[token->id] & VOCAB_SPECIAL))
+            && (!token->single_word || is_word_of_its_own(text, at, end));
         if (wanted) {
             struct added_match match = widen(token, text, at, done);
             if (match.begin < match.end)

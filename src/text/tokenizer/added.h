@@ -14,8 +14,8 @@ enum { ADDED_BYTES_MAX = 1024, ADDED_LENGTHS_MAX = 256 };
 struct added_token {
     struct bytes content; // borrowed
     int32_t id;
-    bool single_word;     // not inside a word
-    bool lstrip, rstrip;  // takes the white space on that side with it
+    bool single_word;    // not inside a word
+    bool lstrip, rstrip; // takes the white space on that side with it
 };
 
 // Where two could match, llama.cpp gives way to the longest anywhere in the text, Hugging Face to the leftmost.
@@ -25,10 +25,10 @@ struct added {
     enum added_order order;
     struct added_token *tokens; // heap
     size_t count;
-    struct map index;               // content -> index into tokens
-    struct added_length *lengths;   // the lengths there are, longest first
+    struct map index;             // content -> index into tokens
+    struct added_length *lengths; // the lengths there are, longest first
     size_t length_count;
-    bool starts[256];               // bytes that some token starts with
+    bool starts[256]; // bytes that some token starts with
 };
 
 void added_add(struct added *added, struct added_token token);

@@ -14,15 +14,15 @@ enum { BPE_MERGES_MAX = 1 << 23 }; // a rank is exact as a float
 
 struct bpe {
     const struct vocab *vocab;
-    const float *scores;       // by id; NULL: ranks decide
-    struct bpe_merge *merges;  // open addressing by (left, right), a power of two of them
+    const float *scores;      // by id; NULL: ranks decide
+    struct bpe_merge *merges; // open addressing by (left, right), a power of two of them
     size_t merge_count, merge_capacity;
-    int32_t bytes[256];        // token of a byte, for characters without a token; -1: none
-    int32_t unknown;           // token for characters without any other; -1: they are left out
-    bool fuse_unknown;         // one for a run of them
-    bool whole_first;          // a piece that is a token is taken whole, without merging
-    bool whole_newlines;       // the same, for pieces of nothing but newlines
-    bool glued[256];           // bytes that may have a word separator right behind them in one token, see bpe_finish
+    int32_t bytes[256];  // token of a byte, for characters without a token; -1: none
+    int32_t unknown;     // token for characters without any other; -1: they are left out
+    bool fuse_unknown;   // one for a run of them
+    bool whole_first;    // a piece that is a token is taken whole, without merging
+    bool whole_newlines; // the same, for pieces of nothing but newlines
+    bool glued[256];     // bytes that may have a word separator right behind them in one token, see bpe_finish
 };
 
 void bpe_open(struct bpe *bpe, const struct vocab *vocab); // no merges, no bytes, no unknown

@@ -6,8 +6,12 @@
 #include "base/utf8.h"
 
 // The three runs of bytes without a letter of their own, and the letter each run starts with.
-static const struct { uint32_t first, last, letter; } moved[] = {
-    { 0x00, 0x20, 0x100 }, { 0x7F, 0xA0, 0x121 }, { 0xAD, 0xAD, 0x143 },
+static const struct {
+    uint32_t first, last, letter;
+} moved[] = {
+    { 0x00, 0x20, 0x100 },
+    { 0x7F, 0xA0, 0x121 },
+    { 0xAD, 0xAD, 0x143 },
 };
 
 enum { MOVED_COUNT = sizeof moved / sizeof *moved };

@@ -47,8 +47,7 @@ static bool decode_step(const struct decode_step *step, struct bytes piece, bool
 {
     struct error ignored; // a piece that a regex gives up on is written as it is
     switch (step->kind) {
-    case DECODE_BYTE_LEVEL:
-        return *final = decode_byte_level(piece, added, out);
+    case DECODE_BYTE_LEVEL: return *final = decode_byte_level(piece, added, out);
     case DECODE_BYTE_FALLBACK: {
         int byte = bytemap_hex(piece);
         if (byte >= 0)
@@ -63,9 +62,7 @@ static bool decode_step(const struct decode_step *step, struct bytes piece, bool
         regex_scan_close(scan);
         return ok;
     }
-    case DECODE_STRIP:
-        decode_strip(step, piece, out);
-        return true;
+    case DECODE_STRIP: decode_strip(step, piece, out); return true;
     }
     return false;
 }

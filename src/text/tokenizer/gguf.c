@@ -18,9 +18,9 @@ static const struct model {
     const char *pre; // its pre-tokenizer whatever the file says; NULL: as the file says
     int bos, eos;    // when the file is silent; -1: none
 } models[] = {
-    { "gpt2",   false, NULL,     11, 11 },
+    { "gpt2", false, NULL, 11, 11 },
     { "gemma4", false, "gemma4", -1, -1 },
-    { "llama",  true,  NULL,      1,  2 },
+    { "llama", true, NULL, 1, 2 },
 };
 
 static const struct model *find_model(const struct gguf *gguf, struct error *err)
@@ -57,18 +57,19 @@ static const struct gguf_pre *find_pre(const struct gguf *gguf, const struct mod
 static uint8_t flags_of_type(int64_t type)
 {
     switch (type) {
-    case TYPE_UNKNOWN: case TYPE_CONTROL: return VOCAB_SPECIAL | VOCAB_ADDED | VOCAB_VERBATIM;
-    case TYPE_USER_DEFINED:               return VOCAB_ADDED | VOCAB_VERBATIM;
-    case TYPE_BYTE:                       return VOCAB_BYTE;
-    default:                              return 0;
+    case TYPE_UNKNOWN:
+    case TYPE_CONTROL: return VOCAB_SPECIAL | VOCAB_ADDED | VOCAB_VERBATIM;
+    case TYPE_USER_DEFINED: return VOCAB_ADDED | VOCAB_VERBATIM;
+    case TYPE_BYTE: return VOCAB_BYTE;
+    default: return 0;
     }
 }
 
 static bool read_vocab(struct tokenizer *tokenizer, const struct gguf *gguf, struct error *err)
 {
     const struct gguf_value *pieces, *types;
-    if (!gguf_get_array(gguf, KEY("tokens"), GGUF_STRING, &pieces, err) ||
-        !gguf_get_array(gguf, KEY("token_type"), GGUF_I32, &types, err))
+    if (!gguf_get_array(gguf, KEY("tokens"), GGUF_STRING, &pieces, err)
+        || !gguf_get_array(gguf, KEY("token_type"), GGUF_I32, &types, err))
         return false;
     if (!pieces || !pieces->count || pieces->count > VOCAB_COUNT_MAX)
         return fail(err, "%s has %zu tokens; from 1 to %d were expected", KEY("tokens"), pieces ? pieces->count : 0,
@@ -156,17 +157,36 @@ static bool read_id(const struct tokenizer *tokenizer, const struct gguf *gguf, 
 
 // Tokens that are special by their names, whatever type the file gives them.
 static const char *const special_names[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", (TOKENIZER_SIGN "<PRE>"), "<|code_prefix|>",
-    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", (TOKENIZER_SIGN "<SUF>"), "<|code_suffix|>",
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", (TOKENIZER_SIGN "<MID>"), "<|code_middle|>",
-    "<|prefix|>", "<|suffix|>", "<|middle|>", TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin"),
-    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "hole"), TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end"),
+    "<|fim_prefix|>",
+    "<fim-prefix>",
+    "<fim_prefix>",
+    "<PRE>",
+    (TOKENIZER_SIGN "<PRE>"),
+    "<|code_prefix|>",
+    "<|fim_suffix|>",
+    "<fim-suffix>",
+    "<fim_suffix>",
+    "<SUF>",
+    (TOKENIZER_SIGN "<SUF>"),
+    "<|code_suffix|>",
+    "<|fim_middle|>",
+    "<fim-middle>",
+    "<fim_middle>",
+    "<MID>",
+    (TOKENIZER_SIGN "<MID>"),
+    "<|code_middle|>",
+    "<|prefix|>",
+    "<|suffix|>",
+    "<|middle|>",
+    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin"),
+    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "hole"),
+    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end"),
 };
 
 // Those that end an answer about code: another file would follow.
 static const char *const code_end_names[] = {
-    "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>",
-    "<reponame>", "<|file_sep|>",
+    "<|fim_pad|>",   "<fim-pad>",  "<fim_pad>", "<PAD>",      "[PAD]",        "<|fim_repo|>",
+    "<|repo_name|>", "<fim-repo>", "<REPO>",    "<reponame>", "<|file_sep|>",
 };
 
 static void flag(struct tokenizer *tokenizer, int32_t id, int flags)
@@ -217,13 +237,13 @@ static bool read_special(struct tokenizer *tokenizer, const struct gguf *gguf, c
 {
     tokenizer->bos = pre_flags & GGUF_PRE_NO_BOS ? -1 : model->bos;
     tokenizer->eos = model->eos;
-    if (!read_id(tokenizer, gguf, KEY("bos_token_id"), &tokenizer->bos, err) ||
-        !read_id(tokenizer, gguf, KEY("eos_token_id"), &tokenizer->eos, err))
+    if (!read_id(tokenizer, gguf, KEY("bos_token_id"), &tokenizer->bos, err)
+        || !read_id(tokenizer, gguf, KEY("eos_token_id"), &tokenizer->eos, err))
         return false;
     flag_by_name(tokenizer);
     static const char *const end_keys[] = {
-        KEY("eot_token_id"), KEY("eom_token_id"), KEY("fim_pad_token_id"), KEY("fim_rep_token_id"),
-        KEY("fim_sep_token_id"),
+        KEY("eot_token_id"),     KEY("eom_token_id"),     KEY("fim_pad_token_id"),
+        KEY("fim_rep_token_id"), KEY("fim_sep_token_id"),
     };
     for (size_t i = 0; i < sizeof end_keys / sizeof *end_keys; i++) {
         int32_t id = -1;
@@ -240,8 +260,8 @@ static bool read_bos_rule(struct tokenizer *tokenizer, const struct gguf *gguf, 
                           struct error *err)
 {
     bool add_eos = false;
-    if (!gguf_get_bool(gguf, KEY("add_bos_token"), &add_bos, err) ||
-        !gguf_get_bool(gguf, KEY("add_eos_token"), &add_eos, err))
+    if (!gguf_get_bool(gguf, KEY("add_bos_token"), &add_bos, err)
+        || !gguf_get_bool(gguf, KEY("add_eos_token"), &add_eos, err))
         return false;
     add_bos |= always;
     if (add_bos && tokenizer->bos < 0)
@@ -311,10 +331,10 @@ static bool read_scored(struct tokenizer *tokenizer, const struct gguf *gguf, co
     bool prefix = true, add_bos = true;
     tokenizer->bpe.unknown = 0;
     find_byte_tokens(tokenizer);
-    return read_scores(tokenizer, gguf, err) && gguf_get_bool(gguf, KEY("add_space_prefix"), &prefix, err) &&
-           add_spaces(tokenizer, prefix, err) && read_special(tokenizer, gguf, model, 0, err) &&
-           read_id(tokenizer, gguf, KEY("unknown_token_id"), &tokenizer->bpe.unknown, err) &&
-           read_bos_rule(tokenizer, gguf, add_bos, false, err);
+    return read_scores(tokenizer, gguf, err) && gguf_get_bool(gguf, KEY("add_space_prefix"), &prefix, err)
+        && add_spaces(tokenizer, prefix, err) && read_special(tokenizer, gguf, model, 0, err)
+        && read_id(tokenizer, gguf, KEY("unknown_token_id"), &tokenizer->bpe.unknown, err)
+        && read_bos_rule(tokenizer, gguf, add_bos, false, err);
 }
 
 static bool read_ranked(struct tokenizer *tokenizer, const struct gguf *gguf, const struct model *model,
@@ -333,8 +353,8 @@ static bool read_ranked(struct tokenizer *tokenizer, const struct gguf *gguf, co
         pretokenizer_add(&tokenizer->pretokenizer, (struct pretokenize_step){ .kind = PRETOKENIZE_BYTES });
         decoder_add(&tokenizer->decoder, (struct decode_step){ .kind = DECODE_BYTE_LEVEL });
     }
-    return read_special(tokenizer, gguf, model, pre->flags, err) &&
-           read_bos_rule(tokenizer, gguf, pre->flags & GGUF_PRE_BOS, pre->flags & GGUF_PRE_BOS_ALWAYS, err);
+    return read_special(tokenizer, gguf, model, pre->flags, err)
+        && read_bos_rule(tokenizer, gguf, pre->flags & GGUF_PRE_BOS, pre->flags & GGUF_PRE_BOS_ALWAYS, err);
 }
 
 bool tokenizer_read_gguf(struct tokenizer *tokenizer, const struct gguf *gguf, struct error *err)

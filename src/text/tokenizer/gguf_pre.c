@@ -9,11 +9,15 @@
 #define SYMBOLS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
 #define WORDS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 // words that begin with their capitals, or are all capitals; `x` is what may follow one
-#define CASED_WORDS(x)                                                                                             \
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" x                  \
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" x
+#define CASED_WORDS(x)                                                                                              \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" x "|[^\\r\\n\\p{L}" \
+    "\\p{N}]?[\\p{Lu}"                                                                                              \
+    "\\p{Lt}\\p{Lm}\\p{"                                                                                            \
+    "Lo}\\p{M}]+[\\p{"                                                                                              \
+    "Ll}\\p{Lm}\\p{Lo}"                                                                                             \
+    "\\p{M}]*" x
 #define CASED_SYMBOLS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"
-#define DEEPSEEK3_WORDS                                                                                            \
+#define DEEPSEEK3_WORDS \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
 #define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define KIMI_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
@@ -32,19 +36,16 @@
     "\\x{abbf}\\x{fb00}-\\x{fb06}\\x{fb13}-\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}"   \
     "\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}"    \
     "\\x{1e900}-\\x{1e943}]+"
-#define DEEPSEEK_PUNCTUATION                                                                                       \
-    "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
-#define DEEPSEEK_CJK                                                                                               \
-    "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
-#define DEEPSEEK3_CJK                                                                                              \
-    "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
-#define YOUTU_CJK                                                                                                  \
-    "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}"   \
-    "\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|[\\x{4e00}-"       \
+#define DEEPSEEK_PUNCTUATION "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
+#define DEEPSEEK_CJK "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
+#define DEEPSEEK3_CJK "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define YOUTU_CJK                                                                                                \
+    "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}" \
+    "\\x{ff1a}\\x{ff1b}\\x{ff0c}\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|[\\x{4e00}-"     \
     "\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
-#define AFMOE_CJK                                                                                                  \
-    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}\\x{ff65}-"   \
-    "\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"         \
+#define AFMOE_CJK                                                                                                \
+    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}\\x{ff65}-" \
+    "\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"       \
     "\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
 
 #define SPLITS(id, ...) static const char *const id[] = { __VA_ARGS__, NULL }
@@ -54,25 +55,30 @@ SPLITS(gpt2, PRETOKENIZE_GPT2);
 SPLITS(digits_gpt2, "\\p{N}", PRETOKENIZE_GPT2);
 SPLITS(llama3, CONTRACTIONS "|" WORDS "|\\p{N}{1,3}|" SYMBOLS "|" SPACES);
 SPLITS(qwen2, CONTRACTIONS "|" WORDS "|\\p{N}|" SYMBOLS "|" SPACES);
-SPLITS(qwen35, CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
-       "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES);
+SPLITS(qwen35,
+       CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+                    "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES);
 SPLITS(minicpm5, "\\p{N}{1,3}", CONTRACTIONS "|" WORDS "|\\p{N}+|" SYMBOLS "|" SPACES);
 SPLITS(ufakzeka, WORDS "|\\p{N}|" SYMBOLS "|" SPACES);
 SPLITS(laguna, "[^\\n]+|[\\n]+", CONTRACTIONS "|" WORDS "|\\p{N}|" SYMBOLS "|" SPACES);
 SPLITS(seed_coder, CONTRACTIONS "|" WORDS "|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES);
-SPLITS(bailing, "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
+SPLITS(bailing,
+       "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"
        "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+");
-SPLITS(exaone_moe, CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}"
-       "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+");
-SPLITS(jais2, CONTRACTIONS "|" WORDS "|\\p{N}{1,3}|" SYMBOLS "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)"
-       "|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)"
-       "|\\s{1}");
+SPLITS(exaone_moe,
+       CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}"
+                    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+");
+SPLITS(jais2,
+       CONTRACTIONS "|" WORDS "|\\p{N}{1,3}|" SYMBOLS "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)"
+                    "|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}"
+                    "(?!\\S)"
+                    "|\\s{1}");
 SPLITS(tekken, CASED_WORDS("") "|\\p{N}|" CASED_SYMBOLS "|" SPACES);
 SPLITS(gpt4o, CASED_WORDS(CONTRACTIONS "?") "|\\p{N}{1,3}|" CASED_SYMBOLS "|" SPACES);
-SPLITS(tiny_aya, "\\d{1,3}(?=(?:\\d{3})*\\b)",
-       CASED_WORDS(CONTRACTIONS "?") "|\\p{N}{1,3}|" CASED_SYMBOLS "|" SPACES);
+SPLITS(tiny_aya, "\\d{1,3}(?=(?:\\d{3})*\\b)", CASED_WORDS(CONTRACTIONS "?") "|\\p{N}{1,3}|" CASED_SYMBOLS "|" SPACES);
 SPLITS(youtu, YOUTU_CJK, CASED_WORDS(CONTRACTIONS "?") "|\\p{N}|" CASED_SYMBOLS "|" SPACES);
-SPLITS(kimi_k2, "[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?"
+SPLITS(kimi_k2,
+       "[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?"
        "|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "+" KIMI_LOWER "*" CONTRACTIONS "?|\\p{N}{1,3}|" SYMBOLS "|" SPACES);
 SPLITS(deepseek_llm, "[\\r\\n]", DEEPSEEK_WORDS, DEEPSEEK_PUNCTUATION, "\\s+$", DEEPSEEK_CJK, "\\p{N}+");
 SPLITS(deepseek_coder, "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}");
@@ -89,96 +95,96 @@ SPLITS(chameleon, "<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "(
 SPLITS(newlines, "[^\\n]+|[\\n]+");
 
 static const struct gguf_pre rows[] = {
-    { "default",                   standard, 0 },
-    { "llama3",                    llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "llama-v3",                  llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "llama-bpe",                 llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "falcon3",                   llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "falcon-h1",                 llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "pixtral",                   llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "midm-2.0",                  llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "lfm2",                      llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "jina-v5-nano",              llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "dbrx",                      llama3, 0 },
-    { "smaug-bpe",                 llama3, 0 },
-    { "chatglm-bpe",               llama3, GGUF_PRE_NO_BOS },
-    { "glm4",                      llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
-    { "glm5",                      llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
-    { "gpt-2",                     gpt2, 0 },
-    { "phi-2",                     gpt2, 0 },
-    { "mpt",                       gpt2, 0 },
-    { "olmo",                      gpt2, 0 },
-    { "jais",                      gpt2, 0 },
-    { "trillion",                  gpt2, 0 },
-    { "granite-docling",           gpt2, 0 },
-    { "exaone4",                   gpt2, 0 },
-    { "jina-es",                   gpt2, 0 },
-    { "jina-de",                   gpt2, 0 },
-    { "jina-v1-en",                gpt2, 0 },
-    { "jina-v2-es",                gpt2, 0 },
-    { "jina-v2-de",                gpt2, 0 },
-    { "jina-v2-code",              gpt2, 0 },
-    { "roberta-bpe",               gpt2, 0 },
-    { "gigachat",                  gpt2, 0 },
-    { "a.x-4.0",                   gpt2, 0 },
-    { "mellum",                    gpt2, 0 },
-    { "modern-bert",               gpt2, 0 },
-    { "starcoder",                 digits_gpt2, 0 },
-    { "refact",                    digits_gpt2, 0 },
-    { "command-r",                 digits_gpt2, 0 },
-    { "smollm",                    digits_gpt2, 0 },
-    { "codeshell",                 digits_gpt2, 0 },
-    { "exaone",                    digits_gpt2, 0 },
-    { "minerva-7b",                digits_gpt2, 0 },
-    { "mellum2",                   digits_gpt2, 0 },
-    { "qwen2",                     qwen2, 0 },
-    { "deepseek-r1-qwen",          qwen2, 0 },
-    { "kormo",                     qwen2, 0 },
-    { "f2llmv2",                   qwen2, 0 },
-    { "megrez",                    qwen2, 0 },
-    { "stablelm2",                 qwen2, 0 },
-    { "hunyuan",                   qwen2, 0 },
-    { "solar-open",                qwen2, 0 },
-    { "grok-2",                    qwen2, 0 },
-    { "qwen35",                    qwen35, 0 },
-    { "minicpm5",                  minicpm5, GGUF_PRE_WHOLE },
-    { "ufakzeka",                  ufakzeka, 0 },
-    { "laguna",                    laguna, 0 },
-    { "seed-coder",                seed_coder, 0 },
-    { "bailingmoe",                bailing, 0 },
-    { "bailingmoe2",               bailing, 0 },
-    { "llada-moe",                 bailing, 0 },
-    { "exaone-moe",                exaone_moe, 0 },
-    { "jais-2",                    jais2, 0 },
-    { "tekken",                    tekken, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "gpt-4o",                    gpt4o, 0 },
-    { "llama4",                    gpt4o, 0 },
-    { "kanana2",                   gpt4o, 0 },
-    { "talkie",                    gpt4o, 0 },
-    { "minimax-m2",                gpt4o, 0 },
-    { "granite-embed-multi-97m",   gpt4o, GGUF_PRE_WHOLE },
-    { "tiny_aya",                  tiny_aya, 0 },
-    { "cohere2moe",                tiny_aya, 0 },
-    { "youtu",                     youtu, GGUF_PRE_WHOLE },
-    { "kimi-k2",                   kimi_k2, 0 },
-    { "deepseek-llm",              deepseek_llm, 0 },
-    { "deepseek-coder",            deepseek_coder, 0 },
-    { "deepseek-v3",               deepseek3, 0 },
-    { "hunyuan-dense",             deepseek3, 0 },
-    { "joyai-llm",                 deepseek3, 0 },
-    { "hy_v4",                     deepseek3, 0 },
-    { "spark2_5",                  spark, 0 },
-    { "afmoe",                     afmoe, 0 },
-    { "superbpe",                  superbpe, 0 },
-    { "falcon",                    falcon, 0 },
-    { "poro-chat",                 bloom, 0 },
-    { "bloom",                     bloom, 0 },
-    { "gpt3-finnish",              bloom, 0 },
-    { "viking",                    viking, 0 },
-    { "chameleon",                 chameleon, GGUF_PRE_BOS },
-    { "gemma4",                    newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
-    { "granite-embed-multi-311m",  newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
-    { "sarvam-moe",                newlines, GGUF_PRE_SPACES },
+    { "default", standard, 0 },
+    { "llama3", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "llama-v3", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "llama-bpe", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "falcon3", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "falcon-h1", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "pixtral", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "midm-2.0", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "lfm2", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "jina-v5-nano", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "dbrx", llama3, 0 },
+    { "smaug-bpe", llama3, 0 },
+    { "chatglm-bpe", llama3, GGUF_PRE_NO_BOS },
+    { "glm4", llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
+    { "glm5", llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
+    { "gpt-2", gpt2, 0 },
+    { "phi-2", gpt2, 0 },
+    { "mpt", gpt2, 0 },
+    { "olmo", gpt2, 0 },
+    { "jais", gpt2, 0 },
+    { "trillion", gpt2, 0 },
+    { "granite-docling", gpt2, 0 },
+    { "exaone4", gpt2, 0 },
+    { "jina-es", gpt2, 0 },
+    { "jina-de", gpt2, 0 },
+    { "jina-v1-en", gpt2, 0 },
+    { "jina-v2-es", gpt2, 0 },
+    { "jina-v2-de", gpt2, 0 },
+    { "jina-v2-code", gpt2, 0 },
+    { "roberta-bpe", gpt2, 0 },
+    { "gigachat", gpt2, 0 },
+    { "a.x-4.0", gpt2, 0 },
+    { "mellum", gpt2, 0 },
+    { "modern-bert", gpt2, 0 },
+    { "starcoder", digits_gpt2, 0 },
+    { "refact", digits_gpt2, 0 },
+    { "command-r", digits_gpt2, 0 },
+    { "smollm", digits_gpt2, 0 },
+    { "codeshell", digits_gpt2, 0 },
+    { "exaone", digits_gpt2, 0 },
+    { "minerva-7b", digits_gpt2, 0 },
+    { "mellum2", digits_gpt2, 0 },
+    { "qwen2", qwen2, 0 },
+    { "deepseek-r1-qwen", qwen2, 0 },
+    { "kormo", qwen2, 0 },
+    { "f2llmv2", qwen2, 0 },
+    { "megrez", qwen2, 0 },
+    { "stablelm2", qwen2, 0 },
+    { "hunyuan", qwen2, 0 },
+    { "solar-open", qwen2, 0 },
+    { "grok-2", qwen2, 0 },
+    { "qwen35", qwen35, 0 },
+    { "minicpm5", minicpm5, GGUF_PRE_WHOLE },
+    { "ufakzeka", ufakzeka, 0 },
+    { "laguna", laguna, 0 },
+    { "seed-coder", seed_coder, 0 },
+    { "bailingmoe", bailing, 0 },
+    { "bailingmoe2", bailing, 0 },
+    { "llada-moe", bailing, 0 },
+    { "exaone-moe", exaone_moe, 0 },
+    { "jais-2", jais2, 0 },
+    { "tekken", tekken, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "gpt-4o", gpt4o, 0 },
+    { "llama4", gpt4o, 0 },
+    { "kanana2", gpt4o, 0 },
+    { "talkie", gpt4o, 0 },
+    { "minimax-m2", gpt4o, 0 },
+    { "granite-embed-multi-97m", gpt4o, GGUF_PRE_WHOLE },
+    { "tiny_aya", tiny_aya, 0 },
+    { "cohere2moe", tiny_aya, 0 },
+    { "youtu", youtu, GGUF_PRE_WHOLE },
+    { "kimi-k2", kimi_k2, 0 },
+    { "deepseek-llm", deepseek_llm, 0 },
+    { "deepseek-coder", deepseek_coder, 0 },
+    { "deepseek-v3", deepseek3, 0 },
+    { "hunyuan-dense", deepseek3, 0 },
+    { "joyai-llm", deepseek3, 0 },
+    { "hy_v4", deepseek3, 0 },
+    { "spark2_5", spark, 0 },
+    { "afmoe", afmoe, 0 },
+    { "superbpe", superbpe, 0 },
+    { "falcon", falcon, 0 },
+    { "poro-chat", bloom, 0 },
+    { "bloom", bloom, 0 },
+    { "gpt3-finnish", bloom, 0 },
+    { "viking", viking, 0 },
+    { "chameleon", chameleon, GGUF_PRE_BOS },
+    { "gemma4", newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
+    { "granite-embed-multi-311m", newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
+    { "sarvam-moe", newlines, GGUF_PRE_SPACES },
 };
 
 const struct gguf_pre *gguf_pre_find(struct bytes name)

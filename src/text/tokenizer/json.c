@@ -50,13 +50,13 @@ static bool measure(const json_t *vocab, const json_t *added, struct size *size,
     const char *key;
     json_t *value;
     int32_t id = 0;
-    json_object_foreach((json_t *)vocab, key, value) {
+    json_object_foreach ((json_t *)vocab, key, value) {
         if (!read_id(value, bytes_of(key), &id, err))
             return false;
         count_id(size, id);
     }
     size_t index;
-    json_array_foreach(added, index, value) {
+    json_array_foreach (added, index, value) {
         struct bytes content;
         if (!check_added(value, index, &content, &id, err))
             return false;
@@ -77,11 +77,11 @@ static bool read_vocab(struct tokenizer *tokenizer, const json_t *vocab, const j
     vocab_open(&tokenizer->vocab, size.ids);
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)vocab, key, value)
+    json_object_foreach ((json_t *)vocab, key, value)
         if (!vocab_set(&tokenizer->vocab, (int32_t)json_integer_value(value), bytes_of(key), err))
             return false;
     size_t index;
-    json_array_foreach(added, index, value) {
+    json_array_foreach (added, index, value) {
         struct bytes content;
         int32_t id = 0;
         check_added(value, index, &content, &id, err);
@@ -100,8 +100,8 @@ static bool read_vocab(struct tokenizer *tokenizer, const json_t *vocab, const j
 static bool read_merge(struct tokenizer *tokenizer, const json_t *merge, size_t index, struct error *err)
 {
     struct bytes left, right;
-    if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0)) &&
-        json_is_string(json_array_get(merge, 1))) {
+    if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0))
+        && json_is_string(json_array_get(merge, 1))) {
         left = bytes_of_json(json_array_get(merge, 0));
         right = bytes_of_json(json_array_get(merge, 1));
     } else {
@@ -122,7 +122,7 @@ static bool read_merges(struct tokenizer *tokenizer, const json_t *merges, struc
     bpe_reserve(&tokenizer->bpe, json_array_size(merges));
     size_t index;
     json_t *merge;
-    json_array_foreach(merges, index, merge) {
+    json_array_foreach (merges, index, merge) {
         bool comment = json_is_string(merge) && bytes_start_with(bytes_of_json(merge), bytes_of("#version"));
         if (!comment && !read_merge(tokenizer, merge, index, err))
             return false;
@@ -145,17 +145,18 @@ static bool read_model_settings(struct tokenizer *tokenizer, const json_t *model
     double dropout = 0;
     bool byte_fallback = false;
     struct bpe *bpe = &tokenizer->bpe;
-    if (!json_get_text(model, "unk_token", &unknown, err) ||
-        !json_get_bool(model, "fuse_unk", &bpe->fuse_unknown, err) ||
-        !json_get_bool(model, "byte_fallback", &byte_fallback, err) ||
-        !json_get_bool(model, "ignore_merges", &bpe->whole_first, err) ||
-        !json_get_real(model, "dropout", &dropout, err) ||
-        !json_get_text(model, "continuing_subword_prefix", &prefix, err) ||
-        !json_get_text(model, "end_of_word_suffix", &suffix, err))
+    if (!json_get_text(model, "unk_token", &unknown, err) || !json_get_bool(model, "fuse_unk", &bpe->fuse_unknown, err)
+        || !json_get_bool(model, "byte_fallback", &byte_fallback, err)
+        || !json_get_bool(model, "ignore_merges", &bpe->whole_first, err)
+        || !json_get_real(model, "dropout", &dropout, err)
+        || !json_get_text(model, "continuing_subword_prefix", &prefix, err)
+        || !json_get_text(model, "end_of_word_suffix", &suffix, err))
         return false;
     if (*prefix || *suffix || dropout != 0)
         return fail(err, "\"%s\" is set, which is not supported",
-                    *prefix ? "continuing_subword_prefix" : *suffix ? "end_of_word_suffix" : "dropout");
+                    *prefix       ? "continuing_subword_prefix"
+                        : *suffix ? "end_of_word_suffix"
+                                  : "dropout");
     if (unknown) {
         bpe->unknown = vocab_find_inside(&tokenizer->vocab, bytes_of(unknown));
         if (bpe->unknown < 0)
@@ -193,9 +194,9 @@ static bool read_added_token(struct tokenizer *tokenizer, const json_t *json, st
 {
     struct added_token token = { .content = bytes_of_json(json_object_get(json, "content")) };
     bool special = false, normalized = false;
-    if (!json_get_bool(json, "single_word", &token.single_word, err) ||
-        !json_get_bool(json, "lstrip", &token.lstrip, err) || !json_get_bool(json, "rstrip", &token.rstrip, err) ||
-        !json_get_bool(json, "special", &special, err))
+    if (!json_get_bool(json, "single_word", &token.single_word, err)
+        || !json_get_bool(json, "lstrip", &token.lstrip, err) || !json_get_bool(json, "rstrip", &token.rstrip, err)
+        || !json_get_bool(json, "special", &special, err))
         return false;
     normalized = !special;
     if (!json_get_bool(json, "normalized", &normalized, err))
@@ -225,7 +226,7 @@ static bool read_added(struct tokenizer *tokenizer, const json_t *added, struct 
 {
     size_t index;
     json_t *token;
-    json_array_foreach(added, index, token)
+    json_array_foreach (added, index, token)
         if (!read_added_token(tokenizer, token, err))
             return fail_within(err, "entry %zu of \"added_tokens\"", index);
     return true;
@@ -237,14 +238,14 @@ static bool add_template_token(struct tokenizer *tokenizer, const json_t *templa
                                struct tokens *out, struct error *err)
 {
     const char *name = json_string_value(json_object_get(token, "id"));
-    const json_t *ids =
-        json_object_get(json_object_get(json_object_get(template, "special_tokens"), name ? name : ""), "ids");
+    const json_t *ids = json_object_get(json_object_get(json_object_get(template, "special_tokens"), name ? name : ""),
+                                        "ids");
     if (!name || !json_array_size(ids))
         return fail(err, "TemplateProcessing names \"%s\", which is not among its \"special_tokens\"",
                     name ? name : "");
     size_t index;
     json_t *value;
-    json_array_foreach(ids, index, value) {
+    json_array_foreach (ids, index, value) {
         int32_t id = -1;
         if (!read_id(value, bytes_of(name), &id, err))
             return false;
@@ -262,7 +263,7 @@ static bool read_template(struct tokenizer *tokenizer, const json_t *template, s
     size_t index, texts = 0;
     json_t *item;
     bool ok = true;
-    json_array_foreach(json_object_get(template, "single"), index, item) {
+    json_array_foreach (json_object_get(template, "single"), index, item) {
         const json_t *token = json_object_get(item, "SpecialToken");
         texts += !token;
         ok = ok && (!token || add_template_token(tokenizer, template, token, texts ? &after : &before, err));
@@ -295,7 +296,7 @@ static bool read_post_processor(struct tokenizer *tokenizer, const json_t *json,
         return fail(err, "the post-processor \"%s\" is not supported", type);
     size_t index;
     json_t *item;
-    json_array_foreach(json_object_get(json, "processors"), index, item)
+    json_array_foreach (json_object_get(json, "processors"), index, item)
         if (!read_post_processor(tokenizer, item, decided, err))
             return false;
     return true;
@@ -312,8 +313,8 @@ static int32_t named_token(const struct tokenizer *tokenizer, const json_t *conf
 static bool read_bos_rule(struct tokenizer *tokenizer, const json_t *config, struct error *err)
 {
     bool add_bos = false, add_eos = false;
-    if (!json_get_bool(config, "add_bos_token", &add_bos, err) ||
-        !json_get_bool(config, "add_eos_token", &add_eos, err))
+    if (!json_get_bool(config, "add_bos_token", &add_bos, err)
+        || !json_get_bool(config, "add_eos_token", &add_eos, err))
         return fail_within(err, "tokenizer_config.json");
     if (add_bos && tokenizer->bos >= 0)
         tokens_add(&tokenizer->prefix, tokenizer->bos);
@@ -344,7 +345,9 @@ static int32_t listed_ids(struct tokenizer *tokenizer, const json_t *config, con
 static void find_ends(struct tokenizer *tokenizer, const struct checkpoint *checkpoint)
 {
     const json_t *configs[] = {
-        checkpoint->generation_config, checkpoint->config, json_object_get(checkpoint->config, "text_config"),
+        checkpoint->generation_config,
+        checkpoint->config,
+        json_object_get(checkpoint->config, "text_config"),
     };
     tokenizer->bos = named_token(tokenizer, checkpoint->tokenizer_config, "bos_token");
     tokenizer->eos = named_token(tokenizer, checkpoint->tokenizer_config, "eos_token");
@@ -369,8 +372,8 @@ static bool read_parts(struct tokenizer *tokenizer, const struct checkpoint *che
 {
     const json_t *json = checkpoint->tokenizer;
     bool decided = false;
-    if (!read_model(tokenizer, json, err) || !tokenizer_read_json_steps(tokenizer, json, err) ||
-        !read_added(tokenizer, json_object_get(json, "added_tokens"), err))
+    if (!read_model(tokenizer, json, err) || !tokenizer_read_json_steps(tokenizer, json, err)
+        || !read_added(tokenizer, json_object_get(json, "added_tokens"), err))
         return false;
     find_ends(tokenizer, checkpoint);
     if (!read_post_processor(tokenizer, json_object_get(json, "post_processor"), &decided, err))

@@ -49,8 +49,8 @@ static bool read_character(struct reading *reading, const json_t *json, const ch
     uint32_t codepoint;
     if (!read_text(reading, json, key, out))
         return false;
-    return (out->len && utf8_decode(*out, &codepoint) == out->len) ||
-           fail(reading->err, "\"%s\" is \"%.20s\", expected one character", key, out->data);
+    return (out->len && utf8_decode(*out, &codepoint) == out->len)
+        || fail(reading->err, "\"%s\" is \"%.20s\", expected one character", key, out->data);
 }
 
 // {"String": ...} or {"Regex": ...}; NULL on failure.
@@ -87,10 +87,10 @@ static bool add_normalizer(struct reading *reading, struct normalize_step step)
     return true;
 }
 
-#define PLAIN_NORMALIZER(function, kind_)                                     \
-    static bool function(struct reading *reading, const json_t *json)         \
-    {                                                                         \
-        (void)json;                                                           \
+#define PLAIN_NORMALIZER(function, kind_)                                         \
+    static bool function(struct reading *reading, const json_t *json)             \
+    {                                                                             \
+        (void)json;                                                               \
         return add_normalizer(reading, (struct normalize_step){ .kind = kind_ }); \
     }
 
@@ -104,8 +104,8 @@ PLAIN_NORMALIZER(read_strip_accents, NORMALIZE_STRIP_ACCENTS)
 static bool read_strip(struct reading *reading, const json_t *json)
 {
     struct normalize_step step = { .kind = NORMALIZE_STRIP, .left = true, .right = true };
-    return json_get_bool(json, "strip_left", &step.left, reading->err) &&
-           json_get_bool(json, "strip_right", &step.right, reading->err) && add_normalizer(reading, step);
+    return json_get_bool(json, "strip_left", &step.left, reading->err)
+        && json_get_bool(json, "strip_right", &step.right, reading->err) && add_normalizer(reading, step);
 }
 
 static bool read_prepend(struct reading *reading, const json_t *json)
@@ -126,9 +126,16 @@ static bool read_replace(struct reading *reading, const json_t *json)
 static bool read_normalizers(struct reading *reading, const json_t *json);
 
 static const struct type normalizers[] = {
-    { "NFC", read_nfc }, { "NFD", read_nfd }, { "NFKC", read_nfkc }, { "NFKD", read_nfkd },
-    { "Lowercase", read_lowercase }, { "StripAccents", read_strip_accents }, { "Strip", read_strip },
-    { "Prepend", read_prepend }, { "Replace", read_replace }, { "Sequence", read_normalizers },
+    { "NFC", read_nfc },
+    { "NFD", read_nfd },
+    { "NFKC", read_nfkc },
+    { "NFKD", read_nfkd },
+    { "Lowercase", read_lowercase },
+    { "StripAccents", read_strip_accents },
+    { "Strip", read_strip },
+    { "Prepend", read_prepend },
+    { "Replace", read_replace },
+    { "Sequence", read_normalizers },
 };
 
 static bool read_normalizer(struct reading *reading, const json_t *json)
@@ -143,7 +150,7 @@ static bool read_all(struct reading *reading, const json_t *list, const char *ke
         return fail(reading->err, "\"%s\" is absent or not an array", key);
     size_t index;
     json_t *item;
-    json_array_foreach(list, index, item)
+    json_array_foreach (list, index, item)
         if (!read(reading, item))
             return false;
     return true;
@@ -170,8 +177,9 @@ static bool add_split(struct reading *reading, const char *pattern, enum split_b
 static bool read_behavior(struct reading *reading, const json_t *json, enum split_behavior *out)
 {
     static const char *const names[] = {
-        [SPLIT_REMOVED] = "Removed", [SPLIT_ISOLATED] = "Isolated", [SPLIT_CONTIGUOUS] = "Contiguous",
-        [SPLIT_WITH_PREVIOUS] = "MergedWithPrevious", [SPLIT_WITH_NEXT] = "MergedWithNext",
+        [SPLIT_REMOVED] = "Removed",          [SPLIT_ISOLATED] = "Isolated",
+        [SPLIT_CONTIGUOUS] = "Contiguous",    [SPLIT_WITH_PREVIOUS] = "MergedWithPrevious",
+        [SPLIT_WITH_NEXT] = "MergedWithNext",
     };
     const char *name = names[SPLIT_ISOLATED];
     if (!json_get_text(json, "behavior", &name, reading->err))
@@ -185,13 +193,13 @@ static bool read_behavior(struct reading *reading, const json_t *json, enum spli
 static bool read_byte_level(struct reading *reading, const json_t *json)
 {
     bool prefix = true, regex = true;
-    if (!json_get_bool(json, "add_prefix_space", &prefix, reading->err) ||
-        !json_get_bool(json, "use_regex", &regex, reading->err))
+    if (!json_get_bool(json, "add_prefix_space", &prefix, reading->err)
+        || !json_get_bool(json, "use_regex", &regex, reading->err))
         return false;
     struct pretokenize_step space = { .kind = PRETOKENIZE_PREFIX, .content = bytes_of(" ") };
-    return (!prefix || add_pretokenizer(reading, space)) &&
-           (!regex || add_split(reading, PRETOKENIZE_GPT2, SPLIT_ISOLATED, false)) &&
-           add_pretokenizer(reading, (struct pretokenize_step){ .kind = PRETOKENIZE_BYTES });
+    return (!prefix || add_pretokenizer(reading, space))
+        && (!regex || add_split(reading, PRETOKENIZE_GPT2, SPLIT_ISOLATED, false))
+        && add_pretokenizer(reading, (struct pretokenize_step){ .kind = PRETOKENIZE_BYTES });
 }
 
 static bool read_split(struct reading *reading, const json_t *json)
@@ -199,8 +207,8 @@ static bool read_split(struct reading *reading, const json_t *json)
     struct pretokenize_step step = { .kind = PRETOKENIZE_SPLIT };
     bool literal;
     const json_t *pattern = find_pattern(reading, json, &literal);
-    if (!pattern || !read_behavior(reading, json, &step.behavior) ||
-        !json_get_bool(json, "invert", &step.invert, reading->err))
+    if (!pattern || !read_behavior(reading, json, &step.behavior)
+        || !json_get_bool(json, "invert", &step.invert, reading->err))
         return false;
     if (!literal)
         return pretokenizer_add_split(&reading->tokenizer->pretokenizer, bytes_of_json(pattern), step.behavior,
@@ -212,8 +220,8 @@ static bool read_split(struct reading *reading, const json_t *json)
 static bool read_digits(struct reading *reading, const json_t *json)
 {
     bool individual = false;
-    return json_get_bool(json, "individual_digits", &individual, reading->err) &&
-           add_split(reading, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, false);
+    return json_get_bool(json, "individual_digits", &individual, reading->err)
+        && add_split(reading, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, false);
 }
 
 static bool read_whitespace(struct reading *reading, const json_t *json)
@@ -242,8 +250,8 @@ static bool read_scheme(struct reading *reading, const json_t *json, enum scheme
 {
     bool prefix = true; // how older files say it
     const char *name = NULL;
-    if (!json_get_bool(json, "add_prefix_space", &prefix, reading->err) ||
-        !json_get_text(json, "prepend_scheme", &name, reading->err))
+    if (!json_get_bool(json, "add_prefix_space", &prefix, reading->err)
+        || !json_get_text(json, "prepend_scheme", &name, reading->err))
         return false;
     *out = prefix ? SCHEME_ALWAYS : SCHEME_NEVER;
     if (!name)
@@ -260,8 +268,8 @@ static bool read_metaspace(struct reading *reading, const json_t *json)
     struct bytes sign;
     enum scheme scheme;
     bool split = true;
-    if (!read_character(reading, json, "replacement", &sign) || !read_scheme(reading, json, &scheme) ||
-        !json_get_bool(json, "split", &split, reading->err))
+    if (!read_character(reading, json, "replacement", &sign) || !read_scheme(reading, json, &scheme)
+        || !json_get_bool(json, "split", &split, reading->err))
         return false;
     struct pretokenize_step replace = { .kind = PRETOKENIZE_REPLACE, .content = sign };
     struct pretokenize_step prefix = { .kind = PRETOKENIZE_PREFIX, .content = sign };
@@ -281,8 +289,9 @@ static bool read_metaspace(struct reading *reading, const json_t *json)
 static bool read_pretokenizers(struct reading *reading, const json_t *json);
 
 static const struct type pretokenizers[] = {
-    { "ByteLevel", read_byte_level }, { "Split", read_split }, { "Digits", read_digits },
-    { "Metaspace", read_metaspace }, { "Whitespace", read_whitespace }, { "WhitespaceSplit", read_whitespace_split },
+    { "ByteLevel", read_byte_level },    { "Split", read_split },
+    { "Digits", read_digits },           { "Metaspace", read_metaspace },
+    { "Whitespace", read_whitespace },   { "WhitespaceSplit", read_whitespace_split },
     { "Punctuation", read_punctuation }, { "Sequence", read_pretokenizers },
 };
 
@@ -351,9 +360,9 @@ static bool read_decode_strip(struct reading *reading, const json_t *json)
 {
     struct decode_step step = { .kind = DECODE_STRIP };
     int64_t start = 0, stop = 0;
-    if (!read_character(reading, json, "content", &step.content) ||
-        !json_get_int(json, "start", 0, INT32_MAX, &start, reading->err) ||
-        !json_get_int(json, "stop", 0, INT32_MAX, &stop, reading->err))
+    if (!read_character(reading, json, "content", &step.content)
+        || !json_get_int(json, "start", 0, INT32_MAX, &start, reading->err)
+        || !json_get_int(json, "stop", 0, INT32_MAX, &stop, reading->err))
         return false;
     step.start = (size_t)start, step.stop = (size_t)stop;
     if (!reading->fused)
@@ -369,9 +378,13 @@ static bool read_decode_strip(struct reading *reading, const json_t *json)
 static bool read_decoders(struct reading *reading, const json_t *json);
 
 static const struct type decoders[] = {
-    { "ByteLevel", read_decode_byte_level }, { "ByteFallback", read_decode_byte_fallback },
-    { "Fuse", read_decode_fuse }, { "Replace", read_decode_replace }, { "Metaspace", read_decode_metaspace },
-    { "Strip", read_decode_strip }, { "Sequence", read_decoders },
+    { "ByteLevel", read_decode_byte_level },
+    { "ByteFallback", read_decode_byte_fallback },
+    { "Fuse", read_decode_fuse },
+    { "Replace", read_decode_replace },
+    { "Metaspace", read_decode_metaspace },
+    { "Strip", read_decode_strip },
+    { "Sequence", read_decoders },
 };
 
 static bool read_decoder(struct reading *reading, const json_t *json)

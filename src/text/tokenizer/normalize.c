@@ -23,8 +23,8 @@ void normalizer_free(struct normalizer *normalizer)
 
 bool normalize_is_space(uint32_t c)
 {
-    return (c >= '\t' && c <= '\r') || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= '\t' && c <= '\r') || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A)
+        || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 static bool is_mark(uint32_t c)
@@ -36,9 +36,9 @@ static bool is_mark(uint32_t c)
 bool normalize_is_word(uint32_t c)
 {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC ||
-           (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-           (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D; // lettered symbols and the joiners
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC
+        || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169)
+        || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D; // lettered symbols and the joiners
 }
 
 static size_t decode_at(struct bytes text, size_t at, uint32_t *codepoint)
@@ -193,22 +193,19 @@ static bool apply(const struct normalize_step *step, struct bytes text, struct c
                   struct error *err)
 {
     switch (step->kind) {
-    case NORMALIZE_NFC: case NORMALIZE_NFD: case NORMALIZE_NFKC: case NORMALIZE_NFKD:
-        apply_form(step, text, out);
-        break;
-    case NORMALIZE_LOWERCASE: case NORMALIZE_STRIP_ACCENTS:
-        apply_each(step, text, out);
-        break;
-    case NORMALIZE_STRIP:
-        apply_strip(step, text, out);
-        break;
+    case NORMALIZE_NFC:
+    case NORMALIZE_NFD:
+    case NORMALIZE_NFKC:
+    case NORMALIZE_NFKD: apply_form(step, text, out); break;
+    case NORMALIZE_LOWERCASE:
+    case NORMALIZE_STRIP_ACCENTS: apply_each(step, text, out); break;
+    case NORMALIZE_STRIP: apply_strip(step, text, out); break;
     case NORMALIZE_PREPEND:
         if (text.len && !context.continues)
             strbuf_add(out, step->content.data, step->content.len);
         strbuf_add(out, text.data, text.len);
         break;
-    case NORMALIZE_REPLACE:
-        return apply_replace(step, text, context.bytes_max, out, err);
+    case NORMALIZE_REPLACE: return apply_replace(step, text, context.bytes_max, out, err);
     }
     return true;
 }

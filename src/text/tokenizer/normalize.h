@@ -13,7 +13,10 @@
 enum { NORMALIZE_GROWTH_MAX = 64, NORMALIZE_GROWTH_FREE_BYTES = 64 * 1024 };
 
 enum normalize_kind {
-    NORMALIZE_NFC, NORMALIZE_NFD, NORMALIZE_NFKC, NORMALIZE_NFKD,
+    NORMALIZE_NFC,
+    NORMALIZE_NFD,
+    NORMALIZE_NFKC,
+    NORMALIZE_NFKD,
     NORMALIZE_LOWERCASE,     // each character by itself
     NORMALIZE_STRIP_ACCENTS, // drop combining marks
     NORMALIZE_STRIP,         // white space at either end
@@ -23,9 +26,9 @@ enum normalize_kind {
 
 struct normalize_step {
     enum normalize_kind kind;
-    bool left, right;      // STRIP
-    struct bytes content;  // PREPEND, REPLACE; borrowed
-    struct regex *regex;   // REPLACE; owned
+    bool left, right;     // STRIP
+    struct bytes content; // PREPEND, REPLACE; borrowed
+    struct regex *regex;  // REPLACE; owned
 };
 
 struct normalizer {

@@ -17,7 +17,7 @@ enum {
     TOKENIZER_STEPS_MAX = 64, // normalizers, pre-tokenizers and decoders of one tokenizer.json
 };
 
-#define TOKENIZER_SIGN "\xE2\x96\x81"                                // U+2581, SentencePiece's space
+#define TOKENIZER_SIGN "\xE2\x96\x81"                                   // U+2581, SentencePiece's space
 #define TOKENIZER_DEEPSEEK(name) ("<\xEF\xBD\x9C" name "\xEF\xBD\x9C>") // in full-width bars
 
 // What is done to the piece of one token, in order, to make text of it.
@@ -39,8 +39,8 @@ struct decode_step {
 struct decoder {
     struct decode_step *steps; // heap
     size_t count;
-    struct bytes between;      // goes between any two tokens
-    struct bytes strip;        // comes off the beginning of the text, once
+    struct bytes between; // goes between any two tokens
+    struct bytes strip;   // comes off the beginning of the text, once
 };
 
 void decoder_add(struct decoder *decoder, struct decode_step step);
@@ -55,7 +55,7 @@ struct tokenizer {
     struct tokens prefix, suffix; // around every text, with TOKENIZE_ADD_SPECIAL
     int32_t bytes[256];           // for bytes that are not UTF-8; -1: they are left out
     int32_t bos, eos;
-    struct arena arena;           // what the parts borrow
+    struct arena arena; // what the parts borrow
 };
 
 bool tokenizer_read_gguf(struct tokenizer *tokenizer, const struct gguf *gguf, struct error *err);

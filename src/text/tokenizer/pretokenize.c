@@ -18,7 +18,10 @@ bool pretokenizer_add_split(struct pretokenizer *pretokenizer, struct bytes patt
 {
     // As published these go through the rest of their run again from every place in it: minutes for a megabyte. What
     // finds the run once, and cuts it up from its end where digits go in threes, is the same.
-    static const struct { const char *published, *same; size_t group; } slow[] = {
+    static const struct {
+        const char *published, *same;
+        size_t group;
+    } slow[] = {
         { "\\d{1,3}(?=(?:\\d{3})*\\b)", "(?<!\\d)\\d++(?!\\w)", 3 },
         { "(?=(\\d{3})+(?!\\d))", "(?:\\d{3})++(?!\\d)", 3 },
         { "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", "\\p{N}++", 3 },
@@ -99,9 +102,7 @@ static void add_stretch(struct split *split, size_t begin, size_t end, bool matc
         if (!match)
             add_piece(split->out, begin, end);
         break;
-    case SPLIT_ISOLATED:
-        add_piece(split->out, begin, end);
-        break;
+    case SPLIT_ISOLATED: add_piece(split->out, begin, end); break;
     case SPLIT_CONTIGUOUS:
         if (match != previous || !extend_last(split, end))
             add_piece(split->out, begin, end);
@@ -183,11 +184,8 @@ static bool change_piece(const struct pretokenize_step *step, struct regex_scan 
             strbuf_add(out, step->content.data, step->content.len);
         strbuf_add(out, piece.data, piece.len);
         return true;
-    case PRETOKENIZE_BYTES:
-        bytemap_encode(piece, out);
-        return true;
-    case PRETOKENIZE_SPLIT:
-        break;
+    case PRETOKENIZE_BYTES: bytemap_encode(piece, out); return true;
+    case PRETOKENIZE_SPLIT: break;
     }
     return true;
 }

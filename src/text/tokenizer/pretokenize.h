@@ -24,12 +24,12 @@ enum pretokenize_kind {
 
 struct pretokenize_step {
     enum pretokenize_kind kind;
-    struct regex *regex;          // owned
+    struct regex *regex; // owned
     enum split_behavior behavior;
-    bool invert;                  // what does not match counts as the match
-    size_t group;                 // a match falls into groups of so many characters, counted from its end; 0: none
-    bool first_only;              // PREFIX: only where the whole text begins
-    struct bytes content;         // borrowed
+    bool invert;          // what does not match counts as the match
+    size_t group;         // a match falls into groups of so many characters, counted from its end; 0: none
+    bool first_only;      // PREFIX: only where the whole text begins
+    struct bytes content; // borrowed
 };
 
 struct pretokenizer {

@@ -48,10 +48,7 @@ struct regex *regex_new(struct bytes pattern, struct error *err)
     return regex;
 }
 
-struct regex *regex_new_literal(struct bytes text, struct error *err)
-{
-    return compile(text, PCRE2_LITERAL, err);
-}
+struct regex *regex_new_literal(struct bytes text, struct error *err) { return compile(text, PCRE2_LITERAL, err); }
 
 void regex_free(struct regex *regex)
 {

@@ -10,7 +10,7 @@
 
 struct regex; // immutable: any number of scans at once
 
-struct regex *regex_new(struct bytes pattern, struct error *err);   // NULL on failure
+struct regex *regex_new(struct bytes pattern, struct error *err);      // NULL on failure
 struct regex *regex_new_literal(struct bytes text, struct error *err); // matches exactly this text
 void regex_free(struct regex *regex);
 

@@ -8,7 +8,7 @@
 #include "text/tokenizer/unicode16.h"
 
 // Unicode's White_Space, which is stable; PCRE2's own \s also has U+180E.
-#define SPACE                                                                                                          \
+#define SPACE \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_SPACE                                                                                                      \
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}" \
@@ -38,17 +38,37 @@ static const struct escape {
     { 'Z', "\\Z", NULL },
 };
 
-static const struct { char letter; unsigned char codepoint; } controls[] = {
+static const struct {
+    char letter;
+    unsigned char codepoint;
+} controls[] = {
     { 't', '\t' }, { 'n', '\n' }, { 'v', '\v' }, { 'f', '\f' }, { 'r', '\r' }, { 'a', '\a' }, { 'e', 0x1B },
 };
 
 // PCRE2 knows general categories by their short names only.
-static const struct { const char *name, *category; } categories[] = {
-    { "Letter", "L" }, { "Uppercase_Letter", "Lu" }, { "Lowercase_Letter", "Ll" }, { "Titlecase_Letter", "Lt" },
-    { "Modifier_Letter", "Lm" }, { "Other_Letter", "Lo" }, { "Mark", "M" }, { "Nonspacing_Mark", "Mn" },
-    { "Spacing_Mark", "Mc" }, { "Enclosing_Mark", "Me" }, { "Number", "N" }, { "Decimal_Number", "Nd" },
-    { "Letter_Number", "Nl" }, { "Other_Number", "No" }, { "Punctuation", "P" }, { "Symbol", "S" },
-    { "Separator", "Z" }, { "Space_Separator", "Zs" }, { "Other", "C" }, { "Control", "Cc" },
+static const struct {
+    const char *name, *category;
+} categories[] = {
+    { "Letter", "L" },
+    { "Uppercase_Letter", "Lu" },
+    { "Lowercase_Letter", "Ll" },
+    { "Titlecase_Letter", "Lt" },
+    { "Modifier_Letter", "Lm" },
+    { "Other_Letter", "Lo" },
+    { "Mark", "M" },
+    { "Nonspacing_Mark", "Mn" },
+    { "Spacing_Mark", "Mc" },
+    { "Enclosing_Mark", "Me" },
+    { "Number", "N" },
+    { "Decimal_Number", "Nd" },
+    { "Letter_Number", "Nl" },
+    { "Other_Number", "No" },
+    { "Punctuation", "P" },
+    { "Symbol", "S" },
+    { "Separator", "Z" },
+    { "Space_Separator", "Zs" },
+    { "Other", "C" },
+    { "Control", "Cc" },
 };
 
 struct translation {
@@ -58,10 +78,7 @@ struct translation {
     struct error *err;
 };
 
-static bool ended(const struct translation *t)
-{
-    return t->at == t->in.len;
-}
+static bool ended(const struct translation *t) { return t->at == t->in.len; }
 
 static bool looking_at(const struct translation *t, const char *text)
 {
@@ -90,10 +107,7 @@ static bool take_codepoint(struct translation *t, uint32_t *out)
     return true;
 }
 
-static void add_codepoint(struct strbuf *out, uint32_t codepoint)
-{
-    strbuf_add_format(out, "\\x{%x}", codepoint);
-}
+static void add_codepoint(struct strbuf *out, uint32_t codepoint) { strbuf_add_format(out, "\\x{%x}", codepoint); }
 
 // ---- escapes ----
 

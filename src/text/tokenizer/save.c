@@ -7,10 +7,7 @@
 #include "text/tokenizer/gguf_pre.h"
 #include "text/tokenizer/parts.h"
 
-static json_t *json_of(struct bytes text)
-{
-    return json_stringn(text.data, text.len);
-}
+static json_t *json_of(struct bytes text) { return json_stringn(text.data, text.len); }
 
 // ---- the vocabulary ----
 
@@ -36,10 +33,11 @@ static json_t *make_added(const struct tokenizer *tokenizer)
     json_t *out = json_array();
     for (size_t i = 0; i < tokenizer->raw.count; i++) {
         const struct added_token *token = &tokenizer->raw.tokens[i];
-        json_array_append_new(out, json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)token->id, "content",
-                                             json_of(token->content), "single_word", token->single_word, "lstrip",
-                                             token->lstrip, "rstrip", token->rstrip, "normalized", 0, "special",
-                                             tokenizer->vocab.flags[token->id] & VOCAB_SPECIAL ? 1 : 0));
+        json_array_append_new(
+            out,
+            json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)token->id, "content", json_of(token->content),
+                      "single_word", token->single_word, "lstrip", token->lstrip, "rstrip", token->rstrip, "normalized",
+                      0, "special", tokenizer->vocab.flags[token->id] & VOCAB_SPECIAL ? 1 : 0));
     }
     return out;
 }
@@ -65,16 +63,16 @@ static json_t *copy_merges(const struct gguf *gguf, struct error *err)
         struct bytes merge = merges->strings[i];
         const char *space = memchr(merge.data + 1, ' ', merge.len - 1); // there is one: the tokenizer has been opened
         size_t left = (size_t)(space - merge.data);
-        json_array_append_new(out, make_pair((struct bytes){ merge.data, left },
-                                             (struct bytes){ space + 1, merge.len - left - 1 }));
+        json_array_append_new(
+            out, make_pair((struct bytes){ merge.data, left }, (struct bytes){ space + 1, merge.len - left - 1 }));
     }
     return out;
 }
 
 struct merge {
-    float score;    // of what it makes
+    float score; // of what it makes
     int32_t id;
-    uint32_t left;  // bytes of its left side
+    uint32_t left; // bytes of its left side
 };
 
 // The best token first; of one token's merges the one with the longest left side.
@@ -116,8 +114,8 @@ static json_t *make_merges(const struct tokenizer *tokenizer)
     for (size_t i = 0; i < count; i++) {
         struct bytes piece = vocab->pieces[merges[i].id];
         size_t left = merges[i].left;
-        json_array_append_new(out, make_pair((struct bytes){ piece.data, left },
-                                             (struct bytes){ piece.data + left, piece.len - left }));
+        json_array_append_new(
+            out, make_pair((struct bytes){ piece.data, left }, (struct bytes){ piece.data + left, piece.len - left }));
     }
     free(merges);
     return out;
@@ -166,8 +164,9 @@ static bool add_byte_level_steps(json_t *out, const struct gguf *gguf, struct er
                     name.len < 64 ? (int)name.len : 64, name.data);
     json_t *steps = json_array();
     for (const char *const *split = pre->splits; *split; split++)
-        json_array_append_new(steps, json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", *split,
-                                               "behavior", "Isolated", "invert", 0));
+        json_array_append_new(steps,
+                              json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", *split,
+                                        "behavior", "Isolated", "invert", 0));
     json_array_append_new(steps, byte_level());
     json_object_set_new(out, "normalizer", json_null());
     json_object_set_new(out, "pre_tokenizer", make_sequence("pretokenizers", steps));
@@ -185,8 +184,8 @@ static void add_space_steps(json_t *out, bool prefix)
     json_array_append_new(behind, json_pack("{s:s}", "type", "ByteFallback"));
     json_array_append_new(behind, json_pack("{s:s}", "type", "Fuse"));
     if (prefix)
-        json_array_append_new(behind, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ", "start", 1,
-                                                "stop", 0));
+        json_array_append_new(
+            behind, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ", "start", 1, "stop", 0));
     json_object_set_new(out, "normalizer", make_sequence("normalizers", before));
     json_object_set_new(out, "pre_tokenizer", json_null());
     json_object_set_new(out, "decoder", make_sequence("decoders", behind));

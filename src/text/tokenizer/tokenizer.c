@@ -24,9 +24,27 @@ void tokens_free(struct tokens *tokens)
 }
 
 const char *const tokenizer_end_names[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "[e~[", "<eos>",
-    "<end_of_utterance>", "<turn|>", "<|tool_response>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "[e~[",
+    "<eos>",
+    "<end_of_utterance>",
+    "<turn|>",
+    "<|tool_response>",
     TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence"),
 };
 
@@ -132,8 +150,8 @@ static bool encode_valid(struct encoding *encoding, struct bytes text, int where
     size_t done = 0;
     for (size_t i = 0; i < encoding->in_normalized.count; i++) {
         struct added_match match = encoding->in_normalized.items[i];
-        if (match.begin > done && !encode_plain(encoding, (struct bytes){ normalized.data + done, match.begin - done },
-                                                done ? 0 : where))
+        if (match.begin > done
+            && !encode_plain(encoding, (struct bytes){ normalized.data + done, match.begin - done }, done ? 0 : where))
             return false;
         tokens_add(encoding->out, match.id);
         done = match.end;
@@ -174,8 +192,9 @@ static bool encode_text(struct encoding *encoding, struct bytes text)
     size_t done = 0;
     for (size_t i = 0; i < encoding->in_raw.count; i++) {
         struct added_match match = encoding->in_raw.items[i];
-        if (match.begin > done && !encode_between(encoding, (struct bytes){ text.data + done, match.begin - done },
-                                                  done ? 0 : PRETOKENIZE_AT_START))
+        if (match.begin > done
+            && !encode_between(encoding, (struct bytes){ text.data + done, match.begin - done },
+                               done ? 0 : PRETOKENIZE_AT_START))
             return false;
         tokens_add(encoding->out, match.id);
         done = match.end;
@@ -203,8 +222,9 @@ bool tokenizer_encode_while(const struct tokenizer *tokenizer, struct bytes text
         return fail(err, "the text is %zu bytes long, and %d is the limit; cut it into parts", text.len,
                     TOKENIZER_TEXT_BYTES_MAX);
     bool special = flags & TOKENIZE_PARSE_SPECIAL;
-    struct encoding encoding = { .tokenizer = tokenizer, .special = special, .out = out, .err = err,
-                                 .work.cancelled = cancelled };
+    struct encoding encoding = {
+        .tokenizer = tokenizer, .special = special, .out = out, .err = err, .work.cancelled = cancelled
+    };
     if (flags & TOKENIZE_ADD_SPECIAL)
         add_all(out, &tokenizer->prefix);
     bool ok = !text.len || encode_text(&encoding, text);
@@ -225,10 +245,7 @@ static bool exists(const struct tokenizer *tokenizer, int32_t id)
     return id >= 0 && (size_t)id < tokenizer->vocab.count;
 }
 
-int tokenizer_size(const struct tokenizer *tokenizer)
-{
-    return (int)tokenizer->vocab.count;
-}
+int tokenizer_size(const struct tokenizer *tokenizer) { return (int)tokenizer->vocab.count; }
 
 struct bytes tokenizer_piece(const struct tokenizer *tokenizer, int32_t id)
 {
@@ -245,15 +262,9 @@ bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id)
     return exists(tokenizer, id) && tokenizer->vocab.flags[id] & VOCAB_END;
 }
 
-int32_t tokenizer_bos(const struct tokenizer *tokenizer)
-{
-    return tokenizer->bos;
-}
+int32_t tokenizer_bos(const struct tokenizer *tokenizer) { return tokenizer->bos; }
 
-int32_t tokenizer_eos(const struct tokenizer *tokenizer)
-{
-    return tokenizer->eos;
-}
+int32_t tokenizer_eos(const struct tokenizer *tokenizer) { return tokenizer->eos; }
 
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {

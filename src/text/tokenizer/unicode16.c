@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer/unicode16.h"
 
+// clang-format off
 static const struct {
     uint32_t first, last;
     char category[4]; // or the script Han

@@ -35,7 +35,7 @@ void vocab_close(struct vocab *vocab);
 // Gives an id its piece. Fails when the id or the piece is taken.
 bool vocab_set(struct vocab *vocab, int32_t id, struct bytes piece, struct error *err);
 
-int32_t vocab_find(const struct vocab *vocab, struct bytes piece);       // -1: none
+int32_t vocab_find(const struct vocab *vocab, struct bytes piece);        // -1: none
 int32_t vocab_find_inside(const struct vocab *vocab, struct bytes piece); // -1: none, or VOCAB_OUTSIDE
 
 #endif

@@ -157,10 +157,9 @@ static void make_parts(enum tool_form form, const json_t *function, struct call_
     call->schema = schema_of(function);
     json_decref(key);
     const struct grammar_part parts[PARTS_PER_CALL] = {
-        { .literal = text->open }, { .mark = '{' },
-        { .literal = "\"name\"" }, { .mark = ':' }, { .literal = call->name }, { .mark = ',' },
-        { .literal = call->key }, { .mark = ':' }, { .schema = call->schema },
-        { .mark = '}' }, { .literal = text->close },
+        { .literal = text->open },  { .mark = '{' }, { .literal = "\"name\"" },  { .mark = ':' },
+        { .literal = call->name },  { .mark = ',' }, { .literal = call->key },   { .mark = ':' },
+        { .schema = call->schema }, { .mark = '}' }, { .literal = text->close },
     };
     for (int i = 0; i < PARTS_PER_CALL; i++)
         add_part(call, parts[i]);
@@ -179,7 +178,8 @@ struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const st
     size_t size = json_array_size(tools);
     struct call_parts *calls = memory_new(size, sizeof *calls);
     struct grammar_alternative *alternatives = memory_new(size, sizeof *alternatives);
-    struct grammar_parts parts = { .alternatives = alternatives, .otherwise = choice->otherwise,
+    struct grammar_parts parts = { .alternatives = alternatives,
+                                   .otherwise = choice->otherwise,
                                    .separator = choice->parallel && tool_forms[form].several ? "\n" : NULL };
     for (size_t i = 0; i < size; i++) {
         if (choice->name && strcmp(json_string_value(tool_name(tools, i)), choice->name) != 0)

@@ -12,21 +12,21 @@
 #include "text/tools/scan.h"
 
 enum step {
-    CONTENT,    // with tags: text, until one opens
-    CLOSING,    // with tags: behind an object
-    BETWEEN,    // without: before the first call, or behind one
-    PLAIN,      // without: an answer that is no call, to its end
-    OVER,       // behind the only call there may be: whatever comes is dropped
-    BROKEN,     // arguments that turned out not to be JSON: told as written, until the tag closes
-    OBJECT,     // a call's object is due; from here on: inside it
-    FIRST_KEY,  // a key is due, or }
-    KEY,        // a key is due
+    CONTENT,   // with tags: text, until one opens
+    CLOSING,   // with tags: behind an object
+    BETWEEN,   // without: before the first call, or behind one
+    PLAIN,     // without: an answer that is no call, to its end
+    OVER,      // behind the only call there may be: whatever comes is dropped
+    BROKEN,    // arguments that turned out not to be JSON: told as written, until the tag closes
+    OBJECT,    // a call's object is due; from here on: inside it
+    FIRST_KEY, // a key is due, or }
+    KEY,       // a key is due
     KEY_TEXT,
     COLON,      // is due
     FIRST_BYTE, // of a value, is due
     VALUE,
-    ARGUMENTS,  // a value that is told as it comes
-    NEXT,       // a comma is due, or }
+    ARGUMENTS, // a value that is told as it comes
+    NEXT,      // a comma is due, or }
 };
 
 enum member { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS };
@@ -49,12 +49,12 @@ struct tool_reader {
     const struct tool_form_text *form;
     struct tool_sink sink;
     json_t *tools;
-    struct map names;   // of the tools, with their index
+    struct map names; // of the tools, with their index
     enum step step;
     struct strbuf held; // may become a call, or content
     size_t matched;     // bytes of a tag that end `held`
     int calls;
-    bool behind_call;   // nothing but white space since the last one
+    bool behind_call; // nothing but white space since the last one
     bool ends_with_call;
 
     struct { // the call at hand
@@ -73,10 +73,7 @@ struct tool_reader {
     bool out_arguments; // it is arguments of the last call, not content
 };
 
-static bool has_tags(const struct tool_reader *reader)
-{
-    return *reader->form->open;
-}
+static bool has_tags(const struct tool_reader *reader) { return *reader->form->open; }
 
 // ---- telling ------------------------------------------------------------------------------------------------------
 
@@ -168,7 +165,8 @@ static void tell_held_arguments(struct tool_reader *reader)
 {
     struct strbuf text = { 0 };
     escape_all((struct bytes){ reader->held.data + reader->call.arguments,
-                               reader->call.arguments_end - reader->call.arguments }, &text);
+                               reader->call.arguments_end - reader->call.arguments },
+               &text);
     if (text.data[0] == '"')
         unwrap(&text);
     struct bytes value = strbuf_bytes(&text);
@@ -187,10 +185,7 @@ static void begin_call(struct tool_reader *reader, enum step step)
     reader->step = step;
 }
 
-static enum step behind_object(const struct tool_reader *reader)
-{
-    return has_tags(reader) ? CLOSING : BETWEEN;
-}
+static enum step behind_object(const struct tool_reader *reader) { return has_tags(reader) ? CLOSING : BETWEEN; }
 
 static void leave_call(struct tool_reader *reader, enum step step)
 {
@@ -490,15 +485,9 @@ struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, c
     return reader;
 }
 
-void tool_reader_end_with_call(struct tool_reader *reader)
-{
-    reader->ends_with_call = true;
-}
+void tool_reader_end_with_call(struct tool_reader *reader) { reader->ends_with_call = true; }
 
-bool tool_reader_is_over(const struct tool_reader *reader)
-{
-    return reader->step == OVER;
-}
+bool tool_reader_is_over(const struct tool_reader *reader) { return reader->step == OVER; }
 
 void tool_reader_add(struct tool_reader *reader, struct bytes text)
 {
@@ -541,10 +530,7 @@ void tool_reader_finish(struct tool_reader *reader)
     flush(reader);
 }
 
-int tool_reader_calls(const struct tool_reader *reader)
-{
-    return reader->calls;
-}
+int tool_reader_calls(const struct tool_reader *reader) { return reader->calls; }
 
 void tool_reader_close(struct tool_reader *reader)
 {

@@ -97,8 +97,7 @@ static enum scan_answer add_to_text(struct scan *scan, char byte)
     case ESCAPE:
         scan->digits = 4;
         return byte == 'u' ? go_on(scan, HEX) : byte && strchr("\"\\/bfnrt", byte) ? go_on(scan, TEXT) : SCAN_BAD;
-    case HEX:
-        return bytes_hex_digit(byte) < 0 ? SCAN_BAD : go_on(scan, --scan->digits ? HEX : TEXT);
+    case HEX: return bytes_hex_digit(byte) < 0 ? SCAN_BAD : go_on(scan, --scan->digits ? HEX : TEXT);
     default:
         if (byte == '\\')
             return go_on(scan, ESCAPE);

@@ -18,8 +18,8 @@ enum scan_answer {
 struct scan { // zeroed: before the value
     int state;
     bool in_key;
-    int digits;                  // of a \u escape, still to come
-    const char *word;            // what is still to come of true, false or null
+    int digits;       // of a \u escape, still to come
+    const char *word; // what is still to come of true, false or null
     int depth;
     char closes[SCAN_DEPTH_MAX]; // the bracket that closes each open container
 };
@@ -33,9 +33,6 @@ struct scan_quotes { // zeroed: at the beginning of a JSON text
 // Appends a byte of a JSON text; a control byte between quotes as its escape.
 void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out);
 
-static inline bool scan_is_space(char byte)
-{
-    return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
-}
+static inline bool scan_is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 
 #endif
