@@ -5,7 +5,7 @@
 #ifndef SIM_STEP_TIME_H
 #define SIM_STEP_TIME_H
 
-#include "engine/scheduler.h"
+#include "engine/schedule/scheduler.h"
 
 enum { STEP_TIME_POINTS_MAX = 64 };
 

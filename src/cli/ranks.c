@@ -48,7 +48,7 @@ static void on_carrier(int signal)
 }
 
 // A launcher that finds a rank dead, or failed, asks the others to end, and may be the first to know. Who has something
-// to say about it is given a moment; who has lost a rank ignores SIGTERM meanwhile (device/ranks_watch.h).
+// to say about it is given a moment; who has lost a rank ignores SIGTERM meanwhile (ranks/failure_detector.h).
 static void on_terminate(int number)
 {
     (void)number;

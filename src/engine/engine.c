@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
-#include "engine/exchange.h"
+#include "engine/ranks/collectives.h"
 #include "engine/program.h"
 #include "engine/self_test.h"
-#include "engine/told.h"
+#include "engine/ranks/protocol.h"
 #include "engine/weights.h"
 #include "model/shard.h"
 
@@ -95,14 +95,14 @@ static bool load_weights(struct engine *engine, const struct engine_options *opt
 // ---- opening ----
 
 // On a GPU machine the team packs weights and draws tokens. Ranks of one host share its cores.
-static bool open_team(struct engine *engine, int threads, struct error *err)
+static bool open_thread_pool(struct engine *engine, int threads, struct error *err)
 {
     struct device host;
     if (!device_open_cpu(&host, err))
         return false;
     int cores = host.cores / group_here(engine->group);
     cores = cores < 1 ? 1 : cores < TEAM_THREADS_MAX ? cores : TEAM_THREADS_MAX;
-    engine->team = team_open(threads ? threads : cores, err);
+    engine->team = thread_pool_open(threads ? threads : cores, err);
     return engine->team;
 }
 
@@ -157,7 +157,7 @@ static bool open_memory(struct engine *engine, struct error *err)
 
 static bool open_program(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return (watch_open(engine), program_bind(engine, err)) && open_team(engine, options->threads, err)
+    return (watch_open(engine), program_bind(engine, err)) && open_thread_pool(engine, options->threads, err)
         && load_weights(engine, options, err);
 }
 
@@ -192,7 +192,7 @@ static void free_memory(struct engine *engine)
 
 static void close_own(struct engine *engine)
 {
-    team_close(engine->team);
+    thread_pool_close(engine->team);
     exchange_close(engine);
     if (!engine->gpu)
         free_memory(engine);
@@ -285,8 +285,8 @@ int engine_start(struct engine *engine, struct error *err)
         int step = gpu_start(engine->gpu, engine, err);
         return step ? step : leave(engine, err);
     }
-    struct program *program = engine->batch.tokens <= KERNEL_FEW_TOKENS_MAX ? &engine->few : &engine->many;
-    team_run(engine->team, &(struct team_work){ run_phase, program, program->count, .divisible = true });
+    struct program *program = engine->batch.tokens <= KERNEL_DECODE_ROWS_MAX ? &engine->decode : &engine->prefill;
+    thread_pool_run(engine->team, &(struct thread_pool_work){ run_phase, program, program->count, .divisible = true });
     return 1;
 }
 

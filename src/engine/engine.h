@@ -4,10 +4,10 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
-#include "device/team.h"
-#include "engine/gpu.h"
-#include "engine/group.h"
-#include "engine/watch.h"
+#include "device/thread_pool.h"
+#include "engine/gpu/gpu.h"
+#include "engine/ranks/group.h"
+#include "engine/observer.h"
 #include "kv/pool.h"
 #include "nibble.h"
 #include "plan/plan.h"
@@ -20,11 +20,11 @@ struct engine {
     float *buffers[BUFFER_COUNT]; // (rows, width) each, carved from one block; bfloat16 on a GPU, but for some
     void *workspace, *scratch;    // the second within the first
     uint8_t *placed;              // weights, where the plan has placed them
-    struct team *team;
+    struct thread_pool *team;
     struct gpu *gpu;                    // NULL on CPUs; with it, all addresses above are its own and the ops run there
     struct group *group;                // borrowed; NULL: this process computes all of it
     int number;                         // by which the ranks of a group know the engine
-    struct told_tables {                // of a group: page tables as rank 0 told them last (engine/told.h)
+    struct told_tables {                // of a group: page tables as rank 0 told them last (engine/ranks/protocol.h)
         int32_t *pages[KV_CLASSES_MAX]; // (max_num_seqs, capacity)
         int *counts[KV_CLASSES_MAX];    // (max_num_seqs)
         int capacity[KV_CLASSES_MAX];
@@ -46,7 +46,7 @@ struct engine {
             const void *args;
         } *phases;
         int count;
-    } few, many; // on CPUs: for steps of few tokens, and of many
+    } decode, prefill; // on CPUs, by the number of tokens of a step
     struct arena arena;
 };
 

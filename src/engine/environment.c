@@ -11,8 +11,8 @@
 #include "base/public.h"
 #include "base/strbuf.h"
 #include "device/device.h"
-#include "device/mpi.h"
-#include "device/nccl.h"
+#include "ranks/mpi.h"
+#include "ranks/nccl.h"
 #include "kernel/cuda/images.h"
 #include "kernel/kernel.h"
 

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "engine/exchange.h"
-#include "engine/gpu.h"
+#include "engine/ranks/collectives.h"
+#include "engine/gpu/gpu.h"
 #include "engine/weights.h"
 #include "kernel/cuda/params.h"
 #include "kernel/fault.h"
@@ -206,16 +206,16 @@ static bool bind_combine(struct engine *engine, const struct op *op, union op_ar
 
 // ---- attention ----
 
-static bool bind_heads(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+static bool bind_per_head_linear(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
-    args->heads = (struct heads_args){ .rows = rows_of(engine, op),
-                                       .x = engine->buffers[op->in],
-                                       .y = engine->buffers[op->out],
-                                       .heads = op->groups,
-                                       .in = op->width,
-                                       .out = (int)op->matrix[0].tensor->shape[0] / op->groups,
-                                       .rest = op->rest };
-    return bind_matrix(engine, op, 0, &args->heads.weight, err);
+    args->per_head_linear = (struct per_head_linear_args){ .rows = rows_of(engine, op),
+                                                           .x = engine->buffers[op->in],
+                                                           .y = engine->buffers[op->out],
+                                                           .heads = op->groups,
+                                                           .in = op->width,
+                                                           .out = (int)op->matrix[0].tensor->shape[0] / op->groups,
+                                                           .rest = op->rest };
+    return bind_matrix(engine, op, 0, &args->per_head_linear.weight, err);
 }
 
 static bool bind_rope(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
@@ -348,33 +348,34 @@ static bool bind_decay(struct engine *engine, const struct op *op, const float *
     return gpu_or_here(engine, values, count, out, err);
 }
 
-static bool bind_scan(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+static bool bind_ssm_scan(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     const struct model_recurrent *recurrent = &engine->model.config.recurrent;
-    args->scan = (struct scan_args){ .batch = &engine->batch,
-                                     .mixed = engine->buffers[op->in],
-                                     .time = engine->buffers[op->second],
-                                     .out = engine->buffers[op->out],
-                                     .groups = recurrent->groups,
-                                     .time_low = (float)recurrent->time_low,
-                                     .time_high = (float)recurrent->time_high,
-                                     .state = state_of(engine, op->layer) };
-    return bind_decay(engine, op, &args->scan.a, err) && bind_vector(engine, op->more[0], 0, &args->scan.time_bias, err)
-        && bind_vector(engine, op->more[1], 0, &args->scan.d, err);
+    args->ssm_scan = (struct ssm_scan_args){ .batch = &engine->batch,
+                                             .mixed = engine->buffers[op->in],
+                                             .time = engine->buffers[op->second],
+                                             .out = engine->buffers[op->out],
+                                             .groups = recurrent->groups,
+                                             .dt_min = (float)recurrent->dt_min,
+                                             .dt_max = (float)recurrent->dt_max,
+                                             .state = state_of(engine, op->layer) };
+    return bind_decay(engine, op, &args->ssm_scan.a, err)
+        && bind_vector(engine, op->more[0], 0, &args->ssm_scan.dt_bias, err)
+        && bind_vector(engine, op->more[1], 0, &args->ssm_scan.d, err);
 }
 
-static bool bind_delta(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+static bool bind_gated_delta(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
-    args->delta = (struct delta_args){ .batch = &engine->batch,
-                                       .mixed = engine->buffers[op->in],
-                                       .time = engine->buffers[op->second],
-                                       .beta = engine->buffers[BUFFER_BETA],
-                                       .out = engine->buffers[op->out],
-                                       .groups = engine->model.config.recurrent.groups,
-                                       .in_turns = engine->model.config.recurrent.in_turns,
-                                       .state = state_of(engine, op->layer) };
-    return bind_decay(engine, op, &args->delta.a, err)
-        && bind_vector(engine, op->more[0], 0, &args->delta.time_bias, err);
+    args->gated_delta = (struct gated_delta_args){ .batch = &engine->batch,
+                                                   .mixed = engine->buffers[op->in],
+                                                   .time = engine->buffers[op->second],
+                                                   .beta = engine->buffers[BUFFER_BETA],
+                                                   .out = engine->buffers[op->out],
+                                                   .groups = engine->model.config.recurrent.groups,
+                                                   .in_turns = engine->model.config.recurrent.in_turns,
+                                                   .state = state_of(engine, op->layer) };
+    return bind_decay(engine, op, &args->gated_delta.a, err)
+        && bind_vector(engine, op->more[0], 0, &args->gated_delta.dt_bias, err);
 }
 
 // ---- the rest ----
@@ -431,40 +432,54 @@ static bool bind_softcap(struct engine *engine, const struct op *op, union op_ar
 
 // ---- several ranks ----
 
-static bool bind_reduce(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+static bool bind_all_reduce(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     (void)err;
-    args->reduce = (struct reduce_args){ .rows = rows_of(engine, op),
-                                         .parts = engine->buffers[op->in],
-                                         .stride = exchange_stride(engine, op->in),
-                                         .ranks = group_size(engine->group),
-                                         .width = op->width,
-                                         .out = engine->buffers[op->out],
-                                         .adds = op->adds,
-                                         .f32_out = plan_value_bytes(&engine->plan, op->out) == sizeof(float) };
+    args->all_reduce = (struct all_reduce_args){ .rows = rows_of(engine, op),
+                                                 .parts = engine->buffers[op->in],
+                                                 .stride = exchange_stride(engine, op->in),
+                                                 .ranks = group_size(engine->group),
+                                                 .width = op->width,
+                                                 .out = engine->buffers[op->out],
+                                                 .adds = op->adds,
+                                                 .f32_out = plan_value_bytes(&engine->plan, op->out) == sizeof(float) };
     return true;
 }
 
-static bool bind_join(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
+static bool bind_all_gather(struct engine *engine, const struct op *op, union op_args *args, struct error *err)
 {
     (void)err;
-    args->join = (struct join_args){ .rows = rows_of(engine, op),
-                                     .parts = engine->buffers[op->in],
-                                     .stride = exchange_stride(engine, op->in),
-                                     .ranks = group_size(engine->group),
-                                     .width = op->width,
-                                     .out = engine->buffers[op->out] };
+    args->all_gather = (struct all_gather_args){ .rows = rows_of(engine, op),
+                                                 .parts = engine->buffers[op->in],
+                                                 .stride = exchange_stride(engine, op->in),
+                                                 .ranks = group_size(engine->group),
+                                                 .width = op->width,
+                                                 .out = engine->buffers[op->out] };
     return true;
 }
 
 static bool (*const binders[OP_COUNT])(struct engine *, const struct op *, union op_args *, struct error *) = {
-    [OP_EMBED] = bind_embed,         [OP_NORM] = bind_norm,         [OP_LINEAR] = bind_linear,
-    [OP_ROPE] = bind_rope,           [OP_KV_WRITE] = bind_kv_write, [OP_ATTENTION] = bind_attention,
-    [OP_ACT_MUL] = bind_act_mul,     [OP_ADD] = bind_add,           [OP_PICK] = bind_pick,
-    [OP_SOFTCAP] = bind_softcap,     [OP_HEADS] = bind_heads,       [OP_COPY] = bind_copy,
-    [OP_ROUTE] = bind_route,         [OP_EXPERTS] = bind_experts,   [OP_COMBINE] = bind_combine,
-    [OP_TRANSFORM] = bind_transform, [OP_CONV] = bind_conv,         [OP_SCAN] = bind_scan,
-    [OP_DELTA] = bind_delta,         [OP_REDUCE] = bind_reduce,     [OP_JOIN] = bind_join,
+    [OP_EMBED] = bind_embed,
+    [OP_NORM] = bind_norm,
+    [OP_LINEAR] = bind_linear,
+    [OP_ROPE] = bind_rope,
+    [OP_KV_WRITE] = bind_kv_write,
+    [OP_ATTENTION] = bind_attention,
+    [OP_ACT_MUL] = bind_act_mul,
+    [OP_ADD] = bind_add,
+    [OP_PICK] = bind_pick,
+    [OP_SOFTCAP] = bind_softcap,
+    [OP_PER_HEAD_LINEAR] = bind_per_head_linear,
+    [OP_COPY] = bind_copy,
+    [OP_ROUTE] = bind_route,
+    [OP_EXPERTS] = bind_experts,
+    [OP_COMBINE] = bind_combine,
+    [OP_TRANSFORM] = bind_transform,
+    [OP_CONV] = bind_conv,
+    [OP_SSM_SCAN] = bind_ssm_scan,
+    [OP_GATED_DELTA] = bind_gated_delta,
+    [OP_ALL_REDUCE] = bind_all_reduce,
+    [OP_ALL_GATHER] = bind_all_gather,
 };
 
 static void add_call(const struct engine *engine, struct program *program, struct kernel_call call,
@@ -491,15 +506,15 @@ bool program_bind(struct engine *engine, struct error *err)
     if (engine->gpu)
         return gpu_bind(engine->gpu, engine, args), true;
     struct program_moment *moments = ARENA_NEW(&engine->arena, struct program_moment, count);
-    engine->few.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
-    engine->many.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
+    engine->decode.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
+    engine->prefill.phases = ARENA_NEW(&engine->arena, struct phase, PHASES_PER_OP_MAX * count);
     for (int i = 0; i < count; i++) {
         const struct plan_op *bound = &engine->plan.ops[i];
         moments[i] = (struct program_moment){ engine, i };
         if (bound->left_out)
             continue;
-        add_call(engine, &engine->few, fault_bind(bound->few, &args[i], &engine->arena), &moments[i]);
-        add_call(engine, &engine->many, fault_bind(bound->many, &args[i], &engine->arena), &moments[i]);
+        add_call(engine, &engine->decode, fault_bind(bound->decode, &args[i], &engine->arena), &moments[i]);
+        add_call(engine, &engine->prefill, fault_bind(bound->prefill, &args[i], &engine->arena), &moments[i]);
     }
     return true;
 }

@@ -4,14 +4,14 @@
 
 #include "base/file.h"
 #include "base/public.h"
-#include "engine/calibration.h"
-#include "engine/calibration_text.h"
-#include "engine/ceiling.h"
-#include "engine/generate.h"
-#include "engine/gpu.h"
-#include "engine/kv_amax.h"
-#include "engine/layer_error.h"
-#include "engine/public_ranks.h"
+#include "engine/calibration/calibration.h"
+#include "engine/calibration/text.h"
+#include "engine/kernels/ceiling.h"
+#include "engine/schedule/generate.h"
+#include "engine/gpu/gpu.h"
+#include "engine/calibration/kv_amax.h"
+#include "engine/calibration/layer_error.h"
+#include "engine/ranks/public.h"
 #include "engine/reader.h"
 #include "format/json.h"
 #include "format/public.h"
@@ -273,7 +273,7 @@ const char *nibble_engine_device(const struct nibble_engine *engine) { return en
 
 int nibble_engine_threads(const struct nibble_engine *engine)
 {
-    return engine->engine.gpu ? 0 : team_size(engine->engine.team);
+    return engine->engine.gpu ? 0 : thread_pool_size(engine->engine.team);
 }
 
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error)
@@ -418,7 +418,7 @@ void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nib
 
 uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler)
 {
-    return team_progress(scheduler->generator.engine->team);
+    return thread_pool_progress(scheduler->generator.engine->team);
 }
 
 void nibble_scheduler_forget(struct nibble_scheduler *scheduler) { generator_forget(&scheduler->generator); }

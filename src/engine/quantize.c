@@ -6,8 +6,8 @@
 #include "base/public.h"
 #include "engine/reader.h"
 #include "format/public.h"
-#include "kernel/ref/moments.h"
-#include "model/quantize/factors.h"
+#include "kernel/ref/hessian.h"
+#include "model/quantize/cholesky.h"
 #include "model/quantize/quantize.h"
 
 enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to moments

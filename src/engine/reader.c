@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/batch.h"
-#include "engine/logits.h"
+#include "engine/sampling/logits.h"
 
 void reader_open(struct reader *reader, struct engine *engine)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "engine/kernels_cuda.h"
+#include "engine/kernels/cuda.h"
 
 enum { SELF_TEST_SEED = 5753 }; // its samples have grouped heads, windows, soft caps, sinks and several long sequences
 
@@ -24,7 +24,7 @@ static bool is_known(const struct questions *questions, const struct kernel *ker
             && known->wanted.k == wanted->k && known->wanted.v == wanted->v
             && known->wanted.head_dim == wanted->head_dim && known->wanted.value_dim == wanted->value_dim
             && known->wanted.latent == wanted->latent && known->wanted.sink == wanted->sink
-            && known->wanted.absorbs == wanted->absorbs)
+            && known->wanted.fuses == wanted->fuses)
             return true;
     }
     return false;
@@ -64,10 +64,10 @@ static void add_op(struct questions *questions, const struct plan *plan, int ind
         if (op->matrices)
             wanted.weight = op->matrix[i].tensor->dtype;
         for (int many = 0; many <= 1; many++) {
-            wanted.load = many ? KERNEL_MANY : KERNEL_FEW;
-            wanted.absorbs = bound->absorbs[many];
-            if (!bound->absorbed[many] && !bound->left_out)
-                add_question(questions, many ? bound->many : bound->few, &wanted);
+            wanted.load = many ? KERNEL_PREFILL : KERNEL_DECODE;
+            wanted.fuses = bound->fuses[many];
+            if (!bound->fused[many] && !bound->left_out)
+                add_question(questions, many ? bound->prefill : bound->decode, &wanted);
         }
     }
 }

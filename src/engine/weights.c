@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernel/ref/weight.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 
 enum { PAGE_BYTES = 4096, SLICE_BYTES = 16 << 20 };
 
@@ -116,10 +116,10 @@ static void read_part(void *context, int phase, int part, int parts)
         stored_read(job->tensor, job->first + first, end - first, job->out + (size_t)first * job->row_bytes);
 }
 
-void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct team *team)
+void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *team)
 {
     struct reading_job job = { tensor, first, count, dtype_bytes(tensor->dtype, (size_t)stored_cols(tensor)), out };
-    team_run(team, &(struct team_work){ read_part, &job, .phases = 1, .divisible = true });
+    thread_pool_run(team, &(struct thread_pool_work){ read_part, &job, .phases = 1, .divisible = true });
 }
 
 struct packing_job {
@@ -138,11 +138,11 @@ static void pack_part(void *context, int phase, int part, int parts)
 
 // A tensor's own pages are given back on the way.
 static void pack(const struct checkpoint *checkpoint, const struct tensor *tensor, struct packing_job *job,
-                 size_t bytes, struct team *team)
+                 size_t bytes, struct thread_pool *team)
 {
     job->slices = (int)(bytes / SLICE_BYTES) + 1;
     for (job->slice = 0; job->slice < job->slices; job->slice++) {
-        team_run(team, &(struct team_work){ pack_part, job, .phases = 1, .divisible = true });
+        thread_pool_run(team, &(struct thread_pool_work){ pack_part, job, .phases = 1, .divisible = true });
         if (!tensor->stored && job->slices > 1)
             checkpoint_release(checkpoint, tensor);
     }
@@ -151,7 +151,7 @@ static void pack(const struct checkpoint *checkpoint, const struct tensor *tenso
 int weights_count(const struct tensor *tensor) { return tensor->rank == 3 ? (int)tensor->shape[0] : 1; }
 
 bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
-                  const struct kernel_packing *packing, void *out, struct team *team, struct error *err)
+                  const struct kernel_packing *packing, void *out, struct thread_pool *team, struct error *err)
 {
     struct packing_job job = { packing, matrix_of(tensor), out };
     int64_t rows = stored_rows(tensor);
@@ -197,7 +197,7 @@ bool weights_load(const struct plan *plan, const struct weights_target *target,
                 touch(tensor);
             } else if (at != PLAN_IN_FILE && at >= end) {
                 if (!stored_check(tensor, err)
-                    || !target->put(target->context, tensor, plan->ops[i].few->packing, at, err))
+                    || !target->put(target->context, tensor, plan->ops[i].decode->packing, at, err))
                     return false;
                 end = at + 1;
             }

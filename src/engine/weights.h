@@ -4,7 +4,7 @@
 #ifndef ENGINE_WEIGHTS_H
 #define ENGINE_WEIGHTS_H
 
-#include "device/team.h"
+#include "device/thread_pool.h"
 #include "plan/plan.h"
 
 // The matrix where it lies, of experts that of the first. An overall scale (NVFP4 has one) must be a positive number;
@@ -35,11 +35,11 @@ bool weights_load(const struct plan *plan, const struct weights_target *target,
 
 // Makes one matrix on the whole team in host memory, of experts the one of that number: packed, or with NULL as it is.
 bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
-                  const struct kernel_packing *packing, void *out, struct team *team, struct error *err);
+                  const struct kernel_packing *packing, void *out, struct thread_pool *team, struct error *err);
 int weights_count(const struct tensor *tensor); // of experts, 1: it is a matrix
 
 // Rows [first, first + count), of experts counted through, as they are.
-void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct team *team);
+void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *team);
 
 // The pages of the file behind a tensor are not going to be read again.
 void weights_release(const struct checkpoint *checkpoint, const struct tensor *tensor);

@@ -12,20 +12,22 @@ enum { CHECK_PARTS = 3, ROOMY = 3 };
 
 // Sums may run in another order and exponentials be computed in another way; what moves or stores numbers is exact.
 static const float tolerances[OP_COUNT] = {
-    [OP_EMBED] = 1e-6f,     [OP_NORM] = 1e-5f,    [OP_LINEAR] = 1e-5f,  [OP_ROPE] = 1e-5f,  [OP_KV_WRITE] = 0,
-    [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f, [OP_ADD] = 0,         [OP_PICK] = 0,      [OP_SOFTCAP] = 1e-5f,
-    [OP_ROUTE] = 1e-5f,     [OP_EXPERTS] = 1e-5f, [OP_COMBINE] = 1e-5f, [OP_COPY] = 0,      [OP_HEADS] = 1e-5f,
-    [OP_TRANSFORM] = 0,     [OP_CONV] = 1e-5f,    [OP_SCAN] = 0,        [OP_DELTA] = 1e-5f, [OP_REDUCE] = 0,
-    [OP_JOIN] = 0,
+    [OP_EMBED] = 1e-6f,   [OP_NORM] = 1e-5f,      [OP_LINEAR] = 1e-5f,          [OP_ROPE] = 1e-5f,
+    [OP_KV_WRITE] = 0,    [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f,         [OP_ADD] = 0,
+    [OP_PICK] = 0,        [OP_SOFTCAP] = 1e-5f,   [OP_ROUTE] = 1e-5f,           [OP_EXPERTS] = 1e-5f,
+    [OP_COMBINE] = 1e-5f, [OP_COPY] = 0,          [OP_PER_HEAD_LINEAR] = 1e-5f, [OP_TRANSFORM] = 0,
+    [OP_CONV] = 1e-5f,    [OP_SSM_SCAN] = 0,      [OP_GATED_DELTA] = 1e-5f,     [OP_ALL_REDUCE] = 0,
+    [OP_ALL_GATHER] = 0,
 };
 
 // On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
 static const float gpu_tolerances[OP_COUNT] = {
-    [OP_EMBED] = 1e-6f,      [OP_NORM] = 0.005f,    [OP_LINEAR] = 0.01f,   [OP_ROPE] = 0.005f,  [OP_KV_WRITE] = 0.01f,
-    [OP_ATTENTION] = 0.01f,  [OP_ACT_MUL] = 0.005f, [OP_ADD] = 1e-6f,      [OP_PICK] = 0,       [OP_SOFTCAP] = 1e-3f,
-    [OP_ROUTE] = 1e-5f,      [OP_EXPERTS] = 0.01f,  [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f,  [OP_HEADS] = 0.01f,
-    [OP_TRANSFORM] = 0.005f, [OP_CONV] = 0.005f,    [OP_SCAN] = 0.005f,    [OP_DELTA] = 0.005f, [OP_REDUCE] = 0.005f,
-    [OP_JOIN] = 0,
+    [OP_EMBED] = 1e-6f,    [OP_NORM] = 0.005f,     [OP_LINEAR] = 0.01f,          [OP_ROPE] = 0.005f,
+    [OP_KV_WRITE] = 0.01f, [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f,        [OP_ADD] = 1e-6f,
+    [OP_PICK] = 0,         [OP_SOFTCAP] = 1e-3f,   [OP_ROUTE] = 1e-5f,           [OP_EXPERTS] = 0.01f,
+    [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f,     [OP_PER_HEAD_LINEAR] = 0.01f, [OP_TRANSFORM] = 0.005f,
+    [OP_CONV] = 0.005f,    [OP_SSM_SCAN] = 0.005f, [OP_GATED_DELTA] = 0.005f,    [OP_ALL_REDUCE] = 0.005f,
+    [OP_ALL_GATHER] = 0,
 };
 static const float changed_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
 
@@ -49,7 +51,7 @@ static int add_case(const struct kernel *kernel, struct sample_case wanted, stru
     bool any = !kernel->sink_beside;
     bool beside = any || (lists(kernel->sink_beside, wanted.k) && lists(kernel->sink_beside, wanted.v));
     wanted.sink = beside ? kernel->sink : 0;
-    for (int load = KERNEL_FEW; load <= KERNEL_MANY; load++) {
+    for (int load = KERNEL_DECODE; load <= KERNEL_PREFILL; load++) {
         wanted.load = (enum kernel_load)load;
         if (kernel->load & load && sample_is_possible(kernel, &wanted))
             out[count++] = wanted;
@@ -79,21 +81,21 @@ int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_
     return count;
 }
 
-int check_absorbed(const struct kernel *kernel, uint32_t out[CHECK_ABSORBED_MAX])
+int check_fused(const struct kernel *kernel, uint32_t out[CHECK_FUSED_MAX])
 {
     static const uint32_t sets[] = {
         0,
-        KERNEL_ABSORBS_NORM,
-        KERNEL_ABSORBS_ACT_MUL,
-        KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL,
-        KERNEL_ABSORBS_ADD,
-        KERNEL_ABSORBS_ROPE,
-        KERNEL_ABSORBS_TRANSFORM,
-        KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM,
+        KERNEL_FUSES_NORM,
+        KERNEL_FUSES_ACT_MUL,
+        KERNEL_FUSES_NORM | KERNEL_FUSES_ACT_MUL,
+        KERNEL_FUSES_ADD,
+        KERNEL_FUSES_ROPE,
+        KERNEL_FUSES_TRANSFORM,
+        KERNEL_FUSES_ROPE | KERNEL_FUSES_TRANSFORM,
     };
     int count = 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (!(sets[i] & ~kernel->absorbs))
+        if (!(sets[i] & ~kernel->fuses))
             out[count++] = sets[i];
     return count;
 }
@@ -282,7 +284,7 @@ static void check_here(struct sample *sample, const struct kernel *kernel, const
     out->tolerance = tolerances[kernel->op];
     out->error = largest_difference(sample, &found, &expected);
     bool by_parts = !same_bits(sample, &found, &in_parts);
-    sample_cut(sample, wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1);
+    sample_cut(sample, wanted->load == KERNEL_DECODE ? 1 : KERNEL_DECODE_ROWS_MAX + 1);
     struct picture alone = run_call(sample, call, 1, &before, &strayed);
     bool by_neighbours = !same_bits(sample, &found, &alone);
     out->flaw = strayed         ? "it writes beside its result"
@@ -352,7 +354,7 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
     struct picture before = take_bytes(sample), found, again, roomy, alone;
     struct visit visit = { kernel, device, &before, .err = &out->trouble };
     struct picture expected = run_reference(sample, kernel, &before);
-    bool changed = wanted->absorbs & (KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM);
+    bool changed = wanted->fuses & (KERNEL_FUSES_ROPE | KERNEL_FUSES_TRANSFORM);
     out->tolerance = changed ? changed_tolerance : gpu_tolerances[kernel->op];
     out->error = INFINITY;
     out->flaw = "the device did not run it";
@@ -366,7 +368,7 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
     bool by_chance = !same_bits(sample, &found, &again);
     sample->room = room;
     // Another launch may be for sequences as short as one becomes that is cut: of attention whole ones are left out.
-    int cut = wanted->load == KERNEL_FEW ? 1 : KERNEL_FEW_TOKENS_MAX + 1;
+    int cut = wanted->load == KERNEL_DECODE ? 1 : KERNEL_DECODE_ROWS_MAX + 1;
     sample_cut(sample, sample->op == OP_ATTENTION ? sample->sequence[0].count : cut);
     if (!visit_device(sample, &visit, &alone))
         return;
@@ -390,7 +392,7 @@ void check_run(const struct kernel *kernel, const struct sample_case *wanted, co
         check_there(&sample, kernel, wanted, device, out);
     if (kernel->tolerance > 0)
         out->tolerance = kernel->tolerance;
-    if (wanted->absorbs & KERNEL_ABSORBS_ACT_MUL) // the product of two results
+    if (wanted->fuses & KERNEL_FUSES_ACT_MUL) // the product of two results
         out->tolerance *= 2;
     out->ok = !out->flaw && out->error <= out->tolerance;
     sample_close(&sample);

@@ -3,7 +3,7 @@
 #ifndef KERNEL_CHECK_H
 #define KERNEL_CHECK_H
 
-#include "kernel/sample.h"
+#include "kernel/testcase.h"
 
 enum { CHECK_CASES_MAX = 4 * DTYPE_COUNT };
 
@@ -12,9 +12,9 @@ enum { CHECK_CASES_MAX = 4 * DTYPE_COUNT };
 int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_MAX]);
 
 // Which neighbours a row is tried with: none, and what it says that it does in passing, as it comes in models. Returns
-// how many sets of KERNEL_ABSORBS_* there are.
-enum { CHECK_ABSORBED_MAX = 8 };
-int check_absorbed(const struct kernel *kernel, uint32_t out[CHECK_ABSORBED_MAX]);
+// how many sets of KERNEL_FUSES_* there are.
+enum { CHECK_FUSED_MAX = 8 };
+int check_fused(const struct kernel *kernel, uint32_t out[CHECK_FUSED_MAX]);
 
 // Where rows run that do not run on this CPU.
 struct check_device {

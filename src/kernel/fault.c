@@ -23,16 +23,16 @@ static const size_t result_at[OP_COUNT] = {
     [OP_ADD] = offsetof(struct add_args, x),
     [OP_PICK] = offsetof(struct pick_args, out),
     [OP_SOFTCAP] = offsetof(struct softcap_args, x),
-    [OP_HEADS] = offsetof(struct heads_args, y),
+    [OP_PER_HEAD_LINEAR] = offsetof(struct per_head_linear_args, y),
     [OP_COPY] = offsetof(struct copy_args, out),
     [OP_ROUTE] = offsetof(struct route_args, routes.share),
     [OP_EXPERTS] = offsetof(struct experts_args, output[0].y),
     [OP_COMBINE] = offsetof(struct combine_args, out),
     [OP_CONV] = offsetof(struct conv_args, out),
-    [OP_SCAN] = offsetof(struct scan_args, out),
-    [OP_DELTA] = offsetof(struct delta_args, out),
-    [OP_REDUCE] = offsetof(struct reduce_args, out),
-    [OP_JOIN] = offsetof(struct join_args, out),
+    [OP_SSM_SCAN] = offsetof(struct ssm_scan_args, out),
+    [OP_GATED_DELTA] = offsetof(struct gated_delta_args, out),
+    [OP_ALL_REDUCE] = offsetof(struct all_reduce_args, out),
+    [OP_ALL_GATHER] = offsetof(struct all_gather_args, out),
 };
 
 // In every format 64 in a vector's last byte is worth a good part of the vector's range.

@@ -10,8 +10,8 @@
 
 // Which number of tokens a row is meant for. Every op is bound twice; both rows must give a token the same bits, or the
 // size of a chunk would change answers.
-enum kernel_load { KERNEL_FEW = 1, KERNEL_MANY = 2, KERNEL_ANY = 3 };
-enum { KERNEL_FEW_TOKENS_MAX = 8 };
+enum kernel_load { KERNEL_DECODE = 1, KERNEL_PREFILL = 2, KERNEL_ANY = 3 };
+enum { KERNEL_DECODE_ROWS_MAX = 8 };
 
 // The order in which a row reads weights, where it is not the file's. Weights are packed once, when they are loaded.
 struct kernel_packing {
@@ -23,11 +23,11 @@ struct kernel_packing {
 
 // What a row does besides its own op, if the neighbours in the list are these and pass their results on to nobody else.
 enum {
-    KERNEL_ABSORBS_NORM = 1,       // linear: the norm of its input
-    KERNEL_ABSORBS_ACT_MUL = 2,    // linear with gate and up: the activation of both
-    KERNEL_ABSORBS_ADD = 4,        // linear: adding its result to the residual stream
-    KERNEL_ABSORBS_ROPE = 8,       // kv_write: turning q and k
-    KERNEL_ABSORBS_TRANSFORM = 16, // kv_write: what keys are stored as
+    KERNEL_FUSES_NORM = 1,       // linear: the norm of its input
+    KERNEL_FUSES_ACT_MUL = 2,    // linear with gate and up: the activation of both
+    KERNEL_FUSES_ADD = 4,        // linear: adding its result to the residual stream
+    KERNEL_FUSES_ROPE = 8,       // kv_write: turning q and k
+    KERNEL_FUSES_TRANSFORM = 16, // kv_write: what keys are stored as
 };
 
 // How large a step may get that is being described, and on what.
@@ -71,7 +71,7 @@ struct kernel {
     uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
     uint64_t int8;            // those of `weights` for which activations are rounded to 8 bits (kernel/int8.h)
     uint64_t nvfp4;           // those for which they are rounded to 4 bits (kernel/nvfp4.h): only where it is asked for
-    uint64_t unpacked;        // CUDA: those of `weights` that are no operands of its products until they are unpacked
+    uint64_t dequantised; // CUDA: those of `weights` that are no operands of its products until they are dequantised
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
     int rows_multiple;                    // linear: of the rows of its matrices; 0: any
     uint64_t k, v;                        // of kv_write and attention
@@ -82,7 +82,7 @@ struct kernel {
     int head_dim_max;      // of V; 0: any
     float tolerance;       // how far it may be from the reference (kernel/check.h); 0: as its op says
     int shared_bytes;      // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
-    uint32_t absorbs;      // KERNEL_ABSORBS_*: neighbours in the list of ops that it does in passing
+    uint32_t fuses;        // KERNEL_FUSES_*: neighbours in the list of ops that it does in passing
 
     // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
     void (*run)(const void *args, int part, int parts);

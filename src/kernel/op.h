@@ -18,7 +18,7 @@
     X(EMBED,     "embed")      \
     X(NORM,      "norm")       \
     X(LINEAR,    "linear")     \
-    X(HEADS,     "heads")      \
+    X(PER_HEAD_LINEAR,     "per_head_linear")      \
     X(ROPE,      "rope")       \
     X(TRANSFORM, "transform")  \
     X(KV_WRITE,  "kv_write")   \
@@ -32,10 +32,10 @@
     X(EXPERTS,   "experts")    \
     X(COMBINE,   "combine")    \
     X(CONV,      "conv")       \
-    X(SCAN,      "scan")       \
-    X(DELTA,     "delta")      \
-    X(REDUCE,    "reduce")     \
-    X(JOIN,      "join")
+    X(SSM_SCAN,      "ssm_scan")       \
+    X(GATED_DELTA,     "gated_delta")      \
+    X(ALL_REDUCE,    "all_reduce")     \
+    X(ALL_GATHER,      "all_gather")
 // clang-format on
 
 enum op_kind {
@@ -49,8 +49,8 @@ const char *op_word(enum op_kind kind);
 
 enum { KV_CLASSES_MAX = 16, LINEAR_OUTPUTS_MAX = 3, HEAD_DIM_MAX = 512, LINEAR_IN_MAX = 1 << 16 };
 enum { LATENT_DIM_MAX = HEAD_DIM_MAX + 64 }; // of a latent, its turned channels included: a key
-enum { DELTA_KEYS_MAX = 256, SCAN_KEYS_MAX = 256, CONV_TAPS_MAX = 16 };
-enum { EXPERTS_MAX = 512, EXPERTS_CHOSEN_MAX = 32, EXPERTS_GROUPS_MAX = 32, EXPERTS_OUTPUTS_MAX = 2 };
+enum { GATED_DELTA_KEYS_MAX = 256, SSM_SCAN_KEYS_MAX = 256, CONV_KERNEL_MAX = 16 };
+enum { EXPERTS_MAX = 512, EXPERTS_TOP_K_MAX = 32, EXPERTS_GROUPS_MAX = 32, EXPERTS_OUTPUTS_MAX = 2 };
 
 struct cuda_batch;
 struct act_mul_args;
@@ -142,7 +142,7 @@ struct linear_args {
 
 // y = W x for each head by itself, which has a small matrix of its own. What else there is of a head in x comes behind
 // it as it is.
-struct heads_args {
+struct per_head_linear_args {
     const int *rows;
     const float *x; // (rows, heads, in + rest)
     float *y;       // (rows, heads, out + rest)
@@ -262,7 +262,7 @@ struct softcap_args {
 
 // Where several processes compute one model (model/shard.h): what each of them had of a result lies one after the
 // other, `stride` values apart. out = the sum of all, in the order of ranks, whoever was first; or out += it.
-struct reduce_args {
+struct all_reduce_args {
     const int *rows;
     const float *parts; // (ranks, stride): of each (rows, width)
     size_t stride;
@@ -274,7 +274,7 @@ struct reduce_args {
 
 // out = the columns of all, side by side: of the units of columns each rank has its share (kernel_share).
 enum { JOIN_UNIT = 16 };
-struct join_args {
+struct all_gather_args {
     const int *rows;
     const float *parts; // (ranks, stride): of each (rows, its columns)
     size_t stride;
@@ -349,39 +349,39 @@ struct conv_args {
 
 // A state space (Mamba 2): token by token the matrix S of each head, (keys, values), becomes
 //   S = exp(a dt) S + b (dt x)^T, and out = c S + d x, summed over keys in order,
-// with dt = softplus(dt + time_bias) within its bounds. Heads share b and c in groups, in order.
-struct scan_args {
+// with dt = softplus(dt + dt_bias) within its bounds. Heads share b and c in groups, in order.
+struct ssm_scan_args {
     const struct batch *batch;
     const float *mixed; // (rows, heads * values + 2 * groups * keys): x, then b and c of each group
     const float *time;  // (rows, heads): dt
     float *out;         // (rows, heads * values)
     int groups;
-    const float *a, *d, *time_bias; // (heads)
-    float time_low, time_high;
+    const float *a, *d, *dt_bias; // (heads)
+    float dt_min, dt_max;
     struct state_place state; // its layout has heads, keys and values
 };
 
 // The gated delta rule: token by token the matrix S of each head, (keys, values), becomes decay S, and then is changed
 // so that it recalls v for k, or a part of the way: S += k (beta (v - k S))^T. out = q S. Sums run over keys in order.
-// q and k are brought to length 1, q besides divided by sqrt(keys); decay = exp(a softplus(time + time_bias)), and beta
+// q and k are brought to length 1, q besides divided by sqrt(keys); decay = exp(a softplus(time + dt_bias)), and beta
 // is the sigmoid of what is given. Heads share q and k in groups.
-#define DELTA_EPSILON 1e-6f // added to squares of lengths
-struct delta_args {
+#define GATED_DELTA_EPSILON 1e-6f // added to squares of lengths
+struct gated_delta_args {
     const struct batch *batch;
     const float *mixed;       // (rows, 2 * groups * keys + heads * values): q of each group, k of each, v of each head
     const float *time, *beta; // (rows, heads)
     float *out;               // (rows, heads * values)
     int groups;
-    bool in_turns;              // head h is of group h % groups; else those of a group stand together
-    const float *a, *time_bias; // (heads)
-    struct state_place state;   // its layout has heads, keys and values
+    bool in_turns;            // head h is of group h % groups; else those of a group stand together
+    const float *a, *dt_bias; // (heads)
+    struct state_place state; // its layout has heads, keys and values
 };
 
 union op_args {
     struct embed_args embed;
     struct norm_args norm;
     struct linear_args linear;
-    struct heads_args heads;
+    struct per_head_linear_args per_head_linear;
     struct rope_args rope;
     struct transform_args transform;
     struct kv_write_args kv_write;
@@ -395,10 +395,10 @@ union op_args {
     struct experts_args experts;
     struct combine_args combine;
     struct conv_args conv;
-    struct scan_args scan;
-    struct delta_args delta;
-    struct reduce_args reduce;
-    struct join_args join;
+    struct ssm_scan_args ssm_scan;
+    struct gated_delta_args gated_delta;
+    struct all_reduce_args all_reduce;
+    struct all_gather_args all_gather;
 };
 
 #endif

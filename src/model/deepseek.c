@@ -7,8 +7,8 @@
 
 #include "format/json.h"
 #include "model/architecture.h"
-#include "model/find.h"
-#include "model/stored_heads.h"
+#include "model/tensor_lookup.h"
+#include "model/tensor_source_heads.h"
 
 // ---- attention ----
 

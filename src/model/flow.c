@@ -6,8 +6,8 @@ static bool is_in_place(const struct op *op) { return op->kind == OP_ROPE || op-
 
 static bool reads_two(const struct op *op)
 {
-    return is_in_place(op) || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL || op->kind == OP_SCAN
-        || op->kind == OP_DELTA;
+    return is_in_place(op) || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL || op->kind == OP_SSM_SCAN
+        || op->kind == OP_GATED_DELTA;
 }
 
 // To what is in its result already.

@@ -2,7 +2,7 @@
 // model/gpt_oss.c: gpt-oss: attention with sinks, a window on every other layer, biases everywhere, and a mixture of
 // experts whose gates are clamped. Safetensors have an expert's gate and up as one matrix whose rows take turns.
 #include "model/architecture.h"
-#include "model/find.h"
+#include "model/tensor_lookup.h"
 
 static void write_experts(struct graph *graph)
 {

@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-#include "model/find.h"
-#include "model/stored.h"
+#include "model/tensor_lookup.h"
+#include "model/tensor_source.h"
 
 enum { OPS_PER_LAYER_MAX = 28, OPS_OUTSIDE_MAX = 8 };
 
@@ -92,7 +92,7 @@ void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, i
 {
     int heads = graph->model->config.heads;
     append(graph,
-           (struct op){ .kind = OP_HEADS,
+           (struct op){ .kind = OP_PER_HEAD_LINEAR,
                         .in = in,
                         .out = matrix.out,
                         .groups = heads,
@@ -240,33 +240,33 @@ void graph_conv(struct graph *graph, enum weight_name name, const struct tensor 
                         .more = { bias } });
 }
 
-void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias)
+void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *dt_bias)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
     append(graph,
-           (struct op){ .kind = OP_DELTA,
+           (struct op){ .kind = OP_GATED_DELTA,
                         .in = BUFFER_MIXED,
                         .second = BUFFER_TIME,
                         .out = BUFFER_MIX,
                         .width = recurrent->channels,
                         .logarithms = graph->source.json,
                         .vector = decay,
-                        .more = { time_bias } });
+                        .more = { dt_bias } });
 }
 
-void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias,
+void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *dt_bias,
                 const struct tensor *skip)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
     append(graph,
-           (struct op){ .kind = OP_SCAN,
+           (struct op){ .kind = OP_SSM_SCAN,
                         .in = BUFFER_MIXED,
                         .second = BUFFER_TIME,
                         .out = BUFFER_MIX,
                         .width = recurrent->channels,
                         .logarithms = graph->source.json,
                         .vector = decay,
-                        .more = { time_bias, skip } });
+                        .more = { dt_bias, skip } });
 }
 
 void graph_qkv(struct graph *graph)

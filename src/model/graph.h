@@ -16,7 +16,7 @@ struct graph {
     const struct architecture *architecture;
     struct source source;
     const char *prefix; // of safetensors names: "model." or what stands for it
-    struct find *find;  // what looking for weights needs (model/find.c)
+    struct find *find;  // what looking for weights needs (model/tensor_lookup.c)
     bool sinks;         // attention has them
     bool qkv_bias;      // q, k and v must have biases; elsewhere those that are there are used
     int layer;          // the layer being written, -1 outside
@@ -52,9 +52,9 @@ void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix 
 void graph_fused(struct graph *graph, const struct graph_output *outputs,
                  int count); // of H; matrices that the file has as one of that name, the first one's rows first
 void graph_attention(struct graph *graph); // Q, K (and V) -> A: rope, transform, kv_write, attention
-void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias);            // MIX -> MIXED
-void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias); // MIXED -> MIX
-void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *time_bias,
+void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias);          // MIX -> MIXED
+void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *dt_bias); // MIXED -> MIX
+void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *dt_bias,
                 const struct tensor *skip); // MIXED, TIME -> MIX; skip: scan's d
 void graph_act_mul(struct graph *graph);    // act(GATE) * UP -> GATE
 void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x,

@@ -9,7 +9,7 @@
 #include "base/strbuf.h"
 #include "format/json.h"
 #include "model/architecture.h"
-#include "model/find.h"
+#include "model/tensor_lookup.h"
 #include "model/kv_declared.h"
 
 enum { LAYERS_MAX = 1024, WIDTH_MAX = LINEAR_IN_MAX, HEADS_MAX = 1024, CONTEXT_MAX = 1 << 28 };
@@ -239,7 +239,7 @@ bool architecture_read_experts(struct graph *graph, const char *count_key, const
         return false;
     if (!experts->count)
         return true;
-    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_CHOSEN_MAX, 0, &experts->chosen,
+    if (!source_need_int(source, "num_experts_per_tok", "expert_used_count", 1, EXPERTS_TOP_K_MAX, 0, &experts->chosen,
                          graph->err)
         || !source_int(source, width_key, "expert_feed_forward_length", 1, WIDTH_MAX, &experts->width, graph->err))
         return false;

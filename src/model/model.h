@@ -34,12 +34,12 @@ struct model_config {
         bool normalise;
         double scale;
     } experts;
-    struct model_recurrent { // layers with a state (kernel/op.h: scan_args, delta_args)
+    struct model_recurrent { // layers with a state (kernel/op.h: ssm_scan_args, gated_delta_args)
         bool delta;          // by the gated delta rule, else a state space
         int heads, groups, keys, values;
         bool in_turns;      // of the gated delta rule: a group's heads are that far apart
         int channels, taps; // of the short convolution
-        double time_low, time_high;
+        double dt_min, dt_max;
     } recurrent;
     enum activation activation;
     enum dtype kv_dtype; // what `auto` means without a declaration: the model's own 16-bit type
@@ -97,7 +97,7 @@ struct op {
     int matrices;
     struct op_matrix matrix[LINEAR_OUTPUTS_MAX];
     const struct tensor *vector; // of norm; the sinks of attention; the bias of route; conv's kernel; a of scan
-    const struct tensor *more[OP_VECTORS_MAX]; // conv: its bias; scan: time_bias and d; delta: time_bias
+    const struct tensor *more[OP_VECTORS_MAX]; // conv: its bias; scan: dt_bias and d; delta: dt_bias
     bool logarithms;                           // of -a, in `vector`
     enum activation activation;                // of act_mul
     double offset;                             // of norm: added to its weights

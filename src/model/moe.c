@@ -2,7 +2,7 @@
 // model/moe.c: Mixtral and Qwen 3 MoE: plain layers whose feed forward is a mixture of experts. GGUFs of Mixtral call
 // themselves llama.
 #include "model/architecture.h"
-#include "model/find.h"
+#include "model/tensor_lookup.h"
 
 // The names of a layer's experts.
 struct names {

@@ -7,7 +7,7 @@
 
 #include "format/json.h"
 #include "model/architecture.h"
-#include "model/find.h"
+#include "model/tensor_lookup.h"
 
 enum { STATE_VALUES_MAX = 1024, STATE_HEADS_MAX = 1024 };
 
@@ -197,8 +197,8 @@ static void read_time(const struct graph *graph, struct model_recurrent *recurre
 {
     const json_t *limits = json_object_get(graph->source.json, "time_step_limit");
     const json_t *low = json_array_get(limits, 0), *high = json_array_get(limits, 1);
-    recurrent->time_low = json_is_number(low) ? fmax(json_number_value(low), 0) : 0;
-    recurrent->time_high = json_is_number(high) ? json_number_value(high) : INFINITY;
+    recurrent->dt_min = json_is_number(low) ? fmax(json_number_value(low), 0) : 0;
+    recurrent->dt_max = json_is_number(high) ? json_number_value(high) : INFINITY;
 }
 
 static bool read_recurrent(struct graph *graph)
@@ -210,8 +210,9 @@ static bool read_recurrent(struct graph *graph)
     if (!source_need_int(source, "mamba_num_heads", "ssm.time_step_rank", 1, STATE_HEADS_MAX, 128, &recurrent->heads,
                          err)
         || !source_need_int(source, "n_groups", "ssm.group_count", 1, STATE_HEADS_MAX, 8, &recurrent->groups, err)
-        || !source_need_int(source, "ssm_state_size", "ssm.state_size", 1, SCAN_KEYS_MAX, 128, &recurrent->keys, err)
-        || !source_need_int(source, "conv_kernel", "ssm.conv_kernel", 2, CONV_TAPS_MAX, 4, &recurrent->taps, err))
+        || !source_need_int(source, "ssm_state_size", "ssm.state_size", 1, SSM_SCAN_KEYS_MAX, 128, &recurrent->keys,
+                            err)
+        || !source_need_int(source, "conv_kernel", "ssm.conv_kernel", 2, CONV_KERNEL_MAX, 4, &recurrent->taps, err))
         return false;
     if (source->json
             ? !source_need_int(source, "mamba_head_dim", NULL, 1, STATE_VALUES_MAX, 64, &recurrent->values, err)

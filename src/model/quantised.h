@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "format/checkpoint.h"
-#include "model/form.h"
+#include "model/weight_layout.h"
 #include "model/modules.h"
 
 enum { QUANTISED_SCHEMES_MAX = 32 }; // far above any in use: a scheme counts once, however many modules have it

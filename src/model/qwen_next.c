@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "model/architecture.h"
-#include "model/find.h"
-#include "model/stored_rows.h"
+#include "model/tensor_lookup.h"
+#include "model/tensor_source_rows.h"
 
 enum { HEADS_MAX = 1024 };
 
@@ -184,10 +184,10 @@ static bool read_recurrent(struct graph *graph)
     if (!source_need_int(source, "linear_num_key_heads", "ssm.group_count", 1, HEADS_MAX, 16, &recurrent->groups, err)
         || !source_need_int(source, "linear_num_value_heads", "ssm.time_step_rank", 1, HEADS_MAX, 32, &recurrent->heads,
                             err)
-        || !source_need_int(source, "linear_key_head_dim", "ssm.state_size", 1, DELTA_KEYS_MAX, 128, &recurrent->keys,
-                            err)
-        || !source_need_int(source, "linear_conv_kernel_dim", "ssm.conv_kernel", 2, CONV_TAPS_MAX, 4, &recurrent->taps,
-                            err))
+        || !source_need_int(source, "linear_key_head_dim", "ssm.state_size", 1, GATED_DELTA_KEYS_MAX, 128,
+                            &recurrent->keys, err)
+        || !source_need_int(source, "linear_conv_kernel_dim", "ssm.conv_kernel", 2, CONV_KERNEL_MAX, 4,
+                            &recurrent->taps, err))
         return false;
     if (source->json
             ? !source_need_int(source, "linear_value_head_dim", NULL, 1, HEAD_DIM_MAX, 128, &recurrent->values, err)

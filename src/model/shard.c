@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 #include "model/flow.h"
 #include "model/shard_deal.h"
-#include "model/stored_rows.h"
+#include "model/tensor_source_rows.h"
 
 // What is not dealt out, and why.
 enum replica {
@@ -121,7 +121,7 @@ static bool are_added(const struct pass *pass, enum buffer sums)
 static void append_reduced(struct pass *pass, struct op *op, enum buffer *out, int width)
 {
     struct op reduce = {
-        .kind = OP_REDUCE, .layer = op->layer, .in = BUFFER_PARTIAL, .out = *out, .width = width, .groups = 1
+        .kind = OP_ALL_REDUCE, .layer = op->layer, .in = BUFFER_PARTIAL, .out = *out, .width = width, .groups = 1
     };
     if (are_added(pass, *out)) {
         reduce.adds = true;
@@ -204,7 +204,7 @@ static void shard_embed(struct pass *pass, struct op *op)
 
 static void append_joined(struct pass *pass, struct op *op)
 {
-    struct op join = { .kind = OP_JOIN,
+    struct op join = { .kind = OP_ALL_GATHER,
                        .layer = op->layer,
                        .in = BUFFER_LOGITS_PART,
                        .out = BUFFER_LOGITS,
@@ -242,7 +242,7 @@ static void shard_experts(struct pass *pass, struct op *op)
 
 static void shard_combine(struct pass *pass, struct op *op) { append_reduced(pass, op, &op->out, op->width); }
 
-static void shard_heads(struct pass *pass, struct op *op)
+static void shard_per_head_linear(struct pass *pass, struct op *op)
 {
     struct op_matrix *matrix = &op->matrix[0];
     int rows = (int)stored_rows(matrix->tensor);
@@ -284,7 +284,7 @@ static void (*const rewrites[OP_COUNT])(struct pass *pass, struct op *op) = {
     [OP_EMBED] = shard_embed,
     [OP_NORM] = shard_norm,
     [OP_LINEAR] = shard_linear,
-    [OP_HEADS] = shard_heads,
+    [OP_PER_HEAD_LINEAR] = shard_per_head_linear,
     [OP_ATTENTION] = shard_attention,
     [OP_ACT_MUL] = shard_act_mul,
     [OP_EXPERTS] = shard_experts,
@@ -298,8 +298,8 @@ static void (*const rewrites[OP_COUNT])(struct pass *pass, struct op *op) = {
     [OP_COPY] = keep,
     [OP_ROUTE] = keep,
     [OP_CONV] = keep,
-    [OP_SCAN] = keep,
-    [OP_DELTA] = keep,
+    [OP_SSM_SCAN] = keep,
+    [OP_GATED_DELTA] = keep,
 };
 
 // ---- the model ----

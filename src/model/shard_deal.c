@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/shard_deal.h"
 
-#include "model/stored.h"
+#include "model/tensor_source.h"
 
 enum { WIDTH_UNIT_MIN = 8 }; // columns of a feed forward: what kernels load at once
 

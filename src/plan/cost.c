@@ -33,7 +33,7 @@ double plan_experts_bytes(const struct plan *plan)
     double bytes = 0;
     for (int i = 0; i < model->op_count; i++)
         for (int j = 0; j < model->ops[i].matrices && model->ops[i].kind == OP_EXPERTS; j++)
-            bytes += (double)plan_placed_bytes(model->ops[i].matrix[j].tensor, plan->ops[i].few->packing);
+            bytes += (double)plan_placed_bytes(model->ops[i].matrix[j].tensor, plan->ops[i].decode->packing);
     return bytes;
 }
 
@@ -58,8 +58,8 @@ static void add_products(const struct plan *plan, double tokens, double outputs,
     const struct model *model = plan->model;
     for (int i = 0; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
-        const struct kernel *kernel = tokens > KERNEL_FEW_TOKENS_MAX ? plan->ops[i].many : plan->ops[i].few;
-        bool multiplies = op->kind == OP_LINEAR || op->kind == OP_EXPERTS || op->kind == OP_HEADS;
+        const struct kernel *kernel = tokens > KERNEL_DECODE_ROWS_MAX ? plan->ops[i].prefill : plan->ops[i].decode;
+        bool multiplies = op->kind == OP_LINEAR || op->kind == OP_EXPERTS || op->kind == OP_PER_HEAD_LINEAR;
         for (int j = 0; multiplies && j < op->matrices; j++) {
             const struct tensor *matrix = op->matrix[j].tensor;
             bool int8 = kernel->int8 >> matrix->dtype & 1;

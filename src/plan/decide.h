@@ -24,8 +24,8 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
 // Whether a row failed its self-test before this plan.
 bool decide_has_failed(const struct plan_options *options, const struct kernel *kernel);
 
-// absorb.c: the ops that a neighbour's kernel does.
-void decide_absorbing(struct plan *plan);
+// fuse.c: the ops that a neighbour's kernel does.
+void decide_fusion(struct plan *plan);
 
 // weights.c: where weights lie, and the scratch memory that kernels want.
 void decide_weights(struct plan *plan);

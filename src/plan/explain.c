@@ -19,12 +19,12 @@ const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enu
 
 static bool same_pair(const struct plan_op *a, const struct plan_op *b)
 {
-    return (!a && !b) || (a && b && a->few == b->few && a->many == b->many);
+    return (!a && !b) || (a && b && a->decode == b->decode && a->prefill == b->prefill);
 }
 
 static uint64_t set_of(const struct kernel *kernel, enum explain_set set)
 {
-    return set == EXPLAIN_INT8 ? kernel->int8 : set == EXPLAIN_NVFP4 ? kernel->nvfp4 : kernel->unpacked;
+    return set == EXPLAIN_INT8 ? kernel->int8 : set == EXPLAIN_NVFP4 ? kernel->nvfp4 : kernel->dequantised;
 }
 
 uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set)
@@ -33,7 +33,7 @@ uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, en
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         for (int j = 0; j < op->matrices && (!pair || same_pair(&plan->ops[i], pair)); j++)
-            formats |= set_of(plan->ops[i].few, set) & (uint64_t)1 << op->matrix[j].tensor->dtype;
+            formats |= set_of(plan->ops[i].decode, set) & (uint64_t)1 << op->matrix[j].tensor->dtype;
     }
     return formats;
 }
@@ -191,8 +191,8 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         add_cell(out, style, colour_of(class->layout.v.dtype), 20,
                  class->layout.latent ? "in K" : dtype_word(class->layout.v.dtype));
         add_cell(out, style, "", 18, bytes.data);
-        add_cell(out, style, "", 20, attention->few->name);
-        strbuf_add_format(out, "%s\n", attention->many->name);
+        add_cell(out, style, "", 20, attention->decode->name);
+        strbuf_add_format(out, "%s\n", attention->prefill->name);
         strbuf_free(&range);
         strbuf_free(&kind);
         strbuf_free(&bytes);
@@ -205,7 +205,7 @@ static bool is_first_of_pair(const struct plan *plan, int index)
     for (int i = 0; i < index; i++)
         if (plan->model->ops[i].kind == kind && same_pair(&plan->ops[i], &plan->ops[index]))
             return false;
-    return kind == OP_LINEAR || kind == OP_EXPERTS || kind == OP_HEADS;
+    return kind == OP_LINEAR || kind == OP_EXPERTS || kind == OP_PER_HEAD_LINEAR;
 }
 
 static void add_formats(struct strbuf *out, const char *words, uint64_t formats)
@@ -223,15 +223,15 @@ static void add_linear(const struct plan *plan, struct strbuf *out)
         const struct plan_op *pair = &plan->ops[i];
         if (!is_first_of_pair(plan, i))
             continue;
-        uint64_t unpacked = explain_weights(plan, pair, EXPLAIN_UNPACKED);
-        strbuf_add_format(out, "%-9s %s", op_word(plan->model->ops[i].kind), pair->few->name);
-        if (pair->many != pair->few)
-            strbuf_add_format(out, ", %s", pair->many->name);
+        uint64_t dequantised = explain_weights(plan, pair, EXPLAIN_UNPACKED);
+        strbuf_add_format(out, "%-9s %s", op_word(plan->model->ops[i].kind), pair->decode->name);
+        if (pair->prefill != pair->decode)
+            strbuf_add_format(out, ", %s", pair->prefill->name);
         add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, pair, EXPLAIN_INT8));
         add_formats(out, "; activations rounded to 4 bits for weights in", explain_weights(plan, pair, EXPLAIN_NVFP4));
-        add_formats(out, "; dequantised in registers:", unpacked);
-        strbuf_add_text(out, pair->few->device == DEVICE_CUDA && !unpacked ? "; weights read as they are" : "");
-        if (pair->few->nvfp4)
+        add_formats(out, "; dequantised in registers:", dequantised);
+        strbuf_add_text(out, pair->decode->device == DEVICE_CUDA && !dequantised ? "; weights read as they are" : "");
+        if (pair->decode->nvfp4)
             strbuf_add_text(out,
                             " if cuBLASLt has such products, which it is asked when the model is loaded; without "
                             "--linear-kernel, other kernels serve");
@@ -253,14 +253,14 @@ static void add_experts(const struct plan *plan, struct strbuf *out)
 }
 
 // Ops that are fused into a neighbour's kernel, which is one of those named above.
-static void add_absorbed(const struct plan *plan, struct strbuf *out)
+static void add_fused(const struct plan *plan, struct strbuf *out)
 {
     static const char *const loads[] = { "decode", "prefill" };
     for (int load = 0; load < 2; load++) {
         bool of_kind[OP_COUNT] = { 0 };
         int kinds = 0;
         for (int i = 0; i < plan->model->op_count; i++)
-            if (plan->ops[i].absorbed[load] && !of_kind[plan->model->ops[i].kind]) {
+            if (plan->ops[i].fused[load] && !of_kind[plan->model->ops[i].kind]) {
                 of_kind[plan->model->ops[i].kind] = true;
                 strbuf_add_format(out, "%s%s", kinds++ ? " " : "fused     ", op_word(plan->model->ops[i].kind));
             }
@@ -337,7 +337,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     explain_add_store(plan, out);
     add_linear(plan, out);
     add_experts(plan, out);
-    add_absorbed(plan, out);
+    add_fused(plan, out);
     explain_add_memory(plan, out);
     explain_add_ranks(plan, out);
     explain_add_checkpoint(plan, out);

@@ -2,7 +2,7 @@
 // plan/explain_checkpoint.c: what the plan says of the checkpoint itself: weights that lie otherwise than kernels read
 // them, scales of the cache, what was not used, and warnings.
 #include "base/map.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 #include "plan/explain_parts.h"
 
 enum { STORED_MAX = 64 };

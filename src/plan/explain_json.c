@@ -29,8 +29,8 @@ static json_t *json_of_layer(const struct plan *plan, int index)
         "window", class->kind.window ? json_integer(class->kind.window) : json_null(), "k", dtype_word(k->dtype), "v",
         dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits", latent ? 0.0 : side_bits(v), "transform",
         explain_transform(plan, index), "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
-        "attention_few", attention->few->name, "attention_many", attention->many->name, "kv_write", write->few->name,
-        "linear", explain_binding_of(plan, index, OP_LINEAR)->few->name);
+        "attention_few", attention->decode->name, "attention_many", attention->prefill->name, "kv_write",
+        write->decode->name, "linear", explain_binding_of(plan, index, OP_LINEAR)->decode->name);
     const char *scale = explain_scale(plan, index);
     json_object_set_new(layer, "scale", scale ? json_string(scale) : json_null());
     json_object_set_new(layer, "transform_errors", explain_json_errors(plan, index));
@@ -155,7 +155,7 @@ static json_t *json_of_weights(const struct plan *plan)
                      formats, "layout_bytes", (json_int_t)packing.layout_bytes, "copied_bytes",
                      (json_int_t)packing.copied_bytes, "stored", explain_json_stored(plan), "int8_activations",
                      json_of_formats(explain_weights(plan, NULL, EXPLAIN_INT8)), "nvfp4_activations",
-                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_NVFP4)), "unpacked",
+                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_NVFP4)), "dequantised",
                      json_of_formats(explain_weights(plan, NULL, EXPLAIN_UNPACKED)));
 }
 

@@ -11,7 +11,7 @@
 const struct plan_class *explain_class_of(const struct plan *plan, int layer);
 // The layer's first op of that kind.
 const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind);
-// Formats of the weights for which this pair of kernels, or any where it is NULL, rounds activations or unpacks.
+// Formats of the weights for which this pair of kernels, or any where it is NULL, rounds activations or dequantises.
 enum explain_set { EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
 uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set);
 void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"

@@ -30,15 +30,15 @@ static int count_layers(const struct plan *plan, enum layer_kind kind)
 // Kernels of the ops that move a state on, of the first layer that has one.
 static void add_kernels(const struct plan *plan, struct strbuf *out)
 {
-    static const enum op_kind kinds[] = { OP_CONV, OP_SCAN, OP_DELTA };
+    static const enum op_kind kinds[] = { OP_CONV, OP_SSM_SCAN, OP_GATED_DELTA };
     int layer = 0;
     while (plan->model->layer[layer].kind != LAYER_STATE)
         layer++;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const struct plan_op *bound = explain_binding_of(plan, layer, kinds[i]);
         if (bound)
-            strbuf_add_format(out, bound->few == bound->many ? "%s%s" : "%s%s, %s", i ? ", " : "; ", bound->few->name,
-                              bound->many->name);
+            strbuf_add_format(out, bound->decode == bound->prefill ? "%s%s" : "%s%s, %s", i ? ", " : "; ",
+                              bound->decode->name, bound->prefill->name);
     }
 }
 
@@ -63,13 +63,13 @@ void explain_add_states(const struct plan *plan, struct strbuf *out)
 
 json_t *explain_json_recurrent(const struct plan *plan, int index)
 {
-    static const enum op_kind kinds[] = { OP_CONV, OP_SCAN, OP_DELTA, OP_LINEAR };
+    static const enum op_kind kinds[] = { OP_CONV, OP_SSM_SCAN, OP_GATED_DELTA, OP_LINEAR };
     const struct layer *layer = &plan->model->layer[index];
     json_t *kernels = json_object();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const struct plan_op *bound = explain_binding_of(plan, index, kinds[i]);
         if (bound)
-            json_object_set_new(kernels, op_word(kinds[i]), json_string(bound->few->name));
+            json_object_set_new(kernels, op_word(kinds[i]), json_string(bound->decode->name));
     }
     return json_pack("{s:i, s:s, s:n, s:n, s:n, s:s, s:i, s:I, s:o}", "index", index, "attention",
                      layer->kind == LAYER_STATE ? "state" : "none", "window", "k", "v", "transform", "none",

@@ -7,7 +7,7 @@ static const char *missing_load(const struct kernel *kernel, const struct fit_re
 {
     if (kernel->load & request->load)
         return NULL;
-    return request->load == KERNEL_FEW ? "is for many tokens at a time" : "is for few tokens at a time";
+    return request->load == KERNEL_DECODE ? "is for many tokens at a time" : "is for few tokens at a time";
 }
 
 static const char *missing_features(const struct kernel *kernel, const struct device *device, struct arena *arena)

@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 #include "base/suggest.h"
 #include "kernel/cuda/images.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 #include "plan/decide.h"
 #include "plan/fit.h"
 
@@ -128,14 +128,14 @@ static const struct kernel *choose_kernel(struct plan *plan, const struct choice
 // stay as they lie in the file, which the reference reads.
 static struct plan_op choose_pair(struct plan *plan, struct choice choice, const struct op *op)
 {
-    struct plan_op pair = { .few = choose_kernel(plan, &choice, op, KERNEL_FEW) };
-    choice.partner = pair.few;
-    pair.many = choose_kernel(plan, &choice, op, KERNEL_MANY);
-    if (!pair.few || pair.many || !pair.few->packing)
+    struct plan_op pair = { .decode = choose_kernel(plan, &choice, op, KERNEL_DECODE) };
+    choice.partner = pair.decode;
+    pair.prefill = choose_kernel(plan, &choice, op, KERNEL_PREFILL);
+    if (!pair.decode || pair.prefill || !pair.decode->packing)
         return pair;
     choice.partner = kernel_reference(op->kind);
-    return (struct plan_op){ .few = choose_kernel(plan, &choice, op, KERNEL_FEW),
-                             .many = choose_kernel(plan, &choice, op, KERNEL_MANY) };
+    return (struct plan_op){ .decode = choose_kernel(plan, &choice, op, KERNEL_DECODE),
+                             .prefill = choose_kernel(plan, &choice, op, KERNEL_PREFILL) };
 }
 
 // ---- a pinned kernel ----
@@ -148,7 +148,8 @@ static const char *fits_nowhere(struct plan *plan, const struct kernel *kernel)
         const struct op *op = &plan->model->ops[i];
         if (op->kind != kernel->op || decide_leaves_out(plan, op))
             continue;
-        struct fit_request request = request_of(plan, op, kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY);
+        struct fit_request request = request_of(plan, op,
+                                                kernel->load & KERNEL_DECODE ? KERNEL_DECODE : KERNEL_PREFILL);
         const char *reason = fit_reasons(kernel, &request, &plan->device, &plan->arena);
         if (!reason)
             return NULL;
@@ -212,7 +213,7 @@ static void name_candidates(struct plan *plan, enum op_kind kind)
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         if (op->kind == kind && op->layer >= 0)
-            unbound[op->layer] |= !plan->ops[i].few || !plan->ops[i].many;
+            unbound[op->layer] |= !plan->ops[i].decode || !plan->ops[i].prefill;
     }
     refusal->layers = decide_layer_list(plan, unbound);
 }
@@ -255,12 +256,12 @@ bool decide_kernels(struct plan *plan, const struct plan_options *options, struc
         const struct op *op = &model->ops[i];
         if (decide_leaves_out(plan, op)) {
             const struct kernel *any = kernel_reference(op->kind);
-            plan->ops[i] = (struct plan_op){ .few = any, .many = any, .left_out = true };
+            plan->ops[i] = (struct plan_op){ .decode = any, .prefill = any, .left_out = true };
             continue;
         }
         struct choice choice = { .options = options, .pinned = op->kind == OP_LINEAR ? linear : attention };
         plan->ops[i] = choose_pair(plan, choice, op);
-        bool bound = plan->ops[i].few && plan->ops[i].many;
+        bool bound = plan->ops[i].decode && plan->ops[i].prefill;
         bool first_of_cache = !unbound || (unbound->kind != OP_ATTENTION && op->kind == OP_ATTENTION);
         if (!bound && first_of_cache) // a refusal about the cache says more than one about anything else
             unbound = op;

@@ -57,7 +57,7 @@ bool decide_all(struct plan *plan, const struct model *model, const struct devic
         || !decide_transforms(plan, options, err) || !decide_kernels(plan, options, err))
         return false;
     if (!options->apart)
-        decide_absorbing(plan);
+        decide_fusion(plan);
     return decide_memory(plan, options, err);
 }
 

@@ -116,12 +116,12 @@ struct plan {
     struct plan_class classes[KV_CLASSES_MAX];
 
     struct plan_op {
-        const struct kernel *few, *many;      // of the same packing
-        uint32_t absorbs[2];                  // by few, by many: neighbours that it does in passing (KERNEL_ABSORBS_*)
-        bool absorbed[2];                     // for few, for many: a neighbour does this op
-        bool left_out;                        // its layer has no use for it: nothing runs
-        size_t placed_at[LINEAR_OUTPUTS_MAX]; // of its matrices among the placed weights; PLAN_IN_FILE: not placed
-    } *ops;                                   // beside model->ops
+        const struct kernel *decode, *prefill; // of the same packing
+        uint32_t fuses[2];                     // by few, by many: neighbours that it does in passing (KERNEL_FUSES_*)
+        bool fused[2];                         // for few, for many: a neighbour does this op
+        bool left_out;                         // its layer has no use for it: nothing runs
+        size_t placed_at[LINEAR_OUTPUTS_MAX];  // of its matrices among the placed weights; PLAN_IN_FILE: not placed
+    } *ops;                                    // beside model->ops
     int reason_count, reason_capacity;
     struct plan_reason *reasons;
 

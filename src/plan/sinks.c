@@ -44,10 +44,10 @@ static const struct kernel *row_without(struct plan *plan, const struct plan_opt
     static const struct {
         enum op_kind op;
         enum kernel_load load;
-    } asked[] = { { OP_KV_WRITE, KERNEL_FEW },
-                  { OP_KV_WRITE, KERNEL_MANY },
-                  { OP_ATTENTION, KERNEL_FEW },
-                  { OP_ATTENTION, KERNEL_MANY } };
+    } asked[] = { { OP_KV_WRITE, KERNEL_DECODE },
+                  { OP_KV_WRITE, KERNEL_PREFILL },
+                  { OP_ATTENTION, KERNEL_DECODE },
+                  { OP_ATTENTION, KERNEL_PREFILL } };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         struct fit_request request = { .op = asked[i].op,
                                        .load = asked[i].load,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 #include "plan/decide.h"
 
 void plan_weights_by_format(const struct model *model, size_t *bytes)
@@ -69,14 +69,14 @@ static void place_matrices(struct plan *plan, struct map *counted)
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         struct plan_op *bound = &plan->ops[i];
-        bool placed = bound->few->packing || plan->device.kind == DEVICE_CUDA;
+        bool placed = bound->decode->packing || plan->device.kind == DEVICE_CUDA;
         for (int j = 0; j < op->matrices; j++) {
             const struct tensor *tensor = op->matrix[j].tensor;
             bound->placed_at[j] = PLAN_IN_FILE;
             if (!placed && !tensor->stored)
                 continue;
             size_t before = plan->placed_bytes;
-            bound->placed_at[j] = place(plan, &places, tensor, bound->few->packing);
+            bound->placed_at[j] = place(plan, &places, tensor, bound->decode->packing);
             note_copy(plan, counted, tensor, plan->placed_bytes - before);
             map_put(counted, bytes_of(tensor->name), 1);
         }
@@ -124,8 +124,8 @@ void decide_weights(struct plan *plan)
             count_plain(plan, &counted, op->matrix[j].tensor);
             count_plain(plan, &counted, op->matrix[j].bias);
         }
-        plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, op, plan->ops[i].few));
-        plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, op, plan->ops[i].many));
+        plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, op, plan->ops[i].decode));
+        plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, op, plan->ops[i].prefill));
     }
     map_free(&counted);
 }

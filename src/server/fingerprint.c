@@ -9,7 +9,7 @@
 
 #include "base/sha256.h"
 #include "base/strbuf.h"
-#include "engine/calibration_file.h"
+#include "engine/calibration/file.h"
 
 // The plan without its figures of memory: how much was free at the start says nothing about answers.
 static void add_plan(struct strbuf *out, struct bytes plan)

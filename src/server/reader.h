@@ -5,7 +5,7 @@
 #ifndef SERVER_READER_H
 #define SERVER_READER_H
 
-#include "server/post.h"
+#include "server/mailbox.h"
 #include "server/queue.h"
 
 enum { READER_SMALL_BYTES = 32 << 10 }; // bodies up to this go through the small lane

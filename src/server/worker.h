@@ -4,7 +4,7 @@
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
 
-#include "server/post.h"
+#include "server/mailbox.h"
 #include "server/queue.h"
 
 struct worker {

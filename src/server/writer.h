@@ -11,7 +11,7 @@
 
 #include "server/metrics.h"
 #include "server/outbox.h"
-#include "server/post.h"
+#include "server/mailbox.h"
 
 struct writer {
     struct post *post;

@@ -232,6 +232,6 @@ def test_blocks_of_states_change_no_bit(lib, tmp_path, name):
 
 def test_broken_rules_never_serve(lib, tmp_path, monkeypatch):
     monkeypatch.setenv("NIBBLE_FEATURES", "none")
-    monkeypatch.setenv("NIBBLE_FAULT", "delta_ref")
-    with pytest.raises(Exception, match="delta_ref"):
+    monkeypatch.setenv("NIBBLE_FAULT", "gated_delta_ref")
+    with pytest.raises(Exception, match="gated_delta_ref"):
         Model(lib, tiny.write_safetensors(tiny.load("qwen3_5"), tmp_path))

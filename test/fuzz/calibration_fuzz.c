@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "engine/calibrate.h"
-#include "engine/calibration_file.h"
+#include "engine/calibration/measure.h"
+#include "engine/calibration/file.h"
 
 static void use(struct bytes content, const struct calibration_key *key, const struct plan *wanted)
 {

@@ -31,7 +31,7 @@ WRONG(kv_write, args.k = args.v ? args.v : args.k + 1) // of latents there are n
 WRONG(attention, args.scale *= 1.01f)
 WRONG(act_mul, args.act = args.act == ACT_SILU ? ACT_GELU_TANH : ACT_SILU)
 WRONG(softcap, args.cap *= 1.001f)
-WRONG(heads, args.weight.scale *= 1.001f)
+WRONG(per_head_linear, args.weight.scale *= 1.001f)
 WRONG(experts, args.output[0].weight.scale *= 1.001f)
 
 static void add_wrong(const void *arguments, int part, int parts)
@@ -93,45 +93,59 @@ static void conv_wrong(const void *arguments, int part, int parts)
         state_inputs(state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
-static void scan_wrong(const void *arguments, int part, int parts)
+static void ssm_scan_wrong(const void *arguments, int part, int parts)
 {
-    const struct scan_args *args = arguments;
-    scan_ref(arguments, part, parts);
+    const struct ssm_scan_args *args = arguments;
+    ssm_scan_ref(arguments, part, parts);
     if (part == 0)
         state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
-static void delta_wrong(const void *arguments, int part, int parts)
+static void gated_delta_wrong(const void *arguments, int part, int parts)
 {
-    const struct delta_args *args = arguments;
-    delta_ref(arguments, part, parts);
+    const struct gated_delta_args *args = arguments;
+    gated_delta_ref(arguments, part, parts);
     if (part == 0)
         state_matrix(&args->state, state_after(&args->state, args->batch, args->batch->sequence))[0] += 0.01f;
 }
 
-static void reduce_wrong(const void *arguments, int part, int parts)
+static void all_reduce_wrong(const void *arguments, int part, int parts)
 {
-    struct reduce_args args = *(const struct reduce_args *)arguments;
+    struct all_reduce_args args = *(const struct all_reduce_args *)arguments;
     args.ranks--; // one of them is forgotten
-    reduce_ref(&args, part, parts);
+    all_reduce_ref(&args, part, parts);
 }
 
-static void join_wrong(const void *arguments, int part, int parts)
+static void all_gather_wrong(const void *arguments, int part, int parts)
 {
-    const struct join_args *args = arguments;
-    join_ref(arguments, part, parts);
+    const struct all_gather_args *args = arguments;
+    all_gather_ref(arguments, part, parts);
     if (part == 0)
         args->out[args->width - 1] = args->parts[0];
 }
 
 static void (*const wrong[OP_COUNT])(const void *, int, int) = {
-    [OP_EMBED] = embed_wrong,         [OP_NORM] = norm_wrong,         [OP_LINEAR] = linear_wrong,
-    [OP_ROPE] = rope_wrong,           [OP_KV_WRITE] = kv_write_wrong, [OP_ATTENTION] = attention_wrong,
-    [OP_ACT_MUL] = act_mul_wrong,     [OP_ADD] = add_wrong,           [OP_PICK] = pick_wrong,
-    [OP_SOFTCAP] = softcap_wrong,     [OP_HEADS] = heads_wrong,       [OP_COPY] = copy_wrong,
-    [OP_ROUTE] = route_wrong,         [OP_EXPERTS] = experts_wrong,   [OP_COMBINE] = combine_wrong,
-    [OP_TRANSFORM] = transform_wrong, [OP_CONV] = conv_wrong,         [OP_SCAN] = scan_wrong,
-    [OP_DELTA] = delta_wrong,         [OP_REDUCE] = reduce_wrong,     [OP_JOIN] = join_wrong,
+    [OP_EMBED] = embed_wrong,
+    [OP_NORM] = norm_wrong,
+    [OP_LINEAR] = linear_wrong,
+    [OP_ROPE] = rope_wrong,
+    [OP_KV_WRITE] = kv_write_wrong,
+    [OP_ATTENTION] = attention_wrong,
+    [OP_ACT_MUL] = act_mul_wrong,
+    [OP_ADD] = add_wrong,
+    [OP_PICK] = pick_wrong,
+    [OP_SOFTCAP] = softcap_wrong,
+    [OP_PER_HEAD_LINEAR] = per_head_linear_wrong,
+    [OP_COPY] = copy_wrong,
+    [OP_ROUTE] = route_wrong,
+    [OP_EXPERTS] = experts_wrong,
+    [OP_COMBINE] = combine_wrong,
+    [OP_TRANSFORM] = transform_wrong,
+    [OP_CONV] = conv_wrong,
+    [OP_SSM_SCAN] = ssm_scan_wrong,
+    [OP_GATED_DELTA] = gated_delta_wrong,
+    [OP_ALL_REDUCE] = all_reduce_wrong,
+    [OP_ALL_GATHER] = all_gather_wrong,
 };
 
 // A row like the reference's, but for what it runs.
@@ -194,7 +208,7 @@ static void test_a_row_may_have_its_own_tolerance(void **state)
 {
     (void)state;
     struct kernel kernel = like_reference(OP_EMBED, embed_wrong);
-    struct sample_case wanted = { .load = KERNEL_MANY, .weight = DTYPE_Q4_K };
+    struct sample_case wanted = { .load = KERNEL_PREFILL, .weight = DTYPE_Q4_K };
     struct check_result result;
     assert_int_equal(count_found(&kernel, wanted, &result), SEEDS);
     kernel.tolerance = 1e-3f;
@@ -350,7 +364,7 @@ static void test_rows_get_what_they_list(void **state)
     struct kernel kernel = like_reference(OP_ATTENTION, attention_ref);
     kernel.head_dim_multiple = 40;
     kernel.head_dim_max = 160;
-    kernel.load = KERNEL_FEW;
+    kernel.load = KERNEL_DECODE;
     struct sample_case cases[CHECK_CASES_MAX];
     int count = check_cases(&kernel, cases);
     for (int i = 0; i < count; i++)
@@ -360,7 +374,7 @@ static void test_rows_get_what_they_list(void **state)
             const struct kv_layout *layout = &sample.args.attention.cache.layout;
             assert_true(layout->k.dim % 40 == 0 && layout->k.dim <= 160 && layout->v.dim == layout->k.dim);
             assert_true(layout->k.dtype != DTYPE_INT4_TOKEN && layout->v.dtype != DTYPE_INT4_TOKEN);
-            assert_in_range(sample.batch.tokens, 1, KERNEL_FEW_TOKENS_MAX);
+            assert_in_range(sample.batch.tokens, 1, KERNEL_DECODE_ROWS_MAX);
             sample_close(&sample);
         }
     kernel.k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16);
@@ -413,7 +427,7 @@ static void test_self_test(void **state)
         fail_msg("%s", err.text);
     assert_null(self_test_failure(&plan, NULL, &err));
     for (int i = 0; i < model.op_count; i++) {
-        const struct kernel *kernel = plan.ops[i].many;
+        const struct kernel *kernel = plan.ops[i].prefill;
         setenv("NIBBLE_FAULT", kernel->name, 1);
         assert_ptr_equal(self_test_failure(&plan, NULL, &err), kernel);
         assert_says(err, kernel->name);

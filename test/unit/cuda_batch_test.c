@@ -2,7 +2,7 @@
 // A step's batch as a block of bytes: whatever the room, what is read through the view is what the batch says.
 #include "base/random.h"
 #include "container.h"
-#include "engine/cuda_batch.h"
+#include "engine/gpu/batch.h"
 #include "kv/pool.h"
 
 enum { SEEDS = 50, SEQUENCES_MAX = 9, TOKENS_MAX = 200, PAGES_MAX = 40, CLASSES = 3 };

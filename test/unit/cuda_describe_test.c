@@ -114,8 +114,8 @@ static void hide_rows(struct sample *sample, union op_args *args)
 {
     const void *nowhere = (const void *)(intptr_t)NOWHERE;
     static const bool has_rows[OP_COUNT] = {
-        [OP_NORM] = true,    [OP_LINEAR] = true, [OP_ACT_MUL] = true, [OP_ADD] = true,
-        [OP_SOFTCAP] = true, [OP_HEADS] = true,  [OP_REDUCE] = true,  [OP_JOIN] = true,
+        [OP_NORM] = true,    [OP_LINEAR] = true,          [OP_ACT_MUL] = true,    [OP_ADD] = true,
+        [OP_SOFTCAP] = true, [OP_PER_HEAD_LINEAR] = true, [OP_ALL_REDUCE] = true, [OP_ALL_GATHER] = true,
     };
     static struct cuda_batch batch;
     sample->batch.on_device = &batch;
@@ -132,13 +132,13 @@ static void test_rows(void **state)
         assert_non_null(kernel->describe);
         assert_null(kernel->run);
         struct sample_case cases[CHECK_CASES_MAX];
-        uint32_t absorbed[CHECK_ABSORBED_MAX];
-        int count = check_cases(kernel, cases), sets = check_absorbed(kernel, absorbed);
+        uint32_t fused[CHECK_FUSED_MAX];
+        int count = check_cases(kernel, cases), sets = check_fused(kernel, fused);
         assert_true(count > 0 && sets > 0);
         for (int i = 0; i < count * sets; i++) {
             struct sample sample;
             struct sample_case wanted = cases[i / sets];
-            wanted.absorbs = absorbed[i % sets];
+            wanted.fuses = fused[i % sets];
             wanted.size = SAMPLE_SMALL;
             wanted.seed = (uint64_t)i;
             sample_open(&sample, kernel, &wanted);

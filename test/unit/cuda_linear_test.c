@@ -39,7 +39,7 @@ static void make_args(const struct kernel *kernel, int dtype, int outputs, int w
 // All warps but the last have a part of k and a tile, and all tiles are some block's.
 static void check_few(const struct cuda_call *call)
 {
-    struct cuda_linear_few few;
+    struct cuda_linear_skinny few;
     memcpy(&few, call->params, sizeof few);
     assert_int_equal(call->block / 32 - 1, 1 << (few.split_shift + few.side_shift));
     assert_in_range(few.tiles_rest, 0, call->grid[0] - 1);
@@ -64,7 +64,7 @@ static void check_calls(const struct kernel *kernel, const struct linear_args *a
         assert_in_range(call->grid[2], 1, GRID_YZ_MAX);
         assert_in_range(call->shared_bytes, 0, shape->shared_bytes);
         assert_in_range(call->params_bytes, sizeof(struct cuda_linear), CUDA_PARAMS_BYTES);
-        if (!strncmp(call->function, "linear_few_", strlen("linear_few_")))
+        if (!strncmp(call->function, "linear_skinny_", strlen("linear_skinny_")))
             check_few(call);
     }
 }
@@ -79,11 +79,11 @@ static void check_row(const struct kernel *kernel, const struct cuda_shape *devi
                 struct cuda_shape shape = *device;
                 struct linear_args args;
                 shape.rows = shape.tokens = tokens[t];
-                if ((shape.rows <= KERNEL_FEW_TOKENS_MAX) != (kernel->load == KERNEL_FEW))
+                if ((shape.rows <= KERNEL_DECODE_ROWS_MAX) != (kernel->load == KERNEL_DECODE))
                     continue;
                 make_args(kernel, dtype, outputs, widths[w], &args);
                 check_calls(kernel, &args, &shape);
-                if (!(kernel->absorbs & KERNEL_ABSORBS_NORM))
+                if (!(kernel->fuses & KERNEL_FUSES_NORM))
                     continue;
                 args.norm = &norm;
                 args.act_mul = outputs == 2 ? &act_mul : NULL;
@@ -116,7 +116,7 @@ static void alike_goes_together(void **state)
     struct cuda_linear p;
     assert_int_equal(cuda_linear_rows[2].describe(&args, &shape, calls), 1);
     memcpy(&p, calls[0].params, sizeof p);
-    assert_string_equal(calls[0].function, "linear_few_e2m1_16");
+    assert_string_equal(calls[0].function, "linear_skinny_e2m1_16");
     assert_int_equal(calls[0].grid[0], shape.multiprocessors);
     assert_true(p.outputs == 2 && p.act == ACT_GELU_TANH && p.norm_weight == norm.weight);
     assert_true(p.output[0].y == act_mul.out);

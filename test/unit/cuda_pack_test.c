@@ -101,7 +101,7 @@ static float e2m1_at(const uint8_t *record, int lane, int slot, int half)
     return e2m1_to_f32((uint8_t)code);
 }
 
-static float unpacked(struct linear_layout f, const uint8_t *group, int row, int col)
+static float dequantised(struct linear_layout f, const uint8_t *group, int row, int col)
 {
     const uint8_t *record = group + (size_t)(col / LINEAR_RECORD) * (size_t)linear_record_bytes(f);
     int in_lane = col % LINEAR_LANE_VALUES, lane = row % 8 * 4 + col % LINEAR_RECORD / LINEAR_LANE_VALUES;
@@ -161,7 +161,7 @@ static void every_format_reads_back(void **state)
         for (int at = 0; at < GROUPS * LINEAR_ROWS * COLS; at++) {
             int row = at / COLS, col = at % COLS;
             const uint8_t *group = packed + GUARD + (size_t)(row / LINEAR_ROWS) * (bytes / GROUPS);
-            float found = unpacked(f, group, row % LINEAR_ROWS, col);
+            float found = dequantised(f, group, row % LINEAR_ROWS, col);
             if (!(fabsf(found - expected[at]) <= tolerance(f, expected + at / LINEAR_LANE_VALUES * LINEAR_LANE_VALUES)))
                 fail_msg("%s row %d col %d: %g, expected %g", dtype_word(dtype), row, col, (double)found,
                          (double)expected[at]);
@@ -183,7 +183,7 @@ static void the_last_record_is_filled_up(void **state)
     uint8_t *packed = pack(&(struct weight){ DTYPE_Q4_0, 1, COLUMNS, blocks, 1 },
                            linear_packing.bytes(DTYPE_Q4_0, 1, COLUMNS));
     for (int col = COLUMNS; col < 2 * LINEAR_RECORD; col++)
-        assert_true(unpacked(f, packed + GUARD, 0, col) == 0);
+        assert_true(dequantised(f, packed + GUARD, 0, col) == 0);
     free(packed);
 }
 
@@ -195,7 +195,7 @@ static void fp8_nan_spoils_its_block(void **state)
     uint8_t *packed = pack(&(struct weight){ DTYPE_FP8_32, 1, LINEAR_RECORD, blocks, 1 },
                            linear_packing.bytes(DTYPE_FP8_32, 1, LINEAR_RECORD));
     for (int col = 0; col < LINEAR_RECORD; col++)
-        assert_true(isnan(unpacked(f, packed + GUARD, 0, col)) == (col / 32 == 2));
+        assert_true(isnan(dequantised(f, packed + GUARD, 0, col)) == (col / 32 == 2));
     free(packed);
 }
 

@@ -6,7 +6,7 @@
 #include "kernel/check.h"
 #include "kernel/ref/table.h"
 #include "kernel/state.h"
-#include "model/stored_rows.h"
+#include "model/tensor_source_rows.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,13 +21,13 @@ enum { CLASS = 2, PAGE_TOKENS = 32, TOKENS_MAX = 24, KEYS_MAX = 20, VALUES_MAX =
 
 // One sequence, whose state is in page 1 before its rows and in page 0 after them.
 struct scene {
-    struct delta_args args;
+    struct gated_delta_args args;
     struct batch batch;
     struct batch_sequence sequence;
     int32_t positions[TOKENS_MAX], pages[2];
     float mixed[TOKENS_MAX * (2 * HEADS_MAX * KEYS_MAX + HEADS_MAX * VALUES_MAX)];
     float time[TOKENS_MAX * HEADS_MAX], beta[TOKENS_MAX * HEADS_MAX], out[TOKENS_MAX * HEADS_MAX * VALUES_MAX];
-    float a[HEADS_MAX], time_bias[HEADS_MAX];
+    float a[HEADS_MAX], dt_bias[HEADS_MAX];
     uint8_t *pool;
 };
 
@@ -44,7 +44,7 @@ static void scene_open(struct scene *scene, uint64_t *seed)
     random_fill(seed, scene->time, sizeof scene->time / sizeof(float));
     random_fill(seed, scene->beta, sizeof scene->beta / sizeof(float));
     random_fill(seed, scene->a, HEADS_MAX);
-    random_fill(seed, scene->time_bias, HEADS_MAX);
+    random_fill(seed, scene->dt_bias, HEADS_MAX);
     for (int i = 0; i < HEADS_MAX; i++)
         scene->a[i] = -fabsf(scene->a[i]);
     scene->time[0] = 30; // where softplus is a straight line
@@ -53,7 +53,7 @@ static void scene_open(struct scene *scene, uint64_t *seed)
     scene->sequence = (struct batch_sequence){ .count = tokens, .pages = { [CLASS] = scene->pages } };
     scene->batch =
         (struct batch){ .tokens = tokens, .positions = scene->positions, .sequences = 1, .sequence = &scene->sequence };
-    scene->args = (struct delta_args){
+    scene->args = (struct gated_delta_args){
         .batch = &scene->batch,
         .mixed = scene->mixed,
         .time = scene->time,
@@ -62,7 +62,7 @@ static void scene_open(struct scene *scene, uint64_t *seed)
         .groups = groups,
         .in_turns = random_between(seed, 0, 1),
         .a = scene->a,
-        .time_bias = scene->time_bias,
+        .dt_bias = scene->dt_bias,
         .state = { .pool = scene->pool,
                    .page_bytes = layout.layer_bytes,
                    .class_index = CLASS,
@@ -80,7 +80,7 @@ static double length_of(const float *x, int count)
 }
 
 // What one token does to one head's matrix, word for word.
-static void define(const struct delta_args *args, int row, int head, double *matrix, double *out)
+static void define(const struct gated_delta_args *args, int row, int head, double *matrix, double *out)
 {
     int heads = args->state.layout.heads, keys = args->state.layout.keys, values = args->state.layout.values;
     int group = args->in_turns ? head % args->groups : head * args->groups / heads;
@@ -88,7 +88,7 @@ static void define(const struct delta_args *args, int row, int head, double *mat
     const float *q = mixed + group * keys, *k = mixed + (args->groups + group) * keys;
     const float *v = mixed + 2 * args->groups * keys + head * values;
     double beta = 1 / (1 + exp(-(double)args->beta[row * heads + head]));
-    double decay = exp(args->a[head] * log1p(exp((double)args->time[row * heads + head] + args->time_bias[head])));
+    double decay = exp(args->a[head] * log1p(exp((double)args->time[row * heads + head] + args->dt_bias[head])));
     for (int j = 0; j < values; j++) {
         double recalled = 0;
         for (int i = 0; i < keys; i++) {
@@ -120,7 +120,7 @@ static void the_reference_is_the_definition(void **state)
         for (int i = 0; i < scene.batch.tokens * heads; i++)
             define(&scene.args, i / heads, i % heads, matrix[i % heads], out[i / heads][i % heads]);
         for (int part = 3; part >= 0; part--)
-            delta_ref(&scene.args, part, 4);
+            gated_delta_ref(&scene.args, part, 4);
         uint8_t *after = state_after(&scene.args.state, &scene.batch, &scene.sequence);
         for (int i = 0; i < heads * count; i++)
             worst = fmax(worst, fabs(state_matrix(&scene.args.state, after)[i] - matrix[i / count][i % count]));
@@ -140,10 +140,10 @@ static void rows_are_equal_bit_for_bit(void **state)
     struct device cpu;
     assert_true(device_open_cpu(&cpu, &(struct error){ 0 }));
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
-        if (kernel->op != OP_DELTA || kernel->device != DEVICE_CPU || (kernel->needs & ~cpu.features))
+        if (kernel->op != OP_GATED_DELTA || kernel->device != DEVICE_CPU || (kernel->needs & ~cpu.features))
             continue;
         for (int i = 0; i < 40; i++) {
-            struct sample_case wanted = { .load = i % 2 ? KERNEL_FEW : KERNEL_MANY, .seed = (uint64_t)i };
+            struct sample_case wanted = { .load = i % 2 ? KERNEL_DECODE : KERNEL_PREFILL, .seed = (uint64_t)i };
             struct check_result result;
             check_run(kernel, &wanted, NULL, &result);
             assert_true(result.ok);

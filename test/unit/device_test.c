@@ -10,20 +10,20 @@
 
 #include "container.h"
 #include "device/device.h"
-#include "device/team.h"
+#include "device/thread_pool.h"
 #include "sanitized.h"
 
 enum { PARTS_MAX = 8 };
 
 static const int sizes[] = { 1, 2, 3, PARTS_MAX }; // more threads than the machine has cores, too
 
-static struct team *open_team(int threads)
+static struct thread_pool *open_thread_pool(int threads)
 {
     struct error err;
-    struct team *team = team_open(threads, &err);
+    struct thread_pool *team = thread_pool_open(threads, &err);
     if (!team)
         fail_msg("%s", err.text);
-    assert_int_equal(team_size(team), threads);
+    assert_int_equal(thread_pool_size(team), threads);
     return team;
 }
 
@@ -52,16 +52,16 @@ static void test_every_part_runs_once(void **state)
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
         int size = sizes[i / 2];
         bool divisible = i % 2;
-        struct team *team = open_team(size);
+        struct thread_pool *team = open_thread_pool(size);
         struct tally tally = { .size = size };
         for (int run = 1; run <= 300; run++) {
-            team_run(team, &(struct team_work){ count_run, &tally, .phases = 1, .divisible = divisible });
+            thread_pool_run(team, &(struct thread_pool_work){ count_run, &tally, .phases = 1, .divisible = divisible });
             for (int part = 0; part < tally.parts; part++)
                 assert_int_equal(tally.runs[part], run); // all have finished, none ran twice
         }
         assert_int_equal(tally.wrong, 0);
         assert_true(divisible && size > 1 ? tally.parts > size : tally.parts == size);
-        team_close(team);
+        thread_pool_close(team);
     }
 }
 
@@ -86,11 +86,11 @@ static void test_phases_do_not_overlap(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct team *team = open_team(sizes[i]);
+        struct thread_pool *team = open_thread_pool(sizes[i]);
         struct marks marks = { .late_part = -1 };
-        team_run(team, &(struct team_work){ check_marks, &marks, 8000 / sizes[i], .divisible = true });
+        thread_pool_run(team, &(struct thread_pool_work){ check_marks, &marks, 8000 / sizes[i], .divisible = true });
         assert_int_equal(marks.wrong, 0);
-        team_close(team);
+        thread_pool_close(team);
     }
 }
 
@@ -98,13 +98,13 @@ static void test_late_parts_are_waited_for(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct team *team = open_team(sizes[i]);
+        struct thread_pool *team = open_thread_pool(sizes[i]);
         for (int late = 0; late < sizes[i]; late++) {
             struct marks marks = { .late_part = late, .late_every = 10 };
-            team_run(team, &(struct team_work){ check_marks, &marks, 50, .divisible = true });
+            thread_pool_run(team, &(struct thread_pool_work){ check_marks, &marks, 50, .divisible = true });
             assert_int_equal(marks.wrong, 0);
         }
-        team_close(team);
+        thread_pool_close(team);
     }
 }
 
@@ -129,25 +129,25 @@ static void stall_in_first(void *context, int phase, int part, int parts)
 static void test_a_stalled_member_holds_up_one_part(void **state)
 {
     (void)state;
-    struct team *team = open_team(2);
+    struct thread_pool *team = open_thread_pool(2);
     struct stall stall = { 0 };
-    team_run(team, &(struct team_work){ stall_in_first, &stall, .phases = 1, .divisible = true });
+    thread_pool_run(team, &(struct thread_pool_work){ stall_in_first, &stall, .phases = 1, .divisible = true });
     assert_true(stall.parts > 2);
     assert_true(stall.others_were_done);
-    team_close(team);
+    thread_pool_close(team);
 }
 
 static void test_a_team_wakes_up_after_a_rest(void **state)
 {
     (void)state;
-    struct team *team = open_team(3);
+    struct thread_pool *team = open_thread_pool(3);
     struct tally tally = { .size = 3 };
     for (int run = 1; run <= 5; run++) {
         usleep(10000);
-        team_run(team, &(struct team_work){ count_run, &tally, .phases = 1 });
+        thread_pool_run(team, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
         assert_int_equal(tally.runs[0] + tally.runs[1] + tally.runs[2], 3 * run);
     }
-    team_close(team);
+    thread_pool_close(team);
 }
 
 static void test_teams_come_and_go(void **state)
@@ -155,15 +155,15 @@ static void test_teams_come_and_go(void **state)
     (void)state;
     for (int i = 0; i < 200; i++) {
         int threads = i % 4 + 1;
-        struct team *team = open_team(threads);
+        struct thread_pool *team = open_thread_pool(threads);
         struct tally tally = { .size = threads };
         if (i % 3)
-            team_run(team, &(struct team_work){ count_run, &tally, .phases = 1 });
+            thread_pool_run(team, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
         assert_int_equal(tally.runs[threads - 1], i % 3 != 0);
-        team_close(team);
+        thread_pool_close(team);
     }
-    team_close(open_team(TEAM_THREADS_MAX));
-    team_close(NULL);
+    thread_pool_close(open_thread_pool(TEAM_THREADS_MAX));
+    thread_pool_close(NULL);
 }
 
 static void test_impossible_sizes_are_refused(void **state)
@@ -173,7 +173,7 @@ static void test_impossible_sizes_are_refused(void **state)
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         struct error err;
         char number[32];
-        assert_null(team_open(wrong[i], &err));
+        assert_null(thread_pool_open(wrong[i], &err));
         snprintf(number, sizeof number, "%d threads", wrong[i]);
         assert_says(err, number);
         assert_says(err, "256");
@@ -188,12 +188,12 @@ static int open_without_memory(void)
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = 96 << 20;
     setrlimit(RLIMIT_AS, &limit);
-    struct team *team = team_open(200, &err);
+    struct thread_pool *team = thread_pool_open(200, &err);
     if (team || !strstr(err.text, "no thread number") || !strstr(err.text, "try --threads "))
         return 1;
     int possible = atoi(strstr(err.text, "--threads ") + strlen("--threads "));
-    team = team_open(possible, &err);
-    team_close(team);
+    team = thread_pool_open(possible, &err);
+    thread_pool_close(team);
     return team ? 0 : 2;
 }
 

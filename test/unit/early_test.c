@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "container.h"
-#include "engine/generate.h"
+#include "engine/schedule/generate.h"
 
 enum {
     VOCABULARY = 60,
@@ -298,7 +298,7 @@ static void world_open(bool early, int pages, int sequences)
                                   .max_num_seqs = sequences,
                                   .max_model_len = LENGTH_MAX };
     engine->model.config.vocabulary = VOCABULARY;
-    engine->team = team_open(1, &err);
+    engine->team = thread_pool_open(1, &err);
     engine->ids = fake.ids;
     engine->positions = fake.positions;
     engine->output_rows = fake.output_rows;
@@ -323,7 +323,7 @@ static void world_close(void)
         kv_pool_check(&fake.engine.pools[i]);
         kv_pool_close(&fake.engine.pools[i]);
     }
-    team_close(fake.engine.team);
+    thread_pool_close(fake.engine.team);
 }
 
 static int run(void)

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "container.h"
-#include "engine/sampler.h"
+#include "engine/sampling/sampler.h"
 #include "engine/reader.h"
 #include "tiny.h"
 

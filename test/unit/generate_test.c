@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "container.h"
-#include "engine/generate.h"
+#include "engine/schedule/generate.h"
 #include "engine/reader.h"
 #include "sanitized.h"
 #include "tiny.h"

@@ -6,7 +6,7 @@
 
 #include "container.h"
 #include "engine/engine.h"
-#include "engine/gpu_parts.h"
+#include "engine/gpu/internal.h"
 #include "fake_cuda.h"
 
 enum { SEQUENCES = 4, VOCABULARY = 50 };

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "container.h"
-#include "engine/kernels_cuda.h"
+#include "engine/kernels/cuda.h"
 #include "kernel/minifloat.h"
 #include "kernel/ref/table.h"
 
@@ -281,7 +281,7 @@ static const struct kernel linear_rows = {
     .architectures = only_90,
     .weights = DTYPE_BIT(BF16),
     .describe = describe_linear,
-    .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD,
+    .fuses = KERNEL_FUSES_NORM | KERNEL_FUSES_ACT_MUL | KERNEL_FUSES_ADD,
 };
 
 // What the check says of a row, over its cases and neighbours: the flaw of the last that is wrong, "" for none.
@@ -289,13 +289,13 @@ static int count_wrong(struct cuda *cuda, const struct kernel *kernel, struct ch
 {
     struct kernels_cuda on_gpu = kernels_cuda_on(cuda);
     struct sample_case cases[CHECK_CASES_MAX];
-    uint32_t absorbed[CHECK_ABSORBED_MAX];
-    int wrong = 0, count = check_cases(kernel, cases), sets = check_absorbed(kernel, absorbed);
+    uint32_t fused[CHECK_FUSED_MAX];
+    int wrong = 0, count = check_cases(kernel, cases), sets = check_fused(kernel, fused);
     assert_in_range(count, 1, CHECK_CASES_MAX);
     for (int i = 0; i < count * sets * SEEDS; i++) {
         struct sample_case wanted = cases[i % count];
         struct check_result result;
-        wanted.absorbs = absorbed[i / count % sets];
+        wanted.fuses = fused[i / count % sets];
         wanted.seed = (uint64_t)(i / count / sets);
         check_run(kernel, &wanted, &on_gpu.device, &result);
         wrong += !result.ok;
@@ -345,13 +345,13 @@ static void test_a_lie_is_found(void **state)
     struct cuda cuda = { 0 };
     struct check_result last;
     (void)state;
-    uint32_t absorbed[CHECK_ABSORBED_MAX];
+    uint32_t fused[CHECK_FUSED_MAX];
     add_function = "add_right";
     forgets_bias = false;
     setenv("NIBBLE_FAULT", "add_there", 1);
     assert_int_equal(count_wrong(&cuda, &add_row, &last), 2 * SEEDS);
     setenv("NIBBLE_FAULT", "linear_there", 1); // whatever it does in passing
-    assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 2 * SEEDS * check_absorbed(&linear_rows, absorbed));
+    assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 2 * SEEDS * check_fused(&linear_rows, fused));
     unsetenv("NIBBLE_FAULT");
     assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 0);
 }
@@ -392,13 +392,13 @@ static void test_samples_can_be_copied(void **state)
     (void)state;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
         struct sample_case cases[CHECK_CASES_MAX];
-        uint32_t absorbed[CHECK_ABSORBED_MAX];
+        uint32_t fused[CHECK_FUSED_MAX];
         int count = kernel->device == DEVICE_CUDA ? check_cases(kernel, cases) : 0;
-        int sets = check_absorbed(kernel, absorbed);
+        int sets = check_fused(kernel, fused);
         cuda.shared_bytes = kernel->shared_bytes ? kernel->shared_bytes : SHARED_BYTES_ANYWHERE;
         for (int i = 0; i < count * sets; i++) {
             struct sample_case wanted = cases[i % count];
-            wanted.absorbs = absorbed[i / count];
+            wanted.fuses = fused[i / count];
             wanted.seed = (uint64_t)i;
             check_copied(&cuda, kernel, &wanted);
         }

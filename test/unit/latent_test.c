@@ -5,7 +5,7 @@
 #include "kernel/minifloat.h"
 #include "kernel/ref/kv_codec.h"
 #include "kernel/ref/weight.h"
-#include "model/stored_heads.h"
+#include "model/tensor_source_heads.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 #include "container.h"
 #include "kernel/blocks.h"
 #include "kernel/int8.h"
-#include "kernel/sample.h"
+#include "kernel/testcase.h"
 
 enum { SEEDS = 6, VALUES_MAX = 1 << 14 };
 
@@ -59,7 +59,7 @@ static void compare_rows(const struct kernel *first, const struct sample_case *w
     sample_open(&sample, first, wanted);
     size_t count = run_row(&sample, first, 1, expected);
     for (const struct kernel *other = next_row(NULL); other; other = next_row(other)) {
-        bool fits = other->load & KERNEL_MANY || sample.rows <= KERNEL_FEW_TOKENS_MAX;
+        bool fits = other->load & KERNEL_PREFILL || sample.rows <= KERNEL_DECODE_ROWS_MAX;
         if (!fits || other->packing != first->packing)
             continue;
         assert_true(other->weights == first->weights && other->int8 == first->int8);
@@ -77,7 +77,7 @@ static void test_rows_of_a_packing_agree_bit_for_bit(void **state)
 {
     (void)state;
     for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel)) {
-        struct sample_case wanted = { .load = kernel->load & KERNEL_FEW ? KERNEL_FEW : KERNEL_MANY };
+        struct sample_case wanted = { .load = kernel->load & KERNEL_DECODE ? KERNEL_DECODE : KERNEL_PREFILL };
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             for (wanted.seed = 0; kernel->weights >> dtype & 1 && wanted.seed < SEEDS; wanted.seed++) {
                 wanted.weight = (enum dtype)dtype;

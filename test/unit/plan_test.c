@@ -174,13 +174,13 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
                                       .head_dim_max = 128 };
     const struct kernel linear = { .op = OP_LINEAR, .load = KERNEL_ANY, .weights = DTYPE_BIT(Q4_0) | DTYPE_BIT(Q8_0) };
     const struct fit_request keys = { .op = OP_ATTENTION,
-                                      .load = KERNEL_FEW,
+                                      .load = KERNEL_DECODE,
                                       .has_cache = true,
                                       .k = DTYPE_F16,
                                       .v = DTYPE_NVFP4,
                                       .k_dim = 64,
                                       .v_dim = 64 };
-    const struct fit_request weights = { .op = OP_LINEAR, .load = KERNEL_MANY, .weights = DTYPE_BIT(Q8_0) };
+    const struct fit_request weights = { .op = OP_LINEAR, .load = KERNEL_PREFILL, .weights = DTYPE_BIT(Q8_0) };
     struct kernel kernel = attention;
     struct fit_request request = keys;
 #define REASON fit_reasons(&kernel, &request, &device, &arena)
@@ -210,11 +210,11 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
     kernel = attention;
     kernel.needs = CPU_AVX2 | CPU_FMA | CPU_AVX512F;
     assert_string_equal(REASON, "needs fma avx512f");
-    kernel = attention, kernel.load = KERNEL_MANY;
+    kernel = attention, kernel.load = KERNEL_PREFILL;
     assert_string_equal(REASON, "is for many tokens at a time");
-    kernel.load = KERNEL_FEW;
+    kernel.load = KERNEL_DECODE;
     assert_null(REASON);
-    request.load = KERNEL_MANY;
+    request.load = KERNEL_PREFILL;
     assert_string_equal(REASON, "is for few tokens at a time");
 
     kernel = linear, request = weights;
@@ -354,11 +354,11 @@ static void test_every_op_has_kernels_that_list_its_formats(void **state)
     need_plan(planned, (struct plan_options){ .kv_cache_dtype = "0-2:nvfp4/fp8,3-:int4_per_token_head" }, &plan);
     for (int i = 0; i < planned->model.op_count; i++) {
         const struct op *op = &planned->model.ops[i];
-        const struct kernel *bound[] = { plan.ops[i].few, plan.ops[i].many };
+        const struct kernel *bound[] = { plan.ops[i].decode, plan.ops[i].prefill };
         for (int j = 0; j < 2; j++) {
             assert_non_null(bound[j]);
             assert_int_equal(bound[j]->op, op->kind);
-            assert_true(bound[j]->load & (j ? KERNEL_MANY : KERNEL_FEW));
+            assert_true(bound[j]->load & (j ? KERNEL_PREFILL : KERNEL_DECODE));
             assert_int_equal(bound[j]->needs & ~planned->device.features, 0);
             for (int k = 0; k < op->matrices; k++)
                 assert_true(bound[j]->weights >> op->matrix[k].tensor->dtype & 1);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "device/ranks.h"
+#include "ranks/ranks.h"
 
 enum { ROUNDS = 300, BYTES_MAX = 1 << 21 };
 

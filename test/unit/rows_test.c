@@ -3,7 +3,7 @@
 // reference and the rows below. They run the reference's code; what is tested is who is chosen, and why not.
 #include "base/error.h"
 #include "kernel/ref/table.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 #include "plan/decide.h"
 #include "plan/explain.h"
 #include "plan/plan.h"
@@ -58,7 +58,7 @@ static const struct kernel extra[] = {
     { .name = "attention_good_few",
       .op = OP_ATTENTION,
       .priority = 10,
-      .load = KERNEL_FEW,
+      .load = KERNEL_DECODE,
       .needs = CPU_AVX2,
       .k = DTYPE_BIT(FP8_E4M3),
       .v = DTYPE_BIT(FP8_E4M3) | DTYPE_BIT(NVFP4),
@@ -103,7 +103,7 @@ static const struct kernel extra[] = {
     { .name = "linear_copied_few",
       .op = OP_LINEAR,
       .priority = 10,
-      .load = KERNEL_FEW,
+      .load = KERNEL_DECODE,
       .needs = CPU_AVX2,
       .weights = DTYPE_BIT(F32),
       .packing = &copied,
@@ -111,7 +111,7 @@ static const struct kernel extra[] = {
     { .name = "linear_copied_many",
       .op = OP_LINEAR,
       .priority = 10,
-      .load = KERNEL_MANY,
+      .load = KERNEL_PREFILL,
       .needs = CPU_AVX512F,
       .weights = DTYPE_BIT(F32),
       .packing = &copied,
@@ -188,8 +188,8 @@ static void check_chosen(struct scene *scene, const char *device, const char *fo
                          const char *many)
 {
     assert_true(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
-    assert_string_equal(attention_of(scene, 0)->few->name, few);
-    assert_string_equal(attention_of(scene, 0)->many->name, many);
+    assert_string_equal(attention_of(scene, 0)->decode->name, few);
+    assert_string_equal(attention_of(scene, 0)->prefill->name, many);
 }
 
 static void test_a_word_goes_to_the_first_row_that_lists_it(void **state)
@@ -218,9 +218,9 @@ static void test_each_layer_is_decided_by_its_own_formats(void **state)
     struct plan_options options = { .kv_cache_dtype = "nvfp4", .kv_skip_layers = "1" };
     scene->model.config.kv_dtype = DTYPE_F16; // what a skipped layer has
     assert_true(make(scene, "cpu:avx2", options));
-    assert_string_equal(attention_of(scene, 0)->few->name, "attention_best");
-    assert_string_equal(attention_of(scene, 1)->few->name, "attention_ref");
-    assert_string_equal(attention_of(scene, 2)->few->name, "attention_best");
+    assert_string_equal(attention_of(scene, 0)->decode->name, "attention_best");
+    assert_string_equal(attention_of(scene, 1)->decode->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 2)->decode->name, "attention_best");
 }
 
 static void check_refused(struct scene *scene, const char *device, const char *formats, const char *says)
@@ -247,11 +247,11 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     struct scene *scene = *state;
     struct plan_options options = { .kv_cache_dtype = "nvfp4", .attention_kernel = "attention_ref" };
     assert_true(make(scene, "cpu:avx2", options));
-    assert_string_equal(attention_of(scene, 0)->few->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 0)->decode->name, "attention_ref");
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_few" };
     assert_true(make(scene, "cpu:avx2", options)); // it is for few tokens; the other is chosen as usual
-    assert_string_equal(attention_of(scene, 0)->few->name, "attention_good_few");
-    assert_string_equal(attention_of(scene, 0)->many->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 0)->decode->name, "attention_good_few");
+    assert_string_equal(attention_of(scene, 0)->prefill->name, "attention_ref");
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_bets" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
@@ -270,7 +270,7 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     struct scene *scene = *state;
     struct plan_options options = { .linear_kernel = "linear_rounding" };
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
-    assert_string_equal(first_of(scene, OP_LINEAR, 0)->few->name, "linear_ref");
+    assert_string_equal(first_of(scene, OP_LINEAR, 0)->decode->name, "linear_ref");
     const char *reason = NULL;
     for (int i = 0; i < scene->plan.reason_count && !reason; i++)
         if (!strcmp(scene->plan.reasons[i].kernel->name, "linear_rounding"))
@@ -281,8 +281,8 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     for (int i = 0; i < scene->model.op_count; i++)
         if (scene->model.ops[i].kind == OP_LINEAR) {
             bool fits = stored_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
-            assert_string_equal(scene->plan.ops[i].few->name, fits ? "linear_rounding" : "linear_ref");
-            assert_ptr_equal(scene->plan.ops[i].many, scene->plan.ops[i].few);
+            assert_string_equal(scene->plan.ops[i].decode->name, fits ? "linear_rounding" : "linear_ref");
+            assert_ptr_equal(scene->plan.ops[i].prefill, scene->plan.ops[i].decode);
             *(fits ? &pinned : &others) += 1;
         }
     assert_true(pinned > 0 && others > 0);
@@ -333,14 +333,14 @@ static void test_both_rows_of_an_op_read_the_same_weights(void **state)
     struct scene *scene = *state;
     assert_true(make(scene, "cpu:avx512", (struct plan_options){ 0 }));
     const struct plan_op *linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->few->name, "linear_copied_few");
-    assert_string_equal(linear->many->name, "linear_copied_many");
+    assert_string_equal(linear->decode->name, "linear_copied_few");
+    assert_string_equal(linear->prefill->name, "linear_copied_many");
     assert_true(scene->plan.placed_bytes > 0 && scene->plan.weight_bytes > scene->plan.placed_bytes);
     size_t weight_bytes = scene->plan.weight_bytes;
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
     linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->few->name, "linear_ref");
-    assert_string_equal(linear->many->name, "linear_ref");
+    assert_string_equal(linear->decode->name, "linear_ref");
+    assert_string_equal(linear->prefill->name, "linear_ref");
     assert_true(scene->plan.placed_bytes == 0 && scene->plan.weight_bytes <= weight_bytes);
 }
 
@@ -360,7 +360,7 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
     assert_true(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
     assert_string_equal(engine.plan.failed_note, "attention_best");
     for (int i = 0; i < engine.model.op_count; i++)
-        assert_ptr_not_equal(engine.plan.ops[i].few, &extra[0]);
+        assert_ptr_not_equal(engine.plan.ops[i].decode, &extra[0]);
     engine_close(&engine);
     options.plan.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
     assert_false(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
@@ -371,36 +371,35 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
 static const struct kernel greedy_linear = { .name = "greedy_linear",
                                              .op = OP_LINEAR,
                                              .run = linear_ref,
-                                             .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL
-                                                 | KERNEL_ABSORBS_ADD };
+                                             .fuses = KERNEL_FUSES_NORM | KERNEL_FUSES_ACT_MUL | KERNEL_FUSES_ADD };
 static const struct kernel greedy_write = {
-    .name = "greedy_write", .op = OP_KV_WRITE, .run = kv_write_ref, .absorbs = KERNEL_ABSORBS_ROPE
+    .name = "greedy_write", .op = OP_KV_WRITE, .run = kv_write_ref, .fuses = KERNEL_FUSES_ROPE
 };
 
-static void absorb_all(struct scene *scene)
+static void fuse_all(struct scene *scene)
 {
     assert_true(make(scene, "cpu:ref", (struct plan_options){ 0 }));
     for (int i = 0; i < scene->model.op_count; i++) {
         if (scene->model.ops[i].kind == OP_LINEAR)
-            scene->plan.ops[i].few = &greedy_linear;
+            scene->plan.ops[i].decode = &greedy_linear;
         if (scene->model.ops[i].kind == OP_KV_WRITE)
-            scene->plan.ops[i].few = &greedy_write;
+            scene->plan.ops[i].decode = &greedy_write;
     }
-    decide_absorbing(&scene->plan);
+    decide_fusion(&scene->plan);
 }
 
 static int left_of(const struct scene *scene, enum op_kind kind, int load)
 {
     int left = 0;
     for (int i = 0; i < scene->model.op_count; i++)
-        left += scene->model.ops[i].kind == kind && !scene->plan.ops[i].absorbed[load];
+        left += scene->model.ops[i].kind == kind && !scene->plan.ops[i].fused[load];
     return left;
 }
 
 static void test_neighbours_are_done_in_passing(void **state)
 {
     struct scene *scene = *state;
-    absorb_all(scene);
+    fuse_all(scene);
     static const enum op_kind kinds[] = { OP_NORM, OP_ADD, OP_ACT_MUL, OP_ROPE };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         assert_int_equal(left_of(scene, kinds[i], 0), 0);
@@ -418,7 +417,7 @@ static void test_what_lies_between_is_not_passed_over(void **state)
     checkpoint_close(&scene->tiny.checkpoint);
     tiny_model(&scene->tiny, "gemma3_text", &sizes, "{}");
     assert_true(model_describe(&scene->model, &scene->tiny.checkpoint, &scene->err));
-    absorb_all(scene);
+    fuse_all(scene);
     assert_int_equal(left_of(scene, OP_ADD, 0), 2 * sizes.layers);
     assert_int_equal(left_of(scene, OP_NORM, 0), 4 * sizes.layers); // of q, of k, and the two behind linears
     assert_int_equal(left_of(scene, OP_ACT_MUL, 0), 0);

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "container.h"
-#include "engine/sampler.h"
+#include "engine/sampling/sampler.h"
 
 enum { VOCABULARY_MAX = 12, DRAWS = 3000, TEXT = 20 };
 

@@ -4,7 +4,7 @@
 // is a function of that hash, so each answer has to be the one its prompt gets alone.
 #include "base/random.h"
 #include "container.h"
-#include "engine/scheduler.h"
+#include "engine/schedule/scheduler.h"
 
 enum { LENGTH_MAX = 160, CLASSES_MAX = 3, CLIENTS_MAX = 80, TOKENS = 50, STEPS_MAX = 100000 };
 

@@ -6,7 +6,7 @@
 #include "container.h"
 #include "format/json.h"
 #include "model/shard.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 
 enum { RANKS_MAX = 6 };
 
@@ -255,7 +255,7 @@ static void check_op(const struct model *model, const struct op *op, const struc
             continue;
         const struct op *exchange = op + 1;
         bool logits = matrix->out == BUFFER_LOGITS_PART;
-        assert_int_equal(exchange->kind, logits ? OP_JOIN : OP_REDUCE);
+        assert_int_equal(exchange->kind, logits ? OP_ALL_GATHER : OP_ALL_REDUCE);
         assert_int_equal(exchange->in, matrix->out);
         assert_int_equal(exchange->out, exchange->adds ? whole[1].out : whole->matrix[i].out);
         assert_int_equal(exchange->width, stored_rows(whole->matrix[i].tensor));
@@ -327,8 +327,8 @@ static void check_model(const char *config, enum dtype dtype, int count)
         for (int rank = 0; rank < count; rank++) {
             const struct op *next = op_at(&ranks, rank) + 1;
             bool exchanges = ranks.at[rank] + 1 < ranks.model[rank].op_count
-                && (next->kind == OP_REDUCE || next->kind == OP_JOIN);
-            reduced += rank == 0 && exchanges && next->kind == OP_REDUCE ? next->width : 0;
+                && (next->kind == OP_ALL_REDUCE || next->kind == OP_ALL_GATHER);
+            reduced += rank == 0 && exchanges && next->kind == OP_ALL_REDUCE ? next->width : 0;
             ranks.at[rank] += exchanges ? 2 : 1;
         }
     }

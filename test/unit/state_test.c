@@ -20,7 +20,7 @@ enum {
 
 static struct scene {
     float x[TOKENS][CHANNELS], mixed[TOKENS][CHANNELS], time[TOKENS][HEADS], out[TOKENS][INNER];
-    float kernel[INPUTS + 1][CHANNELS], bias[CHANNELS], a[HEADS], d[HEADS], time_bias[HEADS];
+    float kernel[INPUTS + 1][CHANNELS], bias[CHANNELS], a[HEADS], d[HEADS], dt_bias[HEADS];
     uint8_t *pool;
     struct state_place place;
 } scene;
@@ -40,7 +40,7 @@ static void open_scene(void)
     fill(scene.bias, CHANNELS, -1, 1, &seed);
     fill(scene.a, HEADS, -1, 0, &seed);
     fill(scene.d, HEADS, -1, 1, &seed);
-    fill(scene.time_bias, HEADS, -1, 1, &seed);
+    fill(scene.dt_bias, HEADS, -1, 1, &seed);
     struct kv_state layout = kv_state_make(INPUTS, CHANNELS, HEADS, KEYS, VALUES);
     scene.pool = memory_new(TABLE, layout.layer_bytes);
     memset(scene.pool, 0xFF, TABLE * layout.layer_bytes); // NaN: what nobody has written is read by nobody
@@ -64,20 +64,20 @@ static void run(int first, int count)
                               .kernel = scene.kernel[0],
                               .bias = scene.bias,
                               .state = scene.place };
-    struct scan_args scan = { .batch = &batch,
-                              .mixed = scene.mixed[first],
-                              .time = scene.time[first],
-                              .out = scene.out[first],
-                              .groups = GROUPS,
-                              .a = scene.a,
-                              .d = scene.d,
-                              .time_bias = scene.time_bias,
-                              .time_low = 0.1f,
-                              .time_high = 2,
-                              .state = scene.place };
+    struct ssm_scan_args scan = { .batch = &batch,
+                                  .mixed = scene.mixed[first],
+                                  .time = scene.time[first],
+                                  .out = scene.out[first],
+                                  .groups = GROUPS,
+                                  .a = scene.a,
+                                  .d = scene.d,
+                                  .dt_bias = scene.dt_bias,
+                                  .dt_min = 0.1f,
+                                  .dt_max = 2,
+                                  .state = scene.place };
     conv_ref(&conv, 0, 1);
     for (int part = 2; part >= 0; part--)
-        scan_ref(&scan, part, 3);
+        ssm_scan_ref(&scan, part, 3);
 }
 
 // As long as the page allows.
@@ -114,7 +114,7 @@ static void test_formulas(void **state)
         }
         for (int head = 0; head < HEADS; head++) {
             const double *b = mixed + INNER + head / (HEADS / GROUPS) * KEYS, *c = b + GROUPS * KEYS;
-            double time = log1p(exp((double)scene.time[token][head] + scene.time_bias[head]));
+            double time = log1p(exp((double)scene.time[token][head] + scene.dt_bias[head]));
             time = fmin(fmax(time, 0.1), 2);
             for (int value = 0; value < VALUES; value++) {
                 double x = mixed[head * VALUES + value], sum = scene.d[head] * x;

@@ -4,9 +4,9 @@
 #include <math.h>
 
 #include "container.h"
-#include "engine/calibrate.h"
-#include "engine/calibration_file.h"
-#include "engine/key_error.h"
+#include "engine/calibration/measure.h"
+#include "engine/calibration/file.h"
+#include "engine/calibration/key_error.h"
 #include "engine/reader.h"
 #include "kernel/check.h"
 #include "plan/calibration.h"

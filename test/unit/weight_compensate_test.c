@@ -9,8 +9,8 @@
 #include "base/random.h"
 #include "container.h"
 #include "kernel/minifloat.h"
-#include "kernel/ref/moments.h"
-#include "kernel/ref/weight_compensate.h"
+#include "kernel/ref/hessian.h"
+#include "kernel/ref/gptq.h"
 #include "kernel/ref/weight_encode.h"
 
 enum { COLS = 160, TOKENS = 300, ROWS = 21, HIDDEN = 12 };
@@ -69,10 +69,10 @@ static void moments_are_sums_of_products(void **state)
     free(three);
 }
 
-static struct team *open_team(int threads)
+static struct thread_pool *open_thread_pool(int threads)
 {
     struct error err;
-    struct team *team = team_open(threads, &err);
+    struct thread_pool *team = thread_pool_open(threads, &err);
     assert_non_null(team);
     return team;
 }
@@ -83,7 +83,7 @@ static void a_factor_times_itself_is_the_moments(void **state)
     static const int counts[] = { 5, 16, 37, COLS };
     static float x[TOKENS * COLS];
     uint64_t random = 2;
-    struct team *alone = open_team(1), *team = open_team(3);
+    struct thread_pool *alone = open_thread_pool(1), *team = open_thread_pool(3);
     for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
         size_t cols = (size_t)counts[n], size = moments_size(cols);
         draw_inputs(&random, x, counts[n]);
@@ -108,8 +108,8 @@ static void a_factor_times_itself_is_the_moments(void **state)
     }
     float zeros[16 * 16] = { 0 };
     assert_false(moments_factor(zeros, 16, doubt, team));
-    team_close(alone);
-    team_close(team);
+    thread_pool_close(alone);
+    thread_pool_close(team);
 }
 
 // ---- rounding ----
@@ -165,7 +165,7 @@ struct matrix {
 
 static void matrix_open(struct matrix *matrix, uint64_t seed)
 {
-    struct team *team = open_team(2);
+    struct thread_pool *team = open_thread_pool(2);
     assert_true(weight_tile_scratch(COLS) <= sizeof matrix->scratch / sizeof(float));
     draw_inputs(&seed, matrix->x, COLS);
     random_fill(&seed, matrix->w, ROWS * COLS);
@@ -174,7 +174,7 @@ static void matrix_open(struct matrix *matrix, uint64_t seed)
     matrix->factor = moments_of(matrix->x, COLS, NULL, TOKENS, 1);
     assert_true(moments_factor(matrix->factor, COLS, doubt, team));
     matrix->global = weight_nvfp4_global(weight_amax(matrix->w, ROWS * COLS));
-    team_close(team);
+    thread_pool_close(team);
 }
 
 static void compensate(struct matrix *matrix, const struct format *format, int first, int rows, uint8_t *codes,

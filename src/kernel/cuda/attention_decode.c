@@ -9,7 +9,7 @@
 
 enum { WARP = 32 };
 
-// How the bytes of a cache format are unpacked; -1: by none of the tensor-core kernels.
+// How the bytes of a cache format are dequantised; -1: by none of the tensor-core kernels.
 static int form_of(enum dtype dtype)
 {
     switch (dtype) {

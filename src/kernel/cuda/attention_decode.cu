@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_decode.cu: attention of sequences with few rows over a paged cache, on tensor cores. Memory is
-// the limit: each byte is read once, by 16-byte copies that are always several steps ahead, and unpacked in registers
-// for all (row, head) pairs that share it.
+// the limit: each byte is read once, by 16-byte copies that are always several steps ahead, and dequantised in
+// registers for all (row, head) pairs that share it.
 //   attention_work.cuh    what there is to do
-//   attention_deal.cuh    who does it
+//   attention_schedule.cuh    who does it
 //   attention_feed.cuh    pages on their way
-//   unpack.cuh            what their bytes mean
+//   dequantise.cuh            what their bytes mean
 //   attention_step.cuh    scores, shares and sums
 //   attention_sink.cuh    first pages that are kept in 16 bit
 //   attention_result.cuh  adding up
@@ -120,7 +120,8 @@ DEVICE void attend_parts(const struct cuda_attention &p, const struct work &work
     state->maximum[0] = maximum[0], state->maximum[1] = maximum[1];
 }
 
-// Whether a warp begins with first pages that are kept in 16 bit: they are, beside fewer bits, if those are not rotated.
+// Whether a warp begins with first pages that are kept in 16 bit: they are, beside fewer bits, if those are not
+// rotated.
 template <class W> DEVICE bool begins_with_sink(const struct cuda_attention &p, const struct piece &piece)
 {
     constexpr bool HAS = !(form<W::K>::WIDE && form<W::V>::WIDE) && W::K != FORM_INT4 && W::V != FORM_INT4;

@@ -5,8 +5,8 @@
 #ifndef KERNEL_CUDA_ATTENTION_FEED_CUH
 #define KERNEL_CUDA_ATTENTION_FEED_CUH
 
-#include "kernel/cuda/attention_deal.cuh"
-#include "kernel/cuda/unpack.cuh"
+#include "kernel/cuda/attention_schedule.cuh"
+#include "kernel/cuda/dequantise.cuh"
 
 // How one kernel walks: the formats of K and V, the head size, how memory is kept busy, and how much a warp does of it.
 template <int K_FORM, int V_FORM, int D_, int WARPS_, int STAGES_, int PAGES_, int LOG_EACH> struct walk {

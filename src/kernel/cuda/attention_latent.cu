@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_latent.cu: attention over latents, whose first channels are the values. A step's latents are
-// unpacked to bfloat16 in shared memory once, and serve as K and as V for all queries of a block. Eight warps: two for
-// each sixteen queries. For scores these two halve the channels of K, for results those of V.
+// dequantised to bfloat16 in shared memory once, and serve as K and as V for all queries of a block. Eight warps: two
+// for each sixteen queries. For scores these two halve the channels of K, for results those of V.
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/latent_split.h"
 
@@ -110,7 +110,7 @@ DEVICE float e5m2_value(uint32_t code) { return small_float(code & 0xFF, 8, 21, 
 DEVICE float e2m1_value(uint32_t code) { return small_float(code & 15, 4, 22, 0x1p126f); }
 
 // Eight channels of a token as bfloat16, in the unit of the side.
-DEVICE uint4 unpack_eight(const struct cuda_side &side, const uint8_t *data, const uint8_t *scales, int at)
+DEVICE uint4 dequantise_eight(const struct cuda_side &side, const uint8_t *data, const uint8_t *scales, int at)
 {
     float x[8], scale = 1;
     switch (side.dtype) {
@@ -170,7 +170,7 @@ DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, 
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(out)), "l"(data + 2 * at)
                          : "memory");
         else
-            *(uint4 *)out = unpack_eight(side, data, scales, at);
+            *(uint4 *)out = dequantise_eight(side, data, scales, at);
     }
     copies_commit();
 }
@@ -318,7 +318,7 @@ DEVICE void step_sums(const struct cuda_attention &p, uint16_t (*value)[LATENT_R
 
 // ---- results ----
 
-// What a value is worth that is unpacked as 1.
+// What a value is worth that is dequantised as 1.
 DEVICE float unit_of(const struct cuda_side &side)
 {
     return side.dtype == DTYPE_FP8_E4M3 || side.dtype == DTYPE_FP8_E5M2 || side.dtype == DTYPE_NVFP4

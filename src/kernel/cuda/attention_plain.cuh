@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_plain.cuh: decode attention for what the tensor-core kernels do not have: any two formats, any
-// even head size. Values are unpacked one pair at a time, in f32, straight from the pages; who does what, and what is
-// left behind, is as with the others.
+// even head size. Values are dequantised one pair at a time, in f32, straight from the pages; who does what, and what
+// is left behind, is as with the others.
 #ifndef KERNEL_CUDA_ATTENTION_PLAIN_CUH
 #define KERNEL_CUDA_ATTENTION_PLAIN_CUH
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_prefill_batch.cuh: tiles fetched in two steps. Bytes are copied to shared memory long before
-// they are unpacked, each unit by the thread that will unpack it, so that nobody else has to be told.
+// they are dequantised, each unit by the thread that will dequantise it, so that nobody else has to be told.
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_BATCH_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_BATCH_CUH
 

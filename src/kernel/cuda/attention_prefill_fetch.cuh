@@ -96,7 +96,7 @@ DEVICE void store_unit(uint32_t tile, int tile_rows, unsigned pass, const share<
     unsigned row = pass * share<D, THREADS>::ROWS;
     uint32_t at = tile + chunk_at(tile_rows, own.row, own.unit * 2), x[8];
     at = (at ^ row % 8 * CHUNK_BYTES) + row * PANEL_ROW_BYTES;
-    unit_unpack<FORM>(unit, x);
+    unit_dequantise<FORM>(unit, x);
     store_chunk(at, x[0], x[1], x[2], x[3]);
     store_chunk(at ^ CHUNK_BYTES, x[4], x[5], x[6], x[7]);
 }

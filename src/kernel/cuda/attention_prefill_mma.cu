@@ -77,7 +77,7 @@ DEVICE void multiply_values(const uint32_t shares[BLOCKS][N / 2][4], uint32_t va
 }
 
 template <int FORM, int D, int TOKENS, int THREADS>
-DEVICE void unpack_tile(const struct source &source, uint32_t pages, int first, uint32_t tile)
+DEVICE void dequantise_tile(const struct source &source, uint32_t pages, int first, uint32_t tile)
 {
     constexpr int PASSES = TOKENS / share<D, THREADS>::ROWS, COUNT = PASSES < 4 ? PASSES : 4;
     share<D, THREADS> own(threadIdx.x);
@@ -98,7 +98,7 @@ DEVICE void fetch_tile(const struct source &source, const struct sink &sink, int
         copy_tile<D, THREADS, TOKENS>(source, pages, first, threadIdx.x, tile);
     else
         with_form(source.dtype, [&](auto form) {
-            unpack_tile<decltype(form)::FORM_VALUE, D, TOKENS, THREADS>(source, pages, first, tile);
+            dequantise_tile<decltype(form)::FORM_VALUE, D, TOKENS, THREADS>(source, pages, first, tile);
         });
     if (first < sink.tokens) {
         copies_wait_all();

@@ -10,7 +10,7 @@
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_ROWS_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_ROWS_CUH
 
-#include "kernel/cuda/attention_prefill_unpack.cuh"
+#include "kernel/cuda/attention_prefill_dequantise.cuh"
 #include "kernel/ref/kv_codec.h"
 
 #define LOG2_E 1.4426950408889634f
@@ -134,7 +134,7 @@ DEVICE void load_queries(const struct cuda_attention &p, const struct prefill_bl
             x = __ldg((const uint4 *)(p.q + vector_of(p, block, row + i) * dim) + chunk);
         if (p.cache.k.dtype == DTYPE_INT4_TOKEN) {
             float values[CHUNK_VALUES];
-            bf16_unpack(x, values);
+            bf16_dequantise(x, values);
             rotate_chunk(values, chunk, dim);
             x = make_uint4(bf16_pair(values[0], values[1]), bf16_pair(values[2], values[3]),
                            bf16_pair(values[4], values[5]), bf16_pair(values[6], values[7]));

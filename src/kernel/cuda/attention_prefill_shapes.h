@@ -6,7 +6,7 @@
 
 enum { PREFILL_WGMMA_ROWS = 128, PREFILL_WGMMA_THREADS = 512, PREFILL_WGMMA_STAGES = 2 };
 
-//    head size, tokens of a tile, bytes that a thread copies ahead of unpacking at a time, and how many times over
+//    head size, tokens of a tile, bytes that a thread copies ahead of dequantising at a time, and how many times over
 // clang-format off
 #define PREFILL_WGMMA_KERNELS(X) \
     X( 64, 128, 80, 3)           \

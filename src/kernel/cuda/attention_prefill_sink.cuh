@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_prefill_sink.cuh: a sequence's first pages where they are kept in 16 bit. A tile that begins
 // among them is fetched like all others, with nothing in their place, and what they hold is then written over that, in
-// the form that unpacking gives the rest of the cache: the same order, the same fold. Rotated formats are not among them.
+// the form that dequantising gives the rest of the cache: the same order, the same fold. Rotated formats are not among
+// them.
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_SINK_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_SINK_CUH
 
@@ -37,7 +38,7 @@ DEVICE struct sink sink_of(const struct cuda_attention &p, const struct prefill_
 DEVICE void sink_values(int dtype, uint4 words, float x[CHUNK_VALUES])
 {
     if (dtype == DTYPE_BF16)
-        return bf16_unpack(words, x);
+        return bf16_dequantise(words, x);
     const uint32_t pairs[4] = { words.x, words.y, words.z, words.w };
 #pragma unroll
     for (int i = 0; i < 4; i++)

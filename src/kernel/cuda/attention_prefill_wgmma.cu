@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/attention_prefill_wgmma.cu: prefill attention for sm_90a. Two warpgroups have 64 rows each and do
-// products and softmax; a third brings the tiles of K and a fourth those of V, unpacked, two tiles ahead. A warpgroup
+// products and softmax; a third brings the tiles of K and a fourth those of V, dequantised, two tiles ahead. A
+// warpgroup
 // computes the scores of one tile while the shares of the tile before are multiplied with V, and the two take turns:
 // while one does its softmax, the products of the other run.
 #include "kernel/cuda/attention_prefill_batch.cuh"
@@ -74,10 +75,10 @@ DEVICE void bring_copies(const struct source &source, const struct walk &walk, c
     }
 }
 
-// What is not bfloat16 is copied BATCHES - 1 batches before it is unpacked, beyond the last tile, too: zeros then.
+// What is not bfloat16 is copied BATCHES - 1 batches before it is dequantised, beyond the last tile, too: zeros then.
 template <int FORM, int D, int TOKENS, int ROOM, int BATCHES>
-DEVICE void bring_unpacked(const struct source &source, const struct walk &walk, const struct ring &ring, uint32_t room,
-                           unsigned thread)
+DEVICE void load_dequantised(const struct source &source, const struct walk &walk, const struct ring &ring,
+                             uint32_t room, unsigned thread)
 {
     constexpr unsigned PASSES = batch_of<FORM, ROOM>::PASSES, BYTES = ROOM * GROUP_THREADS;
     constexpr unsigned EACH = TOKENS / share<D, GROUP_THREADS>::ROWS / PASSES; // batches of a tile
@@ -125,7 +126,7 @@ DEVICE void bring(const struct source &source, const struct walk &walk, const st
     if (source.dtype == DTYPE_BF16)
         return bring_copies<D, TOKENS>(source, walk, ring, thread);
     with_form(source.dtype, [&](auto form) {
-        bring_unpacked<decltype(form)::FORM_VALUE, D, TOKENS, ROOM, BATCHES>(source, walk, ring, room, thread);
+        load_dequantised<decltype(form)::FORM_VALUE, D, TOKENS, ROOM, BATCHES>(source, walk, ring, room, thread);
     });
 }
 

@@ -4,7 +4,7 @@
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_WGMMA_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_WGMMA_CUH
 
-#include "kernel/cuda/attention_prefill_unpack.cuh"
+#include "kernel/cuda/attention_prefill_dequantise.cuh"
 #include "kernel/cuda/warpgroup.cuh"
 
 // What this thread wrote to shared memory can be seen by wgmma.
@@ -24,7 +24,7 @@ DEVICE void group_arrive(int barrier, int threads)
 
 // ---- products ----
 
-// Operands in shared memory are panels (attention_prefill_unpack.cuh): eight rows of 128 bytes are a unit of 1024;
+// Operands in shared memory are panels (attention_prefill_dequantise.cuh): eight rows of 128 bytes are a unit of 1024;
 // `panel_bytes` apart are those of neighbouring panels.
 //   tile of vectors whose channels are summed over: only the distance of units counts; 16 channels are 32 bytes on
 //   tile of vectors whose tokens are summed over:   panels are `panel_bytes` apart; 16 tokens are 2048 bytes on

@@ -7,7 +7,7 @@
 
 #include "kernel/cuda/attention_step.cuh"
 
-// What a value of V is worth that is unpacked as 1.
+// What a value of V is worth that is dequantised as 1.
 DEVICE float unit_of(const struct cuda_side &side, int dim)
 {
     switch (side.dtype) {

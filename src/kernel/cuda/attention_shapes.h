@@ -4,12 +4,12 @@
 #ifndef KERNEL_CUDA_ATTENTION_SHAPES_H
 #define KERNEL_CUDA_ATTENTION_SHAPES_H
 
-// How the bytes of a format are unpacked.
+// How the bytes of a format are dequantised.
 enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
 
 // Of each kind: the warps of a block, a power of two; the stages of a warp's ring; the pages of a stage; the blocks
 // that a multiprocessor is to hold; log2 of the parts that suit it (attention_split.h), and of the most that one of its
-// warps does in a row, 2 at most. Measured on an H200: few bits want many warps, since unpacking is what takes the
+// warps does in a row, 2 at most. Measured on an H200: few bits want many warps, since dequantising is what takes the
 // time; many bits want many bytes under way, and few want them, too, where a multiprocessor has but one block.
 #define SHAPE_FOUR_BITS 8, 2, 2, 2, 5, 2
 #define SHAPE_FOUR_BITS_LONE 8, 3, 2, 1, 5, 1

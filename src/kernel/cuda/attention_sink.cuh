@@ -71,8 +71,8 @@ DEVICE void sink_sum(const uint32_t words[4][D / 16], const uint32_t share[2], s
 #pragma unroll
     for (int u = 0; u < D / 64; u++) {
         uint32_t a[UNIT], b[UNIT];
-        unpack_v<FORM_BF16>(words[0] + 4 * u, words[1] + 4 * u, unit_scale(), a);
-        unpack_v<FORM_BF16>(words[2] + 4 * u, words[3] + 4 * u, unit_scale(), b);
+        dequantise_v<FORM_BF16>(words[0] + 4 * u, words[1] + 4 * u, unit_scale(), a);
+        dequantise_v<FORM_BF16>(words[2] + 4 * u, words[3] + 4 * u, unit_scale(), b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             multiply<true>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);

@@ -47,7 +47,7 @@ DEVICE void multiply(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t
             : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// Takes off what a product with lifted codes (unpack.cuh) has too much: the same in all its rows.
+// Takes off what a product with lifted codes (dequantise.cuh) has too much: the same in all its rows.
 DEVICE void multiply_unlift(float d[4], uint32_t b0, uint32_t b1)
 {
     multiply<false>(d, INT8_UNLIFT, INT8_UNLIFT, INT8_UNLIFT, INT8_UNLIFT, b0, b1);
@@ -181,8 +181,8 @@ DEVICE void page_scores(const uint8_t *rows, const uint8_t *scales, const struct
     for (int u = 0; u < UNITS; u++) {
         const uint32_t *q = query.pairs + 4 * u;
         uint32_t a[4], b[4];
-        unpack_k<W::K>(low + u * WORDS, low_scale[u], a);
-        unpack_k<W::K>(high + u * WORDS, high_scale[u], b);
+        dequantise_k<W::K>(low + u * WORDS, low_scale[u], a);
+        dequantise_k<W::K>(high + u * WORDS, high_scale[u], b);
         multiply<W::K == FORM_BF16>(score, a[0], b[0], a[1], b[1], q[0], q[1]);
         multiply<W::K == FORM_BF16>(score, a[2], b[2], a[3], b[3], q[2], q[3]);
     }
@@ -233,8 +233,8 @@ DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t 
         uint32_t a[UNIT], b[UNIT];
         struct unit_scale scale[2];
         v_scales<W>(scales, g * UNITS + u, scale);
-        unpack_v<W::V>(words[0] + u * WORDS, words[1] + u * WORDS, scale[0], a);
-        unpack_v<W::V>(words[2] + u * WORDS, words[3] + u * WORDS, scale[1], b);
+        dequantise_v<W::V>(words[0] + u * WORDS, words[1] + u * WORDS, scale[0], a);
+        dequantise_v<W::V>(words[2] + u * WORDS, words[3] + u * WORDS, scale[1], b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             multiply<W::V == FORM_BF16>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);

@@ -24,7 +24,7 @@ static_assert(sizeof(struct sequence_work) == SPLIT_WORK_BYTES, "what a launch a
 struct work {
     struct sequence_work *list;
     int sequences;
-    bool is_dealt; // to whoever comes (attention_deal.cuh), else in turn
+    bool is_dealt; // to whoever comes (attention_schedule.cuh), else in turn
 };
 
 struct piece {

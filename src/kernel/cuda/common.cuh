@@ -86,7 +86,7 @@ DEVICE uint32_t bf16_pair(float low, float high)
 DEVICE uint16_t bf16_round(float value) { return (uint16_t)bf16_pair(value, 0); }
 
 // Eight values are 16 bytes. `from` and `to` must be multiples of that.
-DEVICE void bf16_unpack(uint4 packed, float x[8])
+DEVICE void bf16_dequantise(uint4 packed, float x[8])
 {
     const uint32_t pairs[4] = { packed.x, packed.y, packed.z, packed.w };
 #pragma unroll
@@ -96,7 +96,7 @@ DEVICE void bf16_unpack(uint4 packed, float x[8])
     }
 }
 
-DEVICE void bf16_load(const uint16_t *from, float x[8]) { bf16_unpack(*(const uint4 *)from, x); }
+DEVICE void bf16_load(const uint16_t *from, float x[8]) { bf16_dequantise(*(const uint4 *)from, x); }
 
 DEVICE void bf16_store(uint16_t *to, const float x[8])
 {

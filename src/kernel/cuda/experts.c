@@ -57,13 +57,13 @@ static int describe_combine(const void *arguments, const struct cuda_shape *shap
 
 // The kernels of a packed kind, or of floats.
 struct functions {
-    const char *few, *many, *any; // any: none of the others can read it
+    const char *decode, *prefill, *any; // any: none of the others can read it
     int record_bytes;
 };
 
 static const struct functions packed_functions[LINEAR_KIND_COUNT] = {
-#define X(kind, bits, block, floats, small, min)                           \
-    [LINEAR_##kind] = { "experts_few_" #kind, "experts_many_" #kind, NULL, \
+#define X(kind, bits, block, floats, small, min)                              \
+    [LINEAR_##kind] = { "experts_skinny_" #kind, "experts_wide_" #kind, NULL, \
                         LINEAR_RECORD_BYTES(bits, block, small, min) },
     LINEAR_KINDS(X)
 #undef X
@@ -79,8 +79,8 @@ static struct functions functions_of(const struct weight *weight)
     bool half = weight->dtype == DTYPE_F16;
     if (weight->cols % PIECE)
         return (struct functions){ .any = half ? "experts_any_f16" : "experts_any_bf16" };
-    return (struct functions){ half ? "experts_few_f16" : "experts_few_bf16",
-                               half ? "experts_many_f16" : "experts_many_bf16", NULL, EXPERTS_FLOAT_BYTES };
+    return (struct functions){ half ? "experts_skinny_f16" : "experts_skinny_bf16",
+                               half ? "experts_wide_f16" : "experts_wide_bf16", NULL, EXPERTS_FLOAT_BYTES };
 }
 
 static struct cuda_experts_output output_of(const struct experts_output *output)
@@ -106,18 +106,18 @@ static unsigned tiles_of(const struct routes *routes, int rows, int each)
 static struct cuda_call describe_alike(const struct cuda_experts *p, const struct routes *routes,
                                        const struct functions *functions, int rows, bool few)
 {
-    int each = functions->any ? ANY_WARPS : few ? LINEAR_ROWS : EXPERTS_MANY_WARPS * EXPERTS_MANY_GROUPS * LINEAR_ROWS;
+    int each = functions->any ? ANY_WARPS : few ? LINEAR_ROWS : EXPERTS_WIDE_WARPS * EXPERTS_WIDE_GROUPS * LINEAR_ROWS;
     unsigned blocks = 0, pairs = (unsigned)(rows * routes->chosen);
     for (int i = 0; i < p->outputs; i++)
         blocks += cuda_blocks(p->output[i].rows, each);
     if (functions->any)
         return cuda_call_make(functions->any, blocks, pairs < ANY_PAIRS ? pairs : ANY_PAIRS, ANY_WARPS * WARP, p,
                               sizeof *p);
-    unsigned tiles = tiles_of(routes, rows, few ? EXPERTS_FEW_PAIRS : EXPERTS_MANY_PAIRS);
+    unsigned tiles = tiles_of(routes, rows, few ? EXPERTS_SKINNY_PAIRS : EXPERTS_WIDE_PAIRS);
     assert(tiles <= TILES_MAX);
-    struct cuda_call call = cuda_call_make(few ? functions->few : functions->many, blocks, tiles,
-                                           (few ? EXPERTS_FEW_WARPS : EXPERTS_MANY_WARPS) * WARP, p, sizeof *p);
-    call.shared_bytes = (unsigned)(few ? experts_few_bytes : experts_many_bytes)(functions->record_bytes);
+    struct cuda_call call = cuda_call_make(few ? functions->decode : functions->prefill, blocks, tiles,
+                                           (few ? EXPERTS_SKINNY_WARPS : EXPERTS_WIDE_WARPS) * WARP, p, sizeof *p);
+    call.shared_bytes = (unsigned)(few ? experts_skinny_bytes : experts_wide_bytes)(functions->record_bytes);
     return call;
 }
 
@@ -134,7 +134,7 @@ static int describe_experts(const struct experts_args *args, const struct cuda_s
     for (int i = 0; i < args->outputs; i++) {
         struct functions functions = functions_of(&args->output[i].weight);
         p.output[p.outputs++] = output_of(&args->output[i]);
-        bool next_alike = i + 1 < args->outputs && functions_of(&args->output[i + 1].weight).few == functions.few
+        bool next_alike = i + 1 < args->outputs && functions_of(&args->output[i + 1].weight).decode == functions.decode
             && functions_of(&args->output[i + 1].weight).any == functions.any;
         if (next_alike)
             continue;
@@ -144,12 +144,12 @@ static int describe_experts(const struct experts_args *args, const struct cuda_s
     return count;
 }
 
-static int describe_few(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_skinny(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
 {
     return describe_experts(args, shape, true, calls);
 }
 
-static int describe_many(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_wide(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
 {
     return describe_experts(args, shape, false, calls);
 }
@@ -158,8 +158,8 @@ static int describe_many(const void *args, const struct cuda_shape *shape, struc
 
 enum {
     SHARED_BYTES = 2
-        * (EXPERTS_MANY_WARPS * EXPERTS_MANY_GROUPS * EXPERTS_FLOAT_BYTES + EXPERTS_MANY_PAIRS * LINEAR_RECORD * 2)
-    + EXPERTS_MANY_PAIRS * 4
+        * (EXPERTS_WIDE_WARPS * EXPERTS_WIDE_GROUPS * EXPERTS_FLOAT_BYTES + EXPERTS_WIDE_PAIRS * LINEAR_RECORD * 2)
+    + EXPERTS_WIDE_PAIRS * 4
 };
 
 #define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
@@ -168,8 +168,8 @@ enum {
 #define EXPERTS                                                                                        \
     .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_architectures, .tolerance = 0.015f, \
     .shared_bytes = SHARED_BYTES
-#define FEW .load = KERNEL_FEW, .describe = describe_few
-#define MANY .load = KERNEL_MANY, .describe = describe_many
+#define SKINNY .load = KERNEL_DECODE, .describe = describe_skinny
+#define WIDE .load = KERNEL_PREFILL, .describe = describe_wide
 
 const struct kernel cuda_experts_rows[] = {
     { .name = "route_cuda",
@@ -186,21 +186,21 @@ const struct kernel cuda_experts_rows[] = {
       .load = KERNEL_ANY,
       .architectures = cuda_architectures,
       .describe = describe_combine },
-    { .name = "experts_cuda_float_few", EXPERTS, FEW, .priority = 20, .weights = FLOATS },
-    { .name = "experts_cuda_float_many", EXPERTS, MANY, .priority = 20, .weights = FLOATS },
-    { .name = "experts_cuda_few",
+    { .name = "experts_cuda_float_skinny", EXPERTS, SKINNY, .priority = 20, .weights = FLOATS },
+    { .name = "experts_cuda_float_wide", EXPERTS, WIDE, .priority = 20, .weights = FLOATS },
+    { .name = "experts_cuda_skinny",
       EXPERTS,
-      FEW,
+      SKINNY,
       .priority = 10,
       .weights = FLOATS | PACKED,
-      .unpacked = PACKED,
+      .dequantised = PACKED,
       .packing = &linear_packing },
-    { .name = "experts_cuda_many",
+    { .name = "experts_cuda_wide",
       EXPERTS,
-      MANY,
+      WIDE,
       .priority = 10,
       .weights = FLOATS | PACKED,
-      .unpacked = PACKED,
+      .dequantised = PACKED,
       .packing = &linear_packing },
 };
 const int cuda_experts_count = sizeof cuda_experts_rows / sizeof *cuda_experts_rows;

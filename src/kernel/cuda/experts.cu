@@ -5,7 +5,7 @@
 //       shared memory, and their sums are added in order
 //   (2) many tokens: a block has 128 rows, 32 per warp, and up to 64 pairs; x goes through shared memory, too
 //   (3) what has no rows of whole sixteen bytes, and float32, is done by a warp per row
-#include "kernel/cuda/linear_few_x.cuh"
+#include "kernel/cuda/linear_skinny_x.cuh"
 #include "kernel/cuda/experts.h"
 #include "kernel/cuda/weight.cuh"
 
@@ -131,7 +131,7 @@ DEVICE void store(const cuda_experts_output &output, int expert, int pair, int r
 // ---- few tokens ----
 
 // Eight values of one pair's x, or zeros.
-template <bool HALF> DEVICE uint4 few_x(const uint16_t *x, int piece, int in)
+template <bool HALF> DEVICE uint4 skinny_x(const uint16_t *x, int piece, int in)
 {
     uint4 values = make_uint4(0, 0, 0, 0);
     if (x && piece * PIECE < in)
@@ -140,13 +140,13 @@ template <bool HALF> DEVICE uint4 few_x(const uint16_t *x, int piece, int in)
 }
 
 template <class Weights>
-DEVICE void few_multiply(float sums[4], const uint8_t *record, const uint16_t *x, int index, int in)
+DEVICE void skinny_multiply(float sums[4], const uint8_t *record, const uint16_t *x, int index, int in)
 {
     Weights weights;
     uint4 b[4];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        b[i] = few_x<Weights::HALF>(x, index * RECORD_PIECES + lane_index() % 4 * 4 + i, in);
+        b[i] = skinny_x<Weights::HALF>(x, index * RECORD_PIECES + lane_index() % 4 * 4 + i, in);
     weights.load_scales(record, lane_index());
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -159,20 +159,21 @@ DEVICE void few_multiply(float sums[4], const uint8_t *record, const uint16_t *x
     }
 }
 
-template <class Weights> DEVICE void few_pairs(const struct cuda_experts &p)
+template <class Weights> DEVICE void skinny_pairs(const struct cuda_experts &p)
 {
-    constexpr int STAGES = experts_few_stages(Weights::BYTES), WARP_BYTES = STAGES * Weights::BYTES;
+    constexpr int STAGES = experts_skinny_stages(Weights::BYTES), WARP_BYTES = STAGES * Weights::BYTES;
     extern __shared__ __align__(16) uint8_t memory[];
-    float *parts = (float *)(memory + EXPERTS_FEW_WARPS * WARP_BYTES);
+    float *parts = (float *)(memory + EXPERTS_SKINNY_WARPS * WARP_BYTES);
     kernel_begin();
-    struct experts_tile tile = find_tile<EXPERTS_FEW_PAIRS>(p.routes, (int)blockIdx.y);
+    struct experts_tile tile = find_tile<EXPERTS_SKINNY_PAIRS>(p.routes, (int)blockIdx.y);
     if (!tile.count)
         return;
     int first_row, records = (p.in + LINEAR_RECORD - 1) / LINEAR_RECORD;
     const cuda_experts_output &output = take_rows(p, LINEAR_ROWS, &first_row);
     const uint8_t *weight = output.weight + (size_t)tile.expert * output.bytes;
     uint8_t *ring = memory + warp_index() * WARP_BYTES;
-    int first = records * warp_index() / EXPERTS_FEW_WARPS, end = records * (warp_index() + 1) / EXPERTS_FEW_WARPS;
+    int first = records * warp_index() / EXPERTS_SKINNY_WARPS,
+        end = records * (warp_index() + 1) / EXPERTS_SKINNY_WARPS;
     auto fetch = [&](int i) {
         if (first + i < end)
             Weights::fetch(shared_address(ring + i % STAGES * Weights::BYTES), weight, output.rows, p.in,
@@ -189,7 +190,7 @@ template <class Weights> DEVICE void few_pairs(const struct cuda_experts &p)
         copies_wait<STAGES - 2>();
         __syncwarp(); // all lanes' copies are there, and all have read the stage before
         fetch(i + STAGES - 1);
-        few_multiply<Weights>(sums, ring + i % STAGES * Weights::BYTES, x, first + i, p.in);
+        skinny_multiply<Weights>(sums, ring + i % STAGES * Weights::BYTES, x, first + i, p.in);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -201,17 +202,17 @@ template <class Weights> DEVICE void few_pairs(const struct cuda_experts &p)
         return;
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < EXPERTS_FEW_WARPS; i++)
+    for (int i = 0; i < EXPERTS_SKINNY_WARPS; i++)
         sum += parts[i * GROUP_SUMS + (int)threadIdx.x];
     store(output, tile.expert, p.routes.pair[tile.first + column], row, sum * (float)(1u << Weights::EXPONENT));
 }
 
 // ---- many tokens ----
 
-enum { GROUPS = EXPERTS_MANY_GROUPS, PAIRS = EXPERTS_MANY_PAIRS };
+enum { GROUPS = EXPERTS_WIDE_GROUPS, PAIRS = EXPERTS_WIDE_PAIRS };
 
 // x of a record: a row of sixteen pieces per pair.
-DEVICE void many_copy_x(uint32_t to, const struct cuda_experts &p, const int *pairs, int count, int record)
+DEVICE void wide_copy_x(uint32_t to, const struct cuda_experts &p, const int *pairs, int count, int record)
 {
     for (int i = (int)threadIdx.x; i < PAIRS * RECORD_PIECES; i += (int)blockDim.x) {
         int row = i / RECORD_PIECES, piece = i % RECORD_PIECES, k = record * LINEAR_RECORD + piece * PIECE;
@@ -223,7 +224,7 @@ DEVICE void many_copy_x(uint32_t to, const struct cuda_experts &p, const int *pa
 
 // Products that follow each other have different sums; tokens that are not there cost nothing.
 template <class Weights>
-DEVICE void many_multiply(float sums[GROUPS][PAIRS / 8][4], const uint8_t *weights, const uint8_t *x, int count)
+DEVICE void wide_multiply(float sums[GROUPS][PAIRS / 8][4], const uint8_t *weights, const uint8_t *x, int count)
 {
     int lane = lane_index(), token = lane / 4, first = lane % 4 * 4;
     Weights held[GROUPS];
@@ -256,9 +257,9 @@ DEVICE void many_multiply(float sums[GROUPS][PAIRS / 8][4], const uint8_t *weigh
     }
 }
 
-template <class Weights> DEVICE void many_pairs(const struct cuda_experts &p)
+template <class Weights> DEVICE void wide_pairs(const struct cuda_experts &p)
 {
-    constexpr int STAGES = experts_many_stages(Weights::BYTES), STAGE_BYTES = experts_many_stage_bytes(Weights::BYTES);
+    constexpr int STAGES = experts_wide_stages(Weights::BYTES), STAGE_BYTES = experts_wide_stage_bytes(Weights::BYTES);
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ int pairs[PAIRS];
     kernel_begin();
@@ -266,7 +267,7 @@ template <class Weights> DEVICE void many_pairs(const struct cuda_experts &p)
     if (!tile.count)
         return;
     int first_row, records = (p.in + LINEAR_RECORD - 1) / LINEAR_RECORD;
-    const cuda_experts_output &output = take_rows(p, EXPERTS_MANY_WARPS * GROUPS * LINEAR_ROWS, &first_row);
+    const cuda_experts_output &output = take_rows(p, EXPERTS_WIDE_WARPS * GROUPS * LINEAR_ROWS, &first_row);
     const uint8_t *weight = output.weight + (size_t)tile.expert * output.bytes;
     if ((int)threadIdx.x < tile.count)
         pairs[threadIdx.x] = p.routes.pair[tile.first + (int)threadIdx.x];
@@ -282,7 +283,7 @@ template <class Weights> DEVICE void many_pairs(const struct cuda_experts &p)
                 Weights::fetch(shared_address(weights_in(i) + g * Weights::BYTES), weight, output.rows, p.in,
                                first_row / LINEAR_ROWS + g, i);
         if (i < records)
-            many_copy_x(shared_address(stage(i)), p, pairs, tile.count, i);
+            wide_copy_x(shared_address(stage(i)), p, pairs, tile.count, i);
         copies_commit();
     };
 #pragma unroll
@@ -293,7 +294,7 @@ template <class Weights> DEVICE void many_pairs(const struct cuda_experts &p)
         copies_wait<STAGES - 2>();
         __syncthreads(); // everybody's copies are there, and everybody has read the stage before
         fetch(i + STAGES - 1);
-        many_multiply<Weights>(sums, weights_in(i), stage(i), tile.count);
+        wide_multiply<Weights>(sums, weights_in(i), stage(i), tile.count);
     }
     copies_wait<0>();
 #pragma unroll
@@ -309,16 +310,16 @@ template <class Weights> DEVICE void many_pairs(const struct cuda_experts &p)
             }
 }
 
-#define KERNELS(name, ...)                                                 \
-    extern "C" __global__ void __launch_bounds__(EXPERTS_FEW_WARPS *WARP)  \
-        experts_few_##name(const __grid_constant__ struct cuda_experts p)  \
-    {                                                                      \
-        few_pairs<__VA_ARGS__>(p);                                         \
-    }                                                                      \
-    extern "C" __global__ void __launch_bounds__(EXPERTS_MANY_WARPS *WARP) \
-        experts_many_##name(const __grid_constant__ struct cuda_experts p) \
-    {                                                                      \
-        many_pairs<__VA_ARGS__>(p);                                        \
+#define KERNELS(name, ...)                                                   \
+    extern "C" __global__ void __launch_bounds__(EXPERTS_SKINNY_WARPS *WARP) \
+        experts_skinny_##name(const __grid_constant__ struct cuda_experts p) \
+    {                                                                        \
+        skinny_pairs<__VA_ARGS__>(p);                                        \
+    }                                                                        \
+    extern "C" __global__ void __launch_bounds__(EXPERTS_WIDE_WARPS *WARP)   \
+        experts_wide_##name(const __grid_constant__ struct cuda_experts p)   \
+    {                                                                        \
+        wide_pairs<__VA_ARGS__>(p);                                          \
     }
 #define X(kind, ...) KERNELS(kind, experts_packed<__VA_ARGS__>)
 LINEAR_KINDS(X)

@@ -47,31 +47,31 @@ struct cuda_combine {
 
 enum {
     ROUTE_WARPS = 8, // tokens of a block
-    EXPERTS_FEW_WARPS = 8,
-    EXPERTS_FEW_PAIRS = 8,
-    EXPERTS_MANY_WARPS = 4,
-    EXPERTS_MANY_PAIRS = 64,
-    EXPERTS_MANY_GROUPS = 2,
+    EXPERTS_SKINNY_WARPS = 8,
+    EXPERTS_SKINNY_PAIRS = 8,
+    EXPERTS_WIDE_WARPS = 4,
+    EXPERTS_WIDE_PAIRS = 64,
+    EXPERTS_WIDE_GROUPS = 2,
     EXPERTS_FLOAT_BYTES = LINEAR_ROWS * LINEAR_RECORD * 2, // of a record of 16-bit floats
 };
 
 // How many records of so many bytes a warp has in shared memory.
-LINEAR_FUNCTION int experts_few_stages(int bytes) { return bytes <= 2560 ? 4 : 2; }
-LINEAR_FUNCTION int experts_many_stages(int bytes) { return bytes <= 2048 ? 3 : 2; }
+LINEAR_FUNCTION int experts_skinny_stages(int bytes) { return bytes <= 2560 ? 4 : 2; }
+LINEAR_FUNCTION int experts_wide_stages(int bytes) { return bytes <= 2048 ? 3 : 2; }
 
-LINEAR_FUNCTION int experts_few_bytes(int bytes)
+LINEAR_FUNCTION int experts_skinny_bytes(int bytes)
 {
-    return EXPERTS_FEW_WARPS * (experts_few_stages(bytes) * bytes + LINEAR_ROWS * EXPERTS_FEW_PAIRS * 4);
+    return EXPERTS_SKINNY_WARPS * (experts_skinny_stages(bytes) * bytes + LINEAR_ROWS * EXPERTS_SKINNY_PAIRS * 4);
 }
 
-LINEAR_FUNCTION int experts_many_stage_bytes(int bytes)
+LINEAR_FUNCTION int experts_wide_stage_bytes(int bytes)
 {
-    return EXPERTS_MANY_WARPS * EXPERTS_MANY_GROUPS * bytes + EXPERTS_MANY_PAIRS * LINEAR_RECORD * 2;
+    return EXPERTS_WIDE_WARPS * EXPERTS_WIDE_GROUPS * bytes + EXPERTS_WIDE_PAIRS * LINEAR_RECORD * 2;
 }
 
-LINEAR_FUNCTION int experts_many_bytes(int bytes)
+LINEAR_FUNCTION int experts_wide_bytes(int bytes)
 {
-    return experts_many_stages(bytes) * experts_many_stage_bytes(bytes);
+    return experts_wide_stages(bytes) * experts_wide_stage_bytes(bytes);
 }
 
 #endif

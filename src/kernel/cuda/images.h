@@ -22,7 +22,7 @@ struct cuda_image {
 extern const struct cuda_image cuda_images[];                  // ends in one without a name
 extern const int cuda_architectures[];                         // ends in 0; empty in a build without nvcc
 extern const int cuda_attention_prefill_wgmma_architectures[]; // those of files that are not for all
-extern const int cuda_linear_many_wgmma_architectures[];
+extern const int cuda_linear_wide_wgmma_architectures[];
 extern const int cuda_ptx_architecture; // that PTX is compiled for; 0: there is none
 extern const int cuda_driver_needed;    // 13000 for CUDA 13.0
 

@@ -5,7 +5,7 @@
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
 
-enum { WARP = 32, FEW_ROWS = 64, BLOCK_WARPS = 4, TRANSFORM_LANE_VALUES = 16 };
+enum { WARP = 32, SKINNY_ROWS = 64, BLOCK_WARPS = 4, TRANSFORM_LANE_VALUES = 16 };
 
 // A kernel, by how many values of a vector a lane has. Few rows are done soonest where that is least, many where it is
 // most; their bytes are the same.
@@ -17,7 +17,7 @@ struct form {
 static struct form form_for(int dim, int rows)
 {
     static const struct form forms[] = { { 4, "kv_write_4" }, { 8, "kv_write_8" }, { 16, "kv_write_16" } };
-    int i = rows <= FEW_ROWS ? 0 : 2;
+    int i = rows <= SKINNY_ROWS ? 0 : 2;
     while (forms[i].lane_values * WARP < dim)
         i++;
     return forms[i];
@@ -50,7 +50,7 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     const struct form form = form_for(k_dim > v_dim ? k_dim : v_dim, shape->rows);
     int warps = warps_for(queries, k_dim, form.lane_values) + warps_for(heads, k_dim, form.lane_values)
         + warps_for(heads, v_dim, form.lane_values);
-    int block_warps = shape->rows <= KERNEL_FEW_TOKENS_MAX ? 1 : BLOCK_WARPS; // one to a multiprocessor, if it can be
+    int block_warps = shape->rows <= KERNEL_DECODE_ROWS_MAX ? 1 : BLOCK_WARPS; // one to a multiprocessor, if it can be
     calls[0] = cuda_call_make(form.function, cuda_blocks(shape->rows, 1), cuda_blocks(warps, block_warps),
                               (unsigned)(block_warps * WARP), &params, sizeof params);
     return 1;
@@ -78,7 +78,7 @@ const struct kernel cuda_kv_write_rows[] = {
       .v = CUDA_ALL_KV,
       .sink = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16),
       .head_dim_max = HEAD_DIM_MAX,
-      .absorbs = KERNEL_ABSORBS_ROPE | KERNEL_ABSORBS_TRANSFORM,
+      .fuses = KERNEL_FUSES_ROPE | KERNEL_FUSES_TRANSFORM,
       .describe = describe_kv_write },
     { .name = "transform_cuda",
       .device = DEVICE_CUDA,

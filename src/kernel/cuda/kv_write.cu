@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/kv_write.cu: K and V into their pages, in the formats of the cache; q and k are turned and transformed on
-// the way where rope and transform are absorbed. A block has a part of one token's heads; each of its warps has one or
+// the way where rope and transform are fused. A block has a part of one token's heads; each of its warps has one or
 // a few of q, of k or of v. A single token's time is a part of every layer's, so all that does not need the kernel
 // before is done before the wait.
 #include "kernel/cuda/kv_store.cuh"

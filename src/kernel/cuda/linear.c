@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/linear.c: which kernels do a linear op, and on how much of the GPU.
 //   (1) matrices of one op may differ in format; those that are alike go into one launch
-//   (2) few tokens:  linear_few_*; what it cannot read goes to linear_any_*
-//   (3) many tokens: 16-bit matrices go to cuBLASLt, quantised ones to linear_wgmma_* on sm_90 and to linear_many_*
+//   (2) few tokens:  linear_skinny_*; what it cannot read goes to linear_any_*
+//   (3) many tokens: 16-bit matrices go to cuBLASLt, quantised ones to linear_wgmma_* on sm_90 and to linear_wide_*
 //       elsewhere, float32 to linear_any_f32
 #include "kernel/cuda/linear.h"
 
@@ -13,29 +13,33 @@
 #include "kernel/cuda/rows.h"
 
 enum { PIECE = 8, WARP = 32, ANY_WARPS = 8, ANY_TOKENS = 64, SMALL_BLOCK = 256, SMALL_BLOCKS_MAX = 1024 };
-enum { TILE_TOKENS = 32, MANY_SIZES = 3, WGMMA_SIZES = 4 }; // tiles of 32, 64, 128 and 256 tokens
+enum { TILE_TOKENS = 32, WIDE_SIZES = 3, WGMMA_SIZES = 4 }; // tiles of 32, 64, 128 and 256 tokens
 
 // The kernels of a packed kind, or of 16-bit floats.
 struct tiled {
-    const char *few, *many[MANY_SIZES], *wgmma[WGMMA_SIZES];
+    const char *decode, *prefill[WIDE_SIZES], *wgmma[WGMMA_SIZES];
     int record, record_bytes; // values along k, and bytes
 };
 
 static const struct tiled tiled_packed[LINEAR_KIND_COUNT] = {
 #define SIZE(kernel, kind, tokens) "linear_" #kernel "_" #kind "_" #tokens
-#define X(kind, bits, block, floats, small, min)                                                         \
-    [LINEAR_##kind] = { .few = "linear_few_" #kind,                                                      \
-                        .many = { SIZE(many, kind, 32), SIZE(many, kind, 64), SIZE(many, kind, 128) },   \
-                        .wgmma = { SIZE(wgmma, kind, 32), SIZE(wgmma, kind, 64), SIZE(wgmma, kind, 128), \
-                                   SIZE(wgmma, kind, 256) },                                             \
-                        .record = LINEAR_RECORD,                                                         \
+#define X(kind, bits, block, floats, small, min)                                                          \
+    [LINEAR_##kind] = { .decode = "linear_skinny_" #kind,                                                 \
+                        .prefill = { SIZE(wide, kind, 32), SIZE(wide, kind, 64), SIZE(wide, kind, 128) }, \
+                        .wgmma = { SIZE(wgmma, kind, 32), SIZE(wgmma, kind, 64), SIZE(wgmma, kind, 128),  \
+                                   SIZE(wgmma, kind, 256) },                                              \
+                        .record = LINEAR_RECORD,                                                          \
                         .record_bytes = LINEAR_RECORD_BYTES(bits, block, small, min) },
     LINEAR_KINDS(X)
 #undef X
 #undef SIZE
 };
-static const struct tiled tiled_bf16 = { .few = "linear_few_bf16", .record = 64, .record_bytes = LINEAR_ROWS * 64 * 2 };
-static const struct tiled tiled_f16 = { .few = "linear_few_f16", .record = 64, .record_bytes = LINEAR_ROWS * 64 * 2 };
+static const struct tiled tiled_bf16 = { .decode = "linear_skinny_bf16",
+                                         .record = 64,
+                                         .record_bytes = LINEAR_ROWS * 64 * 2 };
+static const struct tiled tiled_f16 = { .decode = "linear_skinny_f16",
+                                        .record = 64,
+                                        .record_bytes = LINEAR_ROWS * 64 * 2 };
 
 static bool is_packed(enum dtype dtype) { return linear_kind_of(dtype) != LINEAR_KIND_COUNT; }
 
@@ -151,15 +155,15 @@ static void add_any(struct list *list, const struct cuda_linear *p, enum dtype d
 // ---- few tokens ----
 
 // Packed weights are multiplied two groups of rows at a time, floats one.
-static int few_groups(const struct tiled *tiled) { return tiled->record == LINEAR_RECORD ? 2 : 1; }
+static int skinny_groups(const struct tiled *tiled) { return tiled->record == LINEAR_RECORD ? 2 : 1; }
 
 // Rings, sums of two rounds, gates, squares and factors, four barriers, x.
-static size_t few_shared_bytes(const struct tiled *tiled, int warps, int x_rows, int in)
+static size_t skinny_shared_bytes(const struct tiled *tiled, int warps, int x_rows, int in)
 {
-    int groups = few_groups(tiled), stage_bytes = groups * tiled->record_bytes;
-    int ring_bytes = warps * linear_few_stages(stage_bytes) * stage_bytes;
-    int sums = warps * LINEAR_ROWS * LINEAR_FEW_TOKENS * (groups == 1 ? 3 : 4);
-    int others = (warps + 2) * LINEAR_FEW_TOKENS;
+    int groups = skinny_groups(tiled), stage_bytes = groups * tiled->record_bytes;
+    int ring_bytes = warps * linear_skinny_stages(stage_bytes) * stage_bytes;
+    int sums = warps * LINEAR_ROWS * LINEAR_SKINNY_TOKENS * (groups == 1 ? 3 : 4);
+    int others = (warps + 2) * LINEAR_SKINNY_TOKENS;
     size_t x_bytes = (size_t)x_rows * cuda_blocks(in, tiled->record) * (size_t)tiled->record * sizeof(uint16_t);
     return (size_t)ring_bytes + (size_t)(sums + others) * sizeof(float) + 4 * sizeof(uint64_t) + x_bytes;
 }
@@ -173,7 +177,7 @@ static int log2_of(int value)
 }
 
 // Fewer warps along k where they would have less than four records each, if there are rows enough for all others.
-static int few_split_shift(int warps, int records, int tiles, int multiprocessors)
+static int skinny_split_shift(int warps, int records, int tiles, int multiprocessors)
 {
     int shift = log2_of(warps);
     while (shift > 2 && records < 4 << shift && tiles >= multiprocessors * 4 * (warps >> shift))
@@ -182,56 +186,57 @@ static int few_split_shift(int warps, int records, int tiles, int multiprocessor
 }
 
 // How many warps multiply: each has its own start, which takes them longer than little work does.
-static int few_warp_count(const struct tiled *tiled, int records, int tiles, const struct cuda_shape *shape)
+static int skinny_warp_count(const struct tiled *tiled, int records, int tiles, const struct cuda_shape *shape)
 {
     enum { LITTLE_BYTES = 160 << 10 }; // of a block's weights
-    int tile_bytes = records * few_groups(tiled) * tiled->record_bytes, warps = LINEAR_FEW_WARPS_MAX;
+    int tile_bytes = records * skinny_groups(tiled) * tiled->record_bytes, warps = LINEAR_SKINNY_WARPS_MAX;
     bool little = (int)cuda_blocks(tiles, shape->multiprocessors) <= LITTLE_BYTES / tile_bytes;
-    return little || few_shared_bytes(tiled, warps, 0, 0) > (size_t)shape->shared_bytes ? warps / 2 : warps;
+    return little || skinny_shared_bytes(tiled, warps, 0, 0) > (size_t)shape->shared_bytes ? warps / 2 : warps;
 }
 
 // Blocks and their shares of the tiles.
-static struct cuda_linear_few few_shares(const struct cuda_linear *p, const struct tiled *tiled, int *warps,
-                                         unsigned *blocks, const struct cuda_shape *shape)
+static struct cuda_linear_skinny skinny_shares(const struct cuda_linear *p, const struct tiled *tiled, int *warps,
+                                               unsigned *blocks, const struct cuda_shape *shape)
 {
     bool both = p->act >= 0 && p->outputs == 2;
-    int tiles = 0, tile_rows = LINEAR_ROWS * (both ? 1 : few_groups(tiled));
+    int tiles = 0, tile_rows = LINEAR_ROWS * (both ? 1 : skinny_groups(tiled));
     int records = (int)cuda_blocks(p->in, tiled->record);
     for (int i = 0; i < (both ? 1 : p->outputs); i++)
         tiles += (int)cuda_blocks(p->output[i].rows, tile_rows);
-    *warps = few_warp_count(tiled, records, tiles, shape);
-    int split_shift = few_split_shift(*warps, records, tiles, shape->multiprocessors);
+    *warps = skinny_warp_count(tiled, records, tiles, shape);
+    int split_shift = skinny_split_shift(*warps, records, tiles, shape->multiprocessors);
     int side_shift = log2_of(*warps) - split_shift;
     *blocks = cuda_blocks(tiles, 1 << side_shift);
     if (*blocks > (unsigned)shape->multiprocessors)
         *blocks = (unsigned)shape->multiprocessors;
-    return (struct cuda_linear_few){ .split_shift = split_shift,
-                                     .side_shift = side_shift,
-                                     .tiles_each = tiles / (int)*blocks,
-                                     .tiles_rest = tiles % (int)*blocks };
+    return (struct cuda_linear_skinny){ .split_shift = split_shift,
+                                        .side_shift = side_shift,
+                                        .tiles_each = tiles / (int)*blocks,
+                                        .tiles_rest = tiles % (int)*blocks };
 }
 
 // The matrices of p, all of this kind. A multiprocessor has one block: of two, one might wait for the other's results.
-static void add_few(struct list *list, struct cuda_linear p, const struct tiled *tiled)
+static void add_skinny(struct list *list, struct cuda_linear p, const struct tiled *tiled)
 {
     const struct cuda_shape *shape = list->shape;
     size_t most = (size_t)shape->shared_bytes;
-    int rows = shape->rows < LINEAR_FEW_TOKENS ? shape->rows : LINEAR_FEW_TOKENS, warps;
+    int rows = shape->rows < LINEAR_SKINNY_TOKENS ? shape->rows : LINEAR_SKINNY_TOKENS, warps;
     unsigned blocks;
-    struct cuda_linear_few few = few_shares(&p, tiled, &warps, &blocks, shape);
-    bool x_shared = few_shared_bytes(tiled, warps, rows, p.in) <= most, half = tiled == &tiled_f16;
+    struct cuda_linear_skinny few = skinny_shares(&p, tiled, &warps, &blocks, shape);
+    bool x_shared = skinny_shared_bytes(tiled, warps, rows, p.in) <= most, half = tiled == &tiled_f16;
     if (p.norm_weight && (!x_shared || half))
         add_norm(list, &p);
     if (half && !x_shared)
         add_x_f16(list, &p);
     few.linear = p;
     few.x_shared = x_shared;
-    size_t shared_bytes = few_shared_bytes(tiled, warps, x_shared ? rows : 0, p.in);
-    struct cuda_call *call = add_call(list, tiled->few, blocks, 1, (unsigned)(warps + 1) * WARP, &few, sizeof few);
+    size_t shared_bytes = skinny_shared_bytes(tiled, warps, x_shared ? rows : 0, p.in);
+    struct cuda_call *call = add_call(list, tiled->decode, blocks, 1, (unsigned)(warps + 1) * WARP, &few, sizeof few);
     call->shared_bytes = (unsigned)(shared_bytes > most / 2 ? shared_bytes : most / 2 + 1);
 }
 
-static int describe_few(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
+static int describe_skinny(const void *arguments, const struct cuda_shape *shape,
+                           struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct linear_args *args = arguments;
     struct list list = { calls, 0, shape };
@@ -245,7 +250,7 @@ static int describe_few(const void *arguments, const struct cuda_shape *shape, s
             continue;
         struct cuda_linear p = take_alike(args, &all, i, &done);
         if (tiled_of(&args->output[i].weight))
-            add_few(&list, p, tiled_of(&args->output[i].weight));
+            add_skinny(&list, p, tiled_of(&args->output[i].weight));
         else
             add_any(&list, &p, args->output[i].weight.dtype);
     }
@@ -275,7 +280,7 @@ static void add_product(struct list *list, const struct cuda_linear *p, enum dty
 }
 
 // Into how many parts matrices are cut along k, so that few rows still keep a GPU busy.
-static int many_splits(int tiles, int tile_rows, int tokens, int in)
+static int wide_splits(int tiles, int tile_rows, int tokens, int in)
 {
     int splits = tokens <= LINEAR_SPLIT_TOKENS_MAX ? LINEAR_SPLIT_ROWS_MAX / (tiles * tile_rows) : 1;
     int most = (int)cuda_blocks(in, LINEAR_RECORD) / 4;
@@ -304,20 +309,20 @@ static int tiles_of(const struct cuda_linear *p, int tile_rows)
     return tiles;
 }
 
-static void add_sums(struct list *list, const struct cuda_linear_many *many)
+static void add_sums(struct list *list, const struct cuda_linear_wide *many)
 {
     int rows = 0;
     for (int i = 0; i < many->linear.outputs; i++)
         rows += many->linear.output[i].rows;
     if (many->splits > 1)
-        add_call(list, "linear_many_add", cuda_blocks(rows, SMALL_BLOCK), (unsigned)list->shape->rows, SMALL_BLOCK,
+        add_call(list, "linear_wide_add", cuda_blocks(rows, SMALL_BLOCK), (unsigned)list->shape->rows, SMALL_BLOCK,
                  many, sizeof *many);
 }
 
-static size_t many_shared_bytes(const struct tiled *tiled, int warps, int tokens)
+static size_t wide_shared_bytes(const struct tiled *tiled, int warps, int tokens)
 {
-    return (size_t)(LINEAR_MANY_STAGES
-                    * (warps * (LINEAR_MANY_WARP_ROWS / LINEAR_ROWS) * tiled->record_bytes
+    return (size_t)(LINEAR_WIDE_STAGES
+                    * (warps * (LINEAR_WIDE_WARP_ROWS / LINEAR_ROWS) * tiled->record_bytes
                        + tokens * LINEAR_RECORD * (int)sizeof(uint16_t)));
 }
 
@@ -330,29 +335,29 @@ static int size_for(int rows, int sizes)
 }
 
 // One launch over tiles of (rows, tokens), and another one where sums have to be added.
-static void add_many(struct list *list, const struct cuda_linear *p, const struct tiled *tiled)
+static void add_wide(struct list *list, const struct cuda_linear *p, const struct tiled *tiled)
 {
     size_t most = (size_t)list->shape->shared_bytes;
-    int size = size_for(list->shape->rows, MANY_SIZES), warps = LINEAR_MANY_WARPS_MAX;
-    while (size > 0 && many_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
+    int size = size_for(list->shape->rows, WIDE_SIZES), warps = LINEAR_WIDE_WARPS_MAX;
+    while (size > 0 && wide_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
         size--;
-    while (warps > 1 && many_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
+    while (warps > 1 && wide_shared_bytes(tiled, warps, TILE_TOKENS << size) > most)
         warps /= 2;
-    int tokens = TILE_TOKENS << size, tile_rows = warps * LINEAR_MANY_WARP_ROWS, tiles = tiles_of(p, tile_rows);
-    struct cuda_linear_many many = { .linear = *p,
+    int tokens = TILE_TOKENS << size, tile_rows = warps * LINEAR_WIDE_WARP_ROWS, tiles = tiles_of(p, tile_rows);
+    struct cuda_linear_wide many = { .linear = *p,
                                      .partials = p->scratch,
-                                     .splits = many_splits(tiles, tile_rows, list->shape->rows, p->in) };
-    struct cuda_call *call = add_call(list, tiled->many[size], cuda_blocks(list->shape->rows, tokens), (unsigned)tiles,
-                                      (unsigned)(warps * WARP), &many, sizeof many);
+                                     .splits = wide_splits(tiles, tile_rows, list->shape->rows, p->in) };
+    struct cuda_call *call = add_call(list, tiled->prefill[size], cuda_blocks(list->shape->rows, tokens),
+                                      (unsigned)tiles, (unsigned)(warps * WARP), &many, sizeof many);
     call->grid[2] = (unsigned)many.splits;
-    call->shared_bytes = (unsigned)many_shared_bytes(tiled, warps, tokens);
+    call->shared_bytes = (unsigned)wide_shared_bytes(tiled, warps, tokens);
     add_sums(list, &many);
 }
 
 // Into which ranges the tiles of a launch are cut, for so many blocks at a time: equal parts of each tile if these keep
 // nearly all blocks busy, else equal parts of the whole, wherever tiles end. Up to 128 tokens neither depends on their
 // number.
-static void choose_ranges(struct cuda_linear_many *many, int tiles, int blocks, int tokens)
+static void choose_ranges(struct cuda_linear_wide *many, int tiles, int blocks, int tokens)
 {
     int records = (int)cuda_blocks(many->linear.in, LINEAR_RECORD), units = tiles * records, splits = 1;
     if (tokens <= LINEAR_SPLIT_TOKENS_MAX)
@@ -376,7 +381,7 @@ static void add_wgmma(struct list *list, const struct cuda_linear *p, const stru
     int size = size_for(list->shape->rows, WGMMA_SIZES), tokens = TILE_TOKENS << size;
     int tiles = tiles_of(p, linear_wgmma_warps(tokens) * LINEAR_ROWS), blocks = list->shape->multiprocessors;
     int32_t *left = after_arranged(p->scratch, list->shape->rows, p->in);
-    struct cuda_linear_many many = { .linear = *p,
+    struct cuda_linear_wide many = { .linear = *p,
                                      .x = p->scratch,
                                      .tokens = tokens,
                                      .launch = launch,
@@ -395,7 +400,7 @@ static void add_wgmma(struct list *list, const struct cuda_linear *p, const stru
 static void add_arrange(struct list *list, const struct cuda_linear *p)
 {
     int rows = list->shape->rows, tokens = TILE_TOKENS << size_for(rows, WGMMA_SIZES);
-    struct cuda_linear_many many = {
+    struct cuda_linear_wide many = {
         .linear = *p, .x = p->scratch, .tokens = tokens, .left = after_arranged(p->scratch, rows, p->in)
     };
     add_call(list, "linear_arrange", cuda_blocks(cuda_blocks(p->in, LINEAR_RECORD) * 16, SMALL_BLOCK),
@@ -404,7 +409,7 @@ static void add_arrange(struct list *list, const struct cuda_linear *p)
 
 static void describe_packed(struct list *list, const struct linear_args *args, const struct cuda_linear *all)
 {
-    bool wgmma = cuda_is_listed(cuda_linear_many_wgmma_architectures, list->shape->sm);
+    bool wgmma = cuda_is_listed(cuda_linear_wide_wgmma_architectures, list->shape->sm);
     uint32_t done = 0;
     for (int i = 0, launch = 0; i < args->outputs; i++) {
         const struct weight *weight = &args->output[i].weight;
@@ -416,7 +421,7 @@ static void describe_packed(struct list *list, const struct linear_args *args, c
         if (wgmma)
             add_wgmma(list, &p, tiled_of(weight), ++launch);
         else
-            add_many(list, &p, tiled_of(weight));
+            add_wide(list, &p, tiled_of(weight));
     }
 }
 
@@ -440,7 +445,7 @@ static void describe_floats(struct list *list, const struct linear_args *args, c
 }
 
 // Packed matrices first: what is in scratch is theirs, and then that of the others.
-static int describe_many(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
+static int describe_wide(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
 {
     struct list list = { calls, 0, shape };
     struct cuda_linear all = params_of(arguments);
@@ -452,15 +457,15 @@ static int describe_many(const void *arguments, const struct cuda_shape *shape, 
 // ---- rows ----
 
 // x, normed or converted
-static size_t few_scratch(const struct kernel_extent *extent) { return 2 * copy_bytes(extent->rows, extent->width); }
+static size_t skinny_scratch(const struct kernel_extent *extent) { return 2 * copy_bytes(extent->rows, extent->width); }
 
 // x, converted; or arranged, and the sums of splits
-static size_t many_scratch(const struct kernel_extent *extent)
+static size_t wide_scratch(const struct kernel_extent *extent)
 {
-    int tokens = TILE_TOKENS << size_for(extent->rows, MANY_SIZES); // of a tile, as far as there are splits
+    int tokens = TILE_TOKENS << size_for(extent->rows, WIDE_SIZES); // of a tile, as far as there are splits
     size_t sums = (size_t)tokens * LINEAR_SPLIT_ROWS_MAX * sizeof(float);
     size_t arranged = arranged_bytes(extent->rows, extent->width) + LINEAR_LEFT_BYTES + sums;
-    size_t converted = few_scratch(extent);
+    size_t converted = skinny_scratch(extent);
     return arranged > converted ? arranged : converted;
 }
 
@@ -468,28 +473,27 @@ static size_t many_scratch(const struct kernel_extent *extent)
 #define BIT(id, kind) | DTYPE_BIT(id)
 #define PACKED (0 LINEAR_FORMATS(BIT))
 #define LINEAR .device = DEVICE_CUDA, .op = OP_LINEAR, .architectures = cuda_architectures, .tolerance = 0.015f
-#define FEW                                                                     \
-    .load = KERNEL_FEW, .scratch_bytes = few_scratch, .describe = describe_few, \
-    .absorbs = KERNEL_ABSORBS_NORM | KERNEL_ABSORBS_ACT_MUL | KERNEL_ABSORBS_ADD
-#define MANY \
-    .load = KERNEL_MANY, .scratch_bytes = many_scratch, .describe = describe_many, .absorbs = KERNEL_ABSORBS_ADD
+#define FEW                                                                              \
+    .load = KERNEL_DECODE, .scratch_bytes = skinny_scratch, .describe = describe_skinny, \
+    .fuses = KERNEL_FUSES_NORM | KERNEL_FUSES_ACT_MUL | KERNEL_FUSES_ADD
+#define MANY .load = KERNEL_PREFILL, .scratch_bytes = wide_scratch, .describe = describe_wide, .fuses = KERNEL_FUSES_ADD
 
 const struct kernel cuda_linear_rows[] = {
-    { .name = "linear_cuda_float_few", LINEAR, FEW, .priority = 20, .weights = FLOATS },
-    { .name = "linear_cuda_float_many", LINEAR, MANY, .priority = 20, .weights = FLOATS },
-    { .name = "linear_cuda_few",
+    { .name = "linear_cuda_float_skinny", LINEAR, FEW, .priority = 20, .weights = FLOATS },
+    { .name = "linear_cuda_float_wide", LINEAR, MANY, .priority = 20, .weights = FLOATS },
+    { .name = "linear_skinny_cuda",
       LINEAR,
       FEW,
       .priority = 10,
       .weights = FLOATS | PACKED,
-      .unpacked = PACKED,
+      .dequantised = PACKED,
       .packing = &linear_packing },
-    { .name = "linear_cuda_many",
+    { .name = "linear_wide_cuda",
       LINEAR,
       MANY,
       .priority = 10,
       .weights = FLOATS | PACKED,
-      .unpacked = PACKED,
+      .dequantised = PACKED,
       .packing = &linear_packing },
 };
 const int cuda_linear_count = sizeof cuda_linear_rows / sizeof *cuda_linear_rows;

@@ -9,23 +9,23 @@
 
 // Few tokens. Of a block's warps but the last, 2^split_shift are side by side along k; others have other tiles of rows,
 // 2^side_shift at a time. The first `tiles_rest` blocks have a tile more than the others.
-struct cuda_linear_few {
+struct cuda_linear_skinny {
     struct cuda_linear linear;
     int32_t split_shift, side_shift;
     int32_t tiles_each, tiles_rest;
     int32_t x_shared; // whether x is kept in shared memory, else it is read where it is
 };
 
-enum { LINEAR_FEW_TOKENS = 8, LINEAR_FEW_WARPS_MAX = 16 };
+enum { LINEAR_SKINNY_TOKENS = 8, LINEAR_SKINNY_WARPS_MAX = 16 };
 
 // How many records, or pairs of them, a warp has in shared memory.
-LINEAR_FUNCTION int linear_few_stages(int bytes) { return bytes <= 2048 ? 4 : bytes <= 2560 ? 3 : 2; }
+LINEAR_FUNCTION int linear_skinny_stages(int bytes) { return bytes <= 2048 ? 4 : bytes <= 2560 ? 3 : 2; }
 
 // Many tokens.
-struct cuda_linear_many {
+struct cuda_linear_wide {
     struct cuda_linear linear;
     float *partials; // sums of parts of k: (split, token, row of all matrices), or as ranges leave them
-    int32_t splits;  // into which k is cut, for linear_many_add; 1: it has nothing to do
+    int32_t splits;  // into which k is cut, for linear_wide_add; 1: it has nothing to do
     // sm_90a:
     int32_t tokens;             // of a tile
     uint8_t *x;                 // arranged for wgmma
@@ -35,9 +35,9 @@ struct cuda_linear_many {
 };
 
 enum {
-    LINEAR_MANY_WARPS_MAX = 8,
-    LINEAR_MANY_WARP_ROWS = 32,
-    LINEAR_MANY_STAGES = 3,
+    LINEAR_WIDE_WARPS_MAX = 8,
+    LINEAR_WIDE_WARP_ROWS = 32,
+    LINEAR_WIDE_STAGES = 3,
     LINEAR_SPLIT_ROWS_MAX = 132 * 256, // of all parts: 256 for each multiprocessor of an H100
     LINEAR_SPLIT_TOKENS_MAX = 128,
     LINEAR_WGMMA_TOKENS_MAX = 256,

@@ -126,7 +126,7 @@ const struct kernel cuda_native_rows[] = {
       .packing = &linear_native_packing,
       .rows_multiple = 16,
       .tolerance = 0.015f,
-      .absorbs = KERNEL_ABSORBS_ADD,
+      .fuses = KERNEL_FUSES_ADD,
       .scratch_bytes = native_scratch,
       .describe = describe_native },
 };

@@ -144,13 +144,13 @@ struct cuda_conv {
 
 struct cuda_scan {
     struct cuda_batch batch;
-    struct cuda_state state;        // (heads, keys, values)
-    const uint16_t *mixed;          // (rows, heads * values + 2 * groups * keys)
-    const uint16_t *time;           // (rows, heads)
-    const float *a, *d, *time_bias; // (heads)
-    uint16_t *out;                  // (rows, heads * values)
+    struct cuda_state state;      // (heads, keys, values)
+    const uint16_t *mixed;        // (rows, heads * values + 2 * groups * keys)
+    const uint16_t *time;         // (rows, heads)
+    const float *a, *d, *dt_bias; // (heads)
+    uint16_t *out;                // (rows, heads * values)
     int32_t groups, heads, keys, values;
-    float time_low, time_high;
+    float dt_min, dt_max;
 };
 
 struct cuda_delta {
@@ -158,7 +158,7 @@ struct cuda_delta {
     struct cuda_state state;     // (heads, keys, values)
     const uint16_t *mixed;       // (rows, 2 * groups * keys + heads * values)
     const uint16_t *time, *beta; // (rows, heads)
-    const float *a, *time_bias;  // (heads)
+    const float *a, *dt_bias;    // (heads)
     uint16_t *out;               // (rows, heads * values)
     int32_t groups, in_turns, heads, keys, values;
 };
@@ -215,7 +215,7 @@ struct cuda_softcap {
     float cap;
 };
 
-// How a row of logits becomes a token: the rule of engine/sampler.h, without penalties, bias and masks.
+// How a row of logits becomes a token: the rule of engine/sampling/sampler.h, without penalties, bias and masks.
 struct cuda_sampling_row {
     uint64_t seed;
     double temperature, top_p, min_p;
@@ -243,7 +243,7 @@ struct cuda_sampling {
     int32_t vocabulary, chunks;
 };
 
-// y = W x + bias for up to three matrices. What stands around it in the model may be done in passing (absorbed):
+// y = W x + bias for up to three matrices. What stands around it in the model may be done in passing (fused):
 //   norm_weight: x is f32 and is normed first (over the whole row, cuda_norm's rule)
 //   act >= 0:    there are two matrices, gate and up; y[0] = act(gate) * up, rounded to bfloat16
 //   residual:    y[0] is f32 and is added to

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/sample.cu: from logits to tokens, as engine/sampler.c draws them, in three launches: the largest logit of
+// kernel/cuda/sample.cu: from logits to tokens, as engine/sampling/sampler.c draws them, in three launches: the largest
+// logit of
 // each chunk of the vocabulary; each chunk's sum of probabilities, for rows that need it; the draw, one block per row.
 // Nothing sorts a vocabulary: the k-th largest of the chunks' peaks is a bound above which lie k logits at least, and
 // not many more; they are listed in shared memory. Where top_p cuts is looked up in bins of likeliness first. If there

@@ -114,9 +114,9 @@ static int describe_copy(const void *arguments, const struct cuda_shape *shape, 
     return describe_flat("copy", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_reduce(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_all_reduce(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
 {
-    const struct reduce_args *args = arguments;
+    const struct all_reduce_args *args = arguments;
     const struct cuda_reduce params = { .rows = args->rows,
                                         .parts = args->parts,
                                         .out = args->out,
@@ -128,9 +128,9 @@ static int describe_reduce(const void *arguments, const struct cuda_shape *shape
     return describe_flat("reduce", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_join(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_all_gather(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
 {
-    const struct join_args *args = arguments;
+    const struct all_gather_args *args = arguments;
     const struct cuda_join params = { .rows = args->rows,
                                       .parts = args->parts,
                                       .out = args->out,
@@ -213,19 +213,19 @@ const struct kernel cuda_small_rows[] = {
       .load = KERNEL_ANY,
       .architectures = cuda_architectures,
       .describe = describe_softcap },
-    { .name = "reduce_cuda",
+    { .name = "all_reduce_cuda",
       .device = DEVICE_CUDA,
-      .op = OP_REDUCE,
+      .op = OP_ALL_REDUCE,
       .priority = 1,
       .load = KERNEL_ANY,
       .architectures = cuda_architectures,
-      .describe = describe_reduce },
-    { .name = "join_cuda",
+      .describe = describe_all_reduce },
+    { .name = "all_gather_cuda",
       .device = DEVICE_CUDA,
-      .op = OP_JOIN,
+      .op = OP_ALL_GATHER,
       .priority = 1,
       .load = KERNEL_ANY,
       .architectures = cuda_architectures,
-      .describe = describe_join },
+      .describe = describe_all_gather },
 };
 const int cuda_small_count = sizeof cuda_small_rows / sizeof *cuda_small_rows;

@@ -42,7 +42,7 @@ template <int COUNT> DEVICE void words_store(void *to, const uint32_t *words)
         ((uint4 *)to)[i / 4] = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
 }
 
-template <int PART> DEVICE void part_unpack(const uint32_t *pairs, float (&x)[PART])
+template <int PART> DEVICE void part_dequantise(const uint32_t *pairs, float (&x)[PART])
 {
 #pragma unroll
     for (int i = 0; i < PART; i += 2) {
@@ -73,7 +73,7 @@ template <int PART> DEVICE void vector_load(const uint16_t *vector, int dim, int
         uint32_t pairs[PART / 2] = {};
         if (first < dim)
             words_load<PART / 2>(vector + first, pairs);
-        part_unpack(pairs, x);
+        part_dequantise(pairs, x);
     } else {
 #pragma unroll
         for (int i = 0; i < PART; i++)
@@ -235,11 +235,11 @@ DEVICE void part_load_turned(const struct turn *turn, const struct cuda_rope &ro
         words_load<PART / 2>(vector + at.other, pairs + PART / 2);
     if (turns && rope.interleaved)
         part_unzip<PART>(first < rope.rotated / 2, pairs);
-    part_unpack(pairs, x);
+    part_dequantise(pairs, x);
 #pragma unroll
     for (int i = 0; i < PART && turns; i += 4) {
         float other[4], cosine[4], sine[4];
-        part_unpack(pairs + (PART + i) / 2, other);
+        part_dequantise(pairs + (PART + i) / 2, other);
         part_load(turn->cosine + turn_slot<PART>(first + i), cosine);
         part_load(turn->sine + turn_slot<PART>(first + i), sine);
 #pragma unroll

@@ -137,9 +137,9 @@ void copy_ref(const void *arguments, int part, int parts)
     memcpy(args->out + first, args->x + first, (size_t)(end - first) * sizeof *args->out);
 }
 
-void reduce_ref(const void *arguments, int part, int parts)
+void all_reduce_ref(const void *arguments, int part, int parts)
 {
-    const struct reduce_args *args = arguments;
+    const struct all_reduce_args *args = arguments;
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     for (int i = first; i < end; i++) {
@@ -150,9 +150,9 @@ void reduce_ref(const void *arguments, int part, int parts)
     }
 }
 
-void join_ref(const void *arguments, int part, int parts)
+void all_gather_ref(const void *arguments, int part, int parts)
 {
-    const struct join_args *args = arguments;
+    const struct all_gather_args *args = arguments;
     int first, end, units = (args->width + JOIN_UNIT - 1) / JOIN_UNIT;
     kernel_share(*args->rows, part, parts, &first, &end);
     for (int rank = 0; rank < args->ranks; rank++) {

@@ -11,7 +11,7 @@ extern const int ref_kernel_count;
 void embed_ref(const void *args, int part, int parts);
 void norm_ref(const void *args, int part, int parts);
 void linear_ref(const void *args, int part, int parts);
-void heads_ref(const void *args, int part, int parts);
+void per_head_linear_ref(const void *args, int part, int parts);
 void rope_ref(const void *args, int part, int parts);
 void transform_ref(const void *args, int part, int parts);
 void kv_write_ref(const void *args, int part, int parts);
@@ -21,14 +21,14 @@ void add_ref(const void *args, int part, int parts);
 void pick_ref(const void *args, int part, int parts);
 void softcap_ref(const void *args, int part, int parts);
 void copy_ref(const void *args, int part, int parts);
-void reduce_ref(const void *args, int part, int parts);
-void join_ref(const void *args, int part, int parts);
+void all_reduce_ref(const void *args, int part, int parts);
+void all_gather_ref(const void *args, int part, int parts);
 void route_prepare_ref(const void *args, int part, int parts);
 void route_ref(const void *args, int part, int parts);
 void experts_ref(const void *args, int part, int parts);
 void combine_ref(const void *args, int part, int parts);
 void conv_ref(const void *args, int part, int parts);
-void scan_ref(const void *args, int part, int parts);
-void delta_ref(const void *args, int part, int parts);
+void ssm_scan_ref(const void *args, int part, int parts);
+void gated_delta_ref(const void *args, int part, int parts);
 
 #endif

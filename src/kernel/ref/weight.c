@@ -24,7 +24,7 @@ static inline void block_BF16(const struct BF16 *restrict in, float *restrict ou
 }
 
 // One code per byte first, then one plain loop over whole blocks: compilers vectorise that best.
-static inline void unpack_nibbles(const uint8_t *restrict packed, int count, uint8_t *restrict codes)
+static inline void dequantise_nibbles(const uint8_t *restrict packed, int count, uint8_t *restrict codes)
 {
     for (int i = 0; i < count / 2; i++) {
         codes[i] = packed[i] & 15;
@@ -36,7 +36,7 @@ static inline void block_Q4_0(const struct Q4_0 *restrict in, float *restrict ou
 {
     float scale = read_f16(in->scale);
     uint8_t codes[32];
-    unpack_nibbles(in->codes, 32, codes);
+    dequantise_nibbles(in->codes, 32, codes);
     for (int i = 0; i < 32; i++)
         out[i] = scale * (float)(codes[i] - 8);
 }
@@ -45,13 +45,13 @@ static inline void block_Q4_1(const struct Q4_1 *restrict in, float *restrict ou
 {
     float scale = read_f16(in->scale), min = read_f16(in->min);
     uint8_t codes[32];
-    unpack_nibbles(in->codes, 32, codes);
+    dequantise_nibbles(in->codes, 32, codes);
     for (int i = 0; i < 32; i++)
         out[i] = scale * (float)codes[i] + min;
 }
 
 // Bit i of `high` is the fifth bit of code i. Vector units of every age can mask by a table, few can shift by lane.
-static inline void unpack_fives(const uint8_t packed[16], const uint8_t high[4], int32_t *restrict codes)
+static inline void dequantise_fives(const uint8_t packed[16], const uint8_t high[4], int32_t *restrict codes)
 {
     static const uint32_t bits[32] = {
         1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
@@ -61,7 +61,7 @@ static inline void unpack_fives(const uint8_t packed[16], const uint8_t high[4],
     uint32_t mask;
     memcpy(&mask, high, sizeof mask);
     uint8_t low[32];
-    unpack_nibbles(packed, 32, low);
+    dequantise_nibbles(packed, 32, low);
     for (int i = 0; i < 32; i++)
         codes[i] = low[i] + (mask & bits[i] ? 16 : 0);
 }
@@ -70,7 +70,7 @@ static inline void block_Q5_0(const struct Q5_0 *restrict in, float *restrict ou
 {
     float scale = read_f16(in->scale);
     int32_t codes[32];
-    unpack_fives(in->codes, in->high, codes);
+    dequantise_fives(in->codes, in->high, codes);
     for (int i = 0; i < 32; i++)
         out[i] = scale * (float)(codes[i] - 16);
 }
@@ -79,7 +79,7 @@ static inline void block_Q5_1(const struct Q5_1 *restrict in, float *restrict ou
 {
     float scale = read_f16(in->scale), min = read_f16(in->min);
     int32_t codes[32];
-    unpack_fives(in->codes, in->high, codes);
+    dequantise_fives(in->codes, in->high, codes);
     for (int i = 0; i < 32; i++)
         out[i] = scale * (float)codes[i] + min;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/attention_segment.h: softmax(q K) V over one segment of context, and how segments make a result. A query
-// is one head of one row; queries that read the same K and V go together, so that a page is unpacked once for all.
+// is one head of one row; queries that read the same K and V go together, so that a page is dequantised once for all.
 //   (1) the context is cut into segments at fixed positions; a query's result is that of its segments, merged from the
 //       first to the last. Within a segment all scores come first, then their exponentials, then the sums over V.
 //       A segment has pages of one place: where those begin that have another format than the first, there is a cut
@@ -172,7 +172,7 @@ static void score_segment(const struct attention_args *args, const struct item *
         float *score = work->score + first * SEGMENT + i * KV_PAGE_TOKENS;
         if (!few) {
             prefetch_ahead(run, i);
-            format->unpack_k(&segment->k[i], &work->tile);
+            format->dequantise_k(&segment->k[i], &work->tile);
             format->score_tile(&work->tile,
                                (struct queries){ work->q + first * dim, work->q16 + first * dim,
                                                  work->q_scale + first * (dim / BLOCK), dim },
@@ -259,7 +259,7 @@ static void mix_segment(const struct attention_args *args, const struct item *it
         if (few)
             continue;
         prefetch_ahead(run, i);
-        format->unpack_v(&segment->v[i], &work->tile);
+        format->dequantise_v(&segment->v[i], &work->tile);
         mix_rows(args, item, format, start, rows, work, share);
     }
     struct range tokens = { segment->tokens.from - segment->start, segment->tokens.to - segment->start };

@@ -26,17 +26,18 @@ static size_t partials_bytes(const struct kernel_extent *extent)
     { CACHE_ROW(isa, features, rank, ATTENTION, "attention"), .tolerance = 2e-4f, .run = attention_##isa, \
       .prepare = attention_prepare_##isa, .scratch_bytes = partials_bytes },                              \
         { CACHE_ROW(isa, features, rank, KV_WRITE, "kv_write"), .run = kv_write_##isa },                  \
-        { ROW(isa, features, rank, HEADS, "heads"), .weights = FLOAT_WEIGHTS, .run = heads_##isa },       \
+        { ROW(isa, features, rank, PER_HEAD_LINEAR, "per_head_linear"), .weights = FLOAT_WEIGHTS,         \
+          .run = per_head_linear_##isa },                                                                 \
         { ROW(isa, features, rank, CONV, "conv"), .run = conv_##isa },                                    \
-        { ROW(isa, features, rank, SCAN, "scan"), .run = scan_##isa },                                    \
-        { ROW(isa, features, rank, DELTA, "delta"), .run = delta_##isa },                                 \
+        { ROW(isa, features, rank, SSM_SCAN, "ssm_scan"), .run = ssm_scan_##isa },                        \
+        { ROW(isa, features, rank, GATED_DELTA, "gated_delta"), .run = gated_delta_##isa },               \
         { ROW(isa, features, rank, NORM, "norm"), .run = norm_##isa },                                    \
         { ROW(isa, features, rank, ROPE, "rope"), .run = rope_##isa },                                    \
         { ROW(isa, features, rank, TRANSFORM, "transform"), .head_dim_multiple = HEAD_DIM_MULTIPLE,       \
           .run = transform_##isa },                                                                       \
         { ROW(isa, features, rank, ACT_MUL, "act_mul"), .run = act_mul_##isa },                           \
         { ROW(isa, features, rank, ADD, "add"), .run = add_##isa },                                       \
-        { ROW(isa, features, rank, REDUCE, "reduce"), .run = reduce_##isa },                              \
+        { ROW(isa, features, rank, ALL_REDUCE, "all_reduce"), .run = all_reduce_##isa },                  \
         { ROW(isa, features, rank, SOFTCAP, "softcap"), .run = softcap_##isa },
 
 const struct kernel x86_cache_kernels[] = { CACHE_ISAS(ROWS) };

@@ -21,16 +21,16 @@ extern const int x86_cache_kernel_count;
     void attention_##isa(const void *args, int part, int parts);         \
     void attention_prepare_##isa(const void *args, int part, int parts); \
     void kv_write_##isa(const void *args, int part, int parts);          \
-    void heads_##isa(const void *args, int part, int parts);             \
+    void per_head_linear_##isa(const void *args, int part, int parts);   \
     void conv_##isa(const void *args, int part, int parts);              \
-    void scan_##isa(const void *args, int part, int parts);              \
-    void delta_##isa(const void *args, int part, int parts);             \
+    void ssm_scan_##isa(const void *args, int part, int parts);          \
+    void gated_delta_##isa(const void *args, int part, int parts);       \
     void norm_##isa(const void *args, int part, int parts);              \
     void rope_##isa(const void *args, int part, int parts);              \
     void transform_##isa(const void *args, int part, int parts);         \
     void act_mul_##isa(const void *args, int part, int parts);           \
     void add_##isa(const void *args, int part, int parts);               \
-    void reduce_##isa(const void *args, int part, int parts);            \
+    void all_reduce_##isa(const void *args, int part, int parts);        \
     void softcap_##isa(const void *args, int part, int parts);
 CACHE_ISAS(CACHE_FUNCTIONS)
 #undef CACHE_FUNCTIONS

@@ -191,9 +191,9 @@ void VECTOR_NAME(add)(const void *arguments, int part, int parts)
     }
 }
 
-void VECTOR_NAME(reduce)(const void *arguments, int part, int parts)
+void VECTOR_NAME(all_reduce)(const void *arguments, int part, int parts)
 {
-    const struct reduce_args *args = arguments;
+    const struct all_reduce_args *args = arguments;
     int first, end;
     kernel_share(*args->rows * args->width, part, parts, &first, &end);
     FOR_VECTORS(i, end - first, width)

@@ -28,12 +28,12 @@ static const struct amx_config amx_config = {
     .rows = { [DOTS] = TILE_TOKENS, [ACTIVATIONS] = TILE_TOKENS, [WEIGHTS] = PACKED_QUADS },
 };
 
-// Blocks of 32 k are unpacked, multiplied and scaled a few at a time: tiles take long from memory to memory, and the
+// Blocks of 32 k are dequantised, multiplied and scaled a few at a time: tiles take long from memory to memory, and the
 // next need not wait for the last.
 enum { BLOCKS_AT_ONCE = PACKED_BLOCK_MAX / INT8_BLOCK, X_BLOCK_BYTES = TILE_TOKENS * TILE_INT8_BYTES };
 
 struct amx_room {
-    struct unpacked unpacked[BLOCKS_AT_ONCE];
+    struct dequantised dequantised[BLOCKS_AT_ONCE];
     __m512i dots[BLOCKS_AT_ONCE][TILE_TOKENS];
 };
 
@@ -47,13 +47,13 @@ TILE_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const
     int in_record = f.block / INT8_BLOCK;
     for (int i = 0; i < blocks; i++) {
         const uint8_t *codes = w + (size_t)(i / in_record) * packed_record_bytes(f) + packed_codes_at(f);
-        room->unpacked[i] = unpack(f, codes + (size_t)(i % in_record) * packed_codes_bytes(f), 0);
+        room->dequantised[i] = dequantise(f, codes + (size_t)(i % in_record) * packed_codes_bytes(f), 0);
     }
     settle_memory();
     for (int i = 0; i < blocks; i++) {
         _tile_zero(DOTS);
         _tile_loadd(ACTIVATIONS, x + i * X_BLOCK_BYTES, INT8_BLOCK);
-        _tile_loadd(WEIGHTS, &room->unpacked[i], PACKED_VECTOR);
+        _tile_loadd(WEIGHTS, &room->dequantised[i], PACKED_VECTOR);
         _tile_dpbsud(DOTS, ACTIVATIONS, WEIGHTS);
         _tile_stored(DOTS, room->dots[i], PACKED_VECTOR);
     }

@@ -71,14 +71,14 @@ TILE_INLINE integers offset_of(struct packed_format f, int part, const uint8_t *
     return shift_left(splat_integer(tile_part(x, tokens, tile_minus(f, part), token)), f.offset);
 }
 
-struct unpacked {
-    const uint8_t *codes; // registers are few: each quad is unpacked when it is wanted
+struct dequantised {
+    const uint8_t *codes; // registers are few: each quad is dequantised when it is wanted
 };
 
-TILE_INLINE struct unpacked unpack(struct packed_format f, const uint8_t *codes, int part)
+TILE_INLINE struct dequantised dequantise(struct packed_format f, const uint8_t *codes, int part)
 {
     (void)f, (void)part;
-    return (struct unpacked){ codes };
+    return (struct dequantised){ codes };
 }
 
 // The plane's part of quad i, moved to bit `to`.
@@ -134,7 +134,7 @@ TILE_INLINE void add_in_place(__m256i *sum, __m256i pairs)
     __asm__("" : "+x"(*sum));
 }
 
-TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part, const uint8_t *x, int tokens,
+TILE_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x, int tokens,
                      int first, int count, integers out[TOKENS_AT_ONCE][HALVES])
 {
     int quad = part * PACKED_QUADS / 2, run = quads_in_16_bits(f);

@@ -9,8 +9,8 @@
 // A file that includes this one defines its vectors and what is done with them first:
 //   LANES, HALVES, floats, integers; zero, add, multiply, multiply_add, to_floats, shift_left, splat, splat_integer and
 //   store; load_f32, load_f16, load_bf16, load_u8, load_i8, load_half_e8m0 and load_half_e4m3: LANES values as floats;
-//   load_e4m3: 256ths of sixteen values; TILE_TOKENS, the most tokens of a tile; unpack() for the codes of a block, and
-//   dot() of these with TOKENS_AT_ONCE
+//   load_e4m3: 256ths of sixteen values; TILE_TOKENS, the most tokens of a tile; dequantise() for the codes of a block,
+// and   dot() of these with TOKENS_AT_ONCE
 #ifndef KERNEL_X86_LINEAR_TILE_H
 #define KERNEL_X86_LINEAR_TILE_H
 
@@ -87,12 +87,12 @@ TILE_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t
                                int part, const uint8_t *x, floats sums[TILE_TOKENS][HALVES])
 {
     struct shared shared = shared_of(f, record, sub);
-    struct unpacked unpacked = unpack(f, codes, part);
+    struct dequantised dequantised = dequantise(f, codes, part);
     UNROLL for (int first = 0; first < tokens; first += TOKENS_AT_ONCE)
     {
         integers dots[TOKENS_AT_ONCE][HALVES];
         int count = tokens < TOKENS_AT_ONCE ? tokens : TOKENS_AT_ONCE;
-        dot(f, &unpacked, part, x, tokens, first, count, dots);
+        dot(f, &dequantised, part, x, tokens, first, count, dots);
         UNROLL for (int i = 0; i < count; i++)
             add_dot(f, &shared, part, x, tokens, first + i, dots[i], sums[first + i]);
     }

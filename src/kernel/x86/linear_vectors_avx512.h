@@ -65,7 +65,7 @@ TILE_INLINE integers offset_of(struct packed_format f, int part, const uint8_t *
     return shift_left(splat_integer(tile_part(x, tokens, tile_minus(f, part), token)), f.offset);
 }
 
-struct unpacked {
+struct dequantised {
     __m512i quads[PACKED_QUADS]; // of the sub-block; unsigned
 };
 
@@ -93,9 +93,9 @@ TILE_INLINE __m512i levels(struct packed_format f, __m512i codes)
     return _mm512_shuffle_epi8(_mm512_add_epi8(four_tables, raised), codes);
 }
 
-TILE_INLINE struct unpacked unpack(struct packed_format f, const uint8_t *codes, int part)
+TILE_INLINE struct dequantised dequantise(struct packed_format f, const uint8_t *codes, int part)
 {
-    struct unpacked out;
+    struct dequantised out;
     int first = part * PACKED_QUADS / 2, count = f.sub / 4;
     UNROLL for (int i = first; i < first + count; i++)
     {
@@ -109,8 +109,8 @@ TILE_INLINE struct unpacked unpack(struct packed_format f, const uint8_t *codes,
 }
 
 // One token.
-TILE_INLINE integers dot_token(struct packed_format f, const struct unpacked *w, int part, const uint8_t *x, int tokens,
-                               int token)
+TILE_INLINE integers dot_token(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x,
+                               int tokens, int token)
 {
     int quad = part * PACKED_QUADS / 2;
     integers sum = f.offset ? offset_of(f, part, x, tokens, token) : _mm512_setzero_si512();
@@ -124,7 +124,7 @@ enum { TILE_TOKENS = 16, TOKENS_AT_ONCE = 1, TILE_WIDTH_COUNT = 5 };
 #define TILE_WIDTHS_WITH(M, id, ...) \
     M(id, 1, __VA_ARGS__) M(id, 2, __VA_ARGS__) M(id, 4, __VA_ARGS__) M(id, 8, __VA_ARGS__) M(id, 16, __VA_ARGS__)
 
-TILE_INLINE void dot(struct packed_format f, const struct unpacked *w, int part, const uint8_t *x, int tokens,
+TILE_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x, int tokens,
                      int first, int count, integers out[TOKENS_AT_ONCE][HALVES])
 {
     (void)count;

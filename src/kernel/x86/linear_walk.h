@@ -204,7 +204,7 @@ static void run_many(const struct linear_args *args, int part, int parts)
 static inline void run_few(const struct linear_args *args, int part, int parts)
 {
     int tokens = *args->rows;
-    assert(args->in <= LINEAR_IN_MAX && tokens <= KERNEL_FEW_TOKENS_MAX);
+    assert(args->in <= LINEAR_IN_MAX && tokens <= KERNEL_DECODE_ROWS_MAX);
     uint32_t int8[(reads_int8(args) ? int8_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
     uint32_t floats[(reads_floats(args) ? float_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
     struct tiled_x x = { .int8 = reads_int8(args) ? (uint8_t *)int8 : NULL,

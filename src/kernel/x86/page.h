@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/page.h: one side of one page for one head, and what attention asks of a cache format. Scores are computed
 // in lanes of tokens and sums over V in lanes of channels, so K is turned around in registers, LANES tokens at a time.
-//   (1) few queries take values from registers as they are unpacked; many share a page that is unpacked into memory
-//       once. Both ways give a query the same bits
+//   (1) few queries take values from registers as they are dequantised; many share a page that is dequantised into
+// memory       once. Both ways give a query the same bits
 //   (2) all slots of a page are read, those without a token too; whatever they hold, the others are right
 //   (3) what is left to the caller: the scale of the layer, the scale of each token where a format has one, and the
 //       rotation of int4_per_token_head (kernel/ref/kv_codec.h)
@@ -53,8 +53,8 @@ struct page_tile {
 struct page_format {
     void (*score[QUERIES_FEW])(struct page_run run, struct queries queries, float *score); // of 1, 2 ... queries
     void (*mix[QUERIES_FEW])(struct page_run run, struct range tokens, const float *share, float *out);
-    void (*unpack_k)(const struct page_side *page, struct page_tile *tile);
-    void (*unpack_v)(const struct page_side *page, struct page_tile *tile);
+    void (*dequantise_k)(const struct page_side *page, struct page_tile *tile);
+    void (*dequantise_v)(const struct page_side *page, struct page_tile *tile);
     void (*score_tile)(const struct page_tile *tile, struct queries queries, int count, float *score);
     void (*mix_tile)(const struct page_tile *tile, int dim, struct range tokens, const float *share, int count,
                      float *out);
@@ -131,9 +131,9 @@ ALWAYS_INLINE void lane_columns(const struct page_side *side, int token, int at_
     } while (0)
 
 // The members of struct page_format that are functions, named by format.
-#define PAGE_FUNCTIONS(id)                                                                        \
-    .score = { score_##id##_1, score_##id##_2, score_##id##_3, score_##id##_4 },                  \
-    .mix = { mix_##id##_1, mix_##id##_2, mix_##id##_3, mix_##id##_4 }, .unpack_k = unpack_k_##id, \
-    .unpack_v = unpack_v_##id
+#define PAGE_FUNCTIONS(id)                                                                                \
+    .score = { score_##id##_1, score_##id##_2, score_##id##_3, score_##id##_4 },                          \
+    .mix = { mix_##id##_1, mix_##id##_2, mix_##id##_3, mix_##id##_4 }, .dequantise_k = dequantise_k_##id, \
+    .dequantise_v = dequantise_v_##id
 
 #endif

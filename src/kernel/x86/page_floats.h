@@ -248,7 +248,7 @@ static void mix_floats(const struct page_tile *tile, int dim, struct range token
             mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, 1, out + i * dim));
 }
 
-ALWAYS_INLINE void unpack_rows(const struct page_side *side, read_values *read, float *tile)
+ALWAYS_INLINE void dequantise_rows(const struct page_side *side, read_values *read, float *tile)
 {
     for (int token = 0; token < KV_PAGE_TOKENS; token++)
         for (int at = 0; at < side->dim; at += LANES)
@@ -269,18 +269,18 @@ ALWAYS_INLINE void unpack_rows(const struct page_side *side, read_values *read, 
     {                                                                                                             \
         mix_run(run, read_##id, tokens, share, number, out);                                                      \
     }
-#define FLOAT_FUNCTIONS(id)                                                         \
-    FLOAT_FUNCTIONS_OF(id, 1)                                                       \
-    FLOAT_FUNCTIONS_OF(id, 2)                                                       \
-    FLOAT_FUNCTIONS_OF(id, 3)                                                       \
-    FLOAT_FUNCTIONS_OF(id, 4)                                                       \
-    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile) \
-    {                                                                               \
-        walk_##id(side, &(struct column_use){ .tile = tile->value });               \
-    }                                                                               \
-    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile) \
-    {                                                                               \
-        unpack_rows(side, read_##id, tile->value);                                  \
+#define FLOAT_FUNCTIONS(id)                                                             \
+    FLOAT_FUNCTIONS_OF(id, 1)                                                           \
+    FLOAT_FUNCTIONS_OF(id, 2)                                                           \
+    FLOAT_FUNCTIONS_OF(id, 3)                                                           \
+    FLOAT_FUNCTIONS_OF(id, 4)                                                           \
+    static void dequantise_k_##id(const struct page_side *side, struct page_tile *tile) \
+    {                                                                                   \
+        walk_##id(side, &(struct column_use){ .tile = tile->value });                   \
+    }                                                                                   \
+    static void dequantise_v_##id(const struct page_side *side, struct page_tile *tile) \
+    {                                                                                   \
+        dequantise_rows(side, read_##id, tile->value);                                  \
     }
 FLOAT_FUNCTIONS(f32)
 FLOAT_FUNCTIONS(f16)

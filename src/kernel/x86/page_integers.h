@@ -454,7 +454,7 @@ ALWAYS_INLINE void mix_integer_tile(const struct page_tile *tile, enum integers 
         add_tile(tile, kind, dim, block, 1, weights, count, out);
 }
 
-ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind, struct page_tile *tile)
+ALWAYS_INLINE void dequantise_pairs(const struct page_side *side, enum integers kind, struct page_tile *tile)
 {
     if (kind == INTEGERS_NVFP4)
         read_block_scales(side, tile->block_scale, tile->block_scale_most);
@@ -488,13 +488,13 @@ ALWAYS_INLINE void unpack_pairs(const struct page_side *side, enum integers kind
     INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                          \
     INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                          \
     INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                          \
-    static void unpack_k_##id(const struct page_side *side, struct page_tile *tile)                            \
+    static void dequantise_k_##id(const struct page_side *side, struct page_tile *tile)                        \
     {                                                                                                          \
         walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                          \
     }                                                                                                          \
-    static void unpack_v_##id(const struct page_side *side, struct page_tile *tile)                            \
+    static void dequantise_v_##id(const struct page_side *side, struct page_tile *tile)                        \
     {                                                                                                          \
-        unpack_pairs(side, kind, tile);                                                                        \
+        dequantise_pairs(side, kind, tile);                                                                    \
     }                                                                                                          \
     static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score) \
     {                                                                                                          \

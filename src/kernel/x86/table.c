@@ -30,13 +30,13 @@ static size_t float_tiled_bytes(const struct kernel_extent *extent)
     { .name = "linear_" #isa "_few", \
       .op = OP_LINEAR,               \
       WEIGHTS(isa, rank),            \
-      .load = KERNEL_FEW,            \
+      .load = KERNEL_DECODE,         \
       .run = linear_##isa##_few }
 #define LINEAR_MANY(isa, rank)           \
     { .name = "linear_" #isa "_many",    \
       .op = OP_LINEAR,                   \
       WEIGHTS(isa, rank),                \
-      .load = KERNEL_MANY,               \
+      .load = KERNEL_PREFILL,            \
       .run = linear_##isa##_many,        \
       .prepare = linear_##isa##_prepare, \
       .scratch_bytes = tiled_bytes }
@@ -48,10 +48,10 @@ static size_t float_tiled_bytes(const struct kernel_extent *extent)
     { .name = "linear_" #isa "_float_few",                                                                            \
       .op = OP_LINEAR,                                                                                                \
       FLOAT_WEIGHTS(isa, rank),                                                                                       \
-      .load = KERNEL_FEW,                                                                                             \
+      .load = KERNEL_DECODE,                                                                                          \
       .run = linear_##isa##_float_few },                                                                              \
     {                                                                                                                 \
-        .name = "linear_" #isa "_float_many", .op = OP_LINEAR, FLOAT_WEIGHTS(isa, rank), .load = KERNEL_MANY,         \
+        .name = "linear_" #isa "_float_many", .op = OP_LINEAR, FLOAT_WEIGHTS(isa, rank), .load = KERNEL_PREFILL,      \
         .run = linear_##isa##_float_many, .prepare = linear_##isa##_float_prepare, .scratch_bytes = float_tiled_bytes \
     }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/stored.h"
+#include "model/tensor_source.h"
 
 struct collecting {
     struct items *items;

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "format/safetensors_write.h"
-#include "kernel/ref/weight_compensate.h"
+#include "kernel/ref/gptq.h"
 #include "kernel/ref/weight_encode.h"
 #include "model/quantize/items.h"
 #include "nibble.h"

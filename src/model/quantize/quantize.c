@@ -8,11 +8,11 @@
 #include "format/json.h"
 #include "model/modules.h"
 #include "model/quantize/config.h"
-#include "model/quantize/factors.h"
+#include "model/quantize/cholesky.h"
 #include "model/quantize/items.h"
 #include "model/quantize/layout.h"
 #include "model/quantize/write.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 
 enum { GLOBALS_WINDOW = EXPERTS_MAX }; // of the numbers of fused matrices, those that are in use at once
 enum { TEXT_READS = 4 };               // as many values could be read and rounded while a text goes through a matrix
@@ -285,7 +285,7 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     job.writing = (struct writing){ .out = &job.out,
                                     .progress = options->progress,
                                     .progress_context = options->progress_context };
-    job.writing.team = ok ? team_open(options->threads ? options->threads : cores, err) : NULL;
+    job.writing.team = ok ? thread_pool_open(options->threads ? options->threads : cores, err) : NULL;
     job.factors = (struct factors){ .source = moments,
                                     .model = &job.model,
                                     .team = job.writing.team,
@@ -296,7 +296,7 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     write_close(&job.writing);
     factors_free(&job.factors);
     if (job.writing.team)
-        team_close(job.writing.team);
+        thread_pool_close(job.writing.team);
     safetensors_out_close(&job.out);
     free(job.entries);
     free(job.kv_entries);

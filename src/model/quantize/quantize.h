@@ -11,7 +11,7 @@
 struct moments_source;
 
 // Writes weights, config.json and, where the layout has one, hf_quant_config.json into a folder that is there and
-// empty. config.json comes last: without it a folder is no checkpoint. With moments (model/quantize/factors.h), which
+// empty. config.json comes last: without it a folder is no checkpoint. With moments (model/quantize/cholesky.h), which
 // may be NULL, weights make up for each other's errors.
 bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
               const struct moments_source *moments, struct error *err);

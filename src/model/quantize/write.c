@@ -7,7 +7,7 @@
 
 #include "kernel/minifloat.h"
 #include "kernel/ref/weight.h"
-#include "model/stored.h"
+#include "model/tensor_source.h"
 
 enum { SLICE_VALUES = 2 << 20, COPY_BYTES = 16 << 20, TILES_PER_THREAD = 2 };
 
@@ -198,7 +198,7 @@ static int64_t prepare_slices(struct writing *writing, const struct item *item, 
 {
     struct slice *slice = writing->slice;
     size_t cols = (size_t)item->cols;
-    int64_t rows = rows_each(item, team_size(writing->team));
+    int64_t rows = rows_each(item, thread_pool_size(writing->team));
     slice->item = item, slice->encoding = encoding, slice->scale = read_scale(item);
     slice->raw_bytes = dtype_bytes(item->tensor->dtype, cols);
     free(slice->importance);
@@ -218,7 +218,8 @@ static bool read_slice(struct writing *writing, int64_t first, int64_t rows, str
 {
     struct slice *slice = writing->slice;
     slice->first = first, slice->rows = rows;
-    team_run(writing->team, &(struct team_work){ .run = run_slice, .context = slice, .phases = 1, .divisible = true });
+    thread_pool_run(writing->team,
+                    &(struct thread_pool_work){ .run = run_slice, .context = slice, .phases = 1, .divisible = true });
     for (int64_t row = 0; row < rows; row++)
         if (isnan(slice->results[row].amax))
             return fail(err, "tensor %s holds a value that is no finite number, in row %lld; the checkpoint is damaged",

@@ -4,13 +4,13 @@
 #ifndef MODEL_QUANTIZE_WRITE_H
 #define MODEL_QUANTIZE_WRITE_H
 
-#include "device/team.h"
+#include "device/thread_pool.h"
 #include "model/quantize/items.h"
 #include "model/quantize/layout.h"
 
 struct writing {
     struct safetensors_out *out;
-    struct team *team;
+    struct thread_pool *team;
     struct slice *slice; // memory that is used again from one to the next
     bool (*progress)(void *context, double done);
     void *progress_context;

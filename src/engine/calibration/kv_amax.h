@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/calibration/kv_amax.h: how large the keys and values are that a text leaves in the cache: what scales are made
+// of.
+#ifndef ENGINE_CALIBRATION_KV_AMAX_H
+#define ENGINE_CALIBRATION_KV_AMAX_H
+
+#include "engine/engine.h"
+#include "engine/sequence.h"
+
+// Raises each layer's entry to the largest magnitude among the sequence's cached tokens from `from` on, as far as their
+// pages are still held. The cache must be in the host's memory.
+void kv_amax(const struct engine *engine, const struct sequence *sequence, int from, float *k, float *v);
+
+#endif

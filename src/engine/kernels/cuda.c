@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/cuda.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/cuda/images.h"
+#include "kernel/minifloat.h"
+
+enum { GUARD_BYTES = 256, GUARD = 0xA5, NOTHING = 0xFF };
+
+// ---- the batch ----
+
+// Arguments begin with the batch, or with where their number of rows is.
+static const bool begins_with_batch[OP_COUNT] = {
+    [OP_EMBED] = true, [OP_ROPE] = true, [OP_KV_WRITE] = true, [OP_ATTENTION] = true,
+    [OP_PICK] = true,  [OP_CONV] = true, [OP_SSM_SCAN] = true, [OP_GATED_DELTA] = true,
+};
+
+static void set_first(const void *args, enum op_kind op, const struct gpu_sample *there)
+{
+    const void *batch = &there->batch, *rows = &there->view.counts[CUDA_TOKENS];
+    if (args)
+        memcpy((void *)args, begins_with_batch[op] ? &batch : &rows, sizeof batch);
+}
+
+static void set_rows(const struct gpu_sample *there)
+{
+    union op_args *args = there->args;
+    set_first(args, there->sample->op, there);
+    if (there->sample->op == OP_LINEAR) {
+        set_first(args->linear.norm, OP_NORM, there);
+        set_first(args->linear.act_mul, OP_ACT_MUL, there);
+        set_first(args->linear.add, OP_ADD, there);
+    } else if (there->sample->op == OP_KV_WRITE) {
+        set_first(args->kv_write.rope, OP_ROPE, there);
+        set_first(args->kv_write.transform, OP_TRANSFORM, there);
+    }
+}
+
+static int greater(int a, int b) { return a > b ? a : b; }
+
+static bool open_batch(struct gpu_sample *there, struct error *err)
+{
+    const struct sample *sample = there->sample;
+    const struct sample_room *room = &sample->room;
+    there->batch = sample->batch;
+    if (!there->batch.tokens)
+        there->batch.tokens = sample->rows;
+    struct cuda_batch_block block = { .tokens = greater(room->tokens, there->batch.tokens),
+                                      .sequences = greater(room->sequences, 1),
+                                      .outputs = greater(room->rows, there->batch.outputs),
+                                      .classes = KV_CLASSES_MAX };
+    for (int i = 0; i < KV_CLASSES_MAX; i++)
+        block.pages += cuda_batch_pages(&there->batch, i);
+    cuda_batch_measure(&block);
+    if (!(there->batch_memory = cuda_new(there->cuda, block.bytes, "a batch", err)))
+        return false;
+    void *host = memory_new(block.bytes, 1);
+    size_t bytes = cuda_batch_fill(&block, &there->batch, host);
+    bool ok = cuda_upload(there->cuda, there->batch_memory, host, bytes, err);
+    free(host);
+    there->view = cuda_batch_view(&block, there->batch_memory);
+    there->batch.on_device = &there->view;
+    return ok;
+}
+
+// ---- operands ----
+
+static size_t type_bytes(enum sample_type type)
+{
+    static const size_t bytes[] = { [SAMPLE_F32] = 4, [SAMPLE_BF16] = 2, [SAMPLE_BYTES] = 1, [SAMPLE_SCRATCH] = 1 };
+    return bytes[type];
+}
+
+static size_t value_count(const struct sample_operand *operand)
+{
+    return operand->width * (size_t)(operand->rows ? operand->rows : 1);
+}
+
+static void to_device(const struct gpu_piece *piece, uint8_t *out)
+{
+    const float *values = piece->host;
+    size_t count = value_count(&piece->operand);
+    if (piece->operand.type == SAMPLE_SCRATCH) {
+        memset(out, NOTHING, count);
+        return;
+    }
+    if (piece->operand.type != SAMPLE_BF16) {
+        memcpy(out, piece->host, count * type_bytes(piece->operand.type));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint16_t code = f32_to_bf16(values[i]);
+        memcpy(out + 2 * i, &code, sizeof code);
+    }
+}
+
+static void from_device(const struct gpu_piece *piece, const uint8_t *in, uint8_t *out)
+{
+    size_t count = value_count(&piece->operand);
+    if (piece->operand.type != SAMPLE_BF16) {
+        memcpy(out, in, count * type_bytes(piece->operand.type));
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint16_t code;
+        memcpy(&code, in + 2 * i, sizeof code);
+        float value = bf16_to_f32(code);
+        memcpy(out + 4 * i, &value, sizeof value);
+    }
+}
+
+static const struct gpu_piece *find_piece(const struct gpu_sample *there, const void *host)
+{
+    for (int i = 0; i < there->piece_count; i++)
+        if (there->pieces[i].host == host)
+            return &there->pieces[i];
+    return NULL;
+}
+
+static int find_output(const struct sample *sample, const void *host)
+{
+    for (int i = 0; i < sample->outputs; i++)
+        if (sample->output[i].data == host)
+            return i;
+    return -1;
+}
+
+static size_t guard_bytes(const struct gpu_piece *piece) { return piece->output >= 0 ? GUARD_BYTES : 0; }
+
+// What is beyond the sample's rows, in a step with more room, is nothing.
+static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+{
+    size_t guard = guard_bytes(piece), all = piece->bytes + 2 * guard;
+    size_t given = value_count(&piece->operand) * type_bytes(piece->operand.type);
+    if (!(piece->memory = cuda_new(there->cuda, all, "a sample", err)))
+        return false;
+    piece->address = piece->memory + guard + piece->lead;
+    if (there->sample->repeats && piece->operand.type == SAMPLE_SCRATCH) // zeros will do
+        return true;
+    uint8_t *image = memory_grow(NULL, all, 1);
+    memset(image, GUARD, guard);
+    to_device(piece, image + guard);
+    memset(image + guard + given, NOTHING, piece->bytes - given);
+    memset(image + guard + piece->bytes, GUARD, guard);
+    bool ok = cuda_upload(there->cuda, piece->memory, image, all, err);
+    free(image);
+    return ok;
+}
+
+// Again and again: those bytes that are there, then all of these, then all of those.
+static bool repeat(struct gpu_sample *there, uint8_t *address, size_t filled, size_t all, struct error *err)
+{
+    bool ok = true;
+    for (; ok && filled < all; filled *= 2)
+        ok = cuda_copy(there->cuda, address + filled, address, filled < all - filled ? filled : all - filled, err);
+    return ok;
+}
+
+// Of so many values those that are here, and then repeated.
+static bool repeat_values(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+{
+    struct gpu_piece first = *piece;
+    size_t guard = guard_bytes(piece), filled = SAMPLE_DISTINCT * type_bytes(piece->operand.type);
+    first.operand.rows = 1;
+    first.operand.width = SAMPLE_DISTINCT;
+    if (!(piece->memory = cuda_new(there->cuda, piece->bytes + 2 * guard, "a sample", err)))
+        return false;
+    piece->address = piece->memory + guard;
+    uint8_t *image = memory_grow(NULL, filled, 1);
+    to_device(&first, image);
+    bool ok = cuda_upload(there->cuda, piece->address, image, filled, err)
+        && repeat(there, piece->address, filled, piece->bytes, err);
+    free(image);
+    return ok;
+}
+
+static bool repeat_pages(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+{
+    const struct sample *sample = there->sample;
+    size_t filled = sample->pages_bytes - piece->lead, all = sample->pages_there - piece->lead;
+    if (!(piece->memory = cuda_new(there->cuda, sample->pages_there, "pages", err)))
+        return false;
+    piece->address = piece->memory + piece->lead;
+    piece->bytes = sample->pages_there;
+    return cuda_upload(there->cuda, piece->memory, sample->pages, sample->pages_bytes, err)
+        && repeat(there, piece->address, filled, all, err);
+}
+
+static bool open_operand(struct gpu_sample *there, const struct sample_operand *operand, struct error *err)
+{
+    struct sample *sample = there->sample;
+    const uint8_t *host;
+    memcpy(&host, operand->slot, sizeof host);
+    size_t lead = 0;
+    if (sample->pages && host >= sample->pages && host < sample->pages + sample->pages_bytes)
+        lead = (size_t)(host - sample->pages);
+    const struct gpu_piece *known = find_piece(there, host - lead);
+    if (!known) {
+        struct gpu_piece *piece = &there->pieces[there->piece_count++];
+        *piece = (struct gpu_piece){
+            .host = host - lead, .lead = lead, .operand = *operand, .output = find_output(sample, host - lead)
+        };
+        int extra = operand->rows ? sample->room.rows - sample_rows(sample) : 0;
+        piece->bytes = (value_count(operand) + (size_t)greater(extra, 0) * operand->width) * type_bytes(operand->type);
+        bool repeated = sample->repeats && operand->rows && value_count(operand) > SAMPLE_DISTINCT;
+        if (!(lead && sample->pages_there ? repeat_pages : repeated ? repeat_values : upload_piece)(there, piece, err))
+            return false;
+        known = piece;
+    }
+    assert(known->operand.type == operand->type);
+    uint8_t *address = known->address - known->lead + lead;
+    memcpy(operand->slot, &address, sizeof address);
+    return true;
+}
+
+static struct cuda_shape shape_of(const struct gpu_sample *there)
+{
+    const struct sample_room *room = &there->sample->room;
+    return (struct cuda_shape){
+        .rows = room->rows,
+        .tokens = room->tokens,
+        .sequences = room->sequences,
+        .rows_each = room->rows_each,
+        .context = room->context,
+        .sm = cuda_sm(there->cuda),
+        .multiprocessors = room->multiprocessors ? room->multiprocessors : cuda_multiprocessors(there->cuda),
+        .shared_bytes = cuda_shared_bytes(there->cuda),
+    };
+}
+
+static void describe(struct gpu_sample *there, const struct kernel *kernel)
+{
+    struct cuda_shape shape = shape_of(there);
+    set_rows(there);
+    there->call_count = kernel->describe(there->args, &shape, there->calls);
+}
+
+bool gpu_sample_open(struct gpu_sample *there, struct cuda *cuda, const struct kernel *kernel, struct sample *sample,
+                     struct error *err)
+{
+    struct sample_operand operands[SAMPLE_OPERANDS_MAX];
+    *there = (struct gpu_sample){ .cuda = cuda, .sample = sample, .args = sample_args_for(sample, kernel) };
+    int count = sample_operands(sample, kernel, there->args, operands);
+    bool ok = open_batch(there, err);
+    for (int i = 0; i < count && ok; i++)
+        ok = open_operand(there, &operands[i], err);
+    if (!ok)
+        return gpu_sample_close(there), false;
+    describe(there, kernel);
+    return true;
+}
+
+static bool copy_piece(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+{
+    const uint8_t *from = piece->memory;
+    size_t all = piece->bytes + 2 * guard_bytes(piece), offset = (size_t)(piece->address - piece->memory);
+    if (!(piece->memory = cuda_new(there->cuda, all, "a sample", err)))
+        return false;
+    piece->address = piece->memory + offset;
+    return cuda_copy(there->cuda, piece->memory, from, all, err);
+}
+
+bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, const struct kernel *kernel,
+                     struct error *err)
+{
+    struct sample_operand operands[SAMPLE_OPERANDS_MAX];
+    *there = *from;
+    there->batch.on_device = &there->view;
+    there->batch_memory = NULL; // `from` keeps it
+    there->args = sample_copy_args(from->sample, from->args);
+    bool ok = true;
+    for (int i = 0; i < there->piece_count; i++) {
+        if (ok)
+            ok = copy_piece(there, &there->pieces[i], err);
+        else
+            there->pieces[i].memory = NULL; // it is the other's
+    }
+    if (!ok)
+        return gpu_sample_close(there), false;
+    int count = sample_operands(there->sample, kernel, there->args, operands);
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < from->piece_count; j++)
+            if (!memcmp(operands[i].slot, &from->pieces[j].address, sizeof from->pieces[j].address))
+                memcpy(operands[i].slot, &there->pieces[j].address, sizeof there->pieces[j].address);
+    describe(there, kernel);
+    return true;
+}
+
+void gpu_sample_close(struct gpu_sample *there)
+{
+    for (int i = 0; i < there->piece_count; i++)
+        cuda_free(there->cuda, there->pieces[i].memory);
+    cuda_free(there->cuda, there->batch_memory);
+}
+
+// ---- running ----
+
+bool gpu_sample_launch(const struct gpu_sample *there, struct error *err)
+{
+    for (int i = 0; i < there->call_count; i++)
+        if (!cuda_call_queue(there->cuda, &there->calls[i], err))
+            return false;
+    return true;
+}
+
+static bool is_filled(const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] != GUARD)
+            return false;
+    return true;
+}
+
+static bool read_piece(const struct gpu_sample *there, const struct gpu_piece *piece, bool *strayed, struct error *err)
+{
+    size_t all = piece->bytes + 2 * GUARD_BYTES;
+    uint8_t *image = memory_new(all, 1);
+    bool ok = cuda_download(there->cuda, image, piece->memory, all, err) && cuda_wait(there->cuda, err);
+    if (ok) {
+        *strayed |= !is_filled(image, GUARD_BYTES) || !is_filled(image + all - GUARD_BYTES, GUARD_BYTES);
+        from_device(piece, image + GUARD_BYTES, there->sample->output[piece->output].data);
+    }
+    free(image);
+    return ok;
+}
+
+bool gpu_sample_read(const struct gpu_sample *there, bool *strayed, struct error *err)
+{
+    bool ok = cuda_wait(there->cuda, err);
+    for (int i = 0; i < there->piece_count && ok; i++)
+        ok = there->pieces[i].output < 0 || read_piece(there, &there->pieces[i], strayed, err);
+    return ok;
+}
+
+static bool run(const struct check_device *device, const struct kernel *kernel, struct sample *sample, bool *strayed,
+                struct error *err)
+{
+    const struct kernels_cuda *kernels = (const struct kernels_cuda *)device;
+    struct gpu_sample there;
+    if (!gpu_sample_open(&there, kernels->cuda, kernel, sample, err))
+        return false;
+    bool ok = gpu_sample_launch(&there, err) && gpu_sample_read(&there, strayed, err);
+    gpu_sample_close(&there);
+    return ok;
+}
+
+struct kernels_cuda kernels_cuda_on(struct cuda *cuda) { return (struct kernels_cuda){ { run }, cuda }; }

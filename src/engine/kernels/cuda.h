@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/kernels/cuda.h: samples on a GPU: a row's arguments in its memory, and what the row made of them brought back.
+#ifndef ENGINE_KERNELS_CUDA_H
+#define ENGINE_KERNELS_CUDA_H
+
+#include "engine/gpu/batch.h"
+#include "kernel/check.h"
+
+// Lets check_run run rows on a GPU.
+struct kernels_cuda {
+    struct check_device device; // first, so that it is also this
+    struct cuda *cuda;          // borrowed, with the images of this build
+};
+
+struct kernels_cuda kernels_cuda_on(struct cuda *cuda);
+
+// One sample there. Its operands are separate allocations, so that a memory checker sees their ends; those that are
+// written lie between guard bytes.
+struct gpu_sample {
+    struct cuda *cuda;
+    struct sample *sample;
+    union op_args *args; // with device addresses
+    struct batch batch;
+    struct cuda_batch view;
+    void *batch_memory;
+    struct gpu_piece {
+        const void *host;
+        uint8_t *memory, *address; // the first byte, guards included, and what the arguments have
+        size_t bytes;              // without guards
+        size_t lead;               // bytes before the address that belong to it
+        int output;                // of the sample; -1: it is only read
+        struct sample_operand operand;
+    } pieces[SAMPLE_OPERANDS_MAX];
+    int piece_count;
+    struct cuda_call calls[CUDA_CALLS_MAX];
+    int call_count;
+};
+
+bool gpu_sample_open(struct gpu_sample *there, struct cuda *cuda, const struct kernel *kernel, struct sample *sample,
+                     struct error *err);
+// The same once more, in memory of its own; `from` is closed after it.
+bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, const struct kernel *kernel,
+                     struct error *err);
+void gpu_sample_close(struct gpu_sample *there);
+
+bool gpu_sample_launch(const struct gpu_sample *there, struct error *err); // queues what the row describes
+
+// Seconds that one launch takes, on operands that the device's cache does not hold.
+bool gpu_sample_time(struct cuda *cuda, const struct kernel *kernel, struct sample *sample, double *seconds,
+                     struct error *err);
+
+// Waits, and puts what was written into the sample's outputs.
+bool gpu_sample_read(const struct gpu_sample *there, bool *strayed, struct error *err);
+
+#endif

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/ranks/collectives.h: what ranks give each other within a step. Before `reduce` and `join` run, every rank gets
+// what each of them has: their parts lie one after the other in one buffer, in which each rank has a place of its own.
+#ifndef ENGINE_RANKS_COLLECTIVES_H
+#define ENGINE_RANKS_COLLECTIVES_H
+
+#include "base/error.h"
+#include "model/model.h"
+
+struct engine;
+
+// In a group: what the parts travel through. Done by all ranks together, and proven.
+bool exchange_open(struct engine *engine, struct error *err);
+void exchange_close(struct engine *engine);
+
+// Values from one rank's place in a buffer of parts to the next one's; and where an op of this rank writes: its own
+// place there, or the buffer.
+size_t exchange_stride(const struct engine *engine, enum buffer buffer);
+float *exchange_place(const struct engine *engine, enum buffer buffer);
+
+// Does the op read what all ranks have?
+bool exchange_precedes(const struct op *op);
+
+// On CPUs a phase of the program, before the op: `arguments` is a struct program_moment. Trouble is the group's.
+void exchange_run(const void *arguments, int part, int parts);
+
+// On a GPU, before the op with so many rows: queued by NCCL where the engine has it, else through memory of the host,
+// which has to wait. What is only queued can be captured and replayed.
+bool exchange_is_queued(const struct engine *engine);
+bool exchange_on_gpu(const struct engine *engine, int op, int rows, struct error *err);
+
+#endif

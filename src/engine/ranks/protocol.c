@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/ranks/protocol.h"
+
+#include <string.h>
+
+// ---- bytes ----
+
+static void put(struct strbuf *message, const void *value, size_t bytes) { strbuf_add(message, value, bytes); }
+
+static void put_number(struct strbuf *message, int32_t number) { put(message, &number, sizeof number); }
+
+// NULL is told apart from "".
+static void put_text(struct strbuf *message, const char *text)
+{
+    put_number(message, text ? (int32_t)strlen(text) : -1);
+    put(message, text, text ? strlen(text) : 0);
+}
+
+static bool take(struct bytes *rest, void *out, size_t bytes)
+{
+    if (rest->len < bytes)
+        return false;
+    memcpy(out, rest->data, bytes);
+    *rest = (struct bytes){ rest->data + bytes, rest->len - bytes };
+    return true;
+}
+
+static bool take_number(struct bytes *rest, int low, int high, int32_t *out)
+{
+    return take(rest, out, sizeof *out) && *out >= low && *out <= high;
+}
+
+static bool take_text(struct bytes *rest, struct arena *arena, const char **out)
+{
+    int32_t length;
+    *out = NULL;
+    if (!take_number(rest, -1, INT32_MAX, &length))
+        return false;
+    if (length < 0)
+        return true;
+    if ((size_t)length > rest->len)
+        return false;
+    char *text = ARENA_NEW(arena, char, (size_t)length + 1);
+    *out = text;
+    return take(rest, text, (size_t)length);
+}
+
+bool told_read_head(struct bytes *message, struct told_head *out)
+{
+    return take(message, out, sizeof *out) && out->kind >= TOLD_OPEN && out->kind <= TOLD_END && out->engine >= 0;
+}
+
+void told_write_head(struct strbuf *message, enum told_kind kind, int engine)
+{
+    message->len = 0;
+    put(message, &(struct told_head){ .kind = (int32_t)kind, .engine = engine }, sizeof(struct told_head));
+}
+
+// ---- an engine to open ----
+
+// Where the options have texts.
+static const size_t texts[] = {
+    offsetof(struct engine_options, device),
+    offsetof(struct engine_options, plan.kv_cache_dtype),
+    offsetof(struct engine_options, plan.kv_plan),
+    offsetof(struct engine_options, plan.kv_skip_layers),
+    offsetof(struct engine_options, plan.kv_transform),
+    offsetof(struct engine_options, plan.kv_scale),
+    offsetof(struct engine_options, plan.kv_sink_pages),
+    offsetof(struct engine_options, plan.attention_kernel),
+    offsetof(struct engine_options, plan.linear_kernel),
+};
+enum { TEXTS = sizeof texts / sizeof *texts, LAYERS_MAX = 1 << 16, CENTRE_MAX = 1 << 24 };
+
+static const char **text_at(struct engine_options *options, int i)
+{
+    return (const char **)(void *)((char *)options + texts[i]);
+}
+
+// What was measured of the layers' keys; what other ways to store them would have cost is of no use to the others.
+static void put_calibration(struct strbuf *message, const struct kv_calibration *known)
+{
+    put_number(message, known ? known->layers : 0);
+    for (int i = 0; known && i < known->layers; i++) {
+        const struct kv_calibrated *layer = &known->layer[i];
+        put(message, &layer->k, sizeof layer->k);
+        put(message, layer->error, sizeof layer->error);
+        put_number(message, layer->centre ? (int32_t)layer->centre_count : 0);
+        put(message, layer->centre, layer->centre ? layer->centre_count * sizeof *layer->centre : 0);
+    }
+}
+
+static bool take_layer(struct bytes *rest, struct arena *arena, struct kv_calibrated *layer)
+{
+    int32_t count;
+    if (!take(rest, &layer->k, sizeof layer->k) || !take(rest, layer->error, sizeof layer->error)
+        || !take_number(rest, 0, CENTRE_MAX, &count) || rest->len / sizeof(float) < (size_t)count)
+        return false;
+    float *centre = ARENA_NEW(arena, float, (size_t)count + 1);
+    layer->centre = count ? centre : NULL;
+    layer->centre_count = (size_t)count;
+    return take(rest, centre, (size_t)count * sizeof *centre);
+}
+
+static bool take_calibration(struct bytes *rest, struct arena *arena, const struct kv_calibration **out)
+{
+    struct kv_calibration *known = ARENA_NEW(arena, struct kv_calibration, 1);
+    int32_t layers;
+    *out = known;
+    if (!take_number(rest, 0, LAYERS_MAX, &layers))
+        return false;
+    known->layers = layers;
+    known->layer = ARENA_NEW(arena, struct kv_calibrated, (size_t)layers + 1);
+    for (int i = 0; i < layers; i++)
+        if (!take_layer(rest, arena, &known->layer[i]))
+            return false;
+    return true;
+}
+
+void told_write_open(struct strbuf *message, const char *path, const struct engine_options *options)
+{
+    struct engine_options copy = *options;
+    put_text(message, path);
+    for (int i = 0; i < TEXTS; i++) {
+        put_text(message, *text_at(&copy, i));
+        *text_at(&copy, i) = NULL;
+    }
+    put_calibration(message, copy.plan.calibration);
+    copy.plan.calibration = NULL;
+    put(message, &copy, sizeof copy);
+}
+
+bool told_read_open(struct bytes message, struct arena *arena, const char **path, struct engine_options *options)
+{
+    const char *found[TEXTS];
+    const struct kv_calibration *known;
+    if (!take_text(&message, arena, path) || !*path)
+        return false;
+    for (int i = 0; i < TEXTS; i++)
+        if (!take_text(&message, arena, &found[i]))
+            return false;
+    if (!take_calibration(&message, arena, &known) || !take(&message, options, sizeof *options))
+        return false;
+    for (int i = 0; i < TEXTS; i++)
+        *text_at(options, i) = found[i];
+    options->plan.calibration = known;
+    options->plan.failed = NULL;
+    options->progress = options->calibrating = NULL;
+    options->watch = NULL;
+    options->group = NULL;
+    return true;
+}
+
+// ---- a step ----
+
+void told_open_tables(struct told_tables *tables, const struct plan *plan, struct arena *arena)
+{
+    size_t sequences = (size_t)plan->max_num_seqs;
+    for (int i = 0; i < plan->class_count; i++) {
+        tables->capacity[i] = plan->max_model_len / plan->classes[i].kind.page_tokens + 1;
+        tables->pages[i] = ARENA_NEW(arena, int32_t, sequences *(size_t)tables->capacity[i]);
+        tables->counts[i] = ARENA_NEW(arena, int, sequences);
+    }
+}
+
+// Entries that the rows of a sequence may look at.
+static int entries_of(const struct batch *batch, const struct batch_sequence *sequence, int class_index)
+{
+    int last = batch->positions[sequence->first + sequence->count - 1];
+    int entries = last / batch->page_tokens[class_index] + 1, end = batch->pages_end[class_index];
+    return end && entries > end ? end : entries;
+}
+
+static void put_table(struct strbuf *message, const struct engine *engine, struct told_tables *tables, int sequence,
+                      int class_index)
+{
+    const struct batch_sequence *wanted = &engine->batch.sequence[sequence];
+    const int32_t *pages = wanted->pages[class_index];
+    int32_t *told = tables->pages[class_index] + (size_t)sequence * (size_t)tables->capacity[class_index];
+    int *count = &tables->counts[class_index][sequence], entries = entries_of(&engine->batch, wanted, class_index);
+    int kept = 0;
+    while (kept < *count && kept < entries && told[kept] == pages[kept])
+        kept++;
+    put_number(message, kept);
+    put(message, pages + kept, (size_t)(entries - kept) * sizeof *pages);
+    memcpy(told + kept, pages + kept, (size_t)(entries - kept) * sizeof *pages);
+    *count = entries;
+}
+
+void told_write_step(struct strbuf *message, const struct engine *engine, struct told_tables *tables)
+{
+    const struct batch *batch = &engine->batch;
+    put_number(message, batch->tokens);
+    put_number(message, batch->sequences);
+    put_number(message, batch->outputs);
+    put(message, batch->ids, (size_t)batch->tokens * sizeof *batch->ids);
+    put(message, batch->positions, (size_t)batch->tokens * sizeof *batch->positions);
+    put(message, batch->output_rows, (size_t)batch->outputs * sizeof *batch->output_rows);
+    for (int i = 0; i < batch->sequences; i++) {
+        put_number(message, batch->sequence[i].count);
+        for (int j = 0; j < engine->plan.class_count; j++)
+            put_table(message, engine, tables, i, j);
+    }
+}
+
+static bool take_table(struct bytes *rest, struct engine *engine, struct told_tables *tables, int sequence,
+                       int class_index)
+{
+    struct batch_sequence *out = &engine->batch_sequences[sequence];
+    int capacity = tables->capacity[class_index], entries = entries_of(&engine->batch, out, class_index);
+    int32_t *told = tables->pages[class_index] + (size_t)sequence * (size_t)capacity, kept;
+    out->pages[class_index] = told;
+    return entries <= capacity && take_number(rest, 0, entries, &kept)
+        && take(rest, told + kept, (size_t)(entries - kept) * sizeof *told);
+}
+
+bool told_read_step(struct bytes message, struct engine *engine, struct told_tables *tables)
+{
+    struct batch *batch = &engine->batch;
+    const struct plan *plan = &engine->plan;
+    if (!take_number(&message, 0, plan->batch_tokens, &batch->tokens)
+        || !take_number(&message, 0, plan->max_num_seqs, &batch->sequences)
+        || !take_number(&message, 0, plan->outputs, &batch->outputs)
+        || !take(&message, engine->ids, (size_t)batch->tokens * sizeof *engine->ids)
+        || !take(&message, engine->positions, (size_t)batch->tokens * sizeof *engine->positions)
+        || !take(&message, engine->output_rows, (size_t)batch->outputs * sizeof *engine->output_rows))
+        return false;
+    for (int i = 0, first = 0; i < batch->sequences; i++) {
+        int32_t count;
+        if (!take_number(&message, 1, batch->tokens - first, &count))
+            return false;
+        engine->batch_sequences[i] = (struct batch_sequence){ .first = first, .count = count };
+        first += count;
+        for (int j = 0; j < plan->class_count; j++)
+            if (!take_table(&message, engine, tables, i, j))
+                return false;
+    }
+    return message.len == 0;
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ENGINE_RANKS_PUBLIC_H
+#define ENGINE_RANKS_PUBLIC_H
+
+#include "engine/ranks/group.h"
+#include "nibble.h"
+
+struct nibble_ranks {
+    struct group group;
+};
+
+#endif

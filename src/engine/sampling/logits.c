@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sampling/logits.h"
+
+#include <float.h>
+#include <math.h>
+
+bool logits_finite(const float *logits, int vocabulary)
+{
+    int finite = 1;
+    for (int i = 0; i < vocabulary; i++)
+        finite &= fabsf(logits[i]) <= FLT_MAX;
+    return finite;
+}
+
+int32_t logits_most_likely(const float *logits, int vocabulary)
+{
+    int32_t best = 0;
+    for (int32_t id = 1; id < vocabulary; id++)
+        if (logits[id] > logits[best])
+            best = id;
+    return best;
+}
+
+double logits_log_total(const float *logits, int vocabulary)
+{
+    float highest = logits[logits_most_likely(logits, vocabulary)];
+    double sum = 0;
+    for (int i = 0; i < vocabulary; i++)
+        sum += expf(logits[i] - highest);
+    return highest + log(sum);
+}
+
+static bool before(struct candidate a, struct candidate b)
+{
+    return a.value > b.value || (a.value == b.value && a.id < b.id);
+}
+
+// A heap with the least likely on top: the first to go.
+static void sift_down(struct candidate *heap, int count, int at)
+{
+    for (int child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && before(heap[child], heap[child + 1]))
+            child++;
+        if (!before(heap[at], heap[child]))
+            return;
+        struct candidate moved = heap[at];
+        heap[at] = heap[child];
+        heap[child] = moved;
+    }
+}
+
+int logits_top(const float *logits, int vocabulary, struct candidate *top, int count)
+{
+    int found = 0;
+    int32_t id = 0;
+    for (; id < vocabulary && found < count; id++)
+        if (logits[id] > -INFINITY)
+            top[found++] = (struct candidate){ logits[id], id };
+    for (int at = found / 2 - 1; at >= 0; at--)
+        sift_down(top, found, at);
+    for (; id < vocabulary && found; id++)
+        if (logits[id] > top[0].value) {
+            top[0] = (struct candidate){ logits[id], id };
+            sift_down(top, found, 0);
+        }
+    for (int left = found - 1; left > 0; left--) { // the least likely goes last, and so on
+        struct candidate least = top[0];
+        top[0] = top[left];
+        top[left] = least;
+        sift_down(top, left, 0);
+    }
+    return found;
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/schedule/generate.h: many texts being continued at once: what the scheduler decides is read by the engine,
+// tokens are drawn by the team, and listeners hear of them. While requests only continue, a step allocates nothing.
+//
+// Where the engine draws tokens itself, the next step is started before the results of this one are there, so that the
+// device has no rest between them: everyone is assumed to go on, with an id that stands for the token which is still
+// being drawn. It is as if the step had been decided a little early:
+//   (1) what a request hears does not depend on it: a row of a request that has ended by then is not looked at
+//   (2) nobody is preempted by it, and nobody waits whom an end that could be foreseen makes room for
+//   (3) a request that wants more than tokens, be it one that waits, keeps all steps from being started early
+//
+// Masks of listeners are computed by the team. They may be dear, and everybody waits for a step: one begins no further
+// mask when those before have taken GENERATE_MASK_WORK_MAX. A request without its mask keeps its row of logits, sits
+// out and draws in a later step, in which the masks of those that were left come first. What it draws is the same.
+#ifndef ENGINE_SCHEDULE_GENERATE_H
+#define ENGINE_SCHEDULE_GENERATE_H
+
+#include "engine/engine.h"
+#include "engine/sampling/sampler.h"
+#include "engine/schedule/scheduler.h"
+
+enum { GENERATE_TOP_MAX = 128 };           // likeliest tokens that can come with each
+enum { GENERATE_FLIGHTS = 2 };             // steps under way
+enum { GENERATE_MASK_WORK_MAX = 2 << 20 }; // of the masks in one step, as nibble_listener.restrict_tokens counts it
+
+struct generator {
+    struct engine *engine; // borrowed
+    struct scheduler scheduler;
+    double (*clock)(void *context);
+    void *clock_context;
+    struct sampler *samplers; // one per member of the team
+    struct flight {           // a step that was started
+        struct row *rows;     // (outputs)
+        int row_count;
+        int tokens;    // that it reads; 0: nothing but rows that were held
+        int step;      // the engine's number; 0: it could not be started, as `err` says
+        bool computed; // the scheduler has been told
+        struct error err;
+    } flights[GENERATE_FLIGHTS];
+    struct flight *early; // the one that was started before the last one's results were there, or NULL
+    uint32_t *masks;      // (outputs, mask_words)
+    int mask_words;
+    struct candidate *tops; // (outputs, GENERATE_TOP_MAX)
+};
+
+void generator_open(struct generator *generator, struct engine *engine, const struct nibble_scheduler_options *options);
+void generator_close(struct generator *generator); // cancels what is left
+
+// As the functions of nibble.h.
+uint64_t generator_add(struct generator *generator, const struct nibble_request *wish, struct error *err);
+void generator_cancel(struct generator *generator, uint64_t name);
+bool generator_step(struct generator *generator, struct nibble_step *step);
+void generator_stats(const struct generator *generator, struct nibble_scheduler_stats *out);
+void generator_forget(struct generator *generator);
+
+#endif

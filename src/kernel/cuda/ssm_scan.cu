@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/cuda/ssm_scan.cu: conv and scan of state spaces.
+#include "kernel/cuda/ssm_scan.h"
+#include "kernel/cuda/state.cuh"
+
+// ---- conv: block (channels, sequence and tile of tokens) ----
+
+// A pair of channels: of odd rows the second may not be there.
+struct pair {
+    float low, high;
+};
+
+DEVICE struct pair conv_bf16(const uint16_t *x, bool even, bool both)
+{
+    if (even) {
+        uint32_t packed = *(const uint32_t *)x;
+        return { bf16_low(packed), bf16_high(packed) };
+    }
+    return { bf16_to_f32(x[0]), both ? bf16_to_f32(x[1]) : 0.0f };
+}
+
+DEVICE struct pair conv_f32(const float *x, bool both) { return { x[0], both ? x[1] : 0.0f }; }
+
+// What came in at a row of the step, or, counted backwards, before it.
+DEVICE struct pair conv_input(const struct cuda_conv &p, const uint16_t *x, const float *before, int row, bool both)
+{
+    if (row >= 0)
+        return conv_bf16(x + (size_t)row * (size_t)p.channels, p.channels % 2 == 0, both);
+    return before ? conv_f32(before + (p.inputs + row) * p.channels, both) : pair{ 0.0f, 0.0f };
+}
+
+DEVICE float silu(float x) { return __fdividef(x, 1 + __expf(-x)); }
+
+DEVICE void conv_store(const struct cuda_conv &p, uint16_t *out, struct pair sum, bool both)
+{
+    if (p.channels % 2 == 0) {
+        *(uint32_t *)out = bf16_pair(silu(sum.low), silu(sum.high));
+        return;
+    }
+    out[0] = bf16_round(silu(sum.low));
+    if (both)
+        out[1] = bf16_round(silu(sum.high));
+}
+
+// Whoever has a sequence's first tile reads the state and, when it has done so, leaves the new one. Where inputs move
+// within one state, each comes from further on.
+DEVICE void conv_leave(const struct cuda_conv &p, const uint16_t *x, const float *before, int count, bool both,
+                       float *after)
+{
+    for (int i = 0; i < p.inputs; i++) {
+        struct pair input = conv_input(p, x, before, count - p.inputs + i, both);
+        after[i * p.channels] = input.low;
+        if (both)
+            after[i * p.channels + 1] = input.high;
+    }
+}
+
+// TAPS: as many as there may be, and no more than a tile has tokens: then its first one alone reads the state. All that
+// a tile reads is on its way before anything is summed.
+template <int TAPS, int TOKENS> DEVICE void conv_tile(const struct cuda_conv &p)
+{
+    kernel_begin();
+    int sequence = (int)blockIdx.y / p.tiles, first_row = (int)blockIdx.y % p.tiles * TOKENS;
+    int channel = ((int)blockIdx.x * CONV_THREADS + (int)threadIdx.x) * CONV_CHANNELS;
+    if (sequence >= p.batch.counts[CUDA_SEQUENCES] || channel >= p.channels)
+        return;
+    int first = p.batch.first[sequence], count = p.batch.count[sequence], position = p.batch.positions[first];
+    bool both = channel + 1 < p.channels, begins = first_row == 0;
+    const float *before = begins && position ? state_at(p.batch, p.state, sequence, position - 1) + channel : NULL;
+    const uint16_t *x = p.x + (size_t)first * (size_t)p.channels + channel;
+    uint16_t *out = p.out + (size_t)first * (size_t)p.channels + channel;
+    struct pair taps[TAPS], inputs[TOKENS + TAPS - 1], bias = { 0.0f, 0.0f };
+#pragma unroll
+    for (int i = 0; i < TOKENS + TAPS - 1; i++)
+        if (i < TOKENS + p.inputs && first_row - p.inputs + i < count)
+            inputs[i] = conv_input(p, x, before, first_row - p.inputs + i, both);
+#pragma unroll
+    for (int i = 0; i < TAPS; i++)
+        if (i <= p.inputs)
+            taps[i] = conv_f32(p.kernel + i * p.channels + channel, both);
+    bias = p.bias ? conv_f32(p.bias + channel, both) : bias;
+#pragma unroll
+    for (int row = 0; row < TOKENS; row++) {
+        struct pair sum = bias;
+#pragma unroll
+        for (int i = 0; i < TAPS; i++)
+            if (i <= p.inputs) {
+                sum.low += taps[i].low * inputs[row + i].low;
+                sum.high += taps[i].high * inputs[row + i].high;
+            }
+        if (first_row + row < count)
+            conv_store(p, out + (size_t)(first_row + row) * (size_t)p.channels, sum, both);
+    }
+    if (begins)
+        conv_leave(p, x, before, count, both, state_at(p.batch, p.state, sequence, position) + channel);
+}
+
+extern "C" __global__ void __launch_bounds__(CONV_THREADS) conv_4(const __grid_constant__ struct cuda_conv p)
+{
+    conv_tile<CONV_TAPS_FEW, CONV_TOKENS_FEW>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(CONV_THREADS) conv_16(const __grid_constant__ struct cuda_conv p)
+{
+    conv_tile<CONV_KERNEL_MAX, CONV_TOKENS_MANY>(p);
+}
+
+// ---- scan: block (head and columns, sequence) ----
+
+#define SOFTPLUS_LINEAR 20.0f // from here on softplus(x) is x
+
+// Some tokens of a sequence, as all warps of a block need them. RUNS: of keys.
+template <int RUNS, int TOKENS> struct scan_tile {
+    float4 b[TOKENS][RUNS], c[TOKENS][RUNS];
+    float x[TOKENS][SCAN_COLUMNS], time[TOKENS], decay[TOKENS];
+};
+
+// A thread's part of a tile, as it lies in memory: fetched while the tile before it is worked on.
+template <int RUNS, int TOKENS> struct scan_raw {
+    enum {
+        RUNS_EACH = (RUNS * TOKENS + SCAN_THREADS - 1) / SCAN_THREADS,
+        VALUES_EACH = (SCAN_COLUMNS * TOKENS + SCAN_THREADS - 1) / SCAN_THREADS,
+    };
+    float4 b[RUNS_EACH], c[RUNS_EACH];
+    float x[VALUES_EACH], time;
+};
+
+// Where a block is: its sequence's rows, its head and the first of its columns.
+struct scan_place {
+    int first, count, position, head, column;
+};
+
+template <int RUNS, int TOKENS>
+DEVICE void scan_fetch(const struct cuda_scan &p, const struct scan_place &at, int token,
+                       struct scan_raw<RUNS, TOKENS> *out)
+{
+    int group = at.head / (p.heads / p.groups), inner = p.heads * p.values, all_keys = p.groups * p.keys;
+    size_t width = (size_t)(inner + 2 * all_keys);
+    const uint16_t *mixed = p.mixed + (size_t)(at.first + token) * width;
+    bool whole = p.keys % STATE_RUN == 0 && inner % STATE_RUN == 0;
+    int left = min(at.count - token, TOKENS);
+#pragma unroll
+    for (int i = 0; i < out->RUNS_EACH; i++) {
+        int index = (int)threadIdx.x + i * SCAN_THREADS, row = index / RUNS, run = index % RUNS * STATE_RUN;
+        const uint16_t *b = mixed + (size_t)row * width + inner + group * p.keys;
+        bool there = row < left && run < p.keys;
+        out->b[i] = there ? state_load_run(b, run, p.keys, whole) : make_float4(0, 0, 0, 0);
+        out->c[i] = there ? state_load_run(b + all_keys, run, p.keys, whole) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < out->VALUES_EACH; i++) {
+        int index = (int)threadIdx.x + i * SCAN_THREADS, row = index / SCAN_COLUMNS;
+        int column = at.column + index % SCAN_COLUMNS;
+        bool there = row < left && column < p.values;
+        out->x[i] = there ? bf16_to_f32(mixed[(size_t)row * width + (size_t)(at.head * p.values + column)]) : 0.0f;
+    }
+    size_t row = (size_t)(at.first + token) + threadIdx.x;
+    out->time = (int)threadIdx.x < left ? bf16_to_f32(p.time[row * (size_t)p.heads + (size_t)at.head]) : 0.0f;
+}
+
+// Puts it where all see it. The time is worked out once for all columns.
+template <int RUNS, int TOKENS>
+DEVICE void scan_share(const struct cuda_scan &p, int head, const struct scan_raw<RUNS, TOKENS> &raw,
+                       struct scan_tile<RUNS, TOKENS> *tile)
+{
+#pragma unroll
+    for (int i = 0; i < raw.RUNS_EACH; i++) {
+        int index = (int)threadIdx.x + i * SCAN_THREADS;
+        if (index < RUNS * TOKENS) {
+            tile->b[index / RUNS][index % RUNS] = raw.b[i];
+            tile->c[index / RUNS][index % RUNS] = raw.c[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < raw.VALUES_EACH; i++) {
+        int index = (int)threadIdx.x + i * SCAN_THREADS;
+        if (index < SCAN_COLUMNS * TOKENS)
+            tile->x[index / SCAN_COLUMNS][index % SCAN_COLUMNS] = raw.x[i];
+    }
+    if ((int)threadIdx.x < TOKENS) {
+        float time = raw.time + p.dt_bias[head];
+        time = time > SOFTPLUS_LINEAR ? time : log1pf(expf(time));
+        time = fminf(fmaxf(time, p.dt_min), p.dt_max);
+        tile->time[threadIdx.x] = time;
+        tile->decay[threadIdx.x] = expf(p.a[head] * time);
+    }
+}
+
+DEVICE void scan_value(float &matrix, float b, float c, float decay, float moved, float &sum)
+{
+    matrix = fmaf(decay, matrix, b * moved);
+    sum = fmaf(matrix, c, sum);
+}
+
+// Moves the matrix on by a token and returns what c makes of it.
+template <int HELD>
+DEVICE float scan_move_on(float4 matrix[HELD], const float4 *b, const float4 *c, float decay, float moved)
+{
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        float4 in = b[i * STATE_QUARTERS + state_quarter()], out = c[i * STATE_QUARTERS + state_quarter()];
+        scan_value(matrix[i].x, in.x, out.x, decay, moved, sum.x);
+        scan_value(matrix[i].y, in.y, out.y, decay, moved, sum.y);
+        scan_value(matrix[i].z, in.z, out.z, decay, moved, sum.z);
+        scan_value(matrix[i].w, in.w, out.w, decay, moved, sum.w);
+    }
+    return state_quarters_sum((sum.x + sum.y) + (sum.z + sum.w));
+}
+
+// COUNT tokens of a tile from `first` on: nothing is stored before all of them are done, so that they may overlap.
+template <int HELD, int RUNS, int TOKENS, int COUNT>
+DEVICE void scan_tokens(const struct scan_tile<RUNS, TOKENS> &tile, int first, int own, float d, float4 matrix[HELD],
+                        uint16_t *out, size_t row_values, bool stores)
+{
+    float result[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        float x = tile.x[first + i][own];
+        result[i] = fmaf(d, x,
+                         scan_move_on<HELD>(matrix, tile.b[first + i], tile.c[first + i], tile.decay[first + i],
+                                            tile.time[first + i] * x));
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (stores)
+            out[(size_t)(first + i) * row_values] = bf16_round(result[i]);
+}
+
+// HELD: runs of keys that a lane has. TOKENS: of a tile.
+template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_scan &p)
+{
+    enum { RUNS = HELD * STATE_QUARTERS, TOGETHER = TOKENS > 1 ? 2 : 1 };
+    __shared__ struct scan_tile<RUNS, TOKENS> tile;
+    kernel_begin();
+    int sequence = (int)blockIdx.y, tiles = (p.values + SCAN_COLUMNS - 1) / SCAN_COLUMNS;
+    if (sequence >= p.batch.counts[CUDA_SEQUENCES])
+        return;
+    struct scan_place place = { p.batch.first[sequence], p.batch.count[sequence], 0, (int)blockIdx.x / tiles,
+                                (int)blockIdx.x % tiles * SCAN_COLUMNS };
+    place.position = p.batch.positions[place.first];
+    int own = warp_index() * STATE_WARP_COLUMNS + lane_index() % STATE_WARP_COLUMNS, column = place.column + own;
+    size_t at = (size_t)place.head * (size_t)p.keys * (size_t)p.values, row_values = (size_t)(p.heads * p.values);
+    const float *before = place.position ? state_at(p.batch, p.state, sequence, place.position - 1) + at : NULL;
+    uint16_t *out = p.out + (size_t)place.first * row_values + (size_t)(place.head * p.values + column);
+    bool stores = lane_index() < STATE_WARP_COLUMNS && column < p.values;
+    float4 matrix[HELD];
+    float d = p.d[place.head];
+    struct scan_raw<RUNS, TOKENS> raw;
+    scan_fetch(p, place, 0, &raw);
+    state_take<HELD>(before, p.keys, p.values, column, matrix);
+    for (int token = 0; token < place.count; token += TOKENS, out += TOKENS * row_values) {
+        int left = min(place.count - token, TOKENS), done = 0;
+        scan_share(p, place.head, raw, &tile);
+        __syncthreads();
+        if (token + TOKENS < place.count)
+            scan_fetch(p, place, token + TOKENS, &raw);
+        for (; done + TOGETHER <= left; done += TOGETHER)
+            scan_tokens<HELD, RUNS, TOKENS, TOGETHER>(tile, done, own, d, matrix, out, row_values, stores);
+        for (; done < left; done++)
+            scan_tokens<HELD, RUNS, TOKENS, 1>(tile, done, own, d, matrix, out, row_values, stores);
+        __syncthreads();
+    }
+    state_leave<HELD>(state_at(p.batch, p.state, sequence, place.position) + at, p.keys, p.values, column, matrix);
+}
+
+// The sizes that there are: so many keys at most, and for steps in which every sequence has one token, or more.
+#define SCAN(keys, tokens, blocks, word)                                 \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, blocks)   \
+        scan_##keys##_##word(const __grid_constant__ struct cuda_scan p) \
+    {                                                                    \
+        scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);    \
+    }
+//   keys  tokens of a tile, blocks of a multiprocessor
+SCAN(128, 1, 5, one)
+SCAN(128, 8, 4, many)
+SCAN(256, 1, 3, one)
+SCAN(256, 4, 3, many)

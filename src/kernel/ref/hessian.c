@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/ref/hessian.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "kernel/ref/tile.h"
+
+enum { TOKENS_EACH = 128 };
+
+size_t moments_size(size_t columns) { return (columns + TILE_LANES - 1) / TILE_LANES * TILE_LANES; }
+
+// ---- adding ----
+
+struct panel {
+    float x[TOKENS_EACH][TILE_LANES];
+};
+
+static void read_panel(struct panel *panel, size_t first, size_t columns, const float *const *rows, int count)
+{
+    bool whole = first + TILE_LANES <= columns;
+    for (int i = 0; i < count && whole; i++)
+        memcpy(panel->x[i], rows[i] + first, sizeof panel->x[i]);
+    for (int i = 0; i < count && !whole; i++)
+        for (size_t lane = 0; lane < TILE_LANES; lane++)
+            panel->x[i][lane] = first + lane < columns ? rows[i][first + lane] : 0;
+}
+
+FOR_EACH_ISA static void add_tile(float *out, size_t size, const struct panel *a, const struct panel *b, int rows)
+{
+    for (int row = 0; row < TILE_LANES; row += TILE_ROWS) {
+        float sum[TILE_ROWS][TILE_LANES] = { 0 };
+        tile_multiply(sum, &a->x[0][row], TILE_LANES, 1, b->x[0], TILE_LANES, (size_t)rows);
+        for (int r = 0; r < TILE_ROWS; r++)
+            for (int lane = 0; lane < TILE_LANES; lane++)
+                out[(size_t)(row + r) * size + (size_t)lane] += sum[r][lane];
+    }
+}
+
+void moments_add(float *moments, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts)
+{
+    size_t size = moments_size(columns);
+    const float *own[TOKENS_EACH];
+    struct panel a, b;
+    for (int at = 0; at < count; at += TOKENS_EACH) {
+        int some = count - at < TOKENS_EACH ? count - at : TOKENS_EACH;
+        for (int i = 0; i < some; i++)
+            own[i] = x + (size_t)(rows ? rows[at + i] : at + i) * columns;
+        for (size_t column = (size_t)part * TILE_LANES; column < size; column += (size_t)parts * TILE_LANES) {
+            read_panel(&b, column, columns, own, some);
+            for (size_t row = 0; row <= column; row += TILE_LANES) {
+                read_panel(&a, row, columns, own, some);
+                add_tile(moments + row * size + column, size, &a, &b, some);
+            }
+        }
+    }
+}
+
+// ---- factoring ----
+// A Cholesky decomposition from the last column to the first, a panel of columns at a time. Each takes four phases of
+// the team: its rows are turned, so that they lie side by side; what is known of the columns behind it is taken off;
+// the square on the diagonal is factored; and the columns above it follow from that.
+
+struct factoring {
+    float *m;      // (size, size)
+    float *turned; // (size, TILE_LANES)
+    size_t size;
+};
+
+static void turn(const struct factoring *f, size_t first, int part, int parts)
+{
+    for (size_t column = first + TILE_LANES + (size_t)part; column < f->size; column += (size_t)parts)
+        for (size_t lane = 0; lane < TILE_LANES; lane++)
+            f->turned[column * TILE_LANES + lane] = f->m[(first + lane) * f->size + column];
+}
+
+FOR_EACH_ISA static void take_off(const struct factoring *f, size_t first, int part, int parts)
+{
+    size_t behind = first + TILE_LANES;
+    for (size_t row = (size_t)part * TILE_ROWS; row < behind; row += (size_t)parts * TILE_ROWS) {
+        float sum[TILE_ROWS][TILE_LANES] = { 0 };
+        tile_multiply(sum, f->m + row * f->size + behind, 1, f->size, f->turned + behind * TILE_LANES, TILE_LANES,
+                      f->size - behind);
+        for (int r = 0; r < TILE_ROWS; r++)
+            for (int lane = 0; lane < TILE_LANES; lane++)
+                f->m[(row + (size_t)r) * f->size + first + (size_t)lane] -= sum[r][lane];
+    }
+}
+
+// A row's columns [begin, end), from the last on; in the rows of those columns they are done.
+static void solve_row(const struct factoring *f, size_t row, size_t begin, size_t end)
+{
+    float *own = f->m + row * f->size;
+    for (size_t column = end; column-- > begin;) {
+        const float *other = f->m + column * f->size;
+        float sum = own[column];
+        for (size_t i = column + 1; i < end; i++)
+            sum -= own[i] * other[i];
+        own[column] = sum / other[column];
+    }
+}
+
+// A sum of squares that rounding has eaten up is taken for the least that there can be.
+static void factor_square(const struct factoring *f, size_t first)
+{
+    const float least = 1e-6f;
+    size_t end = first + TILE_LANES;
+    for (size_t row = end; row-- > first;) {
+        float *own = f->m + row * f->size;
+        solve_row(f, row, row + 1, end);
+        float rest = own[row];
+        for (size_t i = row + 1; i < end; i++)
+            rest -= own[i] * own[i];
+        own[row] = sqrtf(rest > least ? rest : least);
+    }
+}
+
+static void factor_phase(void *context, int phase, int part, int parts)
+{
+    const struct factoring *f = context;
+    size_t first = f->size - (size_t)(phase / 4 + 1) * TILE_LANES;
+    switch (phase % 4) {
+    case 0: turn(f, first, part, parts); break;
+    case 1: take_off(f, first, part, parts); break;
+    case 2:
+        if (part == 0)
+            factor_square(f, first);
+        break;
+    default:
+        for (size_t row = (size_t)part; row < first; row += (size_t)parts)
+            solve_row(f, row, first, first + TILE_LANES);
+    }
+}
+
+// Columns past the last have no inputs; with the common doubt alone they stay by themselves.
+bool moments_factor(float *moments, size_t columns, struct moments_doubt doubt, struct thread_pool *team)
+{
+    size_t size = moments_size(columns);
+    double sum = 0;
+    for (size_t i = 0; i < columns; i++)
+        sum += moments[i * size + i];
+    double mean = sum / (double)columns;
+    if (!(mean > 0) || !isfinite(mean))
+        return false;
+    for (size_t row = 0; row < size; row++) {
+        for (size_t column = row; column < size; column++)
+            moments[row * size + column] = (float)(moments[row * size + column] / mean);
+        moments[row * size + row] = moments[row * size + row] * (1 + doubt.own) + doubt.common;
+    }
+    struct factoring f = { moments, memory_new(size * TILE_LANES, sizeof(float)), size };
+    thread_pool_run(
+        team,
+        &(struct thread_pool_work){ factor_phase, &f, .phases = (int)(size / TILE_LANES) * 4, .divisible = true });
+    free(f.turned);
+    return true;
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/testcase_state.c: samples of the ops that move a state on. Some sequences are new, some begin a page, from the
+// state of the page before it, and some go on within one. States that a kernel may not read are NaN.
+#include <math.h>
+#include <string.h>
+
+#include "kernel/testcase_draw.h"
+#include "kernel/state.h"
+
+enum { CLASS = 1, SPARE_PAGES = 2, STATE_SEQUENCES_MAX = 4, LARGE_OLD = 100 };
+enum { STATE_OUT, STATE_POOL }; // outputs
+
+// ---- drawing ----
+
+// Tokens that came before the batch: none, whole pages, or a part of one that leaves room for the rows.
+static int draw_old(struct draw *draw, int page_tokens, int count)
+{
+    int pages = draw_size(draw, 0, 3, 1), within = draw_size(draw, 0, page_tokens - count, LARGE_OLD);
+    return pages * page_tokens + (draw_coin(draw) ? within : 0);
+}
+
+static void draw_tables(struct draw *draw, struct batch_sequence *sequences, int32_t *positions, int page_tokens)
+{
+    struct sample *sample = draw->sample;
+    int count = sample->batch.sequences, next = 0;
+    int32_t *numbers = ARENA_NEW(&sample->arena, int32_t, 2 * count + SPARE_PAGES);
+    for (int i = 0; i < 2 * count + SPARE_PAGES; i++)
+        numbers[i] = i;
+    random_shuffle(&draw->seed, numbers, 2 * count + SPARE_PAGES);
+    for (int s = 0; s < count; s++) {
+        int old = draw_old(draw, page_tokens, sequences[s].count), last = old / page_tokens;
+        int32_t *table = ARENA_NEW(&sample->arena, int32_t, last + 1);
+        for (int i = 0; i <= last; i++)
+            table[i] = i + 1 < last ? -1 : numbers[next++];
+        for (int row = 0; row < sequences[s].count; row++)
+            positions[sequences[s].first + row] = old + row;
+        sequences[s].pages[CLASS] = table;
+    }
+}
+
+static void draw_sequences(struct draw *draw, struct state_place *place)
+{
+    struct sample *sample = draw->sample;
+    const struct sample_step *step = &draw->wanted->step;
+    int tokens = draw_tokens(draw, 64), most = tokens < STATE_SEQUENCES_MAX ? tokens : STATE_SEQUENCES_MAX;
+    int count = step->sequences ? step->sequences : draw_size(draw, 1, most, 1), largest = 0;
+    int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
+    struct batch_sequence *sequences = step->sequences ? ARENA_NEW(&sample->arena, struct batch_sequence, count)
+                                                       : sample->sequence;
+    for (int s = 0; s < count; s++) {
+        int first = tokens * s / count, end = tokens * (s + 1) / count;
+        sequences[s] = (struct batch_sequence){ .first = first, .count = end - first };
+        largest = end - first > largest ? end - first : largest;
+    }
+    place->page_tokens = (largest + LARGE_OLD + KV_PAGE_TOKENS) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+    place->class_index = CLASS;
+    sample->batch =
+        (struct batch){ .tokens = tokens, .positions = positions, .sequences = count, .sequence = sequences };
+    sample->batch.page_tokens[CLASS] = place->page_tokens;
+    draw_tables(draw, sequences, positions, place->page_tokens);
+}
+
+// The pool, with the states that the sequences go on from.
+static void draw_pool(struct draw *draw, struct state_place *place)
+{
+    struct sample *sample = draw->sample;
+    int layers = draw_size(draw, 1, 3, 1), count = sample->batch.sequences;
+    size_t layer_bytes = place->layout.layer_bytes, values = layer_bytes / sizeof(float);
+    place->page_bytes = (size_t)layers * layer_bytes;
+    place->layer_offset = (size_t)draw_size(draw, 0, layers - 1, 0) * layer_bytes;
+    place->pool = draw_output_bytes(draw, (size_t)(2 * count + SPARE_PAGES) * place->page_bytes, (int)values);
+    for (int s = 0; s < count; s++) {
+        uint8_t *before = (uint8_t *)state_before(place, &sample->batch, &sample->batch.sequence[s]);
+        if (before)
+            memcpy(before, draw_values(draw, 1, (int)values), layer_bytes);
+    }
+}
+
+void draw_conv(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct conv_args *args = &sample->args.conv;
+    int inputs = draw_size(draw, 1, draw_coin(draw) ? CONV_KERNEL_MAX - 1 : 3, 3);
+    int channels = draw_size(draw, 1, 300, 6144);
+    args->state.layout = kv_state_make(inputs, channels, 1, draw_size(draw, 1, 9, 1), 1);
+    draw_sequences(draw, &args->state);
+    int tokens = sample->batch.tokens;
+    args->batch = &sample->batch;
+    args->x = draw_values(draw, tokens, channels);
+    args->out = draw_output(draw, tokens, channels);
+    args->kernel = draw_values(draw, inputs + 1, channels);
+    args->bias = draw_coin(draw) ? draw_values(draw, 1, channels) : NULL;
+    draw_pool(draw, &args->state);
+    draw_count_bytes(draw, 2, tokens, channels);
+    sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(inputs * channels) * sizeof(float);
+}
+
+// What no state grows with.
+static const float *draw_decay(struct draw *draw, int heads)
+{
+    float *a = draw_values(draw, 1, heads);
+    for (int i = 0; i < heads; i++)
+        a[i] = -fabsf(a[i]);
+    return a;
+}
+
+void draw_ssm_scan(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct ssm_scan_args *args = &sample->args.ssm_scan;
+    int groups = draw_size(draw, 1, 3, 8), heads = groups * draw_size(draw, 1, 3, 8);
+    int keys = draw_size(draw, 1, 70, 128), values = draw_size(draw, 1, 90, 64);
+    args->state.layout = kv_state_make(draw_size(draw, 1, 4, 3), draw_size(draw, 1, 30, 1), heads, keys, values);
+    args->groups = groups;
+    draw_sequences(draw, &args->state);
+    int tokens = sample->batch.tokens, width = heads * values + 2 * groups * keys;
+    args->batch = &sample->batch;
+    args->a = draw_decay(draw, heads);
+    args->d = draw_values(draw, 1, heads);
+    args->dt_bias = draw_values(draw, 1, heads);
+    args->dt_min = draw_coin(draw) ? 0.5f : 0;
+    args->dt_max = draw_coin(draw) ? 1.5f : INFINITY;
+    args->mixed = draw_values(draw, tokens, width);
+    args->time = draw_values(draw, tokens, heads);
+    args->out = draw_output(draw, tokens, heads * values);
+    draw_pool(draw, &args->state);
+    draw_count_bytes(draw, 1, tokens, width + heads + heads * values);
+    sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(heads * keys * values) * sizeof(float);
+    sample->flops += 6.0 * tokens * heads * keys * values;
+}
+
+void draw_gated_delta(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct gated_delta_args *args = &sample->args.gated_delta;
+    int groups = draw_size(draw, 1, 3, 16), heads = groups * draw_size(draw, 1, 3, 2);
+    int keys = draw_size(draw, 1, 140, 128), values = draw_size(draw, 1, 90, 128);
+    args->state.layout = kv_state_make(draw_size(draw, 1, 4, 3), draw_size(draw, 1, 30, 1), heads, keys, values);
+    args->groups = groups;
+    args->in_turns = draw_coin(draw);
+    draw_sequences(draw, &args->state);
+    int tokens = sample->batch.tokens, width = heads * values + 2 * groups * keys;
+    args->batch = &sample->batch;
+    args->a = draw_decay(draw, heads);
+    args->dt_bias = draw_values(draw, 1, heads);
+    args->mixed = draw_values(draw, tokens, width);
+    args->time = draw_values(draw, tokens, heads);
+    args->beta = draw_values(draw, tokens, heads);
+    args->out = draw_output(draw, tokens, heads * values);
+    draw_pool(draw, &args->state);
+    draw_count_bytes(draw, 1, tokens, width + 2 * heads + heads * values);
+    sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(heads * keys * values) * sizeof(float);
+    sample->flops += 7.0 * tokens * heads * keys * values;
+}
+
+// ---- what was left ----
+
+static const struct state_place *place_of(const struct sample *sample)
+{
+    return sample->op == OP_CONV    ? &sample->args.conv.state
+        : sample->op == OP_SSM_SCAN ? &sample->args.ssm_scan.state
+                                    : &sample->args.gated_delta.state;
+}
+
+bool moves_state(const struct sample *sample)
+{
+    return sample->op == OP_CONV || sample->op == OP_SSM_SCAN || sample->op == OP_GATED_DELTA;
+}
+
+bool is_state(const struct sample *sample, int output) { return moves_state(sample) && output == STATE_POOL; }
+
+// The part of a layer's state that the op moves on.
+static void find_part(const struct sample *sample, size_t *at, size_t *bytes)
+{
+    const struct kv_state *layout = &place_of(sample)->layout;
+    bool matrix = sample->op != OP_CONV;
+    *at = matrix ? layout->matrix_offset : 0;
+    *bytes = sizeof(float)
+        * (matrix ? (size_t)layout->heads * (size_t)layout->keys * (size_t)layout->values
+                  : (size_t)layout->inputs * (size_t)layout->channels);
+}
+
+// A sequence's state stands at its last row; everything else is 0.
+void read_state(const struct sample *sample, float *values)
+{
+    const struct state_place *place = place_of(sample);
+    size_t each = place->layout.layer_bytes / sizeof(float), at, bytes;
+    find_part(sample, &at, &bytes);
+    memset(values, 0, (size_t)sample->batch.tokens * place->layout.layer_bytes);
+    for (int s = 0; s < sample->batch.sequences; s++) {
+        const struct batch_sequence *sequence = &sample->batch.sequence[s];
+        size_t row = (size_t)(sequence->first + sequence->count - 1);
+        memcpy(values + row * each, state_after(place, &sample->batch, sequence) + at, bytes);
+    }
+}
+
+void undo_state(struct sample *sample, const uint8_t *before)
+{
+    const struct state_place *place = place_of(sample);
+    size_t at, bytes;
+    find_part(sample, &at, &bytes);
+    for (int s = 0; s < sample->batch.sequences; s++) {
+        uint8_t *part = state_after(place, &sample->batch, &sample->batch.sequence[s]) + at;
+        memcpy(part, before + (part - sample->output[STATE_POOL].data), bytes);
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/gated_delta.h: the gated delta rule, once for every vector width; the files delta_*.c compile it. Columns
+// of a
+// head's matrix depend on nobody: some of them are taken out for all of a sequence's tokens, and lanes are columns.
+// Every product is rounded before it is added, as in the reference, which this is equal to bit for bit.
+#ifndef KERNEL_X86_GATED_DELTA_H
+#define KERNEL_X86_GATED_DELTA_H
+
+#include "kernel/kernel.h"
+#include "kernel/ref/gated_delta.h"
+#include "kernel/state.h"
+#include "kernel/x86/cache_table.h"
+#include "kernel/x86/vector.h"
+
+enum { DELTA_VECTORS = 4, DELTA_COLUMNS = DELTA_VECTORS * LANES };
+
+struct delta_tile {
+    float matrix[GATED_DELTA_KEYS_MAX * DELTA_COLUMNS]; // (keys, columns); columns that are not there are 0
+    int keys, first, columns;                           // which of the head's
+} __attribute__((aligned(64)));
+
+// How many of a vector's lanes are columns.
+ALWAYS_INLINE int delta_lanes(const struct delta_tile *tile, int vector)
+{
+    int left = tile->columns - vector * LANES;
+    return left < 0 ? 0 : left < LANES ? left : LANES;
+}
+
+ALWAYS_INLINE vec delta_load(const float *x, int lanes)
+{
+    return lanes == LANES ? vec_load(x) : lanes ? vec_load_part(x, lanes) : vec_set(0);
+}
+
+ALWAYS_INLINE void delta_store(float *out, vec x, int lanes)
+{
+    if (lanes == LANES)
+        vec_store(out, x);
+    else if (lanes)
+        vec_store_part(out, x, lanes);
+}
+
+static void delta_take(struct delta_tile *tile, const float *matrix, int values)
+{
+    for (int key = 0; key < tile->keys; key++)
+        for (int i = 0; i < DELTA_VECTORS; i++) {
+            const float *from = matrix + (size_t)key * (size_t)values + tile->first + i * LANES;
+            vec_store(tile->matrix + key * DELTA_COLUMNS + i * LANES, delta_load(from, delta_lanes(tile, i)));
+        }
+}
+
+static void delta_leave(const struct delta_tile *tile, float *matrix, int values)
+{
+    for (int key = 0; key < tile->keys; key++)
+        for (int i = 0; i < DELTA_VECTORS; i++)
+            delta_store(matrix + (size_t)key * (size_t)values + tile->first + i * LANES,
+                        vec_load(tile->matrix + key * DELTA_COLUMNS + i * LANES), delta_lanes(tile, i));
+}
+
+static void delta_move_on(struct delta_tile *tile, const struct delta_step *step)
+{
+    vec recalled[DELTA_VECTORS], change[DELTA_VECTORS], sum[DELTA_VECTORS];
+    vec decay = vec_set(step->decay), beta = vec_set(step->beta);
+    for (int i = 0; i < DELTA_VECTORS; i++)
+        recalled[i] = sum[i] = vec_set(0);
+    for (int key = 0; key < tile->keys; key++)
+        for (int i = 0; i < DELTA_VECTORS; i++)
+            recalled[i] += vec_load(tile->matrix + key * DELTA_COLUMNS + i * LANES) * vec_set(step->key[key]);
+    for (int i = 0; i < DELTA_VECTORS; i++)
+        change[i] = beta
+            * (delta_load(step->value + tile->first + i * LANES, delta_lanes(tile, i)) - decay * recalled[i]);
+    for (int key = 0; key < tile->keys; key++)
+        for (int i = 0; i < DELTA_VECTORS; i++) {
+            float *at = tile->matrix + key * DELTA_COLUMNS + i * LANES;
+            vec s = decay * vec_load(at) + vec_set(step->key[key]) * change[i];
+            vec_store(at, s);
+            sum[i] += s * vec_set(step->query[key]);
+        }
+    for (int i = 0; i < DELTA_VECTORS; i++)
+        delta_store(step->out + tile->first + i * LANES, sum[i], delta_lanes(tile, i));
+}
+
+static void delta_columns(const struct gated_delta_args *args, const struct batch_sequence *sequence, int head,
+                          int first)
+{
+    const struct kv_state *layout = &args->state.layout;
+    size_t at = (size_t)head * (size_t)layout->keys * (size_t)layout->values;
+    const uint8_t *before = state_before(&args->state, args->batch, sequence);
+    uint8_t *after = state_after(&args->state, args->batch, sequence);
+    int left = layout->values - first;
+    struct delta_tile tile;
+    tile.keys = layout->keys;
+    tile.first = first;
+    tile.columns = left < DELTA_COLUMNS ? left : DELTA_COLUMNS;
+    if (before)
+        delta_take(&tile, (const float *)(const void *)(before + layout->matrix_offset) + at, layout->values);
+    else
+        memset(tile.matrix, 0, (size_t)tile.keys * DELTA_COLUMNS * sizeof(float));
+    for (int row = sequence->first; row < sequence->first + sequence->count; row++) {
+        struct delta_step step;
+        delta_step_of(args, row, head, &step);
+        delta_move_on(&tile, &step);
+    }
+    delta_leave(&tile, state_matrix(&args->state, after) + at, layout->values);
+}
+
+void VECTOR_NAME(gated_delta)(const void *arguments, int part, int parts)
+{
+    const struct gated_delta_args *args = arguments;
+    int heads = args->state.layout.heads, first, end;
+    int tiles = (args->state.layout.values + DELTA_COLUMNS - 1) / DELTA_COLUMNS;
+    kernel_share(args->batch->sequences * heads * tiles, part, parts, &first, &end);
+    for (int i = first; i < end; i++)
+        delta_columns(args, &args->batch->sequence[i / (heads * tiles)], i / tiles % heads, i % tiles * DELTA_COLUMNS);
+}
+
+#endif

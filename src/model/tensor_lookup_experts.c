@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// model/tensor_lookup_experts.c: the matrices of a mixture's experts as one tensor, however the file has them.
+#include <stdio.h>
+#include <string.h>
+
+#include "model/tensor_lookup_internal.h"
+#include "model/tensor_source_rows.h"
+
+// ---- one by one ----
+
+enum part { PART_TENSOR, PART_BIAS, PART_SCALE };
+
+static const struct tensor *part_of(const struct op_matrix *matrix, enum part part)
+{
+    return part == PART_TENSOR ? matrix->tensor : part == PART_BIAS ? matrix->bias : matrix->scale;
+}
+
+static const struct tensor *stack(struct graph *graph, enum weight_name name, const struct op_matrix *each,
+                                  enum part part, int count)
+{
+    static const char *const suffixes[] = { "weight", "bias", "scale" };
+    struct arena *arena = &graph->model->arena;
+    const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, count);
+    char full[FIND_NAME_BYTES_MAX];
+    for (int i = 0; i < count; i++) {
+        parts[i] = part_of(&each[i], part);
+        if (!parts[i] != !parts[0] || (parts[0] && parts[i]->dtype != parts[0]->dtype))
+            return find_trouble(graph, name, suffixes[part], "lies in another way for expert %d than for the first", i);
+    }
+    find_name_of(graph, name, suffixes[part], full);
+    return parts[0] ? stored_stack(arena, arena_text(arena, full, strlen(full)), parts, count) : NULL;
+}
+
+static struct op_matrix find_each(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
+                                  enum buffer out)
+{
+    struct op_matrix *each = ARENA_NEW(&graph->model->arena, struct op_matrix, count), matrix = { .out = out };
+    for (int i = 0; i < count && !graph->failed; i++) {
+        graph->find->expert = i;
+        each[i] = find_matrix(graph, name, rows, cols, out);
+    }
+    graph->find->expert = -1;
+    if (graph->failed)
+        return matrix;
+    matrix.tensor = stack(graph, name, each, PART_TENSOR, count);
+    matrix.bias = stack(graph, name, each, PART_BIAS, count);
+    matrix.scale = stack(graph, name, each, PART_SCALE, count);
+    return matrix;
+}
+
+// ---- all in one ----
+
+struct op_matrix find_experts(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
+                              enum buffer out)
+{
+    struct op_matrix matrix = { .out = out };
+    struct tensor all = find_shape(graph, 3, count, rows, cols);
+    const struct scheme *scheme;
+    if (find_is_each(graph, name) && !graph->model->imagined)
+        return find_each(graph, name, count, rows, cols, out);
+    if (graph->failed || !find_scheme(graph, name, &scheme))
+        return matrix;
+    if (scheme && graph->model->imagined)
+        find_stored(graph, name, scheme, all, &matrix);
+    else
+        matrix.tensor = find_plain(graph, name, all);
+    if (find_has(graph, name, "bias"))
+        matrix.bias = find_floats(graph, name, "bias", find_shape(graph, 2, count, rows, 0));
+    if (graph->source.checkpoint->gguf && find_has(graph, name, "scale"))
+        matrix.scale = find_floats(graph, name, "scale", find_shape(graph, 1, count, 0, 0));
+    return matrix;
+}
+
+struct op_matrix find_stacked(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
+                              enum buffer out)
+{
+    struct tensor all = find_shape(graph, 3, count, rows, cols);
+    return (struct op_matrix){ .out = out,
+                               .tensor = graph->source.json ? find_floats(graph, name, "", all)
+                                                            : find_plain(graph, name, all) };
+}
+
+struct op_matrix find_half(struct graph *graph, enum weight_name name, int half, int count, int64_t rows, int64_t cols,
+                           enum buffer out)
+{
+    struct op_matrix matrix = find_stacked(graph, name, count, 2 * rows, cols, out);
+    const struct stored_rows_run run = { half * (int)rows, (int)rows };
+    if (matrix.tensor)
+        matrix.tensor = stored_rows_of(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows, &run,
+                                       1);
+    return matrix;
+}
+
+// ---- in turns ----
+
+struct turns {
+    enum weight_name name;
+    int first, step;
+    struct tensor wanted; // (count, rows, cols)
+};
+
+static const struct tensor *find_blocks(struct graph *graph, const struct turns *turns, const struct scheme *scheme)
+{
+    int64_t count = turns->wanted.shape[0], rows = turns->wanted.shape[1] * turns->step, cols = turns->wanted.shape[2];
+    const struct tensor *codes = find_tensor(graph, turns->name, "_blocks"),
+                        *scales = find_tensor(graph, turns->name, "_scales");
+    struct tensor codes_shape = { .rank = 4, .shape = { count, rows, cols / 32, 16 } };
+    struct tensor scales_shape = { .rank = 3, .shape = { count, rows, cols / 32 } };
+    char suffix[48];
+    if (!codes || !scales)
+        return find_trouble(graph, turns->name, codes ? "_scales" : "_blocks",
+                            "is missing; the checkpoint declares %s for this module", scheme->word);
+    if (codes->dtype != DTYPE_U8 || !(FORM_E8M0 >> scales->dtype & 1))
+        return find_trouble(graph, turns->name, codes->dtype != DTYPE_U8 ? "_blocks" : "_scales",
+                            "is not stored as bytes, as it is in %s", scheme->word);
+    if (cols % 32)
+        return find_trouble(graph, turns->name, "_blocks", "has rows of %lld values; %s needs a multiple of 32",
+                            (long long)cols, scheme->word);
+    if (!find_check_shape(graph, turns->name, "_blocks", codes, &codes_shape)
+        || !find_check_shape(graph, turns->name, "_scales", scales, &scales_shape))
+        return NULL;
+    struct stored *stored = ARENA_NEW(&graph->model->arena, struct stored, 1);
+    *stored = (struct stored){ .codes = codes, .scales = scales };
+    struct tensor settled = find_settle(scheme, turns->wanted, stored);
+    stored->row_first = turns->first;
+    stored->row_step = turns->step;
+    snprintf(suffix, sizeof suffix, "_blocks (%d of %d)", turns->first + 1, turns->step);
+    return find_new(graph, turns->name, suffix, settled);
+}
+
+// Floats lie with the inputs first.
+static const struct tensor *find_turned(struct graph *graph, const struct turns *turns)
+{
+    const int64_t *wanted = turns->wanted.shape;
+    const struct tensor *all = find_floats(graph, turns->name, "",
+                                           find_shape(graph, 3, wanted[0], wanted[2], wanted[1] * turns->step));
+    return all ? stored_transposed(&graph->model->arena, all, turns->first, turns->step) : NULL;
+}
+
+// Those of one file's tensor are told apart by their names.
+static void imagine_turn(struct graph *graph, const struct turns *turns, const struct scheme *scheme,
+                         struct op_matrix *matrix)
+{
+    struct arena *arena = &graph->model->arena;
+    struct tensor *own = ARENA_NEW(arena, struct tensor, 1);
+    find_stored(graph, turns->name, scheme, turns->wanted, matrix);
+    if (!matrix->tensor)
+        return;
+    *own = *matrix->tensor;
+    own->name = arena_format(arena, "%s (%d of %d)", own->name, turns->first + 1, turns->step);
+    matrix->tensor = own;
+}
+
+struct op_matrix find_alternating(struct graph *graph, enum weight_name name, int first, int step, int count,
+                                  int64_t rows, int64_t cols, enum buffer out)
+{
+    struct op_matrix matrix = { .out = out };
+    struct turns turns = { name, first, step, find_shape(graph, 3, count, rows, cols) };
+    const struct scheme *scheme;
+    if (graph->failed || !find_scheme(graph, name, &scheme))
+        return matrix;
+    if (scheme && graph->model->imagined)
+        imagine_turn(graph, &turns, scheme, &matrix);
+    else
+        matrix.tensor = scheme ? find_blocks(graph, &turns, scheme) : find_turned(graph, &turns);
+    if (find_has(graph, name, "_bias") || graph->model->imagined) {
+        const struct tensor *bias = find_floats(graph, name, "_bias", find_shape(graph, 2, count, rows * step, 0));
+        matrix.bias = bias ? stored_every(&graph->model->arena, bias, first, step) : NULL;
+    }
+    return matrix;
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ranks/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MEET_SECONDS = 15, CONNECT_MS = 2000, GREETING_MS = 1000 };
+
+// What who comes says first, and gets back.
+struct greeting {
+    uint8_t secret[MEET_SECRET_BYTES];
+    uint32_t rank;
+};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void be_prompt(int socket)
+{
+    int yes = 1;
+    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+// All of it within `ms`; sockets do not block.
+static bool receive(int socket, void *data, size_t bytes, int ms)
+{
+    size_t got = 0;
+    for (double end = now() + ms * 1e-3; got < bytes && now() < end;) {
+        struct pollfd ready = { .fd = socket, .events = POLLIN };
+        poll(&ready, 1, (int)((end - now()) * 1e3) + 1);
+        ssize_t count = recv(socket, (char *)data + got, bytes - got, MSG_DONTWAIT);
+        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+            return false;
+        got += count > 0 ? (size_t)count : 0;
+    }
+    return got == bytes;
+}
+
+static bool send_greeting(int socket, const struct greeting *greeting)
+{
+    return send(socket, greeting, sizeof *greeting, MSG_NOSIGNAL) == (ssize_t)sizeof *greeting;
+}
+
+// ---- rank 0 -------------------------------------------------------------------------------------------------------
+
+static void add_address(struct meet_point *point, int family, const void *bytes, size_t size)
+{
+    if (point->address_count == MEET_ADDRESSES_MAX)
+        return;
+    struct meet_address *address = &point->addresses[point->address_count++];
+    address->family = (uint16_t)family;
+    memcpy(address->bytes, bytes, size);
+}
+
+static void find_addresses(struct meet_point *point)
+{
+    struct ifaddrs *found = NULL;
+    if (getifaddrs(&found) < 0)
+        return;
+    for (const struct ifaddrs *at = found; at; at = at->ifa_next) {
+        const struct sockaddr_in *four = (const void *)at->ifa_addr;
+        const struct sockaddr_in6 *six = (const void *)at->ifa_addr;
+        if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK))
+            continue;
+        if (at->ifa_addr->sa_family == AF_INET)
+            add_address(point, AF_INET, &four->sin_addr, sizeof four->sin_addr);
+        else if (at->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
+            add_address(point, AF_INET6, &six->sin6_addr, sizeof six->sin6_addr);
+    }
+    freeifaddrs(found);
+}
+
+// Both protocols with one socket where there are both.
+static int listen_everywhere(void)
+{
+    int no = 0;
+    struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT };
+    struct sockaddr_in four = { .sin_family = AF_INET };
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) == 0
+        && bind(fd, (struct sockaddr *)&six, sizeof six) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&four, sizeof four) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static int listen_here(struct meet_point *point)
+{
+    struct sockaddr_in four = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    add_address(point, AF_INET, &four.sin_addr, sizeof four.sin_addr);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&four, sizeof four) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int meet_listen(struct meet_point *point, bool one_host, struct error *err)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } bound;
+    socklen_t size = sizeof bound;
+    *point = (struct meet_point){ 0 };
+    int fd = one_host ? listen_here(point) : listen_everywhere();
+    if (!one_host)
+        find_addresses(point);
+    if (fd < 0 || listen(fd, SOMAXCONN) < 0 || getsockname(fd, &bound.any, &size) < 0
+        || getrandom(point->secret, sizeof point->secret, 0) != (ssize_t)sizeof point->secret) {
+        fail(err, "the other ranks cannot be listened for (%s)", strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    point->port = ntohs(bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port);
+    return fd;
+}
+
+// Who does not know the secret, or is there already, is not let in.
+static void let_in(int fd, const struct meet_point *point, int ranks, int *sockets)
+{
+    struct greeting greeting;
+    bool welcome = receive(fd, &greeting, sizeof greeting, GREETING_MS)
+        && !memcmp(greeting.secret, point->secret, sizeof greeting.secret) && greeting.rank > 0
+        && greeting.rank < (uint32_t)ranks && sockets[greeting.rank] < 0 && send_greeting(fd, &greeting);
+    if (!welcome) {
+        close(fd);
+        return;
+    }
+    be_prompt(fd);
+    sockets[greeting.rank] = fd;
+}
+
+bool meet_welcome(int socket, const struct meet_point *point, int ranks, int *sockets, struct error *err)
+{
+    int missing = 1;
+    for (int rank = 0; rank < ranks; rank++)
+        sockets[rank] = -1;
+    for (double end = now() + MEET_SECONDS; missing < ranks && now() < end;) {
+        struct pollfd ready = { .fd = socket, .events = POLLIN };
+        if (poll(&ready, 1, (int)((end - now()) * 1e3) + 1) > 0) {
+            int fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC);
+            if (fd >= 0)
+                let_in(fd, point, ranks, sockets);
+        }
+        while (missing < ranks && sockets[missing] >= 0)
+            missing++;
+    }
+    close(socket);
+    return missing == ranks
+        || fail(err,
+                "rank %d did not connect to port %u of rank 0 within %d s; is there a "
+                "firewall between them?",
+                missing, point->port, MEET_SECONDS);
+}
+
+// ---- the others ---------------------------------------------------------------------------------------------------
+
+static bool connect_within(int fd, const struct sockaddr *address, socklen_t size)
+{
+    int trouble = 0;
+    socklen_t trouble_size = sizeof trouble;
+    if (connect(fd, address, size) == 0)
+        return true;
+    if (errno != EINPROGRESS)
+        return false;
+    struct pollfd ready = { .fd = fd, .events = POLLOUT };
+    if (poll(&ready, 1, CONNECT_MS) <= 0)
+        return errno = ETIMEDOUT, false;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &trouble, &trouble_size) < 0 || trouble)
+        return errno = trouble, false;
+    return true;
+}
+
+static int connect_to(const struct meet_address *address, uint16_t port)
+{
+    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
+    struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+    memcpy(&four.sin_addr, address->bytes, sizeof four.sin_addr);
+    memcpy(&six.sin6_addr, address->bytes, sizeof six.sin6_addr);
+    bool is_four = address->family == AF_INET;
+    int fd = socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0
+        && connect_within(fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+                          is_four ? sizeof four : sizeof six))
+        return fd;
+    int trouble = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = trouble;
+    return -1;
+}
+
+static bool greet(int fd, const struct meet_point *point, int rank)
+{
+    struct greeting greeting = { .rank = (uint32_t)rank }, answer;
+    memcpy(greeting.secret, point->secret, sizeof greeting.secret);
+    errno = ETIMEDOUT;
+    return send_greeting(fd, &greeting) && receive(fd, &answer, sizeof answer, MEET_SECONDS * 1000)
+        && !memcmp(&greeting, &answer, sizeof answer);
+}
+
+int meet_come(const struct meet_point *point, int rank, struct error *err)
+{
+    char tried[INET6_ADDRSTRLEN] = "an address of its host";
+    errno = EADDRNOTAVAIL;
+    for (int i = 0; i < point->address_count; i++) {
+        const struct meet_address *address = &point->addresses[i];
+        int fd = connect_to(address, point->port);
+        if (fd >= 0 && greet(fd, point, rank)) {
+            be_prompt(fd);
+            return fd;
+        }
+        int trouble = errno;
+        if (fd >= 0)
+            close(fd);
+        inet_ntop(address->family, address->bytes, tried, sizeof tried);
+        errno = trouble;
+    }
+    fail(err, "rank %d cannot reach rank 0 at %s, port %u (%s)", rank, tried, point->port, strerror(errno));
+    return -1;
+}
