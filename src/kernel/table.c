@@ -4,7 +4,6 @@
 #include "kernel/kernel.h"
 #include "kernel/ref/table.h"
 #if defined(__x86_64__)
-#include "kernel/x86/cache_table.h"
 #include "kernel/x86/table.h"
 #endif
 
@@ -15,7 +14,6 @@ static const struct {
     { ref_kernels, &ref_kernel_count },
 #if defined(__x86_64__)
     { x86_kernels, &x86_kernel_count },
-    { x86_cache_kernels, &x86_cache_kernel_count },
 #endif
     { cuda_attention_rows, &cuda_attention_count },
     { cuda_delta_rows, &cuda_delta_count },

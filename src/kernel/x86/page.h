@@ -10,7 +10,7 @@
 #define KERNEL_X86_PAGE_H
 
 #include "kernel/op.h"
-#include "kernel/x86/transpose.h"
+#include "kernel/x86/vector.h"
 
 enum { BLOCK = 16, ROW_BLOCKS_MAX = LATENT_DIM_MAX / BLOCK }; // channels that share a scale, in formats and in queries
 enum { SEGMENT = 256, SEGMENT_PAGES = SEGMENT / KV_PAGE_TOKENS }; // tokens whose scores lie side by side

@@ -16,21 +16,15 @@ ALWAYS_INLINE vec read_f32(const uint8_t *row, int at) { return vec_from_bits(iv
 
 ALWAYS_INLINE vec read_f16(const uint8_t *row, int at) { return vec_from_f16(half_load(row + 2 * at)); }
 
-ALWAYS_INLINE vec read_bf16(const uint8_t *row, int at)
-{
-    return vec_from_bits(ivec_left(ivec_from_u16(half_load(row + 2 * at)), 16));
-}
+ALWAYS_INLINE vec read_bf16(const uint8_t *row, int at) { return vec_from_bf16(half_load(row + 2 * at)); }
 
 // In the place of an f16's exponent and mantissa. The sign has been extended to 16 bits.
 ALWAYS_INLINE vec read_e4m3(const uint8_t *row, int at)
 {
-    return vec_from_f16(half_and(half_left(half_from_bytes(row + at), 7), half_set((int16_t)0xBFFF)));
+    return vec_from_f16(half_and(half_left(half_from_i8(row + at), 7), half_set((int16_t)0xBFFF)));
 }
 
-ALWAYS_INLINE vec read_e5m2(const uint8_t *row, int at)
-{
-    return vec_from_f16(half_left(half_from_bytes(row + at), 8));
-}
+ALWAYS_INLINE vec read_e5m2(const uint8_t *row, int at) { return vec_from_f16(half_left(half_from_i8(row + at), 8)); }
 
 // The latent under its groups' scales, which make up for E4M3's unit, and the turned channels.
 ALWAYS_INLINE vec read_ds_mla(const uint8_t *row, int at)

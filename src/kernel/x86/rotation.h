@@ -7,40 +7,6 @@
 #include "kernel/ref/kv_codec.h"
 #include "kernel/x86/vector.h"
 
-#if defined(__AVX512F__)
-ALWAYS_INLINE vec flip_lanes(vec x, uint32_t lanes)
-{
-    ivec bits = vec_bits(x);
-    return vec_from_bits(_mm512_mask_xor_epi32(bits, (__mmask16)lanes, bits, ivec_set(INT32_MIN)));
-}
-
-// One stage among the lanes of a vector: each takes the sum with, or the difference from, the lane `distance` away.
-#define STAGE(x, swapped, lanes) ((swapped) + flip_lanes(x, lanes))
-ALWAYS_INLINE vec mix_lanes(vec x)
-{
-    x = STAGE(x, _mm512_permute_ps(x, 0xB1), 0xAAAA);
-    x = STAGE(x, _mm512_permute_ps(x, 0x4E), 0xCCCC);
-    x = STAGE(x, _mm512_shuffle_f32x4(x, x, 0xB1), 0xF0F0);
-    return STAGE(x, _mm512_shuffle_f32x4(x, x, 0x4E), 0xFF00);
-}
-#else
-ALWAYS_INLINE vec flip_lanes(vec x, uint32_t lanes)
-{
-    ivec lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    ivec chosen = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)lanes), lane), lane);
-    return vec_from_bits(ivec_xor(vec_bits(x), ivec_left(chosen, 31)));
-}
-
-#define STAGE(x, swapped, lanes) ((swapped) + flip_lanes(x, lanes))
-ALWAYS_INLINE vec mix_lanes(vec x)
-{
-    x = STAGE(x, _mm256_permute_ps(x, 0xB1), 0xAA);
-    x = STAGE(x, _mm256_permute_ps(x, 0x4E), 0xCC);
-    return STAGE(x, _mm256_permute2f128_ps(x, x, 0x01), 0xF0);
-}
-#endif
-#undef STAGE
-
 static void flip_signs(float *x, int dim)
 {
     for (int i = 0; i < dim; i += LANES) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/x86/table.h"
 
-#include "kernel/x86/linear_x.h"
+#include "kernel/x86/linear_tile.h"
 
-#define NEEDS_avx2 (CPU_AVX2 | CPU_FMA | CPU_F16C)
-#define NEEDS_avx512 (NEEDS_avx2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VNNI)
-#define NEEDS_amx (NEEDS_avx512 | CPU_AMXTILE | CPU_AMXINT8)
+enum { HEAD_DIM_MULTIPLE = 16 };
 
-// Both orders of activations, where an op has weights that want one and weights that want the other.
+#define BIT_IF_KV(id, word, use, ...) | (DTYPE_USE_##use & DTYPE_USE_KV ? DTYPE_BIT(id) : 0)
+#define ALL_KV (0 DTYPES(BIT_IF_KV))
+#define FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
+
+// Both layouts of activations, where an op has weights that want one and weights that want the other.
 static size_t tiled_bytes(const struct kernel_extent *extent)
 {
     size_t token = 0;
@@ -23,50 +25,61 @@ static size_t float_tiled_bytes(const struct kernel_extent *extent)
     return (size_t)extent->rows * (size_t)extent->width * TILE_FLOAT_BYTES;
 }
 
-#define WEIGHTS(isa, rank)                                                                                          \
-    .priority = rank, .needs = NEEDS_##isa, .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .int8 = PACKED_INT8_SET, \
-    .packing = &x86_packing
-#define LINEAR_FEW(isa, rank)        \
-    { .name = "linear_" #isa "_few", \
-      .op = OP_LINEAR,               \
-      WEIGHTS(isa, rank),            \
-      .load = KERNEL_DECODE,         \
-      .run = linear_##isa##_few }
-#define LINEAR_MANY(isa, rank)           \
-    { .name = "linear_" #isa "_many",    \
-      .op = OP_LINEAR,                   \
-      WEIGHTS(isa, rank),                \
-      .load = KERNEL_PREFILL,            \
-      .run = linear_##isa##_many,        \
-      .prepare = linear_##isa##_prepare, \
-      .scratch_bytes = tiled_bytes }
+// The KV splits of each head.
+static size_t partials_bytes(const struct kernel_extent *extent)
+{
+    size_t row = (size_t)extent->width + (size_t)(extent->heads * ATTENTION_PARTIAL_EXTRA);
+    return ATTENTION_PARTIALS * row * sizeof(float);
+}
 
-// Activations are never rounded, and weights are decoded when they are loaded: for those who ask for it.
-#define FLOAT_WEIGHTS(isa, rank) \
-    .priority = rank, .needs = NEEDS_##isa, .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .packing = &x86_float_packing
-#define LINEAR_FLOAT(isa, rank)                                                                                       \
-    { .name = "linear_" #isa "_float_few",                                                                            \
-      .op = OP_LINEAR,                                                                                                \
-      FLOAT_WEIGHTS(isa, rank),                                                                                       \
-      .load = KERNEL_DECODE,                                                                                          \
-      .run = linear_##isa##_float_few },                                                                              \
-    {                                                                                                                 \
-        .name = "linear_" #isa "_float_many", .op = OP_LINEAR, FLOAT_WEIGHTS(isa, rank), .load = KERNEL_PREFILL,      \
-        .run = linear_##isa##_float_many, .prepare = linear_##isa##_float_prepare, .scratch_bytes = float_tiled_bytes \
-    }
+#define ROW(isa, rank, id, word) .name = word, .op = OP_##id, .priority = rank, .needs = X86_NEEDS_##isa
+#define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET
+#define INT8_WEIGHTS WEIGHTS, .int8 = PACKED_INT8_SET, .packing = &x86_packing
+#define FLOAT_WEIGHTS WEIGHTS, .packing = &x86_float_packing // activations are never rounded: for those who ask for it
 
-#define EXPERTS(isa, rank)                \
-    { .name = "experts_" #isa,            \
-      .op = OP_EXPERTS,                   \
-      WEIGHTS(isa, rank),                 \
-      .load = KERNEL_ANY,                 \
-      .run = experts_##isa,               \
-      .prepare = experts_##isa##_prepare, \
-      .scratch_bytes = tiled_bytes }
+// clang-format off
+#define LINEAR_FEW(isa, rank)                                                                                    \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_few"), INT8_WEIGHTS, .load = KERNEL_DECODE, .run = linear_few_##isa },
+#define LINEAR_MANY(isa, rank)                                                                                   \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_many"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
+      .run = linear_many_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
+#define LINEAR_FLOAT(isa, rank)                                                                                  \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_few"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
+      .run = linear_float_few_##isa },                                                                           \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_many"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
+      .run = linear_float_many_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
+#define EXPERTS(isa, rank)                                                                                       \
+    { ROW(isa, rank, EXPERTS, "experts_" #isa), INT8_WEIGHTS, .load = KERNEL_ANY,                                \
+      .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = tiled_bytes },
+
+#define ANY(isa, rank, id, op, ...)                                                                              \
+    { ROW(isa, rank, id, #op "_" #isa), .load = KERNEL_ANY, .run = op##_##isa, __VA_ARGS__ },
+#define CACHE                                                                                                    \
+    .k = ALL_KV, .v = ALL_KV, .latents = KV_LATENT_FORMATS, .sink = FLOATS,                                      \
+    .head_dim_multiple = HEAD_DIM_MULTIPLE, .head_dim_max = HEAD_DIM_MAX
+
+// Attention rounds queries and probabilities to 16 bits where the cache holds integers (kernel/x86/page_integers.c).
+#define ROWS(isa, rank)                                                                                          \
+    ANY(isa, rank, ATTENTION, attention, CACHE, .tolerance = 2e-4f,                                              \
+        .prepare = attention_prepare_##isa, .scratch_bytes = partials_bytes)                                     \
+    ANY(isa, rank, KV_WRITE, kv_write, CACHE)                                                                    \
+    ANY(isa, rank, PER_HEAD_LINEAR, per_head_linear, .weights = FLOATS)                                          \
+    ANY(isa, rank, CONV, conv)                                                                                   \
+    ANY(isa, rank, SSM_SCAN, ssm_scan)                                                                           \
+    ANY(isa, rank, GATED_DELTA, gated_delta)                                                                     \
+    ANY(isa, rank, NORM, norm)                                                                                   \
+    ANY(isa, rank, ROPE, rope)                                                                                   \
+    ANY(isa, rank, TRANSFORM, transform, .head_dim_multiple = HEAD_DIM_MULTIPLE)                                 \
+    ANY(isa, rank, ACT_MUL, act_mul)                                                                             \
+    ANY(isa, rank, ADD, add)                                                                                     \
+    ANY(isa, rank, ALL_REDUCE, all_reduce)                                                                       \
+    ANY(isa, rank, SOFTCAP, softcap)
 
 const struct kernel x86_kernels[] = {
-    LINEAR_FEW(avx2, 10), LINEAR_MANY(avx2, 10), LINEAR_FEW(avx512, 20),  LINEAR_MANY(avx512, 20),
-    LINEAR_MANY(amx, 30), LINEAR_FLOAT(avx2, 1), LINEAR_FLOAT(avx512, 2), EXPERTS(avx2, 10),
-    EXPERTS(avx512, 20),  EXPERTS(amx, 30),
+    LINEAR_FEW(avx2, 10) LINEAR_MANY(avx2, 10) LINEAR_FEW(avx512, 20) LINEAR_MANY(avx512, 20) LINEAR_MANY(amx, 30)
+    LINEAR_FLOAT(avx2, 1) LINEAR_FLOAT(avx512, 2)
+    EXPERTS(avx2, 10) EXPERTS(avx512, 20) EXPERTS(amx, 30)
+    ROWS(avx2, 10) ROWS(avx512, 20)
 };
+// clang-format on
 const int x86_kernel_count = sizeof x86_kernels / sizeof *x86_kernels;

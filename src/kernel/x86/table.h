@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/table.h: the kernels for x86-64, by instruction set.
+// kernel/x86/table.h: the kernels for x86-64 and the instruction sets they are compiled for. A kernel is written once,
+// as op.c: kernel/meson.build compiles it for each instruction set with that set's flags and ISA defined as its name,
+// so that ISA_NAME(norm) is norm_avx2 in one object file and norm_avx512 in another.
 #ifndef KERNEL_X86_TABLE_H
 #define KERNEL_X86_TABLE_H
 
@@ -8,25 +10,33 @@
 extern const struct kernel x86_kernels[];
 extern const int x86_kernel_count;
 
-void linear_avx2_few(const void *args, int part, int parts);
-void linear_avx2_many(const void *args, int part, int parts);
-void linear_avx2_prepare(const void *args, int part, int parts);
-void linear_avx2_float_few(const void *args, int part, int parts);
-void linear_avx2_float_many(const void *args, int part, int parts);
-void linear_avx2_float_prepare(const void *args, int part, int parts);
-void linear_avx512_few(const void *args, int part, int parts);
-void linear_avx512_many(const void *args, int part, int parts);
-void linear_avx512_prepare(const void *args, int part, int parts);
-void linear_avx512_float_few(const void *args, int part, int parts);
-void linear_avx512_float_many(const void *args, int part, int parts);
-void linear_avx512_float_prepare(const void *args, int part, int parts);
-void linear_amx_many(const void *args, int part, int parts);
-void linear_amx_prepare(const void *args, int part, int parts);
-void experts_avx2(const void *args, int part, int parts);
-void experts_avx2_prepare(const void *args, int part, int parts);
-void experts_avx512(const void *args, int part, int parts);
-void experts_avx512_prepare(const void *args, int part, int parts);
-void experts_amx(const void *args, int part, int parts);
-void experts_amx_prepare(const void *args, int part, int parts);
+#define ISA_NAME(name) ISA_JOIN(name, ISA)
+#define ISA_JOIN(name, isa) ISA_JOINED(name, isa)
+#define ISA_JOINED(name, isa) name##_##isa
+
+// What a CPU must have; the flags of kernel/meson.build allow the compiler exactly this.
+#define X86_NEEDS_avx2 (CPU_AVX2 | CPU_FMA | CPU_F16C)
+#define X86_NEEDS_avx512 (X86_NEEDS_avx2 | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512VL | CPU_AVX512VNNI)
+#define X86_NEEDS_amx (X86_NEEDS_avx512 | CPU_AMXTILE | CPU_AMXINT8)
+
+typedef void x86_kernel(const void *args, int part, int parts);
+
+#define X86_KERNELS_OF(isa)                                                                                   \
+    x86_kernel linear_few_##isa, linear_float_few_##isa, linear_float_many_##isa, linear_float_prepare_##isa; \
+    x86_kernel attention_##isa, attention_prepare_##isa, kv_write_##isa, per_head_linear_##isa, conv_##isa;   \
+    x86_kernel ssm_scan_##isa, gated_delta_##isa, norm_##isa, rope_##isa, transform_##isa, act_mul_##isa;     \
+    x86_kernel add_##isa, all_reduce_##isa, softcap_##isa;
+#define X86_MATRIX_KERNELS_OF(isa) \
+    x86_kernel linear_many_##isa, linear_prepare_##isa, experts_##isa, experts_prepare_##isa;
+X86_KERNELS_OF(avx2)
+X86_KERNELS_OF(avx512)
+X86_MATRIX_KERNELS_OF(avx2) X86_MATRIX_KERNELS_OF(avx512) X86_MATRIX_KERNELS_OF(amx)
+
+    // KV splits (kernel/x86/attention.c) that may be shared out, of all rows together, and the floats that each query keeps
+    // of one besides the sums over V.
+    enum {
+        ATTENTION_PARTIALS = 1024,
+        ATTENTION_PARTIAL_EXTRA = 2
+    };
 
 #endif

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/gated_delta.h: the gated delta rule, once for every vector width; the files delta_*.c compile it. Columns
-// of a
-// head's matrix depend on nobody: some of them are taken out for all of a sequence's tokens, and lanes are columns.
-// Every product is rounded before it is added, as in the reference, which this is equal to bit for bit.
-#ifndef KERNEL_X86_GATED_DELTA_H
-#define KERNEL_X86_GATED_DELTA_H
-
+// kernel/x86/gated_delta.c: the gated delta rule, recurrent form. Columns of a head's state matrix do not depend on
+// each other: a tile of them is kept in cache for all tokens of a sequence, and lanes are columns. Every product is
+// rounded before it is added, as in the reference, so the results are equal to it bit for bit.
 #include "kernel/kernel.h"
 #include "kernel/ref/gated_delta.h"
 #include "kernel/state.h"
-#include "kernel/x86/cache_table.h"
+#include "kernel/x86/table.h"
 #include "kernel/x86/vector.h"
 
 enum { DELTA_VECTORS = 4, DELTA_COLUMNS = DELTA_VECTORS * LANES };
@@ -103,7 +99,7 @@ static void delta_columns(const struct gated_delta_args *args, const struct batc
     delta_leave(&tile, state_matrix(&args->state, after) + at, layout->values);
 }
 
-void VECTOR_NAME(gated_delta)(const void *arguments, int part, int parts)
+void ISA_NAME(gated_delta)(const void *arguments, int part, int parts)
 {
     const struct gated_delta_args *args = arguments;
     int heads = args->state.layout.heads, first, end;
@@ -112,5 +108,3 @@ void VECTOR_NAME(gated_delta)(const void *arguments, int part, int parts)
     for (int i = first; i < end; i++)
         delta_columns(args, &args->batch->sequence[i / (heads * tiles)], i / tiles % heads, i % tiles * DELTA_COLUMNS);
 }
-
-#endif

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/ssm.h: conv and scan, once for every vector width; the files state_*.c compile it. Lanes are channels of
-// conv and values of scan: each depends on nobody. Every product is rounded before it is added, as in the reference,
-// which a scan is equal to bit for bit.
-#ifndef KERNEL_X86_SSM_H
-#define KERNEL_X86_SSM_H
-
+// kernel/x86/ssm.c: the causal convolution and the selective scan of Mamba 2. Lanes are channels of the convolution and
+// values of the scan, none of which depends on another. Every product is rounded before it is added, as in the
+// reference, to which the scan is equal bit for bit.
 #include "kernel/kernel.h"
 #include "kernel/ref/ssm.h"
 #include "kernel/state.h"
-#include "kernel/x86/cache_table.h"
+#include "kernel/x86/table.h"
 #include "kernel/x86/vector_math.h"
 
 // ---- conv ----
@@ -45,7 +42,7 @@ static void conv_lanes(const struct conv_args *args, const struct batch_sequence
         store_lanes(after + i * channels, conv_input(&inputs, sequence->count - kept + i, lanes), lanes);
 }
 
-void VECTOR_NAME(conv)(const void *arguments, int part, int parts)
+void ISA_NAME(conv)(const void *arguments, int part, int parts)
 {
     const struct conv_args *args = arguments;
     int channels = args->state.layout.channels, first, end;
@@ -108,7 +105,7 @@ static void scan_head(const struct ssm_scan_args *args, const struct batch_seque
     }
 }
 
-void VECTOR_NAME(ssm_scan)(const void *arguments, int part, int parts)
+void ISA_NAME(ssm_scan)(const void *arguments, int part, int parts)
 {
     const struct ssm_scan_args *args = arguments;
     int first, end, heads = args->state.layout.heads;
@@ -116,5 +113,3 @@ void VECTOR_NAME(ssm_scan)(const void *arguments, int part, int parts)
     for (int i = first; i < end; i++)
         scan_head(args, &args->batch->sequence[i / heads], i % heads);
 }
-
-#endif

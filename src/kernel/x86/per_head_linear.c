@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/per_head_linear.h: a small matrix for each head, once for every vector width; the files heads_*.c compile
-// it. Some
-// rows of a matrix are widened to f32 and turned around at a time, and used for every token: sums are in lanes of rows,
-// and run over the channels in their order.
-#ifndef KERNEL_X86_PER_HEAD_LINEAR_H
-#define KERNEL_X86_PER_HEAD_LINEAR_H
-
+// kernel/x86/per_head_linear.c: a small matrix for each head (MLA's w_uk and w_uv). A few rows of a matrix are widened
+// to f32 and transposed at a time, and used for every token: sums are in lanes of rows, and run over the channels in
+// order.
 #include <assert.h>
 
 #include "kernel/kernel.h"
 #include "kernel/ref/weight.h"
-#include "kernel/x86/cache_table.h"
-#include "kernel/x86/transpose.h"
+#include "kernel/x86/table.h"
+#include "kernel/x86/vector.h"
 
 enum { HEADS_VECTORS = 2, HEADS_ROWS = HEADS_VECTORS * LANES, HEADS_TOKENS = 4 }; // of a tile
 
@@ -25,7 +21,7 @@ static void widen(enum dtype dtype, const uint8_t *in, int count, float *out)
 {
     int i = 0;
     for (; dtype == DTYPE_BF16 && i + LANES <= count; i += LANES)
-        vec_store(out + i, vec_from_bits(ivec_left(ivec_from_u16(half_load(in + 2 * i)), 16)));
+        vec_store(out + i, vec_from_bf16(half_load(in + 2 * i)));
     for (; dtype == DTYPE_F16 && i + LANES <= count; i += LANES)
         vec_store(out + i, vec_from_f16(half_load(in + 2 * i)));
     size_t done = dtype_bytes(dtype, (size_t)i);
@@ -95,7 +91,7 @@ static void copy_rest(const struct per_head_linear_args *args, int head)
     }
 }
 
-void VECTOR_NAME(per_head_linear)(const void *arguments, int part, int parts)
+void ISA_NAME(per_head_linear)(const void *arguments, int part, int parts)
 {
     const struct per_head_linear_args *args = arguments;
     int tiles = (args->out + HEADS_ROWS - 1) / HEADS_ROWS, first, end;
@@ -113,5 +109,3 @@ void VECTOR_NAME(per_head_linear)(const void *arguments, int part, int parts)
             copy_rest(args, tile.head);
     }
 }
-
-#endif

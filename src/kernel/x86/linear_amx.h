@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/linear_amx.c: linear with AMX tiles for sixteen tokens at a time: the codes of their activations are one
-// tile, four k of sixteen rows of W a row of the other, and the dot products of all pairs the third. What is left over,
-// formats with sub-blocks of 16, and floats go as in linear_avx512.c.
-#include <assert.h>
-
-#include "kernel/x86/linear_vectors_avx512.h"
-
-#include "kernel/x86/linear_tile.h"
-
-// ---- sixteen tokens ----
+// kernel/x86/linear_amx.h: the micro-kernel of linear_tile.c with AMX, for sixteen tokens: the codes of their
+// activations are one tile, four k of sixteen rows of W a row of the other, and the dot products of all pairs the
+// third. What is left over, formats with sub-blocks of 16, and floats go as with AVX-512.
+#ifndef KERNEL_X86_LINEAR_AMX_H
+#define KERNEL_X86_LINEAR_AMX_H
 
 // The tiles, by number (part of the instructions' text for some compilers).
 #define DOTS 0
@@ -34,15 +29,15 @@ enum { BLOCKS_AT_ONCE = PACKED_BLOCK_MAX / INT8_BLOCK, X_BLOCK_BYTES = TILE_TOKE
 
 struct amx_room {
     struct dequantised dequantised[BLOCKS_AT_ONCE];
-    __m512i dots[BLOCKS_AT_ONCE][TILE_TOKENS];
+    ivec dots[BLOCKS_AT_ONCE][TILE_TOKENS];
 };
 
 // Compilers do not know that tiles are read from memory and written to it.
-TILE_INLINE void settle_memory(void) { __asm__ volatile("" ::: "memory"); }
+ALWAYS_INLINE void settle_memory(void) { __asm__ volatile("" ::: "memory"); }
 
 // The dot products of `blocks` blocks, the first of them in record w.
-TILE_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const uint8_t *x, int blocks,
-                                 struct amx_room *room)
+ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const uint8_t *x, int blocks,
+                                   struct amx_room *room)
 {
     int in_record = f.block / INT8_BLOCK;
     for (int i = 0; i < blocks; i++) {
@@ -60,12 +55,12 @@ TILE_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const
     settle_memory();
 }
 
-TILE_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_t *x, int in, float *out)
+ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_t *x, int in, float *out)
 {
     struct amx_room room;
-    floats sums[TILE_TOKENS][HALVES];
+    vec sums[TILE_TOKENS][HALVES];
     int in_record = f.block / INT8_BLOCK;
-    UNROLL for (int i = 0; i < TILE_TOKENS; i++) sums[i][0] = zero();
+    UNROLL for (int i = 0; i < TILE_TOKENS; i++) sums[i][0] = vec_set(0);
     for (int left = in / INT8_BLOCK, blocks; left > 0; left -= blocks) {
         blocks = left < BLOCKS_AT_ONCE ? left : BLOCKS_AT_ONCE;
         multiply_blocks(f, w, x, blocks, &room);
@@ -73,9 +68,9 @@ TILE_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_
             struct shared shared = shared_of(f, w, i % in_record);
             UNROLL for (int t = 0; t < TILE_TOKENS; t++)
             {
-                integers dot = room.dots[i][t];
+                ivec dot = room.dots[i][t];
                 if (f.offset)
-                    dot = _mm512_add_epi32(dot, offset_of(f, 0, x, TILE_TOKENS, t));
+                    dot = ivec_add(dot, offset_of(f, 0, x, TILE_TOKENS, t));
                 add_dot(f, &shared, 0, x, TILE_TOKENS, t, &dot, sums[t]);
             }
             if (i % in_record == in_record - 1)
@@ -86,18 +81,14 @@ TILE_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_
 }
 
 // Sub-blocks of 16 would fill a quarter of a tile: vectors are faster.
-TILE_INLINE void any_int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in,
-                               float *out)
+ALWAYS_INLINE void any_int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in,
+                                 float *out)
 {
     if (tokens == TILE_TOKENS && f.sub == INT8_BLOCK)
         amx_tile(f, w, x, in, out);
     else
         int8_tile(f, tokens, w, x, in, out);
 }
-
-#include "kernel/x86/linear_walk.h"
-
-#include "kernel/x86/experts_walk.h"
 
 static bool uses_tiles(uint64_t weights, int tokens)
 {
@@ -107,31 +98,19 @@ static bool uses_tiles(uint64_t weights, int tokens)
     return weights & formats && tokens >= TILE_TOKENS;
 }
 
-// Tiles are set up where they are used: they are state that the system has to save.
-void linear_amx_many(const void *arguments, int part, int parts)
+// Tiles are configured where they are used: they are state that the system has to save.
+bool ISA_NAME(linear_begin)(uint64_t formats, int tokens)
 {
-    const struct linear_args *args = arguments;
-    uint64_t weights = 0;
-    for (int i = 0; i < args->outputs; i++)
-        weights |= (uint64_t)1 << args->output[i].weight.dtype;
-    bool tiles = uses_tiles(weights, *args->rows);
-    if (tiles)
+    bool begun = uses_tiles(formats, tokens);
+    if (begun)
         _tile_loadconfig(&amx_config);
-    run_many(args, part, parts);
-    if (tiles)
+    return begun;
+}
+
+void ISA_NAME(linear_end)(bool begun)
+{
+    if (begun)
         _tile_release();
 }
 
-void linear_amx_prepare(const void *args, int part, int parts) { prepare_many(args, part, parts); }
-
-void experts_amx(const void *args, int part, int parts)
-{
-    bool tiles = uses_tiles(experts_formats(args), pair_count(args));
-    if (tiles)
-        _tile_loadconfig(&amx_config);
-    run_experts(args, part, parts);
-    if (tiles)
-        _tile_release();
-}
-
-void experts_amx_prepare(const void *args, int part, int parts) { prepare_experts(args, part, parts); }
+#endif

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/elementwise.h: norm, rope, act_mul, add, reduce and softcap, once for every vector width; the files
-// elementwise_*.c compile it. Work is shared by rows, or by values where rows do not matter.
-#ifndef KERNEL_X86_ELEMENTWISE_H
-#define KERNEL_X86_ELEMENTWISE_H
-
+// kernel/x86/elementwise.c: RMS norm, rope, act_mul (SwiGLU, GeGLU), add, all_reduce and softcap. Work is shared by
+// rows, or by values where rows do not matter.
 #include <math.h>
 
 #include "kernel/kernel.h"
-#include "kernel/x86/cache_table.h"
+#include "kernel/x86/table.h"
 #include "kernel/x86/vector_math.h"
 
 // Whole vectors first, then what is left: FOR_VECTORS(i, count, width) { ... vec_load_part(x + i, width) ... }
@@ -34,7 +31,7 @@ static float sum_of_squares(const float *x, int count)
     return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-void VECTOR_NAME(norm)(const void *arguments, int part, int parts)
+void ISA_NAME(norm)(const void *arguments, int part, int parts)
 {
     const struct norm_args *args = arguments;
     int first, end, count = args->width;
@@ -94,7 +91,7 @@ static void rotate_head(const struct rope_args *args, float *x, const struct ang
     memcpy(x, turned, (size_t)args->rotated * sizeof *x);
 }
 
-void VECTOR_NAME(rope)(const void *arguments, int part, int parts)
+void ISA_NAME(rope)(const void *arguments, int part, int parts)
 {
     const struct rope_args *args = arguments;
     int heads = args->heads + args->kv_heads, first, end, known = -1;
@@ -160,7 +157,7 @@ static void act_mul_rows(const struct act_mul_args *args, int first, int end)
     }
 }
 
-void VECTOR_NAME(act_mul)(const void *arguments, int part, int parts)
+void ISA_NAME(act_mul)(const void *arguments, int part, int parts)
 {
     const struct act_mul_args *args = arguments;
     int first, end;
@@ -179,7 +176,7 @@ void VECTOR_NAME(act_mul)(const void *arguments, int part, int parts)
         act_mul_as(args, ACT_GELU_TANH, first, end);
 }
 
-void VECTOR_NAME(add)(const void *arguments, int part, int parts)
+void ISA_NAME(add)(const void *arguments, int part, int parts)
 {
     const struct add_args *args = arguments;
     int first, end;
@@ -191,7 +188,7 @@ void VECTOR_NAME(add)(const void *arguments, int part, int parts)
     }
 }
 
-void VECTOR_NAME(all_reduce)(const void *arguments, int part, int parts)
+void ISA_NAME(all_reduce)(const void *arguments, int part, int parts)
 {
     const struct all_reduce_args *args = arguments;
     int first, end;
@@ -209,7 +206,7 @@ void VECTOR_NAME(all_reduce)(const void *arguments, int part, int parts)
     }
 }
 
-void VECTOR_NAME(softcap)(const void *arguments, int part, int parts)
+void ISA_NAME(softcap)(const void *arguments, int part, int parts)
 {
     const struct softcap_args *args = arguments;
     int first, end;
@@ -221,5 +218,3 @@ void VECTOR_NAME(softcap)(const void *arguments, int part, int parts)
         store_lanes(x, cap * vec_tanh(load_lanes(x, width) / cap), width);
     }
 }
-
-#endif

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/kv_write.h: K and V into their pages, once for every vector width; the files kv_write_*.c compile it. The
-// bytes are those of the reference (kernel/ref/kv_codec.c): every value goes through the same operations.
-#ifndef KERNEL_X86_KV_WRITE_H
-#define KERNEL_X86_KV_WRITE_H
-
+// kernel/x86/kv_write.c: quantises K and V into their pages. The bytes are those of the reference
+// (kernel/ref/kv_codec.c): every value goes through the same operations.
 #include <float.h>
 #include <math.h>
 
 #include "kernel/kernel.h"
 #include "kernel/minifloat.h"
-#include "kernel/x86/cache_table.h"
+#include "kernel/x86/table.h"
 #include "kernel/x86/rotation.h"
 
 typedef void store_vector(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale);
@@ -305,7 +302,7 @@ static void store_head(const struct kv_side *side, const float *x, int row, int 
           layer + kv_scale_at(side, head, slot));
 }
 
-void VECTOR_NAME(kv_write)(const void *arguments, int part, int parts)
+void ISA_NAME(kv_write)(const void *arguments, int part, int parts)
 {
     const struct kv_write_args *args = arguments;
     int heads = args->cache.layout.k.heads, first, end;
@@ -326,5 +323,3 @@ void VECTOR_NAME(kv_write)(const void *arguments, int part, int parts)
         }
     }
 }
-
-#endif

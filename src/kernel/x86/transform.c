@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/transform.h: what keys are stored as, once for every vector width; the files transform_*.c compile it. The
+// kernel/x86/transform.c: centring and Hadamard rotation of keys before they are stored, and of queries to match. The
 // bits are those of the reference (kernel/ref/transform.c).
-#ifndef KERNEL_X86_TRANSFORM_H
-#define KERNEL_X86_TRANSFORM_H
-
 #include <math.h>
 
 #include "kernel/kernel.h"
-#include "kernel/x86/cache_table.h"
+#include "kernel/x86/table.h"
 #include "kernel/x86/rotation.h"
 
 // centre: NULL for queries.
@@ -24,7 +21,7 @@ static void transform_head(const struct transform_args *args, float *x, const fl
         vec_store(x + i, vec_load(x + i) * factor);
 }
 
-void VECTOR_NAME(transform)(const void *arguments, int part, int parts)
+void ISA_NAME(transform)(const void *arguments, int part, int parts)
 {
     const struct transform_args *args = arguments;
     int heads = args->heads + args->kv_heads, first, end;
@@ -39,5 +36,3 @@ void VECTOR_NAME(transform)(const void *arguments, int part, int parts)
                            args->centre ? args->centre + (size_t)key * dim : NULL);
     }
 }
-
-#endif

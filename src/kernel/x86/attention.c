@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/attention.h: attention, once for every vector width and every cache format; the files attention_*.c
-// compile it. Work is shared out by items: some rows of a sequence with the heads that share a KV head. Few of them
-// with a long context would leave threads idle: then segments are shared out in `prepare`, and `run` merges them.
-#ifndef KERNEL_X86_ATTENTION_H
-#define KERNEL_X86_ATTENTION_H
-
+// kernel/x86/attention.c: paged attention with an online softmax, split over the context (FlashDecoding) where that
+// keeps threads busy. Work is shared out by items: some rows of a sequence with the heads that share a KV head (GQA).
+// Few items with a long context would leave threads idle: then KV splits, the segments, are shared out in `prepare`,
+// and `run` combines them.
 #include "kernel/kernel.h"
 #include "kernel/x86/attention_segment.h"
-#include "kernel/x86/cache_table.h"
+#include "kernel/x86/table.h"
 
 static int item_heads(const struct attention_args *args)
 {
@@ -168,7 +166,7 @@ static int units_of(const struct attention_args *args, const struct batch_sequen
     return ceiling_of(sequence->count, item_rows(args)) * segments * slices_of(args);
 }
 
-void VECTOR_NAME(attention_prepare)(const void *arguments, int part, int parts)
+void ISA_NAME(attention_prepare)(const void *arguments, int part, int parts)
 {
     const struct attention_args *args = arguments;
     int segments = segments_to_share(args, parts), units = 0, first, end;
@@ -223,7 +221,7 @@ static void merge_queries(const struct attention_args *args, int part, int parts
     }
 }
 
-void VECTOR_NAME(attention)(const void *arguments, int part, int parts)
+void ISA_NAME(attention)(const void *arguments, int part, int parts)
 {
     const struct attention_args *args = arguments;
     int segments = segments_to_share(args, parts), slices = slices_of(args);
@@ -243,5 +241,3 @@ void VECTOR_NAME(attention)(const void *arguments, int part, int parts)
             }
     }
 }
-
-#endif

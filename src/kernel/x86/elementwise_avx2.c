@@ -1,2 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "kernel/x86/elementwise.h"

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/linear.c: GEMM and, for experts, grouped GEMM: who computes which tile. Work is counted in token-groups, a
+// token times sixteen rows of any output; a part takes a run of them, chunk of tokens by chunk of tokens. A chunk's
+// activations stay in the second-level cache while groups of weights, each in the first, pass by them. For experts, a
+// token is a pair of a row and one of its experts. Activations are gathered in the order of pairs, so that those of one
+// expert are neighbours, and token-groups are counted through all experts that were chosen.
+#include <assert.h>
+#include <immintrin.h>
+
+#include "kernel/x86/linear_tile.h"
+
+enum { CHUNK_BYTES = 256 << 10, SHARES_OF_A_PART = 4 };
+
+// ---- activations in tiles ----
+
+// For the formats that want them so.
+struct tiled_x {
+    uint8_t *int8, *floats;
+};
+
+static size_t int8_bytes(int tokens, int in) { return (size_t)tokens * (size_t)(in / INT8_BLOCK) * TILE_INT8_BYTES; }
+
+static size_t float_bytes(int tokens, int in) { return (size_t)tokens * (size_t)in * TILE_FLOAT_BYTES; }
+
+// In the op's scratch memory, filled by all parts together.
+static struct tiled_x shared_x(uint64_t formats, void *scratch, int tokens, int in)
+{
+    struct tiled_x x = { 0 };
+    if (formats & ~PACKED_FLOAT_SET)
+        x.int8 = scratch;
+    if (formats & PACKED_FLOAT_SET)
+        x.floats = (uint8_t *)scratch + (x.int8 ? int8_bytes(tokens, in) : 0);
+    return x;
+}
+
+// The width of the tile that begins with so many tokens left: a power of two.
+static int tile_width(int left)
+{
+    int width = TILE_TOKENS;
+    while (width > left)
+        width /= 2;
+    return width;
+}
+
+static inline int32_t sum_of_16(const int8_t *codes)
+{
+    __m128i biased = _mm_xor_si128(_mm_loadu_si128((const void *)codes), _mm_set1_epi8(-128));
+    __m128i halves = _mm_sad_epu8(biased, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
+}
+
+static inline void tile_put(uint8_t *block, int tokens, enum tile_part part, int token, const void *value)
+{
+    memcpy(block + tile_part_at(tokens, part, token), value, 4);
+}
+
+// One block of a tile from x, whose rows are `stride` apart.
+static inline void fill_int8(const float *x, int stride, int tokens, uint8_t *block)
+{
+    for (int token = 0; token < tokens; token++) {
+        int8_t codes[INT8_BLOCK];
+        float scale = int8_round(x + (size_t)token * (size_t)stride, codes);
+        int32_t low = -sum_of_16(codes), high = -sum_of_16(codes + INT8_BLOCK / 2);
+        memcpy(block + token * INT8_BLOCK, codes, INT8_BLOCK);
+        tile_put(block, tokens, TILE_SCALE, token, &scale);
+        tile_put(block, tokens, TILE_SUM, token, &(float){ scale * (float)-(low + high) });
+        tile_put(block, tokens, TILE_MINUS, token, &(int32_t){ low + high });
+        tile_put(block, tokens, TILE_MINUS_LOW, token, &low);
+        tile_put(block, tokens, TILE_MINUS_HIGH, token, &high);
+    }
+}
+
+static inline void fill_floats(const float *x, int stride, int tokens, int count, uint8_t *block)
+{
+    for (int k = 0; k < count; k++)
+        for (int token = 0; token < tokens; token++)
+            memcpy(block + (k * tokens + token) * TILE_FLOAT_BYTES, x + (size_t)token * (size_t)stride + k, sizeof *x);
+}
+
+static int block_count(int in, int block)
+{
+    return in - block * INT8_BLOCK < INT8_BLOCK ? in - block * INT8_BLOCK : INT8_BLOCK;
+}
+
+// A block of the tile that begins with `token`, from values that begin at `from`.
+static void fill_block(struct tiled_x x, int in, int token, int width, int block, const float *from, int stride)
+{
+    if (x.int8)
+        fill_int8(from, stride, width, x.int8 + int8_bytes(token, in) + block * width * TILE_INT8_BYTES);
+    if (x.floats)
+        fill_floats(from, stride, width, block_count(in, block),
+                    x.floats + float_bytes(token, in) + block * INT8_BLOCK * width * TILE_FLOAT_BYTES);
+}
+
+// ---- groups of rows ----
+
+enum {
+    OUTPUTS_MAX = (int)LINEAR_OUTPUTS_MAX > (int)EXPERTS_OUTPUTS_MAX ? (int)LINEAR_OUTPUTS_MAX
+                                                                     : (int)EXPERTS_OUTPUTS_MAX
+};
+
+// The outputs of a linear, or of one expert.
+struct product {
+    struct tiled_x x;
+    int in, outputs, groups;
+    const int32_t *row_of; // of y, for each token; NULL: as they come
+    struct output {
+        const struct weight *weight;
+        const uint8_t *data;
+        const float *bias;
+        float *y, scale;
+        int groups;
+    } output[OUTPUTS_MAX];
+};
+
+static int group_count(int rows) { return (rows + PACKED_ROWS - 1) / PACKED_ROWS; }
+
+static void add_output(struct product *product, struct output output)
+{
+    output.groups = group_count(output.weight->rows);
+    product->groups += output.groups;
+    product->output[product->outputs++] = output;
+}
+
+// The sums of a tile become results.
+static void finish_tile(const struct product *product, const struct output *output, int row, int rows, int token,
+                        int tokens, const float sums[TILE_TOKENS][PACKED_ROWS])
+{
+    for (int i = 0; i < tokens; i++) {
+        int at = product->row_of ? product->row_of[token + i] : token + i;
+        float *y = output->y + (size_t)at * (size_t)output->weight->rows + row;
+        for (int j = 0; j < rows; j++)
+            y[j] = sums[i][j] * output->scale;
+        for (int j = 0; output->bias && j < rows; j++)
+            y[j] += output->bias[row + j];
+    }
+}
+
+// One group of rows for the tokens of a chunk.
+static void run_group(const struct product *product, const struct output *output, int group, int token, int end)
+{
+    const struct weight *weight = output->weight;
+    int in = product->in, row = group * PACKED_ROWS;
+    int rows = weight->rows - row < PACKED_ROWS ? weight->rows - row : PACKED_ROWS;
+    const uint8_t *w = output->data + (size_t)group * packed_group_bytes(weight->dtype, in);
+    bool floats = PACKED_FLOAT_SET >> weight->dtype & 1;
+    for (int width; token < end; token += width) {
+        float sums[TILE_TOKENS][PACKED_ROWS];
+        width = tile_width(end - token);
+        const uint8_t *x = floats ? product->x.floats + float_bytes(token, in)
+                                  : product->x.int8 + int8_bytes(token, in);
+        ISA_NAME(linear_tiles)[weight->dtype][__builtin_ctz((unsigned)width)](w, x, in, sums[0]);
+        finish_tile(product, output, row, rows, token, width, sums);
+    }
+}
+
+// ---- shares ----
+
+// Token-groups of a part, counted from those that are next.
+struct share {
+    int64_t first, end;
+};
+
+static struct share share_of(int64_t all, int part, int parts)
+{
+    return (struct share){ all * part / parts, all * (part + 1) / parts };
+}
+
+// Tokens that are done together: whole tiles, few enough for the cache and at most `most`.
+static int chunk_tokens(uint64_t formats, int in, int64_t most)
+{
+    int64_t by_cache = (int64_t)(CHUNK_BYTES / (formats & PACKED_FLOAT_SET ? float_bytes(1, in) : int8_bytes(1, in)));
+    int64_t tokens = by_cache < most ? by_cache : most;
+    return tokens < TILE_TOKENS ? TILE_TOKENS : (int)(tokens / TILE_TOKENS * TILE_TOKENS);
+}
+
+static int clamp_group(int64_t share, int tokens, int groups)
+{
+    int64_t group = (share + tokens - 1) / tokens;
+    return share <= 0 ? 0 : group < groups ? (int)group : groups;
+}
+
+// What of a chunk of tokens is the share's: a run of groups, counted through all outputs.
+static void run_chunk(const struct product *product, struct share *share, int token, int tokens)
+{
+    int first = clamp_group(share->first, tokens, product->groups);
+    int end = clamp_group(share->end, tokens, product->groups);
+    for (int i = 0; i < product->outputs; i++) {
+        const struct output *output = &product->output[i];
+        for (int group = first > 0 ? first : 0; group < output->groups && group < end; group++)
+            run_group(product, output, group, token, token + tokens);
+        first -= output->groups;
+        end -= output->groups;
+    }
+    share->first -= (int64_t)tokens * product->groups;
+    share->end -= (int64_t)tokens * product->groups;
+}
+
+// ---- linear ----
+
+static uint64_t linear_formats(const struct linear_args *args)
+{
+    uint64_t formats = 0;
+    for (int i = 0; i < args->outputs; i++)
+        formats |= (uint64_t)1 << args->output[i].weight.dtype;
+    return formats;
+}
+
+// A share of all tiles' blocks of 32 values: the blocks of a tile are shared as its tokens would be.
+static void fill_tiles(const struct linear_args *args, struct tiled_x x, int part, int parts)
+{
+    int in = args->in, tokens = *args->rows, blocks = (in + INT8_BLOCK - 1) / INT8_BLOCK, first, end;
+    kernel_share(tokens, part, parts, &first, &end);
+    for (int token = 0, width; token < tokens; token += width) {
+        width = tile_width(tokens - token);
+        int from = first <= token ? 0 : first < token + width ? blocks * (first - token) / width : blocks;
+        int to = end <= token ? 0 : end < token + width ? blocks * (end - token) / width : blocks;
+        for (int block = from; block < to; block++)
+            fill_block(x, in, token, width, block, args->x + (size_t)token * (size_t)in + block * INT8_BLOCK, in);
+    }
+}
+
+static void run_linear(const struct linear_args *args, struct tiled_x x, int part, int parts)
+{
+    struct product product = { .x = x, .in = args->in };
+    for (int i = 0; i < args->outputs; i++) {
+        const struct linear_output *output = &args->output[i];
+        add_output(&product,
+                   (struct output){ .weight = &output->weight,
+                                    .data = output->weight.data,
+                                    .bias = output->bias,
+                                    .y = output->y,
+                                    .scale = output->weight.scale });
+    }
+    int tokens = *args->rows;
+    int64_t all = (int64_t)product.groups * tokens;
+    int chunk = chunk_tokens(linear_formats(args), args->in, all / ((int64_t)SHARES_OF_A_PART * parts));
+    struct share share = share_of(all, part, parts);
+    for (int token = 0; token < tokens; token += chunk)
+        run_chunk(&product, &share, token, tokens - token < chunk ? tokens - token : chunk);
+}
+
+static struct tiled_x linear_x(const struct linear_args *args)
+{
+    return shared_x(linear_formats(args), args->scratch, *args->rows, args->in);
+}
+
+void ISA_NAME(linear_prepare)(const void *args, int part, int parts) { fill_tiles(args, linear_x(args), part, parts); }
+
+void ISA_NAME(linear_many)(const void *arguments, int part, int parts)
+{
+    const struct linear_args *args = arguments;
+    bool begun = ISA_NAME(linear_begin)(linear_formats(args), *args->rows);
+    run_linear(args, linear_x(args), part, parts);
+    ISA_NAME(linear_end)(begun);
+}
+
+#if !defined(__AMX_TILE__) // which has nothing of its own for these
+// Few tokens are quickly tiled: each part does it for itself, on its stack.
+void ISA_NAME(linear_few)(const void *arguments, int part, int parts)
+{
+    const struct linear_args *args = arguments;
+    int tokens = *args->rows;
+    uint64_t formats = linear_formats(args);
+    bool int8 = formats & ~PACKED_FLOAT_SET, floats = formats & PACKED_FLOAT_SET;
+    assert(args->in <= LINEAR_IN_MAX && tokens <= KERNEL_DECODE_ROWS_MAX);
+    uint32_t int8_room[(int8 ? int8_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
+    uint32_t float_room[(floats ? float_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
+    struct tiled_x x = { int8 ? (uint8_t *)int8_room : NULL, floats ? (uint8_t *)float_room : NULL };
+    fill_tiles(args, x, 0, 1);
+    run_linear(args, x, part, parts);
+}
+
+// Weights that were dequantised when they were packed: the same with f32 in place of their formats.
+static struct linear_args dequantised(const struct linear_args *args)
+{
+    struct linear_args floats = *args;
+    for (int i = 0; i < floats.outputs; i++)
+        floats.output[i].weight.dtype = DTYPE_F32;
+    return floats;
+}
+
+void ISA_NAME(linear_float_few)(const void *args, int part, int parts)
+{
+    struct linear_args floats = dequantised(args);
+    ISA_NAME(linear_few)(&floats, part, parts);
+}
+
+void ISA_NAME(linear_float_many)(const void *args, int part, int parts)
+{
+    struct linear_args floats = dequantised(args);
+    ISA_NAME(linear_many)(&floats, part, parts);
+}
+
+void ISA_NAME(linear_float_prepare)(const void *args, int part, int parts)
+{
+    struct linear_args floats = dequantised(args);
+    ISA_NAME(linear_prepare)(&floats, part, parts);
+}
+#endif
+
+// ---- experts ----
+
+static uint64_t experts_formats(const struct experts_args *args)
+{
+    uint64_t formats = 0;
+    for (int i = 0; i < args->outputs; i++)
+        formats |= (uint64_t)1 << args->output[i].weight.dtype;
+    return formats;
+}
+
+static int pair_count(const struct experts_args *args) { return *args->rows * args->routes.chosen; }
+
+static struct tiled_x experts_x(const struct experts_args *args)
+{
+    return shared_x(experts_formats(args), args->scratch, pair_count(args), args->in);
+}
+
+// The rows of x of a tile's pairs, one after the other: a block of 32 values of each.
+static void gather_block(const struct experts_args *args, int place, int width, int block,
+                         float out[TILE_TOKENS * INT8_BLOCK])
+{
+    const struct routes *routes = &args->routes;
+    for (int i = 0; i < width; i++) {
+        size_t pair = (size_t)routes->pair[place + i], row = args->x_per_slot ? pair : pair / (size_t)routes->chosen;
+        memcpy(out + i * INT8_BLOCK, args->x + row * (size_t)args->in + block * INT8_BLOCK,
+               (size_t)block_count(args->in, block) * sizeof *out);
+    }
+}
+
+static void gather_tile(const struct experts_args *args, struct tiled_x x, int place, int width)
+{
+    for (int block = 0; block * INT8_BLOCK < args->in; block++) {
+        float values[TILE_TOKENS * INT8_BLOCK];
+        gather_block(args, place, width, block, values);
+        fill_block(x, args->in, place, width, block, values, INT8_BLOCK);
+    }
+}
+
+// Tiles whose first pair is among a part's share of pairs are the part's.
+void ISA_NAME(experts_prepare)(const void *arguments, int part, int parts)
+{
+    const struct experts_args *args = arguments;
+    const struct routes *routes = &args->routes;
+    struct tiled_x x = experts_x(args);
+    int first, end;
+    kernel_share(pair_count(args), part, parts, &first, &end);
+    for (int expert = 0; expert < routes->experts && routes->first[expert] < end; expert++)
+        for (int place = routes->first[expert], width; place < routes->first[expert + 1]; place += width) {
+            width = tile_width(routes->first[expert + 1] - place);
+            if (place >= first && place < end)
+                gather_tile(args, x, place, width);
+        }
+}
+
+static struct product expert_product(const struct experts_args *args, struct tiled_x x, int expert)
+{
+    struct product product = { .x = x, .in = args->in, .row_of = args->routes.pair };
+    for (int i = 0; i < args->outputs; i++) {
+        const struct experts_output *output = &args->output[i];
+        const struct weight *weight = &output->weight;
+        size_t bytes = (size_t)group_count(weight->rows) * packed_group_bytes(weight->dtype, args->in);
+        add_output(&product,
+                   (struct output){
+                       .weight = weight,
+                       .data = (const uint8_t *)weight->data + (size_t)expert * bytes,
+                       .bias = output->bias ? output->bias + (size_t)expert * (size_t)weight->rows : NULL,
+                       .y = output->y,
+                       .scale = weight->scale * (output->scales ? output->scales[expert] : 1),
+                   });
+    }
+    return product;
+}
+
+static void run_experts(const struct experts_args *args, int part, int parts)
+{
+    const int32_t *first = args->routes.first;
+    struct product product = expert_product(args, experts_x(args), 0);
+    struct share share = share_of((int64_t)product.groups * pair_count(args), part, parts);
+    int chunk = chunk_tokens(experts_formats(args), args->in, INT64_MAX);
+    for (int expert = 0; expert < args->routes.experts; expert++) {
+        if (first[expert] < first[expert + 1])
+            product = expert_product(args, product.x, expert);
+        for (int place = first[expert], left; (left = first[expert + 1] - place) > 0; place += chunk)
+            run_chunk(&product, &share, place, left < chunk ? left : chunk);
+    }
+}
+
+void ISA_NAME(experts)(const void *args, int part, int parts)
+{
+    bool begun = ISA_NAME(linear_begin)(experts_formats(args), pair_count(args));
+    run_experts(args, part, parts);
+    ISA_NAME(linear_end)(begun);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel/x86/linear_dot_avx512.h: int8 dot products for linear_tile.c with AVX-512 VNNI: a register is four k of
+// sixteen rows.
+#ifndef KERNEL_X86_LINEAR_DOT_AVX512_H
+#define KERNEL_X86_LINEAR_DOT_AVX512_H
+
+enum { TOKENS_AT_ONCE = 1 };
+#define TILE_WIDTHS(M, ...) M(1, __VA_ARGS__) M(2, __VA_ARGS__) M(4, __VA_ARGS__) M(8, __VA_ARGS__) M(16, __VA_ARGS__)
+
+// E4M3 from the low or the high bytes of sixteen words, as f16 of 256ths.
+ALWAYS_INLINE void load_e4m3(const uint8_t *w, bool high, vec out[HALVES])
+{
+    __m256i words = high ? half_load(w) : _mm256_slli_epi16(half_load(w), 8);
+    words = _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16((short)0xBF80));
+    out[0] = _mm512_cvtph_ps(words);
+}
+
+struct dequantised {
+    ivec quads[PACKED_QUADS]; // of the sub-block; unsigned
+};
+
+ALWAYS_INLINE ivec levels(struct packed_format f, ivec codes)
+{
+    if (f.levels == PACKED_CODES)
+        return codes;
+    ivec raised = _mm512_set1_epi8((char)(1 << f.offset));
+    if (f.levels == PACKED_SIGNED)
+        return _mm512_xor_si512(codes, raised);
+    return _mm512_shuffle_epi8(_mm512_add_epi8(ivec_set128(level_table(f)), raised), codes);
+}
+
+ALWAYS_INLINE struct dequantised dequantise(struct packed_format f, const uint8_t *codes, int part)
+{
+    struct dequantised out;
+    int first = part * PACKED_QUADS / 2, count = f.sub / 4;
+    UNROLL for (int i = first; i < first + count; i++) { out.quads[i] = levels(f, quad_codes(f, codes, i)); }
+    return out;
+}
+
+// One token.
+ALWAYS_INLINE ivec dot_token(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x,
+                             int tokens, int token)
+{
+    int quad = part * PACKED_QUADS / 2;
+    ivec sum = f.offset ? offset_of(f, part, x, tokens, token) : ivec_set(0);
+    UNROLL for (int i = quad; i < quad + f.sub / 4; i++)
+        sum = _mm512_dpbusd_epi32(sum, w->quads[i], splat_int(x + token * INT8_BLOCK + 4 * i));
+    return sum;
+}
+
+ALWAYS_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x, int tokens,
+                       int first, int count, ivec out[TOKENS_AT_ONCE][HALVES])
+{
+    (void)count;
+    out[0][0] = dot_token(f, w, part, x, tokens, first);
+}
+
+#endif
