@@ -127,7 +127,8 @@ static struct box place_label(const struct html_point *points, int count, int in
     const double away = HTML_DOT_RADIUS + LABEL_GAP, width = html_text_width(digits);
     struct box label = { points[index], away, 0, width, LABEL_HEIGHT };
     for (int i = 0; i < LABEL_TRIES; i++) {
-        label.middle = (i % 2 ? 1 : -1) * ((i + 1) / 2) * (LABEL_HEIGHT / 2.0);
+        const int steps = (i + 1) / 2;
+        label.middle = (i % 2 ? steps : -steps) * (LABEL_HEIGHT / 2.0);
         for (int side = 0; side < 2; side++) {
             label.left = side ? -away - width : away;
             if (is_free(&label, points, count, index, placed))

@@ -386,7 +386,7 @@ static void add_wgmma(struct list *list, const struct cuda_linear *p, const stru
                                      .tokens = tokens,
                                      .launch = launch,
                                      .left = left,
-                                     .partials = (float *)(left + LINEAR_LEFT_BYTES / sizeof *left) };
+                                     .partials = (float *)((uint8_t *)left + LINEAR_LEFT_BYTES) };
     choose_ranges(&many, tiles, blocks < LINEAR_RANGES_MAX ? blocks : LINEAR_RANGES_MAX, list->shape->rows);
     struct cuda_call *call = add_call(list, tiled->wgmma[size], cuda_blocks(list->shape->rows, tokens),
                                       (unsigned)many.ranges, (unsigned)(linear_wgmma_warps(tokens) * WARP), &many,
