@@ -28,7 +28,6 @@ struct sweep {
 };
 
 const char *sweep_stored(const struct sweep_row *row); // "as is" or "planned"
-double sweep_tokens_per_gib(const struct sweep_row *row);
 
 // Whether the formats and options can be understood. A format that this model or device refuses is no error: the sweep
 // has a row for it.
@@ -44,6 +43,5 @@ void sweep_free(struct sweep *sweep);
 
 void sweep_print_table(const struct sweep *sweep, struct strbuf *out);
 void sweep_print_json(const struct sweep *sweep, struct strbuf *out);
-void sweep_print_html(const struct sweep *sweep, struct strbuf *out);
 
 #endif
