@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval.c: perplexity of a text, with --against how far one cache format strays from another, and with --sweep how
+// tools/eval.c: perplexity of a text, with --against how far one cache format strays from another, and with --sweep how
 // far many do.
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
-#include "cli/eval.h"
+#include "tools/eval.h"
 #include "cli/ranks.h"
-#include "cli/report_page.h"
+#include "tools/report_page.h"
 
 struct request {
     const char *model, *text, *against, *html;

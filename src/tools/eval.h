@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval.h: the parts of `nibble eval`: one cache measured, or many of them in a table (the sweep).
-#ifndef CLI_EVAL_H
-#define CLI_EVAL_H
+// tools/eval.h: the parts of `nibble eval`: one cache measured, or many of them in a table (the sweep).
+#ifndef TOOLS_EVAL_H
+#define TOOLS_EVAL_H
 
 #include "base/strbuf.h"
-#include "cli/cache_formats.h"
-#include "cli/needle.h"
+#include "tools/cache_formats.h"
+#include "tools/needle.h"
 #include "cli/quality.h"
 
 // One cache of a sweep.

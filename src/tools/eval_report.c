@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval_report.c: a sweep for people and for programs.
+// tools/eval_report.c: a sweep for people and for programs.
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/eval.h"
+#include "tools/eval.h"
 
 const char *sweep_stored(const struct sweep_row *row) { return row->plain ? "as is" : "planned"; }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench.h: the parts of `nibble bench`: what is measured (bench.c chooses), how (bench_measure.c), and what becomes
-// of it: a table or JSON (bench_report.c), which is also drawn on a page (report_page.h).
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+// tools/bench.h: the parts of `nibble bench`: bench.c chooses the cases, bench_measure.c times them, and bench_report.c
+// prints them as a table or as JSON, which a page draws (report_page.h).
+#ifndef TOOLS_BENCH_H
+#define TOOLS_BENCH_H
 
 #include "base/strbuf.h"
 #include "nibble.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/report_page.h"
+#include "tools/report_page.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench_report.c: what was measured, beside what the machine could do: for people and for programs.
+// tools/bench_report.c: what was measured, beside what the machine could do: for people and for programs.
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "cli/bench.h"
+#include "tools/bench.h"
 #include "cli/cli.h"
 
 static const char *kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL ? "prefill" : "decode"; }

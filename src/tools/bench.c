@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench.c: how fast a model runs here: what the command line says is measured, and where the result goes.
+// tools/bench.c: how fast a model runs here: what the command line says is measured, and where the result goes.
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/bench.h"
-#include "cli/cache_formats.h"
+#include "tools/bench.h"
+#include "tools/cache_formats.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
 #include "cli/ranks.h"
-#include "cli/report_page.h"
+#include "tools/report_page.h"
 
 enum { LIST_MAX = 64, SUBJECTS_MAX = 64, CASES_MAX = 4096, TOKENS_MAX = 1 << 24, THREADS_MAX = 256, REPEATS = 5 };
 
