@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/calibration.h"
+#include "tools/calibration.h"
 
 #include <stdlib.h>
 

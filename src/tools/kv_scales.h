@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/kv_scales.h: scales for an fp8 cache, measured on a text.
-#ifndef CLI_KV_SCALES_H
-#define CLI_KV_SCALES_H
+// tools/kv_scales.h: scales for an fp8 cache, measured on a text.
+#ifndef TOOLS_KV_SCALES_H
+#define TOOLS_KV_SCALES_H
 
 #include "nibble.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/quantize.c: a checkpoint written anew with smaller weights, and a report of what that lost.
+// tools/quantize.c: a checkpoint written anew with smaller weights, and a report of what that lost.
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "cli/calibration.h"
+#include "tools/calibration.h"
 #include "cli/cli.h"
-#include "cli/folder.h"
-#include "cli/kv_scales.h"
+#include "tools/folder.h"
+#include "tools/kv_scales.h"
 #include "cli/options.h"
 
 enum { WORST_SHOWN = 5, KEPT_SHOWN = 5 };

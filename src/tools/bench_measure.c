@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench_measure.c: how a case is timed. Tokens are random and the same in every run. Each sequence of a batch has
+// tools/bench_measure.c: how a case is timed. Tokens are random and the same in every run. Each sequence of a batch has
 // its own, so that none reads another's pages. What is in the cache before is read once and then found in the prefix
 // cache, so that rounds are short; no sample has a part in it.
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "cli/bench.h"
+#include "tools/bench.h"
 #include "cli/cli.h"
 
 enum { WARM_UP_TOKENS = 8 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/needle.h: whether a cache still finds one sentence in a long text. A number is told at some depth of the text and
-// asked for at its end; the score is how likely the model holds the right answer, token by token. Small models can be
-// measured so, too: nothing has to be said in words.
-#ifndef CLI_NEEDLE_H
-#define CLI_NEEDLE_H
+// tools/needle.h: needle in a haystack: whether a cache still finds one sentence in a long text. The sentence states a
+// number at some depth of the text, and the end of the text asks for it; the score is the probability of the right
+// answer, token by token. This works for small models, too, since no answer is generated.
+#ifndef TOOLS_NEEDLE_H
+#define TOOLS_NEEDLE_H
 
 #include <jansson.h>
 

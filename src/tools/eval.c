@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval.c: perplexity of a text, with --against how far one cache format strays from another, and with --sweep how
+// tools/eval.c: perplexity of a text, with --against how far one cache format strays from another, and with --sweep how
 // far many do.
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
-#include "cli/eval.h"
-#include "cli/output_file.h"
+#include "tools/eval.h"
 #include "cli/ranks.h"
+#include "tools/report_page.h"
 
 struct request {
     const char *model, *text, *against, *html;
@@ -157,19 +157,22 @@ static bool evaluate_many(struct evaluation *eval, struct strbuf *out, struct ni
                            .needle = request->needle,
                            .context = eval->text.context,
                            .chunks = eval->text.chunks };
-    struct strbuf name = { 0 }, html = { 0 }; // whatever bytes a path has, the report is text
+    struct strbuf name = { 0 }, json = { 0 }; // whatever bytes a path has, the report is text
     strbuf_add_clean(&name, bytes_of(request->model));
     sweep.model = strbuf_text(&name);
     bool ok = sweep_measure(&sweep, eval->checkpoint, eval->tokenizer, &eval->text, &eval->formats, &eval->options,
                             error);
     if (ok) {
-        (request->json ? sweep_print_json : sweep_print_table)(&sweep, out);
-        sweep_print_html(&sweep, &html);
-        ok = output_file_finish(&eval->page, html.data, html.len, error);
+        sweep_print_json(&sweep, &json);
+        if (request->json)
+            strbuf_add(out, json.data, json.len);
+        else
+            sweep_print_table(&sweep, out);
+        ok = report_page_finish(&eval->page, json.data, error);
     }
     sweep_free(&sweep);
     strbuf_free(&name);
-    strbuf_free(&html);
+    strbuf_free(&json);
     return ok;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/folder.h: a folder that is there whole or not at all (base/partial.h).
-#ifndef CLI_FOLDER_H
-#define CLI_FOLDER_H
+// tools/folder.h: a folder that is there whole or not at all (base/partial.h).
+#ifndef TOOLS_FOLDER_H
+#define TOOLS_FOLDER_H
 
 #include "base/partial.h"
 #include "nibble.h"

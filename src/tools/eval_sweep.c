@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval_sweep.c: many caches of one model, one after the other, beside one that is not quantised.
+// tools/eval_sweep.c: many caches of one model, one after the other, beside one that is not quantised.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/eval.h"
+#include "tools/eval.h"
 
 enum { TIMED_TOKENS = 24 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/output_file.h: a file that a command writes besides its output. It is written beside its place and moved there
+// tools/output_file.h: a file that a command writes besides its output. It is written beside its place and moved there
 // when it is whole (base/partial.h); it is opened before anything is measured, for nobody wants to hear at the end
 // that it cannot be.
-#ifndef CLI_OUTPUT_FILE_H
-#define CLI_OUTPUT_FILE_H
+#ifndef TOOLS_OUTPUT_FILE_H
+#define TOOLS_OUTPUT_FILE_H
 
 #include "base/partial.h"
 #include "nibble.h"

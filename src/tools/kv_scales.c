@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/kv_scales.h"
+#include "tools/kv_scales.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "cli/calibration.h"
+#include "tools/calibration.h"
 #include "cli/cli.h"
 
 enum { CHUNK_TOKENS = 512, SLICE_TOKENS = 64 }; // no window is so short that it lets go of a slice at once

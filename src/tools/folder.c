@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/folder.h"
+#include "tools/folder.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/cache_formats.h: several cache formats on one command line, for commands that compare them.
-#ifndef CLI_CACHE_FORMATS_H
-#define CLI_CACHE_FORMATS_H
+// tools/cache_formats.h: several cache formats on one command line, for commands that compare them.
+#ifndef TOOLS_CACHE_FORMATS_H
+#define TOOLS_CACHE_FORMATS_H
 
 #include "base/memory.h"
 #include "cli/options.h"

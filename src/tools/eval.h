@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval.h: the parts of `nibble eval`: one cache measured, or many of them in a table (the sweep).
-#ifndef CLI_EVAL_H
-#define CLI_EVAL_H
+// tools/eval.h: the parts of `nibble eval`: one cache measured, or many of them in a table (the sweep).
+#ifndef TOOLS_EVAL_H
+#define TOOLS_EVAL_H
 
 #include "base/strbuf.h"
-#include "cli/cache_formats.h"
-#include "cli/needle.h"
+#include "tools/cache_formats.h"
+#include "tools/needle.h"
 #include "cli/quality.h"
 
 // One cache of a sweep.
@@ -28,7 +28,6 @@ struct sweep {
 };
 
 const char *sweep_stored(const struct sweep_row *row); // "as is" or "planned"
-double sweep_tokens_per_gib(const struct sweep_row *row);
 
 // Whether the formats and options can be understood. A format that this model or device refuses is no error: the sweep
 // has a row for it.
@@ -44,6 +43,5 @@ void sweep_free(struct sweep *sweep);
 
 void sweep_print_table(const struct sweep *sweep, struct strbuf *out);
 void sweep_print_json(const struct sweep *sweep, struct strbuf *out);
-void sweep_print_html(const struct sweep *sweep, struct strbuf *out);
 
 #endif

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/eval_report.c: a sweep for people and for programs.
+// tools/eval_report.c: a sweep for people and for programs.
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/eval.h"
+#include "tools/eval.h"
 
 const char *sweep_stored(const struct sweep_row *row) { return row->plain ? "as is" : "planned"; }
 
-double sweep_tokens_per_gib(const struct sweep_row *row) { return 1073741824.0 / row->size.token_bytes; }
+static double tokens_per_gib(const struct sweep_row *row) { return 1073741824.0 / row->size.token_bytes; }
 
 void sweep_print_table(const struct sweep *sweep, struct strbuf *out)
 {
@@ -28,7 +28,7 @@ void sweep_print_table(const struct sweep *sweep, struct strbuf *out)
         }
         strbuf_add_format(out, "%-*s  %-7s  %6.3f  %9.6f  %5.2f %%  %10.4f  %12.0f  %8.1f", width, row->format,
                           sweep_stored(row), row->size.bits, row->score.mean, 100 * row->score.top1,
-                          row->score.perplexity, sweep_tokens_per_gib(row), row->decode);
+                          row->score.perplexity, tokens_per_gib(row), row->decode);
         if (sweep->needle)
             strbuf_add_format(out, "  %6.4f", row->needle.mean);
         strbuf_add_byte(out, '\n');
@@ -44,7 +44,7 @@ static json_t *json_of_row(const struct sweep *sweep, const struct sweep_row *ro
                              row->format, "stored", sweep_stored(row), "bits", row->size.bits, "bytes_per_token",
                              row->size.token_bytes, "perplexity", score->perplexity, "kld", "mean", score->mean,
                              "median", score->median, "p99", score->p99, "max", score->max, "top1", score->top1,
-                             "tokens_per_gib", sweep_tokens_per_gib(row), "decode", row->decode);
+                             "tokens_per_gib", tokens_per_gib(row), "decode", row->decode);
     if (sweep->needle)
         json_object_set_new(json, "recall", needle_json(&row->needle));
     return json;

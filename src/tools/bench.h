@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench.h: the parts of `nibble bench`: what is measured (bench.c chooses), how (bench_measure.c), and what becomes
-// of it: a table or JSON (bench_report.c) and a page with plots (bench_html.c).
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+// tools/bench.h: the parts of `nibble bench`: bench.c chooses the cases, bench_measure.c times them, and bench_report.c
+// prints them as a table or as JSON, which a page draws (report_page.h).
+#ifndef TOOLS_BENCH_H
+#define TOOLS_BENCH_H
 
 #include "base/strbuf.h"
 #include "nibble.h"
@@ -47,18 +47,7 @@ int bench_case_length(const struct bench_case *wanted);
 // all of them. Ctrl-C ends it early, without an error.
 bool bench_measure(struct bench *bench, struct nibble_error *error);
 
-// What is known of a case that has samples.
-struct bench_summary {
-    double median, low, high; // tokens per second
-    double limit;             // the same at the machine's ceiling
-    bool by_memory;           // which ceiling that is
-};
-struct bench_summary bench_summarise(const struct bench_case *measured);
-
-const char *bench_kind_word(enum bench_kind kind);
-void bench_describe_machine(const struct bench *bench, struct strbuf *out); // a line or two for people
 void bench_print_table(const struct bench *bench, struct strbuf *out);
 void bench_print_json(const struct bench *bench, struct strbuf *out);
-void bench_print_html(const struct bench *bench, struct strbuf *out);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/tune_solve.h: which format for each side of each layer, when it is known what each of them costs. Costs are taken
-// to add up; what a choice really costs is measured afterwards.
-#ifndef CLI_TUNE_SOLVE_H
-#define CLI_TUNE_SOLVE_H
+// tools/tune_solve.h: chooses a format for the keys and the values of each layer from what each of them costs
+// (a multiple-choice knapsack). Costs are taken to add up; the cost of the whole choice is measured afterwards.
+#ifndef TOOLS_TUNE_SOLVE_H
+#define TOOLS_TUNE_SOLVE_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/tune_solve.h"
+#include "tools/tune_solve.h"
 
 #include <math.h>
 

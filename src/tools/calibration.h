@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/calibration.h: a text that a model is measured on, as tokens.
-#ifndef CLI_CALIBRATION_H
-#define CLI_CALIBRATION_H
+// tools/calibration.h: a text that a model is measured on, as tokens.
+#ifndef TOOLS_CALIBRATION_H
+#define TOOLS_CALIBRATION_H
 
 #include "nibble.h"
 

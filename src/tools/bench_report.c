@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench_report.c: what was measured, beside what the machine could do: for people and for programs.
+// tools/bench_report.c: what was measured, beside what the machine could do: for people and for programs.
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,15 +8,22 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "cli/bench.h"
+#include "tools/bench.h"
 #include "cli/cli.h"
 
-const char *bench_kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL ? "prefill" : "decode"; }
+static const char *kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL ? "prefill" : "decode"; }
 
 // ---- figures ------------------------------------------------------------------------------------------------------
 
+// What is known of a case that has samples.
+struct summary {
+    double median, low, high; // tokens per second
+    double limit;             // the same at the machine's ceiling
+    bool by_memory;           // which ceiling that is
+};
+
 // Tokens per second of a machine that does nothing but what it must: a decoding step halfway, or the whole prompt.
-static void find_limit(const struct bench_case *measured, struct bench_summary *out)
+static void find_limit(const struct bench_case *measured, struct summary *out)
 {
     const struct nibble_ceiling *ceiling = &measured->subject->ceiling;
     const struct nibble_plan *plan = nibble_engine_plan(measured->subject->engine);
@@ -31,9 +38,9 @@ static void find_limit(const struct bench_case *measured, struct bench_summary *
     out->limit = (double)tokens * measured->batch / fmax(by_memory, by_arithmetic);
 }
 
-struct bench_summary bench_summarise(const struct bench_case *measured)
+static struct summary summarise(const struct bench_case *measured)
 {
-    struct bench_summary summary;
+    struct summary summary;
     int count = measured->sample_count;
     double *sorted = memory_new((size_t)count, sizeof *sorted);
     memcpy(sorted, measured->samples, (size_t)count * sizeof *sorted);
@@ -99,7 +106,7 @@ static json_t *describe_machine(const struct bench *bench)
     return machine;
 }
 
-void bench_describe_machine(const struct bench *bench, struct strbuf *out)
+static void print_machine(const struct bench *bench, struct strbuf *out)
 {
     json_t *machine = describe_machine(bench), *ceiling;
     size_t index;
@@ -131,7 +138,7 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
     for (int i = 0; i < bench->subject_count; i++)
         if ((int)strlen(bench->subjects[i].format) > width)
             width = (int)strlen(bench->subjects[i].format);
-    bench_describe_machine(bench, out);
+    print_machine(bench, out);
     strbuf_add_format(out, "%-7s  %6s  %5s  %6s  %5s  %-*s%s  %9s  %17s  %s\n", "kind", "prompt", "new", "depth",
                       "batch", width, "format", bench->subjects->threads ? "  threads" : "", "t/s", "lowest - highest",
                       "of the ceiling");
@@ -139,26 +146,26 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
         const struct bench_case *measured = &bench->cases[i];
         if (!measured->sample_count)
             continue;
-        struct bench_summary summary = bench_summarise(measured);
+        struct summary summary = summarise(measured);
         char spread[64], threads[16] = "";
         snprintf(spread, sizeof spread, "%.2f - %.2f", summary.low, summary.high);
         if (measured->subject->threads)
             snprintf(threads, sizeof threads, "  %7d", measured->subject->threads);
         strbuf_add_format(out, "%-7s  %6d  %5d  %6d  %5d  %-*s%s  %9.2f  %17s  %.0f %% (%s)\n",
-                          bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
-                          measured->batch, width, measured->subject->format, threads, summary.median, spread,
+                          kind_word(measured->kind), measured->prompt, measured->new, measured->depth, measured->batch,
+                          width, measured->subject->format, threads, summary.median, spread,
                           100 * summary.median / summary.limit, summary.by_memory ? "memory" : "arithmetic");
     }
 }
 
 static json_t *json_of_case(const struct bench_case *measured)
 {
-    struct bench_summary summary = bench_summarise(measured);
+    struct summary summary = summarise(measured);
     json_t *samples = json_array();
     for (int i = 0; i < measured->sample_count; i++)
         json_array_append_new(samples, json_real(measured->samples[i]));
     json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:o, s:f, s:f, s:s}", "kind",
-                            bench_kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
+                            kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
                             measured->depth, "batch", measured->batch, "kv_cache_dtype", measured->subject->format,
                             "median", summary.median, "samples", samples, "ceiling", summary.median / summary.limit,
                             "limit", summary.limit, "bound", summary.by_memory ? "memory" : "arithmetic");

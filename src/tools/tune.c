@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/tune.c: finds a cache format for each side of each layer. What a side costs is measured by having it alone in the
-// smallest format, beside the same model with nothing quantised; what larger formats save follows from a cache that is
-// all in them. The choice is then measured as a whole, on a part of the text that nothing was learnt from, and written
-// down as a file for --kv-plan.
+// tools/tune.c: mixed-precision search for the KV cache: a format for the keys and the values of each layer. The cost
+// of one side is measured with it alone in the smallest format, against the same model with nothing quantised; the gain
+// of larger formats follows from a cache that is all in them. The choice is then measured as a whole, on a held-out
+// part of the text, and written to a file for --kv-plan.
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@
 #include "base/strbuf.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
-#include "cli/output_file.h"
+#include "tools/output_file.h"
 #include "cli/quality.h"
-#include "cli/tune_solve.h"
+#include "tools/tune_solve.h"
 #include "plan/kv_plan.h"
 
 enum { SIDES = 2, ROUNDS_MAX = 5, CONTEXT = 1024 };

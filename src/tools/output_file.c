@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/output_file.h"
+#include "tools/output_file.h"
 
 #include <signal.h>
 #include <sys/stat.h>

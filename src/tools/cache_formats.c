@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/cache_formats.h"
+#include "tools/cache_formats.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/bench.c: how fast a model runs here: what the command line says is measured, and where the result goes.
+// tools/bench.c: how fast a model runs here: what the command line says is measured, and where the result goes.
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/bench.h"
-#include "cli/cache_formats.h"
+#include "tools/bench.h"
+#include "tools/cache_formats.h"
 #include "cli/cache_options.h"
 #include "cli/cli.h"
-#include "cli/output_file.h"
 #include "cli/ranks.h"
+#include "tools/report_page.h"
 
 enum { LIST_MAX = 64, SUBJECTS_MAX = 64, CASES_MAX = 4096, TOKENS_MAX = 1 << 24, THREADS_MAX = 256, REPEATS = 5 };
 
@@ -270,12 +270,13 @@ static bool report(const struct bench *bench, const struct request *request, str
         return cli_trouble(error, "stopped before anything was measured");
     if (bench->stopped)
         cli_say("stopped: some figures come from fewer repeats, or are missing\n");
-    struct strbuf text = { 0 }, html = { 0 };
-    (request->json ? bench_print_json : bench_print_table)(bench, &text);
-    bench_print_html(bench, &html);
-    bool ok = output_file_finish(page, html.data, html.len, error) && cli_write(text.data, text.len, error);
-    strbuf_free(&text);
-    strbuf_free(&html);
+    struct strbuf table = { 0 }, json = { 0 };
+    bench_print_table(bench, &table);
+    bench_print_json(bench, &json);
+    const struct strbuf *text = request->json ? &json : &table;
+    bool ok = report_page_finish(page, json.data, error) && cli_write(text->data, text->len, error);
+    strbuf_free(&table);
+    strbuf_free(&json);
     return ok;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/needle.h"
+#include "tools/needle.h"
 
 #include <math.h>
 #include <stdio.h>
