@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli/bench.h: the parts of `nibble bench`: what is measured (bench.c chooses), how (bench_measure.c), and what becomes
-// of it: a table or JSON (bench_report.c) and a page with plots (bench_html.c).
+// of it: a table or JSON (bench_report.c), a page with plots (bench_html.c), or a table of ops (bench_ops.c).
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
 #include "base/strbuf.h"
+#include "cli/bench_ops.h"
 #include "nibble.h"
 
 enum { BENCH_BATCH_MAX = 512, BENCH_REPEATS_MAX = 1000 };
@@ -16,6 +17,8 @@ struct bench_subject {
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_ceiling ceiling;
+    struct nibble_trace trace;  // with --ops
+    struct bench_ops *recorded; // to which ops are added while a case is timed; NULL: they are not
 };
 
 enum bench_kind { BENCH_PREFILL, BENCH_DECODE };
@@ -28,6 +31,7 @@ struct bench_case {
     int prompt, new, depth, batch;
     double *samples; // tokens per second, summed over the batch, in the order they were taken
     int sample_count;
+    struct bench_ops *ops; // with --ops, else NULL
 };
 
 struct bench {
@@ -37,6 +41,7 @@ struct bench {
     struct bench_case *cases;
     int case_count;
     int repeats;
+    bool ops;     // each op is timed by itself
     bool stopped; // by Ctrl-C: some cases have fewer samples, or none
 };
 
@@ -46,6 +51,9 @@ int bench_case_length(const struct bench_case *wanted);
 // Measures every case once untimed and then as often as asked, in turns, so that a machine that slows down does so for
 // all of them. Ctrl-C ends it early, without an error.
 bool bench_measure(struct bench *bench, struct nibble_error *error);
+
+// With --ops, what an engine tells of each op: `context` is its subject.
+void bench_record_op(void *context, const struct nibble_op *op);
 
 // What is known of a case that has samples.
 struct bench_summary {

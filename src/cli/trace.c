@@ -21,8 +21,8 @@ static void print_op(void *context, const struct nibble_op *op)
         cli_say("trace %4s %6s  %-16s %-28s %-26s %10s %-16s %10s\n", "step", "tokens", "op", "kernel", "shape", "rms",
                 "checksum", "us");
     trace->has_header = true;
-    cli_say("trace %4d %6d  %-16s %-28s %-26s %10s %-16s %10.1f\n", op->step, op->tokens, op->name, op->kernel, op->shape,
-            rms, checksum, 1e6 * op->seconds);
+    cli_say("trace %4d %6d  %-16s %-28s %-26s %10s %-16s %10.1f\n", op->step, op->tokens, op->name, op->kernel,
+            op->shape, rms, checksum, 1e6 * op->seconds);
 }
 
 static void print_dumped(void *context, const char *path)

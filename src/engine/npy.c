@@ -23,8 +23,9 @@ static void add_header(struct strbuf *out, const int *shape, int dimensions)
     while ((PREAMBLE_BYTES + text.len + 1) % ALIGNMENT)
         strbuf_add_format(&text, " ");
     strbuf_add_format(&text, "\n");
-    const char preamble[PREAMBLE_BYTES] = { '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(text.len & 255),
-                                            (char)(text.len >> 8) };
+    const char preamble[PREAMBLE_BYTES] = {
+        '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(text.len & 255), (char)(text.len >> 8)
+    };
     strbuf_add(out, preamble, sizeof preamble);
     strbuf_add(out, text.data, text.len);
     strbuf_free(&text);

@@ -69,22 +69,14 @@ static struct op_results own_results(const struct model *model, const struct op 
     struct op_results out = { 0 };
     const struct layer *layer = op->layer < 0 ? NULL : &model->layer[op->layer];
     switch (op->kind) {
-    case OP_LINEAR:
-        add_products(op, 0, &out);
-        break;
-    case OP_EXPERTS:
-        add_products(op, model->config.experts.chosen, &out);
-        break;
-    case OP_NORM:
-        add_result(&out, op->out, 0, op->groups * op->width + op->rest);
-        break;
+    case OP_LINEAR: add_products(op, 0, &out); break;
+    case OP_EXPERTS: add_products(op, model->config.experts.chosen, &out); break;
+    case OP_NORM: add_result(&out, op->out, 0, op->groups * op->width + op->rest); break;
     case OP_PER_HEAD_LINEAR:
         add_result(&out, op->out, 0, (int)op->matrix[0].tensor->shape[0] + op->groups * op->rest);
         break;
     case OP_ROPE:
-    case OP_TRANSFORM:
-        add_rotated(model, op, true, &out);
-        break;
+    case OP_TRANSFORM: add_rotated(model, op, true, &out); break;
     case OP_ATTENTION:
         add_result(&out, op->out, 0, layer->heads * (layer->latent ? layer->latent : layer->head_dim));
         break;
@@ -92,20 +84,12 @@ static struct op_results own_results(const struct model *model, const struct op 
         add_result(&out, BUFFER_EXPERT, 0, model->config.experts.chosen);
         add_result(&out, BUFFER_SHARE, 0, model->config.experts.chosen);
         break;
-    case OP_CONV:
-        add_result(&out, op->out, 0, layer->state.channels);
-        break;
+    case OP_CONV: add_result(&out, op->out, 0, layer->state.channels); break;
     case OP_SSM_SCAN:
-    case OP_GATED_DELTA:
-        add_result(&out, op->out, 0, layer->state.heads * layer->state.values);
-        break;
-    case OP_SOFTCAP:
-        add_result(&out, op->in, 0, op->width);
-        break;
-    case OP_KV_WRITE:
-        break;
-    default:
-        add_result(&out, op->out, 0, op->width);
+    case OP_GATED_DELTA: add_result(&out, op->out, 0, layer->state.heads * layer->state.values); break;
+    case OP_SOFTCAP: add_result(&out, op->in, 0, op->width); break;
+    case OP_KV_WRITE: break;
+    default: add_result(&out, op->out, 0, op->width);
     }
     return out;
 }
@@ -142,33 +126,22 @@ size_t plan_op_inputs(const struct plan *plan, int index)
     const struct layer *layer = op->layer < 0 ? NULL : &model->layer[op->layer];
     size_t chosen = (size_t)model->config.experts.chosen, width = (size_t)op->width;
     switch (op->kind) {
-    case OP_EMBED:
-        return 0;
-    case OP_NORM:
-        return width * (size_t)op->groups;
-    case OP_PER_HEAD_LINEAR:
-        return (width + (size_t)op->rest) * (size_t)op->groups;
+    case OP_EMBED: return 0;
+    case OP_NORM: return width * (size_t)op->groups;
+    case OP_PER_HEAD_LINEAR: return (width + (size_t)op->rest) * (size_t)op->groups;
     case OP_ROPE:
-    case OP_TRANSFORM:
-        return (size_t)(layer->heads + layer->kv_heads) * (size_t)layer->head_dim;
-    case OP_KV_WRITE:
-        return (size_t)layer->kv_heads * (size_t)layer->head_dim * (layer->latent ? 1 : 2);
-    case OP_ATTENTION:
-        return (size_t)layer->heads * (size_t)layer->head_dim;
+    case OP_TRANSFORM: return (size_t)(layer->heads + layer->kv_heads) * (size_t)layer->head_dim;
+    case OP_KV_WRITE: return (size_t)layer->kv_heads * (size_t)layer->head_dim * (layer->latent ? 1 : 2);
+    case OP_ATTENTION: return (size_t)layer->heads * (size_t)layer->head_dim;
     case OP_ACT_MUL:
-    case OP_ADD:
-        return 2 * width;
+    case OP_ADD: return 2 * width;
     case OP_EXPERTS: // what an activation gave is there for each slot
         return op->in == BUFFER_GATE ? chosen * width : width;
-    case OP_COMBINE:
-        return chosen * width;
+    case OP_COMBINE: return chosen * width;
     case OP_SSM_SCAN:
-    case OP_GATED_DELTA:
-        return (size_t)model->buffer_width[op->in] + (size_t)model->buffer_width[op->second];
-    case OP_ALL_REDUCE:
-        return width * (size_t)model->shard.ranks;
-    default:
-        return width;
+    case OP_GATED_DELTA: return (size_t)model->buffer_width[op->in] + (size_t)model->buffer_width[op->second];
+    case OP_ALL_REDUCE: return width * (size_t)model->shard.ranks;
+    default: return width;
     }
 }
 
@@ -206,8 +179,8 @@ static bool list_names(const struct plan *plan, const char *name, struct error *
     meant = end != name && meant >= 0 && meant < layers ? meant : 0;
     list_layer(plan, (int)meant, &layer);
     list_layer(plan, -1, &outside);
-    fail(err, "no op is called \"%s\"; there are %s, and in layer %ld of 0 to %d: %s", name, strbuf_text(&outside), meant,
-         layers - 1, strbuf_text(&layer));
+    fail(err, "no op is called \"%s\"; there are %s, and in layer %ld of 0 to %d: %s", name, strbuf_text(&outside),
+         meant, layers - 1, strbuf_text(&layer));
     strbuf_free(&layer);
     strbuf_free(&outside);
     return false;
