@@ -63,8 +63,8 @@ static void print_row(const struct bench_ops_row *row, const struct bench_ops *o
                       struct strbuf *out)
 {
     double steps = ops->steps, seconds = fmax(row->seconds, 1e-9);
-    strbuf_add_format(out, "%-16s %-28s %7.0f %10.3f %10.2f %10.1f %5.1f %8.2f %9.2f %6.1f  %s\n", row->kind, row->kernel,
-                      row->calls / steps, 1e-6 * row->bytes / steps, 1e-6 * row->operations / steps,
+    strbuf_add_format(out, "%-16s %-28s %7.0f %10.3f %10.2f %10.1f %5.1f %8.2f %9.2f %6.1f  %s\n", row->kind,
+                      row->kernel, row->calls / steps, 1e-6 * row->bytes / steps, 1e-6 * row->operations / steps,
                       1e6 * row->seconds / steps, 100 * row->seconds / all_seconds, 1e-9 * row->bytes / seconds,
                       1e-9 * row->operations / seconds, 100 * row->bound_seconds / seconds,
                       row->memory_seconds >= row->arithmetic_seconds ? "memory" : "arithmetic");

@@ -47,8 +47,8 @@ bool watch_wants(const struct engine *engine, int op);
 // On CPUs a phase of the program: `arguments` is a struct program_moment.
 void watch_run(const void *arguments, int part, int parts);
 
-// On a GPU, before an op that is wanted is launched, and after: waits for what is queued, fetches the values and has the
-// team look at them.
+// On a GPU, before an op that is wanted is launched, and after: waits for what is queued, fetches the values and has
+// the team look at them.
 bool watch_before_on_gpu(const struct engine *engine, struct error *err);
 bool watch_on_gpu(const struct engine *engine, int op, struct error *err);
 
