@@ -27,7 +27,7 @@ struct request {
     struct cache_options cache;
     long long repeats;
     const char *html;
-    bool json, no_self_test;
+    bool json, ops, no_self_test;
 };
 
 // What the request means.
@@ -72,6 +72,9 @@ static bool read_numbers(const char *flag, const struct strbuf *typed, int low, 
 
 static bool read_wishes(const struct request *request, struct wishes *out, struct nibble_error *error)
 {
+    if (request->ops && (request->json || request->html))
+        return wrong(error, "--ops prints a table of its own and cannot be combined with %s",
+                     request->json ? "--json" : "--html");
     return read_numbers("-p", &request->prompt, 0, TOKENS_MAX, 512, &out->prompt, error)
         && read_numbers("-n", &request->new, 0, TOKENS_MAX, 128, &out->new, error)
         && read_numbers("-d", &request->depth, 0, TOKENS_MAX, 0, &out->depth, error)
@@ -90,6 +93,7 @@ static void add_case(struct bench *bench, struct bench_case wanted)
     for (int i = 0; i < bench->subject_count; i++) {
         wanted.subject = &bench->subjects[i];
         wanted.samples = memory_new((size_t)bench->repeats, sizeof *wanted.samples);
+        wanted.ops = bench->ops ? memory_new(1, sizeof *wanted.ops) : NULL;
         bench->cases[bench->case_count++] = wanted;
     }
 }
@@ -217,6 +221,8 @@ static bool open_subject(struct bench *bench, struct bench_subject *subject, con
     find_needs(bench, &length, &sequences);
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
     struct nibble_options options = options_of(bench, subject, request);
+    subject->trace = (struct nibble_trace){ .op = bench_record_op, .context = subject };
+    options.trace = bench->ops ? &subject->trace : NULL;
     options.progress = cli_progress_show;
     options.calibrating = cli_calibrating_show;
     options.progress_context = &progress;
@@ -247,8 +253,10 @@ static void bench_close(struct bench *bench)
         nibble_scheduler_close(bench->subjects[i].scheduler);
         nibble_engine_close(bench->subjects[i].engine);
     }
-    for (int i = 0; i < bench->case_count; i++)
+    for (int i = 0; i < bench->case_count; i++) {
         free(bench->cases[i].samples);
+        free(bench->cases[i].ops);
+    }
     free(bench->subjects);
     free(bench->cases);
 }
@@ -271,7 +279,7 @@ static bool report(const struct bench *bench, const struct request *request, str
     if (bench->stopped)
         cli_say("stopped: some figures come from fewer repeats, or are missing\n");
     struct strbuf table = { 0 }, json = { 0 };
-    bench_print_table(bench, &table);
+    (bench->ops ? bench_ops_print : bench_print_table)(bench, &table);
     bench_print_json(bench, &json);
     const struct strbuf *text = request->json ? &json : &table;
     bool ok = report_page_finish(page, json.data, error) && cli_write(text->data, text->len, error);
@@ -282,7 +290,7 @@ static bool report(const struct bench *bench, const struct request *request, str
 
 static int run(const char *model, const struct request *request)
 {
-    struct bench bench = { .repeats = (int)request->repeats };
+    struct bench bench = { .repeats = (int)request->repeats, .ops = request->ops };
     struct strbuf name = { 0 }; // whatever bytes a path has, the report is text
     strbuf_add_clean(&name, bytes_of(model));
     bench.model = strbuf_text(&name);
@@ -320,6 +328,7 @@ int command_bench(int argc, char **argv)
         RANKS_OPTION_ROW(request.cache),
         { "--threads", OPTION_LIST, &request.threads, "N,...", "threads; 0: all cores (0)" },
         { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
+        { "--ops", OPTION_FLAG, &request.ops, NULL, "a roofline table of each case's ops instead" },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
         { "--html", OPTION_TEXT, &request.html, "FILE", "a page with plots as well" },
         { 0 },

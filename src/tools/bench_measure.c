@@ -26,6 +26,13 @@ int bench_case_length(const struct bench_case *wanted)
     return wanted->depth + (wanted->kind == BENCH_PREFILL ? wanted->prompt + 1 : wanted->new + 2);
 }
 
+void bench_record_op(void *context, const struct nibble_op *op)
+{
+    const struct bench_subject *subject = context;
+    if (subject->recorded)
+        bench_ops_add(subject->recorded, op, &subject->ceiling);
+}
+
 // ---- requests -----------------------------------------------------------------------------------------------------
 
 // Requests that run together.
@@ -133,7 +140,8 @@ static bool read_depths(const struct bench_case *wanted, struct nibble_error *er
     return group_close(&group);
 }
 
-static bool measure_prefill(const struct bench_case *wanted, int sample, double *rate, struct nibble_error *error)
+static bool measure_prefill(const struct bench_case *wanted, int sample, struct bench_ops *ops, double *rate,
+                            struct nibble_error *error)
 {
     struct group group;
     group_open(&group, wanted, wanted->depth + wanted->prompt, 1, error);
@@ -141,13 +149,16 @@ static bool measure_prefill(const struct bench_case *wanted, int sample, double 
     fill(&group, wanted->depth, group.prompt_count, fresh_seed(sample));
     double start = cli_now();
     group_add(&group);
+    wanted->subject->recorded = ops;
     group_run(&group, INT32_MAX);
+    wanted->subject->recorded = NULL;
     *rate = (group.prompt_count - group.cached_tokens) / (cli_now() - start);
     return group_close(&group);
 }
 
 // The first token of each sequence is drawn untimed, with what is left to read of its depth.
-static bool measure_decode(const struct bench_case *wanted, int new, double *rate, struct nibble_error *error)
+static bool measure_decode(const struct bench_case *wanted, int new, struct bench_ops *ops, double *rate,
+                           struct nibble_error *error)
 {
     struct group group;
     group_open(&group, wanted, wanted->depth + 1, new + 1, error);
@@ -157,7 +168,9 @@ static bool measure_decode(const struct bench_case *wanted, int new, double *rat
     }
     group_run(&group, wanted->batch);
     double start = cli_now();
+    wanted->subject->recorded = ops;
     int answers = group_run(&group, INT32_MAX);
+    wanted->subject->recorded = NULL;
     *rate = answers / (cli_now() - start);
     return group_close(&group);
 }
@@ -167,9 +180,10 @@ static bool measure_case(struct bench_case *wanted, int round, int sample, struc
 {
     double rate;
     int new = round || wanted->new < WARM_UP_TOKENS ? wanted->new : WARM_UP_TOKENS;
+    struct bench_ops *ops = round ? wanted->ops : NULL;
     bool ok = read_depths(wanted, error)
-        && (wanted->kind == BENCH_PREFILL ? measure_prefill(wanted, sample, &rate, error)
-                                          : measure_decode(wanted, new, &rate, error));
+        && (wanted->kind == BENCH_PREFILL ? measure_prefill(wanted, sample, ops, &rate, error)
+                                          : measure_decode(wanted, new, ops, &rate, error));
     if (ok && round)
         wanted->samples[wanted->sample_count++] = rate;
     return ok || interrupted;

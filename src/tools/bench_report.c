@@ -11,7 +11,7 @@
 #include "tools/bench.h"
 #include "cli/cli.h"
 
-static const char *kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL ? "prefill" : "decode"; }
+const char *bench_kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL ? "prefill" : "decode"; }
 
 // ---- figures ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ static json_t *describe_machine(const struct bench *bench)
     return machine;
 }
 
-static void print_machine(const struct bench *bench, struct strbuf *out)
+void bench_print_machine(const struct bench *bench, struct strbuf *out)
 {
     json_t *machine = describe_machine(bench), *ceiling;
     size_t index;
@@ -138,7 +138,7 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
     for (int i = 0; i < bench->subject_count; i++)
         if ((int)strlen(bench->subjects[i].format) > width)
             width = (int)strlen(bench->subjects[i].format);
-    print_machine(bench, out);
+    bench_print_machine(bench, out);
     strbuf_add_format(out, "%-7s  %6s  %5s  %6s  %5s  %-*s%s  %9s  %17s  %s\n", "kind", "prompt", "new", "depth",
                       "batch", width, "format", bench->subjects->threads ? "  threads" : "", "t/s", "lowest - highest",
                       "of the ceiling");
@@ -152,7 +152,7 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
         if (measured->subject->threads)
             snprintf(threads, sizeof threads, "  %7d", measured->subject->threads);
         strbuf_add_format(out, "%-7s  %6d  %5d  %6d  %5d  %-*s%s  %9.2f  %17s  %.0f %% (%s)\n",
-                          kind_word(measured->kind), measured->prompt, measured->new, measured->depth, measured->batch,
+                          bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth, measured->batch,
                           width, measured->subject->format, threads, summary.median, spread,
                           100 * summary.median / summary.limit, summary.by_memory ? "memory" : "arithmetic");
     }
@@ -165,7 +165,7 @@ static json_t *json_of_case(const struct bench_case *measured)
     for (int i = 0; i < measured->sample_count; i++)
         json_array_append_new(samples, json_real(measured->samples[i]));
     json_t *row = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:o, s:f, s:f, s:s}", "kind",
-                            kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
+                            bench_kind_word(measured->kind), "prompt", measured->prompt, "new", measured->new, "depth",
                             measured->depth, "batch", measured->batch, "kv_cache_dtype", measured->subject->format,
                             "median", summary.median, "samples", samples, "ceiling", summary.median / summary.limit,
                             "limit", summary.limit, "bound", summary.by_memory ? "memory" : "arithmetic");
