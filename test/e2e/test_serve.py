@@ -25,6 +25,7 @@ A_WHILE = 1500 if ON_GPU else 48  # tokens, half a second's
 LOGPROB_ERROR_MAX = 2e-2 if ON_GPU else 1e-3  # between chunks of other sizes
 SPEED_SLACK = 0.75 if ON_GPU else 0.25  # of the first token's time, which is no longer that of reading
 SMOLLM2_PAGE_KIB = 360
+END_SECONDS = 20  # for what must not wait for anything, on a machine that may be busy
 
 
 def refuse_to_start(nibble, *words, environment=None):
