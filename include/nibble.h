@@ -128,6 +128,7 @@ struct nibble_options {
     // fails; may be NULL.
     void (*progress)(void *context, double done), (*calibrating)(void *context, double done);
     void *progress_context;
+    const struct nibble_trace *trace; // shows what each op does, borrowed as long as the engine is open; NULL: none
 };
 
 struct nibble_plan;
@@ -145,14 +146,40 @@ void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form for
 
 // The least that a step costs, whoever computes it.
 struct nibble_cost {
-    double read_bytes; // weights once, and what the cache holds of every sequence
-    double flops;      // of matrix products and attention; a multiply-add is two
-    double int8_ops;   // the same of matrix products whose activations are 8-bit integers
+    double read_bytes;       // weights once, and what the cache holds of every sequence
+    double flops;            // of matrix products and attention; a multiply-add is two
+    double int8_ops;         // the same of matrix products whose activations are 8-bit integers
+    double activation_bytes; // what ops read and write between each other, and what they add to the cache
 };
 
 // A step that reads `tokens` tokens of each of `sequences` sequences, which have `depth` in the cache before, and that
 // wants logits after the last of each.
 void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, int tokens, struct nibble_cost *out);
+
+// An op that has run. Texts are there during the call.
+struct nibble_op {
+    int step, tokens; // the step's number, from 1 on, and its tokens
+    const char *name; // "embed", "0.norm", "0.linear2": the layer, the kind of op, its number from the second on
+    const char *kind; // "linear"
+    const char *kernel;
+    const char *shape; // of its results: "5x576", "q:5x576,k:5x192,v:5x192"; "-" where it writes to the cache alone
+    double seconds;
+    struct nibble_cost cost;
+    bool has_values; // with nibble_trace.values, where it has results
+    uint64_t checksum;
+    double rms; // root mean square of the results, for devices whose last bits differ
+};
+
+// Ops are shown one by one, in the order they run; on a GPU nothing is captured then. Of a model that several processes
+// compute no op can be shown.
+struct nibble_trace {
+    void (*op)(void *context, const struct nibble_op *op); // NULL: only one is dumped
+    void (*dumped)(void *context, const char *path);       // a file was written; NULL: nobody asks
+    void *context;
+    bool values;      // results are read back for checksums
+    const char *dump; // an op by its name: results go to NAME.stepN.npy in the current folder, of several results to
+                      // NAME.RESULT.stepN.npy; with it no op is fused. NULL: none
+};
 
 struct nibble_engine;
 

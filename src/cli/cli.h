@@ -10,17 +10,19 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_READER_LEFT = 128 + SIGPIPE };
 
+// The offline ones, in src/tools.
 int command_bench(int argc, char **argv);
-int command_env(int argc, char **argv);
 int command_eval(int argc, char **argv);
+int command_quantize(int argc, char **argv);
+int command_tune(int argc, char **argv);
+
+int command_env(int argc, char **argv);
 int command_kernels(int argc, char **argv);
 int command_plan(int argc, char **argv);
-int command_quantize(int argc, char **argv);
 int command_render(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_serve(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
-int command_tune(int argc, char **argv);
 
 // Prints the sentence to stderr and, with json, {"error": sentence} to stdout; gives the exit status it calls for. When
 // the reader of stdout has left, it prints nothing.

@@ -52,6 +52,7 @@ static void on_carrier(int signal)
 static void on_terminate(int number)
 {
     (void)number;
+    // A plain system call on Linux. NOLINTNEXTLINE(bugprone-signal-handler)
     setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { 0, TERMINATE_MS * 1000 } }, NULL);
 }
 

@@ -15,6 +15,7 @@
 #include "cli/history.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
+#include "cli/trace.h"
 
 enum { ANSWER_ROOM_MAX = 2048 };
 
@@ -24,12 +25,14 @@ struct request {
     long long max_tokens, threads, seed, top_k;
     double temperature, top_p, min_p, repetition_penalty; // below 0: the model's own default
     bool raw, no_self_test;
+    int trace; // enum trace_word
 };
 
 struct session {
     struct nibble_checkpoint *checkpoint;
     struct nibble_tokenizer *tokenizer;
     struct nibble_chat *chat; // NULL with --raw
+    struct cli_trace trace;
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_sampling sampling;
@@ -73,6 +76,7 @@ static bool open_engine(struct session *session, const struct request *request, 
     struct cli_progress progress = { .label = "loading weights", .shown = -1 };
     struct nibble_options options = { .threads = (int)request->threads,
                                       .no_self_test = request->no_self_test,
+                                      .trace = cli_trace_open(&session->trace, (enum trace_word)request->trace),
                                       .progress = cli_progress_show,
                                       .calibrating = cli_calibrating_show,
                                       .progress_context = &progress };
@@ -374,6 +378,8 @@ int command_run(int argc, char **argv)
         RANKS_OPTION_ROW(request.cache),
         { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
         { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
+        { "--trace", OPTION_WORD, &request.trace, "WORD", "ops: a line per op, with time and checksum (none)",
+          .words = trace_words },
         { 0 },
     };
     const struct command_line line = {

@@ -157,7 +157,7 @@ static bool open_memory(struct engine *engine, struct error *err)
 
 static bool open_program(struct engine *engine, const struct engine_options *options, struct error *err)
 {
-    return (watch_open(engine), program_bind(engine, err)) && open_thread_pool(engine, options->threads, err)
+    return watch_open(engine, err) && program_bind(engine, err) && open_thread_pool(engine, options->threads, err)
         && load_weights(engine, options, err);
 }
 
@@ -194,6 +194,7 @@ static void close_own(struct engine *engine)
 {
     thread_pool_close(engine->team);
     exchange_close(engine);
+    watch_close(engine);
     if (!engine->gpu)
         free_memory(engine);
     gpu_close(engine->gpu);
@@ -281,6 +282,7 @@ int engine_start(struct engine *engine, struct error *err)
 {
     if (!tell_step(engine, err))
         return 0;
+    watch_begin(engine);
     if (engine->gpu) {
         int step = gpu_start(engine->gpu, engine, err);
         return step ? step : leave(engine, err);
@@ -293,7 +295,8 @@ int engine_start(struct engine *engine, struct error *err)
 bool engine_finish(struct engine *engine, int step, struct engine_result *result, struct error *err)
 {
     if (engine->gpu)
-        return gpu_finish(engine->gpu, step, result, err) || leave(engine, err);
+        return (gpu_finish(engine->gpu, step, result, err) && watch_finish(engine, err)) || leave(engine, err);
     *result = (struct engine_result){ .logits = engine->buffers[BUFFER_LOGITS] };
-    return !engine->group || !ranks_lost(engine->group->ranks) || fail(err, "%s", ranks_lost(engine->group->ranks));
+    return watch_finish(engine, err)
+        && (!engine->group || !ranks_lost(engine->group->ranks) || fail(err, "%s", ranks_lost(engine->group->ranks)));
 }

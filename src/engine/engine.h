@@ -35,6 +35,7 @@ struct engine {
     float *parts_host;                // or, where that is NULL, all of them on their way
     const struct engine_watch *watch; // borrowed; NULL: nobody looks
     float *seen[BUFFER_COUNT];        // what it asked for, in this CPU's memory
+    struct watch_clock *watch_clock;  // NULL: it asks for no times
 
     struct batch batch; // what the next step reads; arrays below
     int32_t *ids, *positions, *output_rows;

@@ -13,6 +13,7 @@
 #include "engine/calibration/layer_error.h"
 #include "engine/ranks/public.h"
 #include "engine/reader.h"
+#include "engine/trace.h"
 #include "format/json.h"
 #include "format/public.h"
 #include "plan/cost.h"
@@ -27,6 +28,7 @@ struct nibble_plan {
 
 struct nibble_engine {
     struct engine engine;
+    struct trace *trace; // NULL: none
     struct nibble_plan plan;
 };
 
@@ -215,7 +217,7 @@ void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form for
 void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, int tokens, struct nibble_cost *out)
 {
     struct plan_cost cost = plan_cost(plan->plan, sequences, depth, tokens);
-    *out = (struct nibble_cost){ cost.read_bytes, cost.flops, cost.int8_ops };
+    *out = (struct nibble_cost){ cost.read_bytes, cost.flops, cost.int8_ops, cost.activation_bytes };
 }
 
 bool nibble_engine_check(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
@@ -227,6 +229,24 @@ bool nibble_engine_check(const struct nibble_checkpoint *checkpoint, const struc
     return ok;
 }
 
+// Ranks other than this one would have to be watched as well.
+static bool open_trace(struct nibble_engine *engine, const struct plan *plan, const struct nibble_options *options,
+                       struct engine_options *out, struct error *err)
+{
+    int ranks = options->ranks ? nibble_ranks_size(options->ranks) : 1;
+    if (!options->trace)
+        return true;
+    if (ranks > 1)
+        return fail(err,
+                    "ops can be traced and dumped in one process only, not in %d ranks; leave --tensor-parallel-size "
+                    "out",
+                    ranks);
+    out->plan.apart = options->trace->dump;
+    engine->trace = trace_open(options->trace, plan, err);
+    out->watch = engine->trace ? trace_watch(engine->trace) : NULL;
+    return engine->trace;
+}
+
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
                                          const struct nibble_options *options, struct nibble_error *error)
 {
@@ -236,14 +256,17 @@ struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpo
     struct nibble_engine *engine = memory_new(1, sizeof *engine);
     struct engine_options engine_options = engine_options_of(options);
     struct error err;
+    bool traced = open_trace(engine, first->plan, options, &engine_options, &err);
     engine->plan.calibration = first->calibration;
     first->calibration = (struct kv_calibration){ 0 };
     nibble_plan_close(first);
     engine_options.plan.calibration = &engine->plan.calibration;
     engine_options.group = options->ranks ? &options->ranks->group : NULL;
-    if (!report(engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err), error, &err)) {
+    bool ok = traced && engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err);
+    if (!report(ok, error, &err)) {
         if (options->progress)
             options->progress(options->progress_context, 1);
+        trace_close(engine->trace);
         calibration_free(&engine->plan.calibration);
         free(engine);
         return NULL;
@@ -257,6 +280,7 @@ void nibble_engine_close(struct nibble_engine *engine)
     if (!engine)
         return;
     engine_close(&engine->engine);
+    trace_close(engine->trace);
     calibration_free(&engine->plan.calibration);
     free(engine);
 }

@@ -3,29 +3,7 @@
 
 #include <math.h>
 
-static bool uses_whole(const struct op *op, const struct tensor *tensor)
-{
-    for (int i = 0; i < op->matrices; i++)
-        if (op->kind != OP_EMBED && op->matrix[i].tensor == tensor)
-            return true;
-    return false;
-}
-
-// Of a table that only looks up tokens, all but their rows.
-static double unread_bytes(const struct model *model, double tokens)
-{
-    double bytes = 0;
-    for (int i = 0; i < model->op_count; i++) {
-        const struct op *op = &model->ops[i];
-        const struct tensor *table = op->kind == OP_EMBED ? op->matrix[0].tensor : NULL;
-        for (int j = 0; table && j < model->op_count; j++)
-            if (uses_whole(&model->ops[j], table))
-                table = NULL;
-        if (table && (double)table->shape[0] > tokens)
-            bytes += (double)table->bytes * (1 - tokens / (double)table->shape[0]);
-    }
-    return bytes;
-}
+#include "plan/op_shape.h"
 
 double plan_experts_bytes(const struct plan *plan)
 {
@@ -37,37 +15,68 @@ double plan_experts_bytes(const struct plan *plan)
     return bytes;
 }
 
-// Of experts, what nobody is likely to choose, if each token chooses at random.
-static double idle_bytes(const struct plan *plan, double tokens)
+static int tokens_of(const struct plan_step *step)
 {
-    const struct model_experts *experts = &plan->model->config.experts;
-    if (!experts->count)
-        return 0;
-    return plan_experts_bytes(plan) * pow(1 - (double)experts->chosen / experts->count, tokens);
+    int tokens = 0;
+    for (int i = 0; i < step->group_count; i++)
+        tokens += step->groups[i].sequences * step->groups[i].tokens;
+    return tokens;
 }
 
-// Of a tensor's values, those that one token is multiplied with.
-static double share_of(const struct model *model, const struct op *op)
+// ---- weights ----
+
+// Of a matrix, the share that is read: the rows of these tokens in a table that looks them up, and experts that are
+// likely to be chosen, if each token chooses at random.
+static double read_share(const struct model *model, const struct op *op, const struct tensor *matrix, double tokens)
+{
+    const struct model_experts *experts = &model->config.experts;
+    if (op->kind == OP_EMBED)
+        return fmin(1, tokens / (double)matrix->shape[0]);
+    return op->kind == OP_EXPERTS ? 1 - pow(1 - (double)experts->chosen / experts->count, tokens) : 1;
+}
+
+static double vector_bytes(const struct tensor *tensor) { return tensor ? (double)tensor->bytes : 0; }
+
+static double weight_bytes(const struct plan *plan, int index, double tokens)
+{
+    const struct op *op = &plan->model->ops[index];
+    const struct plan_op *bound = &plan->ops[index];
+    double bytes = vector_bytes(op->vector);
+    for (int i = 0; i < OP_VECTORS_MAX; i++)
+        bytes += vector_bytes(op->more[i]);
+    for (int i = 0; i < op->matrices; i++) {
+        const struct tensor *matrix = op->matrix[i].tensor;
+        bool packed = bound->placed_at[i] != PLAN_IN_FILE;
+        bytes += (double)plan_placed_bytes(matrix, packed ? bound->decode->packing : NULL)
+                * read_share(plan->model, op, matrix, tokens)
+            + vector_bytes(op->matrix[i].bias);
+    }
+    return bytes;
+}
+
+// Of a matrix's values, those that one token is multiplied with.
+static double multiplied_share(const struct model *model, const struct op *op)
 {
     const struct model_experts *experts = &model->config.experts;
     return op->kind == OP_EXPERTS ? (double)experts->chosen / experts->count : 1;
 }
 
-static void add_products(const struct plan *plan, double tokens, double outputs, struct plan_cost *cost)
+static void add_products(const struct plan *plan, int index, double tokens, double rows, struct plan_cost *cost)
 {
-    const struct model *model = plan->model;
-    for (int i = 0; i < model->op_count; i++) {
-        const struct op *op = &model->ops[i];
-        const struct kernel *kernel = tokens > KERNEL_DECODE_ROWS_MAX ? plan->ops[i].prefill : plan->ops[i].decode;
-        bool multiplies = op->kind == OP_LINEAR || op->kind == OP_EXPERTS || op->kind == OP_PER_HEAD_LINEAR;
-        for (int j = 0; multiplies && j < op->matrices; j++) {
-            const struct tensor *matrix = op->matrix[j].tensor;
-            bool int8 = kernel->int8 >> matrix->dtype & 1;
-            *(int8 ? &cost->int8_ops : &cost->flops) += 2 * (double)tensor_values(matrix) * share_of(model, op)
-                * (op->on_outputs ? outputs : tokens);
-        }
+    const struct op *op = &plan->model->ops[index];
+    const struct plan_op *bound = &plan->ops[index];
+    const struct kernel *kernel = tokens > KERNEL_DECODE_ROWS_MAX ? bound->prefill : bound->decode;
+    if (op->kind != OP_LINEAR && op->kind != OP_EXPERTS && op->kind != OP_PER_HEAD_LINEAR)
+        return;
+    for (int i = 0; i < op->matrices; i++) {
+        const struct tensor *matrix = op->matrix[i].tensor;
+        bool int8 = kernel->int8 >> matrix->dtype & 1;
+        double share = multiplied_share(plan->model, op);
+        *(int8 ? &cost->int8_ops : &cost->flops) += 2 * (double)tensor_values(matrix) * share * rows;
     }
 }
+
+// ---- what layers keep ----
 
 // How much of the context a token at this position sees, itself included.
 static int seen_from(const struct layer *layer, int position)
@@ -76,31 +85,77 @@ static int seen_from(const struct layer *layer, int position)
 }
 
 // Each token decays, adds to and reads its sequence's state, which is read and written once.
-static void add_state(const struct layer *layer, double tokens, int sequences, struct plan_cost *cost)
+static void add_state(const struct layer *layer, const struct plan_load_group *group, struct plan_cost *cost)
 {
+    double tokens = (double)group->sequences * group->tokens;
     cost->flops += 5.0 * layer->state.heads * layer->state.keys * layer->state.values * tokens;
-    cost->read_bytes += 2.0 * (double)layer->state.layer_bytes * sequences;
+    cost->read_bytes += 2.0 * (double)layer->state.layer_bytes * group->sequences;
+}
+
+static void add_attention(const struct plan *plan, int index, const struct plan_load_group *group,
+                          struct plan_cost *cost)
+{
+    const struct layer *layer = &plan->model->layer[index];
+    double seen = 0;
+    for (int i = 0; i < group->tokens; i++)
+        seen += seen_from(layer, group->depth + i);
+    int dims = layer->head_dim + (layer->latent ? layer->latent : layer->head_dim);
+    cost->flops += 2.0 * layer->heads * dims * seen * group->sequences; // scores and sums, a multiply-add each
+    cost->read_bytes += (double)plan_layer_token_bytes(plan, index) * seen_from(layer, group->depth + group->tokens - 1)
+        * group->sequences;
+}
+
+static void add_context(const struct plan *plan, const struct op *op, const struct plan_step *step,
+                        struct plan_cost *cost)
+{
+    for (int i = 0; i < step->group_count; i++)
+        if (op->kind == OP_ATTENTION)
+            add_attention(plan, op->layer, &step->groups[i], cost);
+        else if (op->kind == OP_SSM_SCAN || op->kind == OP_GATED_DELTA)
+            add_state(&plan->model->layer[op->layer], &step->groups[i], cost);
+}
+
+// ---- activations ----
+
+static double activation_bytes(const struct plan *plan, int index, double tokens, double rows)
+{
+    const struct op *op = &plan->model->ops[index];
+    struct op_results results = plan_op_results(plan, index, plan_load_of((int)tokens));
+    double bytes = rows * (double)plan_op_inputs(plan, index) * (double)plan_value_bytes(plan, op->in);
+    for (int i = 0; i < results.count; i++)
+        bytes += rows * (double)op_result_width(&results.item[i])
+            * (double)plan_value_bytes(plan, results.item[i].buffer);
+    if (op->kind == OP_KV_WRITE)
+        bytes += rows * (double)plan_layer_token_bytes(plan, op->layer);
+    return bytes;
+}
+
+// ---- sums ----
+
+struct plan_cost plan_op_cost(const struct plan *plan, int index, const struct plan_step *step)
+{
+    const struct op *op = &plan->model->ops[index];
+    double tokens = tokens_of(step), rows = op->on_outputs ? step->outputs : tokens;
+    if (plan->ops[index].left_out)
+        return (struct plan_cost){ 0 };
+    struct plan_cost cost = { .read_bytes = weight_bytes(plan, index, tokens),
+                              .activation_bytes = activation_bytes(plan, index, tokens, rows) };
+    add_products(plan, index, tokens, rows, &cost);
+    add_context(plan, op, step, &cost);
+    return cost;
 }
 
 struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, int tokens)
 {
-    const struct model *model = plan->model;
-    double all_tokens = (double)sequences * tokens;
-    struct plan_cost cost = { .read_bytes = (double)plan->weight_bytes - unread_bytes(model, all_tokens)
-                                  - idle_bytes(plan, all_tokens) };
-    add_products(plan, all_tokens, sequences, &cost);
-    for (int i = 0; i < model->config.layers; i++) {
-        const struct layer *layer = &model->layer[i];
-        if (layer->kind == LAYER_STATE)
-            add_state(layer, all_tokens, sequences, &cost);
-        if (layer->kind != LAYER_ATTENTION)
-            continue;
-        double seen = 0;
-        for (int j = 0; j < tokens; j++)
-            seen += seen_from(layer, depth + j);
-        int dims = layer->head_dim + (layer->latent ? layer->latent : layer->head_dim);
-        cost.flops += 2.0 * layer->heads * dims * seen * sequences; // scores and sums, a multiply-add each
-        cost.read_bytes += (double)plan_layer_token_bytes(plan, i) * seen_from(layer, depth + tokens - 1) * sequences;
+    const struct plan_load_group group = { sequences, depth, tokens };
+    const struct plan_step step = { .groups = &group, .group_count = 1, .outputs = sequences };
+    struct plan_cost sum = { 0 };
+    for (int i = 0; i < plan->model->op_count; i++) {
+        struct plan_cost cost = plan_op_cost(plan, i, &step);
+        sum.read_bytes += cost.read_bytes;
+        sum.flops += cost.flops;
+        sum.int8_ops += cost.int8_ops;
+        sum.activation_bytes += cost.activation_bytes;
     }
-    return cost;
+    return sum;
 }

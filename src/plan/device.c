@@ -22,7 +22,7 @@ static struct reason reason_against(const struct device *gpu)
                  "its driver is one for CUDA %d.%d, and this build needs one for "
                  "CUDA %d.%d or later",
                  found / 1000, found % 1000 / 10, needed / 1000, needed % 1000 / 10);
-    else if (!cuda_runs_on(cuda_architectures, gpu))
+    else if (!cuda_runs_on(cuda_all_architectures, gpu))
         snprintf(reason.text, sizeof reason.text, "this build has no kernels for it");
     else if (gpu->kind == DEVICE_NONE)
         snprintf(reason.text, sizeof reason.text, "%.*s", (int)sizeof reason.text - 1, gpu->note);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/explain.h"
 
+#include "kernel/cuda/images.h"
 #include "plan/cost.h"
 #include "plan/explain_parts.h"
 
@@ -290,6 +291,15 @@ static void add_device(const struct plan *plan, struct strbuf *out)
     arena_free(&arena);
 }
 
+// An imagined GPU is planned with what the sources have for it, whatever this build holds.
+static void add_missing_code(const struct plan *plan, struct strbuf *out)
+{
+    const struct device *device = &plan->device;
+    if (device->kind == DEVICE_CUDA && device->imagined && !cuda_has_code(device->sm))
+        strbuf_add_format(out, "code      this build holds no %s code: build with -Dcuda-archs=%d%s to run it\n",
+                          device->word, device->sm, cuda_is_listed(cuda_wgmma_architectures, device->sm) ? "a" : "");
+}
+
 static void add_passed_over(const struct plan *plan, struct strbuf *out)
 {
     for (int i = 0; i < plan->reason_count; i++) {
@@ -341,6 +351,7 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     explain_add_memory(plan, out);
     explain_add_ranks(plan, out);
     explain_add_checkpoint(plan, out);
+    add_missing_code(plan, out);
     if (style.verbose)
         add_passed_over(plan, out);
 }

@@ -18,12 +18,14 @@ static const char *missing_features(const struct kernel *kernel, const struct de
 
 static const char *missing_architecture(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
-    const char *compiled = "";
+    const char *listed = "";
     if (kernel->device != DEVICE_CUDA || cuda_runs_on(kernel->architectures, device))
         return NULL;
+    if (cuda_is_listed(kernel->architectures, device->sm))
+        return arena_format(arena, "is not compiled for sm_%d in this build", device->sm);
     for (const int *sm = kernel->architectures; *sm; sm++)
-        compiled = arena_format(arena, "%s sm_%d", compiled, *sm);
-    return arena_format(arena, "is compiled for%s, not sm_%d", *compiled ? compiled : " nothing", device->sm);
+        listed = arena_format(arena, "%s sm_%d", listed, *sm);
+    return arena_format(arena, "is written for%s, not sm_%d", listed, device->sm);
 }
 
 static const char *missing_product(const struct kernel *kernel, const struct device *device, struct arena *arena)

@@ -200,13 +200,13 @@ static bool device_has_kernels(const struct device *device)
     return false;
 }
 
-// Every row of the op that failed first, with its reasons, and the layers it failed for.
+// Every row of the op that failed first and of this kind of device, with its reasons, and the layers it failed for.
 static void name_candidates(struct plan *plan, enum op_kind kind)
 {
     struct plan_refusal *refusal = &plan->refusal;
     refusal->candidates = ARENA_NEW(&plan->arena, struct plan_reason, plan->reason_count);
     for (int i = 0; i < plan->reason_count; i++)
-        if (plan->reasons[i].kernel->op == kind)
+        if (plan->reasons[i].kernel->op == kind && plan->reasons[i].kernel->device == plan->device.kind)
             refusal->candidates[refusal->candidate_count++] = plan->reasons[i];
     int layers = plan->model->config.layers;
     bool *unbound = ARENA_NEW(&plan->arena, bool, layers);

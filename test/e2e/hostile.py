@@ -257,7 +257,7 @@ def tool(name, parameters=None, description="x"):
 
 bodies("1000_tools", CHAT, chat(tools=[tool(word) for word in words(1000)]), [REFUSED, FULL], 4, 2)
 bodies("a_tool_described_in_3_mb", CHAT, chat(tools=[tool("x", description="word " * 600000)]), [REFUSED, FULL], 4, 2)
-bodies("50_forced_tools", CHAT, chat(tools=[tool(word) for word in words(4)], tool_choice="required", n=16), ACCEPTED_OR_NOT, 2, 2)
+bodies("four_forced_tools_16_answers", CHAT, chat(tools=[tool(word) for word in words(4)], tool_choice="required", n=16), ACCEPTED_OR_NOT, 2, 2)
 
 # ---- HTTP ----------------------------------------------------------------------------------------------------------------
 

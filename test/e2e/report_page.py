@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of `eval --html` and `bench --html` as a browser lays them out: nothing is cut off, no label lies over another."""
+"""The pages of `eval --html` and `bench --html`: the JSON within them, and how a browser lays them out: nothing is cut off, no
+label lies over another."""
+
+import json
+import re
 
 WIDTHS = (1280, 360)  # a desk and a phone
 
@@ -9,8 +13,16 @@ LAYOUT = """
         return { left, right, top, bottom, text: element.textContent, figure: element.closest('figure')?.ariaLabel };
     });
     return { page: document.scrollingElement.scrollWidth, seen: document.scrollingElement.clientWidth,
-             all: boxes('body :not(.table *)'), labels: boxes('figure text, .bar span, .key li'), dots: boxes('figure circle') }
+             all: boxes('body :not(.table *)'), labels: boxes('figure text, .bar span, .key li'), dots: boxes('figure .plot circle') }
 """
+
+
+def data_of(path):
+    """What the page draws; nothing of it can end the element that it is in, and the page loads nothing."""
+    text = path.read_text()
+    assert not re.search(r"<link|<img|src=|url\(|@import|href=", text)
+    data, = re.findall(r'<script type="application/json" id="data">([^<]*)</script>', text)
+    return json.loads(data)
 
 
 def overlap(a, b, slack=0.5):
@@ -33,4 +45,5 @@ def check_layout(browser, path, numbered=False):
             over = [other for other in labels[:i] + dots if overlap(label, other)]
             assert not over, (width, label, over)
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert not browser.get_log("browser")
     return labels

@@ -233,7 +233,7 @@ class Server:
             time.sleep(0.02)
         raise AssertionError("it did not come to that within %g s" % patience)
 
-    def wait_idle(self, patience=5):
+    def wait_idle(self, patience=30):
         """Nothing runs or waits, and every page is free."""
         self.wait_until(lambda: self.load == (0, 0, 0), patience)
 

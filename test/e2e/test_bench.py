@@ -8,15 +8,12 @@ import stat
 import statistics
 import subprocess
 import time
-import xml.etree.ElementTree
 
 import pytest
 
-from report_page import check_layout
+from report_page import check_layout, data_of
 
 SMALL = ["-p", "16", "-n", "4", "-r", "1"]
-SVG = "{http://www.w3.org/2000/svg}"
-XHTML = "{http://www.w3.org/1999/xhtml}"
 
 
 @pytest.fixture
@@ -72,23 +69,49 @@ def test_limits(measured):
     assert limits["bfloat16", 40] < limits["fp8/nvfp4", 40]
 
 
-def test_page(measured):
+DRAWN = """
+    const figure = element => ({
+        title: element.ariaLabel, bars: element.querySelectorAll('rect').length, names: element.querySelectorAll('.key li').length,
+        looks: [...element.querySelectorAll('line.line')].map(line => `${line.getAttribute('class')} ${line.getAttribute('stroke')}`) });
+    return { title: document.title, heading: document.querySelector('h1').textContent, about: document.querySelector('p').textContent,
+             paper: getComputedStyle(document.body).backgroundColor, figures: [...document.querySelectorAll('figure')].map(figure),
+             table: [...document.querySelectorAll('tr')].map(row => [...row.children].map(cell => cell.textContent)) }
+"""
+
+
+def drawn(browser, page):
+    browser.get(page.as_uri())
+    return browser.execute_script(DRAWN)
+
+
+def test_page(measured, browser):
     report, page = measured
-    text = page.read_text()
     assert stat.S_IMODE(page.stat().st_mode) & stat.S_IRUSR and list(page.parent.iterdir()) == [page]
-    assert not re.search(r"<script|<link|<img|src=|url\(|@import|href=", text)
-    assert "prefers-color-scheme: dark" in text
-    root = xml.etree.ElementTree.fromstring(text.split("\n", 1)[1])  # what follows the doctype
-    figures = list(root.iter(f"{XHTML}figure"))
-    assert [figure.get("aria-label").split()[0] for figure in figures] == ["Prefill,", "Decode,", "Decode", "Decode"]
-    bars = [list(figure.iter(f"{SVG}rect")) for figure in figures[:2]]
-    assert [len(each) for each in bars] == [sum(row["kind"] == kind for row in report["results"]) for kind in ("prefill", "decode")]
-    for figure in figures[2:]:
-        lines = [(line.get("class"), line.get("stroke")) for line in figure.iter(f"{SVG}line") if "line" in line.get("class").split()]
-        assert len(list(figure.iter(f"{XHTML}li"))) == 12  # formats, new tokens, and batches or depths
-        assert len(lines) == 24 and len(set(lines)) == 12, "each line has a look of its own, in the plot and in the legend"
-    rows = list(root.iter(f"{XHTML}tr"))
-    assert len(rows) == len(report["results"]) + 1
+    assert data_of(page) == report
+    found = drawn(browser, page)
+    assert (found["title"], found["heading"]) == ("nibble bench", report["model"])
+    assert report["machine"]["name"] in found["about"] and "ceiling with 1 thread: " in found["about"]
+    bars, lines = found["figures"][:2], found["figures"][2:]
+    assert [figure["title"].split()[0] for figure in bars + lines] == ["Prefill,", "Decode,", "Decode", "Decode"]
+    counts = [sum(row["kind"] == kind for row in report["results"]) for kind in ("prefill", "decode")]
+    assert [figure["bars"] - 1 for figure in bars] == counts, "a bar for each, and one in the legend"
+    for figure in lines:
+        assert figure["names"] == 12  # formats, new tokens, and batches or depths
+        assert len(figure["looks"]) == 24 and len(set(figure["looks"])) == 12, "each line has a look of its own, in the plot and in the legend"
+    columns, *rows = found["table"]
+    for cells, row in zip(rows, report["results"], strict=True):
+        cells = dict(zip(columns, cells, strict=True))
+        assert (cells["kind"], cells["format"], cells["t/s"]) == (row["kind"], row["kv_cache_dtype"], f"{row['median']:.2f}")
+        assert cells["lowest"] == f"{min(row['samples']):.2f}" and cells["ceiling"] == f"{row['limit']:.2f} ({row['bound']})"
+
+
+def test_page_in_the_dark(measured, browser):
+    papers = []
+    for scheme in ("light", "dark"):
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        papers.append(drawn(browser, measured[1])["paper"])
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert papers == ["rgb(248, 247, 244)", "rgb(21, 23, 27)"]
 
 
 def test_page_on_a_phone(measured, browser):
@@ -102,13 +125,13 @@ def test_near_depths_have_labels_apart(bench, browser, tmp_path):
     assert {"0", "200"} <= set(labels)
 
 
-def test_names_are_text_on_the_page(bench, smollm2, tmp_path):
-    model = tmp_path / "<b>&.gguf"
+def test_names_are_text_on_the_page(bench, smollm2, browser, tmp_path):
+    model, page = tmp_path / "<!--<script><b>&\"'@data.gguf", tmp_path / "page.html"
     model.symlink_to(smollm2)
-    assert bench("-p", 4, "-n", 0, "-r", 1, "--html", tmp_path / "page.html", model=str(model)).returncode == 0
-    text = (tmp_path / "page.html").read_text()
-    assert "<b>" not in text
-    xml.etree.ElementTree.fromstring(text.split("\n", 1)[1])
+    assert bench("-p", 4, "-n", 0, "-r", 1, "--html", page, model=str(model)).returncode == 0
+    assert data_of(page)["model"] == str(model)
+    found = drawn(browser, page)
+    assert found["heading"] == str(model) and len(found["table"]) == 2
 
 
 def test_table(bench):

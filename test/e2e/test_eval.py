@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import small_model
-from report_page import check_layout
+from report_page import check_layout, data_of
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 PROSE = GOLDEN / "prose.txt"
@@ -91,7 +91,9 @@ def test_the_curve_can_be_read(nibble, smollm2, tmp_path, browser):
     done = subprocess.run([nibble, "eval", model, "--text", PROSE, "--context", "32", "--chunks", "1", "--sweep", "--json", "--html", page],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    shown = [cache for cache in json.loads(done.stdout)["caches"] if cache.get("kld", {"mean": 0})["mean"] > 0]
+    report = json.loads(done.stdout)
+    assert data_of(page) == report
+    shown = [cache for cache in report["caches"] if cache.get("kld", {"mean": 0})["mean"] > 0]
     assert len(shown) > 8
     labels = [label["text"].strip() for label in check_layout(browser, page, numbered=True)]
     assert all(str(i + 1) in labels for i in range(len(shown)))

@@ -75,16 +75,14 @@ def test_a_queue_that_grows_and_empties(narrow):
         thread.start()
         narrow.wait_until(lambda: sum(load(narrow)) == count or answered)
     assert load(narrow) == (SEATS, 3) and 0 < scrape(narrow)["KVCacheUtilization"] <= 1
-    seen, slowest = [], 0
+    seen = []
     while any(thread.is_alive() for thread in threads):
-        started = time.monotonic()
         signals = scrape(narrow)
-        slowest = max(slowest, time.monotonic() - started)
         seen.append(signals["TotalQueuedRequests"])
         assert signals["TotalRunningRequests"] <= SEATS
         time.sleep(PROTOCOL["scrape"]["interval_ms"] / 1000)
     assert seen == sorted(seen, reverse=True) and {3, 2, 1, 0} >= set(seen) >= {0}
-    assert slowest < 1 and len(answered) == len(threads)
+    assert len(answered) == len(threads)
     narrow.wait_idle()
 
 

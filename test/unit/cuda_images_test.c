@@ -44,13 +44,14 @@ static void test_architectures_are_exact(void **state)
     static const int only[] = { 90, 0 }, none[] = { 0 };
     struct device imagined = { .kind = DEVICE_CUDA, .imagined = true }, real = { .kind = DEVICE_CUDA };
     imagined.sm = real.sm = 90;
-    assert_true(cuda_runs_on(only, &imagined) && cuda_runs_on(only, &real));
+    assert_true(cuda_runs_on(only, &imagined));
+    assert_int_equal(cuda_runs_on(only, &real), cuda_is_listed(cuda_architectures, 90));
     assert_false(cuda_runs_on(none, &real));
     imagined.sm = real.sm = 91; // of the same family
     assert_false(cuda_runs_on(only, &imagined) || cuda_runs_on(only, &real));
     imagined.sm = real.sm = 999;
-    assert_false(cuda_runs_on(only, &real) || cuda_runs_on(cuda_architectures, &imagined));
-    assert_int_equal(cuda_runs_on(cuda_architectures, &real), has_ptx());
+    assert_false(cuda_runs_on(only, &real) || cuda_runs_on(cuda_all_architectures, &imagined));
+    assert_int_equal(cuda_runs_on(cuda_all_architectures, &real), has_ptx());
     for (const int *sm = cuda_architectures; *sm; sm++)
         assert_int_equal(cuda_code_sm(*sm), *sm);
     assert_int_equal(cuda_code_sm(999), has_ptx() ? cuda_ptx_architecture : 999);

@@ -178,8 +178,10 @@ static void test_nvfp4_is_multiplied_as_it_is(void **state)
     const struct kernel_packing *packing = &linear_native_packing;
     static struct NVFP4_GGUF blocks[MANY_OUT * ROW_BLOCKS];
     static float x[MANY_ROWS][MANY_IN], w[MANY_OUT][MANY_IN];
-    for (size_t i = 0; i < sizeof blocks; i++)
-        ((uint8_t *)blocks)[i] = (uint8_t)(i % 36 < 4 ? 0x20 + i * 7 % 32 : i * 37 + i / 5 * 11);
+    uint8_t *bytes = (uint8_t *)blocks;
+    const size_t count = sizeof blocks;
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)(i % 36 < 4 ? 0x20 + i * 7 % 32 : i * 37 + i / 5 * 11);
     struct weight weight = { DTYPE_NVFP4_GGUF, MANY_OUT, MANY_IN, blocks, 0.5f };
     weight_decode(DTYPE_NVFP4_GGUF, blocks, MANY_OUT * MANY_IN, w[0]);
     uint8_t *packed = cuda_new(scene->cuda, packing->bytes(DTYPE_NVFP4_GGUF, MANY_OUT, MANY_IN), "w", &err);

@@ -103,8 +103,10 @@ static void a_record_has_these_bytes(void **state)
         float x[DIM], back[DIM];
         uint8_t expected[656], stored[656 + 16];
         memset(stored, 0xA5, sizeof stored);
-        for (int i = 0; i < DIM; i++) // groups of very different sizes, one of zeros
-            x[i] = i / 128 == round % 6 ? 0 : random_real(&seed) * powf(10, (float)(i / 128 * 3 - 5));
+        for (int i = 0; i < DIM; i++) { // groups of very different sizes, one of zeros
+            const int group = i / 128;
+            x[i] = group == round % 6 ? 0 : random_real(&seed) * powf(10, (float)(group * 3 - 5));
+        }
         make_record(x, expected);
         kv_codecs[DTYPE_FP8_DS_MLA].store(x, DIM, 7, stored, NULL); // a layer's scale has no part in it
         assert_memory_equal(stored, expected, sizeof expected);

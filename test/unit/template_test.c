@@ -112,10 +112,6 @@ static void test_scopes(void **state)
           "119129" },
         { "{% for i in list %}{% for j in list %}{{ loop.index }}{% endfor %}{{ loop.last }} {% endfor %}",
           "123False 123False 123True " },
-        { "{% for i in [[1], [2, [3]]] recursive %}{{ loop.depth }}{{ i if i is number else loop(i) }}{% endfor %}",
-          "121122233" },
-        { "{% macro m() %}({{ caller(2) }}){% endmacro %}{% call(x) m() %}{{ x }}{% endcall %}", "(2)" },
-        { "{% with x = 1 %}{{ x }}{% endwith %}{{ x is defined }}", "1False" },
         { "{% set x %}a{% set y = 1 %}{{ y }}{% endset %}{{ x }}{{ y is defined }}", "a1False" },
         // Set for certain, but later: until then it is not the variable from outside.
         { "{% for i in [1] %}{{ bos_token }}{% endfor %}{% set bos_token = 2 %}{{ bos_token }}", "2" },
@@ -141,6 +137,11 @@ static void test_sentences(void **state)
         { "{% for x in none %}{% endfor %}", "none cannot be iterated over" },
         { "{{ list | nope }}", "there is no filter called 'nope'" },
         { "{{ list is nope }}", "there is no test called 'nope'" },
+        { "{{ nope(1) }}", "there is no function called 'nope'" },
+        { "{{ word.nope() }}", "there is no method called 'nope'" },
+        { "{% if true %}{{ word | nope }}{% endif %}", "there is no filter called 'nope'" },
+        { "{% if true %}{{ word.nope() }}{% endif %}", "a string has no attribute 'nope'" },
+        { "{{ '{:d}'.format(1) }}", "it takes {}, {0} and {name} alone" },
         { "{{ 'x' | replace('a') }}", "replace needs 2 arguments" },
         { "{{ 'x'.upper(1) }}", "upper takes at most 0 arguments, not 1" },
         { "{{ range(100001) }}", "more than 100000 numbers" },
@@ -186,7 +187,7 @@ static void test_no_templates(void **state)
         { "{% if true %}{% endfor %}{% endif %}", "unknown tag 'endfor'" },
         { "{% frobnicate %}", "unknown tag 'frobnicate'" },
         { "{% do list.append(1) %}", "unknown tag 'do'" },
-        { "{% include 'x' %}", "not supported" },
+        { "{% include 'x' %}", "unknown tag 'include'" },
         { "{% break %}", "{% break %} is not in a loop" },
         { "{% for loop in list %}{% endfor %}", "'loop' cannot be assigned to" },
         { "{% set 1 = 2 %}", "can be assigned to" },
@@ -233,7 +234,7 @@ static void test_limits_of_the_source(void **state)
     check_repeated("{{ 1", " + 1", 10000, " }}", "chains or nests more than");
     check_repeated("{{ x", ".y", 10000, " }}", "chains or nests more than");
     check_repeated("{{ x", "|upper", 10000, " }}", "chains or nests more than");
-    check_repeated("{{ f(", "**a,", 10000, ") }}", "wrong order");
+    check_repeated("{{ f(a=1", ",b", 10000, ") }}", "wrong order");
     check_repeated("{% macro m(a0", ",a", 1, ",a) %}{% endmacro %}", "'a' is there twice");
 }
 
@@ -251,9 +252,7 @@ static void test_limits_of_a_run(void **state)
         { "{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "the limit" },
         { "{{ 'x' * 1000000000000 }}", "the text grows past" },
         { "{{ [0] * 1000000000000 }}", "MB of memory" },
-        { "{{ '%999999999d' % 1 }}", "a format asks for more" },
-        { "{{ '{:999999999}'.format(1) }}", "a format asks for more" },
-        { "{{ 'x'.center(1000000000000) }}", "the text grows past" },
+        { "{{ 'x' | indent(1000000000000, true) }}", "the text grows past" },
         { "{% for a in range(99999) %}{{ 'x' * 9999 }}{% endfor %}", "the text grows past" },
         { "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels" },
         { "{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
@@ -268,7 +267,6 @@ static void test_limits_of_a_run(void **state)
         { "{% set n = namespace(g=list) %}{% for i in range(9999) %}{% set n.g = n.g | map('string') %}"
           "{% endfor %}{{ n.g | list }}",
           "levels" },
-        { "{% for x in [list] recursive %}{{ loop([x]) }}{% endfor %}", "levels" },
         { "{% set n = namespace() %}{% set n.n = n %}{{ n }}", "levels" },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {

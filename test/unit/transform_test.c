@@ -259,7 +259,7 @@ static void read_logits(struct world *world, const struct engine_options *option
     struct engine engine;
     struct reader reader;
     struct error err;
-    const float *found;
+    const float *found = NULL;
     random_text(ids);
     if (!engine_open(&engine, &world->tiny.checkpoint, options, &err))
         fail_msg("%s", err.text);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "cli/tune_solve.h"
+#include "tools/tune_solve.h"
 
 enum { ITEMS = 6, FORMATS = 3, ALL = 729 /* FORMATS ^ ITEMS */, SEEDS = 200 };
 

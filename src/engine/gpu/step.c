@@ -73,6 +73,7 @@ static bool launch_all(struct gpu *gpu, const struct engine *engine, const struc
         if (bound->left_out || bound->fused[load] || (op->on_outputs && !outputs))
             continue;
         if ((exchange_precedes(op) && !exchange_on_gpu(engine, i, own.rows, err))
+            || (watch_wants(engine, i) && !watch_before_on_gpu(engine, err))
             || !launch_row(gpu, load == FEW ? bound->decode : bound->prefill, args, &own, op->layer, err)
             || (watch_wants(engine, i) && !watch_on_gpu(engine, i, err)))
             return false;

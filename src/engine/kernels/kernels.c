@@ -98,7 +98,7 @@ static json_t *need_list(const struct kernel *kernel, struct arena *arena)
     for (uint32_t bit = 1; bit && bit <= kernel->needs; bit <<= 1)
         if (kernel->needs & bit)
             json_array_append_new(list, json_string(device_feature_words(arena, bit)));
-    if (kernel->device == DEVICE_CUDA && kernel->architectures == cuda_architectures)
+    if (kernel->device == DEVICE_CUDA && kernel->architectures == cuda_all_architectures)
         json_array_append_new(list, json_string("cuda"));
     else if (kernel->device == DEVICE_CUDA)
         json_array_append_new(list, json_string(architecture_words(kernel->architectures, arena)));

@@ -88,9 +88,6 @@ def write(out, images, options):
     out.write(f"    {{ 0 }},\n}};\n\nconst int cuda_architectures[] = {{ {number_list(options.architectures)} }};\n"
               f"const int cuda_ptx_architecture = {max((image.ptx_architecture for image in images), default=0)};\n"
               f"const int cuda_driver_needed = {options.driver};\n")
-    for only in options.only:
-        name, _, architectures = only.partition("=")
-        out.write(f"const int cuda_{name}_architectures[] = {{ {number_list(architectures)} }};\n")
 
 
 def main():
@@ -99,7 +96,6 @@ def main():
     parser.add_argument("--fatbinary", required=True)
     parser.add_argument("--driver", type=int, required=True)
     parser.add_argument("--architectures", required=True, help="of the build: 80,90a,ptx")
-    parser.add_argument("--only", action="append", default=[], help="of a file that is not for all: NAME=90a")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     folder = options.output + ".p"

@@ -166,7 +166,7 @@ enum {
 #define BIT(id, kind) | DTYPE_BIT(id)
 #define PACKED (0 LINEAR_FORMATS(BIT))
 #define EXPERTS                                                                                        \
-    .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_architectures, .tolerance = 0.015f, \
+    .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_all_architectures, .tolerance = 0.015f, \
     .shared_bytes = SHARED_BYTES
 #define SKINNY .load = KERNEL_DECODE, .describe = describe_skinny
 #define WIDE .load = KERNEL_PREFILL, .describe = describe_wide
@@ -177,14 +177,14 @@ const struct kernel cuda_experts_rows[] = {
       .op = OP_ROUTE,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .describe = describe_route },
     { .name = "combine_cuda",
       .device = DEVICE_CUDA,
       .op = OP_COMBINE,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .describe = describe_combine },
     { .name = "experts_cuda_float_skinny", EXPERTS, SKINNY, .priority = 20, .weights = FLOATS },
     { .name = "experts_cuda_float_wide", EXPERTS, WIDE, .priority = 20, .weights = FLOATS },

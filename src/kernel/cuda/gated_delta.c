@@ -37,7 +37,7 @@ const struct kernel cuda_delta_rows[] = {
       .op = OP_GATED_DELTA,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .describe = describe_gated_delta },
 };
 const int cuda_delta_count = sizeof cuda_delta_rows / sizeof *cuda_delta_rows;

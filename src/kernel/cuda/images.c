@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/cuda/images.h"
 
+const int cuda_all_architectures[] = { 80, 86, 89, 90, 100, 103, 120, 121, 0 };
+const int cuda_wgmma_architectures[] = { 90, 0 };
+
 bool cuda_is_listed(const int *architectures, int sm)
 {
     while (*architectures && *architectures != sm)
@@ -21,9 +24,13 @@ static bool needs_ptx(int sm) { return cuda_ptx_architecture && is_newer_than_al
 
 bool cuda_runs_on(const int *architectures, const struct device *device)
 {
-    return cuda_is_listed(architectures, device->sm)
-        || (architectures == cuda_architectures && !device->imagined && needs_ptx(device->sm));
+    if (device->imagined)
+        return cuda_is_listed(architectures, device->sm);
+    return (cuda_is_listed(architectures, device->sm) && cuda_is_listed(cuda_architectures, device->sm))
+        || (architectures == cuda_all_architectures && needs_ptx(device->sm));
 }
+
+bool cuda_has_code(int sm) { return cuda_is_listed(cuda_architectures, sm) || needs_ptx(sm); }
 
 int cuda_code_sm(int sm) { return needs_ptx(sm) ? cuda_ptx_architecture : sm; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/images.h: the compiled kernels that this build carries, made by kernel/cuda/embed.py. Rows take their
-// architectures from here, so that none claims what was not compiled.
+// kernel/cuda/images.h: the compiled kernels that this build carries, made by kernel/cuda/embed.py, and the architectures
+// that the sources are written for. Rows name the latter, so that every build plans alike; images say what can be run.
 #ifndef KERNEL_CUDA_IMAGES_H
 #define KERNEL_CUDA_IMAGES_H
 
@@ -20,15 +20,20 @@ struct cuda_image {
 };
 
 extern const struct cuda_image cuda_images[];                  // ends in one without a name
-extern const int cuda_architectures[];                         // ends in 0; empty in a build without nvcc
-extern const int cuda_attention_prefill_wgmma_architectures[]; // those of files that are not for all
-extern const int cuda_linear_wide_wgmma_architectures[];
+extern const int cuda_architectures[];  // that this build has images for; ends in 0; empty in a build without nvcc
 extern const int cuda_ptx_architecture; // that PTX is compiled for; 0: there is none
 extern const int cuda_driver_needed;    // 13000 for CUDA 13.0
 
-// Whether kernels for these architectures run on a device. Likeness of families admits nothing: each is named, or it is
-// real, newer than all that this build names, and the kernel is there as PTX, as those for all architectures are.
+// What the sources are written for (meson.build has the same lists): all files but those of wgmma, and these.
+extern const int cuda_all_architectures[], cuda_wgmma_architectures[]; // end in 0
+
+// Whether kernels for these architectures run on a device. Likeness of families admits nothing: each is named. A real
+// device also needs an image of this build, or is newer than all that the build names and has the kernel as PTX, as
+// those for all architectures are.
 bool cuda_runs_on(const int *architectures, const struct device *device);
+
+// Whether this build has code for a device of this architecture.
+bool cuda_has_code(int sm);
 
 // Whether a list has this one by name.
 bool cuda_is_listed(const int *architectures, int sm);

@@ -73,7 +73,7 @@ const struct kernel cuda_kv_write_rows[] = {
       .op = OP_KV_WRITE,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .k = CUDA_ALL_KV,
       .v = CUDA_ALL_KV,
       .sink = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16),
@@ -85,7 +85,7 @@ const struct kernel cuda_kv_write_rows[] = {
       .op = OP_TRANSFORM,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .head_dim_max = HEAD_DIM_MAX,
       .describe = describe_transform },
 };

@@ -78,7 +78,7 @@ static int describe_per_head_linear(const void *arguments, const struct cuda_sha
 
 #define ROW(word, id)                                                                      \
     .name = word, .device = DEVICE_CUDA, .op = OP_##id, .priority = 1, .load = KERNEL_ANY, \
-    .architectures = cuda_architectures
+    .architectures = cuda_all_architectures
 
 const struct kernel cuda_latent_rows[] = {
     { ROW("attention_latent", ATTENTION), .latents = LATENT_FORMATS, .head_dim_multiple = HEAD_DIM_MULTIPLE,

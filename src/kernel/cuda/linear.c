@@ -386,7 +386,7 @@ static void add_wgmma(struct list *list, const struct cuda_linear *p, const stru
                                      .tokens = tokens,
                                      .launch = launch,
                                      .left = left,
-                                     .partials = (float *)(left + LINEAR_LEFT_BYTES / sizeof *left) };
+                                     .partials = (float *)((uint8_t *)left + LINEAR_LEFT_BYTES) };
     choose_ranges(&many, tiles, blocks < LINEAR_RANGES_MAX ? blocks : LINEAR_RANGES_MAX, list->shape->rows);
     struct cuda_call *call = add_call(list, tiled->wgmma[size], cuda_blocks(list->shape->rows, tokens),
                                       (unsigned)many.ranges, (unsigned)(linear_wgmma_warps(tokens) * WARP), &many,
@@ -409,7 +409,7 @@ static void add_arrange(struct list *list, const struct cuda_linear *p)
 
 static void describe_packed(struct list *list, const struct linear_args *args, const struct cuda_linear *all)
 {
-    bool wgmma = cuda_is_listed(cuda_linear_wide_wgmma_architectures, list->shape->sm);
+    bool wgmma = cuda_is_listed(cuda_wgmma_architectures, list->shape->sm);
     uint32_t done = 0;
     for (int i = 0, launch = 0; i < args->outputs; i++) {
         const struct weight *weight = &args->output[i].weight;
@@ -472,7 +472,7 @@ static size_t wide_scratch(const struct kernel_extent *extent)
 #define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
 #define BIT(id, kind) | DTYPE_BIT(id)
 #define PACKED (0 LINEAR_FORMATS(BIT))
-#define LINEAR .device = DEVICE_CUDA, .op = OP_LINEAR, .architectures = cuda_architectures, .tolerance = 0.015f
+#define LINEAR .device = DEVICE_CUDA, .op = OP_LINEAR, .architectures = cuda_all_architectures, .tolerance = 0.015f
 #define FEW                                                                              \
     .load = KERNEL_DECODE, .scratch_bytes = skinny_scratch, .describe = describe_skinny, \
     .fuses = KERNEL_FUSES_NORM | KERNEL_FUSES_ACT_MUL | KERNEL_FUSES_ADD

@@ -59,14 +59,14 @@ const struct kernel cuda_scan_rows[] = {
       .op = OP_CONV,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .describe = describe_conv },
     { .name = "ssm_scan_cuda",
       .device = DEVICE_CUDA,
       .op = OP_SSM_SCAN,
       .priority = 1,
       .load = KERNEL_ANY,
-      .architectures = cuda_architectures,
+      .architectures = cuda_all_architectures,
       .describe = describe_ssm_scan },
 };
 const int cuda_scan_count = sizeof cuda_scan_rows / sizeof *cuda_scan_rows;

@@ -273,6 +273,6 @@ template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_scan 
     }
 //   keys  tokens of a tile, blocks of a multiprocessor
 SCAN(128, 1, 5, one)
-SCAN(128, 8, 4, many)
+SCAN(128, 8, 4, wide)
 SCAN(256, 1, 3, one)
-SCAN(256, 4, 3, many)
+SCAN(256, 4, 3, wide)

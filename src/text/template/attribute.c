@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/attribute.c: a.b, a["b"] and a[1:2]. A dot looks for a method first and for a key then, brackets the
 // other way round. What is not there is undefined; looking into something undefined is trouble.
-#include "text/template/call.h"
 #include "text/template/eval.h"
 #include "text/template/unicode.h"
 
@@ -34,8 +33,6 @@ static struct value method(struct render *render, struct value of, struct bytes 
     X(FIRST,     "first")      \
     X(LAST,      "last")       \
     X(LENGTH,    "length")     \
-    X(DEPTH,     "depth")      \
-    X(DEPTH0,    "depth0")     \
     X(PREVITEM,  "previtem")   \
     X(NEXTITEM,  "nextitem")
 // clang-format on
@@ -66,8 +63,6 @@ static struct value loop_attribute(struct render *render, struct loop *loop, str
     case LOOP_FIRST: return value_bool(index == 1);
     case LOOP_LAST: return value_bool(!loop_peek(render, loop));
     case LOOP_LENGTH: return value_int((int64_t)loop_length(render, loop));
-    case LOOP_DEPTH: return value_int((int64_t)loop->depth);
-    case LOOP_DEPTH0: return value_int((int64_t)loop->depth - 1);
     case LOOP_PREVITEM: return index > 1 ? loop->before : value_undefined(UNDEFINED_NO_ITEM, name);
     case LOOP_NEXTITEM: return loop_peek(render, loop) ? loop->after : value_undefined(UNDEFINED_NO_ITEM, name);
     case LOOP_WORD_COUNT: break;
@@ -75,76 +70,16 @@ static struct value loop_attribute(struct render *render, struct loop *loop, str
     return value_missing();
 }
 
-static struct value macro_attribute(struct render *render, const struct macro *macro, struct bytes name)
-{
-    const struct node_function *function = macro->function;
-    if (bytes_equal(name, bytes_of("name")))
-        return value_string(function->name);
-    if (bytes_equal(name, bytes_of("caller")))
-        return value_bool(function->caller_slot >= 0);
-    if (bytes_equal(name, bytes_of("catch_kwargs")))
-        return value_bool(function->kwargs_slot >= 0);
-    if (bytes_equal(name, bytes_of("catch_varargs")))
-        return value_bool(function->varargs_slot >= 0);
-    if (!bytes_equal(name, bytes_of("arguments")))
-        return value_missing();
-    struct list *names = list_new(render, 0);
-    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
-        list_add(render, names, value_string(parameter->name));
-    return value_tuple(names);
-}
-
-static struct value cycler_attribute(const struct cycler *cycler, struct bytes name)
-{
-    if (bytes_equal(name, bytes_of("current")))
-        return cycler->items->items[cycler->at];
-    if (bytes_equal(name, bytes_of("items")))
-        return value_tuple(cycler->items);
-    if (bytes_equal(name, bytes_of("pos")))
-        return value_int((int64_t)cycler->at);
-    return value_missing();
-}
-
-static struct value range_attribute(const struct range *range, struct bytes name)
-{
-    if (bytes_equal(name, bytes_of("start")))
-        return value_int(range->start);
-    if (bytes_equal(name, bytes_of("stop")))
-        return value_int(range->stop);
-    if (bytes_equal(name, bytes_of("step")))
-        return value_int(range->step);
-    return value_missing();
-}
-
-static struct value group_attribute(const struct list *pair, struct bytes name)
-{
-    if (bytes_equal(name, bytes_of("grouper")))
-        return pair->items[0];
-    if (bytes_equal(name, bytes_of("list")))
-        return pair->items[1];
-    return value_missing();
-}
-
 // What Python's getattr finds; missing when there is nothing.
 static struct value own_attribute(struct render *render, struct value of, struct bytes name)
 {
-    struct value value = value_missing();
-    switch (of.type) {
-    case VALUE_UNDEFINED: return trouble_undefined(render, of);
-    case VALUE_NAMESPACE: {
+    if (of.type == VALUE_UNDEFINED)
+        return trouble_undefined(render, of);
+    if (of.type == VALUE_NAMESPACE) {
         struct value *attribute = dict_find_name(render, of.dict, name);
-        return attribute ? *attribute : value;
+        return attribute ? *attribute : value_missing();
     }
-    case VALUE_LOOP: value = loop_attribute(render, of.loop, name); break;
-    case VALUE_MACRO: value = macro_attribute(render, of.macro, name); break;
-    case VALUE_CYCLER: value = cycler_attribute(of.cycler, name); break;
-    case VALUE_RANGE: value = range_attribute(of.range, name); break;
-    case VALUE_TUPLE:
-        if (of.group && of.list->count == 2)
-            value = group_attribute(of.list, name);
-        break;
-    default: break;
-    }
+    struct value value = of.type == VALUE_LOOP ? loop_attribute(render, of.loop, name) : value_missing();
     return value_given(value) ? value : method(render, of, name);
 }
 
@@ -180,7 +115,7 @@ static struct value own_item(struct render *render, struct value of, struct valu
         return found ? *found : value_missing();
     }
     size_t length;
-    if (!value_is_integral(key) || of.type == VALUE_LOOP || of.type == VALUE_VIEW)
+    if (!value_is_integral(key) || of.type == VALUE_VIEW)
         return value_missing();
     if (of.type == VALUE_STRING)
         return character_at(render, of, value_integer(key));
@@ -191,11 +126,6 @@ static struct value own_item(struct render *render, struct value of, struct valu
     if (index < 0 || (uint64_t)index >= length)
         return value_missing();
     return of.type == VALUE_RANGE ? range_at(of.range, (size_t)index) : of.list->items[index];
-}
-
-bool attribute_exists(struct render *render, struct value of, struct bytes name)
-{
-    return value_given(own_attribute(render, of, name));
 }
 
 struct value attribute_get(struct render *render, struct value of, struct bytes name)

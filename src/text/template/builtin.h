@@ -39,14 +39,7 @@ const struct builtin *filter_find(struct bytes name); // NULL: there is none
 const struct builtin *test_find(struct bytes name);
 const struct builtin *global_find(struct bytes name);
 const struct builtin *method_find(enum value_type type, struct bytes name);
-const struct builtin *builtin_find(const struct builtin *table, size_t count, struct bytes name);
-
-// The tables, in the files of their purpose.
-struct builtin_table {
-    const struct builtin *rows;
-    size_t count;
-};
-extern const struct builtin_table text_filters, list_filters, string_methods;
+bool method_exists(struct bytes name); // of any type
 
 struct value builtin_call(struct render *render, const struct builtin *builtin, struct value self,
                           const struct arguments *arguments);
@@ -66,8 +59,10 @@ static inline bool call_has(const struct call *call, int index) // given, and no
 struct value string_of(struct render *render, struct value value); // as {{ }} prints it; a string stays as it is
 struct value string_concat(struct render *render, struct value a, struct value b); // of two strings
 struct value escape_html(struct render *render, struct value value);               // a safe string stays as it is
-bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big);      // as Python's int() reads a string
-bool string_to_float(struct bytes text, double *out);                              // as Python's float() does
+bool string_to_int(struct bytes text, int64_t *out, bool *too_big);                // as Python's int() reads a string
+struct list *split_lines(struct render *render, struct bytes text, bool keep_ends);
+const char *search_last(struct render *render, struct bytes text, struct bytes part); // NULL: nowhere
+bool string_to_float(struct bytes text, double *out);                                 // as Python's float() does
 // The item's attribute by a path such as "a.b.0", an index, or none for the item itself; `otherwise` may be missing.
 struct value attribute_path(struct render *render, struct value item, struct value path, struct value otherwise);
 

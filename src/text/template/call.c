@@ -4,14 +4,6 @@
 #include "text/template/eval.h"
 #include "text/template/unicode.h"
 
-const struct builtin *builtin_find(const struct builtin *table, size_t count, struct bytes name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (bytes_equal(bytes_of(table[i].name), name))
-            return &table[i];
-    return NULL;
-}
-
 // Number of the parameter, -1 when none has that name.
 static int parameter_index(const char *parameters, struct bytes name)
 {
@@ -117,8 +109,6 @@ struct bytes call_string(struct call *call, int index, const char *otherwise)
     return value.string;
 }
 
-struct bytes macro_name(const struct macro *macro) { return macro->function->name; }
-
 struct value macro_new(struct render *render, const struct node_function *function)
 {
     struct macro *macro = render_new(render, sizeof *macro);
@@ -126,49 +116,30 @@ struct value macro_new(struct render *render, const struct node_function *functi
     return (struct value){ .type = VALUE_MACRO, .macro = macro };
 }
 
-// Arguments with names that are no parameters: the body may ask for them as kwargs, and for `caller`.
-static void bind_rest(struct render *render, const struct node_function *function, const struct arguments *given,
-                      const bool *used, struct activation *frame)
+static const struct node_parameter *find_parameter(const struct node_function *function, struct bytes name)
 {
-    struct dict *kwargs = dict_new(render, 0);
-    for (size_t i = 0; i < given->keyword_count; i++) {
-        struct keyword keyword = given->keywords[i];
-        if (used[i])
-            continue;
-        if (function->caller_slot >= 0 && bytes_equal(keyword.name, bytes_of("caller")))
-            frame->slots[function->caller_slot] = keyword.value;
-        else if (function->kwargs_slot >= 0)
-            dict_put(render, kwargs, value_string(keyword.name), keyword.value);
-        else
-            trouble(render, "the macro has no parameter '%.*s'", shown_length(keyword.name), keyword.name.data);
-    }
-    if (function->caller_slot >= 0 && !value_given(frame->slots[function->caller_slot]))
-        frame->slots[function->caller_slot] = value_undefined(UNDEFINED_PARAMETER, bytes_of("caller"));
-    if (function->kwargs_slot >= 0)
-        frame->slots[function->kwargs_slot] = value_dict(kwargs);
-    struct list *varargs = list_new(render, 0);
-    for (size_t i = function->parameter_count; i < given->count; i++)
-        list_add(render, varargs, given->values[i]);
-    if (function->varargs_slot >= 0)
-        frame->slots[function->varargs_slot] = value_tuple(varargs);
-    else if (varargs->count)
-        trouble(render, "the macro takes at most %zu arguments, not %zu", function->parameter_count, given->count);
+    const struct node_parameter *parameter = function->parameters;
+    while (parameter && !bytes_equal(parameter->name, name))
+        parameter = parameter->next;
+    return parameter;
 }
 
-static void bind_parameters(const struct node_function *function, const struct arguments *given, bool *used,
+static void bind_parameters(struct render *render, const struct node_function *function, const struct arguments *given,
                             struct activation *frame)
 {
-    size_t index = 0;
-    for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next) {
-        struct value *slot = &frame->slots[parameter->slot];
-        if (index < given->count)
-            *slot = given->values[index];
-        for (size_t i = 0; i < given->keyword_count && index >= given->count; i++)
-            if (bytes_equal(given->keywords[i].name, parameter->name)) {
-                *slot = given->keywords[i].value;
-                used[i] = true;
-            }
-        index++;
+    const struct node_parameter *parameter = function->parameters;
+    if (given->count > function->parameter_count)
+        trouble(render, "the macro takes at most %zu arguments, not %zu", function->parameter_count, given->count);
+    for (size_t i = 0; i < given->count && parameter; i++, parameter = parameter->next)
+        frame->slots[parameter->slot] = given->values[i];
+    for (size_t i = 0; i < given->keyword_count; i++) {
+        struct bytes name = given->keywords[i].name;
+        parameter = find_parameter(function, name);
+        if (parameter && !value_given(frame->slots[parameter->slot]))
+            frame->slots[parameter->slot] = given->keywords[i].value;
+        else
+            trouble(render, "the macro %s parameter '%.*s'", parameter ? "was given twice the" : "has no",
+                    shown_length(name), name.data);
     }
 }
 
@@ -188,11 +159,9 @@ static struct value call_macro(struct render *render, const struct macro *macro,
 {
     const struct node_function *function = macro->function;
     struct activation *frame = activation_new(render, macro->frame, function->slot_count), *outer = render->frame;
-    bool *used = render_room(render, arguments->keyword_count, sizeof *used);
-    if (!frame || !used)
+    if (!frame)
         return value_none();
-    bind_parameters(function, arguments, used, frame);
-    bind_rest(render, function, arguments, used, frame);
+    bind_parameters(render, function, arguments, frame);
     size_t mark = text_mark(render);
     render->frame = frame;
     scope_enter(render, &function->scope);
@@ -202,46 +171,12 @@ static struct value call_macro(struct render *render, const struct macro *macro,
     return text_take(render, mark);
 }
 
-static struct value call_joiner(struct joiner *joiner)
-{
-    bool used = joiner->used;
-    joiner->used = true;
-    return used ? joiner->separator : value_text("");
-}
-
-static struct value call_loop(struct render *render, struct loop *loop, const struct arguments *arguments)
-{
-    if (!loop->node)
-        return trouble(render, "only a loop marked 'recursive' can be called");
-    if (arguments->count != 1 || arguments->keyword_count)
-        return trouble(render, "a recursive loop is called with one argument");
-    return loop_recurse(render, loop, arguments->values[0]);
-}
-
-bool value_is_callable(struct value value)
-{
-    switch (value.type) {
-    case VALUE_UNDEFINED:
-    case VALUE_MACRO:
-    case VALUE_LOOP:
-    case VALUE_FUNCTION:
-    case VALUE_METHOD:
-    case VALUE_JOINER: return true;
-    default: return false;
-    }
-}
-
 struct value call_value(struct render *render, struct value callee, const struct arguments *arguments)
 {
     switch (callee.type) {
     case VALUE_MACRO: return call_macro(render, callee.macro, arguments);
-    case VALUE_LOOP: return call_loop(render, callee.loop, arguments);
     case VALUE_FUNCTION: return builtin_call(render, callee.method.builtin, value_none(), arguments);
     case VALUE_METHOD: return method_call(render, callee.method.builtin, *callee.method.self, arguments);
-    case VALUE_JOINER:
-        if (arguments->count || arguments->keyword_count)
-            return trouble(render, "a joiner takes no arguments");
-        return call_joiner(callee.joiner);
     case VALUE_UNDEFINED: return trouble_undefined(render, callee);
     default: return trouble(render, "%s cannot be called", value_kind(callee));
     }

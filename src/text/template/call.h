@@ -12,9 +12,7 @@ struct macro {
     struct activation *frame; // where it was defined
 };
 
-struct bytes macro_name(const struct macro *macro);
 struct value macro_new(struct render *render, const struct node_function *function);
 struct value call_value(struct render *render, struct value callee, const struct arguments *arguments);
-bool value_is_callable(struct value value);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template/escape.h"
-
+// text/template/escape.c: the backslash escapes of string literals, as Python reads them.
 #include "base/utf8.h"
+#include "text/template/lex.h"
 #include "text/template/unicode.h"
 
 // Exactly `digits` hexadecimal ones.

@@ -89,51 +89,19 @@ static struct value eval_slice(struct render *render, const struct node *node)
     return trouble(render, "a slice stands alone between its brackets");
 }
 
-static void add_keyword(struct render *render, struct list *names, struct list *values, struct bytes name,
-                        struct value value)
-{
-    for (size_t i = 0; i < names->count && render_step(render, 1); i++)
-        if (bytes_equal(names->items[i].string, name))
-            trouble(render, "argument '%.*s' is given twice", shown_length(name), name.data);
-    list_add(render, names, value_string(name));
-    list_add(render, values, value);
-}
-
-static void eval_keywords(struct render *render, const struct node_arguments *nodes, struct arguments *out)
-{
-    struct list *names = list_new(render, 0), *values = list_new(render, 0);
-    for (const struct node *keyword = nodes->keywords; keyword; keyword = keyword->next)
-        add_keyword(render, names, values, keyword->keyword.name, eval_expression(render, keyword->keyword.value));
-    if (nodes->star_star) {
-        struct value more = eval_expression(render, nodes->star_star);
-        if (more.type != VALUE_DICT)
-            trouble(render, "** takes a dict, not %s", value_kind(more));
-        for (size_t i = 0; !render->failed && i < more.dict->count; i++) {
-            struct entry entry = more.dict->entries[i];
-            if (entry.key.type == VALUE_STRING)
-                add_keyword(render, names, values, entry.key.string, entry.value);
-            else
-                trouble(render, "the keys of a dict given by ** are strings, not %s", value_kind(entry.key));
-        }
-    }
-    out->keywords = names->count ? render_room(render, names->count, sizeof *out->keywords) : NULL;
-    out->keyword_count = out->keywords && values->count == names->count ? names->count : 0;
-    for (size_t i = 0; i < out->keyword_count; i++)
-        out->keywords[i] = (struct keyword){ names->items[i].string, values->items[i] };
-}
-
-void eval_arguments(struct render *render, const struct node_arguments *nodes, struct arguments *out)
+static void eval_arguments(struct render *render, const struct node_arguments *nodes, struct arguments *out)
 {
     struct list *values = eval_items(render, nodes->positional);
-    if (nodes->star) {
-        struct iterator *more = iterator_of(render, eval_expression(render, nodes->star));
-        struct value item;
-        while (iterator_next(render, more, &item))
-            list_add(render, values, item);
-    }
     *out = (struct arguments){ .values = values->items, .count = values->count };
-    if (nodes->keywords || nodes->star_star)
-        eval_keywords(render, nodes, out);
+    size_t count = 0;
+    for (const struct node *keyword = nodes->keywords; keyword; keyword = keyword->next)
+        count++;
+    out->keywords = count ? render_room(render, count, sizeof *out->keywords) : NULL;
+    for (const struct node *keyword = nodes->keywords; keyword && out->keywords; keyword = keyword->next)
+        out->keywords[out->keyword_count++] = (struct keyword){
+            .name = keyword->keyword.name,
+            .value = eval_expression(render, keyword->keyword.value),
+        };
 }
 
 static struct value eval_call(struct render *render, const struct node *node)

@@ -7,7 +7,6 @@
 #include "text/template/tree.h"
 
 struct value eval_expression(struct render *render, const struct node *node);
-void eval_arguments(struct render *render, const struct node_arguments *nodes, struct arguments *out);
 struct value eval_filter(struct render *render, const struct node *node, struct value text); // of a block's text
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
@@ -15,11 +14,9 @@ enum flow run_statements(struct render *render, const struct node *statements);
 void scope_enter(struct render *render, const struct scope *scope);
 struct activation *activation_new(struct render *render, struct activation *parent, int slot_count);
 void eval_assign(struct render *render, const struct node *target, struct value value);
-struct value loop_recurse(struct render *render, struct loop *loop, struct value iterable); // its text
 
 struct value attribute_get(struct render *render, struct value of, struct bytes name); // a.name
 struct value attribute_item(struct render *render, struct value of, struct value key); // a[key]
-bool attribute_exists(struct render *render, struct value of, struct bytes name);      // without looking for items
 struct value attribute_slice(struct render *render, struct value of, struct value start, struct value stop,
                              struct value step); // each none when left out
 

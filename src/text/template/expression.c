@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/expression.c: the half of the parser that reads expressions. Operators bind as in jinja2, which is not
-// quite Python: ~ binds tighter than + and -, ** leans to the left, and a minus sign binds tighter than **.
+// quite Python: ~ binds tighter than + and -.
 #include "text/template/parser.h"
 
 static struct node *parse_unary(struct parser *parser, bool with_filters);
@@ -52,18 +52,10 @@ static struct node *parse_name(struct parser *parser, bool namespaces)
         { "none", { .type = VALUE_NONE } },
         { "None", { .type = VALUE_NONE } },
     };
-    static const struct {
-        const char *word;
-        int bit;
-    } special[] = { { "caller", SPEAKS_OF_CALLER }, { "kwargs", SPEAKS_OF_KWARGS }, { "varargs", SPEAKS_OF_VARARGS } };
-
     struct token token = token_next(parser);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (bytes_equal(token.text, bytes_of(words[i].word)))
             return constant(parser, token.line, words[i].value);
-    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-        if (bytes_equal(token.text, bytes_of(special[i].word)))
-            parser->speaks_of |= special[i].bit;
     bool dotted = namespaces && token_skip(parser, TOKEN_DOT);
     struct node *node = node_new(parser, dotted ? NODE_NAMESPACE_ATTRIBUTE : NODE_NAME, token.line);
     node->name.name = token.text;
@@ -217,34 +209,19 @@ static void parse_keyword(struct parser *parser, struct node *parent, struct nod
     node_list_add(parser, parent, keywords, keyword);
 }
 
-// One argument; the kinds have to come in the order a, *b, c=d, **e, where *b and c=d may change places.
-static void parse_argument(struct parser *parser, struct node *parent, struct node_arguments *out,
-                           struct node_list *positional, struct node_list *keywords)
-{
-    int line = parser->token->line;
-    bool named = token_is(parser, TOKEN_NAME) && parser->token[1].type == TOKEN_ASSIGN;
-    bool in_order = !out->star_star;
-    if (token_skip(parser, TOKEN_MULTIPLY)) {
-        in_order = in_order && !out->star;
-        out->star = node_adopt(parser, parent, parse_expression(parser));
-    } else if (token_skip(parser, TOKEN_POWER)) {
-        out->star_star = node_adopt(parser, parent, parse_expression(parser));
-    } else if (named) {
-        parse_keyword(parser, parent, keywords);
-    } else {
-        in_order = in_order && !out->star && !keywords->first;
-        node_list_add(parser, parent, positional, parse_expression(parser));
-    }
-    if (!in_order)
-        parser_fail(parser, line, "the arguments of a call are in the wrong order");
-}
-
 static void parse_arguments(struct parser *parser, struct node *parent, struct node_arguments *out)
 {
     struct node_list positional = { 0 }, keywords = { 0 };
     token_expect(parser, TOKEN_PAREN_OPEN);
     while (!parser->failed && !token_is(parser, TOKEN_PAREN_CLOSE)) {
-        parse_argument(parser, parent, out, &positional, &keywords);
+        int line = parser->token->line;
+        bool named = token_is(parser, TOKEN_NAME) && parser->token[1].type == TOKEN_ASSIGN;
+        if (named)
+            parse_keyword(parser, parent, &keywords);
+        else if (keywords.first)
+            parser_fail(parser, line, "the arguments of a call are in the wrong order");
+        else
+            node_list_add(parser, parent, &positional, parse_expression(parser));
         if (!token_skip(parser, TOKEN_COMMA))
             break;
     }
@@ -361,23 +338,13 @@ static struct node *parse_unary(struct parser *parser, bool with_filters)
     return node ? node : constant(parser, 0, value_none());
 }
 
-static struct node *parse_power(struct parser *parser)
-{
-    struct node *left = parse_unary(parser, true);
-    while (token_is(parser, TOKEN_POWER)) {
-        struct token op = token_next(parser);
-        left = binary(parser, NODE_BINARY, op, left, parse_unary(parser, true));
-    }
-    return left;
-}
-
 static struct node *parse_product(struct parser *parser)
 {
-    struct node *left = parse_power(parser);
+    struct node *left = parse_unary(parser, true);
     while (token_is(parser, TOKEN_MULTIPLY) || token_is(parser, TOKEN_DIVIDE) || token_is(parser, TOKEN_FLOOR_DIVIDE)
            || token_is(parser, TOKEN_MODULO)) {
         struct token op = token_next(parser);
-        left = binary(parser, NODE_BINARY, op, left, parse_power(parser));
+        left = binary(parser, NODE_BINARY, op, left, parse_unary(parser, true));
     }
     return left;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/filters.c: filters of single values: numbers, defaults, attributes, JSON.
+// text/template/filters.c: filters of single values: numbers, defaults, JSON.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "text/template/builtin.h"
+#include "text/template/environment.h"
 #include "text/template/eval.h"
 #include "text/template/print.h"
 
-static struct value filter_abs(struct call *call)
+struct value filter_abs(struct call *call)
 {
     struct value value = call->self;
     if (value.type == VALUE_FLOAT)
@@ -19,17 +19,7 @@ static struct value filter_abs(struct call *call)
     return operator_sign(call->render, value, value_integer(value) < 0);
 }
 
-static struct value filter_attr(struct call *call)
-{
-    struct bytes name = call_string(call, 0, "");
-    if (attribute_exists(call->render, call->self, name))
-        return attribute_get(call->render, call->self, name);
-    struct value undefined = value_undefined(UNDEFINED_ATTRIBUTE, name);
-    undefined.owner = call->self.type;
-    return undefined;
-}
-
-static struct value filter_default(struct call *call)
+struct value filter_default(struct call *call)
 {
     bool empty_too = call_truth(call, 1, false);
     if (call->self.type != VALUE_UNDEFINED && (!empty_too || value_truth(call->render, call->self)))
@@ -37,7 +27,7 @@ static struct value filter_default(struct call *call)
     return value_given(call->arg[0]) ? call->arg[0] : value_text("");
 }
 
-static struct value filter_length(struct call *call)
+struct value filter_length(struct call *call)
 {
     size_t length;
     if (!value_length(call->render, call->self, &length))
@@ -54,10 +44,10 @@ static struct value int_of_float(struct call *call, double number, struct value 
     return value_int((int64_t)number);
 }
 
-static struct value filter_int(struct call *call)
+struct value filter_int(struct call *call)
 {
     struct value self = call->self, otherwise = value_given(call->arg[0]) ? call->arg[0] : value_int(0);
-    int64_t base = call_int(call, 1, 10), integer;
+    int64_t integer;
     bool too_big;
     double number;
     if (value_is_integral(self))
@@ -69,13 +59,12 @@ static struct value filter_int(struct call *call)
     if (self.type != VALUE_STRING)
         return otherwise;
     render_step_characters(call->render, self.string.len);
-    bool base_fits = base == 0 || (base >= 2 && base <= 36);
-    if (base_fits && string_to_int(self.string, (int)base, &integer, &too_big))
+    if (string_to_int(self.string, &integer, &too_big))
         return too_big ? trouble(call->render, "an integer outgrows 64 bits") : value_int(integer);
     return string_to_float(self.string, &number) ? int_of_float(call, number, otherwise, true) : otherwise;
 }
 
-static struct value filter_float(struct call *call)
+struct value filter_float(struct call *call)
 {
     struct value self = call->self, otherwise = value_given(call->arg[0]) ? call->arg[0] : value_float(0);
     double number;
@@ -120,7 +109,7 @@ static double round_float(double number, int64_t digits)
     return strtod(text, NULL);
 }
 
-static struct value filter_round(struct call *call)
+struct value filter_round(struct call *call)
 {
     struct render *render = call->render;
     struct value self = call->self;
@@ -145,33 +134,6 @@ static struct value filter_round(struct call *call)
     return value_float((ceil_it ? ceil(scaled) : floor(scaled)) / unit);
 }
 
-static struct value filter_filesizeformat(struct call *call)
-{
-    static const char *const prefixes[][2] = { { "kB", "KiB" }, { "MB", "MiB" }, { "GB", "GiB" }, { "TB", "TiB" },
-                                               { "PB", "PiB" }, { "EB", "EiB" }, { "ZB", "ZiB" }, { "YB", "YiB" } };
-    enum { PREFIXES = sizeof prefixes / sizeof *prefixes };
-    struct render *render = call->render;
-    bool binary = call_truth(call, 0, false);
-    double bytes, base = binary ? 1024 : 1000;
-    if (value_is_number(call->self))
-        bytes = value_number(call->self);
-    else if (call->self.type != VALUE_STRING || !string_to_float(call->self.string, &bytes))
-        return trouble(render, "filesizeformat takes a number, not %s", value_kind(call->self));
-    if (!isfinite(bytes))
-        return trouble(render, "filesizeformat takes a finite number");
-    size_t mark = text_mark(render), prefix = 0;
-    double unit = base * base;
-    for (; prefix + 1 < PREFIXES && bytes >= unit; prefix++)
-        unit *= base;
-    if (bytes == 1)
-        text_put(render, bytes_of("1 Byte"));
-    else if (bytes < base)
-        text_put_format(render, "%.0f Bytes", trunc(bytes));
-    else
-        text_put_format(render, "%.1f %s", base * bytes / unit, prefixes[prefix][binary]);
-    return text_take(render, mark);
-}
-
 // The two strings of `separators`.
 static void json_separators(struct call *call, struct json_style *style)
 {
@@ -185,7 +147,7 @@ static void json_separators(struct call *call, struct json_style *style)
     style->key_end = pair.list->items[1].string;
 }
 
-static struct value filter_tojson(struct call *call)
+struct value filter_tojson(struct call *call)
 {
     struct render *render = call->render;
     struct json_style style = {
@@ -207,40 +169,4 @@ static struct value filter_tojson(struct call *call)
         json_separators(call, &style);
     print_json(render, call->self, &style);
     return text_take(render, mark);
-}
-
-static struct value filter_pprint(struct call *call)
-{
-    size_t mark = text_mark(call->render);
-    print_pretty(call->render, call->self);
-    return text_take(call->render, mark);
-}
-
-static struct value filter_refused(struct call *call)
-{
-    return trouble(call->render, "the filters random and urlize are not supported");
-}
-
-const struct builtin *filter_find(struct bytes name)
-{
-    static const struct builtin rows[] = {
-        { "tojson", filter_tojson, 0, "ensure_ascii indent separators sort_keys" },
-        { "length", filter_length, 0, "" },
-        { "count", filter_length, 0, "" },
-        { "default", filter_default, 0, "default_value boolean" },
-        { "d", filter_default, 0, "default_value boolean" },
-        { "int", filter_int, 0, "default base" },
-        { "float", filter_float, 0, "default" },
-        { "abs", filter_abs, 0, "" },
-        { "round", filter_round, 0, "precision method" },
-        { "attr", filter_attr, 1, "name" },
-        { "filesizeformat", filter_filesizeformat, 0, "binary" },
-        { "pprint", filter_pprint, 0, "" },
-        { "random", filter_refused, 0, "*" },
-        { "urlize", filter_refused, 0, "*" },
-    };
-    const struct builtin *filter = builtin_find(rows, sizeof rows / sizeof *rows, name);
-    if (!filter)
-        filter = builtin_find(text_filters.rows, text_filters.count, name);
-    return filter ? filter : builtin_find(list_filters.rows, list_filters.count, name);
 }

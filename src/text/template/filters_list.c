@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/filters_list.c: filters that take a whole sequence at once.
-#include "text/template/builtin.h"
+#include "text/template/environment.h"
 #include "text/template/eval.h"
-#include "text/template/lazy.h"
 #include "text/template/print.h"
 
 // Texts are compared without regard to case unless asked otherwise.
@@ -13,39 +12,33 @@ static struct value sort_key(struct render *render, struct value value, bool cas
     return builtin_call(render, method_find(VALUE_STRING, bytes_of("lower")), value, &(struct arguments){ 0 });
 }
 
-static struct value filter_list(struct call *call) { return value_list(list_from(call->render, call->self)); }
+struct value filter_list(struct call *call) { return value_list(list_from(call->render, call->self)); }
 
-static struct value filter_first(struct call *call)
+struct value filter_first(struct call *call)
 {
     struct value item;
     struct iterator *iterator = iterator_of(call->render, call->self);
     return iterator_next(call->render, iterator, &item) ? item : value_undefined(UNDEFINED_EMPTY, bytes_of(""));
 }
 
-static struct value filter_last(struct call *call)
+struct value filter_last(struct call *call)
 {
-    struct value item;
-    struct iterator *iterator = iterator_back(call->render, call->self);
-    if (!iterator)
-        return trouble(call->render, "%s has no last item", value_kind(call->self));
-    return iterator_next(call->render, iterator, &item) ? item : value_undefined(UNDEFINED_EMPTY, bytes_of(""));
+    const struct list *list = list_from(call->render, call->self);
+    return list->count ? list->items[list->count - 1] : value_undefined(UNDEFINED_EMPTY, bytes_of(""));
 }
 
-static struct value filter_reverse(struct call *call)
+struct value filter_reverse(struct call *call)
 {
     struct render *render = call->render;
     if (call->self.type == VALUE_STRING)
         return attribute_slice(render, call->self, value_none(), value_none(), value_int(-1));
-    struct iterator *back = iterator_back(render, call->self);
-    if (back)
-        return value_iterator(back);
     struct list *list = list_from(render, call->self), *reversed = list_new(render, list->count);
     for (size_t i = list->count; i > 0; i--)
         list_add(render, reversed, list->items[i - 1]);
-    return value_list(reversed);
+    return value_iterator(iterator_of(render, value_list(reversed)));
 }
 
-static struct value filter_join(struct call *call)
+struct value filter_join(struct call *call)
 {
     struct render *render = call->render;
     struct value separator = value_given(call->arg[0]) ? string_of(render, call->arg[0]) : value_text(""), item;
@@ -60,7 +53,7 @@ static struct value filter_join(struct call *call)
     return text_take(render, mark);
 }
 
-static struct value filter_sum(struct call *call)
+struct value filter_sum(struct call *call)
 {
     struct render *render = call->render;
     struct value total = value_given(call->arg[1]) ? call->arg[1] : value_int(0), item;
@@ -94,8 +87,8 @@ static struct value extreme(struct call *call, enum order wanted)
     return best;
 }
 
-static struct value filter_min(struct call *call) { return extreme(call, ORDER_LESS); }
-static struct value filter_max(struct call *call) { return extreme(call, ORDER_GREATER); }
+struct value filter_min(struct call *call) { return extreme(call, ORDER_LESS); }
+struct value filter_max(struct call *call) { return extreme(call, ORDER_GREATER); }
 
 // Several attributes, separated by commas, as one key.
 static struct value multiple_key(struct render *render, struct value item, struct value paths, bool case_sensitive)
@@ -119,7 +112,7 @@ static struct value multiple_key(struct render *render, struct value item, struc
     return value_list(key);
 }
 
-static struct value filter_sort(struct call *call)
+struct value filter_sort(struct call *call)
 {
     struct render *render = call->render;
     struct list *items = list_from(render, call->self), *keys = list_new(render, items->count);
@@ -131,7 +124,7 @@ static struct value filter_sort(struct call *call)
     return value_list(items);
 }
 
-static struct value filter_dictsort(struct call *call)
+struct value filter_dictsort(struct call *call)
 {
     struct render *render = call->render;
     struct bytes by = call_string(call, 1, "key");
@@ -152,56 +145,3 @@ static struct value filter_dictsort(struct call *call)
     list_sort(render, items, keys, call_truth(call, 2, false));
     return value_list(items);
 }
-
-static struct value filter_groupby(struct call *call)
-{
-    struct render *render = call->render;
-    struct value path = call->arg[0], otherwise = call->arg[1];
-    bool case_sensitive = call_truth(call, 2, false);
-    struct list *items = list_from(render, call->self), *keys = list_new(render, items->count);
-    struct list *groups = list_new(render, 0), *group = NULL;
-    for (size_t i = 0; i < items->count && !render->failed; i++) {
-        struct value attribute = attribute_path(render, items->items[i], path, otherwise);
-        list_add(render, keys, sort_key(render, attribute, case_sensitive));
-    }
-    list_sort(render, items, keys, false);
-    struct value last = value_none();
-    for (size_t i = 0; i < items->count && !render->failed; i++) {
-        struct value attribute = attribute_path(render, items->items[i], path, otherwise);
-        struct value key = sort_key(render, attribute, case_sensitive);
-        if (!group || !value_equal(render, key, last)) {
-            group = list_new(render, 0);
-            struct value pair = value_pair(render, attribute, value_list(group));
-            pair.group = true;
-            list_add(render, groups, pair);
-            last = key;
-        }
-        list_add(render, group, items->items[i]);
-    }
-    return value_list(groups);
-}
-
-static const struct builtin rows[] = {
-    { "list", filter_list, 0, "" },
-    { "join", filter_join, 0, "d attribute" },
-    { "first", filter_first, 0, "" },
-    { "last", filter_last, 0, "" },
-    { "items", filter_items, 0, "" },
-    { "map", filter_map, 0, "*" },
-    { "select", filter_select, 0, "*" },
-    { "selectattr", filter_selectattr, 0, "*" },
-    { "reject", filter_reject, 0, "*" },
-    { "rejectattr", filter_rejectattr, 0, "*" },
-    { "unique", filter_unique, 0, "case_sensitive attribute" },
-    { "reverse", filter_reverse, 0, "" },
-    { "sort", filter_sort, 0, "reverse case_sensitive attribute" },
-    { "dictsort", filter_dictsort, 0, "case_sensitive by reverse" },
-    { "sum", filter_sum, 0, "attribute start" },
-    { "min", filter_min, 0, "case_sensitive attribute" },
-    { "max", filter_max, 0, "case_sensitive attribute" },
-    { "groupby", filter_groupby, 1, "attribute default case_sensitive" },
-    { "batch", filter_batch, 1, "linecount fill_with" },
-    { "slice", filter_slice, 1, "slices fill_with" },
-};
-
-const struct builtin_table list_filters = { rows, sizeof rows / sizeof *rows };

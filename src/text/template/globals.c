@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/globals.c: the functions a template can call without any object.
-#include <assert.h>
-#include <stdio.h>
-
-#include "text/template/builtin.h"
-#include "text/template/iterate.h"
+#include "text/template/environment.h"
 
 static uint64_t distance(int64_t from, int64_t to) { return (uint64_t)to - (uint64_t)from; }
 
-static struct value global_range(struct call *call)
+struct value global_range(struct call *call)
 {
     bool one = !value_given(call->arg[1]);
     int64_t start = one ? 0 : call_int(call, 0, 0), stop = call_int(call, one ? 0 : 1, 0), step = call_int(call, 2, 1);
@@ -55,9 +51,9 @@ static struct dict *dict_from(struct call *call)
     return dict;
 }
 
-static struct value global_dict(struct call *call) { return value_dict(dict_from(call)); }
+struct value global_dict(struct call *call) { return value_dict(dict_from(call)); }
 
-static struct value global_namespace(struct call *call)
+struct value global_namespace(struct call *call)
 {
     struct dict *attributes = dict_from(call);
     for (size_t i = 0; i < attributes->count; i++) {
@@ -68,26 +64,8 @@ static struct value global_namespace(struct call *call)
     return (struct value){ .type = VALUE_NAMESPACE, .dict = attributes };
 }
 
-static struct value global_cycler(struct call *call)
-{
-    if (!call->all->count || call->all->keyword_count)
-        return trouble(call->render, "cycler takes the values to go through");
-    struct cycler *cycler = render_new(call->render, sizeof *cycler);
-    cycler->items = list_new(call->render, call->all->count);
-    for (size_t i = 0; i < call->all->count; i++)
-        list_add(call->render, cycler->items, call->all->values[i]);
-    return (struct value){ .type = VALUE_CYCLER, .cycler = cycler };
-}
-
-static struct value global_joiner(struct call *call)
-{
-    struct joiner *joiner = render_new(call->render, sizeof *joiner);
-    joiner->separator = value_given(call->arg[0]) ? call->arg[0] : value_text(", ");
-    return (struct value){ .type = VALUE_JOINER, .joiner = joiner };
-}
-
 // Its message is passed on as it is: it is the template's author who speaks.
-static struct value global_raise_exception(struct call *call)
+struct value global_raise_exception(struct call *call)
 {
     struct render *render = call->render;
     struct bytes message = string_of(render, call->arg[0]).string;
@@ -106,7 +84,7 @@ static const char *strftime_own(char directive)
     return directive == 'f' ? "000000" : directive == 'z' || directive == 'Z' ? "" : NULL;
 }
 
-static struct value global_strftime_now(struct call *call)
+struct value global_strftime_now(struct call *call)
 {
     struct render *render = call->render;
     struct bytes format = call_string(call, 0, "");
@@ -133,18 +111,4 @@ static struct value global_strftime_now(struct call *call)
     size_t mark = text_mark(render);
     text_put(render, (struct bytes){ text + 1, length - 1 });
     return text_take(render, mark);
-}
-
-const struct builtin *global_find(struct bytes name)
-{
-    static const struct builtin rows[] = {
-        { "range", global_range, 1, "/first stop step" },
-        { "dict", global_dict, 0, "*" },
-        { "namespace", global_namespace, 0, "*" },
-        { "cycler", global_cycler, 0, "*" },
-        { "joiner", global_joiner, 0, "sep" },
-        { "raise_exception", global_raise_exception, 1, "message" },
-        { "strftime_now", global_strftime_now, 1, "format" },
-    };
-    return builtin_find(rows, sizeof rows / sizeof *rows, name);
 }

@@ -58,18 +58,10 @@ static bool next_of_range(struct render *render, struct iterator *iterator, stru
     return true;
 }
 
-static bool next_of_loop(struct render *render, struct iterator *iterator, struct value *item)
-{
-    if (!loop_next(render, iterator->source.loop, item))
-        return false;
-    *item = value_pair(render, *item, iterator->source);
-    return true;
-}
-
 static bool (*const walkers[VALUE_TYPE_COUNT])(struct render *, struct iterator *, struct value *) = {
     [VALUE_UNDEFINED] = next_of_nothing, [VALUE_STRING] = next_of_string, [VALUE_LIST] = next_of_list,
     [VALUE_TUPLE] = next_of_list,        [VALUE_DICT] = next_of_dict,     [VALUE_VIEW] = next_of_dict,
-    [VALUE_RANGE] = next_of_range,       [VALUE_LOOP] = next_of_loop,
+    [VALUE_RANGE] = next_of_range,
 };
 
 bool value_is_iterable(struct value value) { return value.type == VALUE_ITERATOR || walkers[value.type]; }
@@ -94,55 +86,6 @@ bool iterator_next(struct render *render, struct iterator *iterator, struct valu
     bool more = iterator->next(render, iterator, item);
     render_leave(render);
     return more && !render->failed;
-}
-
-static bool next_backward(struct render *render, struct iterator *iterator, struct value *item)
-{
-    if (!iterator->at)
-        return false;
-    struct value source = iterator->source;
-    size_t at = --iterator->at;
-    switch (source.type) {
-    case VALUE_DICT:
-    case VALUE_VIEW: *item = entry_of(render, source, at); break;
-    case VALUE_RANGE: *item = range_at(source.range, at); break;
-    default: *item = source.list->items[at]; break;
-    }
-    return true;
-}
-
-static bool next_character_backward(struct render *render, struct iterator *iterator, struct value *item)
-{
-    (void)render;
-    struct bytes text = { iterator->source.string.data, iterator->at };
-    size_t length;
-    if (!text.len)
-        return false;
-    unicode_last(text, &length);
-    iterator->at -= length;
-    *item = value_string((struct bytes){ text.data + iterator->at, length });
-    return true;
-}
-
-struct iterator *iterator_back(struct render *render, struct value value)
-{
-    struct iterator back = { .next = next_backward, .source = value };
-    switch (value.type) {
-    case VALUE_UNDEFINED: back.next = next_of_nothing; break;
-    case VALUE_STRING:
-        back.next = next_character_backward;
-        back.at = value.string.len;
-        break;
-    case VALUE_LIST:
-    case VALUE_TUPLE: back.at = value.list->count; break;
-    case VALUE_DICT:
-    case VALUE_VIEW: back.at = value.dict->count; break;
-    case VALUE_RANGE: back.at = value.range->count; break;
-    default: return NULL;
-    }
-    struct iterator *iterator = render_new(render, sizeof *iterator);
-    *iterator = back;
-    return iterator;
 }
 
 bool loop_peek(struct render *render, struct loop *loop)

@@ -6,18 +6,15 @@
 
 #include "text/template/value.h"
 
-struct node;
-
 struct iterator {
     bool (*next)(struct render *render, struct iterator *iterator, struct value *item); // false: no more
     struct value source;
-    size_t at;             // items or bytes already passed; of a backward walk: those still to come
+    size_t at;             // items or bytes already passed
     struct iterator *from; // what a lazy filter draws from, once it has begun
     void *state;           // what else it needs
 };
 
-struct iterator *iterator_of(struct render *render, struct value value);   // NULL, with trouble: it cannot be walked
-struct iterator *iterator_back(struct render *render, struct value value); // NULL, without trouble: not from its end
+struct iterator *iterator_of(struct render *render, struct value value); // NULL, with trouble: it cannot be walked
 bool iterator_next(struct render *render, struct iterator *iterator, struct value *item); // NULL is at its end
 bool value_is_iterable(struct value value);
 
@@ -28,10 +25,6 @@ struct loop {
     size_t length;
     bool length_known, ahead; // ahead: `after` has been read already
     struct value after, current, before;
-    struct value changed;     // arguments of the last loop.changed(); VALUE_MISSING at first
-    size_t depth;             // of recursion, from 1
-    const struct node *node;  // of a recursive loop: calling the loop runs this again ...
-    struct activation *frame; // ... here
 };
 
 bool loop_next(struct render *render, struct loop *loop, struct value *item);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/json.c: values as JSON, letter for letter as Python's json.dumps, and as Python's pprint.
+// text/template/json.c: values as JSON, letter for letter as Python's json.dumps.
 #include <inttypes.h>
 #include <math.h>
 

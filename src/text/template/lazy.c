@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template/lazy.h"
-
+// text/template/lazy.c: filters that give an iterator and work when it is read, as jinja2's generators do: an error
+// with an item comes up only if the item is asked for, and the iterator is always true and read once.
+#include "text/template/environment.h"
 #include "text/template/unicode.h"
 
 struct lazy {                   // what a lazy filter remembers
@@ -8,11 +9,7 @@ struct lazy {                   // what a lazy filter remembers
     const struct builtin *builtin;
     struct value path, otherwise; // the attribute it looks at
     bool reject, prepared, done;
-    int64_t number; // of items in a batch, of slices
-    struct value fill;
-    struct list *items;   // slice: all of them
-    struct dict *seen;    // unique
-    struct value carried; // batch: an item that was read, but belongs to the next one
+    struct dict *seen; // unique
 };
 
 static struct value lazy_new(struct call *call, bool (*next)(struct render *, struct iterator *, struct value *),
@@ -177,63 +174,3 @@ struct value filter_items(struct call *call)
     struct lazy *lazy;
     return lazy_new(call, next_item, &lazy);
 }
-
-static bool next_batch(struct render *render, struct iterator *iterator, struct value *out)
-{
-    struct lazy *lazy = iterator->state;
-    struct list *batch = list_new(render, 0);
-    struct value item;
-    if (value_given(lazy->carried))
-        list_add(render, batch, lazy->carried);
-    lazy->carried.type = VALUE_MISSING;
-    *out = value_list(batch);
-    while (!lazy->done && draw(render, iterator, &item)) {
-        if ((int64_t)batch->count == lazy->number) {
-            lazy->carried = item;
-            return true;
-        }
-        list_add(render, batch, item);
-    }
-    lazy->done = true;
-    if (!batch->count)
-        return false;
-    while (value_given(lazy->fill) && (int64_t)batch->count < lazy->number && render_step(render, 1))
-        list_add(render, batch, lazy->fill);
-    return true;
-}
-
-static struct value numbered(struct call *call, bool (*next)(struct render *, struct iterator *, struct value *))
-{
-    struct lazy *lazy;
-    struct value iterator = lazy_new(call, next, &lazy);
-    lazy->number = call_int(call, 0, 1);
-    if (call_has(call, 1))
-        lazy->fill = call->arg[1];
-    return iterator;
-}
-
-struct value filter_batch(struct call *call) { return numbered(call, next_batch); }
-
-// Slices differ in length by one at most; the longer ones come first.
-static bool next_slice(struct render *render, struct iterator *iterator, struct value *out)
-{
-    struct lazy *lazy = iterator->state;
-    if (!lazy->items)
-        lazy->items = list_from(render, iterator->source);
-    if (lazy->number == 0)
-        trouble(render, "slice takes the number of slices, which is not zero");
-    if (lazy->number <= 0 || (int64_t)iterator->at >= lazy->number)
-        return false;
-    size_t number = iterator->at++, slices = (size_t)lazy->number;
-    size_t each = lazy->items->count / slices, extra = lazy->items->count % slices;
-    size_t start = number * each + (number < extra ? number : extra), count = each + (number < extra);
-    struct list *slice = list_new(render, count);
-    for (size_t i = start; i < start + count; i++)
-        list_add(render, slice, lazy->items->items[i]);
-    if (value_given(lazy->fill) && number >= extra)
-        list_add(render, slice, lazy->fill);
-    *out = value_list(slice);
-    return true;
-}
-
-struct value filter_slice(struct call *call) { return numbered(call, next_slice); }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "text/template/escape.h"
 #include "text/template/unicode.h"
 
 struct lexer {

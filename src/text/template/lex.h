@@ -16,7 +16,6 @@ enum {
 // Operators, in the order they are tried: longer ones first.
 // clang-format off
 #define TOKEN_OPERATORS(X)   \
-    X(POWER, "**")           \
     X(FLOOR_DIVIDE, "//")    \
     X(EQUAL, "==")           \
     X(NOT_EQUAL, "!=")       \
@@ -70,6 +69,8 @@ struct token {
     };
 };
 
+// What the backslash escapes of a string literal stand for; *out lives in the arena. NULL, or what is wrong with them.
+const char *escape_decode(struct bytes text, struct arena *arena, struct bytes *out);
 const char *token_name(enum token_type type); // for sentences
 
 // A heap array that ends in TOKEN_END, for the caller to free; NULL on failure. Texts live in the arena.

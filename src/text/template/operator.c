@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "text/template/eval.h"
-#include "text/template/format.h"
 #include "text/template/unicode.h"
 
 static struct value too_big(struct render *render) { return trouble(render, "an integer outgrows 64 bits"); }
@@ -36,31 +35,6 @@ static double float_floor_divide(double a, double b)
     return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
-static struct value int_power(struct render *render, int64_t base, int64_t exponent)
-{
-    int64_t result = 1;
-    while (exponent) {
-        if (exponent & 1 && __builtin_mul_overflow(result, base, &result))
-            return too_big(render);
-        exponent >>= 1;
-        if (exponent && __builtin_mul_overflow(base, base, &base))
-            return too_big(render);
-    }
-    return value_int(result);
-}
-
-static struct value float_power(struct render *render, double base, double exponent)
-{
-    if (base == 0 && exponent < 0)
-        return by_zero(render);
-    if (base < 0 && isfinite(base) && isfinite(exponent) && exponent != floor(exponent))
-        return trouble(render, "a power of a negative number is no real number");
-    double result = pow(base, exponent);
-    if (isinf(result) && isfinite(base) && isfinite(exponent))
-        return trouble(render, "a float grows too large");
-    return value_float(result);
-}
-
 static struct value operate_ints(struct render *render, enum token_type op, int64_t a, int64_t b)
 {
     int64_t result = 0;
@@ -69,7 +43,6 @@ static struct value operate_ints(struct render *render, enum token_type op, int6
     case TOKEN_ADD: overflow = __builtin_add_overflow(a, b, &result); break;
     case TOKEN_SUBTRACT: overflow = __builtin_sub_overflow(a, b, &result); break;
     case TOKEN_MULTIPLY: overflow = __builtin_mul_overflow(a, b, &result); break;
-    case TOKEN_POWER: return b < 0 ? float_power(render, (double)a, (double)b) : int_power(render, a, b);
     default:
         if (b == 0)
             return by_zero(render);
@@ -90,7 +63,6 @@ static struct value operate_floats(struct render *render, enum token_type op, do
     case TOKEN_ADD: return value_float(a + b);
     case TOKEN_SUBTRACT: return value_float(a - b);
     case TOKEN_MULTIPLY: return value_float(a * b);
-    case TOKEN_POWER: return float_power(render, a, b);
     default: break;
     }
     if (b == 0)
@@ -135,7 +107,7 @@ struct value operator_apply(struct render *render, enum token_type op, struct va
     if (render->failed)
         return value_none();
     if (left.type == VALUE_STRING && op == TOKEN_MODULO)
-        return format_percent(render, left, right);
+        return trouble(render, "'%%' does not format strings here; use ~ or format()");
     if (left.type == VALUE_UNDEFINED || right.type == VALUE_UNDEFINED)
         return trouble_undefined(render, left.type == VALUE_UNDEFINED ? left : right);
     if (value_is_integral(left) && value_is_integral(right))

@@ -206,7 +206,6 @@ static struct node *parse_for(struct parser *parser, int line)
         loop->test = node_adopt(parser, node, parse_expression(parser));
         loop->test_target = copy_target(parser, loop->target);
     }
-    loop->recursive = token_skip_name(parser, "recursive");
     parser->loops++;
     size_t end = parse_body(parser, node, ends, &loop->body);
     parser->loops--;
@@ -228,26 +227,6 @@ static struct node *parse_set(struct parser *parser, int line)
     }
     node->set.filter = node_adopt(parser, node, parse_filters(parser, NULL, false));
     parse_body(parser, node, (const char *const[]){ "endset", NULL }, &node->set.body);
-    return node;
-}
-
-static struct node *parse_with(struct parser *parser, int line)
-{
-    struct node *node = node_new(parser, NODE_WITH, line);
-    struct node_list targets = { 0 }, values = { 0 };
-    int for_depth = parser->for_depth;
-    while (!parser->failed && !token_is(parser, TOKEN_BLOCK_END)) {
-        if (targets.first)
-            token_expect(parser, TOKEN_COMMA);
-        parser->for_depth = 0; // a variable of its own may well be called loop
-        node_list_add(parser, node, &targets, copy_target(parser, parse_target(parser, false)));
-        parser->for_depth = for_depth;
-        token_expect(parser, TOKEN_ASSIGN);
-        node_list_add(parser, node, &values, parse_expression(parser));
-    }
-    node->block.targets = targets.first;
-    node->block.values = values.first;
-    parse_body(parser, node, (const char *const[]){ "endwith", NULL }, &node->block.body);
     return node;
 }
 
@@ -284,27 +263,13 @@ static void parse_parameters(struct parser *parser, struct node *parent, struct 
     token_expect(parser, TOKEN_PAREN_CLOSE);
 }
 
-// 0: a slot is to be found for this special name; -1: the body does not speak of it, or it is a parameter.
-static int special_slot(const struct parser *parser, const struct node_function *function, int bit, const char *name)
-{
-    return parser->speaks_of & bit && !find_parameter(function, bytes_of(name)) ? 0 : -1;
-}
-
-// The body of a function; which of the special names it speaks of becomes part of the function.
 static void parse_function_body(struct parser *parser, struct node *parent, struct node_function *function,
                                 const char *end)
 {
-    int loops = parser->loops, speaks_of = parser->speaks_of;
-    parser->loops = parser->speaks_of = 0;
+    int loops = parser->loops;
+    parser->loops = 0;
     parse_body(parser, parent, (const char *const[]){ end, NULL }, &function->body);
-    function->caller_slot = special_slot(parser, function, SPEAKS_OF_CALLER, "caller");
-    function->kwargs_slot = special_slot(parser, function, SPEAKS_OF_KWARGS, "kwargs");
-    function->varargs_slot = special_slot(parser, function, SPEAKS_OF_VARARGS, "varargs");
-    const struct node_parameter *caller = find_parameter(function, bytes_of("caller"));
-    if (caller && !caller->otherwise && parser->speaks_of & SPEAKS_OF_CALLER)
-        parser_fail(parser, parent->line, "a parameter called 'caller' needs a default");
     parser->loops = loops;
-    parser->speaks_of |= speaks_of;
 }
 
 static struct node *parse_macro(struct parser *parser, int line)
@@ -314,19 +279,6 @@ static struct node *parse_macro(struct parser *parser, int line)
     function->name = token_expect(parser, TOKEN_NAME).text;
     parse_parameters(parser, node, function);
     parse_function_body(parser, node, function, "endmacro");
-    return node;
-}
-
-static struct node *parse_call_block(struct parser *parser, int line)
-{
-    struct node *node = node_new(parser, NODE_CALL_BLOCK, line);
-    struct node_function *function = node->define.function = ARENA_NEW(parser->arena, struct node_function, 1);
-    if (token_is(parser, TOKEN_PAREN_OPEN))
-        parse_parameters(parser, node, function);
-    node->define.call = node_adopt(parser, node, parse_expression(parser));
-    if (node->define.call->type != NODE_CALL)
-        parser_fail(parser, line, "{%% call %%} needs the call of a macro");
-    parse_function_body(parser, node, function, "endcall");
     return node;
 }
 
@@ -346,21 +298,6 @@ static struct node *parse_filter_block(struct parser *parser, int line)
     return node;
 }
 
-static struct node *parse_print(struct parser *parser, int line)
-{
-    struct node *node = node_new(parser, NODE_OUTPUT, line);
-    struct node *concat = node_new(parser, NODE_CONCAT, line);
-    struct node_list items = { 0 };
-    while (!parser->failed && !token_is(parser, TOKEN_BLOCK_END)) {
-        if (items.first)
-            token_expect(parser, TOKEN_COMMA);
-        node_list_add(parser, concat, &items, parse_expression(parser));
-    }
-    concat->items = items.first;
-    node->inner = node_adopt(parser, node, concat);
-    return node;
-}
-
 static struct node *parse_jump(struct parser *parser, int line, enum node_type type)
 {
     if (!parser->loops)
@@ -372,14 +309,6 @@ static struct node *parse_break(struct parser *parser, int line) { return parse_
 
 static struct node *parse_continue(struct parser *parser, int line) { return parse_jump(parser, line, NODE_CONTINUE); }
 
-static struct node *parse_refused(struct parser *parser, int line)
-{
-    parser_fail(parser, line,
-                "a chat template is one file without inheritance: "
-                "block, extends, include, import, from and autoescape are not supported");
-    return node_new(parser, NODE_DATA, line);
-}
-
 static struct node *parse_tag(struct parser *parser)
 {
     static const struct {
@@ -390,19 +319,10 @@ static struct node *parse_tag(struct parser *parser)
         { "for", parse_for },
         { "set", parse_set },
         { "macro", parse_macro },
-        { "with", parse_with },
-        { "call", parse_call_block },
         { "filter", parse_filter_block },
         { "generation", parse_generation },
         { "break", parse_break },
         { "continue", parse_continue },
-        { "print", parse_print },
-        { "block", parse_refused },
-        { "extends", parse_refused },
-        { "include", parse_refused },
-        { "import", parse_refused },
-        { "from", parse_refused },
-        { "autoescape", parse_refused },
     };
     struct token name = token_expect(parser, TOKEN_NAME);
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)

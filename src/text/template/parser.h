@@ -6,12 +6,6 @@
 
 #include "text/template/tree.h"
 
-enum { // special names a macro's body may speak of
-    SPEAKS_OF_CALLER = 1,
-    SPEAKS_OF_KWARGS = 2,
-    SPEAKS_OF_VARARGS = 4,
-};
-
 struct parser {
     struct arena *arena;
     const struct token *token;
@@ -19,7 +13,6 @@ struct parser {
     int nesting;
     int loops;     // around here in the same function, for break and continue
     int for_depth; // around here at all: `loop` is theirs
-    int speaks_of; // names met since the innermost macro began
     bool failed;
     struct error *err;
 };

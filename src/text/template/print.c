@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "text/template/call.h"
 #include "text/template/iterate.h"
 #include "text/template/unicode.h"
 
@@ -139,16 +138,6 @@ static void repr_view(struct render *render, struct value view)
     repr_items(render, view, openings[view.view], "])");
 }
 
-static void repr_macro(struct render *render, const struct macro *macro)
-{
-    put(render, "<Macro ");
-    if (macro_name(macro).len)
-        repr_string(render, macro_name(macro));
-    else
-        put(render, "anonymous");
-    text_put_byte(render, '>');
-}
-
 static void repr_within(struct render *render, struct value value)
 {
     switch (value.type) {
@@ -167,10 +156,6 @@ static void repr_within(struct render *render, struct value value)
         put(render, "<Namespace ");
         repr_dict(render, value.dict);
         text_put_byte(render, '>');
-        break;
-    case VALUE_MACRO: repr_macro(render, value.macro); break;
-    case VALUE_LOOP:
-        text_put_format(render, "<LoopContext %zu/%zu>", value.loop->index, loop_length(render, value.loop));
         break;
     default: text_put_format(render, "<%s>", value_kind(value)); break;
     }

@@ -17,6 +17,5 @@ struct json_style {
 };
 
 void print_json(struct render *render, struct value value, const struct json_style *style);
-void print_pretty(struct render *render, struct value value); // Python's pprint, 80 columns
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/utf8.h"
 #include "text/template/unicode.h"
 #include "text/template/value.h"
 
@@ -111,12 +110,6 @@ void text_put(struct render *render, struct bytes text)
 }
 
 void text_put_byte(struct render *render, char byte) { text_put(render, (struct bytes){ &byte, 1 }); }
-
-void text_put_codepoint(struct render *render, uint32_t codepoint)
-{
-    char bytes[UTF8_BYTES_MAX];
-    text_put(render, (struct bytes){ bytes, utf8_encode(codepoint, bytes) });
-}
 
 void text_put_format(struct render *render, const char *format, ...)
 {

@@ -90,20 +90,15 @@ static struct value filtered(struct render *render, const struct node_for *loop,
     return value_iterator(iterator);
 }
 
-// Runs the loop in the activation at hand; `frame` is the one around it.
-static enum flow run_loop(struct render *render, const struct node *node, struct activation *frame,
-                          struct value iterable, size_t depth)
+static enum flow run_for(struct render *render, const struct node *node)
 {
     const struct node_for *code = node->loop;
+    struct value iterable = eval_expression(render, code->iterable), item;
+    render->line = node->line;
     if (code->test)
-        iterable = filtered(render, code, frame, iterable);
+        iterable = filtered(render, code, render->frame, iterable);
     struct loop *loop = render_new(render, sizeof *loop);
-    *loop = (struct loop){ .iterable = iterable,
-                           .iterator = iterator_of(render, iterable),
-                           .depth = depth,
-                           .node = code->recursive ? node : NULL,
-                           .frame = frame };
-    struct value item;
+    *loop = (struct loop){ .iterable = iterable, .iterator = iterator_of(render, iterable) };
     bool completed = false; // a body that was jumped out of does not count, as in jinja2
     enum flow flow = FLOW_ON;
     while (flow != FLOW_BREAK && loop_next(render, loop, &item)) {
@@ -117,35 +112,6 @@ static enum flow run_loop(struct render *render, const struct node *node, struct
         return FLOW_ON;
     scope_enter(render, &code->otherwise_scope);
     return run_statements(render, code->otherwise);
-}
-
-static struct value recursive_loop(struct render *render, const struct node *node, struct activation *frame,
-                                   struct value iterable, size_t depth)
-{
-    struct activation *outer = render->frame, *own = activation_new(render, frame, node->loop->slot_count);
-    if (!own || !render_enter(render))
-        return value_none();
-    size_t mark = text_mark(render);
-    render->frame = own;
-    run_loop(render, node, frame, iterable, depth);
-    render->frame = outer;
-    render_leave(render);
-    return text_take(render, mark);
-}
-
-struct value loop_recurse(struct render *render, struct loop *loop, struct value iterable)
-{
-    return recursive_loop(render, loop->node, loop->frame, iterable, loop->depth + 1);
-}
-
-static enum flow run_for(struct render *render, const struct node *node)
-{
-    struct value iterable = eval_expression(render, node->loop->iterable);
-    render->line = node->line;
-    if (!node->loop->recursive)
-        return run_loop(render, node, render->frame, iterable, 1);
-    print_value(render, recursive_loop(render, node, render->frame, iterable, 1));
-    return FLOW_ON;
 }
 
 static enum flow run_set(struct render *render, const struct node *node)
@@ -175,59 +141,25 @@ static enum flow run_set_block(struct render *render, const struct node *node)
     return flow;
 }
 
-// The text of a block is a string whatever made it; only {{ }} turns other values into text.
-static void put_string(struct render *render, const struct node *node, struct value value)
-{
-    render->line = node->line;
-    if (value.type == VALUE_STRING)
-        text_put(render, value.string);
-    else
-        trouble(render, "a block gives %s instead of a string", value_kind(value));
-}
-
 static enum flow run_filter_block(struct render *render, const struct node *node)
 {
     struct value text;
     enum flow flow = capture(render, &node->block.scope, node->block.body, &text);
-    if (flow == FLOW_ON)
-        put_string(render, node, eval_filter(render, node->block.filter, text));
+    if (flow != FLOW_ON)
+        return flow;
+    text = eval_filter(render, node->block.filter, text);
+    render->line = node->line;
+    if (text.type == VALUE_STRING) // only {{ }} turns other values into text
+        text_put(render, text.string);
+    else
+        trouble(render, "a filter block gives %s instead of a string", value_kind(text));
     return flow;
-}
-
-static enum flow run_with(struct render *render, const struct node *node)
-{
-    scope_enter(render, &node->block.scope);
-    const struct node *value = node->block.values;
-    for (const struct node *target = node->block.targets; target && !render->failed; target = target->next) {
-        eval_assign(render, target, eval_expression(render, value));
-        value = value->next;
-    }
-    return run_statements(render, node->block.body);
 }
 
 static enum flow run_macro(struct render *render, const struct node *node)
 {
     assert(node->define.at.hops == 0);
     render->frame->slots[node->define.at.slot] = macro_new(render, node->define.function);
-    return FLOW_ON;
-}
-
-static enum flow run_call_block(struct render *render, const struct node *node)
-{
-    const struct node *call = node->define.call;
-    struct value callee = eval_expression(render, call->call.callee);
-    struct arguments arguments;
-    eval_arguments(render, &call->call.arguments, &arguments);
-    struct keyword *keywords = render_room(render, arguments.keyword_count + 1, sizeof *keywords);
-    if (!keywords)
-        return FLOW_ON;
-    for (size_t i = 0; i < arguments.keyword_count; i++)
-        keywords[i] = arguments.keywords[i];
-    struct value caller = macro_new(render, node->define.function);
-    keywords[arguments.keyword_count++] = (struct keyword){ bytes_of("caller"), caller };
-    arguments.keywords = keywords;
-    render->line = node->line;
-    put_string(render, node, call_value(render, callee, &arguments));
     return FLOW_ON;
 }
 
@@ -258,9 +190,7 @@ enum flow run_statements(struct render *render, const struct node *statements)
         [NODE_FOR] = run_for,
         [NODE_SET] = run_set,
         [NODE_SET_BLOCK] = run_set_block,
-        [NODE_WITH] = run_with,
         [NODE_MACRO] = run_macro,
-        [NODE_CALL_BLOCK] = run_call_block,
         [NODE_GENERATION] = run_generation,
         [NODE_FILTER_BLOCK] = run_filter_block,
         [NODE_BREAK] = run_break,

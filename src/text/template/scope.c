@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/scope.c: decides where each name of a template lives, by jinja2's rules: a scope (loop body, macro,
-// with, captured block) is searched for all it loads and sets before anything inside it is resolved.
+// captured block) is searched for all it loads and sets before anything inside it is resolved.
 //   - A name that some scope around here has is that variable.
 //   - Setting it in an inner scope makes a variable of that scope, which starts with the outer one's value.
 //   - A name that no scope has comes from outside; if the scope sets it, but perhaps only later or never because an if
 //     is around, it starts with the value from outside. If it is set for certain, it starts unset.
-// Names of filters and tests are looked up here, too: an unknown one fails at once, or, within an if, when it is used.
+// Names of filters, tests, functions and methods are looked up here, too: an unknown one fails at once, or, within an
+// if, when it is used.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -40,6 +41,7 @@ struct resolver {
     struct names *names; // of the scope at hand
     bool declaring;      // the first pass over a scope: collect its names. The second resolves and enters inner scopes
     bool conditional;    // an if is around, in this scope
+    int guards;          // ifs, ands and ors around here, in any scope: the code may be meant not to run
     struct error *err;
     bool failed;
 };
@@ -144,7 +146,7 @@ static void bind(struct resolver *resolver, struct bytes name, struct reference 
     *at = refer(symbol, hops);
 }
 
-// A target of set, or, as parameters, of for and with.
+// A target of set, or, as parameters, of for.
 static void visit_target(struct resolver *resolver, struct node *target, bool parameters)
 {
     if (target->type == NODE_TUPLE) {
@@ -194,22 +196,39 @@ static void visit_arguments(struct resolver *resolver, struct node_arguments *ar
 {
     visit_each(resolver, arguments->positional);
     visit_each(resolver, arguments->keywords);
-    visit(resolver, arguments->star);
-    visit(resolver, arguments->star_star);
+}
+
+static void unknown(struct resolver *resolver, int line, const char *kind, struct bytes name)
+{
+    if (!resolver->failed)
+        fail(resolver->err, "chat template, line %d: there is no %s called '%.*s'", line, kind, shown_length(name),
+             name.data);
+    resolver->failed = true;
 }
 
 static void visit_apply(struct resolver *resolver, struct node *node)
 {
     bool filter = node->type == NODE_FILTER;
-    struct bytes name = node->apply.name;
-    node->apply.builtin = filter ? filter_find(name) : test_find(name);
-    if (!node->apply.builtin && !resolver->conditional && !resolver->declaring && !resolver->failed) {
-        fail(resolver->err, "chat template, line %d: there is no %s called '%.*s'", node->line,
-             filter ? "filter" : "test", shown_length(name), name.data);
-        resolver->failed = true;
-    }
+    node->apply.builtin = filter ? filter_find(node->apply.name) : test_find(node->apply.name);
+    if (!node->apply.builtin && !resolver->conditional && !resolver->declaring)
+        unknown(resolver, node->line, filter ? "filter" : "test", node->apply.name);
     visit(resolver, node->apply.of);
     visit_arguments(resolver, &node->apply.arguments);
+}
+
+// No variable from outside can be called, so a function that neither the template nor the environment has is found
+// here, as is a method that no type has.
+static void visit_call(struct resolver *resolver, struct node *node)
+{
+    const struct node *callee = node->call.callee;
+    visit(resolver, node->call.callee);
+    visit_arguments(resolver, &node->call.arguments);
+    if (resolver->declaring || resolver->guards)
+        return;
+    if (callee->type == NODE_NAME && callee->name.at.hops == REFERENCE_OUTSIDE && !global_find(callee->name.name))
+        unknown(resolver, node->line, "function", callee->name.name);
+    if (callee->type == NODE_ATTRIBUTE && !method_exists(callee->attribute.name))
+        unknown(resolver, node->line, "method", callee->attribute.name);
 }
 
 // A scope in the same activation, without variables of its own to begin with.
@@ -257,16 +276,10 @@ static void visit_for(struct resolver *resolver, struct node_for *loop)
     if (resolver->declaring)
         return;
     bool conditional = resolver->conditional;
-    struct function own = { .level = resolver->names->function->level + 1 };
-    struct function *function = loop->recursive ? &own : resolver->names->function;
-    struct names border = { .parent = resolver->names, .function = function }; // where the loop's function begins
     if (loop->test)
         visit_loop_test(resolver, loop);
-    resolver->names = &border;
-    visit_loop_body(resolver, loop, function);
+    visit_loop_body(resolver, loop, resolver->names->function);
     visit_block(resolver, &loop->otherwise_scope, NULL, loop->otherwise);
-    resolver->names = border.parent;
-    loop->slot_count = own.slot_count;
     resolver->conditional = conditional;
 }
 
@@ -275,15 +288,6 @@ static void visit_function_once(struct resolver *resolver, struct node_function 
     for (struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
         visit(resolver, parameter->otherwise);
     visit_each(resolver, function->body);
-}
-
-static int special_parameter(struct resolver *resolver, int slot, const char *name)
-{
-    if (slot < 0)
-        return -1;
-    int taken = resolver->names->function->slot_count;
-    declare_parameter(resolver, bytes_of(name));
-    return taken;
 }
 
 static void visit_function(struct resolver *resolver, struct node_function *function)
@@ -296,9 +300,6 @@ static void visit_function(struct resolver *resolver, struct node_function *func
         parameter->slot = own.slot_count;
         declare_parameter(resolver, parameter->name);
     }
-    function->caller_slot = special_parameter(resolver, function->caller_slot, "caller");
-    function->kwargs_slot = special_parameter(resolver, function->kwargs_slot, "kwargs");
-    function->varargs_slot = special_parameter(resolver, function->varargs_slot, "varargs");
     visit_function_once(resolver, function);
     names_settle(resolver, &function->scope);
     visit_function_once(resolver, function);
@@ -307,37 +308,19 @@ static void visit_function(struct resolver *resolver, struct node_function *func
     resolver->conditional = conditional;
 }
 
-static void visit_with(struct resolver *resolver, struct node *node)
-{
-    visit_each(resolver, node->block.values);
-    if (resolver->declaring)
-        return;
-    bool conditional = resolver->conditional;
-    struct names names;
-    names_open(resolver, &names, resolver->names->function);
-    for (struct node *target = node->block.targets; target; target = target->next)
-        visit_target(resolver, target, true);
-    visit_each(resolver, node->block.body);
-    names_settle(resolver, &node->block.scope);
-    for (struct node *target = node->block.targets; target; target = target->next)
-        visit_target(resolver, target, true);
-    visit_each(resolver, node->block.body);
-    names_close(resolver);
-    resolver->conditional = conditional;
-}
-
 static void visit_if(struct resolver *resolver, struct node *node)
 {
     bool conditional = resolver->conditional;
     resolver->conditional = true;
+    resolver->guards++;
     visit_each(resolver, node->branching.branches);
     visit_each(resolver, node->branching.otherwise);
+    resolver->guards--;
     resolver->conditional = conditional;
 }
 
 static void visit_definition(struct resolver *resolver, struct node *node)
 {
-    visit(resolver, node->define.call);
     if (node->type == NODE_MACRO && resolver->declaring)
         declare_set(resolver, node->define.function->name);
     if (resolver->declaring)
@@ -360,9 +343,11 @@ static void visit_condition(struct resolver *resolver, struct node *node)
 {
     bool conditional = resolver->conditional;
     resolver->conditional = true;
+    resolver->guards++;
     visit(resolver, node->condition.test);
     visit(resolver, node->condition.then);
     visit(resolver, node->condition.otherwise);
+    resolver->guards--;
     resolver->conditional = conditional;
 }
 
@@ -378,6 +363,15 @@ static void visit_name(struct resolver *resolver, struct node *node)
         declare_load(resolver, node->name.name);
     else
         bind(resolver, node->name.name, &node->name.at);
+}
+
+static void visit_binary(struct resolver *resolver, struct node *node)
+{
+    bool guards = node->type != NODE_BINARY;
+    visit(resolver, node->binary.left);
+    resolver->guards += guards;
+    visit(resolver, node->binary.right);
+    resolver->guards -= guards;
 }
 
 static void visit_expression(struct resolver *resolver, struct node *node)
@@ -398,21 +392,15 @@ static void visit_expression(struct resolver *resolver, struct node *node)
         visit(resolver, node->slice.stop);
         visit(resolver, node->slice.step);
         break;
-    case NODE_CALL:
-        visit(resolver, node->call.callee);
-        visit_arguments(resolver, &node->call.arguments);
-        break;
+    case NODE_CALL: visit_call(resolver, node); break;
     case NODE_FILTER:
     case NODE_TEST: visit_apply(resolver, node); break;
     case NODE_NOT:
     case NODE_NEGATE:
     case NODE_POSITIVE: visit(resolver, node->inner); break;
-    case NODE_BINARY:
     case NODE_AND:
     case NODE_OR:
-        visit(resolver, node->binary.left);
-        visit(resolver, node->binary.right);
-        break;
+    case NODE_BINARY: visit_binary(resolver, node); break;
     case NODE_COMPARE:
         visit(resolver, node->compare.first);
         visit_each(resolver, node->compare.operands);
@@ -445,9 +433,7 @@ static void visit(struct resolver *resolver, struct node *node)
         visit_capture(resolver, &node->set.scope, node->set.filter, node->set.body);
         break;
     case NODE_FILTER_BLOCK: visit_capture(resolver, &node->block.scope, node->block.filter, node->block.body); break;
-    case NODE_WITH: visit_with(resolver, node); break;
     case NODE_MACRO:
-    case NODE_CALL_BLOCK:
     case NODE_GENERATION: visit_definition(resolver, node); break;
     default: visit_expression(resolver, node); break;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template/split.h"
-
+// text/template/split.c: the string methods that split, and the search from the end that they need.
+#include "text/template/environment.h"
 #include "text/template/unicode.h"
 
 static void add(struct render *render, struct list *list, const char *from, const char *to)
@@ -115,8 +115,6 @@ struct value string_rsplit(struct call *call)
     return reversed(rsplit_at(call->render, text, separator, limit));
 }
 
-struct list *split_words(struct render *render, struct bytes text) { return split_spaces(render, text, -1); }
-
 struct list *split_lines(struct render *render, struct bytes text, bool keep_ends)
 {
     struct list *lines = list_new(render, 0);
@@ -141,25 +139,3 @@ struct value string_splitlines(struct call *call)
 {
     return value_list(split_lines(call->render, call->self.string, call_truth(call, 0, false)));
 }
-
-static struct value partition(struct call *call, bool last)
-{
-    struct render *render = call->render;
-    struct bytes text = call->self.string, separator = call_string(call, 0, " ");
-    if (!separator.len)
-        return trouble(render, "a string cannot be split at an empty one");
-    render_step_bytes(render, text.len);
-    const char *end = text.data + text.len;
-    const char *at = memmem(text.data, text.len, separator.data, separator.len);
-    if (at && last)
-        at = search_last(render, text, separator);
-    const char *cut = at ? at : last ? text.data : end, *after = at ? at + separator.len : cut;
-    struct list *parts = list_new(render, 3);
-    add(render, parts, text.data, cut);
-    add(render, parts, cut, after);
-    add(render, parts, after, end);
-    return value_tuple(parts);
-}
-
-struct value string_partition(struct call *call) { return partition(call, false); }
-struct value string_rpartition(struct call *call) { return partition(call, true); }

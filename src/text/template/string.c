@@ -90,37 +90,16 @@ struct value string_concat(struct render *render, struct value a, struct value b
 
 static struct bytes stripped(struct bytes text) { return unicode_strip_left(unicode_strip_right(text)); }
 
-static int digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
-}
+static int digit_value(char c) { return c >= '0' && c <= '9' ? c - '0' : 10; }
 
-// Passes "0x" and the like where the base goes with it; base 0 takes the base from it.
-static size_t base_prefix(struct bytes text, int *base)
-{
-    static const struct {
-        char letter;
-        int base;
-    } prefixes[] = { { 'b', 2 }, { 'o', 8 }, { 'x', 16 } };
-    for (size_t i = 0; i < 3 && text.len > 2 && text.data[0] == '0'; i++)
-        if ((text.data[1] | 0x20) == prefixes[i].letter && (*base == 0 || *base == prefixes[i].base))
-            return *base = prefixes[i].base, 2;
-    *base = *base ? *base : 10;
-    return 0;
-}
-
-bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big)
+bool string_to_int(struct bytes text, int64_t *out, bool *too_big)
 {
     text = stripped(text);
     size_t at = text.len && (text.data[0] == '-' || text.data[0] == '+');
     bool negative = at && text.data[0] == '-';
-    at += base_prefix(rest_of(text, at), &base);
     *out = 0;
     *too_big = false;
-    bool after_digit = at > 1;
+    bool after_digit = false;
     if (at == text.len)
         return false;
     for (; at < text.len; at++) {
@@ -129,10 +108,10 @@ bool string_to_int(struct bytes text, int base, int64_t *out, bool *too_big)
             continue;
         }
         int digit = digit_value(text.data[at]);
-        if (digit >= base)
+        if (digit > 9)
             return false;
         digit = negative ? -digit : digit;
-        *too_big |= __builtin_mul_overflow(*out, base, out) || __builtin_add_overflow(*out, digit, out);
+        *too_big |= __builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, digit, out);
         after_digit = true;
     }
     return after_digit;

@@ -49,9 +49,7 @@ enum node_type {
     NODE_FOR,
     NODE_SET,
     NODE_SET_BLOCK,
-    NODE_WITH,
     NODE_MACRO,
-    NODE_CALL_BLOCK,
     NODE_GENERATION,
     NODE_FILTER_BLOCK,
     NODE_BREAK,
@@ -81,7 +79,6 @@ struct scope {
 struct node_arguments {
     struct node *positional;
     struct node *keywords; // NODE_KEYWORD
-    struct node *star, *star_star;
 };
 
 struct node_parameter {
@@ -91,12 +88,11 @@ struct node_parameter {
     struct node *otherwise; // NULL: no default
 };
 
-// What runs in an activation of its own: a macro, or the body of a call block.
+// What runs in an activation of its own: a macro, or a generation block.
 struct node_function {
     struct bytes name;
     struct node_parameter *parameters;
     size_t parameter_count;
-    int caller_slot, kwargs_slot, varargs_slot; // -1: the body does not speak of it
     struct scope scope;
     int slot_count;
     struct node *body;
@@ -107,8 +103,6 @@ struct node_for {
     struct node *test, *test_target; // NULL: no test. The test has variables of its own
     struct scope scope, test_scope, otherwise_scope;
     int loop_slot;
-    bool recursive;
-    int slot_count; // of a recursive loop, which has an activation of its own
 };
 
 struct node {
@@ -178,16 +172,14 @@ struct node {
             struct node *body;
             struct scope scope;
         } set;
-        struct { // with: targets and values side by side; filter block
-            struct node *targets, *values;
+        struct { // filter block
             struct node *filter;
             struct node *body;
             struct scope scope;
         } block;
-        struct { // macro, call block, generation
+        struct { // macro, generation
             struct node_function *function;
             struct reference at;
-            struct node *call;
         } define;
     };
 };

@@ -100,28 +100,11 @@ static uint32_t category_bit(uint32_t c) { return 1u << utf8proc_category((utf8p
 
 #define CATEGORY(name) (1u << UTF8PROC_CATEGORY_##name)
 
-bool unicode_is_alpha(uint32_t c)
+bool unicode_is_word(uint32_t c)
 {
-    return category_bit(c) & (CATEGORY(LU) | CATEGORY(LL) | CATEGORY(LT) | CATEGORY(LM) | CATEGORY(LO));
+    uint32_t letters = CATEGORY(LU) | CATEGORY(LL) | CATEGORY(LT) | CATEGORY(LM) | CATEGORY(LO);
+    return c == '_' || (category_bit(c) & (letters | CATEGORY(ND) | CATEGORY(NL) | CATEGORY(NO)));
 }
-
-bool unicode_is_decimal(uint32_t c) { return category_bit(c) & CATEGORY(ND); }
-
-bool unicode_is_digit(uint32_t c)
-{
-    // Digits that are no decimals: superscripts, circled, parenthesised ...
-    static const struct range digits[] = {
-        { 0xB2, 0xB3 },     { 0xB9, 0xB9 },       { 0x1369, 0x1371 },   { 0x19DA, 0x19DA },   { 0x2070, 0x2070 },
-        { 0x2074, 0x2079 }, { 0x2080, 0x2089 },   { 0x2460, 0x2468 },   { 0x2474, 0x247C },   { 0x2488, 0x2490 },
-        { 0x24EA, 0x24EA }, { 0x24F5, 0x24FD },   { 0x24FF, 0x24FF },   { 0x2776, 0x277E },   { 0x2780, 0x2788 },
-        { 0x278A, 0x2792 }, { 0x10A40, 0x10A43 }, { 0x10E60, 0x10E68 }, { 0x11052, 0x1105A }, { 0x1F100, 0x1F10A }
-    };
-    return unicode_is_decimal(c) || in_ranges(digits, sizeof digits / sizeof *digits, c);
-}
-
-bool unicode_is_numeric(uint32_t c) { return category_bit(c) & (CATEGORY(ND) | CATEGORY(NL) | CATEGORY(NO)); }
-
-bool unicode_is_word(uint32_t c) { return c == '_' || unicode_is_alnum(c); }
 
 bool unicode_is_printable(uint32_t c)
 {
@@ -130,27 +113,8 @@ bool unicode_is_printable(uint32_t c)
     return c == ' ' || !(category_bit(c) & hidden);
 }
 
-bool unicode_is_upper(uint32_t c)
-{
-    // Roman numerals and circled or squared letters are capitals without being letters.
-    static const struct range others[] = {
-        { 0x2160, 0x216F }, { 0x24B6, 0x24CF }, { 0x1F130, 0x1F149 }, { 0x1F150, 0x1F169 }, { 0x1F170, 0x1F189 }
-    };
-    return (category_bit(c) & CATEGORY(LU)) || in_ranges(others, sizeof others / sizeof *others, c);
-}
-
-bool unicode_is_lower(uint32_t c)
-{
-    static const struct range others[] = {
-        { 0xAA, 0xAA },       { 0xBA, 0xBA },       { 0x2B0, 0x2B8 },     { 0x2C0, 0x2C1 },    { 0x2E0, 0x2E4 },
-        { 0x345, 0x345 },     { 0x37A, 0x37A },     { 0x1D2C, 0x1D6A },   { 0x1D78, 0x1D78 },  { 0x1D9B, 0x1DBF },
-        { 0x2071, 0x2071 },   { 0x207F, 0x207F },   { 0x2090, 0x209C },   { 0x2170, 0x217F },  { 0x24D0, 0x24E9 },
-        { 0x2C7C, 0x2C7D },   { 0xA69C, 0xA69D },   { 0xA770, 0xA770 },   { 0xA7F8, 0xA7F9 },  { 0xAB5C, 0xAB5F },
-        { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA }
-    };
-    return (category_bit(c) & CATEGORY(LL)) || in_ranges(others, sizeof others / sizeof *others, c);
-}
-
+bool unicode_is_upper(uint32_t c) { return category_bit(c) & CATEGORY(LU); }
+bool unicode_is_lower(uint32_t c) { return category_bit(c) & CATEGORY(LL); }
 bool unicode_is_title(uint32_t c) { return category_bit(c) & CATEGORY(LT); }
 
 static size_t fold(uint32_t c, utf8proc_int32_t out[CASE_EXPANSION_MAX])
@@ -250,29 +214,6 @@ void unicode_lower(struct strbuf *out, struct bytes text)
     uint32_t c;
     EACH_CODEPOINT(text, at, length, c)
     add_lower(out, text, at, c);
-}
-
-void unicode_casefold(struct strbuf *out, struct bytes text)
-{
-    uint32_t c;
-    utf8proc_int32_t small[CASE_EXPANSION_MAX];
-    EACH_CODEPOINT(text, at, length, c)
-    for (size_t i = 0, count = fold(c, small); i < count; i++)
-        strbuf_add_codepoint(out, (uint32_t)small[i]);
-}
-
-void unicode_swapcase(struct strbuf *out, struct bytes text)
-{
-    uint32_t c;
-    EACH_CODEPOINT(text, at, length, c)
-    {
-        if (unicode_is_upper(c))
-            add_lower(out, text, at, c);
-        else if (unicode_is_lower(c))
-            add_upper(out, c);
-        else
-            strbuf_add_codepoint(out, c);
-    }
 }
 
 void unicode_title(struct strbuf *out, struct bytes text)

@@ -20,17 +20,12 @@ int shown_length(struct bytes text); // of a name in a sentence, for %.*s: long 
 
 bool unicode_is_space(uint32_t c);
 bool unicode_is_line_end(uint32_t c); // where splitlines cuts
-bool unicode_is_alpha(uint32_t c);
-bool unicode_is_decimal(uint32_t c);
-bool unicode_is_digit(uint32_t c);
-bool unicode_is_numeric(uint32_t c);
-bool unicode_is_word(uint32_t c); // \w
+bool unicode_is_word(uint32_t c);     // \w
 bool unicode_is_printable(uint32_t c);
 bool unicode_is_upper(uint32_t c);
 bool unicode_is_lower(uint32_t c);
 bool unicode_is_title(uint32_t c); // a digraph with only its first letter in upper case
 
-static inline bool unicode_is_alnum(uint32_t c) { return unicode_is_alpha(c) || unicode_is_numeric(c); }
 static inline bool unicode_is_cased(uint32_t c)
 {
     return unicode_is_upper(c) || unicode_is_lower(c) || unicode_is_title(c);
@@ -39,8 +34,6 @@ static inline bool unicode_is_cased(uint32_t c)
 // Each appends the converted text. One code point may become up to three.
 void unicode_upper(struct strbuf *out, struct bytes text);
 void unicode_lower(struct strbuf *out, struct bytes text);
-void unicode_casefold(struct strbuf *out, struct bytes text);
-void unicode_swapcase(struct strbuf *out, struct bytes text);
 void unicode_title(struct strbuf *out, struct bytes text);      // a capital after everything that has no case
 void unicode_capitalize(struct strbuf *out, struct bytes text); // a capital at the start, the rest in lower case
 

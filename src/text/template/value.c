@@ -28,8 +28,6 @@ const char *value_kind(struct value value)
         [VALUE_LOOP] = "a loop",
         [VALUE_FUNCTION] = "a function",
         [VALUE_METHOD] = "a method",
-        [VALUE_CYCLER] = "a cycler",
-        [VALUE_JOINER] = "a joiner",
     };
     return kinds[value.type];
 }
@@ -44,7 +42,6 @@ bool value_length(struct render *render, struct value value, size_t *length)
     case VALUE_DICT:
     case VALUE_VIEW: return *length = value.dict->count, true;
     case VALUE_RANGE: return *length = value.range->count, true;
-    case VALUE_LOOP: return *length = loop_length(render, value.loop), true;
     default: return false;
     }
 }
@@ -248,7 +245,7 @@ void list_add(struct render *render, struct list *list, struct value item)
 struct list *list_from(struct render *render, struct value iterable)
 {
     size_t expected = 0;
-    if (iterable.type != VALUE_STRING && iterable.type != VALUE_LOOP)
+    if (iterable.type != VALUE_STRING)
         value_length(render, iterable, &expected);
     struct list *list = list_new(render, expected);
     struct iterator *iterator = iterator_of(render, iterable);

@@ -5,7 +5,7 @@
 //   (2) Trouble is sticky: the first sentence stays, later results are undefined and do not matter. Whatever repeats
 //       asks an iterator or render_step, and both say no once there is trouble.
 //   (3) Every string is valid UTF-8. Strings, lists and dicts never change once a template can see them (the sandbox
-//       forbids the methods that would); namespaces, iterators, loops, cyclers and joiners do.
+//       forbids the methods that would); namespaces, iterators and loops do.
 #ifndef TEXT_TEMPLATE_VALUE_H
 #define TEXT_TEMPLATE_VALUE_H
 
@@ -47,8 +47,6 @@ enum value_type {
     VALUE_LOOP,
     VALUE_FUNCTION,
     VALUE_METHOD, // with the value it was taken from
-    VALUE_CYCLER,
-    VALUE_JOINER,
     VALUE_TYPE_COUNT
 };
 
@@ -76,7 +74,6 @@ struct macro;
 struct value {
     uint8_t type;   // enum value_type
     bool safe;      // a string that is HTML already (jinja2's Markup): joining it with others escapes them
-    bool group;     // a tuple that groupby made: it has .grouper and .list
     uint8_t reason; // enum undefined_reason
     uint8_t owner;  // enum value_type: what an undefined attribute was looked for in
     uint8_t view;   // enum view_kind
@@ -91,8 +88,6 @@ struct value {
         struct iterator *iterator;
         struct macro *macro;
         struct loop *loop;
-        struct cycler *cycler;
-        struct joiner *joiner;
         struct {
             const struct builtin *builtin;
             const struct value *self; // NULL: a function
@@ -122,17 +117,7 @@ struct range {
     int64_t stop; // as written, for printing
 };
 
-struct cycler {
-    struct list *items;
-    size_t at;
-};
-
-struct joiner {
-    struct value separator;
-    bool used;
-};
-
-struct activation {            // the variables of one run of the template, a macro, a call block or a recursive loop
+struct activation {            // the variables of one run of the template or of a macro
     struct activation *parent; // where it was defined
     struct value slots[];
 };
@@ -171,7 +156,6 @@ void *render_room(struct render *render, size_t count, size_t size); // NULL whe
 static inline size_t text_mark(const struct render *render) { return render->out->len; }
 void text_put(struct render *render, struct bytes text);
 void text_put_byte(struct render *render, char byte);
-void text_put_codepoint(struct render *render, uint32_t codepoint);
 void text_put_format(struct render *render, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_put_fill(struct render *render, struct bytes fill, size_t times);
 struct value text_take(struct render *render, size_t mark);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cache_formats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool cache_formats_read(const struct option_texts *typed, struct cache_formats *out, struct nibble_error *error)
+{
+    for (int i = 0; i < typed->count; i++) {
+        const char *between = strchr(typed->items[i], ':') ? "" : ",";
+        for (const char *at = typed->items[i]; *at;) {
+            size_t len = strcspn(at, between);
+            if (out->count == CACHE_FORMATS_MAX) {
+                error->usage = true;
+                snprintf(error->text, sizeof error->text, "--kv-cache-dtype takes up to %d formats", CACHE_FORMATS_MAX);
+                return false;
+            }
+            if (len)
+                out->items[out->count++] = arena_text(&out->arena, at, len);
+            at += len + (at[len] != 0);
+        }
+    }
+    if (!out->count)
+        out->items[out->count++] = "auto";
+    return true;
+}
+
+void cache_formats_free(struct cache_formats *formats) { arena_free(&formats->arena); }
