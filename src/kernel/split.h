@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/split.h: every block-quantised format as codes with scales: what a file's blocks are taken apart into before a
-// kernel's packing puts them together again. Codes are handled four at a time, a quad, one per byte of a 32-bit word:
-// quad i of a block of 32 is its values 4 i to 4 i + 3.
+// kernel/split.h: the table of block-quantised formats, and the one place where each format's blocks are taken apart
+// into codes and scales. The reference dequantises from it, and the packings of kernels put weights together again.
+// Codes are handled four at a time, a quad, one per byte of a 32-bit word: quad i of a block of 32 is its values 4 i to
+// 4 i + 3.
 #ifndef KERNEL_SPLIT_H
 #define KERNEL_SPLIT_H
 
 #include "kernel/blocks.h"
+#include "kernel/minifloat.h"
 
 enum { SPLIT_SUBS_MAX = 16, SPLIT_BLOCK_MAX = 256, SPLIT_QUADS = 32 / 4 };
 
@@ -54,6 +56,32 @@ struct block_parts {
     uint8_t scale[2], min[2], scales[SPLIT_SUBS_MAX], mins[SPLIT_SUBS_MAX];
     uint32_t quads[SPLIT_BLOCK_MAX / 4];
 };
+
+static inline float read_f16(const uint8_t bytes[2]) { return f16_to_f32(read_u16(bytes)); }
+
+// The scale of sub-block s.
+static inline float parts_scale(struct packed_format f, const struct block_parts *parts, int s)
+{
+    switch (f.scale) {
+    case PACKED_F16: return read_f16(parts->scale);
+    case PACKED_F16_U8: return read_f16(parts->scale) * (float)parts->scales[s];
+    case PACKED_F16_I8: return read_f16(parts->scale) * (float)(int8_t)parts->scales[s];
+    case PACKED_E8M0: return e8m0_to_f32(parts->scales[s]);
+    case PACKED_E4M3: return f32_from_bits(minifloat_expand(parts->scales[s], 3, 7));
+    }
+    return 0;
+}
+
+// What is added to scale * code in sub-block s.
+static inline float parts_min(struct packed_format f, const struct block_parts *parts, int s)
+{
+    switch (f.min) {
+    case PACKED_NO_MIN: return 0;
+    case PACKED_ADD_F16: return read_f16(parts->min);
+    case PACKED_SUBTRACT_F16_U8: return -read_f16(parts->min) * (float)parts->mins[s];
+    }
+    return 0;
+}
 
 static inline uint32_t read_quad(const void *bytes, int index)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/bench_ops.h: `nibble bench --ops`: a roofline of a step's ops. For each kind of op and kernel, what it moves and
-// computes, how long it takes, and how far that is from what memory or arithmetic allow.
+// tools/bench_ops.h: `nibble bench --ops`: a roofline of a step's ops. For each kind of op and kernel, what it moves
+// and computes, how long it takes, and how far that is from what memory or arithmetic allow.
 #ifndef TOOLS_BENCH_OPS_H
 #define TOOLS_BENCH_OPS_H
 

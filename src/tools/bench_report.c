@@ -152,8 +152,8 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
         if (measured->subject->threads)
             snprintf(threads, sizeof threads, "  %7d", measured->subject->threads);
         strbuf_add_format(out, "%-7s  %6d  %5d  %6d  %5d  %-*s%s  %9.2f  %17s  %.0f %% (%s)\n",
-                          bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth, measured->batch,
-                          width, measured->subject->format, threads, summary.median, spread,
+                          bench_kind_word(measured->kind), measured->prompt, measured->new, measured->depth,
+                          measured->batch, width, measured->subject->format, threads, summary.median, spread,
                           100 * summary.median / summary.limit, summary.by_memory ? "memory" : "arithmetic");
     }
 }

@@ -68,10 +68,11 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
         unsigned shared_bytes = call->shared_bytes + (function ? (unsigned)function->shared_bytes : 0);
         bool memory = shared_bytes <= (unsigned)shape->shared_bytes;
         bool params = call->params_bytes >= 1 && call->params_bytes <= CUDA_PARAMS_BYTES;
-        if (!grid || !block || !memory || !params || !function)
+        bool missing = !function && cuda_is_listed(cuda_architectures, shape->sm); // images depend on the build
+        if (!grid || !block || !memory || !params || missing)
             fail_msg("%s on sm_%d, %d rows: %s with grid %u %u %u, block %u, %u bytes shared, %zu of parameters%s",
                      name, shape->sm, shape->rows, call->function, call->grid[0], call->grid[1], call->grid[2],
-                     call->block, shared_bytes, call->params_bytes, function ? "" : "; the build has no such function");
+                     call->block, shared_bytes, call->params_bytes, missing ? "; the build has no such function" : "");
     }
 }
 

@@ -98,8 +98,7 @@ static int describe_mma(const void *args, const struct cuda_shape *shape, struct
     .scratch_bytes = attention_decode_scratch, .describe = describe_##isa
 
 const struct kernel cuda_attention_rows[] = {
-    { ROW(wgmma, 2), .architectures = cuda_wgmma_architectures,
-      .shared_bytes = PREFILL_WGMMA_BYTES(256, 64, 64, 2) },
+    { ROW(wgmma, 2), .architectures = cuda_wgmma_architectures, .shared_bytes = PREFILL_WGMMA_BYTES(256, 64, 64, 2) },
     { ROW(mma, 1), .architectures = cuda_all_architectures, .shared_bytes = PREFILL_TILES_BYTES(256, 64, 64, 1) },
 };
 const int cuda_attention_count = sizeof cuda_attention_rows / sizeof *cuda_attention_rows;

@@ -165,7 +165,7 @@ enum {
 #define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
 #define BIT(id, kind) | DTYPE_BIT(id)
 #define PACKED (0 LINEAR_FORMATS(BIT))
-#define EXPERTS                                                                                        \
+#define EXPERTS                                                                                            \
     .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_all_architectures, .tolerance = 0.015f, \
     .shared_bytes = SHARED_BYTES
 #define SKINNY .load = KERNEL_DECODE, .describe = describe_skinny

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/images.h: the compiled kernels that this build carries, made by kernel/cuda/embed.py, and the architectures
-// that the sources are written for. Rows name the latter, so that every build plans alike; images say what can be run.
+// kernel/cuda/images.h: the compiled kernels that this build carries, made by kernel/cuda/embed.py, and the
+// architectures that the sources are written for. Rows name the latter, so that every build plans alike; images say
+// what can be run.
 #ifndef KERNEL_CUDA_IMAGES_H
 #define KERNEL_CUDA_IMAGES_H
 
@@ -19,7 +20,7 @@ struct cuda_image {
     } *functions;         // the kernels in it; ends in one without a name
 };
 
-extern const struct cuda_image cuda_images[];                  // ends in one without a name
+extern const struct cuda_image cuda_images[]; // ends in one without a name
 extern const int cuda_architectures[];  // that this build has images for; ends in 0; empty in a build without nvcc
 extern const int cuda_ptx_architecture; // that PTX is compiled for; 0: there is none
 extern const int cuda_driver_needed;    // 13000 for CUDA 13.0

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernel/cuda/linear.h"
-#include "kernel/minifloat.h"
 #include "kernel/split.h"
 
 enum { RUN_QUADS = LINEAR_LANE_VALUES / 4, RUN_SUBS_MAX = 2, RUNS_IN_RECORD = LINEAR_RECORD / LINEAR_LANE_VALUES };
@@ -123,29 +122,10 @@ static inline uint8_t small_scale(uint8_t code)
 
 // ---- from a block to its runs ----
 
-static inline float f16_of(const uint8_t bytes[2]) { return f16_to_f32(read_u16(bytes)); }
-
-static inline float scale_of(struct packed_format from, const struct block_parts *parts, int s)
-{
-    switch (from.scale) {
-    case PACKED_F16: return f16_of(parts->scale);
-    case PACKED_F16_U8: return f16_of(parts->scale) * (float)parts->scales[s];
-    case PACKED_F16_I8: return f16_of(parts->scale) * (float)(int8_t)parts->scales[s];
-    case PACKED_E8M0: return e8m0_to_f32(parts->scales[s]);
-    case PACKED_E4M3: break;
-    }
-    return 0;
-}
-
 // Where the kind has a minimum and the format has not, its codes are about their middle.
 static inline float min_of(struct packed_format from, const struct block_parts *parts, int s)
 {
-    switch (from.min) {
-    case PACKED_ADD_F16: return f16_of(parts->min);
-    case PACKED_SUBTRACT_F16_U8: return -f16_of(parts->min) * (float)parts->mins[s];
-    case PACKED_NO_MIN: break;
-    }
-    return -scale_of(from, parts, s) * (float)(1 << from.offset);
+    return from.min ? parts_min(from, parts, s) : -parts_scale(from, parts, s) * (float)(1 << from.offset);
 }
 
 // What stands in a byte for -128 is 0.
@@ -171,7 +151,7 @@ static inline void take_run(struct packed_format from, struct linear_layout f, c
         run->quads[i] = level_quad(from, parts->quads[index * RUN_QUADS + i]);
     for (int s = 0; s < subs; s++) {
         int at = index * subs + s;
-        run->scales[s] = scale_of(from, parts, at);
+        run->scales[s] = parts_scale(from, parts, at);
         run->mins[s] = f.min ? min_of(from, parts, at) : 0;
         if (!f.small)
             continue;

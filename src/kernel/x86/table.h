@@ -21,6 +21,10 @@ extern const int x86_kernel_count;
 
 typedef void x86_kernel(const void *args, int part, int parts);
 
+// KV splits (kernel/x86/attention.c) that may be shared out, of all rows together, and the floats that each query keeps
+// of one besides the sums over V.
+enum { ATTENTION_PARTIALS = 1024, ATTENTION_PARTIAL_EXTRA = 2 };
+
 #define X86_KERNELS_OF(isa)                                                                                   \
     x86_kernel linear_few_##isa, linear_float_few_##isa, linear_float_many_##isa, linear_float_prepare_##isa; \
     x86_kernel attention_##isa, attention_prepare_##isa, kv_write_##isa, per_head_linear_##isa, conv_##isa;   \
@@ -30,13 +34,8 @@ typedef void x86_kernel(const void *args, int part, int parts);
     x86_kernel linear_many_##isa, linear_prepare_##isa, experts_##isa, experts_prepare_##isa;
 X86_KERNELS_OF(avx2)
 X86_KERNELS_OF(avx512)
-X86_MATRIX_KERNELS_OF(avx2) X86_MATRIX_KERNELS_OF(avx512) X86_MATRIX_KERNELS_OF(amx)
-
-    // KV splits (kernel/x86/attention.c) that may be shared out, of all rows together, and the floats that each query keeps
-    // of one besides the sums over V.
-    enum {
-        ATTENTION_PARTIALS = 1024,
-        ATTENTION_PARTIAL_EXTRA = 2
-    };
+X86_MATRIX_KERNELS_OF(avx2)
+X86_MATRIX_KERNELS_OF(avx512)
+X86_MATRIX_KERNELS_OF(amx)
 
 #endif
