@@ -8,10 +8,24 @@
 #include "device/device.h"
 #include "kernel/op.h"
 
-// Which number of tokens a row is meant for. Every op is bound twice; both rows must give a token the same bits, or the
-// size of a chunk would change answers.
-enum kernel_load { KERNEL_DECODE = 1, KERNEL_PREFILL = 2, KERNEL_ANY = 3 };
-enum { KERNEL_DECODE_ROWS_MAX = 8 };
+// The load that a step puts on an op, by its rows: tokens of the step, or for ops that go along a sequence (attention,
+// kv state) the most tokens of one sequence. Each op is bound to one row of the table for each load, so that nothing is
+// left to choose when it is launched. All rows that an op is bound to must give a token the same bits, or the size of a
+// chunk would change answers.
+enum kernel_load {
+    KERNEL_ROWS_1 = 1 << 0,
+    KERNEL_ROWS_8 = 1 << 1,
+    KERNEL_ROWS_32 = 1 << 2,
+    KERNEL_ROWS_64 = 1 << 3,
+    KERNEL_ROWS_128 = 1 << 4,
+    KERNEL_ROWS_MORE = 1 << 5,
+    KERNEL_DECODE_SMALL = 1 << 6, // attention: decode with no more work tiles than SMs, so that each CTA has one alone
+
+    KERNEL_DECODE = KERNEL_ROWS_1 | KERNEL_ROWS_8 | KERNEL_DECODE_SMALL,
+    KERNEL_PREFILL = KERNEL_ROWS_32 | KERNEL_ROWS_64 | KERNEL_ROWS_128 | KERNEL_ROWS_MORE,
+    KERNEL_ANY = KERNEL_DECODE | KERNEL_PREFILL
+};
+enum { KERNEL_LOADS = 7, KERNEL_DECODE_ROWS_MAX = 8 };
 
 // The order in which a row reads weights, where it is not the file's. Weights are packed once, when they are loaded.
 struct kernel_packing {
@@ -41,9 +55,9 @@ struct cuda_shape {
 };
 
 // One launch of a function of the embedded cubins, or one product by cuBLASLt.
-enum { CUDA_CALLS_MAX = 8, CUDA_PARAMS_BYTES = 512 };
+enum { CUDA_CALLS_MAX = 8, CUDA_PARAMS_BYTES = 512, KERNEL_FUNCTIONS_MAX = 5 };
 struct cuda_call {
-    const char *function; // NULL: `product` instead
+    const char *function; // NULL: `product` instead, of cuBLASLt
     unsigned grid[3], block;
     unsigned shared_bytes; // dynamic
     size_t params_bytes;
@@ -93,8 +107,14 @@ struct kernel {
     size_t (*scratch_bytes)(const struct kernel_extent *extent);
 
     // CUDA, in place of run and prepare: writes down the launches that do this op and returns how many there are. It
-    // depends on nothing but its arguments and touches no device.
-    int (*describe)(const void *args, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX]);
+    // computes grids and parameters and chooses no function: they are those of the row. It depends on nothing but its
+    // arguments and touches no device.
+    int (*describe)(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
+                    struct cuda_call calls[CUDA_CALLS_MAX]);
+    const char *functions[KERNEL_FUNCTIONS_MAX]; // CUDA: all it may launch; the first is its own, after which it is
+                                                 // named, the others prepare for it or combine what it leaves
+    const void *variant; // CUDA: what its family's describe has to know of it: tile sizes, warps, stages
+    const char *slow;    // why it is slow and what would avoid it, where a plan that lands on it should say so; or NULL
 };
 
 // Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.

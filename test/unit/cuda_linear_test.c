@@ -49,7 +49,7 @@ static void check_few(const struct cuda_call *call)
 static void check_calls(const struct kernel *kernel, const struct linear_args *args, const struct cuda_shape *shape)
 {
     struct cuda_call calls[CUDA_CALLS_MAX];
-    int count = kernel->describe(args, shape, calls);
+    int count = kernel->describe(kernel, args, shape, calls);
     assert_in_range(count, 1, CUDA_CALLS_MAX);
     for (int i = 0; i < count; i++) {
         const struct cuda_call *call = &calls[i];
@@ -114,7 +114,7 @@ static void alike_goes_together(void **state)
         args.output[i].weight = (struct weight){ DTYPE_NVFP4_GGUF, 14336, 4096, (const void *)16, 1 };
     struct cuda_call calls[CUDA_CALLS_MAX];
     struct cuda_linear p;
-    assert_int_equal(cuda_linear_rows[2].describe(&args, &shape, calls), 1);
+    assert_int_equal(cuda_linear_rows[2].describe(&cuda_linear_rows[2], &args, &shape, calls), 1);
     memcpy(&p, calls[0].params, sizeof p);
     assert_string_equal(calls[0].function, "linear_skinny_e2m1_16");
     assert_int_equal(calls[0].grid[0], shape.multiprocessors);
@@ -122,7 +122,7 @@ static void alike_goes_together(void **state)
     assert_true(p.output[0].y == act_mul.out);
 
     args.output[1].weight.dtype = DTYPE_Q6_K; // the gate, then up times its activation
-    assert_int_equal(cuda_linear_rows[2].describe(&args, &shape, calls), 2);
+    assert_int_equal(cuda_linear_rows[2].describe(&cuda_linear_rows[2], &args, &shape, calls), 2);
     memcpy(&p, calls[0].params, sizeof p);
     assert_true(p.outputs == 1 && p.act < 0 && p.output[0].y == act_mul.out);
     memcpy(&p, calls[1].params, sizeof p);

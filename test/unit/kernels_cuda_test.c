@@ -227,7 +227,8 @@ static struct cuda_call call_of(const char *function, const void *params, size_t
     return call;
 }
 
-static int describe_add(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
+static int describe_add(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                        struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct add_args *args = arguments;
     const struct cuda_add params = { args->rows, args->x, (const uint16_t *)(const void *)args->y, args->width };
@@ -238,7 +239,7 @@ static int describe_add(const void *arguments, const struct cuda_shape *shape, s
 
 static bool forgets_bias; // a linear that does not know its matrices' biases
 
-static int describe_linear(const void *arguments, const struct cuda_shape *shape,
+static int describe_linear(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
                            struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct linear_args *args = arguments;

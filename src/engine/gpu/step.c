@@ -54,7 +54,7 @@ static bool launch_row(struct gpu *gpu, const struct kernel *row, const union op
                        const struct cuda_shape *shape, int layer, struct error *err)
 {
     struct cuda_call calls[CUDA_CALLS_MAX];
-    int count = row->describe(args, shape, calls);
+    int count = row->describe(row, args, shape, calls);
     for (int i = 0; i < count; i++)
         if (!cuda_call_queue(gpu->cuda, &calls[i], err))
             return fail_within(err, "kernel %s of layer %d", row->name, layer);

@@ -235,7 +235,7 @@ static void describe(struct gpu_sample *there, const struct kernel *kernel)
 {
     struct cuda_shape shape = shape_of(there);
     set_rows(there);
-    there->call_count = kernel->describe(there->args, &shape, there->calls);
+    there->call_count = kernel->describe(kernel, there->args, &shape, there->calls);
 }
 
 bool gpu_sample_open(struct gpu_sample *there, struct cuda *cuda, const struct kernel *kernel, struct sample *sample,

@@ -68,21 +68,23 @@ static struct cuda_call prefill_call(const struct prefill_kernel *kernel, const 
     return call;
 }
 
-static int describe(const struct prefill_kernel *kernel, const struct attention_args *args,
+static int describe(const struct prefill_kernel *prefill, const struct attention_args *args,
                     const struct cuda_shape *shape, struct cuda_call *calls)
 {
     int count = attention_decode_calls(args, shape, DECODE_ROWS_MAX, calls);
     if (shape->rows_each > DECODE_ROWS_MAX)
-        calls[count++] = prefill_call(kernel, args, shape);
+        calls[count++] = prefill_call(prefill, args, shape);
     return count;
 }
 
-static int describe_wgmma(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_wgmma(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
+                          struct cuda_call *calls)
 {
     return describe(wgmma_kernels, args, shape, calls);
 }
 
-static int describe_mma(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_mma(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
+                        struct cuda_call *calls)
 {
     return describe(mma_kernels, args, shape, calls);
 }

@@ -19,7 +19,8 @@ static struct cuda_routes routes_of(const struct routes *routes)
 
 // ---- route and combine ----
 
-static int describe_route(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_route(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                          struct cuda_call *calls)
 {
     const struct route_args *args = arguments;
     const struct cuda_route params = { .rows = args->rows,
@@ -38,7 +39,8 @@ static int describe_route(const void *arguments, const struct cuda_shape *shape,
     return blocks == 1 ? 1 : 2;
 }
 
-static int describe_combine(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_combine(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                            struct cuda_call *calls)
 {
     const struct combine_args *args = arguments;
     const struct cuda_combine params = { .rows = args->rows,
@@ -144,12 +146,14 @@ static int describe_experts(const struct experts_args *args, const struct cuda_s
     return count;
 }
 
-static int describe_skinny(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_skinny(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
+                           struct cuda_call *calls)
 {
     return describe_experts(args, shape, true, calls);
 }
 
-static int describe_wide(const void *args, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_wide(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
+                         struct cuda_call *calls)
 {
     return describe_experts(args, shape, false, calls);
 }

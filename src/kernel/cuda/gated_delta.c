@@ -6,7 +6,8 @@
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
 
-static int describe_gated_delta(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_gated_delta(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                                struct cuda_call *calls)
 {
     const struct gated_delta_args *args = arguments;
     const struct kv_state *layout = &args->state.layout;

@@ -32,7 +32,8 @@ static int warps_for(int vectors, int dim, int lane_values)
     return (vectors * lanes + WARP - 1) / WARP;
 }
 
-static int describe_kv_write(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_kv_write(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                             struct cuda_call *calls)
 {
     const struct kv_write_args *args = arguments;
     const struct cuda_kv_write params = { .batch = *args->batch->on_device,
@@ -56,7 +57,8 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     return 1;
 }
 
-static int describe_transform(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_transform(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                              struct cuda_call *calls)
 {
     const struct transform_args *args = arguments;
     const struct cuda_transform_rows params = { .rows = args->rows, .transform = cuda_transform_make(args) };

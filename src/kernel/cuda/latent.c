@@ -11,7 +11,8 @@ enum { WARP = 32, HEAD_DIM_MULTIPLE = 16, MERGE_THREADS = 128 };
 // A scale per token would have to be found across warps: those formats are not here.
 #define LATENT_FORMATS (KV_LATENT_FORMATS & ~(DTYPE_BIT(INT8_TOKEN) | DTYPE_BIT(FP8_TOKEN)))
 
-static int describe_attention(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_attention(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                              struct cuda_call *calls)
 {
     const struct attention_args *args = arguments;
     int parts = latent_parts_within(shape->context, args->heads);
@@ -45,7 +46,8 @@ static size_t attention_scratch(const struct kernel_extent *extent)
     return (size_t)extent->sequences * parts * heads * (dim + LATENT_TAIL) * sizeof(float);
 }
 
-static int describe_kv_write(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_kv_write(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                             struct cuda_call *calls)
 {
     const struct kv_write_args *args = arguments;
     const struct cuda_kv_write params = { .batch = *args->batch->on_device,
@@ -56,7 +58,8 @@ static int describe_kv_write(const void *arguments, const struct cuda_shape *sha
     return 1;
 }
 
-static int describe_per_head_linear(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_per_head_linear(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                                    struct cuda_call *calls)
 {
     const struct per_head_linear_args *args = arguments;
     const struct cuda_heads params = { .rows = args->rows,

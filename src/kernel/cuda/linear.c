@@ -235,7 +235,7 @@ static void add_skinny(struct list *list, struct cuda_linear p, const struct til
     call->shared_bytes = (unsigned)(shared_bytes > most / 2 ? shared_bytes : most / 2 + 1);
 }
 
-static int describe_skinny(const void *arguments, const struct cuda_shape *shape,
+static int describe_skinny(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
                            struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct linear_args *args = arguments;
@@ -445,7 +445,8 @@ static void describe_floats(struct list *list, const struct linear_args *args, c
 }
 
 // Packed matrices first: what is in scratch is theirs, and then that of the others.
-static int describe_wide(const void *arguments, const struct cuda_shape *shape, struct cuda_call calls[CUDA_CALLS_MAX])
+static int describe_wide(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                         struct cuda_call calls[CUDA_CALLS_MAX])
 {
     struct list list = { calls, 0, shape };
     struct cuda_linear all = params_of(arguments);

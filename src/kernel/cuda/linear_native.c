@@ -75,7 +75,7 @@ static struct cuda_call finish(const struct linear_args *args, const struct cuda
                           FINISH_BLOCK, &p, sizeof p);
 }
 
-static int describe_native(const void *arguments, const struct cuda_shape *shape,
+static int describe_native(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
                            struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct linear_args *args = arguments;

@@ -7,7 +7,8 @@
 
 enum { WARP = 32, BLOCK_MAX = 1024, THREADS = 256, FLAT_EACH = 8, RUN_EACH = 4, NORM_EACH = 8 };
 
-static int describe_embed(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_embed(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                          struct cuda_call *calls)
 {
     const struct embed_args *args = arguments;
     const struct cuda_embed params = { .batch = *args->batch->on_device,
@@ -38,7 +39,8 @@ static int norm_team(int width, int held)
     return team < BLOCK_MAX ? team : BLOCK_MAX;
 }
 
-static int describe_norm(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_norm(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                         struct cuda_call *calls)
 {
     const struct norm_args *args = arguments;
     const struct cuda_norm params = { .rows = args->rows,
@@ -58,7 +60,8 @@ static int describe_norm(const void *arguments, const struct cuda_shape *shape, 
     return 1;
 }
 
-static int describe_rope(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_rope(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                         struct cuda_call *calls)
 {
     const struct rope_args *args = arguments;
     const struct cuda_turn params = { .batch = *args->batch->on_device, .rope = cuda_rope_make(args) };
@@ -76,7 +79,8 @@ static int describe_flat(const char *function, const struct cuda_shape *shape, i
     return 1;
 }
 
-static int describe_act_mul(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_act_mul(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                            struct cuda_call *calls)
 {
     const struct act_mul_args *args = arguments;
     const struct cuda_act_mul params = { .rows = args->rows,
@@ -89,7 +93,8 @@ static int describe_act_mul(const void *arguments, const struct cuda_shape *shap
     return describe_flat("act_mul", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_add(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_add(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                        struct cuda_call *calls)
 {
     const struct add_args *args = arguments;
     const struct cuda_add params = {
@@ -98,14 +103,16 @@ static int describe_add(const void *arguments, const struct cuda_shape *shape, s
     return describe_flat("add", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_softcap(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_softcap(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                            struct cuda_call *calls)
 {
     const struct softcap_args *args = arguments;
     const struct cuda_softcap params = { .rows = args->rows, .x = args->x, .width = args->width, .cap = args->cap };
     return describe_flat("softcap", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_copy(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_copy(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                         struct cuda_call *calls)
 {
     const struct copy_args *args = arguments;
     const struct cuda_copy params = {
@@ -114,7 +121,8 @@ static int describe_copy(const void *arguments, const struct cuda_shape *shape, 
     return describe_flat("copy", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_all_reduce(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_all_reduce(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                               struct cuda_call *calls)
 {
     const struct all_reduce_args *args = arguments;
     const struct cuda_reduce params = { .rows = args->rows,
@@ -128,7 +136,8 @@ static int describe_all_reduce(const void *arguments, const struct cuda_shape *s
     return describe_flat("reduce", shape, args->width, &params, sizeof params, calls);
 }
 
-static int describe_all_gather(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_all_gather(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                               struct cuda_call *calls)
 {
     const struct all_gather_args *args = arguments;
     const struct cuda_join params = { .rows = args->rows,
@@ -143,7 +152,8 @@ static int describe_all_gather(const void *arguments, const struct cuda_shape *s
     return 1;
 }
 
-static int describe_pick(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_pick(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                         struct cuda_call *calls)
 {
     const struct pick_args *args = arguments;
     const struct cuda_pick params = {

@@ -6,7 +6,8 @@
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
 
-static int describe_conv(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_conv(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                         struct cuda_call *calls)
 {
     const struct conv_args *args = arguments;
     const struct kv_state *layout = &args->state.layout;
@@ -27,7 +28,8 @@ static int describe_conv(const void *arguments, const struct cuda_shape *shape, 
     return 1;
 }
 
-static int describe_ssm_scan(const void *arguments, const struct cuda_shape *shape, struct cuda_call *calls)
+static int describe_ssm_scan(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                             struct cuda_call *calls)
 {
     static const char *const functions[2][2] = { { "scan_256_wide", "scan_256_one" },
                                                  { "scan_128_wide", "scan_128_one" } };
