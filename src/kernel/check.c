@@ -10,26 +10,7 @@
 
 enum { CHECK_PARTS = 3, ROOMY = 3 };
 
-// Sums may run in another order and exponentials be computed in another way; what moves or stores numbers is exact.
-static const float tolerances[OP_COUNT] = {
-    [OP_EMBED] = 1e-6f,   [OP_NORM] = 1e-5f,      [OP_LINEAR] = 1e-5f,          [OP_ROPE] = 1e-5f,
-    [OP_KV_WRITE] = 0,    [OP_ATTENTION] = 2e-5f, [OP_ACT_MUL] = 1e-5f,         [OP_ADD] = 0,
-    [OP_PICK] = 0,        [OP_SOFTCAP] = 1e-5f,   [OP_ROUTE] = 1e-5f,           [OP_EXPERTS] = 1e-5f,
-    [OP_COMBINE] = 1e-5f, [OP_COPY] = 0,          [OP_PER_HEAD_LINEAR] = 1e-5f, [OP_TRANSFORM] = 0,
-    [OP_CONV] = 1e-5f,    [OP_SSM_SCAN] = 0,      [OP_GATED_DELTA] = 1e-5f,     [OP_ALL_REDUCE] = 0,
-    [OP_ALL_GATHER] = 0,
-};
-
-// On a GPU results are bfloat16, and so is what tensor cores multiply; the stream and the logits are f32.
-static const float gpu_tolerances[OP_COUNT] = {
-    [OP_EMBED] = 1e-6f,    [OP_NORM] = 0.005f,     [OP_LINEAR] = 0.01f,          [OP_ROPE] = 0.005f,
-    [OP_KV_WRITE] = 0.01f, [OP_ATTENTION] = 0.01f, [OP_ACT_MUL] = 0.005f,        [OP_ADD] = 1e-6f,
-    [OP_PICK] = 0,         [OP_SOFTCAP] = 1e-3f,   [OP_ROUTE] = 1e-5f,           [OP_EXPERTS] = 0.01f,
-    [OP_COMBINE] = 0.005f, [OP_COPY] = 0.005f,     [OP_PER_HEAD_LINEAR] = 0.01f, [OP_TRANSFORM] = 0.005f,
-    [OP_CONV] = 0.005f,    [OP_SSM_SCAN] = 0.005f, [OP_GATED_DELTA] = 0.005f,    [OP_ALL_REDUCE] = 0.005f,
-    [OP_ALL_GATHER] = 0,
-};
-static const float changed_tolerance = 0.05f; // the last bit of a turned key may be another step of a small format
+static const float changed_tolerance = 0.05f; // the last bit of a rotated key may be another step of a small format
 
 // ---- cases ----
 
@@ -51,9 +32,10 @@ static int add_case(const struct kernel *kernel, struct sample_case wanted, stru
     bool any = !kernel->sink_beside;
     bool beside = any || (lists(kernel->sink_beside, wanted.k) && lists(kernel->sink_beside, wanted.v));
     wanted.sink = beside ? kernel->sink : 0;
-    for (int load = KERNEL_DECODE; load <= KERNEL_PREFILL; load++) {
-        wanted.load = (enum kernel_load)load;
-        if (kernel->load & load && sample_is_possible(kernel, &wanted))
+    static const enum kernel_load loads[] = { KERNEL_DECODE, KERNEL_PREFILL };
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        wanted.load = loads[i];
+        if (kernel->load & loads[i] && sample_is_possible(kernel, &wanted))
             out[count++] = wanted;
     }
     return count;
@@ -195,50 +177,62 @@ static void run_before_storing(const struct sample *sample, struct kv_write_args
     }
 }
 
-// The op of a sample as it is defined, with the neighbours that a kernel is to do in passing.
+// The reference of a linear's fused neighbours, before or after it.
+static void run_fused(enum op_kind op, union op_args *args, enum operand_role role, int part, int parts)
+{
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(op, args, uses);
+    for (int i = 0; i < count; i++)
+        if (uses[i].operand->role == role && *operand_pointer(&uses[i]))
+            kernel_reference((enum op_kind)uses[i].operand->fused)->run(*operand_pointer(&uses[i]), part, parts);
+}
+
+// The op of a sample as it is defined, with the neighbours that a kernel fuses.
 static void run_defined(const void *arguments, int part, int parts)
 {
     const struct sample *sample = arguments;
     union op_args args = sample->args;
-    const struct linear_args *linear = sample->op == OP_LINEAR ? &args.linear : NULL;
+    const struct kernel *reference = kernel_reference(sample->op);
     struct arena arena = { 0 };
     if (sample->op == OP_KV_WRITE)
         run_before_storing(sample, &args.kv_write, &arena, part, parts);
-    if (linear && linear->norm)
-        kernel_reference(OP_NORM)->run(linear->norm, part, parts);
-    if (kernel_reference(sample->op)->prepare)
-        kernel_reference(sample->op)->prepare(&args, part, parts);
-    kernel_reference(sample->op)->run(&args, part, parts);
-    if (linear && linear->act_mul)
-        kernel_reference(OP_ACT_MUL)->run(linear->act_mul, part, parts);
-    if (linear && linear->add)
-        kernel_reference(OP_ADD)->run(linear->add, part, parts);
+    else
+        run_fused(sample->op, &args, ROLE_FUSED_BEFORE, part, parts);
+    if (reference->prepare)
+        reference->prepare(&args, part, parts);
+    reference->run(&args, part, parts);
+    run_fused(sample->op, &args, ROLE_FUSED_AFTER, part, parts);
     arena_free(&arena);
 }
 
-// What the reference makes of the sample. Where the kernel says that it rounds activations, they are rounded for the
-// reference, too: a kernel is held to what it says.
+// The first operand of that role; there is one.
+static int find_role(const struct operand_use *uses, enum operand_role role)
+{
+    int i = 0;
+    while (uses[i].operand->role != role)
+        i++;
+    return i;
+}
+
+// The reference's results. Where the kernel says that it rounds activations, they are rounded for the reference, too,
+// for the matrices whose format is read so: a kernel is held to what it says.
 static struct picture run_reference(struct sample *sample, const struct kernel *kernel, const struct picture *before)
 {
     struct kernel_call call = { .run = run_defined, .args = sample };
     struct picture expected = run_call(sample, call, 1, before, &(bool){ false });
     if (!kernel->int8 && !kernel->nvfp4)
         return expected;
-    const union op_args args = sample->args;
-    bool experts = sample->op == OP_EXPERTS;
-    int in = experts ? args.experts.in : args.linear.in, outputs = experts ? args.experts.outputs : args.linear.outputs;
-    size_t rows = (size_t)(sample->rows * (experts && args.experts.x_per_slot ? args.experts.routes.chosen : 1));
-    if (experts)
-        sample->args.experts.x = rounded_input(sample, kernel, args.experts.x, rows * (size_t)in);
-    else
-        sample->args.linear.x = rounded_input(sample, kernel, args.linear.x, rows * (size_t)in);
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(sample->op, &sample->args, uses);
+    const struct operand_use *x = &uses[find_role(uses, ROLE_IN)];
+    void *exact = *operand_pointer(x);
+    *operand_pointer(x) = (void *)rounded_input(sample, kernel, exact, (size_t)sample->rows * x->width);
     struct picture rounded = run_call(sample, call, 1, before, &(bool){ false });
-    sample->args = args;
-    for (int i = 0; i < outputs; i++) {
-        enum dtype dtype = (experts ? args.experts.output[i].weight : args.linear.output[i].weight).dtype;
-        if (lists(kernel->int8 | kernel->nvfp4, dtype))
-            expected.output[i] = rounded.output[i];
-    }
+    *operand_pointer(x) = exact;
+    for (int i = 0; i < count; i++)
+        if (uses[i].operand->role == ROLE_WEIGHT
+            && lists(kernel->int8 | kernel->nvfp4, ((const struct weight *)uses[i].member)->dtype))
+            expected.output[uses[i].matrix] = rounded.output[uses[i].matrix];
     return expected;
 }
 
@@ -281,7 +275,7 @@ static void check_here(struct sample *sample, const struct kernel *kernel, const
     struct picture expected = run_reference(sample, kernel, &before);
     struct picture found = run_call(sample, call, 1, &before, &strayed);
     struct picture in_parts = run_call(sample, call, CHECK_PARTS, &before, &strayed);
-    out->tolerance = tolerances[kernel->op];
+    out->tolerance = op_table[kernel->op].tolerance;
     out->error = largest_difference(sample, &found, &expected);
     bool by_parts = !same_bits(sample, &found, &in_parts);
     sample_cut(sample, wanted->load == KERNEL_DECODE ? 1 : KERNEL_DECODE_ROWS_MAX + 1);
@@ -355,7 +349,7 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
     struct visit visit = { kernel, device, &before, .err = &out->trouble };
     struct picture expected = run_reference(sample, kernel, &before);
     bool changed = wanted->fuses & (KERNEL_FUSES_ROPE | KERNEL_FUSES_TRANSFORM);
-    out->tolerance = changed ? changed_tolerance : gpu_tolerances[kernel->op];
+    out->tolerance = changed ? changed_tolerance : op_table[kernel->op].gpu_tolerance;
     out->error = INFINITY;
     out->flaw = "the device did not run it";
     struct sample_room room = sample->room;

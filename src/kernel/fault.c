@@ -11,30 +11,6 @@ struct fault {
     bool nan;
 };
 
-// Where each op's arguments have the pointer to its result.
-static const size_t result_at[OP_COUNT] = {
-    [OP_EMBED] = offsetof(struct embed_args, out),
-    [OP_NORM] = offsetof(struct norm_args, out),
-    [OP_LINEAR] = offsetof(struct linear_args, output[0].y),
-    [OP_ROPE] = offsetof(struct rope_args, q),
-    [OP_TRANSFORM] = offsetof(struct transform_args, q),
-    [OP_ATTENTION] = offsetof(struct attention_args, out),
-    [OP_ACT_MUL] = offsetof(struct act_mul_args, out),
-    [OP_ADD] = offsetof(struct add_args, x),
-    [OP_PICK] = offsetof(struct pick_args, out),
-    [OP_SOFTCAP] = offsetof(struct softcap_args, x),
-    [OP_PER_HEAD_LINEAR] = offsetof(struct per_head_linear_args, y),
-    [OP_COPY] = offsetof(struct copy_args, out),
-    [OP_ROUTE] = offsetof(struct route_args, routes.share),
-    [OP_EXPERTS] = offsetof(struct experts_args, output[0].y),
-    [OP_COMBINE] = offsetof(struct combine_args, out),
-    [OP_CONV] = offsetof(struct conv_args, out),
-    [OP_SSM_SCAN] = offsetof(struct ssm_scan_args, out),
-    [OP_GATED_DELTA] = offsetof(struct gated_delta_args, out),
-    [OP_ALL_REDUCE] = offsetof(struct all_reduce_args, out),
-    [OP_ALL_GATHER] = offsetof(struct all_gather_args, out),
-};
-
 // In every format 64 in a vector's last byte is worth a good part of the vector's range.
 static void spoil_cache(const struct kv_write_args *args)
 {
@@ -58,23 +34,30 @@ static const char *lie_of(const struct kernel *kernel)
 
 static bool is_nan(const char *lie) { return !strcmp(lie, ":nan"); }
 
-// A linear's result is where the neighbour has it that it does in passing.
-static float *result_of(const struct kernel *kernel, const void *args)
+// The first result in floats; of a fused neighbour that comes after the op, its result. NULL: all it writes is the cache.
+static float *result_of(enum op_kind op, const void *args)
 {
-    const struct linear_args *linear = args;
-    if (kernel->op == OP_LINEAR && linear->act_mul)
-        return linear->act_mul->out;
-    if (kernel->op == OP_LINEAR && linear->add)
-        return linear->add->x;
-    return *(float *const *)((const char *)args + result_at[kernel->op]);
+    struct operand_use uses[OP_OPERANDS_MAX];
+    float *result = NULL;
+    int count = op_operands(op, (void *)args, uses);
+    for (int i = 0; i < count; i++) {
+        const struct operand *operand = uses[i].operand;
+        void *address = *operand_pointer(&uses[i]);
+        if (operand->role == ROLE_FUSED_AFTER && address)
+            return result_of((enum op_kind)operand->fused, address);
+        if (!result && role_writes(operand->role) && uses[i].type <= VALUE_BF16)
+            result = address;
+    }
+    return result;
 }
 
 static void spoil(const struct kernel *kernel, const void *args, bool nan)
 {
-    if (kernel->op == OP_KV_WRITE)
-        spoil_cache(args);
+    float *result = result_of(kernel->op, args);
+    if (result)
+        *result += nan ? NAN : 1e4f;
     else
-        *result_of(kernel, args) += nan ? NAN : 1e4f;
+        spoil_cache(args);
 }
 
 // One caller does everything, so that no other can write the truth over the lie.

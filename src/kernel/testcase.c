@@ -14,26 +14,125 @@ static int least(int a, int b) { return a < b ? a : b; }
 
 static int greater(int a, int b) { return a > b ? a : b; }
 
-// Bytes of a value that is read or written, on average over an op's: activations are bfloat16 on a GPU, the residual
-// stream is f32.
-static double value_bytes(const struct draw *draw)
+// ---- any op, by the table ----
+
+// The most columns that one of the ranks has.
+static size_t columns_max(int width, int ranks)
 {
-    static const double on_gpu[OP_COUNT] = {
-        [OP_EMBED] = 4,      [OP_NORM] = 3,    [OP_LINEAR] = 2,     [OP_ROPE] = 2,        [OP_KV_WRITE] = 2,
-        [OP_ATTENTION] = 2,  [OP_ACT_MUL] = 2, [OP_ADD] = 10 / 3.0, [OP_PICK] = 4,        [OP_SOFTCAP] = 4,
-        [OP_ROUTE] = 4,      [OP_EXPERTS] = 2, [OP_COMBINE] = 2,    [OP_COPY] = 3,        [OP_PER_HEAD_LINEAR] = 2,
-        [OP_TRANSFORM] = 2,  [OP_CONV] = 2,    [OP_SSM_SCAN] = 2,   [OP_GATED_DELTA] = 2, [OP_ALL_REDUCE] = 4,
-        [OP_ALL_GATHER] = 4,
-    };
-    return draw->kernel->device == DEVICE_CPU ? sizeof(float) : on_gpu[draw->kernel->op];
+    int units = (width + JOIN_UNIT - 1) / JOIN_UNIT;
+    return (size_t)((units + ranks - 1) / ranks * JOIN_UNIT);
 }
 
-void draw_count_bytes(struct draw *draw, double passes, int rows, int width)
+// What the expressions of kernel/op.h are written in. Each is a statement of its own: the order of draws is the list's.
+#define WIDE LARGE_WIDTH
+#define between(low, high, large) draw_size(draw, low, high, large)
+#define coin draw_coin(draw)
+#define DRAW(member, planned, drawn) a->member = drawn;
+#define DRAWN_BY_OWN(member, planned)
+#define DRAW_NUMBERS(id, word, ...)                       \
+    static void draw_numbers_of_##word(struct draw *draw) \
+    {                                                     \
+        struct word##_args *a = &draw->sample->args.word; \
+        (void)a;                                          \
+        id##_NUMBERS(DRAW, DRAWN_BY_OWN)                  \
+    }
+OPS(DRAW_NUMBERS)
+#undef between
+#undef coin
+
+static void draw_numbers(struct draw *draw)
 {
-    draw->sample->bytes_moved += (size_t)(passes * rows * width * value_bytes(draw));
+#define ENTRY(id, word, ...) [OP_##id] = draw_numbers_of_##word,
+    static void (*const numbers[OP_COUNT])(struct draw *) = { OPS(ENTRY) };
+    numbers[draw->sample->op](draw);
 }
 
-// Drawn one statement after the other: the order of a list's members would be the compiler's choice.
+// The rows or the batch, which numbers may depend on.
+static void draw_rows(struct draw *draw)
+{
+    struct sample *sample = draw->sample;
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(sample->op, &sample->args, uses);
+    for (int i = 0; i < count; i++)
+        if (uses[i].operand->role == ROLE_ROWS) {
+            *operand_pointer(&uses[i]) = &sample->rows;
+        } else if (uses[i].operand->role == ROLE_BATCH) {
+            draw_batch(draw, draw_tokens(draw, LARGE_ROWS), 1);
+            *operand_pointer(&uses[i]) = &sample->batch;
+        }
+}
+
+static int count_rows(const struct sample *sample, enum operand_rows rows)
+{
+    return rows == WHOLE ? 1 : rows == PER_TOKEN ? sample->batch.tokens : sample_rows(sample);
+}
+
+static float *draw_vector(struct draw *draw, const struct operand_use *use)
+{
+    int width = (int)use->width;
+    return use->operand->slot == SLOT_FREQUENCIES ? draw_frequencies(draw, width) : draw_values(draw, 1, width);
+}
+
+// Memory for an operand, with what is in it before the op runs.
+static void *draw_operand(struct draw *draw, const struct operand_use *use, bool in_place)
+{
+    int rows = count_rows(draw->sample, use->operand->rows), width = (int)use->width;
+    switch (use->operand->role) {
+    case ROLE_IN: return draw_values(draw, rows, width);
+    case ROLE_OUT: return in_place ? draw_output_in_place(draw, rows, width) : draw_output(draw, rows, width);
+    case ROLE_INOUT:
+    case ROLE_SUM: return draw_output_in_place(draw, rows, width);
+    case ROLE_VECTOR: return draw_vector(draw, use);
+    case ROLE_OPTIONAL: return draw_coin(draw) ? draw_vector(draw, use) : NULL;
+    default: return *operand_pointer(use);
+    }
+}
+
+// Once the numbers are drawn. The result takes the place of the input of that name; NULL: it has a place of its own.
+static void draw_operands(struct draw *draw, const char *replaced)
+{
+    struct operand_use uses[OP_OPERANDS_MAX], *input = NULL;
+    int count = op_operands(draw->sample->op, &draw->sample->args, uses);
+    for (int i = 0; i < count; i++)
+        if (replaced && !strcmp(uses[i].operand->name, replaced))
+            input = &uses[i];
+        else
+            *operand_pointer(&uses[i]) = draw_operand(draw, &uses[i], replaced);
+    for (int i = 0; i < count && input; i++)
+        if (uses[i].operand->role == ROLE_OUT)
+            *operand_pointer(input) = *operand_pointer(&uses[i]);
+}
+
+static void draw_by_table(struct draw *draw)
+{
+    draw_rows(draw);
+    draw_numbers(draw);
+    draw_operands(draw, NULL);
+}
+
+// ---- ops whose result may take the place of an input ----
+
+static void draw_norm(struct draw *draw)
+{
+    struct norm_args *args = &draw->sample->args.norm;
+    bool in_place = draw_coin(draw);
+    draw_rows(draw);
+    draw_numbers(draw);
+    args->gap = in_place && draw_coin(draw) ? 8 * draw_size(draw, 1, 9, 0) : 0;
+    args->f32_x = !in_place; // as in models: what is normed in place are heads and results
+    draw_operands(draw, in_place ? "x" : NULL);
+}
+
+static void draw_act_mul(struct draw *draw)
+{
+    bool in_place = draw_coin(draw);
+    draw_rows(draw);
+    draw_numbers(draw);
+    bool sigmoid = draw->sample->args.act_mul.act == ACT_SIGMOID; // in models it replaces what it gates
+    draw_operands(draw, in_place ? sigmoid ? "up" : "gate" : NULL);
+}
+
+// ---- ops with weights ----
 
 static void draw_embed(struct draw *draw)
 {
@@ -49,27 +148,7 @@ static void draw_embed(struct draw *draw)
     args->table = draw_weight(draw, dtype, vocabulary, width);
     args->scale = draw_coin(draw) ? sqrtf((float)width) : 1;
     args->out = draw_output(draw, sample->batch.tokens, width);
-    draw_count_bytes(draw, 1, sample->batch.tokens, width);
     sample->bytes_moved += dtype_bytes(dtype, (size_t)sample->batch.tokens * (size_t)width);
-}
-
-static void draw_norm(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct norm_args *args = &sample->args.norm;
-    bool in_place = draw_coin(draw);
-    args->rows = &sample->rows;
-    args->groups = draw_size(draw, 1, 4, 1);
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->gap = in_place && draw_coin(draw) ? 8 * draw_size(draw, 1, 9, 0) : 0;
-    int all = args->groups * args->width + args->gap;
-    args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, all);
-    args->x = in_place ? args->out : draw_values(draw, sample->rows, all);
-    args->own_weights = args->groups > 1 && draw_coin(draw);
-    args->weight = draw_values(draw, args->own_weights ? args->groups : 1, args->width);
-    args->epsilon = draw_coin(draw) ? 1e-5f : 1e-6f;
-    args->f32_x = !in_place; // as in models: what is normed in place are heads and results
-    draw_count_bytes(draw, 2, sample->rows, all);
 }
 
 enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
@@ -106,7 +185,6 @@ static void draw_linear_output(struct draw *draw, int index, int in, int rows)
     output->weight = draw_weight(draw, draw_matrix_dtype(draw, index, in), rows, in);
     output->bias = draw_coin(draw) ? draw_values(draw, 1, rows) : NULL;
     output->y = (passes_on ? new_values : draw_row_output)(draw, sample->rows, rows);
-    draw_count_bytes(draw, 1, sample->rows, rows);
     sample->bytes_moved += dtype_bytes(output->weight.dtype, (size_t)rows * (size_t)in);
     sample->flops += 2.0 * sample->rows * rows * in;
 }
@@ -162,7 +240,6 @@ static void draw_linear(struct draw *draw)
     if (fuses & (KERNEL_FUSES_ACT_MUL | KERNEL_FUSES_ADD))
         args->outputs = fuses & KERNEL_FUSES_ACT_MUL ? 2 : 1;
     args->f32_y = args->outputs == 1 && sample->rows % 2;
-    draw_count_bytes(draw, 1, sample->rows, args->in);
     int rows = 0;
     for (int i = 0; i < args->outputs; i++) {
         if (i == 0 || !(fuses & KERNEL_FUSES_ACT_MUL))
@@ -188,149 +265,35 @@ static void draw_per_head_linear(struct draw *draw)
     args->x = draw_values(draw, sample->rows, args->heads * (args->in + args->rest));
     args->y = draw_output(draw, sample->rows, args->heads * (args->out + args->rest));
     args->weight = draw_weight(draw, dtype, args->heads * args->out, args->in);
-    draw_count_bytes(draw, 1, sample->rows, args->heads * (args->in + args->out + 2 * args->rest));
     sample->bytes_moved += dtype_bytes(dtype, (size_t)args->heads * (size_t)args->out * (size_t)args->in);
     sample->flops += 2.0 * sample->rows * args->heads * args->out * args->in;
 }
 
-static void draw_rope(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct rope_args *args = &sample->args.rope;
-    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), 1);
-    args->batch = &sample->batch;
-    args->heads = draw_size(draw, 1, 6, 24);
-    args->kv_heads = draw_size(draw, 1, 3, 8);
-    args->head_dim = 2 * draw_size(draw, 1, 80, 64);
-    args->rotated = 2 * draw_size(draw, 1, args->head_dim / 2, 64);
-    args->first = draw_coin(draw) ? args->head_dim - args->rotated : 0;
-    args->q = draw_output_in_place(draw, sample->batch.tokens, args->heads * args->head_dim);
-    args->k = draw_output_in_place(draw, sample->batch.tokens, args->kv_heads * args->head_dim);
-    args->interleaved = draw_coin(draw);
-    args->frequencies = draw_frequencies(draw, args->rotated / 2);
-    args->magnitude = draw_coin(draw) ? 1.2f : 1;
-    draw_count_bytes(draw, 2, sample->batch.tokens, (args->heads + args->kv_heads) * args->head_dim);
-}
-
-static void draw_act_mul(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct act_mul_args *args = &sample->args.act_mul;
-    static const enum activation acts[] = { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED, ACT_SIGMOID, ACT_RELU };
-    bool in_place = draw_coin(draw);
-    args->rows = &sample->rows;
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->act = acts[draw_size(draw, 0, 4, 0)];
-    args->gate_per_row = args->act == ACT_SIGMOID && draw_coin(draw);
-    args->out = (in_place ? draw_output_in_place : draw_output)(draw, sample->rows, args->width);
-    args->gate = draw_values(draw, sample->rows, args->gate_per_row ? 1 : args->width);
-    args->up = draw_values(draw, sample->rows, args->width);
-    if (in_place && args->act == ACT_SIGMOID) // as in models: what it gates is replaced
-        args->up = args->out;
-    else if (in_place)
-        args->gate = args->out;
-    draw_count_bytes(draw, 3, sample->rows, args->width);
-}
-
-static void draw_add(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct add_args *args = &sample->args.add;
-    args->rows = &sample->rows;
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->x = draw_output_in_place(draw, sample->rows, args->width);
-    args->y = draw_values(draw, sample->rows, args->width);
-    draw_count_bytes(draw, 3, sample->rows, args->width);
-}
-
-static void draw_pick(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct pick_args *args = &sample->args.pick;
-    draw_batch(draw, draw_tokens(draw, LARGE_ROWS), 1);
-    args->batch = &sample->batch;
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->x = draw_values(draw, sample->batch.tokens, args->width);
-    args->out = draw_output(draw, sample->batch.outputs, args->width);
-    draw_count_bytes(draw, 2, sample->batch.outputs, args->width);
-}
-
-static void draw_copy(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct copy_args *args = &sample->args.copy;
-    args->rows = &sample->rows;
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->x = draw_values(draw, sample->rows, args->width);
-    args->out = draw_output(draw, sample->rows, args->width);
-    draw_count_bytes(draw, 2, sample->rows, args->width);
-}
-
-static void draw_softcap(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct softcap_args *args = &sample->args.softcap;
-    args->rows = &sample->rows;
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->x = draw_output_in_place(draw, sample->rows, args->width);
-    args->cap = draw_coin(draw) ? 30 : 2;
-    draw_count_bytes(draw, 2, sample->rows, args->width);
-}
-
-static void draw_all_reduce(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct all_reduce_args *args = &sample->args.all_reduce;
-    args->rows = &sample->rows;
-    args->ranks = draw_size(draw, 2, 5, 2);
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
-    args->stride = (size_t)(sample->rows + 1) * (size_t)args->width;
-    args->parts = draw_values(draw, args->ranks * (sample->rows + 1), args->width);
-    args->adds = draw_coin(draw);
-    args->out = args->adds ? draw_output_in_place(draw, sample->rows, args->width)
-                           : draw_output(draw, sample->rows, args->width);
-    args->f32_out = args->adds || draw_coin(draw);
-    draw_count_bytes(draw, args->ranks + 1, sample->rows, args->width);
-}
-
-static void draw_all_gather(struct draw *draw)
-{
-    struct sample *sample = draw->sample;
-    struct all_gather_args *args = &sample->args.all_gather;
-    args->rows = &sample->rows;
-    args->ranks = draw_size(draw, 2, 5, 2);
-    args->width = draw_size(draw, 1, 300, LARGE_WIDTH) + args->ranks * JOIN_UNIT;
-    int units = (args->width + JOIN_UNIT - 1) / JOIN_UNIT;
-    int widest = (units + args->ranks - 1) / args->ranks * JOIN_UNIT;
-    args->stride = (size_t)(sample->rows + 1) * (size_t)widest;
-    args->parts = draw_values(draw, args->ranks * (sample->rows + 1), widest);
-    args->out = draw_output(draw, sample->rows, args->width);
-    draw_count_bytes(draw, 2, sample->rows, args->width);
-}
-
+// Ops that need more than the table says; the others are drawn by it.
 static void (*const drawers[OP_COUNT])(struct draw *) = {
-    [OP_EMBED] = draw_embed,
-    [OP_NORM] = draw_norm,
-    [OP_LINEAR] = draw_linear,
-    [OP_ROPE] = draw_rope,
-    [OP_KV_WRITE] = draw_kv_write,
-    [OP_ATTENTION] = draw_attention,
-    [OP_ACT_MUL] = draw_act_mul,
-    [OP_ADD] = draw_add,
-    [OP_PICK] = draw_pick,
-    [OP_SOFTCAP] = draw_softcap,
-    [OP_ROUTE] = draw_route,
-    [OP_EXPERTS] = draw_experts,
-    [OP_COMBINE] = draw_combine,
-    [OP_COPY] = draw_copy,
-    [OP_PER_HEAD_LINEAR] = draw_per_head_linear,
-    [OP_TRANSFORM] = draw_transform,
-    [OP_CONV] = draw_conv,
-    [OP_SSM_SCAN] = draw_ssm_scan,
-    [OP_GATED_DELTA] = draw_gated_delta,
-    [OP_ALL_REDUCE] = draw_all_reduce,
-    [OP_ALL_GATHER] = draw_all_gather,
+    [OP_EMBED] = draw_embed,         [OP_NORM] = draw_norm,
+    [OP_LINEAR] = draw_linear,       [OP_PER_HEAD_LINEAR] = draw_per_head_linear,
+    [OP_TRANSFORM] = draw_transform, [OP_KV_WRITE] = draw_kv_write,
+    [OP_ATTENTION] = draw_attention, [OP_ACT_MUL] = draw_act_mul,
+    [OP_ROUTE] = draw_route,         [OP_EXPERTS] = draw_experts,
+    [OP_COMBINE] = draw_combine,     [OP_CONV] = draw_conv,
+    [OP_SSM_SCAN] = draw_ssm_scan,   [OP_GATED_DELTA] = draw_gated_delta,
 };
+
+// Activations that are read and written, each once, in the type that they have on the kernel's device.
+static size_t count_bytes(const struct sample *sample, const struct kernel *kernel)
+{
+    struct operand_use uses[OP_OPERANDS_MAX];
+    size_t bytes = 0;
+    int count = op_operands(sample->op, (void *)&sample->args, uses);
+    for (int i = 0; i < count; i++) {
+        enum operand_role role = uses[i].operand->role;
+        bool half = uses[i].type == VALUE_BF16 && kernel->device != DEVICE_CPU;
+        size_t passes = (size_t)role_reads(role) + role_writes(role);
+        bytes += passes * (size_t)count_rows(sample, uses[i].operand->rows) * uses[i].width * (half ? 2 : 4);
+    }
+    return bytes;
+}
 
 // A step with just the sample in it.
 static struct sample_room room_of(const struct sample *sample)
@@ -359,7 +322,8 @@ void sample_open(struct sample *sample, const struct kernel *kernel, const struc
     draw.is_long = kernel->device != DEVICE_CPU && wanted->size == SAMPLE_VARIED && draw_coin(&draw)
         && draw_coin(&draw);
     sample->rows = draw_tokens(&draw, LARGE_ROWS);
-    drawers[kernel->op](&draw);
+    (drawers[kernel->op] ? drawers[kernel->op] : draw_by_table)(&draw);
+    sample->bytes_moved += count_bytes(sample, kernel);
     sample->room = room_of(sample);
 }
 
@@ -436,44 +400,36 @@ static void *copy(struct sample *sample, const void *args, size_t bytes)
 union op_args *sample_copy_args(struct sample *sample, const union op_args *args)
 {
     union op_args *copied = copy(sample, args, sizeof *args);
-    if (sample->op == OP_LINEAR) {
-        struct linear_args *linear = &copied->linear;
-        linear->norm = copy(sample, linear->norm, sizeof *linear->norm);
-        linear->act_mul = copy(sample, linear->act_mul, sizeof *linear->act_mul);
-        linear->add = copy(sample, linear->add, sizeof *linear->add);
-    } else if (sample->op == OP_KV_WRITE) {
-        struct kv_write_args *write = &copied->kv_write;
-        write->rope = copy(sample, write->rope, sizeof *write->rope);
-        write->transform = copy(sample, write->transform, sizeof *write->transform);
-    }
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(sample->op, copied, uses);
+    for (int i = 0; i < count; i++)
+        if (uses[i].operand->role == ROLE_FUSED_BEFORE || uses[i].operand->role == ROLE_FUSED_AFTER)
+            *operand_pointer(&uses[i]) = copy(sample, *operand_pointer(&uses[i]), sizeof *args);
     return copied;
 }
 
 union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel)
 {
     union op_args *args = sample_copy_args(sample, &sample->args);
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(sample->op, args, uses);
     size_t bytes = draw_scratch_bytes(sample, kernel);
     size_t here = kernel->device == DEVICE_CPU || !bytes ? bytes : 1; // an address, where nobody here uses it
-    void *scratch = bytes ? memset(new_aligned(&sample->arena, here), NOTHING, here) : NULL;
-    if (sample->op == OP_ATTENTION)
-        args->attention.scratch = scratch;
-    if (sample->op == OP_LINEAR) {
-        args->linear.scratch = scratch;
-        for (int i = 0; i < args->linear.outputs; i++)
-            bind_weight(sample, kernel, &args->linear.output[i].weight, 1);
-    }
-    if (sample->op == OP_EXPERTS) {
-        args->experts.scratch = scratch;
-        for (int i = 0; i < args->experts.outputs; i++)
-            bind_weight(sample, kernel, &args->experts.output[i].weight, args->experts.routes.experts);
-    }
+    for (int i = 0; i < count; i++)
+        if (uses[i].operand->role == ROLE_SCRATCH && bytes)
+            *operand_pointer(&uses[i]) = memset(new_aligned(&sample->arena, here), NOTHING, here);
+        else if (uses[i].operand->role == ROLE_WEIGHT)
+            bind_weight(sample, kernel, uses[i].member, (int)uses[i].width);
     return args;
 }
 
 int sample_rows(const struct sample *sample)
 {
-    if (sample->op == OP_PICK)
-        return sample->batch.outputs;
+    int count;
+    const struct operand *operands = op_table[sample->op].list(&count);
+    for (int i = 0; i < count; i++)
+        if (operands[i].rows == PER_OUTPUT)
+            return sample->batch.outputs;
     return sample->batch.tokens ? sample->batch.tokens : sample->rows;
 }
 

@@ -44,9 +44,9 @@ enum { SAMPLE_DISTINCT = 1 << 14 }; // values of an array: longer ones repeat th
 
 struct sample {
     enum op_kind op;
-    union op_args args;              // points into the sample, which must stay where it is
-    union op_args before, after;     // of the neighbours that are done in passing
-    struct transform_args transform; // the same, between `before` and the op itself
+    union op_args args;          // points into the sample, which must stay where it is
+    union op_args before, after; // of fused neighbours
+    union op_args transform;     // the same, between `before` and the op itself
     int rows;
     struct batch batch;
     struct batch_sequence sequence[SAMPLE_SEQUENCES_MAX];
@@ -100,7 +100,7 @@ bool sample_guards_intact(const struct sample *sample);
 // What arguments point to: its place and size here, and what it is in a GPU's memory.
 enum sample_type { SAMPLE_F32, SAMPLE_BF16, SAMPLE_BYTES, SAMPLE_SCRATCH /* bytes of no meaning */ };
 struct sample_operand {
-    void *slot;   // where the arguments have its address
+    void **slot;  // where the arguments have its address
     int rows;     // one for each row of the op; 0: it does not depend on them
     size_t width; // values (or bytes) of a row, or in all
     enum sample_type type;

@@ -222,7 +222,6 @@ void draw_transform(struct draw *draw)
     draw_transform_of(draw, dim, kv_heads, args);
     args->q = draw_output_in_place(draw, sample->rows, heads * dim);
     args->k = draw_output_in_place(draw, sample->rows, kv_heads * dim);
-    draw_count_bytes(draw, 2, sample->rows, (heads + kv_heads) * dim);
 }
 
 // The rope that is done in passing. Its q is a result; its k is what is stored.
@@ -250,7 +249,7 @@ static void draw_transform_before(struct draw *draw, const struct scene *scene)
     struct sample *sample = draw->sample;
     const struct kv_side *side = &scene->cache.layout.k;
     const struct rope_args *rope = sample->args.kv_write.rope;
-    struct transform_args *args = &sample->transform;
+    struct transform_args *args = &sample->transform.transform;
     *args = (struct transform_args){ .rows = &sample->batch.tokens,
                                      .k = (float *)sample->args.kv_write.k,
                                      .heads = scene->heads,
@@ -283,7 +282,6 @@ void draw_kv_write(struct draw *draw)
         draw_rope_before(draw, &scene);
     if (draw->wanted->fuses & KERNEL_FUSES_TRANSFORM)
         draw_transform_before(draw, &scene);
-    draw_count_bytes(draw, 2, tokens, row_values);
     sample->bytes_moved += (size_t)tokens * kv_layout_token_bytes(&scene.cache.layout);
 }
 
@@ -381,7 +379,6 @@ void draw_attention(struct draw *draw)
     args->out = draw_row_output(draw, tokens, scene.heads * layout->v.dim);
     args->softcap = draw_coin(draw) ? 5 : 0;
     args->sinks = draw_coin(draw) ? draw_values(draw, 1, scene.heads) : NULL;
-    draw_count_bytes(draw, 1, tokens, scene.heads * (layout->k.dim + layout->v.dim));
 }
 
 // ---- what kv_write wrote ----

@@ -34,9 +34,8 @@ float *draw_row_output(struct draw *draw, int rows, int width);
 float *draw_output_in_place(struct draw *draw, int rows, int row_values); // holds input at first
 uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values);
 
-int draw_tokens(struct draw *draw, int large_many); // few or many, by the load, or as the step says
-void draw_count_bytes(struct draw *draw, double passes, int rows, int width); // of activations
-void draw_batch(struct draw *draw, int tokens, int vocabulary);               // one sequence, and no pages
+int draw_tokens(struct draw *draw, int large_many);             // few or many, by the load, or as the step says
+void draw_batch(struct draw *draw, int tokens, int vocabulary); // one sequence, and no pages
 
 size_t draw_scratch_bytes(const struct sample *sample, const struct kernel *kernel); // that the kernel asks for
 

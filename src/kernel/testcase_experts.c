@@ -86,7 +86,6 @@ void draw_route(struct draw *draw)
     routes->pair = (int32_t *)(void *)draw_output(draw, rows, routes->chosen);
     size_t first_bytes = ((size_t)routes->experts + 1) * sizeof *routes->first;
     routes->first = (int32_t *)(void *)draw_output_bytes(draw, first_bytes, 0);
-    draw_count_bytes(draw, 1, rows, routes->experts + 3 * routes->chosen);
 }
 
 bool is_order(const struct sample *sample, int output) { return sample->op == OP_ROUTE && output >= ROUTE_PAIR; }
@@ -124,7 +123,6 @@ static void draw_experts_output(struct draw *draw, int index, enum dtype dtype)
     int used = 0;
     for (int i = 0; i < routes->experts; i++)
         used += routes->first[i] < routes->first[i + 1];
-    draw_count_bytes(draw, 1, sample->rows, routes->chosen * rows);
     sample->bytes_moved += dtype_bytes(dtype, (size_t)used * (size_t)rows * (size_t)args->in);
     sample->flops += 2.0 * sample->rows * routes->chosen * rows * args->in;
 }
@@ -144,7 +142,6 @@ void draw_experts(struct draw *draw)
     int x_width = args->in * (args->x_per_slot ? args->routes.chosen : 1);
     args->x = draw_values(draw, sample->rows, x_width);
     args->outputs = draw_size(draw, 1, EXPERTS_OUTPUTS_MAX, 1);
-    draw_count_bytes(draw, 1, sample->rows, x_width);
     for (int i = 0; i < args->outputs; i++)
         draw_experts_output(draw, i, draw_matrix_dtype(draw, i, args->in));
 }
@@ -163,5 +160,4 @@ void draw_combine(struct draw *draw)
     args->x = draw_values(draw, sample->rows, args->routes.chosen * args->width);
     args->out = draw_output(draw, sample->rows, args->width);
     args->f32_out = draw_coin(draw);
-    draw_count_bytes(draw, 1, sample->rows, (args->routes.chosen + 1) * args->width);
 }

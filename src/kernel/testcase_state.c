@@ -91,7 +91,6 @@ void draw_conv(struct draw *draw)
     args->kernel = draw_values(draw, inputs + 1, channels);
     args->bias = draw_coin(draw) ? draw_values(draw, 1, channels) : NULL;
     draw_pool(draw, &args->state);
-    draw_count_bytes(draw, 2, tokens, channels);
     sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(inputs * channels) * sizeof(float);
 }
 
@@ -124,7 +123,6 @@ void draw_ssm_scan(struct draw *draw)
     args->time = draw_values(draw, tokens, heads);
     args->out = draw_output(draw, tokens, heads * values);
     draw_pool(draw, &args->state);
-    draw_count_bytes(draw, 1, tokens, width + heads + heads * values);
     sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(heads * keys * values) * sizeof(float);
     sample->flops += 6.0 * tokens * heads * keys * values;
 }
@@ -148,31 +146,31 @@ void draw_gated_delta(struct draw *draw)
     args->beta = draw_values(draw, tokens, heads);
     args->out = draw_output(draw, tokens, heads * values);
     draw_pool(draw, &args->state);
-    draw_count_bytes(draw, 1, tokens, width + 2 * heads + heads * values);
     sample->bytes_moved += 2 * (size_t)sample->batch.sequences * (size_t)(heads * keys * values) * sizeof(float);
     sample->flops += 7.0 * tokens * heads * keys * values;
 }
 
 // ---- what was left ----
 
-static const struct state_place *place_of(const struct sample *sample)
+// The operand of that role; NULL: the op has none.
+static const struct state_place *find_place(const struct sample *sample)
 {
-    return sample->op == OP_CONV    ? &sample->args.conv.state
-        : sample->op == OP_SSM_SCAN ? &sample->args.ssm_scan.state
-                                    : &sample->args.gated_delta.state;
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(sample->op, (void *)&sample->args, uses);
+    for (int i = 0; i < count; i++)
+        if (uses[i].operand->role == ROLE_STATE)
+            return uses[i].member;
+    return NULL;
 }
 
-bool moves_state(const struct sample *sample)
-{
-    return sample->op == OP_CONV || sample->op == OP_SSM_SCAN || sample->op == OP_GATED_DELTA;
-}
+bool moves_state(const struct sample *sample) { return find_place(sample) != NULL; }
 
 bool is_state(const struct sample *sample, int output) { return moves_state(sample) && output == STATE_POOL; }
 
 // The part of a layer's state that the op moves on.
 static void find_part(const struct sample *sample, size_t *at, size_t *bytes)
 {
-    const struct kv_state *layout = &place_of(sample)->layout;
+    const struct kv_state *layout = &find_place(sample)->layout;
     bool matrix = sample->op != OP_CONV;
     *at = matrix ? layout->matrix_offset : 0;
     *bytes = sizeof(float)
@@ -183,7 +181,7 @@ static void find_part(const struct sample *sample, size_t *at, size_t *bytes)
 // A sequence's state stands at its last row; everything else is 0.
 void read_state(const struct sample *sample, float *values)
 {
-    const struct state_place *place = place_of(sample);
+    const struct state_place *place = find_place(sample);
     size_t each = place->layout.layer_bytes / sizeof(float), at, bytes;
     find_part(sample, &at, &bytes);
     memset(values, 0, (size_t)sample->batch.tokens * place->layout.layer_bytes);
@@ -196,7 +194,7 @@ void read_state(const struct sample *sample, float *values)
 
 void undo_state(struct sample *sample, const uint8_t *before)
 {
-    const struct state_place *place = place_of(sample);
+    const struct state_place *place = find_place(sample);
     size_t at, bytes;
     find_part(sample, &at, &bytes);
     for (int s = 0; s < sample->batch.sequences; s++) {

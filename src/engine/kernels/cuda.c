@@ -12,30 +12,23 @@ enum { GUARD_BYTES = 256, GUARD = 0xA5, NOTHING = 0xFF };
 
 // ---- the batch ----
 
-// Arguments begin with the batch, or with where their number of rows is.
-static const bool begins_with_batch[OP_COUNT] = {
-    [OP_EMBED] = true, [OP_ROPE] = true, [OP_KV_WRITE] = true, [OP_ATTENTION] = true,
-    [OP_PICK] = true,  [OP_CONV] = true, [OP_SSM_SCAN] = true, [OP_GATED_DELTA] = true,
-};
-
-static void set_first(const void *args, enum op_kind op, const struct gpu_sample *there)
+// Where arguments have the batch, or the number of rows; those of fused neighbours, too.
+static void set_rows(const struct gpu_sample *there, enum op_kind op, void *args)
 {
-    const void *batch = &there->batch, *rows = &there->view.counts[CUDA_TOKENS];
-    if (args)
-        memcpy((void *)args, begins_with_batch[op] ? &batch : &rows, sizeof batch);
-}
-
-static void set_rows(const struct gpu_sample *there)
-{
-    union op_args *args = there->args;
-    set_first(args, there->sample->op, there);
-    if (there->sample->op == OP_LINEAR) {
-        set_first(args->linear.norm, OP_NORM, there);
-        set_first(args->linear.act_mul, OP_ACT_MUL, there);
-        set_first(args->linear.add, OP_ADD, there);
-    } else if (there->sample->op == OP_KV_WRITE) {
-        set_first(args->kv_write.rope, OP_ROPE, there);
-        set_first(args->kv_write.transform, OP_TRANSFORM, there);
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(op, args, uses);
+    for (int i = 0; i < count; i++) {
+        void **pointer = operand_pointer(&uses[i]);
+        switch (uses[i].operand->role) {
+        case ROLE_ROWS: *pointer = (void *)&there->view.counts[CUDA_TOKENS]; break;
+        case ROLE_BATCH: *pointer = (void *)&there->batch; break;
+        case ROLE_FUSED_BEFORE:
+        case ROLE_FUSED_AFTER:
+            if (*pointer)
+                set_rows(there, (enum op_kind)uses[i].operand->fused, *pointer);
+            break;
+        default: break;
+        }
     }
 }
 
@@ -192,8 +185,7 @@ static bool repeat_pages(struct gpu_sample *there, struct gpu_piece *piece, stru
 static bool open_operand(struct gpu_sample *there, const struct sample_operand *operand, struct error *err)
 {
     struct sample *sample = there->sample;
-    const uint8_t *host;
-    memcpy(&host, operand->slot, sizeof host);
+    const uint8_t *host = *operand->slot;
     size_t lead = 0;
     if (sample->pages && host >= sample->pages && host < sample->pages + sample->pages_bytes)
         lead = (size_t)(host - sample->pages);
@@ -211,8 +203,7 @@ static bool open_operand(struct gpu_sample *there, const struct sample_operand *
         known = piece;
     }
     assert(known->operand.type == operand->type);
-    uint8_t *address = known->address - known->lead + lead;
-    memcpy(operand->slot, &address, sizeof address);
+    *operand->slot = known->address - known->lead + lead;
     return true;
 }
 
@@ -234,7 +225,7 @@ static struct cuda_shape shape_of(const struct gpu_sample *there)
 static void describe(struct gpu_sample *there, const struct kernel *kernel)
 {
     struct cuda_shape shape = shape_of(there);
-    set_rows(there);
+    set_rows(there, there->sample->op, there->args);
     there->call_count = kernel->describe(kernel, there->args, &shape, there->calls);
 }
 
@@ -283,8 +274,8 @@ bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, co
     int count = sample_operands(there->sample, kernel, there->args, operands);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < from->piece_count; j++)
-            if (!memcmp(operands[i].slot, &from->pieces[j].address, sizeof from->pieces[j].address))
-                memcpy(operands[i].slot, &there->pieces[j].address, sizeof there->pieces[j].address);
+            if (*operands[i].slot == from->pieces[j].address)
+                *operands[i].slot = there->pieces[j].address;
     describe(there, kernel);
     return true;
 }
