@@ -1,32 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/flow.h"
 
-// Works on two buffers and has no result besides.
-static bool is_in_place(const struct op *op) { return op->kind == OP_ROPE || op->kind == OP_TRANSFORM; }
-
-static bool reads_two(const struct op *op)
+bool flow_buffer(const struct op *op, const struct operand *operand, int matrix, enum buffer *out)
 {
-    return is_in_place(op) || op->kind == OP_KV_WRITE || op->kind == OP_ACT_MUL || op->kind == OP_SSM_SCAN
-        || op->kind == OP_GATED_DELTA;
+    switch (operand->slot) {
+    case SLOT_IN: *out = op->in; return true;
+    case SLOT_SECOND: *out = op->second; return true;
+    case SLOT_THIRD: *out = op->third; return true;
+    case SLOT_OUT: *out = op->out; return true;
+    case SLOT_EXPERT:
+    case SLOT_SHARE:
+    case SLOT_PAIR:
+    case SLOT_FIRST: *out = op->routes + (enum buffer)(operand->slot - SLOT_EXPERT); return true;
+    case SLOT_MATRIX: *out = op->matrix[matrix].out; return operand->role != ROLE_WEIGHT;
+    default: return false;
+    }
 }
 
-// To what is in its result already.
-static bool adds(const struct op *op) { return op->kind == OP_ADD || op->adds; }
+bool flow_reads(const struct op *op, const struct operand *operand)
+{
+    return role_reads(operand->role) || (operand->role == ROLE_SUM && op->adds);
+}
+
+static bool is_operand(const struct op *op, const struct operand *operand, enum buffer buffer)
+{
+    enum buffer own;
+    for (int i = 0; i < (operand->each ? op->matrices : 1); i++)
+        if (flow_buffer(op, operand, i, &own) && own == buffer)
+            return true;
+    return false;
+}
 
 bool flow_is_read(const struct model *model, int from, enum buffer buffer)
 {
     for (int i = from + 1; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
-        if (op->kind != OP_EMBED && (op->in == buffer || (reads_two(op) && op->second == buffer)))
-            return true;
-        if (adds(op) && op->out == buffer)
-            return true;
-        bool by_matrices = op->kind == OP_LINEAR || op->kind == OP_EXPERTS;
-        for (int j = 0; j < op->matrices && by_matrices; j++)
-            if (op->matrix[j].out == buffer)
-                return false;
-        if (!by_matrices && !is_in_place(op) && op->kind != OP_KV_WRITE && op->out == buffer)
-            return false;
+        int count;
+        bool read = false, written = false;
+        const struct operand *operands = op_table[op->kind].list(&count);
+        for (int j = 0; j < count; j++)
+            if (is_operand(op, &operands[j], buffer)) {
+                read |= flow_reads(op, &operands[j]);
+                written |= role_writes(operands[j].role);
+            }
+        if (read || written)
+            return read;
     }
     return false;
 }

@@ -26,7 +26,7 @@ void graph_embed(struct graph *graph)
     append(graph, (struct op){ .kind = OP_EMBED, .width = config->hidden, .matrices = 1, .matrix = { table } });
 }
 
-void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name)
+static void append_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name, bool on_outputs)
 {
     int width = graph->model->config.hidden;
     append(graph,
@@ -35,9 +35,14 @@ void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weigh
                         .out = out,
                         .groups = 1,
                         .width = width,
-                        .on_outputs = in == BUFFER_LAST,
+                        .on_outputs = on_outputs,
                         .offset = graph->model->config.norm_offset,
                         .vector = find_vector(graph, name, width) });
+}
+
+void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name)
+{
+    append_norm(graph, in, out, name, false);
 }
 
 void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name, int heads)
@@ -85,6 +90,7 @@ void graph_group_norm(struct graph *graph, enum buffer in, enum weight_name name
                         .out = in,
                         .groups = groups,
                         .width = width,
+                        .own_weights = true,
                         .vector = find_groups(graph, name, groups, width) });
 }
 
@@ -102,19 +108,25 @@ void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, i
                         .matrix = { matrix } });
 }
 
-void graph_linear_of(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
+static void append_linear(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count,
+                          bool on_outputs)
 {
     struct op op = { .kind = OP_LINEAR,
                      .in = in,
                      .groups = 1,
                      .width = width,
                      .matrices = count,
-                     .on_outputs = outputs->out == BUFFER_LOGITS };
+                     .on_outputs = on_outputs };
     for (int i = 0; i < count; i++) {
         op.matrix[i] = find_matrix(graph, outputs[i].name, outputs[i].rows, width, outputs[i].out);
         op.matrix[i].factor = outputs[i].factor;
     }
     append(graph, op);
+}
+
+void graph_linear_of(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
+{
+    append_linear(graph, in, width, outputs, count, false);
 }
 
 void graph_linear(struct graph *graph, enum buffer in, const struct graph_output *outputs, int count)
@@ -189,11 +201,27 @@ static void append_act_mul(struct graph *graph, enum buffer up, int width)
 
 void graph_act_mul(struct graph *graph) { append_act_mul(graph, BUFFER_UP, graph->model->config.feed_forward); }
 
+static void append_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x, int width,
+                        bool per_row)
+{
+    append(graph,
+           (struct op){ .kind = OP_ACT_MUL,
+                        .in = gate,
+                        .second = x,
+                        .out = x,
+                        .width = width,
+                        .gate_per_row = per_row,
+                        .activation = activation });
+}
+
 void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x, int width)
 {
-    append(
-        graph,
-        (struct op){ .kind = OP_ACT_MUL, .in = gate, .second = x, .out = x, .width = width, .activation = activation });
+    append_gate(graph, activation, gate, x, width, false);
+}
+
+void graph_gate_rows(struct graph *graph, enum buffer gate, enum buffer x, int width)
+{
+    append_gate(graph, ACT_SIGMOID, gate, x, width, true);
 }
 
 void graph_add(struct graph *graph, enum buffer out, enum buffer in)
@@ -213,12 +241,12 @@ void graph_logits(struct graph *graph)
     append(graph,
            (struct op){
                .kind = OP_PICK, .in = BUFFER_X, .out = BUFFER_LAST, .width = config->hidden, .on_outputs = true });
-    graph_norm(graph, BUFFER_LAST, BUFFER_H, W_FINAL_NORM);
+    append_norm(graph, BUFFER_LAST, BUFFER_H, W_FINAL_NORM, true);
     bool tied = find_tied_head(graph); // then the embedding table is the head
-    graph_linear(graph, BUFFER_H,
-                 &(struct graph_output){ BUFFER_LOGITS, tied ? W_EMBED : W_HEAD, config->vocabulary,
-                                         .factor = config->logit_scale },
-                 1);
+    append_linear(graph, BUFFER_H, config->hidden,
+                  &(struct graph_output){ BUFFER_LOGITS, tied ? W_EMBED : W_HEAD, config->vocabulary,
+                                          .factor = config->logit_scale },
+                  1, true);
     if (config->final_softcap > 0)
         append(graph,
                (struct op){ .kind = OP_SOFTCAP,
@@ -247,6 +275,7 @@ void graph_delta(struct graph *graph, const struct tensor *decay, const struct t
            (struct op){ .kind = OP_GATED_DELTA,
                         .in = BUFFER_MIXED,
                         .second = BUFFER_TIME,
+                        .third = BUFFER_BETA,
                         .out = BUFFER_MIX,
                         .width = recurrent->channels,
                         .logarithms = graph->source.json,
@@ -309,11 +338,16 @@ void graph_feed_forward(struct graph *graph)
     graph_gated(graph, (const enum weight_name[]){ W_GATE, W_UP, W_DOWN }, graph->model->config.feed_forward, BUFFER_H);
 }
 
-static void append_experts(struct graph *graph, enum buffer in, int width, const struct op_matrix *matrices, int count)
+static void append_experts(struct graph *graph, enum buffer in, int width, const struct op_matrix *matrices, int count,
+                           bool per_slot)
 {
-    struct op op = {
-        .kind = OP_EXPERTS, .in = in, .width = width, .matrices = count, .groups = graph->model->config.experts.chosen
-    };
+    struct op op = { .kind = OP_EXPERTS,
+                     .in = in,
+                     .routes = BUFFER_EXPERT,
+                     .width = width,
+                     .matrices = count,
+                     .groups = graph->model->config.experts.chosen,
+                     .per_slot = per_slot };
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
     append(graph, op);
@@ -323,19 +357,29 @@ void graph_route(struct graph *graph, enum weight_name router, const struct tens
 {
     int count = graph->model->config.experts.count;
     graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_ROUTER, router, count }, 1);
-    append(
-        graph,
-        (struct op){
-            .kind = OP_ROUTE, .in = BUFFER_ROUTER, .out = BUFFER_EXPERT, .groups = 1, .width = count, .vector = bias });
+    append(graph,
+           (struct op){ .kind = OP_ROUTE,
+                        .in = BUFFER_ROUTER,
+                        .out = BUFFER_EXPERT,
+                        .routes = BUFFER_EXPERT,
+                        .groups = 1,
+                        .width = count,
+                        .vector = bias });
 }
 
 void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count)
 {
     const struct model_experts *experts = &graph->model->config.experts;
-    append_experts(graph, in_out, width, matrices, count - 1);
+    append_experts(graph, in_out, width, matrices, count - 1, false);
     append_act_mul(graph, count > 2 ? BUFFER_UP : BUFFER_GATE, experts->chosen * experts->width);
-    append_experts(graph, BUFFER_GATE, experts->width, matrices + count - 1, 1);
-    append(graph, (struct op){ .kind = OP_COMBINE, .in = BUFFER_SLOTS, .out = in_out, .groups = 1, .width = width });
+    append_experts(graph, BUFFER_GATE, experts->width, matrices + count - 1, 1, true);
+    append(graph,
+           (struct op){ .kind = OP_COMBINE,
+                        .in = BUFFER_SLOTS,
+                        .out = in_out,
+                        .routes = BUFFER_EXPERT,
+                        .groups = 1,
+                        .width = width });
 }
 
 void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,

@@ -85,22 +85,28 @@ struct op_matrix {
 };
 
 enum { OP_VECTORS_MAX = 2 }; // besides the first
+
+// An op in the list. The table of ops (kernel/op.h) says which operand each of these buffers and tensors is bound to.
 struct op {
     enum op_kind kind;
-    int layer;                   // -1: before or after the layers
-    enum buffer in, second, out; // linear: see matrix[].out
-    bool on_outputs;             // works on the rows that want logits, not on all tokens
-    int width, groups;           // of a row of `in`: groups runs of width
-    int first;                   // of embed: the token whose row is the table's first
-    bool adds;                   // of reduce: to what is there
-    int rest;                    // what a row, or with `heads` each head, has besides
+    int layer; // -1: before or after the layers
+    enum buffer in, second, third, out;
+    enum buffer routes; // the first of the four of struct routes, in its order
+    bool on_outputs;    // works on the rows that want logits, not on all tokens
+    int width, groups;  // of a row of `in`: groups runs of width
+    int first;          // of embed: the token whose row is the table's first
+    int rest;           // what a row, or of per-head linear each head, has besides
     int matrices;
     struct op_matrix matrix[LINEAR_OUTPUTS_MAX];
-    const struct tensor *vector; // of norm; the sinks of attention; the bias of route; conv's kernel; a of scan
-    const struct tensor *more[OP_VECTORS_MAX]; // conv: its bias; scan: dt_bias and d; delta: dt_bias
-    bool logarithms;                           // of -a, in `vector`
-    enum activation activation;                // of act_mul
-    double offset;                             // of norm: added to its weights
+    const struct tensor *vector;
+    const struct tensor *more[OP_VECTORS_MAX];
+    enum activation activation; // of act_mul
+    double offset;              // added to the values of `vector`
+    bool adds;                  // of all_reduce: to what is there
+    bool per_slot;              // of experts: `in` has a row for each slot of a token
+    bool own_weights;           // of norm: each group has weights of its own
+    bool gate_per_row;          // of act_mul: one value gates a whole row
+    bool logarithms;            // `vector` holds log(-a)
 };
 
 // What a layer leaves for later tokens.

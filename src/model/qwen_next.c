@@ -130,7 +130,7 @@ static void write_experts(struct graph *graph)
     struct op_matrix share = find_row(graph, W_QWEN_SHARED_SHARE, config->hidden, BUFFER_SHARED), matrices[3];
     graph_matrices(graph, BUFFER_H, &share, 1);
     graph_gated(graph, shared, config->experts.shared_width, BUFFER_SLOTS);
-    graph_gate(graph, ACT_SIGMOID, BUFFER_SHARED, BUFFER_SLOTS, config->hidden);
+    graph_gate_rows(graph, BUFFER_SHARED, BUFFER_SLOTS, config->hidden);
     graph_add(graph, BUFFER_X, BUFFER_SLOTS);
     find_layer_experts(graph, matrices);
     graph_experts(graph, W_ROUTER, NULL, matrices);

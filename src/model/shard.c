@@ -233,7 +233,7 @@ static void shard_linear(struct pass *pass, struct op *op)
 // Slots of terms are added up when they have been combined.
 static void shard_experts(struct pass *pass, struct op *op)
 {
-    if (op->in == BUFFER_GATE)
+    if (op->per_slot)
         take_columns(pass, op, pass->held[op->in]);
     else
         take_rows(pass, op);
@@ -277,29 +277,18 @@ static void shard_act_mul(struct pass *pass, struct op *op)
     append(pass, op);
 }
 
-// What works on whole rows, or by the layer's own numbers.
 static void keep(struct pass *pass, struct op *op) { append(pass, op); }
 
-static void (*const rewrites[OP_COUNT])(struct pass *pass, struct op *op) = {
-    [OP_EMBED] = shard_embed,
-    [OP_NORM] = shard_norm,
-    [OP_LINEAR] = shard_linear,
-    [OP_PER_HEAD_LINEAR] = shard_per_head_linear,
-    [OP_ATTENTION] = shard_attention,
-    [OP_ACT_MUL] = shard_act_mul,
-    [OP_EXPERTS] = shard_experts,
-    [OP_COMBINE] = shard_combine,
-    [OP_ROPE] = keep,
-    [OP_TRANSFORM] = keep,
-    [OP_KV_WRITE] = keep,
-    [OP_ADD] = keep,
-    [OP_PICK] = keep,
-    [OP_SOFTCAP] = keep,
-    [OP_COPY] = keep,
-    [OP_ROUTE] = keep,
-    [OP_CONV] = keep,
-    [OP_SSM_SCAN] = keep,
-    [OP_GATED_DELTA] = keep,
+static void (*const rewrites[])(struct pass *pass, struct op *op) = {
+    [DIVIDED_NOT] = keep,
+    [DIVIDED_VOCABULARY] = shard_embed,
+    [DIVIDED_GROUPS] = shard_norm,
+    [DIVIDED_MATRICES] = shard_linear,
+    [DIVIDED_EXPERTS] = shard_experts,
+    [DIVIDED_HEADS] = shard_per_head_linear,
+    [DIVIDED_ATTENTION] = shard_attention,
+    [DIVIDED_WIDTH] = shard_act_mul,
+    [DIVIDED_TERMS] = shard_combine,
 };
 
 // ---- the model ----
@@ -340,7 +329,7 @@ static void rewrite(struct pass *pass)
     for (pass->index = 0; pass->index < model->op_count; pass->index++) {
         struct op op = model->ops[pass->index];
         count_vectors(pass, &op);
-        rewrites[op.kind](pass, &op);
+        rewrites[op_table[op.kind].division](pass, &op);
     }
     for (int i = 0; i < model->config.layers; i++)
         take_heads(&pass->deal, &model->layer[i]);

@@ -13,7 +13,7 @@ enum state { STATE_MOMENTS, STATE_FACTOR, STATE_ZEROS };
 
 bool factors_each(const struct op *op)
 {
-    return op->kind == OP_EXPERTS && op->in == BUFFER_GATE; // what an activation gave; before that they share theirs
+    return op->kind == OP_EXPERTS && op->per_slot; // else a token's experts share its input
 }
 
 static size_t count_of(const struct op *op) { return factors_each(op) ? (size_t)op->matrix[0].tensor->shape[0] : 1; }
