@@ -595,8 +595,8 @@ extern const struct op_info op_table[OP_COUNT];
 
 const char *op_word(enum op_kind kind);
 
-// All operands of an op with these arguments, with those of the first matrix, then the second one's and so on. An address
-// may be NULL. A fused neighbour is one operand: its arguments. Returns how many there are.
+// All operands of an op with these arguments, with those of the first matrix, then the second one's and so on. An
+// address may be NULL. A fused neighbour is one operand: its arguments. Returns how many there are.
 int op_operands(enum op_kind kind, void *args, struct operand_use out[OP_OPERANDS_MAX]);
 
 double op_flops(enum op_kind kind, const void *args); // of a row, besides products with weights and attention

@@ -111,12 +111,9 @@ void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, i
 static void append_linear(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count,
                           bool on_outputs)
 {
-    struct op op = { .kind = OP_LINEAR,
-                     .in = in,
-                     .groups = 1,
-                     .width = width,
-                     .matrices = count,
-                     .on_outputs = on_outputs };
+    struct op op = {
+        .kind = OP_LINEAR, .in = in, .groups = 1, .width = width, .matrices = count, .on_outputs = on_outputs
+    };
     for (int i = 0; i < count; i++) {
         op.matrix[i] = find_matrix(graph, outputs[i].name, outputs[i].rows, width, outputs[i].out);
         op.matrix[i].factor = outputs[i].factor;

@@ -58,11 +58,11 @@ void graph_scan(struct graph *graph, const struct tensor *decay, const struct te
                 const struct tensor *skip); // MIXED, TIME -> MIX; skip: scan's d
 void graph_act_mul(struct graph *graph);    // act(GATE) * UP -> GATE
 void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x,
-                int width);                                           // x *= activation(gate)
+                int width);                                                            // x *= activation(gate)
 void graph_gate_rows(struct graph *graph, enum buffer gate, enum buffer x, int width); // a sigmoid per row
-void graph_add(struct graph *graph, enum buffer out, enum buffer in); // out += in
-void graph_copy(struct graph *graph);                                 // X -> H, as it is
-void graph_logits(struct graph *graph);                               // X -> LOGITS: pick, norm, head, soft cap
+void graph_add(struct graph *graph, enum buffer out, enum buffer in);                  // out += in
+void graph_copy(struct graph *graph);                                                  // X -> H, as it is
+void graph_logits(struct graph *graph); // X -> LOGITS: pick, norm, head, soft cap
 
 // What most layers are made of.
 void graph_qkv(struct graph *graph);          // H -> Q, K, V

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "model/flow.h"
+#include "plan/op_args.h"
 #include "plan/op_shape.h"
 
 double plan_experts_bytes(const struct plan *plan)
@@ -66,7 +68,7 @@ static void add_products(const struct plan *plan, int index, double tokens, doub
     const struct op *op = &plan->model->ops[index];
     const struct plan_op *bound = &plan->ops[index];
     const struct kernel *kernel = tokens > KERNEL_DECODE_ROWS_MAX ? bound->prefill : bound->decode;
-    if (op->kind != OP_LINEAR && op->kind != OP_EXPERTS && op->kind != OP_PER_HEAD_LINEAR)
+    if (op->kind == OP_EMBED) // looks rows up
         return;
     for (int i = 0; i < op->matrices; i++) {
         const struct tensor *matrix = op->matrix[i].tensor;
@@ -84,11 +86,9 @@ static int seen_from(const struct layer *layer, int position)
     return layer->window && layer->window <= position ? layer->window : position + 1;
 }
 
-// Each token decays, adds to and reads its sequence's state, which is read and written once.
+// A sequence's state is read and written once.
 static void add_state(const struct layer *layer, const struct plan_load_group *group, struct plan_cost *cost)
 {
-    double tokens = (double)group->sequences * group->tokens;
-    cost->flops += 5.0 * layer->state.heads * layer->state.keys * layer->state.values * tokens;
     cost->read_bytes += 2.0 * (double)layer->state.layer_bytes * group->sequences;
 }
 
@@ -117,11 +117,27 @@ static void add_context(const struct plan *plan, const struct op *op, const stru
 
 // ---- activations ----
 
-static double activation_bytes(const struct plan *plan, int index, double tokens, double rows)
+// Values of an operand in so many rows. Of parts of all ranks those that they have; a sum reads all.
+static double count_values(const struct plan *plan, const struct op *op, const struct operand_use *use, double rows)
+{
+    if (use->operand->rows != WHOLE)
+        return rows * (double)use->width;
+    return use->type == VALUE_F32 ? rows * op->width * (op->kind == OP_ALL_REDUCE ? plan->model->shard.ranks : 1) : 0;
+}
+
+// Each input and result once, in the bytes of its buffer; what is fused goes through memory only as the fused ops do.
+static double activation_bytes(const struct plan *plan, int index, const union op_args *args, double tokens,
+                               double rows)
 {
     const struct op *op = &plan->model->ops[index];
     struct op_results results = plan_op_results(plan, index, plan_load_of((int)tokens));
-    double bytes = rows * (double)plan_op_inputs(plan, index) * (double)plan_value_bytes(plan, op->in);
+    struct operand_use uses[OP_OPERANDS_MAX];
+    int count = op_operands(op->kind, (void *)args, uses);
+    double bytes = 0;
+    enum buffer buffer;
+    for (int i = 0; i < count; i++)
+        if (flow_reads(op, uses[i].operand) && flow_buffer(op, uses[i].operand, uses[i].matrix, &buffer))
+            bytes += count_values(plan, op, &uses[i], rows) * (double)plan_value_bytes(plan, buffer);
     for (int i = 0; i < results.count; i++)
         bytes += rows * (double)op_result_width(&results.item[i])
             * (double)plan_value_bytes(plan, results.item[i].buffer);
@@ -138,8 +154,11 @@ struct plan_cost plan_op_cost(const struct plan *plan, int index, const struct p
     double tokens = tokens_of(step), rows = op->on_outputs ? step->outputs : tokens;
     if (plan->ops[index].left_out)
         return (struct plan_cost){ 0 };
+    union op_args args;
+    plan_op_args(plan, index, &args);
     struct plan_cost cost = { .read_bytes = weight_bytes(plan, index, tokens),
-                              .activation_bytes = activation_bytes(plan, index, tokens, rows) };
+                              .flops = op_flops(op->kind, &args) * rows,
+                              .activation_bytes = activation_bytes(plan, index, &args, tokens, rows) };
     add_products(plan, index, tokens, rows, &cost);
     add_context(plan, op, step, &cost);
     return cost;

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/flow.h"
+#include "plan/op_args.h"
+
 static const char *const buffer_words[BUFFER_COUNT] = {
     [BUFFER_X] = "x",
     [BUFFER_H] = "h",
@@ -42,107 +45,47 @@ bool buffer_holds_integers(enum buffer buffer)
 
 // ---- results ----
 
-static void add_result(struct op_results *results, enum buffer buffer, int slots, int width)
+// The buffers that an op writes, but for orders of which more than one is right.
+static struct op_results own_results(const struct plan *plan, int index)
 {
-    results->item[results->count++] = (struct op_result){ buffer, slots, width };
-}
-
-// Matrices of experts are (experts, rows, cols).
-static void add_products(const struct op *op, int slots, struct op_results *out)
-{
-    for (int i = 0; i < op->matrices; i++) {
-        const struct tensor *tensor = op->matrix[i].tensor;
-        add_result(out, op->matrix[i].out, slots, (int)tensor->shape[tensor->rank == 3 ? 1 : 0]);
-    }
-}
-
-static void add_rotated(const struct model *model, const struct op *op, bool with_keys, struct op_results *out)
-{
-    const struct layer *layer = &model->layer[op->layer];
-    add_result(out, op->in, 0, layer->heads * layer->head_dim);
-    if (with_keys)
-        add_result(out, op->second, 0, layer->kv_heads * layer->head_dim);
-}
-
-static struct op_results own_results(const struct model *model, const struct op *op)
-{
+    const struct op *op = &plan->model->ops[index];
     struct op_results out = { 0 };
-    const struct layer *layer = op->layer < 0 ? NULL : &model->layer[op->layer];
-    switch (op->kind) {
-    case OP_LINEAR: add_products(op, 0, &out); break;
-    case OP_EXPERTS: add_products(op, model->config.experts.chosen, &out); break;
-    case OP_NORM: add_result(&out, op->out, 0, op->groups * op->width + op->rest); break;
-    case OP_PER_HEAD_LINEAR:
-        add_result(&out, op->out, 0, (int)op->matrix[0].tensor->shape[0] + op->groups * op->rest);
-        break;
-    case OP_ROPE:
-    case OP_TRANSFORM: add_rotated(model, op, true, &out); break;
-    case OP_ATTENTION:
-        add_result(&out, op->out, 0, layer->heads * (layer->latent ? layer->latent : layer->head_dim));
-        break;
-    case OP_ROUTE:
-        add_result(&out, BUFFER_EXPERT, 0, model->config.experts.chosen);
-        add_result(&out, BUFFER_SHARE, 0, model->config.experts.chosen);
-        break;
-    case OP_CONV: add_result(&out, op->out, 0, layer->state.channels); break;
-    case OP_SSM_SCAN:
-    case OP_GATED_DELTA: add_result(&out, op->out, 0, layer->state.heads * layer->state.values); break;
-    case OP_SOFTCAP: add_result(&out, op->in, 0, op->width); break;
-    case OP_KV_WRITE: break;
-    default: add_result(&out, op->out, 0, op->width);
+    union op_args args;
+    struct operand_use uses[OP_OPERANDS_MAX];
+    plan_op_args(plan, index, &args);
+    int count = op_operands(op->kind, &args, uses), slots = op->kind == OP_EXPERTS ? op->groups : 0;
+    for (int i = 0; i < count; i++) {
+        enum operand_role role = uses[i].operand->role;
+        enum buffer buffer;
+        if (role_writes(role) && role != ROLE_INDEX && flow_buffer(op, uses[i].operand, uses[i].matrix, &buffer))
+            out.item[out.count++] = (struct op_result){ buffer, slots, (int)uses[i].width / (slots ? slots : 1) };
     }
     return out;
 }
 
 // The nearest op of that kind, from this one on in that direction: the neighbour that is fused.
-static const struct op *find_neighbour(const struct model *model, int op, int direction, enum op_kind kind)
+static int find_neighbour(const struct model *model, int op, int direction, enum op_kind kind)
 {
     while (model->ops[op].kind != kind)
         op += direction;
-    return &model->ops[op];
+    return op;
 }
 
 struct op_results plan_op_results(const struct plan *plan, int op, enum plan_load load)
 {
     const struct model *model = plan->model;
     uint32_t fuses = plan->ops[op].fuses[load];
-    struct op_results out = { 0 };
     if (fuses & KERNEL_FUSES_ACT_MUL)
-        return own_results(model, find_neighbour(model, op, 1, OP_ACT_MUL));
+        return own_results(plan, find_neighbour(model, op, 1, OP_ACT_MUL));
     if (fuses & KERNEL_FUSES_ADD)
-        return own_results(model, find_neighbour(model, op, 1, OP_ADD));
+        return own_results(plan, find_neighbour(model, op, 1, OP_ADD));
     if (fuses & (KERNEL_FUSES_ROPE | KERNEL_FUSES_TRANSFORM)) { // of which keys go to the cache and nowhere else
         enum op_kind kind = fuses & KERNEL_FUSES_ROPE ? OP_ROPE : OP_TRANSFORM;
-        add_rotated(model, find_neighbour(model, op, -1, kind), false, &out);
-        return out;
+        struct op_results queries = own_results(plan, find_neighbour(model, op, -1, kind));
+        queries.count = 1;
+        return queries;
     }
-    return own_results(model, &model->ops[op]);
-}
-
-size_t plan_op_inputs(const struct plan *plan, int index)
-{
-    const struct model *model = plan->model;
-    const struct op *op = &model->ops[index];
-    const struct layer *layer = op->layer < 0 ? NULL : &model->layer[op->layer];
-    size_t chosen = (size_t)model->config.experts.chosen, width = (size_t)op->width;
-    switch (op->kind) {
-    case OP_EMBED: return 0;
-    case OP_NORM: return width * (size_t)op->groups;
-    case OP_PER_HEAD_LINEAR: return (width + (size_t)op->rest) * (size_t)op->groups;
-    case OP_ROPE:
-    case OP_TRANSFORM: return (size_t)(layer->heads + layer->kv_heads) * (size_t)layer->head_dim;
-    case OP_KV_WRITE: return (size_t)layer->kv_heads * (size_t)layer->head_dim * (layer->latent ? 1 : 2);
-    case OP_ATTENTION: return (size_t)layer->heads * (size_t)layer->head_dim;
-    case OP_ACT_MUL:
-    case OP_ADD: return 2 * width;
-    case OP_EXPERTS: // what an activation gave is there for each slot
-        return op->in == BUFFER_GATE ? chosen * width : width;
-    case OP_COMBINE: return chosen * width;
-    case OP_SSM_SCAN:
-    case OP_GATED_DELTA: return (size_t)model->buffer_width[op->in] + (size_t)model->buffer_width[op->second];
-    case OP_ALL_REDUCE: return width * (size_t)model->shard.ranks;
-    default: return width;
-    }
+    return own_results(plan, op);
 }
 
 // ---- names ----

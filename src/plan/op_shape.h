@@ -34,9 +34,6 @@ static inline size_t op_result_width(const struct op_result *result)
     return (size_t)result->width * (size_t)(result->slots ? result->slots : 1);
 }
 
-// Values that an op reads for each of its rows: activations, neither weights nor cache.
-size_t plan_op_inputs(const struct plan *plan, int op);
-
 const char *buffer_word(enum buffer buffer);
 bool buffer_holds_integers(enum buffer buffer);
 

@@ -5,6 +5,7 @@
 
 #include "ranks/nccl.h"
 #include "engine/engine.h"
+#include "plan/op_args.h"
 
 static bool holds_parts(enum buffer buffer) { return buffer == BUFFER_PARTIAL || buffer == BUFFER_LOGITS_PART; }
 
@@ -15,7 +16,7 @@ static size_t width_of(const struct engine *engine, enum buffer buffer)
 
 size_t exchange_stride(const struct engine *engine, enum buffer buffer)
 {
-    return (size_t)plan_buffer_rows(&engine->plan, buffer) * width_of(engine, buffer);
+    return plan_rank_stride(&engine->plan, buffer);
 }
 
 float *exchange_place(const struct engine *engine, enum buffer buffer)
