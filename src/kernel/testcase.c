@@ -57,7 +57,8 @@ static void draw_norm(struct draw *draw)
 {
     struct sample *sample = draw->sample;
     struct norm_args *args = &sample->args.norm;
-    bool in_place = draw_coin(draw);
+    uint64_t x = draw->kernel->x; // what the row reads; 0: anything
+    bool in_place = draw_coin(draw) && x != DTYPE_BIT(F32);
     args->rows = &sample->rows;
     args->groups = draw_size(draw, 1, 4, 1);
     args->width = draw_size(draw, 1, 300, LARGE_WIDTH);
@@ -68,7 +69,7 @@ static void draw_norm(struct draw *draw)
     args->own_weights = args->groups > 1 && draw_coin(draw);
     args->weight = draw_values(draw, args->own_weights ? args->groups : 1, args->width);
     args->epsilon = draw_coin(draw) ? 1e-5f : 1e-6f;
-    args->f32_x = !in_place; // as in models: what is normed in place are heads and results
+    args->f32_x = x ? x == DTYPE_BIT(F32) : !in_place; // as in models: what is normed in place are heads and results
     draw_count_bytes(draw, 2, sample->rows, all);
 }
 
@@ -153,7 +154,7 @@ static void draw_linear(struct draw *draw)
     struct linear_args *args = &sample->args.linear;
     enum dtype dtype = draw->wanted->weight;
     uint32_t fuses = draw->wanted->fuses;
-    int block = dtype_table[dtype].block;
+    int block = greater(dtype_table[dtype].block, draw->kernel->cols_multiple);
     sample->rows = draw_tokens(draw, 64);
     args->rows = &sample->rows;
     args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_WIDTH / block);
@@ -203,7 +204,7 @@ static void draw_rope(struct draw *draw)
     args->kv_heads = draw_size(draw, 1, 3, 8);
     args->head_dim = 2 * draw_size(draw, 1, 80, 64);
     args->rotated = 2 * draw_size(draw, 1, args->head_dim / 2, 64);
-    args->first = draw_coin(draw) ? args->head_dim - args->rotated : 0;
+    args->first = draw_coin(draw) && !draw->kernel->rotary_first ? args->head_dim - args->rotated : 0;
     args->q = draw_output_in_place(draw, sample->batch.tokens, args->heads * args->head_dim);
     args->k = draw_output_in_place(draw, sample->batch.tokens, args->kv_heads * args->head_dim);
     args->interleaved = draw_coin(draw);

@@ -76,7 +76,8 @@ static bool size_fits(const struct kernel *kernel, const struct sample_case *wan
 {
     struct arena arena = { 0 };
     int multiple = kernel->head_dim_multiple ? kernel->head_dim_multiple : 1;
-    bool fits = size.k % multiple == 0 && size.v % multiple == 0
+    bool exact = !kernel->head_dim || (size.k == kernel->head_dim && size.v == kernel->head_dim);
+    bool fits = exact && size.k % multiple == 0 && size.v % multiple == 0
         && (!kernel->head_dim_max || size.v <= kernel->head_dim_max)
         && !((kernel->k || kernel->latents) && misfit(&arena, wanted, size));
     arena_free(&arena);

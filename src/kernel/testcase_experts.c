@@ -135,6 +135,8 @@ void draw_experts(struct draw *draw)
     struct experts_args *args = &sample->args.experts;
     enum dtype dtype = draw->wanted->weight;
     int block = dtype_table[dtype].block;
+    if (draw->kernel->cols_multiple > block)
+        block = draw->kernel->cols_multiple;
     sample->rows = draw_tokens(draw, 512);
     args->rows = &sample->rows;
     args->routes = draw_counts(draw, 9);

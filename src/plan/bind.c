@@ -228,3 +228,18 @@ void bind_note_reasons(struct bind *bind)
         if (kernel->device == bind->plan->device.kind)
             keep_reasons(bind, kernel, done);
 }
+
+int plan_reasons_alike(const struct plan_reason *reasons, int count, int first, bool *done)
+{
+    const struct plan_reason *reason = &reasons[first];
+    int alike = 0;
+    for (int i = first; i < count; i++) {
+        const struct plan_reason *other = &reasons[i];
+        if (other->kernel->op != reason->kernel->op || other->first_layer != reason->first_layer
+            || other->last_layer != reason->last_layer || strcmp(other->text, reason->text))
+            continue;
+        done[i] = true;
+        alike++;
+    }
+    return alike;
+}

@@ -239,14 +239,23 @@ static void add_missing_code(const struct plan *plan, struct strbuf *out)
 
 static void add_passed_over(const struct plan *plan, struct strbuf *out)
 {
+    struct arena arena = { 0 };
+    bool *done = ARENA_NEW(&arena, bool, plan->reason_count);
     for (int i = 0; i < plan->reason_count; i++) {
         const struct plan_reason *reason = &plan->reasons[i];
         struct strbuf layers = { 0 };
+        if (done[i])
+            continue;
+        int others = plan_reasons_alike(plan->reasons, plan->reason_count, i, done) - 1;
         if (reason->first_layer >= 0)
             explain_add_range(&layers, reason->first_layer, reason->last_layer);
-        strbuf_add_format(out, "passed    %-9s %s: %s\n", strbuf_text(&layers), reason->kernel->name, reason->text);
+        strbuf_add_format(out, "passed    %-9s %s", strbuf_text(&layers), reason->kernel->name);
+        if (others)
+            strbuf_add_format(out, " and %d more", others);
+        strbuf_add_format(out, ": %s\n", reason->text);
         strbuf_free(&layers);
     }
+    arena_free(&arena);
 }
 
 // "9 query heads, 3 KV heads (GQA 3:1), head size 64", with the usual name of how query heads share KV heads.

@@ -193,6 +193,15 @@ void explain_add_attention_rows(const struct plan *plan, struct strbuf *out)
 
 // ---- all rows ----
 
+static bool has_row(const struct plan_op *bound, const struct kernel *row)
+{
+    for (int load = 0; load < KERNEL_LOADS && !bound->left_out; load++)
+        for (int i = 0; i < LINEAR_OUTPUTS_MAX && !bound->fused[load]; i++)
+            if (bound->rows[load][i] == row)
+                return true;
+    return false;
+}
+
 // Where a row is bound: its loads, and the layers of those ops, [0] for ops outside the layers. Fused ops have no row.
 static enum kernel_load loads_of(const struct plan *plan, const struct kernel *row, bool *layers)
 {
@@ -206,6 +215,24 @@ static enum kernel_load loads_of(const struct plan *plan, const struct kernel *r
                     layers[plan->model->ops[i].layer + 1] = true;
                 }
     return loads;
+}
+
+// Whether a row does an op for which it is slow.
+static bool is_slow(const struct plan *plan, const struct kernel *row)
+{
+    for (int i = 0; i < plan->model->op_count && row->slow && row->device == plan->device.kind; i++) {
+        const struct op *op = &plan->model->ops[i];
+        uint64_t formats = 0;
+        if (op->kind != row->op || !has_row(&plan->ops[i], row))
+            continue;
+        if (op->kind == OP_ATTENTION) {
+            const struct kv_layout *layout = &explain_class_of(plan, op->layer)->layout;
+            formats = (uint64_t)1 << layout->k.dtype | (uint64_t)1 << layout->v.dtype;
+        }
+        if (!row->slow_kv || row->slow_kv & formats)
+            return true;
+    }
+    return false;
 }
 
 // "1-8", "9+" or "any".
@@ -255,7 +282,7 @@ json_t *explain_json_rows(const struct plan *plan)
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?}", "op", op_word(row->op), "kernel", row->name,
                                         "tokens", strbuf_text(&words), "layers", strbuf_text(&where), "functions",
-                                        json_of_functions(row), "slow", row->slow));
+                                        json_of_functions(row), "slow", is_slow(plan, row) ? row->slow : NULL));
         strbuf_free(&words);
         strbuf_free(&where);
     }
@@ -291,10 +318,11 @@ json_t *explain_json_layer_rows(const struct plan *plan, int layer, const enum o
 
 void explain_add_slow(const struct plan *plan, const char *title, struct strbuf *out)
 {
-    struct arena arena = { 0 };
-    bool *layers = ARENA_NEW(&arena, bool, plan->model->config.layers + 1);
-    for (const struct kernel *row = kernel_next(NULL); row; row = kernel_next(row))
-        if (row->slow && row->device == plan->device.kind && loads_of(plan, row, layers))
-            strbuf_add_format(out, "%s%s: %s\n", title, row->name, row->slow);
-    arena_free(&arena);
+    const char *last = NULL; // rows of a family stand together and say the same
+    for (const struct kernel *row = kernel_next(NULL); row; row = kernel_next(row)) {
+        if (!is_slow(plan, row) || (last && !strcmp(last, row->slow)))
+            continue;
+        strbuf_add_format(out, "%s%s: %s\n", title, row->name, row->slow);
+        last = row->slow;
+    }
 }

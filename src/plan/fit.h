@@ -12,6 +12,11 @@ struct fit_request {
     enum op_kind op;
     uint64_t weights;             // formats of its matrices; 0: it has none
     int rows[LINEAR_OUTPUTS_MAX]; // of each; 0: there are no more
+    int cols;                     // of all of them
+    uint64_t x;                   // of norm: the format of its input
+    bool rotary_behind;           // of rope: heads begin with dims that are not rotary
+    int conv_kernel;              // of conv
+    int keys, mixed;              // of ssm_scan and gated_delta: of a head, and all that they get of a token
     bool has_cache;
     enum dtype k, v;
     bool latent;      // V lies in K

@@ -32,6 +32,7 @@ static struct fit_request request_of(const struct plan *plan, const struct op *o
     for (int i = each ? matrix : 0; i < (each ? matrix + 1 : op->matrices) && op->matrices; i++) {
         request.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
         request.rows[each ? 0 : i] = (int)stored_rows(op->matrix[i].tensor);
+        request.cols = (int)stored_cols(op->matrix[i].tensor);
     }
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
         const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;
@@ -43,8 +44,18 @@ static struct fit_request request_of(const struct plan *plan, const struct op *o
         request.k_dim = layout->k.dim;
         request.v_dim = layout->v.dim;
     }
-    if (op->kind == OP_TRANSFORM)
-        request.k_dim = request.v_dim = plan->model->layer[op->layer].head_dim;
+    const struct layer *layer = op->layer < 0 ? NULL : &plan->model->layer[op->layer];
+    if (op->kind == OP_TRANSFORM || op->kind == OP_ROPE)
+        request.k_dim = request.v_dim = layer->head_dim;
+    request.rotary_behind = op->kind == OP_ROPE && layer->latent;
+    if (op->kind == OP_NORM)
+        request.x = plan_value_bytes(plan, op->in) == sizeof(float) ? DTYPE_BIT(F32) : DTYPE_BIT(BF16);
+    if (op->kind == OP_CONV)
+        request.conv_kernel = layer->state.inputs + 1;
+    if (op->kind == OP_SSM_SCAN || op->kind == OP_GATED_DELTA) {
+        request.keys = layer->state.keys;
+        request.mixed = plan->model->buffer_width[op->in];
+    }
     return request;
 }
 

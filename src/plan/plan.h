@@ -72,6 +72,9 @@ struct plan_reason {
     const char *text;            // several are joined by "; "
 };
 
+// The reasons that say the same of the same layers as this one, itself the first, are marked as done. Returns how many.
+int plan_reasons_alike(const struct plan_reason *reasons, int count, int first, bool *done);
+
 // Words to type in place of (or beside) the flag of that name, and what they cost.
 struct plan_alternative {
     const char *flag, *value;
