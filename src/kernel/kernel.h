@@ -88,6 +88,7 @@ struct kernel {
     uint64_t dequantised; // CUDA: those of `weights` that are no operands of its products until they are dequantised
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
     int rows_multiple;                    // linear: of the rows of its matrices; 0: any
+    int cols_multiple;                    // linear and experts: of their columns; 0: any
     uint64_t k, v;                        // of kv_write and attention
     uint64_t latents;                     // of the same, where V lies in K (kv/layout.h)
     uint64_t sink;         // of the same: in which formats a sequence's first pages may be, where the rest is not,

@@ -74,4 +74,8 @@ LINEAR_FUNCTION int experts_wide_bytes(int bytes)
     return experts_wide_stages(bytes) * experts_wide_stage_bytes(bytes);
 }
 
+#ifndef __CUDACC__
+struct cuda_routes cuda_routes_make(const struct routes *routes);
+#endif
+
 #endif

@@ -171,17 +171,17 @@ DEVICE void leave_sums(const struct cuda_linear_wide &q, int index, const float 
         to[n * WARPS * WARP] = make_float4(sums[n][0], sums[n][1], sums[n][2], sums[n][3]);
     __syncthreads();
     if (threadIdx.x == 0)
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(q.left + index), "r"(q.launch) : "memory");
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(q.left + index), "r"(1) : "memory");
 }
 
 template <int TOKENS, int WARPS>
 DEVICE void take_sums(const struct cuda_linear_wide &q, int index, float sums[TOKENS / 8][4])
 {
     if (threadIdx.x == 0) {
-        int launch;
+        int left;
         do
-            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(launch) : "l"(q.left + index) : "memory");
-        while (launch != q.launch);
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(left) : "l"(q.left + index) : "memory");
+        while (!left);
     }
     __syncthreads();
     const float4 *from = left_sums<TOKENS, WARPS>(q, index);
