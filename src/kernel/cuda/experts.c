@@ -120,28 +120,29 @@ enum {
 #define EXPERTS(word)                                                                                  \
     .name = word, .functions = { word }, .device = DEVICE_CUDA, .op = OP_EXPERTS, .tolerance = 0.015f, \
     .architectures = cuda_all_architectures
-#define TILED(word, bytes, ...)                                                        \
-    { EXPERTS("experts_skinny_" word), .load = KERNEL_DECODE,          .priority = 10, \
-      .describe = describe_tiles,      .variant = SKINNY_TILES(bytes), __VA_ARGS__ },  \
-        { EXPERTS("experts_wide_" word),                                               \
-          .load = KERNEL_PREFILL,                                                      \
-          .priority = 10,                                                              \
-          .shared_bytes = WIDE_SHARED_BYTES,                                           \
-          .describe = describe_tiles,                                                  \
-          .variant = WIDE_TILES(bytes),                                                \
-          __VA_ARGS__ },
-#define FLOATS(word, id) \
-    TILED(word, EXPERTS_FLOAT_BYTES, .weights = DTYPE_BIT(id), .cols_multiple = LINEAR_FLOAT_COLUMNS)
-#define ANY(word, id, why)                                                   \
-    { EXPERTS("experts_any_" word), .load = KERNEL_ANY,       .priority = 1, \
-      .describe = describe_any,     .weights = DTYPE_BIT(id), .slow = why },
+// clang-format off
+#define SKINNY(word, bytes)                                                                    \
+    EXPERTS("experts_skinny_" word), .load = KERNEL_DECODE, .priority = 10,                    \
+    .describe = describe_tiles, .variant = SKINNY_TILES(bytes)
+#define WIDE(word, bytes)                                                                      \
+    EXPERTS("experts_wide_" word), .load = KERNEL_PREFILL, .priority = 10,                     \
+    .describe = describe_tiles, .variant = WIDE_TILES(bytes), .shared_bytes = WIDE_SHARED_BYTES
+#define ANY(word) EXPERTS("experts_any_" word), .load = KERNEL_ANY, .priority = 1, .describe = describe_any
+#define FLOATS(id) .weights = DTYPE_BIT(id), .cols_multiple = LINEAR_FLOAT_COLUMNS
 
 const struct kernel cuda_experts_rows[] = {
-#define X(kind, bits, block, floats, small, min) \
-    TILED(#kind, LINEAR_RECORD_BYTES(bits, block, small, min), LINEAR_PACKED_ROW(kind))
+    { SKINNY("bf16", EXPERTS_FLOAT_BYTES), FLOATS(BF16) },
+    { SKINNY("f16", EXPERTS_FLOAT_BYTES), FLOATS(F16) },
+    { WIDE("bf16", EXPERTS_FLOAT_BYTES), FLOATS(BF16) },
+    { WIDE("f16", EXPERTS_FLOAT_BYTES), FLOATS(F16) },
+    { ANY("bf16"), .weights = DTYPE_BIT(BF16), .slow = LINEAR_SLOW_COLUMNS },
+    { ANY("f16"), .weights = DTYPE_BIT(F16), .slow = LINEAR_SLOW_COLUMNS },
+    { ANY("f32"), .weights = DTYPE_BIT(F32), .slow = LINEAR_SLOW_F32 },
+#define X(kind, bits, block, floats, small, min)                                                  \
+    { SKINNY(#kind, LINEAR_RECORD_BYTES(bits, block, small, min)), LINEAR_PACKED_ROW(kind) },     \
+    { WIDE(#kind, LINEAR_RECORD_BYTES(bits, block, small, min)), LINEAR_PACKED_ROW(kind) },
     LINEAR_KINDS(X)
 #undef X
-        FLOATS("bf16", BF16) FLOATS("f16", F16) ANY("bf16", BF16, LINEAR_SLOW_COLUMNS)
-            ANY("f16", F16, LINEAR_SLOW_COLUMNS) ANY("f32", F32, LINEAR_SLOW_F32)
 };
+// clang-format on
 const int cuda_experts_count = sizeof cuda_experts_rows / sizeof *cuda_experts_rows;
