@@ -94,7 +94,7 @@ static float e2m1_at(const uint8_t *record, int lane, int slot, int half)
     for (int i = 0; i < 2; i++)
         words[i] = word_at(record + linear_word_at(4, lane, slot / 8 * 2 + i));
     for (int bit = 0; bit < 4; bit++) {
-        int place = (places[bit] + 16 * half + linear_e2m1_turn(in_eight)) % 32;
+        int place = (places[bit] + 16 * half + linear_e2m1_rotation(in_eight)) % 32;
         bool first = in_eight < 3 || (in_eight >= 6 && LINEAR_E2M1_FIRST >> place & 1);
         code |= (words[first ? 0 : 1] >> place & 1) << bit;
     }

@@ -59,7 +59,7 @@ static inline void put_codes(struct linear_layout f, const uint32_t *quads, int 
 static inline void place_e2m1(uint32_t pair, int slot, uint32_t words[2])
 {
     uint64_t placed = (pair & 0x00080008) << 12 | (pair & 0x00070007) << 6;
-    placed <<= linear_e2m1_turn(slot);
+    placed <<= linear_e2m1_rotation(slot);
     uint32_t bits = (uint32_t)(placed | placed >> 32), first = slot < 3 ? ~0u : slot < 6 ? 0 : LINEAR_E2M1_FIRST;
     words[0] |= bits & first;
     words[1] |= bits & ~first;
