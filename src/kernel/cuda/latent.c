@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/latent.c: the rows of latent attention: attention_latent.cu, kv_write_latent.cu and heads.cu.
+// kernel/cuda/latent.c: the rows of latent attention: attention_latent.cu and kv_write_latent.cu.
 #include "kernel/cuda/describe.h"
-#include "kernel/cuda/per_head_linear.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/latent_split.h"
 #include "kernel/cuda/rows.h"
@@ -58,27 +57,6 @@ static int describe_kv_write(const struct kernel *kernel, const void *arguments,
     return 1;
 }
 
-static int describe_per_head_linear(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
-                                    struct cuda_call *calls)
-{
-    const struct per_head_linear_args *args = arguments;
-    const struct cuda_heads params = { .rows = args->rows,
-                                       .x = (const uint16_t *)(const void *)args->x,
-                                       .y = (uint16_t *)(void *)args->y,
-                                       .weight = args->weight.data,
-                                       .heads = args->heads,
-                                       .in = args->in,
-                                       .out = args->out,
-                                       .rest = args->rest,
-                                       .dtype = args->weight.dtype,
-                                       .scale = args->weight.scale };
-    bool few = shape->rows <= PER_HEAD_SKINNY_TOKENS;
-    calls[0] = cuda_call_make(few ? "per_head_linear_skinny" : "per_head_linear_wide", (unsigned)args->heads,
-                              cuda_blocks(args->out, PER_HEAD_ROWS), PER_HEAD_THREADS, &params, sizeof params);
-    calls[0].grid[2] = cuda_blocks(shape->rows, few ? PER_HEAD_SKINNY_TOKENS : PER_HEAD_WIDE_TOKENS);
-    return 1;
-}
-
 #define ROW(word, id)                                                                      \
     .name = word, .device = DEVICE_CUDA, .op = OP_##id, .priority = 1, .load = KERNEL_ANY, \
     .architectures = cuda_all_architectures
@@ -89,7 +67,5 @@ const struct kernel cuda_latent_rows[] = {
       .scratch_bytes = attention_scratch, .describe = describe_attention },
     { ROW("kv_write_latent", KV_WRITE), .latents = LATENT_FORMATS, .head_dim_multiple = HEAD_DIM_MULTIPLE,
       .head_dim_max = HEAD_DIM_MAX, .describe = describe_kv_write },
-    { ROW("per_head_linear_cuda", PER_HEAD_LINEAR), .weights = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16),
-      .describe = describe_per_head_linear },
 };
 const int cuda_latent_count = sizeof cuda_latent_rows / sizeof *cuda_latent_rows;

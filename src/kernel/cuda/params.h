@@ -76,7 +76,7 @@ struct cuda_rope {
     float magnitude;
 };
 
-struct cuda_heads {
+struct cuda_per_head_linear {
     const int32_t *rows;
     const uint16_t *x;     // (rows, heads, in + rest)
     uint16_t *y;           // (rows, heads, out + rest)
