@@ -86,6 +86,13 @@ static int shared_least(const struct kernel *kernel)
     return least;
 }
 
+// Attention has rows for sequences with few rows in a step, and for those with more.
+static bool serves(const struct kernel *kernel, int rows_each)
+{
+    enum kernel_load load = rows_each > KERNEL_DECODE_ROWS_MAX ? KERNEL_PREFILL : KERNEL_DECODE;
+    return kernel->op != OP_ATTENTION || kernel->load & load;
+}
+
 static void describe_everywhere(const struct kernel *kernel, const union op_args *args)
 {
     int least = shared_least(kernel);
@@ -101,6 +108,8 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
                                             .multiprocessors = devices[d].multiprocessors,
                                             .shared_bytes = devices[d].shared_bytes };
                 struct cuda_call calls[CUDA_CALLS_MAX];
+                if (!serves(kernel, shape.rows_each))
+                    continue;
                 check_calls(kernel->name, calls, kernel->describe(kernel, args, &shape, calls), &shape);
                 assert_true(kernel->shared_bytes <= shape.shared_bytes);
                 if (!kernel->shared_bytes || shape.shared_bytes != least)
