@@ -106,7 +106,7 @@ static bool does_step(const struct kernel *kernel, int step)
     if (!kernel_walks_sequences(kernel->op))
         return kernel->load >> kernel_load_of(steps[step].rows) & 1;
     return kernel->load >> kernel_load_of(steps[step].rows_each) & 1
-        || (kernel->op == OP_ATTENTION && kernel->load & KERNEL_DECODE);
+        || (kernel->op == OP_ATTENTION && kernel->load & KERNEL_DECODE && steps[step].sequences > 1);
 }
 
 // The least shared memory of a device that a row says it can do with: what it says is meant for those.

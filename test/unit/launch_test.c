@@ -7,7 +7,9 @@
 #include "container.h"
 #include "engine/gpu/internal.h"
 #include "engine/program.h"
+#include "base/file.h"
 #include "fake_cuda.h"
+#include "format/json.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/sample.h"
 #include "plan/explain.h"
@@ -364,10 +366,12 @@ static void test_golden_models(void **state)
     int planned = 0;
     (void)state;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
-        json_error_t trouble;
-        json_t *golden = json_load_file(names[i], 0, &trouble);
-        if (!golden)
-            fail_msg("%s: %s", names[i], trouble.text);
+        struct file file;
+        struct error err;
+        json_t *golden = NULL;
+        if (!file_open(&file, names[i], &err) || !json_read(file.content, &golden, &err))
+            fail_msg("%s: %s", names[i], err.text);
+        file_close(&file);
         json_t *config = json_object_get(golden, "config");
         for (size_t g = 0; g < COUNT_OF(gpus) && config; g++)
             planned += try_engine(config, gpus[g], "auto", NULL, 0);

@@ -7,11 +7,19 @@
 #include "engine/engine.h"
 #include "engine/ranks/collectives.h"
 #include "engine/gpu/internal.h"
+#include "kernel/cuda/attention_decode.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/sample.h"
 #include "plan/op_shape.h"
 
 // ---- the load of an op ----
+
+static int decode_load(const struct engine *engine, int index, const struct gpu_step *step)
+{
+    const struct gpu_call *call = &engine->gpu->calls[0][index].call[0];
+    bool small = attention_decode_is_small(call->row, &call->args->attention, &step->shape);
+    return small ? KERNEL_LOAD_SMALL : kernel_load_of(step->decode_each);
+}
 
 // The numbers of the loads that an op has in a step, two at most: of attention sequences with few rows are decoded, and
 // those with more rows are not.
@@ -21,8 +29,8 @@ static int loads_of(const struct engine *engine, int index, const struct gpu_ste
     const struct plan_rows rows = { shape->tokens, step->outputs, shape->rows_each };
     int count = 0, load = plan_op_load(&engine->plan, index, &rows);
     if (engine->model.ops[index].kind == OP_ATTENTION && step->decode_each)
-        loads[count++] = kernel_load_of(step->decode_each);
-    if (!count || load != loads[0])
+        loads[count++] = decode_load(engine, index, step);
+    if (!count || step->shape.rows_each > KERNEL_DECODE_ROWS_MAX)
         loads[count++] = load;
     return count;
 }
