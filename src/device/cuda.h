@@ -65,13 +65,13 @@ bool cuda_event_wait(struct cuda *cuda, struct cuda_event *event, struct error *
 bool cuda_event_seconds(struct cuda *cuda, struct cuda_event *from, struct cuda_event *to, double *seconds,
                         struct error *err);
 
-// y (rows, out) = x (rows, in) w^T, row by row, by cuBLASLt; a sentence where it is not installed.
+// y (rows, out) = factor * x (rows, in) w^T, row by row, by cuBLASLt; a sentence where it is not installed.
 struct cuda_product {
     enum dtype dtype; // of x and w: BF16, F16 or NVFP4_GGUF
     int rows, in, out;
     const void *x, *w;               // these and y are 16-byte aligned
     const void *x_scales, *w_scales; // of NVFP4, which lies as kernel/nvfp4.h says; aligned likewise
-    float factor;                    // of NVFP4: of y
+    float factor;
     void *y;
     bool f32_out;    // y is f32, else of the same type as x, and bfloat16 if that is NVFP4
     bool accumulate; // y is added to

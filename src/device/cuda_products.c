@@ -227,7 +227,7 @@ static bool is_aligned(const void *address) { return (uintptr_t)address % ALIGNM
 bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err)
 {
     bool scaled = product->dtype == DTYPE_NVFP4_GGUF;
-    const float alpha = scaled ? product->factor : 1, beta = product->accumulate;
+    const float alpha = product->factor, beta = product->accumulate;
     assert(scaled || product->dtype == DTYPE_BF16 || product->dtype == DTYPE_F16);
     assert(is_aligned(product->x) && is_aligned(product->w) && is_aligned(product->y));
     assert(is_aligned(product->x_scales) && is_aligned(product->w_scales));

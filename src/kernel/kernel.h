@@ -88,12 +88,19 @@ struct kernel {
     uint64_t dequantised; // CUDA: those of `weights` that are no operands of its products until they are dequantised
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
     int rows_multiple;                    // linear: of the rows of its matrices; 0: any
+    int cols_multiple;                    // linear and experts: of their columns; 0: any
     uint64_t k, v;                        // of kv_write and attention
     uint64_t latents;                     // of the same, where V lies in K (kv/layout.h)
     uint64_t sink;         // of the same: in which formats a sequence's first pages may be, where the rest is not,
     uint64_t sink_beside;  // and beside which formats of the rest; 0: any
+    int head_dim;          // attention: exactly that of K and of V; 0: any
     int head_dim_multiple; // of transform, kv_write and attention, of latents those of K and of V; 0: any
-    int head_dim_max;      // of V; 0: any
+    int head_dim_max;      // of rope, too: of V and, unless V lies in K, of K; 0: any
+    uint64_t x;            // norm: what its input is in; 0: anything
+    bool rotary_first;     // rope: only of heads that begin with their rotary dims
+    int conv_kernel_max;   // conv: 0: any
+    int keys_max;          // ssm_scan and gated_delta: of a head; 0: any
+    int keys_multiple;     // gated_delta: of those, and of all q, k and v of a token together; 0: any
     float tolerance;       // how far it may be from the reference (kernel/check.h); 0: as its op says
     int shared_bytes;      // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
     uint32_t fuses;        // KERNEL_FUSES_*: neighbours in the list of ops that it does in passing
@@ -115,6 +122,7 @@ struct kernel {
                                                  // named, the others prepare for it or combine what it leaves
     const void *variant; // CUDA: what its family's describe has to know of it: tile sizes, warps, stages
     const char *slow;    // why it is slow and what would avoid it, where a plan that lands on it should say so; or NULL
+    uint64_t slow_kv;    // attention: `slow` holds if K or V is in one of these; 0: always
 };
 
 // Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.

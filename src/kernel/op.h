@@ -16,7 +16,7 @@
 // member and op. In a list of numbers X is called with
 //   member               of the argument struct
 //   planned              its value in a model, over plan, model, config, layer, op (plan/op_args.c)
-//   drawn                its value in a random test case, over `a` and the helpers of kernel/testcase.c
+//   drawn                its value in a random test case, over `a`, `kernel` and the helpers of kernel/testcase.c
 // and OWN is for numbers that a drawer of the op's own draws (kernel/testcase*.c).
 #ifndef KERNEL_OP_H
 #define KERNEL_OP_H
@@ -142,7 +142,7 @@ struct rope_args {
     X(kv_heads, layer->kv_heads, between(1, 3, 8))                                                  \
     X(head_dim, layer->head_dim, 2 * between(1, 80, 64))                                            \
     X(rotated, config->rotated, 2 * between(1, a->head_dim / 2, 64))                                \
-    X(first, layer->latent, coin ? a->head_dim - a->rotated : 0)                                    \
+    X(first, layer->latent, coin && !kernel->rotary_first ? a->head_dim - a->rotated : 0)                                    \
     X(interleaved, config->rope_interleaved, coin)                                                  \
     X(magnitude, layer->rope_magnitude, coin ? 1.2f : 1)
 

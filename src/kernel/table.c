@@ -15,15 +15,21 @@ static const struct {
 #if defined(__x86_64__)
     { x86_kernels, &x86_kernel_count },
 #endif
-    { cuda_attention_rows, &cuda_attention_count },
-    { cuda_delta_rows, &cuda_delta_count },
+    { cuda_attention_decode_rows, &cuda_attention_decode_count },
+    { cuda_attention_prefill_rows, &cuda_attention_prefill_count },
     { cuda_experts_rows, &cuda_experts_count },
+    { cuda_gated_delta_rows, &cuda_gated_delta_count },
     { cuda_kv_write_rows, &cuda_kv_write_count },
     { cuda_latent_rows, &cuda_latent_count },
-    { cuda_linear_rows, &cuda_linear_count },
-    { cuda_native_rows, &cuda_native_count },
-    { cuda_scan_rows, &cuda_scan_count },
+    { cuda_linear_float_rows, &cuda_linear_float_count },
+    { cuda_linear_native_rows, &cuda_linear_native_count },
+    { cuda_linear_skinny_rows, &cuda_linear_skinny_count },
+    { cuda_linear_wgmma_rows, &cuda_linear_wgmma_count },
+    { cuda_linear_wide_rows, &cuda_linear_wide_count },
+    { cuda_per_head_linear_rows, &cuda_per_head_linear_count },
+    { cuda_route_rows, &cuda_route_count },
     { cuda_small_rows, &cuda_small_count },
+    { cuda_ssm_scan_rows, &cuda_ssm_scan_count },
 };
 
 enum { TABLES = sizeof tables / sizeof *tables };

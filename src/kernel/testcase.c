@@ -32,8 +32,9 @@ static size_t columns_max(int width, int ranks)
 #define DRAW_NUMBERS(id, word, ...)                       \
     static void draw_numbers_of_##word(struct draw *draw) \
     {                                                     \
+        const struct kernel *kernel = draw->kernel;       \
         struct word##_args *a = &draw->sample->args.word; \
-        (void)a;                                          \
+        (void)a, (void)kernel;                            \
         id##_NUMBERS(DRAW, DRAWN_BY_OWN)                  \
     }
 OPS(DRAW_NUMBERS)
@@ -115,11 +116,12 @@ static void draw_by_table(struct draw *draw)
 static void draw_norm(struct draw *draw)
 {
     struct norm_args *args = &draw->sample->args.norm;
-    bool in_place = draw_coin(draw);
+    uint64_t x = draw->kernel->x; // what the row reads; 0: anything
+    bool in_place = draw_coin(draw) && x != DTYPE_BIT(F32);
     draw_rows(draw);
     draw_numbers(draw);
     args->gap = in_place && draw_coin(draw) ? 8 * draw_size(draw, 1, 9, 0) : 0;
-    args->f32_x = !in_place; // as in models: what is normed in place are heads and results
+    args->f32_x = x ? x == DTYPE_BIT(F32) : !in_place; // as in models: what is normed in place are heads and results
     draw_operands(draw, in_place ? "x" : NULL);
 }
 
@@ -164,7 +166,7 @@ enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
 
 static int draw_linear_rows(struct draw *draw, enum dtype dtype)
 {
-    bool few = draw->wanted->load == KERNEL_DECODE;
+    bool few = draw_is_decode(draw);
     int multiple = greater(draw->kernel->rows_multiple, 1);
     if (draw->kernel->device == DEVICE_CUDA)
         return multiple * draw_size(draw, 1, (draw_is_short(draw) ? 160 : 300) / multiple, GPU_LARGE_OUT / multiple);
@@ -231,7 +233,7 @@ static void draw_linear(struct draw *draw)
     struct linear_args *args = &sample->args.linear;
     enum dtype dtype = draw->wanted->weight;
     uint32_t fuses = draw->wanted->fuses;
-    int block = dtype_table[dtype].block;
+    int block = greater(dtype_table[dtype].block, draw->kernel->cols_multiple);
     sample->rows = draw_tokens(draw, 64);
     args->rows = &sample->rows;
     args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_WIDTH / block);

@@ -42,8 +42,10 @@ static void draw_sequences(struct draw *draw, struct state_place *place)
 {
     struct sample *sample = draw->sample;
     const struct sample_step *step = &draw->wanted->step;
-    int tokens = draw_tokens(draw, 64), most = tokens < STATE_SEQUENCES_MAX ? tokens : STATE_SEQUENCES_MAX;
-    int count = step->sequences ? step->sequences : draw_size(draw, 1, most, 1), largest = 0;
+    bool each_has_one = !step->sequences && kernel_loads_most(draw->wanted->load) == 1;
+    int tokens = each_has_one ? draw_size(draw, 1, STATE_SEQUENCES_MAX, 1) : draw_tokens(draw, 64);
+    int least = each_has_one ? tokens : 1, most = tokens < STATE_SEQUENCES_MAX ? tokens : STATE_SEQUENCES_MAX;
+    int count = step->sequences ? step->sequences : draw_size(draw, least, most, 1), largest = 0;
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
     struct batch_sequence *sequences = step->sequences ? ARENA_NEW(&sample->arena, struct batch_sequence, count)
                                                        : sample->sequence;
@@ -80,7 +82,8 @@ void draw_conv(struct draw *draw)
 {
     struct sample *sample = draw->sample;
     struct conv_args *args = &sample->args.conv;
-    int inputs = draw_size(draw, 1, draw_coin(draw) ? CONV_KERNEL_MAX - 1 : 3, 3);
+    int most = draw->kernel->conv_kernel_max ? draw->kernel->conv_kernel_max : CONV_KERNEL_MAX;
+    int inputs = draw_size(draw, 1, draw_coin(draw) ? most - 1 : 3, 3);
     int channels = draw_size(draw, 1, 300, 6144);
     args->state.layout = kv_state_make(inputs, channels, 1, draw_size(draw, 1, 9, 1), 1);
     draw_sequences(draw, &args->state);
@@ -103,12 +106,25 @@ static const float *draw_decay(struct draw *draw, int heads)
     return a;
 }
 
+// The next number that the row's multiple divides.
+static int rounded(const struct draw *draw, int count)
+{
+    int multiple = draw->kernel->keys_multiple ? draw->kernel->keys_multiple : 1;
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+static int draw_keys(struct draw *draw, int most, int large)
+{
+    int keys_max = draw->kernel->keys_max;
+    return rounded(draw, draw_size(draw, 1, keys_max && keys_max < most ? keys_max : most, large));
+}
+
 void draw_ssm_scan(struct draw *draw)
 {
     struct sample *sample = draw->sample;
     struct ssm_scan_args *args = &sample->args.ssm_scan;
     int groups = draw_size(draw, 1, 3, 8), heads = groups * draw_size(draw, 1, 3, 8);
-    int keys = draw_size(draw, 1, 70, 128), values = draw_size(draw, 1, 90, 64);
+    int keys = draw_keys(draw, 70, 128), values = draw_size(draw, 1, 90, 64);
     args->state.layout = kv_state_make(draw_size(draw, 1, 4, 3), draw_size(draw, 1, 30, 1), heads, keys, values);
     args->groups = groups;
     draw_sequences(draw, &args->state);
@@ -132,7 +148,7 @@ void draw_gated_delta(struct draw *draw)
     struct sample *sample = draw->sample;
     struct gated_delta_args *args = &sample->args.gated_delta;
     int groups = draw_size(draw, 1, 3, 16), heads = groups * draw_size(draw, 1, 3, 2);
-    int keys = draw_size(draw, 1, 140, 128), values = draw_size(draw, 1, 90, 128);
+    int keys = draw_keys(draw, 140, 128), values = rounded(draw, draw_size(draw, 1, 90, 128));
     args->state.layout = kv_state_make(draw_size(draw, 1, 4, 3), draw_size(draw, 1, 30, 1), heads, keys, values);
     args->groups = groups;
     args->in_turns = draw_coin(draw);

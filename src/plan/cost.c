@@ -13,7 +13,7 @@ double plan_experts_bytes(const struct plan *plan)
     double bytes = 0;
     for (int i = 0; i < model->op_count; i++)
         for (int j = 0; j < model->ops[i].matrices && model->ops[i].kind == OP_EXPERTS; j++)
-            bytes += (double)plan_placed_bytes(model->ops[i].matrix[j].tensor, plan->ops[i].decode->packing);
+            bytes += (double)plan_placed_bytes(model->ops[i].matrix[j].tensor, plan_packing(plan, i, j));
     return bytes;
 }
 
@@ -23,6 +23,14 @@ static int tokens_of(const struct plan_step *step)
     for (int i = 0; i < step->group_count; i++)
         tokens += step->groups[i].sequences * step->groups[i].tokens;
     return tokens;
+}
+
+static int rows_each(const struct plan_step *step)
+{
+    int most = 0;
+    for (int i = 0; i < step->group_count; i++)
+        most = step->groups[i].tokens > most ? step->groups[i].tokens : most;
+    return most;
 }
 
 // ---- weights ----
@@ -49,7 +57,7 @@ static double weight_bytes(const struct plan *plan, int index, double tokens)
     for (int i = 0; i < op->matrices; i++) {
         const struct tensor *matrix = op->matrix[i].tensor;
         bool packed = bound->placed_at[i] != PLAN_IN_FILE;
-        bytes += (double)plan_placed_bytes(matrix, packed ? bound->decode->packing : NULL)
+        bytes += (double)plan_placed_bytes(matrix, packed ? plan_packing(plan, index, i) : NULL)
                 * read_share(plan->model, op, matrix, tokens)
             + vector_bytes(op->matrix[i].bias);
     }
@@ -63,16 +71,14 @@ static double multiplied_share(const struct model *model, const struct op *op)
     return op->kind == OP_EXPERTS ? (double)experts->chosen / experts->count : 1;
 }
 
-static void add_products(const struct plan *plan, int index, double tokens, double rows, struct plan_cost *cost)
+static void add_products(const struct plan *plan, int index, int load, double rows, struct plan_cost *cost)
 {
     const struct op *op = &plan->model->ops[index];
-    const struct plan_op *bound = &plan->ops[index];
-    const struct kernel *kernel = tokens > KERNEL_DECODE_ROWS_MAX ? bound->prefill : bound->decode;
     if (op->kind == OP_EMBED) // looks rows up
         return;
     for (int i = 0; i < op->matrices; i++) {
         const struct tensor *matrix = op->matrix[i].tensor;
-        bool int8 = kernel->int8 >> matrix->dtype & 1;
+        bool int8 = plan->ops[index].rows[load][i]->int8 >> matrix->dtype & 1;
         double share = multiplied_share(plan->model, op);
         *(int8 ? &cost->int8_ops : &cost->flops) += 2 * (double)tensor_values(matrix) * share * rows;
     }
@@ -126,11 +132,10 @@ static double count_values(const struct plan *plan, const struct op *op, const s
 }
 
 // Each input and result once, in the bytes of its buffer; what is fused goes through memory only as the fused ops do.
-static double activation_bytes(const struct plan *plan, int index, const union op_args *args, double tokens,
-                               double rows)
+static double activation_bytes(const struct plan *plan, int index, const union op_args *args, int load, double rows)
 {
     const struct op *op = &plan->model->ops[index];
-    struct op_results results = plan_op_results(plan, index, plan_load_of((int)tokens));
+    struct op_results results = plan_op_results(plan, index, load);
     struct operand_use uses[OP_OPERANDS_MAX];
     int count = op_operands(op->kind, (void *)args, uses);
     double bytes = 0;
@@ -154,12 +159,13 @@ struct plan_cost plan_op_cost(const struct plan *plan, int index, const struct p
     double tokens = tokens_of(step), rows = op->on_outputs ? step->outputs : tokens;
     if (plan->ops[index].left_out)
         return (struct plan_cost){ 0 };
+    int load = plan_op_load(plan, index, &(struct plan_rows){ (int)tokens, step->outputs, rows_each(step) });
     union op_args args;
     plan_op_args(plan, index, &args);
     struct plan_cost cost = { .read_bytes = weight_bytes(plan, index, tokens),
                               .flops = op_flops(op->kind, &args) * rows,
-                              .activation_bytes = activation_bytes(plan, index, &args, tokens, rows) };
-    add_products(plan, index, tokens, rows, &cost);
+                              .activation_bytes = activation_bytes(plan, index, &args, load, rows) };
+    add_products(plan, index, load, rows, &cost);
     add_context(plan, op, step, &cost);
     return cost;
 }

@@ -3,13 +3,6 @@
 
 #include "kernel/cuda/images.h"
 
-static const char *missing_load(const struct kernel *kernel, const struct fit_request *request)
-{
-    if (kernel->load & request->load)
-        return NULL;
-    return request->load == KERNEL_DECODE ? "is for many tokens at a time" : "is for few tokens at a time";
-}
-
 static const char *missing_features(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     uint32_t missing = kernel->needs & ~device->features;
@@ -60,14 +53,46 @@ static const char *wrong_rows(const struct kernel *kernel, const struct fit_requ
     return NULL;
 }
 
+static const char *wrong_cols(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
+{
+    if (!kernel->cols_multiple || request->cols % kernel->cols_multiple == 0)
+        return NULL;
+    return arena_format(arena, "needs matrices whose columns are a multiple of %d, not %d", kernel->cols_multiple,
+                        request->cols);
+}
+
+static const char *missing_input(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
+{
+    return kernel->x ? missing_format(kernel->x, request->x, "its input", arena) : NULL;
+}
+
+// Of ops that rotate, or keep a state.
+static const char *wrong_shape(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
+{
+    int multiple = kernel->keys_multiple ? kernel->keys_multiple : 1;
+    if (kernel->rotary_first && request->rotary_behind)
+        return "needs heads that begin with their rotary dims";
+    if (kernel->conv_kernel_max && request->conv_kernel > kernel->conv_kernel_max)
+        return arena_format(arena, "has conv kernels up to %d, not %d", kernel->conv_kernel_max, request->conv_kernel);
+    if (kernel->keys_max && request->keys > kernel->keys_max)
+        return arena_format(arena, "has up to %d keys in a head, not %d", kernel->keys_max, request->keys);
+    if (request->keys % multiple || request->mixed % multiple)
+        return arena_format(arena, "needs keys, and q, k and v together, that are multiples of %d, not %d and %d",
+                            multiple, request->keys, request->mixed);
+    return NULL;
+}
+
 static const char *wrong_head_dim(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
 {
     int multiple = kernel->head_dim_multiple ? kernel->head_dim_multiple : 1;
+    int largest = request->latent || request->v_dim > request->k_dim ? request->v_dim : request->k_dim;
+    if (kernel->head_dim && (request->k_dim != kernel->head_dim || request->v_dim != kernel->head_dim))
+        return arena_format(arena, "is for head size %d, not %d", kernel->head_dim, largest);
     if (request->k_dim % multiple || request->v_dim % multiple)
         return arena_format(arena, "needs a head size that is a multiple of %d, not %d", multiple,
                             request->v_dim % multiple ? request->v_dim : request->k_dim);
-    if (kernel->head_dim_max && request->v_dim > kernel->head_dim_max)
-        return arena_format(arena, "has head sizes up to %d, not %d", kernel->head_dim_max, request->v_dim);
+    if (kernel->head_dim_max && largest > kernel->head_dim_max)
+        return arena_format(arena, "has head sizes up to %d, not %d", kernel->head_dim_max, largest);
     return NULL;
 }
 
@@ -112,13 +137,15 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
     const char *architecture = wrong ? NULL : missing_architecture(kernel, device, arena);
     const char *const reasons[] = {
         wrong,
-        missing_load(kernel, request),
         wrong ? NULL : missing_features(kernel, device, arena),
         architecture,
         wrong || architecture ? NULL : missing_product(kernel, device, arena),
         wrong || architecture ? NULL : missing_shared(kernel, device, arena),
         missing_format(kernel->weights, request->weights, "weights", arena),
         wrong_rows(kernel, request, arena),
+        wrong_cols(kernel, request, arena),
+        missing_input(kernel, request, arena),
+        wrong_shape(kernel, request, arena),
         request->has_cache ? missing_cache_format(kernel, request, arena) : NULL,
         request->has_cache ? missing_sink(kernel, request, arena) : NULL,
         request->no_int8 && kernel->int8 & request->weights ? "rounds activations to int8" : NULL,

@@ -7,7 +7,7 @@
 #include "base/strbuf.h"
 #include "plan/decide.h"
 
-enum { CANDIDATES_SHOWN = 8 }; // in the sentence; JSON has them all
+enum { CANDIDATES_SHOWN = 8 }; // groups of rows in the sentence; JSON has all rows
 
 const char *decide_layer_list(struct plan *plan, const bool *marked)
 {
@@ -160,7 +160,7 @@ static void try_kernels(struct search *search)
     struct plan_options options = *search->options;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
         options.attention_kernel = kernel->name;
-        if (kernel->op == OP_ATTENTION)
+        if (kernel->op == OP_ATTENTION && kernel->device == search->plan->device.kind)
             try_options(search, &options, &search->plan->device, "--attention-kernel", kernel->name);
     }
 }
@@ -170,7 +170,7 @@ static void try_linear_kernels(struct search *search)
     struct plan_options options = *search->options;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
         options.linear_kernel = kernel->name;
-        if (kernel->op == OP_LINEAR && !kernel->nvfp4)
+        if (kernel->op == OP_LINEAR && !kernel->nvfp4 && kernel->device == search->plan->device.kind)
             try_options(search, &options, &search->plan->device, "--linear-kernel", kernel->name);
     }
 }
@@ -220,13 +220,44 @@ static size_t bytes_of_refused_word(const struct plan *plan)
     return cached * (size_t)(sides * config->kv_heads * config->head_dim) * (size_t)bits / 8;
 }
 
+static int count_reasons(const char *text)
+{
+    int count = 1;
+    while ((text = strstr(text, "; "))) {
+        text += strlen("; ");
+        count++;
+    }
+    return count;
+}
+
+// Rows with the same reasons are one line. Those that nearly fit come first.
+static void add_candidates(const struct plan_refusal *refusal, struct strbuf *out)
+{
+    struct arena arena = { 0 };
+    int shown = 0, left = refusal->candidate_count;
+    bool *done = ARENA_NEW(&arena, bool, left);
+    for (int reasons = 1; left && shown < CANDIDATES_SHOWN; reasons++)
+        for (int i = 0; i < refusal->candidate_count && shown < CANDIDATES_SHOWN; i++) {
+            const struct plan_reason *candidate = &refusal->candidates[i];
+            if (done[i] || count_reasons(candidate->text) > reasons)
+                continue;
+            int alike = plan_reasons_alike(refusal->candidates, refusal->candidate_count, i, done);
+            strbuf_add_format(out, "\n  %s", candidate->kernel->name);
+            if (alike > 1)
+                strbuf_add_format(out, " and %d more:", alike - 1);
+            strbuf_add_format(out, " %s", candidate->text);
+            left -= alike;
+            shown++;
+        }
+    arena_free(&arena);
+}
+
 void refuse_say_alternatives(const struct plan *plan, struct error *err)
 {
     const struct plan_refusal *refusal = &plan->refusal;
     struct strbuf text = { 0 };
     strbuf_add_text(&text, err->text);
-    for (int i = 0; i < refusal->candidate_count && i < CANDIDATES_SHOWN; i++)
-        strbuf_add_format(&text, "\n  %s %s", refusal->candidates[i].kernel->name, refusal->candidates[i].text);
+    add_candidates(refusal, &text);
     strbuf_add_text(&text, refusal->alternative_count ? "\nwhat would run:" : "");
     for (int i = 0; i < refusal->alternative_count; i++)
         strbuf_add_format(&text, "\n  %s %s  (%zu bytes per token, all layers)", refusal->alternatives[i].flag,

@@ -76,6 +76,39 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
     }
 }
 
+// A product has no function: the row is named after it.
+static bool is_listed(const struct kernel *kernel, const char *function)
+{
+    if (!function)
+        return kernel->functions[0] && strstr(kernel->functions[0], "cublaslt_");
+    for (int i = 0; i < KERNEL_FUNCTIONS_MAX && kernel->functions[i]; i++)
+        if (!strcmp(kernel->functions[i], function))
+            return true;
+    return false;
+}
+
+// What is launched is what the row lists, and its first function is launched in any case.
+static void check_listed(const struct kernel *kernel, const struct cuda_call *calls, int count)
+{
+    bool first = false;
+    for (int i = 0; i < count; i++) {
+        if (!is_listed(kernel, calls[i].function))
+            fail_msg("%s launches %s, which it does not list", kernel->name, calls[i].function);
+        first |= !calls[i].function || !strcmp(calls[i].function, kernel->functions[0]);
+    }
+    if (!first)
+        fail_msg("%s does not launch %s", kernel->name, kernel->functions[0]);
+}
+
+// Whether a row may be asked to do such a step. Beside sequences that attention decodes there may be others.
+static bool does_step(const struct kernel *kernel, int step)
+{
+    if (!kernel_walks_sequences(kernel->op))
+        return kernel->load >> kernel_load_of(steps[step].rows) & 1;
+    return kernel->load >> kernel_load_of(steps[step].rows_each) & 1
+        || (kernel->op == OP_ATTENTION && kernel->load & KERNEL_DECODE && steps[step].sequences > 1);
+}
+
 // The least shared memory of a device that a row says it can do with: what it says is meant for those.
 static int shared_least(const struct kernel *kernel)
 {
@@ -91,7 +124,9 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
     int least = shared_least(kernel);
     for (const int *sm = kernel->architectures; *sm; sm++)
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
-            for (size_t s = 0; s < sizeof steps / sizeof *steps && devices[d].sm == *sm; s++) {
+            for (int s = 0; s < (int)(sizeof steps / sizeof *steps) && devices[d].sm == *sm; s++) {
+                if (!does_step(kernel, s) || devices[d].shared_bytes < kernel->shared_bytes)
+                    continue;
                 struct cuda_shape shape = { .rows = steps[s].rows,
                                             .tokens = steps[s].rows,
                                             .sequences = steps[s].sequences,
@@ -101,8 +136,9 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
                                             .multiprocessors = devices[d].multiprocessors,
                                             .shared_bytes = devices[d].shared_bytes };
                 struct cuda_call calls[CUDA_CALLS_MAX];
-                check_calls(kernel->name, calls, kernel->describe(kernel, args, &shape, calls), &shape);
-                assert_true(kernel->shared_bytes <= shape.shared_bytes);
+                int count = kernel->describe(kernel, args, &shape, calls);
+                check_calls(kernel->name, calls, count, &shape);
+                check_listed(kernel, calls, count);
                 if (!kernel->shared_bytes || shape.shared_bytes != least)
                     continue;
                 shape.shared_bytes = kernel->shared_bytes; // a device with just what the row says it needs

@@ -69,6 +69,7 @@ static struct cuda_product product_of(const struct scene *scene, enum dtype dtyp
                                   .out = OUT,
                                   .x = scene->x,
                                   .w = scene->w,
+                                  .factor = 1,
                                   .y = scene->y,
                                   .f32_out = f32_out };
 }
@@ -91,7 +92,7 @@ static void fill(const struct scene *scene, enum dtype dtype)
         }
 }
 
-static void check_result(const struct scene *scene, enum dtype dtype, bool f32_out, int times)
+static void check_result(const struct scene *scene, enum dtype dtype, bool f32_out, float times)
 {
     for (int row = 0; row < ROWS; row++)
         for (int out = 0; out < OUT; out++) {
@@ -100,7 +101,7 @@ static void check_result(const struct scene *scene, enum dtype dtype, bool f32_o
                 sum += x_value(row, i) * w_value(out, i);
             uint16_t code = ((uint16_t *)scene->y)[at];
             float found = f32_out ? ((float *)scene->y)[at] : dtype == DTYPE_F16 ? f16_to_f32(code) : bf16_to_f32(code);
-            float want = (float)(times * sum);
+            float want = times * (float)sum;
             if (!f32_out)
                 want = dtype == DTYPE_F16 ? f16_to_f32(f32_to_f16(want)) : bf16_to_f32(f32_to_bf16(want));
             assert_true(found == want);
@@ -121,6 +122,9 @@ static void test_rows_are_rows(void **state)
         if (product.f32_out) {
             assert_true(cuda_multiply(scene->cuda, &product, &err));
             check_result(scene, product.dtype, true, 2);
+            product.factor = 0.5f; // what is there already is not scaled
+            assert_true(cuda_multiply(scene->cuda, &product, &err));
+            check_result(scene, product.dtype, true, 2.5f);
         }
     }
 }

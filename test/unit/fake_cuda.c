@@ -9,7 +9,7 @@
 
 struct fake_cuda fake_cuda = FAKE_CUDA_WELL;
 
-enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, SHARED_BYTES = 227 << 10, FIXED_SHARED_BYTES = 1024 };
+enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, FIXED_SHARED_BYTES = 1024 };
 
 static _Thread_local struct cuda_context *context;
 
@@ -84,9 +84,10 @@ int cuDeviceGetName(char *name, int len, int device)
 int cuDeviceGetAttribute(int *value, enum cuda_attribute attribute, int device)
 {
     BEGIN("cuDeviceGetAttribute")
-    *value = attribute == CUDA_DEVICE_CAPABILITY_MAJOR ? 9
-        : attribute == CUDA_DEVICE_MULTIPROCESSORS     ? 132
-        : attribute == CUDA_DEVICE_SHARED_BYTES        ? SHARED_BYTES
+    *value = attribute == CUDA_DEVICE_CAPABILITY_MAJOR ? fake_cuda.sm / 10
+        : attribute == CUDA_DEVICE_CAPABILITY_MINOR    ? fake_cuda.sm % 10
+        : attribute == CUDA_DEVICE_MULTIPROCESSORS     ? fake_cuda.multiprocessors
+        : attribute == CUDA_DEVICE_SHARED_BYTES        ? fake_cuda.shared_bytes
                                                        : 0;
     return device < 10 || device >= 10 + fake_cuda.devices ? INVALID_VALUE : 0;
 }

@@ -12,8 +12,9 @@ struct fake_cuda {
     int status;          // with which
     int version;         // of the driver
     int devices;
-    size_t free_bytes; // more is not given out
-    int live;          // contexts, streams, events, graphs, modules and memory that nobody has given back
+    int sm, multiprocessors, shared_bytes; // of them
+    size_t free_bytes;                     // more is not given out
+    int live; // contexts, streams, events, graphs, modules and memory that nobody has given back
     bool capturing;
     int launches, replays;                   // launches while capturing are not run
     const char *queued[FAKE_CUDA_CALLS_MAX]; // the symbols of copies, replays, records and waits, in order
@@ -25,7 +26,15 @@ struct fake_cuda {
     int dynamic_shared_bytes;
 };
 
-#define FAKE_CUDA_WELL { .version = 13000, .devices = 2, .free_bytes = 1 << 30, .params_bytes = 8, .compiled_for = 90 }
+#define FAKE_CUDA_WELL           \
+    { .version = 13000,          \
+      .devices = 2,              \
+      .sm = 90,                  \
+      .multiprocessors = 132,    \
+      .shared_bytes = 227 << 10, \
+      .free_bytes = 1 << 30,     \
+      .params_bytes = 8,         \
+      .compiled_for = 90 }
 
 extern struct fake_cuda fake_cuda; // of the loaded library: dlsym
 

@@ -31,6 +31,7 @@ static bool multiply(const struct bounds *bounds, struct error *err)
                                     .out = SIDE,
                                     .x = bounds->memory,
                                     .w = bounds->memory + matrix_bytes,
+                                    .factor = 1,
                                     .y = bounds->memory + 2 * matrix_bytes };
     return cuda_multiply(bounds->cuda, &product, err);
 }

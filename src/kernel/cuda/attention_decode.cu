@@ -184,4 +184,4 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
                     EACH>>(p);                                                                                        \
     }
 DECODE_KERNELS(X)
-DECODE_LONE_KERNELS(X)
+DECODE_SMALL_KERNELS(X)

@@ -60,7 +60,7 @@ DEVICE int first_seen(const struct cuda_attention &p, int position)
 // False: nothing for this block. A block is there for every row, as if each were the first that one takes.
 DEVICE bool view_find(const struct cuda_attention &p, struct view *out)
 {
-    int blocks = latent_blocks(p.heads), row = (int)blockIdx.x / blocks, part = (int)blockIdx.y;
+    int blocks = latent_ctas(p.heads), row = (int)blockIdx.x / blocks, part = (int)blockIdx.y;
     if (row >= p.batch.counts[CUDA_TOKENS])
         return false;
     int sequence = p.batch.sequence_of[row], within = row - p.batch.first[sequence];
@@ -71,7 +71,7 @@ DEVICE bool view_find(const struct cuda_attention &p, struct view *out)
     out->head = (int)blockIdx.x % blocks * LATENT_QUERIES, out->heads = min(p.heads - out->head, (int)LATENT_QUERIES);
     out->last = p.batch.positions[row] + out->rows - 1;
     out->begin = first_seen(p, p.batch.positions[row]), out->end = out->last + 1;
-    out->part = part, out->parts = count == 1 ? latent_parts(out->end, p.heads) : 1;
+    out->part = part, out->parts = count == 1 ? latent_splits(out->end, p.heads) : 1;
     out->table = p.batch.tables + p.batch.table_at[p.cache.class_index * p.batch.sequences_max + sequence];
     if (out->parts > 1) {
         int shift = latent_shift(out->end, p.heads);
@@ -402,14 +402,14 @@ extern "C" __global__ void __launch_bounds__(LATENT_THREADS, 1)
 
 // Adds up the parts of sequences with one row. Block (head, sequence); a thread has every blockDim-th channel.
 extern "C" __global__ void __launch_bounds__(128)
-    attention_latent_merge(const __grid_constant__ struct cuda_attention p)
+    attention_latent_combine(const __grid_constant__ struct cuda_attention p)
 {
     kernel_begin();
     int head = (int)blockIdx.x, sequence = (int)blockIdx.y;
     if (sequence >= p.batch.counts[CUDA_SEQUENCES] || p.batch.count[sequence] != 1)
         return;
     int row = p.batch.first[sequence], dim = p.cache.v_dim;
-    int parts = latent_parts(p.batch.positions[row] + 1, p.heads);
+    int parts = latent_splits(p.batch.positions[row] + 1, p.heads);
     if (parts == 1)
         return;
     const float *partial = partial_at(p, sequence, 0, head);

@@ -342,12 +342,12 @@ DEVICE struct merge_pair merge_pair(const struct cuda_attention &p, int pair, in
 
 // Block (pairs, row of a sequence): pairs are dealt out to all warps in turn, up to one for each lane, which finds out
 // about it. There is one warp, and shared memory for a vector, where values are rotated.
-extern "C" __global__ void __launch_bounds__(SPLIT_MERGE_WARPS *WARP)
-    attention_decode_merge(const __grid_constant__ struct cuda_attention p)
+extern "C" __global__ void __launch_bounds__(SPLIT_COMBINE_WARPS *WARP)
+    attention_decode_combine(const __grid_constant__ struct cuda_attention p)
 {
     extern __shared__ __align__(16) float values[];
     int row = (int)blockIdx.y, warp = (int)blockIdx.x * block_warps() + warp_index(), last = 0, dim = p.cache.v_dim;
-    bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN, few = p.sequences <= SPLIT_MERGE_FEW;
+    bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN, few = p.sequences <= SPLIT_COMBINE_FEW;
     launch_next();
     struct merge_pair own = merge_pair(p, warp + lane_index() * (int)gridDim.x * block_warps(), row);
     if (few)

@@ -12,7 +12,7 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
 // warps does in a row, 2 at most. Measured on an H200: few bits want many warps, since dequantising is what takes the
 // time; many bits want many bytes under way, and few want them, too, where a multiprocessor has but one block.
 #define SHAPE_FOUR_BITS 8, 2, 2, 2, 5, 2
-#define SHAPE_FOUR_BITS_LONE 8, 3, 2, 1, 5, 1
+#define SHAPE_FOUR_BITS_ONE_CTA 8, 3, 2, 1, 5, 1
 #define SHAPE_EIGHT_BITS 8, 3, 2, 1, 4, 1
 #define SHAPE_WIDE 8, 3, 1, 1, 5, 2
 #define SHAPE_WIDE_SMALL 8, 3, 1, 2, 5, 2
@@ -65,11 +65,11 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
 // The same with a multiprocessor for each block, for launches of no more blocks than that. They are launched where they
 // have as many warps as those above (DECODE_LARGE), and so their bits.
 // clang-format off
-#define DECODE_LONE_KERNELS(X) \
-    X(nvfp4_lone, NVFP4, NVFP4,  64, SHAPE_FOUR_BITS_LONE) \
-    X(nvfp4_lone, NVFP4, NVFP4, 128, SHAPE_FOUR_BITS_LONE) \
-    X(int4_lone,  INT4,  INT4,   64, SHAPE_FOUR_BITS_LONE) \
-    X(int4_lone,  INT4,  INT4,  128, SHAPE_FOUR_BITS_LONE)
+#define DECODE_SMALL_KERNELS(X) \
+    X(nvfp4_small, NVFP4, NVFP4,  64, SHAPE_FOUR_BITS_ONE_CTA) \
+    X(nvfp4_small, NVFP4, NVFP4, 128, SHAPE_FOUR_BITS_ONE_CTA) \
+    X(int4_small,  INT4,  INT4,   64, SHAPE_FOUR_BITS_ONE_CTA) \
+    X(int4_small,  INT4,  INT4,  128, SHAPE_FOUR_BITS_ONE_CTA)
 // clang-format on
 
 #endif

@@ -32,9 +32,9 @@ enum { SPLIT_TAIL = 4, SPLIT_MAXIMUM = 0, SPLIT_SUM = 1, SPLIT_CHUNKS = 2 };
 
 // The columns of a product, (row, head) pairs that share a KV head; what a block keeps of each sequence; the warps of a
 // block that adds up chunks, and how many of them a multiprocessor has if they are of one warp, values being rotated.
-// More sequences than SPLIT_MERGE_FEW are likely to be of one chunk each.
+// More sequences than SPLIT_COMBINE_FEW are likely to be of one chunk each.
 enum { SPLIT_COLUMNS = 8, SPLIT_WORK_BYTES = 28 };
-enum { SPLIT_MERGE_WARPS = 4, SPLIT_MERGE_ROTATED = 16, SPLIT_MERGE_FEW = 4 };
+enum { SPLIT_COMBINE_WARPS = 4, SPLIT_COMBINE_ROTATED = 16, SPLIT_COMBINE_FEW = 4 };
 
 // log2, rounded down; 0 for 0.
 SPLIT int split_log(int number)
@@ -51,7 +51,7 @@ SPLIT int split_log_results(int rows) { return SPLIT_LOG_RESULTS - split_log(2 *
 
 // log2 of the parts that this many blocks are cut into; log_warps: of a block of threads; suits: of the parts that suit
 // the kernel.
-SPLIT int split_log_parts(int blocks, int rows, int log_warps, int suits)
+SPLIT int split_log_splits(int blocks, int rows, int log_warps, int suits)
 {
     int length = split_log(blocks), most = log_warps + split_log_results(rows);
     int log = length - SPLIT_LOG_NEAR < suits ? length - SPLIT_LOG_NEAR : suits;

@@ -17,7 +17,7 @@ struct sequence_work {
     int end;               // of its pieces in the list
     int first, rows, last; // its rows, and the last one's position
     int table_at;
-    int log_parts, log_chunk;
+    int log_splits, log_chunk;
 };
 static_assert(sizeof(struct sequence_work) == SPLIT_WORK_BYTES, "what a launch asks for");
 
@@ -32,7 +32,7 @@ struct piece {
     int first, rows, last, table_at;
     int start;                  // the first token that any row sees, those of first pages kept apart not counted
     int origin, blocks;         // what they see, in blocks of tokens
-    int log_parts, part, parts; // of these, this warp's
+    int log_splits, part, parts; // of these, this warp's
     int chunk, chunks;
     bool narrow; // half of the columns are enough: the others are those of another part of the warp's
 };
@@ -59,26 +59,26 @@ DEVICE int blocks_of(const struct cuda_attention &p, int rows, int last)
 
 DEVICE bool is_narrow(const struct cuda_attention &p, int rows)
 {
-    return p.log_each_most > 0 && rows * p.group <= COLUMNS / 2;
+    return p.log_each_max > 0 && rows * p.group <= COLUMNS / 2;
 }
 
 // How the context of one sequence is cut.
 struct split {
-    int blocks, log_parts, log_chunk;
+    int blocks, log_splits, log_chunk;
 };
 
 DEVICE struct split split_of(const struct cuda_attention &p, int rows, int last, int log_each)
 {
     int blocks = rows ? blocks_of(p, rows, last) : 0, some = max(rows, 1);
-    int log_parts = split_log_parts(blocks, some, p.log_warps, p.log_parts);
+    int log_splits = split_log_splits(blocks, some, p.log_warps, p.log_splits);
     int log_chunk = p.log_warps + (is_narrow(p, rows) ? log_each : min(log_each, 0));
-    log_chunk = min(max(log_chunk, max(log_parts - split_log_results(some), 0)), log_parts);
-    return { blocks, log_parts, log_parts == p.log_warps ? log_parts : log_chunk };
+    log_chunk = min(max(log_chunk, max(log_splits - split_log_results(some), 0)), log_splits);
+    return { blocks, log_splits, log_splits == p.log_warps ? log_splits : log_chunk };
 }
 
 DEVICE int pieces_of(const struct cuda_attention &p, int rows, const struct split &split)
 {
-    return rows ? p.cache.heads * tiles_of(p, rows) << split.log_parts - split.log_chunk : 0;
+    return rows ? p.cache.heads * tiles_of(p, rows) << split.log_splits - split.log_chunk : 0;
 }
 
 // ---- how large chunks are ----
@@ -87,8 +87,8 @@ DEVICE int pieces_of(const struct cuda_attention &p, int rows, const struct spli
 // multiprocessor has four warps; beside more it takes longer. The end of a piece is twelve, adding up chunks twenty.
 DEVICE int price_of(const struct cuda_attention &p, int log_each, int pieces, int longest, bool several)
 {
-    int rounds = divide(pieces + p.blocks - 1, p.blocks), warps = 1 << max(p.log_warps + min(log_each, 0), 0);
-    return rounds * (longest * (max(warps * p.share, 4) + 4) + 12) + (several ? 20 : 0);
+    int rounds = divide(pieces + p.ctas - 1, p.ctas), warps = 1 << max(p.log_warps + min(log_each, 0), 0);
+    return rounds * (longest * (max(warps * p.ctas_per_sm, 4) + 4) + 12) + (several ? 20 : 0);
 }
 
 // The best size of chunks, by one warp: log2 of the parts that each warp has of one; below 0, some have none.
@@ -98,22 +98,22 @@ DEVICE int work_log_each(const struct cuda_attention &p, const struct sequence_w
     int pieces[CHOICES] = {}, longest[CHOICES] = {}, pairs = 0, best = 0, least = INT_MAX;
     for (int base = 0; base < sequences; base += WARP) {
         int s = base + lane_index(), rows = s < sequences ? list[s].rows : 0, last = rows ? list[s].last : 0;
-        if (sequences <= WARP && !__any_sync(WARP_ALL, rows && split_of(p, rows, last, 0).log_parts > p.log_warps))
+        if (sequences <= WARP && !__any_sync(WARP_ALL, rows && split_of(p, rows, last, 0).log_splits > p.log_warps))
             return 0; // nothing can be cut
         pairs += __reduce_add_sync(WARP_ALL, rows ? p.cache.heads * tiles_of(p, rows) : 0);
 #pragma unroll
         for (int i = 0; i < CHOICES; i++) {
-            struct split split = split_of(p, rows, last, p.log_each_most - i);
-            int blocks = split.blocks << max(split.log_chunk - p.log_warps, 0), rounding = (1 << split.log_parts) - 1;
+            struct split split = split_of(p, rows, last, p.log_each_max - i);
+            int blocks = split.blocks << max(split.log_chunk - p.log_warps, 0), rounding = (1 << split.log_splits) - 1;
             pieces[i] += __reduce_add_sync(WARP_ALL, pieces_of(p, rows, split));
-            longest[i] = max(longest[i], __reduce_max_sync(WARP_ALL, blocks + rounding >> split.log_parts));
+            longest[i] = max(longest[i], __reduce_max_sync(WARP_ALL, blocks + rounding >> split.log_splits));
         }
     }
 #pragma unroll
     for (int i = 0; i < CHOICES; i++) {
-        int price = price_of(p, p.log_each_most - i, pieces[i], longest[i], pieces[i] > pairs);
+        int price = price_of(p, p.log_each_max - i, pieces[i], longest[i], pieces[i] > pairs);
         if (price < least)
-            best = p.log_each_most - i, least = price;
+            best = p.log_each_max - i, least = price;
     }
     return best;
 }
@@ -145,10 +145,10 @@ DEVICE struct count work_count(const struct cuda_attention &p, struct sequence_w
             end += lane_index() >= step ? other : 0;
         }
         if (s < sequences)
-            list[s].end = count.pieces + end, list[s].log_parts = split.log_parts, list[s].log_chunk = split.log_chunk;
+            list[s].end = count.pieces + end, list[s].log_splits = split.log_splits, list[s].log_chunk = split.log_chunk;
         count.pieces += __shfl_sync(WARP_ALL, end, WARP - 1);
         count.blocks += __reduce_add_sync(WARP_ALL, p.cache.heads * tiles_of(p, rows) * split.blocks);
-        count.has_short |= __any_sync(WARP_ALL, rows && split.blocks >> split.log_parts == 0);
+        count.has_short |= __any_sync(WARP_ALL, rows && split.blocks >> split.log_splits == 0);
     }
     return count;
 }
@@ -159,9 +159,9 @@ DEVICE bool work_cut(const struct cuda_attention &p, struct sequence_work *list,
     int log_each = work_log_each(p, list, sequences);
     struct count count = work_count(p, list, sequences, log_each, INT_MAX);
     bool is_long = !count.has_short && count.blocks >= count.pieces * LONG_BLOCKS << p.log_warps;
-    if (log_each < LAST_FINER || !is_long || count.pieces < LONG_ROUNDS * p.blocks)
+    if (log_each < LAST_FINER || !is_long || count.pieces < LONG_ROUNDS * p.ctas)
         return false;
-    work_count(p, list, sequences, log_each, divide(count.pieces - 1, p.blocks) * p.blocks);
+    work_count(p, list, sequences, log_each, divide(count.pieces - 1, p.ctas) * p.ctas);
     return true;
 }
 
@@ -221,8 +221,8 @@ DEVICE bool work_piece(const struct cuda_attention &p, const struct work &work, 
     out->origin = seen / SPLIT_TOKENS;
     int each = 1 << max(own->log_chunk - p.log_warps, 0), mine = warp_index() * each;
     out->blocks = out->start > own->last ? 0 : own->last / SPLIT_TOKENS - out->origin + 1;
-    out->log_parts = own->log_parts;
-    out->chunks = 1 << own->log_parts - own->log_chunk;
+    out->log_splits = own->log_splits;
+    out->chunks = 1 << own->log_splits - own->log_chunk;
     out->part = (out->chunk << own->log_chunk) + mine;
     out->parts = mine < 1 << own->log_chunk ? each : 0;
     out->narrow = is_narrow(p, own->rows);
@@ -232,7 +232,7 @@ DEVICE bool work_piece(const struct cuda_attention &p, const struct work &work, 
 // The first block of a part.
 DEVICE int part_begin(const struct piece &piece, int part)
 {
-    return piece.origin + (part * piece.blocks >> piece.log_parts);
+    return piece.origin + (part * piece.blocks >> piece.log_splits);
 }
 
 // The row of a sequence that a column belongs to, and its head.

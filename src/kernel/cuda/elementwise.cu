@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(1024) norm_bf16(const __grid_consta
 
 // ---- rope: block (row) ----
 
-extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ struct cuda_turn p)
+extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ struct cuda_rope_rows p)
 {
     __shared__ struct turn turn;
     launch_next();
@@ -196,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ s
 }
 
 // The same for vectors of which but some channels turn, or which are longer than a warp holds: a thread has a pair.
-extern "C" __global__ void __launch_bounds__(512) rope_within(const __grid_constant__ struct cuda_turn p)
+extern "C" __global__ void __launch_bounds__(512) rope_latent(const __grid_constant__ struct cuda_rope_rows p)
 {
     __shared__ struct turn turn;
     launch_next();
@@ -298,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(256) softcap(const __grid_constant_
 }
 
 // In the order of ranks: `stride` need not be a multiple of anything.
-extern "C" __global__ void __launch_bounds__(256) reduce(const __grid_constant__ struct cuda_reduce p)
+extern "C" __global__ void __launch_bounds__(256) all_reduce(const __grid_constant__ struct cuda_all_reduce p)
 {
     int64_t count = (int64_t)*p.rows * p.width, i = flat_first();
     kernel_begin();
@@ -315,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(256) reduce(const __grid_constant__
 
 // ---- join: block (row, rank) ----
 
-extern "C" __global__ void __launch_bounds__(256) join(const __grid_constant__ struct cuda_join p)
+extern "C" __global__ void __launch_bounds__(256) all_gather(const __grid_constant__ struct cuda_all_gather p)
 {
     int row = (int)blockIdx.x, rank = (int)blockIdx.y, units = (p.width + p.unit - 1) / p.unit;
     int first = (int)((int64_t)units * rank / p.ranks) * p.unit;

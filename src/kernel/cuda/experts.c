@@ -1,210 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/experts.c: which kernels do route, experts and combine, and on how large a grid.
+// kernel/cuda/experts.c: the rows of experts (experts.cu): the grouped form of linear, one GEMM per expert over the
+// pairs that the router gave it. Weights are those of linear: the same kinds, formats and packing.
 #include "kernel/cuda/experts.h"
 
 #include <assert.h>
 
-#include "kernel/cuda/describe.h"
-#include "kernel/cuda/images.h"
-#include "kernel/cuda/rows.h"
+#include "kernel/cuda/linear_rows.h"
 
-enum { WARP = 32, THREADS = 256, ORDER_THREADS = 1024, RUN_EACH = 8, PIECE = 8 };
 enum { ANY_WARPS = 8, ANY_PAIRS = 512, TILES_MAX = 65535 /* of a grid's y */ };
 
-static struct cuda_routes routes_of(const struct routes *routes)
+struct cuda_routes cuda_routes_make(const struct routes *routes)
 {
     return (struct cuda_routes){ routes->expert, routes->share,   routes->first,
                                  routes->pair,   routes->experts, routes->chosen };
 }
 
-// ---- route and combine ----
+// ---- parameters ----
 
-static int describe_route(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
-                          struct cuda_call *calls)
+static uint64_t expert_bytes(const struct kernel *kernel, const struct weight *weight)
 {
-    const struct route_args *args = arguments;
-    const struct cuda_route params = { .rows = args->rows,
-                                       .logits = args->logits,
-                                       .bias = args->bias,
-                                       .routes = routes_of(&args->routes),
-                                       .score = args->score,
-                                       .groups = args->groups,
-                                       .groups_chosen = args->groups_chosen,
-                                       .group_best = args->group_best,
-                                       .normalise = args->normalise,
-                                       .scale = args->scale };
-    unsigned blocks = cuda_blocks(shape->rows, ROUTE_WARPS);
-    calls[0] = cuda_call_make("route", blocks, 1, ROUTE_WARPS * WARP, &params, sizeof params);
-    calls[1] = cuda_call_make("route_order", 1, 1, ORDER_THREADS, &params, sizeof params);
-    return blocks == 1 ? 1 : 2;
+    return kernel->packing ? kernel->packing->bytes(weight->dtype, weight->rows, weight->cols)
+                           : dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);
 }
 
-static int describe_combine(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
-                            struct cuda_call *calls)
+static struct cuda_experts params_of(const struct kernel *kernel, const struct experts_args *args)
 {
-    const struct combine_args *args = arguments;
-    const struct cuda_combine params = { .rows = args->rows,
-                                         .x = (const uint16_t *)(const void *)args->x,
-                                         .out = args->out,
-                                         .share = args->routes.share,
-                                         .chosen = args->routes.chosen,
-                                         .width = args->width,
-                                         .f32_out = args->f32_out };
-    calls[0] = cuda_call_make("combine", cuda_blocks(shape->rows, 1), cuda_blocks(args->width, THREADS * RUN_EACH),
-                              THREADS, &params, sizeof params);
-    return 1;
+    struct cuda_experts p = { .rows = args->rows,
+                              .x = (const uint16_t *)(const void *)args->x,
+                              .routes = cuda_routes_make(&args->routes),
+                              .in = args->in,
+                              .x_per_slot = args->x_per_slot,
+                              .outputs = args->outputs };
+    for (int i = 0; i < args->outputs; i++) {
+        const struct experts_output *output = &args->output[i];
+        const struct weight *weight = &output->weight;
+        p.output[i] = (struct cuda_experts_output){ .weight = weight->data,
+                                                    .bytes = expert_bytes(kernel, weight),
+                                                    .scales = output->scales,
+                                                    .bias = output->bias,
+                                                    .y = (uint16_t *)(void *)output->y,
+                                                    .rows = weight->rows,
+                                                    .scale = weight->scale };
+    }
+    return p;
 }
 
-// ---- experts ----
+static unsigned row_tiles(const struct cuda_experts *p, int tile_rows)
+{
+    unsigned tiles = 0;
+    for (int i = 0; i < p->outputs; i++)
+        tiles += cuda_blocks(p->output[i].rows, tile_rows);
+    return tiles;
+}
 
-// The kernels of a packed kind, or of floats.
-struct functions {
-    const char *decode, *prefill, *any; // any: none of the others can read it
+// ---- tiles ----
+
+struct experts_variant {
+    int tile_rows, tile_pairs, warps;
     int record_bytes;
+    int (*shared_bytes)(int record_bytes);
 };
 
-static const struct functions packed_functions[LINEAR_KIND_COUNT] = {
-#define X(kind, bits, block, floats, small, min)                              \
-    [LINEAR_##kind] = { "experts_skinny_" #kind, "experts_wide_" #kind, NULL, \
-                        LINEAR_RECORD_BYTES(bits, block, small, min) },
-    LINEAR_KINDS(X)
-#undef X
-};
-
-static struct functions functions_of(const struct weight *weight)
-{
-    enum linear_kind kind = linear_kind_of(weight->dtype);
-    if (kind != LINEAR_KIND_COUNT)
-        return packed_functions[kind];
-    if (weight->dtype == DTYPE_F32)
-        return (struct functions){ .any = "experts_any_f32" };
-    bool half = weight->dtype == DTYPE_F16;
-    if (weight->cols % PIECE)
-        return (struct functions){ .any = half ? "experts_any_f16" : "experts_any_bf16" };
-    return (struct functions){ half ? "experts_skinny_f16" : "experts_skinny_bf16",
-                               half ? "experts_wide_f16" : "experts_wide_bf16", NULL, EXPERTS_FLOAT_BYTES };
-}
-
-static struct cuda_experts_output output_of(const struct experts_output *output)
-{
-    const struct weight *weight = &output->weight;
-    return (struct cuda_experts_output){ .weight = weight->data,
-                                         .bytes = linear_packing.bytes(weight->dtype, weight->rows, weight->cols),
-                                         .scales = output->scales,
-                                         .bias = output->bias,
-                                         .y = (uint16_t *)(void *)output->y,
-                                         .rows = weight->rows,
-                                         .scale = weight->scale };
-}
-
-// The most tiles of `each` pairs that so many pairs can make: none of them is empty, and of each expert's one is not
+// The most tiles of `each` pairs that so many pairs can make: none of them is empty, and one of each expert's is not
 // full.
-static unsigned tiles_of(const struct routes *routes, int rows, int each)
+static unsigned pair_tiles(const struct routes *routes, int rows, int each)
 {
     int pairs = rows * routes->chosen, used = routes->experts < pairs ? routes->experts : pairs;
     return (unsigned)(used + pairs / each);
 }
 
-static struct cuda_call describe_alike(const struct cuda_experts *p, const struct routes *routes,
-                                       const struct functions *functions, int rows, bool few)
+static int describe_tiles(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                          struct cuda_call *calls)
 {
-    int each = functions->any ? ANY_WARPS : few ? LINEAR_ROWS : EXPERTS_WIDE_WARPS * EXPERTS_WIDE_GROUPS * LINEAR_ROWS;
-    unsigned blocks = 0, pairs = (unsigned)(rows * routes->chosen);
-    for (int i = 0; i < p->outputs; i++)
-        blocks += cuda_blocks(p->output[i].rows, each);
-    if (functions->any)
-        return cuda_call_make(functions->any, blocks, pairs < ANY_PAIRS ? pairs : ANY_PAIRS, ANY_WARPS * WARP, p,
-                              sizeof *p);
-    unsigned tiles = tiles_of(routes, rows, few ? EXPERTS_SKINNY_PAIRS : EXPERTS_WIDE_PAIRS);
+    const struct experts_args *args = arguments;
+    const struct experts_variant *variant = kernel->variant;
+    struct cuda_experts p = params_of(kernel, args);
+    unsigned tiles = pair_tiles(&args->routes, shape->rows, variant->tile_pairs);
     assert(tiles <= TILES_MAX);
-    struct cuda_call call = cuda_call_make(few ? functions->decode : functions->prefill, blocks, tiles,
-                                           (few ? EXPERTS_SKINNY_WARPS : EXPERTS_WIDE_WARPS) * WARP, p, sizeof *p);
-    call.shared_bytes = (unsigned)(few ? experts_skinny_bytes : experts_wide_bytes)(functions->record_bytes);
-    return call;
+    calls[0] = cuda_call_make(kernel->functions[0], row_tiles(&p, variant->tile_rows), tiles,
+                              (unsigned)(variant->warps * LINEAR_WARP), &p, sizeof p);
+    calls[0].shared_bytes = (unsigned)variant->shared_bytes(variant->record_bytes);
+    return 1;
 }
 
-// Matrices that are alike go into one launch.
-static int describe_experts(const struct experts_args *args, const struct cuda_shape *shape, bool few,
-                            struct cuda_call *calls)
-{
-    struct cuda_experts p = { .rows = args->rows,
-                              .x = (const uint16_t *)(const void *)args->x,
-                              .routes = routes_of(&args->routes),
-                              .in = args->in,
-                              .x_per_slot = args->x_per_slot };
-    int count = 0;
-    for (int i = 0; i < args->outputs; i++) {
-        struct functions functions = functions_of(&args->output[i].weight);
-        p.output[p.outputs++] = output_of(&args->output[i]);
-        bool next_alike = i + 1 < args->outputs && functions_of(&args->output[i + 1].weight).decode == functions.decode
-            && functions_of(&args->output[i + 1].weight).any == functions.any;
-        if (next_alike)
-            continue;
-        calls[count++] = describe_alike(&p, &args->routes, &functions, shape->rows, few);
-        p.outputs = 0;
-    }
-    return count;
-}
+// ---- experts_any_*: every shape, slowly ----
 
-static int describe_skinny(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
-                           struct cuda_call *calls)
+static int describe_any(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
+                        struct cuda_call *calls)
 {
-    return describe_experts(args, shape, true, calls);
-}
-
-static int describe_wide(const struct kernel *kernel, const void *args, const struct cuda_shape *shape,
-                         struct cuda_call *calls)
-{
-    return describe_experts(args, shape, false, calls);
+    const struct experts_args *args = arguments;
+    struct cuda_experts p = params_of(kernel, args);
+    unsigned pairs = (unsigned)(shape->rows * args->routes.chosen);
+    calls[0] = cuda_call_make(kernel->functions[0], row_tiles(&p, ANY_WARPS), pairs < ANY_PAIRS ? pairs : ANY_PAIRS,
+                              ANY_WARPS * LINEAR_WARP, &p, sizeof p);
+    return 1;
 }
 
 // ---- rows ----
 
 enum {
-    SHARED_BYTES = 2
+    WIDE_SHARED_BYTES = 2
         * (EXPERTS_WIDE_WARPS * EXPERTS_WIDE_GROUPS * EXPERTS_FLOAT_BYTES + EXPERTS_WIDE_PAIRS * LINEAR_RECORD * 2)
     + EXPERTS_WIDE_PAIRS * 4
 };
 
-#define FLOATS (DTYPE_BIT(BF16) | DTYPE_BIT(F16) | DTYPE_BIT(F32))
-#define BIT(id, kind) | DTYPE_BIT(id)
-#define PACKED (0 LINEAR_FORMATS(BIT))
-#define EXPERTS                                                                                            \
-    .device = DEVICE_CUDA, .op = OP_EXPERTS, .architectures = cuda_all_architectures, .tolerance = 0.015f, \
-    .shared_bytes = SHARED_BYTES
-#define SKINNY .load = KERNEL_DECODE, .describe = describe_skinny
-#define WIDE .load = KERNEL_PREFILL, .describe = describe_wide
+#define SKINNY_TILES(bytes)                                              \
+    &(const struct experts_variant){ .tile_rows = LINEAR_ROWS,           \
+                                     .tile_pairs = EXPERTS_SKINNY_PAIRS, \
+                                     .warps = EXPERTS_SKINNY_WARPS,      \
+                                     .record_bytes = bytes,              \
+                                     .shared_bytes = experts_skinny_bytes }
+#define WIDE_TILES(bytes)                                                                                 \
+    &(const struct experts_variant){ .tile_rows = EXPERTS_WIDE_WARPS * EXPERTS_WIDE_GROUPS * LINEAR_ROWS, \
+                                     .tile_pairs = EXPERTS_WIDE_PAIRS,                                    \
+                                     .warps = EXPERTS_WIDE_WARPS,                                         \
+                                     .record_bytes = bytes,                                               \
+                                     .shared_bytes = experts_wide_bytes }
+
+#define EXPERTS(word)                                                                                  \
+    .name = word, .functions = { word }, .device = DEVICE_CUDA, .op = OP_EXPERTS, .tolerance = 0.015f, \
+    .architectures = cuda_all_architectures
+// clang-format off
+#define SKINNY(word, bytes)                                                                    \
+    EXPERTS("experts_skinny_" word), .load = KERNEL_DECODE, .priority = 10,                    \
+    .describe = describe_tiles, .variant = SKINNY_TILES(bytes)
+#define WIDE(word, bytes)                                                                      \
+    EXPERTS("experts_wide_" word), .load = KERNEL_PREFILL, .priority = 10,                     \
+    .describe = describe_tiles, .variant = WIDE_TILES(bytes), .shared_bytes = WIDE_SHARED_BYTES
+#define ANY(word) EXPERTS("experts_any_" word), .load = KERNEL_ANY, .priority = 1, .describe = describe_any
+#define FLOATS(id) .weights = DTYPE_BIT(id), .cols_multiple = LINEAR_FLOAT_COLUMNS
 
 const struct kernel cuda_experts_rows[] = {
-    { .name = "route_cuda",
-      .device = DEVICE_CUDA,
-      .op = OP_ROUTE,
-      .priority = 1,
-      .load = KERNEL_ANY,
-      .architectures = cuda_all_architectures,
-      .describe = describe_route },
-    { .name = "combine_cuda",
-      .device = DEVICE_CUDA,
-      .op = OP_COMBINE,
-      .priority = 1,
-      .load = KERNEL_ANY,
-      .architectures = cuda_all_architectures,
-      .describe = describe_combine },
-    { .name = "experts_cuda_float_skinny", EXPERTS, SKINNY, .priority = 20, .weights = FLOATS },
-    { .name = "experts_cuda_float_wide", EXPERTS, WIDE, .priority = 20, .weights = FLOATS },
-    { .name = "experts_cuda_skinny",
-      EXPERTS,
-      SKINNY,
-      .priority = 10,
-      .weights = FLOATS | PACKED,
-      .dequantised = PACKED,
-      .packing = &linear_packing },
-    { .name = "experts_cuda_wide",
-      EXPERTS,
-      WIDE,
-      .priority = 10,
-      .weights = FLOATS | PACKED,
-      .dequantised = PACKED,
-      .packing = &linear_packing },
+    { SKINNY("bf16", EXPERTS_FLOAT_BYTES), FLOATS(BF16) },
+    { SKINNY("f16", EXPERTS_FLOAT_BYTES), FLOATS(F16) },
+    { WIDE("bf16", EXPERTS_FLOAT_BYTES), FLOATS(BF16) },
+    { WIDE("f16", EXPERTS_FLOAT_BYTES), FLOATS(F16) },
+    { ANY("bf16"), .weights = DTYPE_BIT(BF16), .slow = LINEAR_SLOW_COLUMNS },
+    { ANY("f16"), .weights = DTYPE_BIT(F16), .slow = LINEAR_SLOW_COLUMNS },
+    { ANY("f32"), .weights = DTYPE_BIT(F32), .slow = LINEAR_SLOW_F32 },
+#define X(kind, bits, block, floats, small, min)                                                  \
+    { SKINNY(#kind, LINEAR_RECORD_BYTES(bits, block, small, min)), LINEAR_PACKED_ROW(kind) },     \
+    { WIDE(#kind, LINEAR_RECORD_BYTES(bits, block, small, min)), LINEAR_PACKED_ROW(kind) },
+    LINEAR_KINDS(X)
+#undef X
 };
+// clang-format on
 const int cuda_experts_count = sizeof cuda_experts_rows / sizeof *cuda_experts_rows;

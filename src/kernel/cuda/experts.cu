@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/experts.cu: linear of the experts that tokens have chosen. A tile is a run of pairs of one expert, whose
+// kernel/cuda/experts.cu: grouped GEMM of a mixture of experts. A tile is a run of pairs of one expert, whose
 // rows of x are gathered and whose results go where the pairs are; no other expert's weights are read.
-//   (1) few tokens:  a block has sixteen rows and up to eight pairs; its warps share k, each with a ring of records in
+//   (1) skinny: a block has sixteen rows and up to eight pairs; its warps share k, each with a ring of records in
 //       shared memory, and their sums are added in order
-//   (2) many tokens: a block has 128 rows, 32 per warp, and up to 64 pairs; x goes through shared memory, too
-//   (3) what has no rows of whole sixteen bytes, and float32, is done by a warp per row
+//   (2) wide: a block has 128 rows, 32 per warp, and up to 64 pairs; x goes through shared memory, too
+//   (3) any: float32 and rows that are not whole chunks of sixteen bytes are done by a warp per row
 #include "kernel/cuda/linear_skinny_x.cuh"
 #include "kernel/cuda/experts.h"
 #include "kernel/cuda/weight.cuh"
 
 using cuda_experts_output = cuda_experts::cuda_experts_output;
-enum { RECORD_PIECES = LINEAR_RECORD / PIECE };
+enum { RECORD_CHUNKS = LINEAR_RECORD / CHUNK };
 
 // ---- weights ----
 
-// Pieces of a row that one access of a warp wants lie in different banks.
-DEVICE int piece_swizzle(int row, int piece) { return (piece >> 3 & 1) ^ (row & 1) << 1; }
+// Chunks of a row that one access of a warp wants lie in different banks.
+DEVICE int chunk_swizzle(int row, int chunk) { return (chunk >> 3 & 1) ^ (row & 1) << 1; }
 
 // A group of sixteen rows of an expert's matrix, record by record: packed ones lie as they are wanted.
 template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN>
@@ -46,21 +46,21 @@ template <bool IS_HALF> struct experts_floats {
     {
 #pragma unroll
         for (int i = 0; i < BYTES / 16; i += WARP) {
-            int row = (i + lane_index()) / RECORD_PIECES, piece = (i + lane_index()) % RECORD_PIECES;
-            int at = group * LINEAR_ROWS + row, column = record * RECORD_PIECES + piece;
-            bool there = at < rows && column * PIECE < in;
-            copy_16(to + (row * RECORD_PIECES + (piece ^ piece_swizzle(row, piece))) * 16,
-                    weight + (there ? ((size_t)at * (size_t)(in / PIECE) + (size_t)column) * 16 : 0), there ? 16 : 0);
+            int row = (i + lane_index()) / RECORD_CHUNKS, chunk = (i + lane_index()) % RECORD_CHUNKS;
+            int at = group * LINEAR_ROWS + row, column = record * RECORD_CHUNKS + chunk;
+            bool there = at < rows && column * CHUNK < in;
+            copy_16(to + (row * RECORD_CHUNKS + (chunk ^ chunk_swizzle(row, chunk))) * 16,
+                    weight + (there ? ((size_t)at * (size_t)(in / CHUNK) + (size_t)column) * 16 : 0), there ? 16 : 0);
         }
     }
 
     MEMBER void load_scales(const uint8_t *, int) {}
 
-    MEMBER void load_piece(const uint8_t *record, int lane, int i)
+    MEMBER void load_chunk(const uint8_t *record, int lane, int i)
     {
-        int row = lane / 4, piece = (lane % 4 * 4 + i) ^ piece_swizzle(row, lane % 4 * 4);
-        upper = ((const uint4 *)record)[row * RECORD_PIECES + piece];
-        lower = ((const uint4 *)record)[(row + 8) * RECORD_PIECES + piece];
+        int row = lane / 4, chunk = (lane % 4 * 4 + i) ^ chunk_swizzle(row, lane % 4 * 4);
+        upper = ((const uint4 *)record)[row * RECORD_CHUNKS + chunk];
+        lower = ((const uint4 *)record)[(row + 8) * RECORD_CHUNKS + chunk];
     }
 
     MEMBER void operand(int j, uint32_t a[4]) const
@@ -118,7 +118,7 @@ DEVICE const cuda_experts_output &take_rows(const struct cuda_experts &p, int ro
 
 DEVICE const uint16_t *x_of(const struct cuda_experts &p, int pair)
 {
-    return p.x + (size_t)(p.x_per_slot ? pair : pair / p.routes.chosen) * (size_t)p.in;
+    return p.x + (size_t)(p.x_per_slot ? pair : pair / p.routes.top_k) * (size_t)p.in;
 }
 
 DEVICE void store(const cuda_experts_output &output, int expert, int pair, int row, float value)
@@ -128,15 +128,15 @@ DEVICE void store(const cuda_experts_output &output, int expert, int pair, int r
     output.y[(size_t)pair * (size_t)output.rows + (size_t)row] = bf16_round(value * scale + bias);
 }
 
-// ---- few tokens ----
+// ---- skinny: decode ----
 
 // Eight values of one pair's x, or zeros.
-template <bool HALF> DEVICE uint4 skinny_x(const uint16_t *x, int piece, int in)
+template <bool HALF> DEVICE uint4 skinny_x(const uint16_t *x, int chunk, int in)
 {
     uint4 values = make_uint4(0, 0, 0, 0);
-    if (x && piece * PIECE < in)
-        values = __ldcg((const uint4 *)x + piece);
-    return HALF ? f16_piece(values) : values;
+    if (x && chunk * CHUNK < in)
+        values = __ldcg((const uint4 *)x + chunk);
+    return HALF ? f16_chunk(values) : values;
 }
 
 template <class Weights>
@@ -146,12 +146,12 @@ DEVICE void skinny_multiply(float sums[4], const uint8_t *record, const uint16_t
     uint4 b[4];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        b[i] = skinny_x<Weights::HALF>(x, index * RECORD_PIECES + lane_index() % 4 * 4 + i, in);
+        b[i] = skinny_x<Weights::HALF>(x, index * RECORD_CHUNKS + lane_index() % 4 * 4 + i, in);
     weights.load_scales(record, lane_index());
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         uint32_t a[4];
-        weights.load_piece(record, lane_index(), i);
+        weights.load_chunk(record, lane_index(), i);
         weights.operand(2 * i, a);
         multiply<Weights::HALF>(sums, a, b[i].x, b[i].y);
         weights.operand(2 * i + 1, a);
@@ -207,17 +207,17 @@ template <class Weights> DEVICE void skinny_pairs(const struct cuda_experts &p)
     store(output, tile.expert, p.routes.pair[tile.first + column], row, sum * (float)(1u << Weights::EXPONENT));
 }
 
-// ---- many tokens ----
+// ---- wide: prefill ----
 
 enum { GROUPS = EXPERTS_WIDE_GROUPS, PAIRS = EXPERTS_WIDE_PAIRS };
 
-// x of a record: a row of sixteen pieces per pair.
+// x of a record: a row of sixteen chunks per pair.
 DEVICE void wide_copy_x(uint32_t to, const struct cuda_experts &p, const int *pairs, int count, int record)
 {
-    for (int i = (int)threadIdx.x; i < PAIRS * RECORD_PIECES; i += (int)blockDim.x) {
-        int row = i / RECORD_PIECES, piece = i % RECORD_PIECES, k = record * LINEAR_RECORD + piece * PIECE;
+    for (int i = (int)threadIdx.x; i < PAIRS * RECORD_CHUNKS; i += (int)blockDim.x) {
+        int row = i / RECORD_CHUNKS, chunk = i % RECORD_CHUNKS, k = record * LINEAR_RECORD + chunk * CHUNK;
         bool there = row < count && k < p.in;
-        copy_16(to + (row * RECORD_PIECES + (piece ^ piece_swizzle(row, piece))) * 16,
+        copy_16(to + (row * RECORD_CHUNKS + (chunk ^ chunk_swizzle(row, chunk))) * 16,
                 there ? x_of(p, pairs[row]) + k : p.x, there ? 16 : 0);
     }
 }
@@ -236,17 +236,17 @@ DEVICE void wide_multiply(float sums[GROUPS][PAIRS / 8][4], const uint8_t *weigh
         uint32_t a[2][GROUPS][4];
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            held[g].load_piece(weights + g * Weights::BYTES, lane, i);
+            held[g].load_chunk(weights + g * Weights::BYTES, lane, i);
             held[g].operand(2 * i, a[0][g]);
             held[g].operand(2 * i + 1, a[1][g]);
         }
-        const uint4 *pieces = (const uint4 *)x + token * RECORD_PIECES + ((first + i) ^ piece_swizzle(token, first));
+        const uint4 *chunks = (const uint4 *)x + token * RECORD_CHUNKS + ((first + i) ^ chunk_swizzle(token, first));
 #pragma unroll
         for (int n = 0; n < PAIRS / 8; n++) {
             if (n * 8 >= count)
                 break;
-            uint4 b = pieces[n * 8 * RECORD_PIECES];
-            b = Weights::HALF ? f16_piece(b) : b;
+            uint4 b = chunks[n * 8 * RECORD_CHUNKS];
+            b = Weights::HALF ? f16_chunk(b) : b;
 #pragma unroll
             for (int g = 0; g < GROUPS; g++)
                 multiply<Weights::HALF>(sums[g][n], a[0][g], b.x, b.y);
@@ -275,7 +275,7 @@ template <class Weights> DEVICE void wide_pairs(const struct cuda_experts &p)
     first_row += warp_index() * GROUPS * LINEAR_ROWS;
     auto stage = [&](int i) { return memory + i % STAGES * STAGE_BYTES; };
     auto weights_in = [&](int i) {
-        return stage(i) + PAIRS * RECORD_PIECES * 16 + warp_index() * GROUPS * Weights::BYTES;
+        return stage(i) + PAIRS * RECORD_CHUNKS * 16 + warp_index() * GROUPS * Weights::BYTES;
     };
     auto fetch = [&](int i) {
         for (int g = 0; g < GROUPS && i < records; g++)
@@ -292,7 +292,7 @@ template <class Weights> DEVICE void wide_pairs(const struct cuda_experts &p)
     float sums[GROUPS][PAIRS / 8][4] = {};
     for (int i = 0; i < records; i++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); // everybody's copies are there, and everybody has read the stage before
+        __syncthreads(); // all warps' copies are there, and all have read the stage before
         fetch(i + STAGES - 1);
         wide_multiply<Weights>(sums, weights_in(i), stage(i), tile.count);
     }
@@ -333,7 +333,7 @@ KERNELS(f16, experts_floats<true>)
 template <class Block> DEVICE void any_pairs(const struct cuda_experts &p)
 {
     kernel_begin();
-    int row, pairs = *p.rows * p.routes.chosen;
+    int row, pairs = *p.rows * p.routes.top_k;
     const cuda_experts_output &output = take_rows(p, block_warps(), &row);
     row += warp_index();
     for (int pair = (int)blockIdx.y; pair < pairs && row < output.rows; pair += (int)gridDim.y) {

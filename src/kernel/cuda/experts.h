@@ -9,9 +9,9 @@
 
 struct cuda_routes {
     int32_t *expert;
-    float *share;
+    float *weight; // (rows, top_k)
     int32_t *first, *pair;
-    int32_t experts, chosen;
+    int32_t experts, top_k;
 };
 
 struct cuda_route {
@@ -41,8 +41,8 @@ struct cuda_combine {
     const int32_t *rows;
     const uint16_t *x;
     void *out; // f32 or bfloat16
-    const float *share;
-    int32_t chosen, width, f32_out;
+    const float *weight;
+    int32_t top_k, width, f32_out;
 };
 
 enum {
@@ -73,5 +73,9 @@ LINEAR_FUNCTION int experts_wide_bytes(int bytes)
 {
     return experts_wide_stages(bytes) * experts_wide_stage_bytes(bytes);
 }
+
+#ifndef __CUDACC__
+struct cuda_routes cuda_routes_make(const struct routes *routes);
+#endif
 
 #endif

@@ -21,7 +21,7 @@ struct delta_source {
     bool has_column;
 };
 
-DEVICE struct delta_source delta_source_of(const struct cuda_delta &p, int head, int column)
+DEVICE struct delta_source delta_source_of(const struct cuda_gated_delta &p, int head, int column)
 {
     int group = p.in_turns ? head % p.groups : head / (p.heads / p.groups), all_keys = p.groups * p.keys;
     return { p.mixed + group * p.keys,
@@ -119,7 +119,7 @@ DEVICE float delta_move_on(float4 matrix[HELD], const float4 *query, const float
 
 // The keys that a lane has of its column, from the state or to it; those past the end are 0.
 template <int HELD>
-DEVICE void delta_take(const struct cuda_delta &p, const float *from, int column, float4 matrix[HELD])
+DEVICE void delta_take(const struct cuda_gated_delta &p, const float *from, int column, float4 matrix[HELD])
 {
     int share = lane_index() / WARP_COLUMNS;
 #pragma unroll
@@ -136,7 +136,7 @@ DEVICE void delta_take(const struct cuda_delta &p, const float *from, int column
 }
 
 template <int HELD>
-DEVICE void delta_leave(const struct cuda_delta &p, float *to, int column, const float4 matrix[HELD])
+DEVICE void delta_leave(const struct cuda_gated_delta &p, float *to, int column, const float4 matrix[HELD])
 {
     int share = lane_index() / WARP_COLUMNS;
 #pragma unroll
@@ -152,7 +152,7 @@ DEVICE void delta_leave(const struct cuda_delta &p, float *to, int column, const
 }
 
 // Decay and beta of a token.
-DEVICE float2 delta_rates(const struct cuda_delta &p, int row, int head)
+DEVICE float2 delta_rates(const struct cuda_gated_delta &p, int row, int head)
 {
     size_t at = (size_t)row * (size_t)p.heads + (size_t)head;
     float time = bf16_to_f32(p.time[at]) + p.dt_bias[head];
@@ -168,7 +168,7 @@ struct delta_rows {
 };
 
 // False: there is no such sequence.
-DEVICE bool delta_rows_of(const struct cuda_delta &p, int sequence, int head, struct delta_rows *out)
+DEVICE bool delta_rows_of(const struct cuda_gated_delta &p, int sequence, int head, struct delta_rows *out)
 {
     if (sequence >= p.batch.counts[CUDA_SEQUENCES])
         return false;
@@ -182,7 +182,7 @@ DEVICE bool delta_rows_of(const struct cuda_delta &p, int sequence, int head, st
 }
 
 // Block (head and columns, sequence). HELD: runs of keys that a lane has; AT_ONCE: tokens that are made ready together.
-template <int HELD, int AT_ONCE, bool WHOLE> DEVICE void delta_columns(const struct cuda_delta &p)
+template <int HELD, int AT_ONCE, bool WHOLE> DEVICE void delta_columns(const struct cuda_gated_delta &p)
 {
     constexpr int LOADS = HELD / (WARP / SHARING), WARPS = DELTA_THREADS / WARP;
     __shared__ float4 queries[WARPS][AT_ONCE][LOADS * WARP], keys[WARPS][AT_ONCE][LOADS * WARP];
@@ -234,17 +234,17 @@ template <int HELD, int AT_ONCE, bool WHOLE> DEVICE void delta_columns(const str
     delta_leave<HELD>(p, rows.after, column, matrix);
 }
 
-extern "C" __global__ void __launch_bounds__(DELTA_THREADS) delta_one(const __grid_constant__ struct cuda_delta p)
+extern "C" __global__ void __launch_bounds__(DELTA_THREADS) gated_delta_decode(const __grid_constant__ struct cuda_gated_delta p)
 {
-    delta_columns<DELTA_KEYS_FEW / (SHARING * RUN), 1, true>(p);
+    delta_columns<DELTA_KEYS_USUAL / (SHARING * RUN), 1, true>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(DELTA_THREADS) delta_some(const __grid_constant__ struct cuda_delta p)
+extern "C" __global__ void __launch_bounds__(DELTA_THREADS) gated_delta_prefill(const __grid_constant__ struct cuda_gated_delta p)
 {
-    delta_columns<DELTA_KEYS_FEW / (SHARING * RUN), DELTA_AT_ONCE, true>(p);
+    delta_columns<DELTA_KEYS_USUAL / (SHARING * RUN), DELTA_AT_ONCE, true>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(DELTA_THREADS) delta_any(const __grid_constant__ struct cuda_delta p)
+extern "C" __global__ void __launch_bounds__(DELTA_THREADS) gated_delta_any(const __grid_constant__ struct cuda_gated_delta p)
 {
     delta_columns<GATED_DELTA_KEYS_MAX / (SHARING * RUN), 1, false>(p);
 }

@@ -23,7 +23,7 @@ enum { LATENT_ROW = 584, LATENT_SCORES = LATENT_TOKENS + 8 };
 #define LATENT_SHARED_BYTES (2 * LATENT_TOKENS * LATENT_ROW * 2 + 2 * LATENT_QUERIES * LATENT_SCORES * 4)
 
 // The most parts that a context is cut into: fewer of more heads, which have blocks of their own.
-LATENT int latent_parts_most(int heads)
+LATENT int latent_splits_max(int heads)
 {
     int parts = LATENT_PART_HEADS / heads;
     return parts < LATENT_PARTS_MIN ? LATENT_PARTS_MIN : parts > LATENT_PARTS_MAX ? LATENT_PARTS_MAX : parts;
@@ -33,28 +33,28 @@ LATENT int latent_parts_most(int heads)
 LATENT int latent_shift(int visible, int heads)
 {
     int shift = LATENT_SHIFT_MIN;
-    while (visible > latent_parts_most(heads) << shift)
+    while (visible > latent_splits_max(heads) << shift)
         shift++;
     return shift;
 }
 
-LATENT int latent_parts(int visible, int heads)
+LATENT int latent_splits(int visible, int heads)
 {
     int shift = latent_shift(visible, heads);
     return (visible + (1 << shift) - 1) >> shift;
 }
 
 // The most parts of any context up to this one: a longer one may have fewer.
-LATENT int latent_parts_within(int context, int heads)
+LATENT int latent_splits_within(int context, int heads)
 {
     int parts = (context + (1 << LATENT_SHIFT_MIN) - 1) >> LATENT_SHIFT_MIN;
-    return parts < latent_parts_most(heads) ? parts : latent_parts_most(heads);
+    return parts < latent_splits_max(heads) ? parts : latent_splits_max(heads);
 }
 
 // Rows of a sequence that a block takes: all heads of several, or some heads of one.
 LATENT int latent_rows(int heads) { return heads < LATENT_QUERIES ? LATENT_QUERIES / heads : 1; }
 
-LATENT int latent_blocks(int heads) // of a row
+LATENT int latent_ctas(int heads) // of a row
 {
     return (heads + LATENT_QUERIES - 1) / LATENT_QUERIES;
 }

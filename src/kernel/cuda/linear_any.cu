@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_any.cu: matrices that no other kernel of linear takes (float32, rows that do not begin at
-// multiples of sixteen bytes), and the small steps around those that do.
+// kernel/cuda/linear_any.cu: GEMV per token without tensor cores, for matrices that no other kernel of linear takes
+// (float32, rows that do not begin at multiples of sixteen bytes), and the elementwise helpers of the others.
 #include "kernel/cuda/linear.h"
 #include "kernel/cuda/weight.cuh"
 
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(256) linear_any_bf16(const __grid_c
     any_rows<struct BF16>(p);
 }
 
-// The norm of x into scratch, where a kernel cannot take it in passing: a block per token.
+// RMSNorm of x into scratch, where a kernel cannot fuse it: a block per token.
 extern "C" __global__ void __launch_bounds__(256) linear_norm(const __grid_constant__ struct cuda_linear p)
 {
     kernel_begin();
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(256) linear_norm(const __grid_const
         out[i] = bf16_round(x[i] * factor * p.norm_weight[i]);
 }
 
-// x as f16 into scratch, for products with matrices of that format. What it cannot hold becomes its largest value.
+// x as float16 into scratch, for products with matrices of that format. Values beyond its range are clamped to it.
 extern "C" __global__ void __launch_bounds__(256) linear_x_f16(const __grid_constant__ struct cuda_linear p)
 {
     kernel_begin();
@@ -80,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(256) linear_x_f16(const __grid_cons
             fminf(fmaxf(bf16_to_f32(((const uint16_t *)p.x)[i]), -65504.0f), 65504.0f));
 }
 
-// What is to be done around a product that knows neither scale nor bias: y = y * scale + bias. Products of f16 matrices
-// leave f16 where bfloat16 belongs.
+// Epilogue of a cuBLASLt product: y = y * scale + bias. Products of float16 matrices leave float16 where bfloat16
+// belongs.
 template <bool F16> DEVICE void product_finish(const struct cuda_linear &p)
 {
     kernel_begin();

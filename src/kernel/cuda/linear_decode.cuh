@@ -20,7 +20,7 @@ DEVICE uint32_t bf16_fma(uint32_t a, uint32_t b, uint32_t c)
 }
 
 // Bits of `a` where the mask has ones, else of `b`.
-DEVICE uint32_t chosen(uint32_t mask, uint32_t a, uint32_t b)
+DEVICE uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b)
 {
     uint32_t out;
     asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(out) : "r"(mask), "r"(a), "r"(b));
@@ -85,7 +85,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
     // What the exponents of scales of one byte lack to those of floats.
     static constexpr uint32_t SMALL_EXPONENT = 127 + LINEAR_E2M1_EXPONENT - LINEAR_EXPONENT - LINEAR_SMALL_EXPONENT;
 
-    // What a lane has of a piece: two of the record's eight products.
+    // What a lane has of a chunk: two of the record's eight products.
     static constexpr int PLANE = linear_plane(BITS), REST = BITS - PLANE;
 
     uint32_t high[PLANE / 2 > 0 ? PLANE / 2 : 1], low[REST / 2 > 0 ? REST / 2 : 1];
@@ -106,7 +106,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
         }
     }
 
-    MEMBER void load_piece(const uint8_t *record, int lane, int i)
+    MEMBER void load_chunk(const uint8_t *record, int lane, int i)
     {
         load_words<PLANE>(record, lane, i, high);
         if constexpr (REST > 0)
@@ -154,7 +154,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
                 mins[i / 2][i % 2] = bf16_fma(scales[i / 2][i % 2], 0x80808080u /* -2^-126 */, 0x80008000u);
     }
 
-    // A slot of a plane, of whose words `words` are those of a piece, moved to bits [AT, AT + WIDTH) of both halves;
+    // A slot of a plane, of whose words `words` are those of a chunk, moved to bits [AT, AT + WIDTH) of both halves;
     // other bits are whatever they are.
     template <int WIDTH, int AT> static MEMBER uint32_t moved(const uint32_t *words, int slot)
     {
@@ -164,12 +164,12 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
         return from > AT ? word >> (from - AT) : word << (AT - from);
     }
 
-    // A slot of eight of a piece.
+    // A slot of eight of a chunk.
     static MEMBER uint32_t e2m1(const uint32_t words[2], int slot)
     {
-        uint32_t word = slot < 3 ? words[0] : slot < 6 ? words[1] : chosen(LINEAR_E2M1_FIRST, words[0], words[1]);
-        int turn = linear_e2m1_turn(slot);
-        return (turn < 16 ? __funnelshift_r(word, word, turn) : word << (32 - turn)) & LINEAR_E2M1_BITS;
+        uint32_t word = slot < 3 ? words[0] : slot < 6 ? words[1] : select_bits(LINEAR_E2M1_FIRST, words[0], words[1]);
+        int rotation = linear_e2m1_rotation(slot);
+        return (rotation < 16 ? __funnelshift_r(word, word, rotation) : word << (32 - rotation)) & LINEAR_E2M1_BITS;
     }
 
     // Of a word's two slots the first is in the low bytes.
@@ -182,7 +182,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
     // Of floats, without its scale.
     MEMBER uint32_t code(int slot) const { return BITS == 4 ? e2m1(high, slot % 8) : e4m3(high, slot % 8); }
 
-    // The operand of product j of eight, whose piece is loaded.
+    // The operand of product j of eight, whose chunk is loaded.
     MEMBER void operand(int j, uint32_t a[4]) const
     {
         constexpr uint32_t HIGH = ((1u << PLANE) - 1) << (8 - PLANE), LOW = ((1u << REST) - 1) << (8 - PLANE - REST);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_native.c: linear with NVFP4 weights that are multiplied as they are, by cuBLASLt, on GPUs that
-// can. Whether one can is what cuBLASLt says when it is asked for the first product: before anybody is served, in the
-// row's self-test. Its other operand is NVFP4 as well, so that activations are rounded to 4 bits: nobody gets that who
-// has not asked for it, and who has gets it for few tokens and for many alike.
+// kernel/cuda/linear_native.c: block-scaled W4A4 GEMM: NVFP4 weights multiplied as they are by cuBLASLt, on GPUs whose
+// tensor cores take them (Blackwell). cuBLASLt says whether a GPU has them when it is asked for the first product, in
+// the row's self-test at start-up. Activations are rounded to NVFP4 as well, which is done only where the user asks for
+// it, and then in decode and prefill alike.
 #include "kernel/cuda/linear_native.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "kernel/blocks.h"
-#include "kernel/cuda/describe.h"
-#include "kernel/cuda/images.h"
-#include "kernel/cuda/rows.h"
+#include "kernel/cuda/linear_rows.h"
 
-enum { X_BLOCK = 128, FINISH_BLOCK = 256, FINISH_BLOCKS_MAX = 1024 };
+enum { PRODUCT, QUANTISE, FINISH }; // the row's functions
+enum { X_BLOCK = 128 };
 enum { BLOCK_VALUES = 64, BLOCK_RUNS = BLOCK_VALUES / NVFP4_RUN };
 
 // ---- weights ----
@@ -62,48 +61,44 @@ const struct kernel_packing linear_native_packing = { .name = "nvfp4", .bytes = 
 
 // ---- calls ----
 
-// y = y + bias, which a product does not do.
-static struct cuda_call finish(const struct linear_args *args, const struct cuda_product *product, const float *bias)
+static struct cuda_call quantise_x(const struct kernel *kernel, const struct linear_args *args,
+                                   const struct cuda_shape *shape, uint8_t *codes, uint8_t *scales)
 {
-    struct cuda_linear p = { .rows = args->rows,
-                             .act = -1,
-                             .f32_out = product->f32_out,
-                             .outputs = 1,
-                             .output = { { .bias = bias, .y = product->y, .rows = product->out, .scale = 1 } } };
-    unsigned blocks = cuda_blocks((int64_t)product->rows * product->out, FINISH_BLOCK);
-    return cuda_call_make("linear_finish_bf16", blocks < FINISH_BLOCKS_MAX ? blocks : FINISH_BLOCKS_MAX, 1,
-                          FINISH_BLOCK, &p, sizeof p);
+    struct cuda_linear_x x = { args->rows, (const uint16_t *)(const void *)args->x, codes, scales, args->in };
+    int rows = nvfp4_tiles(shape->rows, NVFP4_TILE_ROWS) * NVFP4_TILE_ROWS;
+    return cuda_call_make(kernel->functions[QUANTISE], cuda_blocks(args->in / NVFP4_RUN, X_BLOCK), (unsigned)rows,
+                          X_BLOCK, &x, sizeof x);
 }
 
+// A product scales its result but knows no bias.
 static int describe_native(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
                            struct cuda_call calls[CUDA_CALLS_MAX])
 {
-    const struct linear_args *args = arguments;
-    uint8_t *codes = args->scratch, *scales = codes + linear_native_scales(shape->rows, args->in);
-    struct cuda_linear_x x = { args->rows, (const uint16_t *)(const void *)args->x, codes, scales, args->in };
-    int rows = nvfp4_tiles(shape->rows, NVFP4_TILE_ROWS) * NVFP4_TILE_ROWS, count = 0;
-    calls[count++] = cuda_call_make("linear_x_nvfp4", cuda_blocks(args->in / NVFP4_RUN, X_BLOCK), (unsigned)rows,
-                                    X_BLOCK, &x, sizeof x);
-    for (int i = 0; i < args->outputs; i++) {
-        const struct linear_output *output = &args->output[i];
-        const uint8_t *w = output->weight.data;
-        struct cuda_product product = { .dtype = DTYPE_NVFP4_GGUF,
-                                        .rows = shape->rows,
-                                        .in = args->in,
-                                        .out = output->weight.rows,
-                                        .x = codes,
-                                        .x_scales = scales,
-                                        .w = w,
-                                        .w_scales = w + linear_native_scales(output->weight.rows, args->in),
-                                        .y = args->add ? args->add->x : output->y,
-                                        .factor = output->weight.scale,
-                                        .f32_out = args->add || args->f32_y,
-                                        .accumulate = args->add != NULL };
-        calls[count++] = (struct cuda_call){ .product = product };
+    struct cuda_linear all = linear_params(arguments);
+    uint8_t *codes = all.scratch, *scales = codes + linear_native_scales(shape->rows, all.in);
+    int count = 0;
+    calls[count++] = quantise_x(kernel, arguments, shape, codes, scales);
+    for (int i = 0; i < all.outputs; i++) {
+        struct cuda_linear p = linear_params_at(&all, i);
+        struct cuda_linear_output *output = &p.output[0];
+        calls[count++] = (struct cuda_call){
+            .product = { .dtype = DTYPE_NVFP4_GGUF,
+                         .rows = shape->rows,
+                         .in = p.in,
+                         .out = output->rows,
+                         .x = codes,
+                         .x_scales = scales,
+                         .w = output->weight,
+                         .w_scales = output->weight + linear_native_scales(output->rows, p.in),
+                         .y = output->y,
+                         .factor = output->scale,
+                         .f32_out = p.residual || p.f32_out,
+                         .accumulate = p.residual },
+        };
+        output->scale = 1;
         if (output->bias)
-            calls[count++] = finish(args, &product, output->bias);
+            calls[count++] = linear_elementwise(kernel->functions[FINISH], &p, (int64_t)shape->rows * output->rows);
     }
-    assert(count <= CUDA_CALLS_MAX);
     return count;
 }
 
@@ -113,10 +108,9 @@ static size_t native_scratch(const struct kernel_extent *extent)
         + nvfp4_scales_bytes(extent->rows, extent->width / NVFP4_RUN);
 }
 
-const struct kernel cuda_native_rows[] = {
-    { .name = "linear_cuda_nvfp4",
-      .device = DEVICE_CUDA,
-      .op = OP_LINEAR,
+const struct kernel cuda_linear_native_rows[] = {
+    { .name = "linear_cublaslt_nvfp4",
+      LINEAR_CUDA,
       .load = KERNEL_ANY,
       .priority = 30,
       .architectures = cuda_all_architectures,
@@ -125,9 +119,9 @@ const struct kernel cuda_native_rows[] = {
       .nvfp4 = DTYPE_BIT(NVFP4_GGUF),
       .packing = &linear_native_packing,
       .rows_multiple = 16,
-      .tolerance = 0.015f,
       .fuses = KERNEL_FUSES_ADD,
       .scratch_bytes = native_scratch,
-      .describe = describe_native },
+      .describe = describe_native,
+      .functions = { "cublaslt_nvfp4", "linear_x_nvfp4", "linear_finish_bf16" } },
 };
-const int cuda_native_count = sizeof cuda_native_rows / sizeof *cuda_native_rows;
+const int cuda_linear_native_count = sizeof cuda_linear_native_rows / sizeof *cuda_linear_native_rows;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/cuda/linear_pack.c: from blocks as files have them to records as kernel/cuda/linear_packed.h has them. A
 // lane's run of 32 values is the unit: every format's blocks are whole runs.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ static inline void put_codes(struct linear_layout f, const uint32_t *quads, int 
 static inline void place_e2m1(uint32_t pair, int slot, uint32_t words[2])
 {
     uint64_t placed = (pair & 0x00080008) << 12 | (pair & 0x00070007) << 6;
-    placed <<= linear_e2m1_turn(slot);
+    placed <<= linear_e2m1_rotation(slot);
     uint32_t bits = (uint32_t)(placed | placed >> 32), first = slot < 3 ? ~0u : slot < 6 ? 0 : LINEAR_E2M1_FIRST;
     words[0] |= bits & first;
     words[1] |= bits & ~first;
@@ -191,7 +192,7 @@ static void pack_FP8_32(const uint8_t *in, int rows, int cols, uint8_t *group)
 PACKED_FORMATS(X)
 #undef X
 
-#define X(id, kind)                                                                         \
+#define X(id, kind, of)                                                                     \
     static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *group)            \
     {                                                                                       \
         const struct id *block = (const void *)in;                                          \
@@ -206,21 +207,22 @@ PACKED_FORMATS(X)
                 }                                                                           \
             }                                                                               \
     }
-LINEAR_SPLIT(X)
+LINEAR_SPLIT(X, )
 #undef X
 
 static const struct {
-    void (*pack)(const uint8_t *in, int rows, int cols, uint8_t *group); // NULL: floats, which stay as they are
+    void (*pack)(const uint8_t *in, int rows, int cols, uint8_t *group);
     enum linear_kind kind;
 } packers[DTYPE_COUNT] = {
-#define X(id, kind) [DTYPE_##id] = { pack_##id, LINEAR_##kind },
-    LINEAR_FORMATS(X)
+#define X(id, kind, of) [DTYPE_##id] = { pack_##id, LINEAR_##kind },
+    LINEAR_FORMATS(X, )
 #undef X
 };
 
 enum linear_kind linear_kind_of(enum dtype dtype)
 {
-    return packers[dtype].pack ? packers[dtype].kind : LINEAR_KIND_COUNT;
+    assert(packers[dtype].pack);
+    return packers[dtype].kind;
 }
 
 size_t linear_group_bytes(enum linear_kind kind, int cols)
@@ -232,27 +234,19 @@ static int group_count(int rows) { return (rows + LINEAR_ROWS - 1) / LINEAR_ROWS
 
 static size_t packed_bytes(enum dtype dtype, int rows, int cols)
 {
-    if (!packers[dtype].pack)
-        return dtype_bytes(dtype, (size_t)rows * (size_t)cols);
-    return (size_t)group_count(rows) * linear_group_bytes(packers[dtype].kind, cols);
+    return (size_t)group_count(rows) * linear_group_bytes(linear_kind_of(dtype), cols);
 }
 
 static void pack_share(const struct weight *weight, int part, int parts, void *out)
 {
     size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols);
-    bool floats = !packers[weight->dtype].pack;
-    size_t group_bytes = floats ? row_bytes * LINEAR_ROWS
-                                : linear_group_bytes(packers[weight->dtype].kind, weight->cols);
+    size_t group_bytes = linear_group_bytes(linear_kind_of(weight->dtype), weight->cols);
     int first, end;
     kernel_share(group_count(weight->rows), part, parts, &first, &end);
     for (int group = first; group < end; group++) {
         int row = group * LINEAR_ROWS, rows = weight->rows - row < LINEAR_ROWS ? weight->rows - row : LINEAR_ROWS;
         const uint8_t *from = (const uint8_t *)weight->data + (size_t)row * row_bytes;
         uint8_t *to = (uint8_t *)out + (size_t)group * group_bytes;
-        if (floats) {
-            memcpy(to, from, (size_t)rows * row_bytes);
-            continue;
-        }
         memset(to, 0, group_bytes);
         packers[weight->dtype].pack(from, rows, weight->cols, to);
     }

@@ -10,8 +10,8 @@
 //       1 bits, high bits first. A plane of w bits is 2 w words per lane; the halves of a word are the two codes of
 //       16 / w slots in order, low bits first. Four words of a lane lie together, then those of the next lane
 //   (4) E2M1 codes (s e e m) are a plane of 4 bits, but words 2 i and 2 i + 1 hold slots 8 i to 8 i + 7 together, so
-//       that a turn and a mask make bfloat16 of a slot (s at bit 15 of each half, eem at 8 to 6): as such it was turned
-//       left by linear_e2m1_turn. Slots 0 to 2 lie in the first word, 3 to 5 in the second. 6 and 7 are where those
+//       that a rotation and a mask make bfloat16 of a slot (s at bit 15 of each half, eem at 8 to 6): it was rotated
+//       left by linear_e2m1_rotation. Slots 0 to 2 lie in the first word, 3 to 5 in the second. 6 and 7 are where those
 //       have left room, bits of LINEAR_E2M1_FIRST in the first, the others in the second
 //       E4M3 codes are a plane of 8 bits like any other
 //   (5) scales of a lane: for each block of its 32 values, that of its first and that of its second row. They are
@@ -71,10 +71,10 @@ struct linear_layout {
 #endif
 
 // From 16 on it is undone by a shift left, by what is missing to 32.
-LINEAR_FUNCTION int linear_e2m1_turn(int slot)
+LINEAR_FUNCTION int linear_e2m1_rotation(int slot)
 {
-    const int turns[8] = { 0, 4, 26, 2, 8, 30, 6, 28 };
-    return turns[slot];
+    const int rotations[8] = { 0, 4, 26, 2, 8, 30, 6, 28 };
+    return rotations[slot];
 }
 
 // The widest plane that codes of so many bits have left.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_skinny.cu: linear for one to eight tokens, at the speed of the memory that the weights come from.
+// kernel/cuda/linear_skinny.cu: skinny GEMM for decode, one to eight tokens, at the speed of the memory that the
+// weights come from. Split-K within a block; warps are specialised: all but one multiply, the last adds up their sums.
 //   (1) a tile is one or two groups of sixteen rows; a block has a run of tiles and streams through them. Its warps
 //       share a tile's k; each has its own ring of records in shared memory, filled ahead of use, across tiles. The
 //       last warp adds up what the others have summed: they never wait for it, unless it is two tiles behind
@@ -62,9 +63,9 @@ template <class Weights> struct skinny_finish {
     float scale, up_scale, bias, up_bias, before; // before: what the first token's result is added to
     bool there;
 
-    MEMBER skinny_finish(const struct cuda_linear_skinny &few, const struct skinny_tiles &all,
+    MEMBER skinny_finish(const struct cuda_linear_skinny &skinny, const struct skinny_tiles &all,
                          const struct skinny_tile &one, int tokens)
-        : q(few), tiles(all), tile(one), output(few.linear.output[one.output]), up(few.linear.output[1])
+        : q(skinny), tiles(all), tile(one), output(skinny.linear.output[one.output]), up(skinny.linear.output[1])
     {
         constexpr float UNIT = 1u << Weights::EXPONENT;
         int groups = tiles.pairs ? 1 : Weights::GROUPS;
@@ -118,9 +119,9 @@ template <class Weights> struct skinny_finish {
     }
 };
 
-// ---- between those who multiply and the one who adds up ----
+// ---- barriers between the warps that multiply and the one that adds up ----
 
-// Before anyone waits: the block's warps meet behind it.
+// A __syncthreads() follows before any warp waits.
 DEVICE void skinny_barriers_init(const struct skinny_shared &shared)
 {
     for (int i = 0; i < 2 && lane_index() == 0; i++) {
@@ -129,8 +130,8 @@ DEVICE void skinny_barriers_init(const struct skinny_shared &shared)
     }
 }
 
-// By all lanes: racecheck does not know that one of them can speak for the others.
-DEVICE void skinny_tell(uint32_t barriers, int round) { barrier_arrive(barriers + round % 2 * BARRIER_BYTES); }
+// All lanes arrive: racecheck does not know that one of them can do it for the others.
+DEVICE void skinny_arrive(uint32_t barriers, int round) { barrier_arrive(barriers + round % 2 * BARRIER_BYTES); }
 
 DEVICE void skinny_wait(uint32_t barriers, int round)
 {
@@ -158,7 +159,7 @@ DEVICE void skinny_finish_all(const struct cuda_linear_skinny &q, const struct s
                 finish.template store<4>(shared.sums + at, shared.factors, shared.gates + i * GROUP_SUMS, tokens);
         }
         first.next(q.linear, tiles);
-        skinny_tell(shared.taken, round);
+        skinny_arrive(shared.taken, round);
     }
 }
 
@@ -172,7 +173,7 @@ template <class Weights> struct skinny_fetch {
     struct skinny_tile tile;
     int first, count, all_rounds; // the warp's records of a tile, its rounds
     int rounds, left;             // that are to come; records that are left of this one
-    uint32_t ring;                // where this lane's first piece of a stage goes
+    uint32_t ring;                // where this lane's first chunk of a stage goes
     int stage;
 
     MEMBER void next(const struct cuda_linear &p, const struct skinny_tiles &tiles)
@@ -216,7 +217,7 @@ DEVICE void skinny_multiply(const struct cuda_linear_skinny &q, const struct ski
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
             skinny_put<CHAINS>(tile_sums + g * GROUP_SUMS, &sums[g * CHAINS], tokens);
-        skinny_tell(shared.there, round);
+        skinny_arrive(shared.there, round);
     }
 }
 
@@ -243,7 +244,7 @@ DEVICE void skinny_fetch_begin(const struct cuda_linear_skinny &q, const struct 
 template <class Weights> DEVICE void skinny_tokens(const struct cuda_linear_skinny &q)
 {
     launch_next();
-    int rows = *q.linear.rows; // asked for here, needed when the rings have been filled
+    int rows = *q.linear.rows; // loaded early: it is needed when the rings have been filled
     struct skinny_shared shared = skinny_memory<Weights>();
     struct skinny_tiles tiles(q, Weights::GROUPS);
     struct skinny_fetch<Weights> fetch = {
@@ -262,7 +263,7 @@ template <class Weights> DEVICE void skinny_tokens(const struct cuda_linear_skin
         return skinny_finish_all<Weights>(q, shared, tiles, tokens);
     if (!q.x_shared)
         return skinny_multiply<Weights, false>(q, shared, tiles, fetch, tokens);
-    int first = fetch.first * (Weights::K / PIECE), count = fetch.count * (Weights::K / PIECE);
+    int first = fetch.first * (Weights::K / CHUNK), count = fetch.count * (Weights::K / CHUNK);
     skinny_take_x<Weights>(q, shared, first, first + count, tokens);
     skinny_multiply<Weights, true>(q, shared, tiles, fetch, tokens);
 }

@@ -9,7 +9,7 @@
 enum {
     SKINNY_TOKENS = LINEAR_SKINNY_TOKENS,
     GROUP_SUMS = LINEAR_ROWS * SKINNY_TOKENS,
-    PIECE = 8 /* values of 16 bytes */
+    CHUNK = 8 /* values of 16 bytes */
 };
 
 // ---- tiles ----
@@ -74,27 +74,27 @@ struct skinny_tile {
 
 // ---- x ----
 
-// One token's row as a lane reads it, in pieces of eight values. Where there is no such token it is another's, and what
-// is made of it is nobody's result.
+// One token's row as a lane reads it, in chunks of eight values. Where there is no such token it is another's, and what
+// is made of it is not stored.
 struct x_row {
-    enum { PIECES_MAX = 4 };
+    enum { CHUNKS_MAX = 4 };
 
-    uint32_t shared[PIECES_MAX]; // where the lane's pieces of the first record are in shared memory
+    uint32_t shared[CHUNKS_MAX]; // where the lane's chunks of the first record are in shared memory
     const uint4 *given;          // or, if they are not SHARED, the row
     int count;
 
     // Past the end of what is given, where weights are zero, its beginning is read.
-    template <class Weights, bool SHARED> MEMBER void load(int record, uint4 out[Weights::X_PIECES]) const
+    template <class Weights, bool SHARED> MEMBER void load(int record, uint4 out[Weights::X_CHUNKS]) const
     {
 #pragma unroll
-        for (int i = 0; i < Weights::X_PIECES; i++) {
+        for (int i = 0; i < Weights::X_CHUNKS; i++) {
             if constexpr (SHARED) {
                 asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                              : "=r"(out[i].x), "=r"(out[i].y), "=r"(out[i].z), "=r"(out[i].w)
                              : "r"(shared[i] + record * Weights::K * 2));
             } else {
-                int piece = record * (Weights::K / PIECE) + Weights::lane_piece(lane_index(), i);
-                out[i] = given[piece < count ? piece : 0];
+                int chunk = record * (Weights::K / CHUNK) + Weights::lane_chunk(lane_index(), i);
+                out[i] = given[chunk < count ? chunk : 0];
             }
         }
     }
@@ -115,17 +115,17 @@ template <int CHAINS> DEVICE void skinny_put(float *group, const float sums[CHAI
 }
 
 // The records of a tile that a warp fetches, one after the other, and what is made of them. Packed weights come in
-// pairs of groups, which share what it takes to bring x: neighbours, or the same rows of gate and up. Sums of a group
+// pairs of groups, for which x is loaded once: neighbours, or the same rows of gate and up. Sums of a group
 // are so many CHAINS, added in the end: products that follow each other need not wait for each other.
 template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct skinny_packed {
     using packed = packed_weights<BITS, BLOCK, FLOATS, SMALL, MIN>;
     static constexpr bool HALF = false;
-    static constexpr int EXPONENT = LINEAR_EXPONENT, K = packed::K, GROUPS = 2, CHAINS = 1, X_PIECES = 4;
+    static constexpr int EXPONENT = LINEAR_EXPONENT, K = packed::K, GROUPS = 2, CHAINS = 1, X_CHUNKS = 4;
     static constexpr int BYTES = GROUPS * packed::BYTES;
 
-    // Pieces of a record that whole warps copy, and the rest, which is copied for both groups at once.
+    // Chunks of a record that whole warps copy, and the rest, which is copied for both groups at once.
     static constexpr int WHOLE = packed::BYTES / 16 / WARP * WARP, REST = packed::BYTES / 16 - WHOLE;
-    static_assert(GROUPS == 2 && 2 * REST <= WARP, "one lane, one piece");
+    static_assert(GROUPS == 2 && 2 * REST <= WARP, "one lane, one chunk");
 
     const uint8_t *from[GROUPS], *rest; // this lane's parts of the record before the next
 
@@ -143,10 +143,10 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct skinny_pac
         rest = (lane < REST ? from[0] : from[1] - REST * 16) + WHOLE * 16;
     }
 
-    // Where a lane's first piece lies in a record.
+    // Where a lane's first chunk lies in a record.
     static MEMBER uint32_t place(int lane) { return lane * 16; }
 
-    // To where the lane's first piece goes. Pointers move first: afterwards they would wait for copies to read them.
+    // To where the lane's first chunk goes. Pointers move first: afterwards they would wait for copies to read them.
     MEMBER void fetch(uint32_t to, int lane)
     {
         rest += packed::BYTES;
@@ -161,16 +161,16 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct skinny_pac
             copy_16_once(to + WHOLE * 16 + (lane < REST ? 0 : packed::BYTES - REST * 16), rest);
     }
 
-    // Pieces of a record that one access of the warp wants lie in different banks.
-    static MEMBER int swizzle(int token, int piece) { return (piece >> 3 & 1) ^ (token & 1) << 1; }
-    static MEMBER int lane_piece(int lane, int i) { return lane % 4 * 4 + i; }
+    // Chunks of a record that one access of the warp wants lie in different banks.
+    static MEMBER int swizzle(int token, int chunk) { return (chunk >> 3 & 1) ^ (token & 1) << 1; }
+    static MEMBER int lane_chunk(int lane, int i) { return lane % 4 * 4 + i; }
 
     template <bool SHARED>
     static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
                                        int index, int lane)
     {
         packed weights[GROUPS];
-        uint4 b[X_PIECES];
+        uint4 b[X_CHUNKS];
         x.load<skinny_packed, SHARED>(index, b);
 #pragma unroll
         for (int g = 0; g < GROUPS; g++)
@@ -179,7 +179,7 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct skinny_pac
         for (int i = 0; i < 4; i++) {
 #pragma unroll
             for (int g = 0; g < GROUPS; g++)
-                weights[g].load_piece(record + g * packed::BYTES, lane, i);
+                weights[g].load_chunk(record + g * packed::BYTES, lane, i);
 #pragma unroll
             for (int n = 0; n < 2 * GROUPS; n++) {
                 uint32_t a[4];
@@ -193,9 +193,9 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct skinny_pac
 // Sixteen bits a value, row by row: a record is 128 bytes of each of sixteen rows. in is a multiple of eight.
 template <bool IS_HALF> struct skinny_floats {
     static constexpr bool HALF = IS_HALF;
-    static constexpr int EXPONENT = 0, K = 64, GROUPS = 1, CHAINS = 2, X_PIECES = 2;
-    static constexpr int BYTES = LINEAR_ROWS * K * 2, ROW_PIECES = K / PIECE;
-    static constexpr int COPY_ROWS = WARP / ROW_PIECES; // that the warp's lanes reach at a time
+    static constexpr int EXPONENT = 0, K = 64, GROUPS = 1, CHAINS = 2, X_CHUNKS = 2;
+    static constexpr int BYTES = LINEAR_ROWS * K * 2, ROW_CHUNKS = K / CHUNK;
+    static constexpr int COPY_ROWS = WARP / ROW_CHUNKS; // that the warp's lanes reach at a time
 
     const uint8_t *from;
     size_t step;       // from a row to that which the lane fetches next
@@ -204,17 +204,17 @@ template <bool IS_HALF> struct skinny_floats {
     MEMBER void begin(const struct cuda_linear &p, const struct skinny_tile &tile, int record, int lane)
     {
         const cuda_linear_output &output = p.output[tile.output_of(0)];
-        int row = tile.group_of(0) * LINEAR_ROWS + lane / ROW_PIECES, column = record * ROW_PIECES + lane % ROW_PIECES;
-        from = output.weight + ((size_t)row * (size_t)(p.in / PIECE) + (size_t)column) * 16;
+        int row = tile.group_of(0) * LINEAR_ROWS + lane / ROW_CHUNKS, column = record * ROW_CHUNKS + lane % ROW_CHUNKS;
+        from = output.weight + ((size_t)row * (size_t)(p.in / CHUNK) + (size_t)column) * 16;
         step = (size_t)COPY_ROWS * (size_t)p.in * 2;
         rows = output.rows - row;
-        columns = p.in / PIECE - column;
+        columns = p.in / CHUNK - column;
     }
 
     static MEMBER uint32_t place(int lane)
     {
-        int row = lane / ROW_PIECES;
-        return (uint32_t)(row * ROW_PIECES + (lane % ROW_PIECES ^ swizzle(row, 0))) * 16;
+        int row = lane / ROW_CHUNKS;
+        return (uint32_t)(row * ROW_CHUNKS + (lane % ROW_CHUNKS ^ swizzle(row, 0))) * 16;
     }
 
     MEMBER void fetch(uint32_t to, int)
@@ -222,25 +222,25 @@ template <bool IS_HALF> struct skinny_floats {
 #pragma unroll
         for (int i = 0; i < LINEAR_ROWS / COPY_ROWS; i++) {
             bool there = i * COPY_ROWS < rows && columns > 0;
-            copy_16_once(to + i * COPY_ROWS * ROW_PIECES * 16, there ? from + i * step : from - 16, there ? 16 : 0);
+            copy_16_once(to + i * COPY_ROWS * ROW_CHUNKS * 16, there ? from + i * step : from - 16, there ? 16 : 0);
         }
-        from += ROW_PIECES * 16;
-        columns -= ROW_PIECES;
+        from += ROW_CHUNKS * 16;
+        columns -= ROW_CHUNKS;
     }
 
     static MEMBER int swizzle(int row, int) { return (row & 1) << 2; }
     static MEMBER int lane_swizzle(int lane) { return swizzle(lane / 4, 0); }
-    static MEMBER int lane_piece(int lane, int i) { return lane % 4 + 4 * i; }
+    static MEMBER int lane_chunk(int lane, int i) { return lane % 4 + 4 * i; }
 
     template <bool SHARED>
     static MEMBER void multiply_record(float sums[GROUPS * CHAINS][4], const uint8_t *record, const struct x_row &x,
                                        int index, int lane)
     {
-        const uint4 *upper = (const uint4 *)record + lane / 4 * ROW_PIECES, *lower = upper + 8 * ROW_PIECES;
-        uint4 b[X_PIECES];
+        const uint4 *upper = (const uint4 *)record + lane / 4 * ROW_CHUNKS, *lower = upper + 8 * ROW_CHUNKS;
+        uint4 b[X_CHUNKS];
         x.load<skinny_floats, SHARED>(index, b);
 #pragma unroll
-        for (int i = 0; i < X_PIECES; i++) {
+        for (int i = 0; i < X_CHUNKS; i++) {
             int column = i * 4 + lane % 4;
             uint4 first = upper[column ^ lane_swizzle(lane)], second = lower[column ^ lane_swizzle(lane)];
             const uint32_t a[4] = { first.x, second.x, first.y, second.y };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_skinny_x.cuh: how x comes into the shared memory of linear_skinny.cu: each warp brings its part of
-// k, normed or converted in passing, and waits for no other, unless some have the same part: these share the work.
+// kernel/cuda/linear_skinny_x.cuh: how x comes into the shared memory of linear_skinny.cu: each warp copies its part of
+// k, normed or converted on the way, and waits for no other, unless some have the same part: these divide the work.
 #ifndef KERNEL_CUDA_LINEAR_SKINNY_X_CUH
 #define KERNEL_CUDA_LINEAR_SKINNY_X_CUH
 
@@ -11,13 +11,13 @@
 
 struct skinny_shared {
     uint8_t *ring;  // (stages, record) of this warp
-    float *sums;    // (2, warps, group, token, row): two tiles' in turn
+    float *sums;    // (2, warps, group, token, row): two tiles' alternately
     float *gates;   // (side by side, token, row): of the tile before, where gate and up are tiles of their own
     float *squares; // (token, warp)
     float *factors; // (token)
     uint32_t there; // barriers (barrier.cuh): sums are there, of even rounds and of odd ones, ..
     uint32_t taken; // .. and have been taken
-    uint4 *x;       // (token, pieces)
+    uint4 *x;       // (token, chunks)
 };
 
 template <class Weights> DEVICE struct skinny_shared skinny_memory()
@@ -49,25 +49,25 @@ DEVICE uint32_t f16_pair_of(uint32_t pair)
     return out;
 }
 
-DEVICE uint4 f16_piece(uint4 x)
+DEVICE uint4 f16_chunk(uint4 x)
 {
     return make_uint4(f16_pair_of(x.x), f16_pair_of(x.y), f16_pair_of(x.z), f16_pair_of(x.w));
 }
 
 // Sixteen bytes of x on their way from memory, so that a warp reads what lies together; with NORM they are f32, to be
 // multiplied with the norm's weight.
-template <bool NORM> struct x_piece;
+template <bool NORM> struct x_chunk;
 
-template <> struct x_piece<false> {
-    static constexpr int VALUES = PIECE;
+template <> struct x_chunk<false> {
+    static constexpr int VALUES = CHUNK;
     uint4 values = {};
 
     MEMBER void load(const struct cuda_linear &p, size_t at, int) { values = __ldcg((const uint4 *)p.x + at); }
-    template <bool HALF> MEMBER void store(uint4 *to, int, float *) const { *to = HALF ? f16_piece(values) : values; }
+    template <bool HALF> MEMBER void store(uint4 *to, int, float *) const { *to = HALF ? f16_chunk(values) : values; }
 };
 
-template <> struct x_piece<true> {
-    static constexpr int VALUES = PIECE / 2;
+template <> struct x_chunk<true> {
+    static constexpr int VALUES = CHUNK / 2;
     float4 values = {}, weights = {};
 
     MEMBER void load(const struct cuda_linear &p, size_t at, int column)
@@ -76,7 +76,7 @@ template <> struct x_piece<true> {
         weights = __ldg((const float4 *)p.norm_weight + column);
     }
 
-    // As one of a piece's two parts. Adds up squares.
+    // As one of a chunk's two parts. Adds up squares.
     template <bool HALF> MEMBER void store(uint4 *to, int part, float *squares) const
     {
         float4 v = values, w = weights;
@@ -86,20 +86,20 @@ template <> struct x_piece<true> {
     }
 };
 
-// Brings a warp's part of x, pieces [first, end) of each token, into shared memory, with zeros where x has none. What
-// is loaded for TOKENS and STEPS is on its way before any is stored. Warps with the same part share it.
+// Copies a warp's part of x, chunks [first, end) of each token, into shared memory, with zeros where x has none. All
+// loads for TOKENS and STEPS are issued before any is stored. Warps with the same part divide it.
 template <class Weights, bool NORM, int TOKENS, int STEPS>
 DEVICE void skinny_take_part(const struct cuda_linear_skinny &q, const struct skinny_shared &shared, int first, int end,
                              int tokens)
 {
-    constexpr int PARTS = PIECE / x_piece<NORM>::VALUES; // of a piece
+    constexpr int PARTS = CHUNK / x_chunk<NORM>::VALUES; // of a chunk
     const struct cuda_linear &p = q.linear;
-    int columns = p.in / x_piece<NORM>::VALUES, all = (p.in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
+    int columns = p.in / x_chunk<NORM>::VALUES, all = (p.in + Weights::K - 1) / Weights::K * (Weights::K / CHUNK);
     int own = (warp_index() >> q.split_shift) * WARP + lane_index(), step = WARP << q.side_shift;
     for (int token = 0; token < tokens; token += TOKENS) {
         float squares[TOKENS] = {};
         for (int start = first * PARTS + own; start < end * PARTS; start += STEPS * step) {
-            struct x_piece<NORM> x[TOKENS * STEPS];
+            struct x_chunk<NORM> x[TOKENS * STEPS];
 #pragma unroll
             for (int i = 0; i < TOKENS * STEPS; i++) {
                 int t = token + i % TOKENS, column = start + i / TOKENS * step;
@@ -108,8 +108,8 @@ DEVICE void skinny_take_part(const struct cuda_linear_skinny &q, const struct sk
             }
 #pragma unroll
             for (int i = 0; i < TOKENS * STEPS; i++) {
-                int t = token + i % TOKENS, column = start + i / TOKENS * step, piece = column / PARTS;
-                uint4 *to = shared.x + t * all + (piece ^ Weights::swizzle(t, piece));
+                int t = token + i % TOKENS, column = start + i / TOKENS * step, chunk = column / PARTS;
+                uint4 *to = shared.x + t * all + (chunk ^ Weights::swizzle(t, chunk));
                 if (t < tokens && column < end * PARTS)
                     x[i].template store<Weights::HALF>(to, column % PARTS, &squares[i % TOKENS]);
             }
@@ -168,13 +168,13 @@ DEVICE void skinny_find_factors(const struct cuda_linear_skinny &q, const struct
 template <class Weights>
 DEVICE struct x_row skinny_x_row(const struct cuda_linear_skinny &q, const struct skinny_shared &shared, int tokens)
 {
-    int in = q.linear.in, all = (in + Weights::K - 1) / Weights::K * (Weights::K / PIECE);
+    int in = q.linear.in, all = (in + Weights::K - 1) / Weights::K * (Weights::K / CHUNK);
     int token = lane_index() / 4 < tokens ? lane_index() / 4 : 0;
-    struct x_row row = { {}, (const uint4 *)((const uint16_t *)q.linear.x + (size_t)token * (size_t)in), in / PIECE };
+    struct x_row row = { {}, (const uint4 *)((const uint16_t *)q.linear.x + (size_t)token * (size_t)in), in / CHUNK };
 #pragma unroll
-    for (int i = 0; i < Weights::X_PIECES; i++) {
-        int piece = Weights::lane_piece(lane_index(), i);
-        row.shared[i] = shared_address(shared.x + token * all + (piece ^ Weights::swizzle(token, piece)));
+    for (int i = 0; i < Weights::X_CHUNKS; i++) {
+        int chunk = Weights::lane_chunk(lane_index(), i);
+        row.shared[i] = shared_address(shared.x + token * all + (chunk ^ Weights::swizzle(token, chunk)));
     }
     return row;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_wide.cu: linear for many tokens with quantised weights, which are dequantised in registers for
-// tensor
-// cores. A block has a tile of rows, 32 per warp, and a tile of tokens. Along k it goes from record to record through a
-// ring of stages in shared memory: the warps' own weights, and x of all tokens, which all warps read.
+// kernel/cuda/linear_wide.cu: mixed-precision GEMM for prefill: quantised weights are dequantised in registers for mma.
+// A block has a tile of rows, 32 per warp, and a tile of tokens. Along k it goes from record to record through a ring of
+// stages in shared memory: the warps' own weights, and x of all tokens, which all warps read.
 #include "kernel/cuda/linear_wide.cuh"
 
 enum { WIDE_GROUPS = LINEAR_WIDE_WARP_ROWS / LINEAR_ROWS, STAGES = LINEAR_WIDE_STAGES };
-enum { RECORD_PIECES = LINEAR_RECORD / 8 };
+enum { RECORD_CHUNKS = LINEAR_RECORD / 8 };
 
 // ---- into shared memory ----
 
@@ -16,23 +15,23 @@ DEVICE void wide_copy_weights(uint32_t to, const uint8_t *weight, int group, int
 {
 #pragma unroll
     for (int i = 0; i < WIDE_GROUPS * Packed::BYTES / 16; i += WARP) {
-        int piece = i + lane_index(), which = piece / (Packed::BYTES / 16), rest = piece % (Packed::BYTES / 16);
+        int chunk = i + lane_index(), which = chunk / (Packed::BYTES / 16), rest = chunk % (Packed::BYTES / 16);
         if (which < WIDE_GROUPS && group + which < groups)
-            copy_16(to + piece * 16, weight + ((size_t)(group + which) * records + record) * Packed::BYTES + rest * 16);
+            copy_16(to + chunk * 16, weight + ((size_t)(group + which) * records + record) * Packed::BYTES + rest * 16);
     }
 }
 
-DEVICE int x_swizzle(int token, int piece) { return (piece >> 3 & 1) ^ (token & 1) << 1; }
+DEVICE int x_swizzle(int token, int chunk) { return (chunk >> 3 & 1) ^ (token & 1) << 1; }
 
-// x of a record: a row of sixteen pieces per token, in which no two lanes of an access meet in a bank.
+// x of a record: a row of sixteen chunks per token, in which no two lanes of an access meet in a bank.
 template <int TOKENS>
 DEVICE void wide_copy_x(uint32_t to, const struct cuda_linear &p, int first_token, int tokens, int record)
 {
-    for (int i = (int)threadIdx.x; i < TOKENS * RECORD_PIECES; i += (int)blockDim.x) {
-        int token = i / RECORD_PIECES, piece = i % RECORD_PIECES, k = record * LINEAR_RECORD + piece * 8;
+    for (int i = (int)threadIdx.x; i < TOKENS * RECORD_CHUNKS; i += (int)blockDim.x) {
+        int token = i / RECORD_CHUNKS, chunk = i % RECORD_CHUNKS, k = record * LINEAR_RECORD + chunk * 8;
         bool there = first_token + token < tokens && k < p.in;
         const uint16_t *from = (const uint16_t *)p.x + (there ? (size_t)(first_token + token) * p.in + k : 0);
-        copy_16(to + (token * RECORD_PIECES + (piece ^ x_swizzle(token, piece))) * 16, from, there ? 16 : 0);
+        copy_16(to + (token * RECORD_CHUNKS + (chunk ^ x_swizzle(token, chunk))) * 16, from, there ? 16 : 0);
     }
 }
 
@@ -51,17 +50,17 @@ DEVICE void wide_multiply(float sums[WIDE_GROUPS][TOKENS / 8][4], const uint8_t 
         uint32_t a[2][WIDE_GROUPS][4];
 #pragma unroll
         for (int g = 0; g < WIDE_GROUPS; g++) {
-            packed[g].load_piece(weights + g * Packed::BYTES, lane, i);
+            packed[g].load_chunk(weights + g * Packed::BYTES, lane, i);
             packed[g].operand(2 * i, a[0][g]);
             packed[g].operand(2 * i + 1, a[1][g]);
         }
-        const uint4 *pieces = (const uint4 *)x + token * RECORD_PIECES + ((first + i) ^ x_swizzle(token, first));
+        const uint4 *chunks = (const uint4 *)x + token * RECORD_CHUNKS + ((first + i) ^ x_swizzle(token, first));
 #pragma unroll
         for (int n = 0; n < TOKENS / 8; n += 4) { // so that products which follow each other have different sums
             uint4 b[4];
 #pragma unroll
             for (int m = 0; m < 4; m++)
-                b[m] = pieces[(n + m) * 8 * RECORD_PIECES];
+                b[m] = chunks[(n + m) * 8 * RECORD_CHUNKS];
 #pragma unroll
             for (int j = 0; j < 2; j++)
 #pragma unroll
@@ -115,7 +114,7 @@ template <class Packed, int TOKENS> DEVICE void wide_tokens(const struct cuda_li
     float sums[WIDE_GROUPS][TOKENS / 8][4] = {};
     for (int i = 0; i < records; i++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); // everybody's copies are there, and everybody has read the stage before
+        __syncthreads(); // all warps' copies are there, and all have read the stage before
         fetch_weights(i + STAGES - 1);
         fetch_x(i + STAGES - 1);
         wide_multiply<Packed, TOKENS>(sums, weights_of(i), x_of(i));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_wide.cuh: what the kernels for many tokens have in common: where a tile of rows is, and what
+// kernel/cuda/linear_wide.cuh: what the kernels of wide GEMM have in common: where a tile of rows is, and what
 // becomes of its sums. Small matrices are split along k over several blocks; linear_wide_add adds their sums in order.
 #ifndef KERNEL_CUDA_LINEAR_WIDE_CUH
 #define KERNEL_CUDA_LINEAR_WIDE_CUH

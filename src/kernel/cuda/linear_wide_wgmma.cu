@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/linear_wide_wgmma.cu: linear for many tokens with quantised weights on sm_90a, at the speed of its tensor
-// cores.
-//   (1) x is first brought into the order of the weights' records (linear_arrange), as the tiles that tensor cores
+// kernel/cuda/linear_wide_wgmma.cu: mixed-precision GEMM for prefill on Hopper (sm_90a): quantised weights are
+// dequantised in registers, wgmma multiplies, work is cut by Stream-K.
+//   (1) x is first arranged in the order of the weights' records (linear_arrange), as the tiles that tensor cores
 //       read: for each tile of tokens and each record two panels, (tokens, 64 values), swizzled
 //   (2) a block has a range of the work: records of tiles of rows, one tile after another, cut evenly wherever tiles
 //       end, so that no multiprocessor has more to do than another. Each of its warps has sixteen rows of a tile
-//   (3) a warp copies its own weights into its own ring of records, which nobody else waits for; x, which all read,
-//       comes into another, and they see to that in turns. What the products of one step need is dequantised into
+//   (3) a warp copies its own weights into its own ring of records, which no other warp waits for; x, which all read,
+//       is copied into another by the warps round-robin. Weights of one step's products are dequantised into
 //       registers while those of the step before run
 //   (4) a tile in several ranges is finished by the one that has its first record, which adds what the others have
 //       left, in order. Small matrices are cut so that ranges are equal parts of a tile; linear_wide_add adds these
@@ -17,7 +17,7 @@ enum { RECORD_PRODUCTS = 8 };
 
 template <class Packed, int TOKENS> struct wgmma_shape {
     static constexpr int WARPS = linear_wgmma_warps(TOKENS), STAGES = linear_wgmma_stages(Packed::BYTES, TOKENS);
-    static_assert(STAGES >= 2 && STAGES <= WARPS, "before the first unit, each warp brings the x of at most one");
+    static_assert(STAGES >= 2 && STAGES <= WARPS, "before the first unit, each warp copies the x of at most one");
 };
 
 // ---- ranges ----
@@ -101,8 +101,8 @@ template <class Packed, int TOKENS> struct x_ring {
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
 
-    // The x of a unit, into the place of one that nobody needs any more. One lane does it.
-    MEMBER void bring(const uint8_t *x, const struct range &range, int unit) const
+    // Starts the copy of a unit's x into the stage of one that is no longer needed. One lane does it.
+    MEMBER void copy(const uint8_t *x, const struct range &range, int unit) const
     {
         int nth = unit - range.first, stage = nth % STAGES, round = nth / STAGES;
         if (round > 0)
@@ -116,7 +116,7 @@ template <class Packed, int TOKENS> struct x_ring {
 // ---- multiplying ----
 
 // While the products of one step run, the next is dequantised. When the first step's are under way, those of the record
-// before are done and nobody needs its x, whose barrier is `before` (0: there was none).
+// before are done and its x is free, whose barrier is `before` (0: there was none).
 template <class Packed, int TOKENS>
 DEVICE void multiply_record(float sums[TOKENS / 8][4], const uint8_t *record, uint32_t x, uint32_t full, int parity,
                             bool first, uint32_t before)
@@ -130,7 +130,7 @@ DEVICE void multiply_record(float sums[TOKENS / 8][4], const uint8_t *record, ui
             packed[0].load_scales(record, lane);
         else
             packed[i] = packed[0];
-        packed[i].load_piece(record, lane, i);
+        packed[i].load_chunk(record, lane, i);
     }
     uint32_t b = __shfl_sync(WARP_ALL, x_operand(x), 0); // the compiler then knows that all lanes have the same
 #pragma unroll
@@ -171,17 +171,17 @@ DEVICE void leave_sums(const struct cuda_linear_wide &q, int index, const float 
         to[n * WARPS * WARP] = make_float4(sums[n][0], sums[n][1], sums[n][2], sums[n][3]);
     __syncthreads();
     if (threadIdx.x == 0)
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(q.left + index), "r"(q.launch) : "memory");
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(q.left + index), "r"(1) : "memory");
 }
 
 template <int TOKENS, int WARPS>
 DEVICE void take_sums(const struct cuda_linear_wide &q, int index, float sums[TOKENS / 8][4])
 {
     if (threadIdx.x == 0) {
-        int launch;
+        int left;
         do
-            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(launch) : "l"(q.left + index) : "memory");
-        while (launch != q.launch);
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(left) : "l"(q.left + index) : "memory");
+        while (!left);
     }
     __syncthreads();
     const float4 *from = left_sums<TOKENS, WARPS>(q, index);
@@ -194,7 +194,7 @@ DEVICE void take_sums(const struct cuda_linear_wide &q, int index, float sums[TO
 
 // ---- the kernels ----
 
-// A warp on its way through the range: where it is in both rings, and how many units from now it brings x. A place that
+// A warp on its way through the range: where it is in both rings, and in how many units it copies x. A stage that
 // x had is filled again LAG units later.
 template <class Packed, int TOKENS> struct multiplier {
     static constexpr int WARPS = wgmma_shape<Packed, TOKENS>::WARPS, STAGES = wgmma_shape<Packed, TOKENS>::STAGES;
@@ -203,7 +203,7 @@ template <class Packed, int TOKENS> struct multiplier {
     const uint8_t *ring;
     struct x_ring<Packed, TOKENS> x;
     const uint8_t *x_from;
-    int stage, parity, turn;
+    int stage, parity, countdown;
 
     MEMBER void multiply_tile(const struct cuda_linear_wide &q, const struct range &range,
                               struct weight_ring<Packed, TOKENS> &weights, int unit, int end, float sums[TOKENS / 8][4])
@@ -218,11 +218,11 @@ template <class Packed, int TOKENS> struct multiplier {
             before = x.empty + stage * BARRIER_BYTES;
             stage = stage + 1 < STAGES ? stage + 1 : 0;
             parity ^= stage == 0;
-            if (turn-- == 0) {
-                turn = WARPS - 1;
+            if (countdown-- == 0) {
+                countdown = WARPS - 1;
                 int next = unit - LAG + STAGES;
                 if (lane_index() == 0 && unit - LAG >= range.first && next < range.end)
-                    x.bring(x_from, range, next);
+                    x.copy(x_from, range, next);
                 __syncwarp();
             }
         }
@@ -261,7 +261,7 @@ template <class Packed, int TOKENS> DEVICE void wide_tokens(const struct cuda_li
     extern __shared__ __align__(16) uint8_t shared[];
     __shared__ uint64_t barriers[2 * shape::STAGES];
     launch_next();
-    struct range range(q, q.ranges - 1 - (int)blockIdx.y); // those who wait for others' sums begin after these
+    struct range range(q, q.ranges - 1 - (int)blockIdx.y); // blocks that wait for others' sums begin after these
     uint8_t *memory = shared + (uint32_t)-(int32_t)shared_address(shared) % LINEAR_WGMMA_ALIGNMENT;
     struct x_ring<Packed, TOKENS> x = {
         shared_address(memory), shared_address(barriers), shared_address(barriers + shape::STAGES)
@@ -279,11 +279,11 @@ template <class Packed, int TOKENS> DEVICE void wide_tokens(const struct cuda_li
     if ((int)blockIdx.x * TOKENS < *q.linear.rows) {
         const uint8_t *x_from = q.x + (size_t)blockIdx.x * range.records * x.BYTES;
         if (warp_index() < shape::STAGES && warp_index() < range.end - range.first && lane_index() == 0)
-            x.bring(x_from, range, range.first + warp_index());
+            x.copy(x_from, range, range.first + warp_index());
         __syncwarp();
-        int turn = (warp_index() + shape::WARPS - range.first % shape::WARPS) % shape::WARPS;
+        int countdown = (warp_index() + shape::WARPS - range.first % shape::WARPS) % shape::WARPS;
         struct multiplier<Packed, TOKENS> multiplier = {
-            ring, x, x_from, 0, 0, turn
+            ring, x, x_from, 0, 0, countdown
         };
         multiply_range<Packed, TOKENS>(q, range, weights, multiplier);
     }

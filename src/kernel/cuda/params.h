@@ -76,7 +76,7 @@ struct cuda_rope {
     float magnitude;
 };
 
-struct cuda_heads {
+struct cuda_per_head_linear {
     const int32_t *rows;
     const uint16_t *x;     // (rows, heads, in + rest)
     uint16_t *y;           // (rows, heads, out + rest)
@@ -85,7 +85,7 @@ struct cuda_heads {
     float scale;
 };
 
-struct cuda_turn {
+struct cuda_rope_rows {
     struct cuda_batch batch;
     struct cuda_rope rope;
 };
@@ -119,14 +119,14 @@ struct cuda_attention {
     int32_t sink_pages;
     const uint16_t *q;
     uint16_t *out;
-    const float *sinks;        // (heads) or NULL
-    float *partials;           // scratch of the op
-    int32_t partials_each;     // of latents: how many there is room for, per sequence and head
-    int32_t sequences;         // that decode is launched for
-    int32_t blocks, log_warps; // of its launch: what chunks are cut for (attention_split.h)
-    int32_t share;             // of its blocks, that a multiprocessor has
-    int32_t log_parts;         // log2 of the parts that suit it
-    int32_t log_each_most;     // log2 of the most parts that a warp of it can do in a row
+    const float *sinks;      // (heads) or NULL
+    float *partials;         // scratch of the op
+    int32_t partials_each;   // of latents: how many there is room for, per sequence and head
+    int32_t sequences;       // that decode is launched for
+    int32_t ctas, log_warps; // of its launch, and log2 of a CTA's warps: what work tiles are cut for
+    int32_t ctas_per_sm;
+    int32_t log_splits;   // log2 of the KV splits that suit the kernel
+    int32_t log_each_max; // log2 of the most splits that a warp of it can do one after the other
     int32_t heads, window, rows_min, rows_max;
     int32_t group, lead; // heads that share one of the cache; the first has so many fewer, the last may
     float scale, softcap;
@@ -142,7 +142,7 @@ struct cuda_conv {
     int32_t tiles; // runs of tokens that the grid has for each sequence
 };
 
-struct cuda_scan {
+struct cuda_ssm_scan {
     struct cuda_batch batch;
     struct cuda_state state;      // (heads, keys, values)
     const uint16_t *mixed;        // (rows, heads * values + 2 * groups * keys)
@@ -153,7 +153,7 @@ struct cuda_scan {
     float dt_min, dt_max;
 };
 
-struct cuda_delta {
+struct cuda_gated_delta {
     struct cuda_batch batch;
     struct cuda_state state;     // (heads, keys, values)
     const uint16_t *mixed;       // (rows, 2 * groups * keys + heads * values)
@@ -192,7 +192,7 @@ struct cuda_copy {
     int32_t width;
 };
 
-struct cuda_reduce {
+struct cuda_all_reduce {
     const int32_t *rows;
     const float *parts;
     void *out; // f32 or bfloat16
@@ -200,7 +200,7 @@ struct cuda_reduce {
     int32_t ranks, width, adds, f32_out; // adds: to what is there, in f32
 };
 
-struct cuda_join {
+struct cuda_all_gather {
     const int32_t *rows;
     const float *parts;
     float *out;

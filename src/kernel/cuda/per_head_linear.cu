@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/per_head_linear.cu: a small matrix for each head, on tensor cores. A warp has sixteen rows of one head's
-// matrix and
-// some tokens; weights and activations come straight from memory, each weight once for all of the warp's tokens. A
+// kernel/cuda/per_head_linear.cu: a small matrix for each head (batched GEMM), on tensor cores. A warp has sixteen rows
+// of one head's matrix and some tokens; weights and activations come straight from memory, each weight once for all of the warp's tokens. A
 // sum's order is that of the channels, whatever the number of tokens.
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/per_head_linear.h"
@@ -16,7 +15,7 @@ DEVICE float half_value(uint32_t half)
 }
 
 // Two neighbouring weights as bfloat16; 0 where there are none.
-DEVICE uint32_t weight_pair(const struct cuda_heads &p, size_t row, int at, bool there)
+DEVICE uint32_t weight_pair(const struct cuda_per_head_linear &p, size_t row, int at, bool there)
 {
     if (!there || at >= p.in)
         return 0;
@@ -50,7 +49,7 @@ DEVICE uint32_t value_pair(const uint16_t *x, int at, int in, bool even)
     return x[at] | (at + 1 < in ? (uint32_t)x[at + 1] << 16 : 0);
 }
 
-template <int TOKEN_TILES> DEVICE void heads_tile(const struct cuda_heads &p)
+template <int TOKEN_TILES> DEVICE void heads_tile(const struct cuda_per_head_linear &p)
 {
     int head = (int)blockIdx.x, first = ((int)blockIdx.y * block_warps() + warp_index()) * TILE, lane = lane_index();
     int token = (int)blockIdx.z * TOKEN_TILES * 8, rows = *p.rows, x_dim = p.in + p.rest, y_dim = p.out + p.rest;
@@ -99,14 +98,14 @@ template <int TOKEN_TILES> DEVICE void heads_tile(const struct cuda_heads &p)
 }
 
 extern "C" __global__ void __launch_bounds__(PER_HEAD_THREADS)
-    per_head_linear_skinny(const __grid_constant__ struct cuda_heads p)
+    per_head_linear_skinny(const __grid_constant__ struct cuda_per_head_linear p)
 {
     launch_next();
     heads_tile<PER_HEAD_SKINNY_TOKENS / 8>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(PER_HEAD_THREADS)
-    per_head_linear_wide(const __grid_constant__ struct cuda_heads p)
+    per_head_linear_wide(const __grid_constant__ struct cuda_per_head_linear p)
 {
     launch_next();
     heads_tile<PER_HEAD_WIDE_TOKENS / 8>(p);

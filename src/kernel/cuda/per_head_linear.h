@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/per_head_linear.h: the sizes of heads.cu's launches, for C and CUDA alike.
+// kernel/cuda/per_head_linear.h: the sizes of per_head_linear.cu's launches, for C and CUDA alike.
 #ifndef KERNEL_CUDA_PER_HEAD_LINEAR_H
 #define KERNEL_CUDA_PER_HEAD_LINEAR_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/route.cu: which experts a token goes through, the order of all pairs, and what experts give put together.
+// kernel/cuda/route.cu: the router of a mixture of experts (top-k), the order of its (token, expert) pairs, and the
+// weighted sum of the experts' results.
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/experts.h"
 
@@ -102,7 +103,7 @@ DEVICE uint32_t open_groups(const struct cuda_route &p, const float ranks[HELD],
 
 DEVICE void route_token(const struct cuda_route &p, int row)
 {
-    int experts = p.routes.experts, chosen = p.routes.chosen, slot_expert = 0;
+    int experts = p.routes.experts, top_k = p.routes.top_k, slot_expert = 0;
     float scores[HELD], ranks[HELD], slot_score = 0, sum = 0;
     uint32_t open = 0;
     score_experts(p, p.logits + (size_t)row * experts, scores);
@@ -114,7 +115,7 @@ DEVICE void route_token(const struct cuda_route &p, int row)
     }
     if (p.groups > 1)
         open = open_groups(p, ranks, open);
-    for (int slot = 0; slot < chosen; slot++) {
+    for (int slot = 0; slot < top_k; slot++) {
         struct choice best = highest(ranks, open, 0, experts);
         float score = value_at(scores, best.index);
         open = without(open, best);
@@ -122,9 +123,9 @@ DEVICE void route_token(const struct cuda_route &p, int row)
         slot_expert = lane_index() == slot ? best.index : slot_expert;
         slot_score = lane_index() == slot ? score : slot_score;
     }
-    if (lane_index() < chosen) {
-        p.routes.expert[(size_t)row * chosen + lane_index()] = slot_expert;
-        p.routes.share[(size_t)row * chosen + lane_index()] = slot_score / (p.normalise ? sum : 1.0f) * p.scale;
+    if (lane_index() < top_k) {
+        p.routes.expert[(size_t)row * top_k + lane_index()] = slot_expert;
+        p.routes.weight[(size_t)row * top_k + lane_index()] = slot_score / (p.normalise ? sum : 1.0f) * p.scale;
     }
 }
 
@@ -133,7 +134,7 @@ DEVICE void route_token(const struct cuda_route &p, int row)
 DEVICE void order_pairs(const struct cuda_routes &routes, int rows)
 {
     __shared__ int next[EXPERTS_MAX];
-    int pairs = rows * routes.chosen;
+    int pairs = rows * routes.top_k;
     for (int i = (int)threadIdx.x; i < EXPERTS_MAX; i += (int)blockDim.x)
         next[i] = 0;
     __syncthreads();
@@ -187,12 +188,12 @@ extern "C" __global__ void __launch_bounds__(256) combine(const __grid_constant_
     kernel_begin();
     if (row >= *p.rows || first >= p.width)
         return;
-    const uint16_t *x = p.x + (size_t)row * p.chosen * p.width + first;
-    const float *share = p.share + (size_t)row * p.chosen;
+    const uint16_t *x = p.x + (size_t)row * p.top_k * p.width + first;
+    const float *weight = p.weight + (size_t)row * p.top_k;
     size_t at = (size_t)row * p.width + first;
     float sums[8] = {};
     bool whole = p.width % 8 == 0;
-    for (int slot = 0; slot < p.chosen; slot++, x += p.width) {
+    for (int slot = 0; slot < p.top_k; slot++, x += p.width) {
         float values[8] = {};
         if (whole)
             bf16_load(x, values);
@@ -200,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(256) combine(const __grid_constant_
         for (int i = 0; i < 8; i++) {
             if (!whole && first + i < p.width)
                 values[i] = bf16_to_f32(x[i]);
-            sums[i] += share[slot] * values[i];
+            sums[i] += weight[slot] * values[i];
         }
     }
     if (whole && !p.f32_out)

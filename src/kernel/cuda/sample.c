@@ -7,6 +7,8 @@
 
 enum { CHUNK_THREADS = 256, CHUNKS_AT_ONCE = CHUNK_THREADS / 32, DRAW_THREADS = 512, BLOCKS_WANTED = 2048 };
 
+const char *const cuda_sampling_functions[CUDA_SAMPLING_CALLS] = { "sample_peaks", "sample_masses", "sample_draw" };
+
 static int chunks_of(int vocabulary)
 {
     assert(vocabulary > 0 && vocabulary <= CUDA_SAMPLING_VOCABULARY_MAX);
@@ -31,8 +33,8 @@ int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, 
     unsigned all = cuda_blocks(rows, 1), blocks = cuda_blocks(params.chunks, CHUNKS_AT_ONCE);
     unsigned enough = cuda_blocks(BLOCKS_WANTED, all); // a block that is not needed costs more than one with much to do
     blocks = blocks < enough ? blocks : enough;
-    calls[0] = cuda_call_make("sample_peaks", all, blocks, CHUNK_THREADS, &params, sizeof params);
-    calls[1] = cuda_call_make("sample_masses", all, blocks, CHUNK_THREADS, &params, sizeof params);
-    calls[2] = cuda_call_make("sample_draw", all, 1, DRAW_THREADS, &params, sizeof params);
-    return 3;
+    calls[0] = cuda_call_make(cuda_sampling_functions[0], all, blocks, CHUNK_THREADS, &params, sizeof params);
+    calls[1] = cuda_call_make(cuda_sampling_functions[1], all, blocks, CHUNK_THREADS, &params, sizeof params);
+    calls[2] = cuda_call_make(cuda_sampling_functions[2], all, 1, DRAW_THREADS, &params, sizeof params);
+    return CUDA_SAMPLING_CALLS;
 }

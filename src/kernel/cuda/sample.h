@@ -7,10 +7,14 @@
 #include "kernel/cuda/params.h"
 #include "kernel/kernel.h"
 
+// What is launched, in this order.
+enum { CUDA_SAMPLING_CALLS = 3 };
+extern const char *const cuda_sampling_functions[CUDA_SAMPLING_CALLS];
+
 // Scratch memory for so many rows.
 size_t cuda_sampling_bytes(int rows, int vocabulary);
 
-// The launches for at most `rows` rows; of `sampling`, the scratch and its chunks are filled in here. `scratch` is
+// Describes the launches for at most `rows` rows; it fills in the scratch and the chunks of `sampling`. `scratch` is
 // aligned by 16. The vocabulary is at most CUDA_SAMPLING_VOCABULARY_MAX.
 int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, int rows,
                            struct cuda_call calls[CUDA_CALLS_MAX]);

@@ -97,12 +97,12 @@ template <int TAPS, int TOKENS> DEVICE void conv_tile(const struct cuda_conv &p)
 
 extern "C" __global__ void __launch_bounds__(CONV_THREADS) conv_4(const __grid_constant__ struct cuda_conv p)
 {
-    conv_tile<CONV_TAPS_FEW, CONV_TOKENS_FEW>(p);
+    conv_tile<4, CONV_4_TOKENS>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(CONV_THREADS) conv_16(const __grid_constant__ struct cuda_conv p)
 {
-    conv_tile<CONV_KERNEL_MAX, CONV_TOKENS_MANY>(p);
+    conv_tile<CONV_KERNEL_MAX, CONV_16_TOKENS>(p);
 }
 
 // ---- scan: block (head and columns, sequence) ----
@@ -131,7 +131,7 @@ struct scan_place {
 };
 
 template <int RUNS, int TOKENS>
-DEVICE void scan_fetch(const struct cuda_scan &p, const struct scan_place &at, int token,
+DEVICE void scan_fetch(const struct cuda_ssm_scan &p, const struct scan_place &at, int token,
                        struct scan_raw<RUNS, TOKENS> *out)
 {
     int group = at.head / (p.heads / p.groups), inner = p.heads * p.values, all_keys = p.groups * p.keys;
@@ -160,7 +160,7 @@ DEVICE void scan_fetch(const struct cuda_scan &p, const struct scan_place &at, i
 
 // Puts it where all see it. The time is worked out once for all columns.
 template <int RUNS, int TOKENS>
-DEVICE void scan_share(const struct cuda_scan &p, int head, const struct scan_raw<RUNS, TOKENS> &raw,
+DEVICE void scan_share(const struct cuda_ssm_scan &p, int head, const struct scan_raw<RUNS, TOKENS> &raw,
                        struct scan_tile<RUNS, TOKENS> *tile)
 {
 #pragma unroll
@@ -228,7 +228,7 @@ DEVICE void scan_tokens(const struct scan_tile<RUNS, TOKENS> &tile, int first, i
 }
 
 // HELD: runs of keys that a lane has. TOKENS: of a tile.
-template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_scan &p)
+template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_ssm_scan &p)
 {
     enum { RUNS = HELD * STATE_QUARTERS, TOGETHER = TOKENS > 1 ? 2 : 1 };
     __shared__ struct scan_tile<RUNS, TOKENS> tile;
@@ -267,12 +267,12 @@ template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_scan 
 // The sizes that there are: so many keys at most, and for steps in which every sequence has one token, or more.
 #define SCAN(keys, tokens, blocks, word)                                 \
     extern "C" __global__ void __launch_bounds__(SCAN_THREADS, blocks)   \
-        scan_##keys##_##word(const __grid_constant__ struct cuda_scan p) \
+        ssm_scan_##keys##_##word(const __grid_constant__ struct cuda_ssm_scan p) \
     {                                                                    \
         scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);    \
     }
 //   keys  tokens of a tile, blocks of a multiprocessor
-SCAN(128, 1, 5, one)
-SCAN(128, 8, 4, wide)
-SCAN(256, 1, 3, one)
-SCAN(256, 4, 3, wide)
+SCAN(128, 1, 5, decode)
+SCAN(128, 8, 4, prefill)
+SCAN(256, 1, 3, decode)
+SCAN(256, 4, 3, prefill)
