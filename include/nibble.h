@@ -457,6 +457,7 @@ enum nibble_kernels_action {
     NIBBLE_KERNELS_LIST,
     NIBBLE_KERNELS_TEST,  // against the reference, on random input
     NIBBLE_KERNELS_BENCH, // beside what the machine can do at best
+    NIBBLE_KERNELS_OPS,   // the table of ops as a page of Markdown, whatever the form
 };
 enum nibble_form { NIBBLE_FORM_TEXT, NIBBLE_FORM_JSON, NIBBLE_FORM_MARKDOWN };
 

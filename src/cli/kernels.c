@@ -8,7 +8,7 @@
 #include "cli/options.h"
 
 struct request {
-    bool test, bench, quick, json, markdown;
+    bool test, bench, quick, json, markdown, ops_markdown;
     long long seed, threads;
     struct nibble_kernels_options options;
 };
@@ -24,7 +24,10 @@ static int report(struct request *request)
 {
     struct cli_progress progress = { .label = request->test ? "testing" : "measuring", .shown = -1 };
     struct nibble_kernels_options *options = &request->options;
-    options->action = request->test ? NIBBLE_KERNELS_TEST : request->bench ? NIBBLE_KERNELS_BENCH : NIBBLE_KERNELS_LIST;
+    options->action = request->test ? NIBBLE_KERNELS_TEST
+        : request->bench            ? NIBBLE_KERNELS_BENCH
+        : request->ops_markdown     ? NIBBLE_KERNELS_OPS
+                                    : NIBBLE_KERNELS_LIST;
     options->form = request->json ? NIBBLE_FORM_JSON : request->markdown ? NIBBLE_FORM_MARKDOWN : NIBBLE_FORM_TEXT;
     options->seed = (uint64_t)request->seed;
     options->quick = request->quick;
@@ -54,6 +57,7 @@ int command_kernels(int argc, char **argv)
         { "--threads", OPTION_INT, &request.threads, "N", "of --bench (every core)", 1, 256 },
         { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
         { "--markdown", OPTION_FLAG, &request.markdown, NULL, "the table as doc/kernels.md has it" },
+        { "--ops-markdown", OPTION_FLAG, &request.ops_markdown, NULL, "the table of ops as doc/ops.md has it" },
         { 0 },
     };
     const struct command_line line = {
@@ -73,6 +77,8 @@ int command_kernels(int argc, char **argv)
         return usage_error(&request, "--quick goes with --test");
     if (request.markdown && (request.json || request.test || request.bench))
         return usage_error(&request, "--markdown prints the table of kernels and goes with no other form");
+    if (request.ops_markdown && (request.json || request.test || request.bench || request.markdown || count))
+        return usage_error(&request, "--ops-markdown prints the table of ops and goes with no other option");
     request.options.name = count ? argv[0] : NULL;
     return report(&request);
 }

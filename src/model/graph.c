@@ -8,7 +8,7 @@
 
 enum { OPS_PER_LAYER_MAX = 28, OPS_OUTSIDE_MAX = 8 };
 
-static void append(struct graph *graph, struct op op)
+void graph_append(struct graph *graph, struct op op)
 {
     struct model *model = graph->model;
     if (graph->failed)
@@ -23,21 +23,21 @@ void graph_embed(struct graph *graph)
     struct model_config *config = &graph->model->config;
     struct op_matrix table = find_matrix(graph, W_EMBED, 0, config->hidden, BUFFER_X);
     config->vocabulary = graph->failed ? 0 : (int)table.tensor->shape[0];
-    append(graph, (struct op){ .kind = OP_EMBED, .width = config->hidden, .matrices = 1, .matrix = { table } });
+    graph_append(graph, (struct op){ .kind = OP_EMBED, .width = config->hidden, .matrices = 1, .matrix = { table } });
 }
 
 static void append_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name, bool on_outputs)
 {
     int width = graph->model->config.hidden;
-    append(graph,
-           (struct op){ .kind = OP_NORM,
-                        .in = in,
-                        .out = out,
-                        .groups = 1,
-                        .width = width,
-                        .on_outputs = on_outputs,
-                        .offset = graph->model->config.norm_offset,
-                        .vector = find_vector(graph, name, width) });
+    graph_append(graph,
+                 (struct op){ .kind = OP_NORM,
+                              .in = in,
+                              .out = out,
+                              .groups = 1,
+                              .width = width,
+                              .on_outputs = on_outputs,
+                              .offset = graph->model->config.norm_offset,
+                              .vector = find_vector(graph, name, width) });
 }
 
 void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name)
@@ -48,64 +48,64 @@ void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weigh
 void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name, int heads)
 {
     int width = graph->model->config.head_dim;
-    append(graph,
-           (struct op){ .kind = OP_NORM,
-                        .in = qk,
-                        .out = qk,
-                        .groups = heads,
-                        .width = width,
-                        .offset = graph->model->config.norm_offset,
-                        .vector = find_vector(graph, name, width) });
+    graph_append(graph,
+                 (struct op){ .kind = OP_NORM,
+                              .in = qk,
+                              .out = qk,
+                              .groups = heads,
+                              .width = width,
+                              .offset = graph->model->config.norm_offset,
+                              .vector = find_vector(graph, name, width) });
 }
 
 void graph_latent_norm(struct graph *graph, enum buffer in, enum weight_name name, int width)
 {
-    append(graph,
-           (struct op){ .kind = OP_NORM,
-                        .in = in,
-                        .out = in,
-                        .groups = 1,
-                        .width = width,
-                        .rest = graph->model->buffer_width[in] - width,
-                        .offset = graph->model->config.norm_offset,
-                        .vector = find_vector(graph, name, width) });
+    graph_append(graph,
+                 (struct op){ .kind = OP_NORM,
+                              .in = in,
+                              .out = in,
+                              .groups = 1,
+                              .width = width,
+                              .rest = graph->model->buffer_width[in] - width,
+                              .offset = graph->model->config.norm_offset,
+                              .vector = find_vector(graph, name, width) });
 }
 
 void graph_result_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups, int width)
 {
-    append(graph,
-           (struct op){ .kind = OP_NORM,
-                        .in = in,
-                        .out = in,
-                        .groups = groups,
-                        .width = width,
-                        .vector = find_vector(graph, name, width) });
+    graph_append(graph,
+                 (struct op){ .kind = OP_NORM,
+                              .in = in,
+                              .out = in,
+                              .groups = groups,
+                              .width = width,
+                              .vector = find_vector(graph, name, width) });
 }
 
 void graph_group_norm(struct graph *graph, enum buffer in, enum weight_name name, int groups, int width)
 {
-    append(graph,
-           (struct op){ .kind = OP_NORM,
-                        .in = in,
-                        .out = in,
-                        .groups = groups,
-                        .width = width,
-                        .own_weights = true,
-                        .vector = find_groups(graph, name, groups, width) });
+    graph_append(graph,
+                 (struct op){ .kind = OP_NORM,
+                              .in = in,
+                              .out = in,
+                              .groups = groups,
+                              .width = width,
+                              .own_weights = true,
+                              .vector = find_groups(graph, name, groups, width) });
 }
 
 void graph_heads(struct graph *graph, enum buffer in, struct op_matrix matrix, int width)
 {
     int heads = graph->model->config.heads;
-    append(graph,
-           (struct op){ .kind = OP_PER_HEAD_LINEAR,
-                        .in = in,
-                        .out = matrix.out,
-                        .groups = heads,
-                        .width = width,
-                        .rest = graph->model->buffer_width[in] / heads - width,
-                        .matrices = 1,
-                        .matrix = { matrix } });
+    graph_append(graph,
+                 (struct op){ .kind = OP_PER_HEAD_LINEAR,
+                              .in = in,
+                              .out = matrix.out,
+                              .groups = heads,
+                              .width = width,
+                              .rest = graph->model->buffer_width[in] / heads - width,
+                              .matrices = 1,
+                              .matrix = { matrix } });
 }
 
 static void append_linear(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count,
@@ -118,7 +118,7 @@ static void append_linear(struct graph *graph, enum buffer in, int width, const 
         op.matrix[i] = find_matrix(graph, outputs[i].name, outputs[i].rows, width, outputs[i].out);
         op.matrix[i].factor = outputs[i].factor;
     }
-    append(graph, op);
+    graph_append(graph, op);
 }
 
 void graph_linear_of(struct graph *graph, enum buffer in, int width, const struct graph_output *outputs, int count)
@@ -138,7 +138,7 @@ void graph_matrices(struct graph *graph, enum buffer in, const struct op_matrix 
     };
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
-    append(graph, op);
+    graph_append(graph, op);
 }
 
 void graph_fused(struct graph *graph, const struct graph_output *outputs, int count)
@@ -170,30 +170,31 @@ void graph_attention(struct graph *graph)
 {
     const struct layer *layer = &graph->model->layer[graph->layer];
     if (layer->frequencies)
-        append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
+        graph_append(graph, (struct op){ .kind = OP_ROPE, .in = BUFFER_Q, .second = BUFFER_K });
     if (!layer->latent)
-        append(graph, (struct op){ .kind = OP_TRANSFORM, .in = BUFFER_Q, .second = BUFFER_K });
-    append(graph,
-           (struct op){
-               .kind = OP_KV_WRITE, .in = BUFFER_K, .second = graph->model->config.latent ? BUFFER_K : BUFFER_V });
-    append(graph,
-           (struct op){ .kind = OP_ATTENTION,
-                        .in = BUFFER_Q,
-                        .out = BUFFER_A,
-                        .width = graph->model->buffer_width[BUFFER_A],
-                        .vector = graph->sinks ? find_sinks(graph) : NULL });
+        graph_append(graph, (struct op){ .kind = OP_TRANSFORM, .in = BUFFER_Q, .second = BUFFER_K });
+    graph_append(graph,
+                 (struct op){ .kind = OP_KV_WRITE,
+                              .in = BUFFER_K,
+                              .second = graph->model->config.latent ? BUFFER_K : BUFFER_V });
+    graph_append(graph,
+                 (struct op){ .kind = OP_ATTENTION,
+                              .in = BUFFER_Q,
+                              .out = BUFFER_A,
+                              .width = graph->model->buffer_width[BUFFER_A],
+                              .vector = graph->sinks ? find_sinks(graph) : NULL });
 }
 
 // act(GATE) * UP -> GATE, where nothing is gated with GATE itself in place of UP
 static void append_act_mul(struct graph *graph, enum buffer up, int width)
 {
-    append(graph,
-           (struct op){ .kind = OP_ACT_MUL,
-                        .in = BUFFER_GATE,
-                        .second = up,
-                        .out = BUFFER_GATE,
-                        .width = width,
-                        .activation = graph->model->config.activation });
+    graph_append(graph,
+                 (struct op){ .kind = OP_ACT_MUL,
+                              .in = BUFFER_GATE,
+                              .second = up,
+                              .out = BUFFER_GATE,
+                              .width = width,
+                              .activation = graph->model->config.activation });
 }
 
 void graph_act_mul(struct graph *graph) { append_act_mul(graph, BUFFER_UP, graph->model->config.feed_forward); }
@@ -201,14 +202,14 @@ void graph_act_mul(struct graph *graph) { append_act_mul(graph, BUFFER_UP, graph
 static void append_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x, int width,
                         bool per_row)
 {
-    append(graph,
-           (struct op){ .kind = OP_ACT_MUL,
-                        .in = gate,
-                        .second = x,
-                        .out = x,
-                        .width = width,
-                        .gate_per_row = per_row,
-                        .activation = activation });
+    graph_append(graph,
+                 (struct op){ .kind = OP_ACT_MUL,
+                              .in = gate,
+                              .second = x,
+                              .out = x,
+                              .width = width,
+                              .gate_per_row = per_row,
+                              .activation = activation });
 }
 
 void graph_gate(struct graph *graph, enum activation activation, enum buffer gate, enum buffer x, int width)
@@ -223,21 +224,22 @@ void graph_gate_rows(struct graph *graph, enum buffer gate, enum buffer x, int w
 
 void graph_add(struct graph *graph, enum buffer out, enum buffer in)
 {
-    append(graph, (struct op){ .kind = OP_ADD, .in = in, .out = out, .width = graph->model->config.hidden });
+    graph_append(graph, (struct op){ .kind = OP_ADD, .in = in, .out = out, .width = graph->model->config.hidden });
 }
 
 void graph_copy(struct graph *graph)
 {
-    append(graph,
-           (struct op){ .kind = OP_COPY, .in = BUFFER_X, .out = BUFFER_H, .width = graph->model->config.hidden });
+    graph_append(graph,
+                 (struct op){ .kind = OP_COPY, .in = BUFFER_X, .out = BUFFER_H, .width = graph->model->config.hidden });
 }
 
 void graph_logits(struct graph *graph)
 {
     struct model_config *config = &graph->model->config;
-    append(graph,
-           (struct op){
-               .kind = OP_PICK, .in = BUFFER_X, .out = BUFFER_LAST, .width = config->hidden, .on_outputs = true });
+    graph_append(
+        graph,
+        (struct op){
+            .kind = OP_PICK, .in = BUFFER_X, .out = BUFFER_LAST, .width = config->hidden, .on_outputs = true });
     append_norm(graph, BUFFER_LAST, BUFFER_H, W_FINAL_NORM, true);
     bool tied = find_tied_head(graph); // then the embedding table is the head
     append_linear(graph, BUFFER_H, config->hidden,
@@ -245,54 +247,54 @@ void graph_logits(struct graph *graph)
                                           .factor = config->logit_scale },
                   1, true);
     if (config->final_softcap > 0)
-        append(graph,
-               (struct op){ .kind = OP_SOFTCAP,
-                            .in = BUFFER_LOGITS,
-                            .out = BUFFER_LOGITS,
-                            .width = config->vocabulary,
-                            .on_outputs = true });
+        graph_append(graph,
+                     (struct op){ .kind = OP_SOFTCAP,
+                                  .in = BUFFER_LOGITS,
+                                  .out = BUFFER_LOGITS,
+                                  .width = config->vocabulary,
+                                  .on_outputs = true });
 }
 
 void graph_conv(struct graph *graph, enum weight_name name, const struct tensor *bias)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
-    append(graph,
-           (struct op){ .kind = OP_CONV,
-                        .in = BUFFER_MIX,
-                        .out = BUFFER_MIXED,
-                        .width = recurrent->channels,
-                        .vector = find_taps(graph, name, recurrent->channels, recurrent->taps),
-                        .more = { bias } });
+    graph_append(graph,
+                 (struct op){ .kind = OP_CONV,
+                              .in = BUFFER_MIX,
+                              .out = BUFFER_MIXED,
+                              .width = recurrent->channels,
+                              .vector = find_taps(graph, name, recurrent->channels, recurrent->taps),
+                              .more = { bias } });
 }
 
 void graph_delta(struct graph *graph, const struct tensor *decay, const struct tensor *dt_bias)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
-    append(graph,
-           (struct op){ .kind = OP_GATED_DELTA,
-                        .in = BUFFER_MIXED,
-                        .second = BUFFER_TIME,
-                        .third = BUFFER_BETA,
-                        .out = BUFFER_MIX,
-                        .width = recurrent->channels,
-                        .logarithms = graph->source.json,
-                        .vector = decay,
-                        .more = { dt_bias } });
+    graph_append(graph,
+                 (struct op){ .kind = OP_GATED_DELTA,
+                              .in = BUFFER_MIXED,
+                              .second = BUFFER_TIME,
+                              .third = BUFFER_BETA,
+                              .out = BUFFER_MIX,
+                              .width = recurrent->channels,
+                              .logarithms = graph->source.json,
+                              .vector = decay,
+                              .more = { dt_bias } });
 }
 
 void graph_scan(struct graph *graph, const struct tensor *decay, const struct tensor *dt_bias,
                 const struct tensor *skip)
 {
     const struct model_recurrent *recurrent = &graph->model->config.recurrent;
-    append(graph,
-           (struct op){ .kind = OP_SSM_SCAN,
-                        .in = BUFFER_MIXED,
-                        .second = BUFFER_TIME,
-                        .out = BUFFER_MIX,
-                        .width = recurrent->channels,
-                        .logarithms = graph->source.json,
-                        .vector = decay,
-                        .more = { dt_bias, skip } });
+    graph_append(graph,
+                 (struct op){ .kind = OP_SSM_SCAN,
+                              .in = BUFFER_MIXED,
+                              .second = BUFFER_TIME,
+                              .out = BUFFER_MIX,
+                              .width = recurrent->channels,
+                              .logarithms = graph->source.json,
+                              .vector = decay,
+                              .more = { dt_bias, skip } });
 }
 
 void graph_qkv(struct graph *graph)
@@ -347,21 +349,21 @@ static void append_experts(struct graph *graph, enum buffer in, int width, const
                      .per_slot = per_slot };
     for (int i = 0; i < count; i++)
         op.matrix[i] = matrices[i];
-    append(graph, op);
+    graph_append(graph, op);
 }
 
 void graph_route(struct graph *graph, enum weight_name router, const struct tensor *bias)
 {
     int count = graph->model->config.experts.count;
     graph_linear(graph, BUFFER_H, &(struct graph_output){ BUFFER_ROUTER, router, count }, 1);
-    append(graph,
-           (struct op){ .kind = OP_ROUTE,
-                        .in = BUFFER_ROUTER,
-                        .out = BUFFER_EXPERT,
-                        .routes = BUFFER_EXPERT,
-                        .groups = 1,
-                        .width = count,
-                        .vector = bias });
+    graph_append(graph,
+                 (struct op){ .kind = OP_ROUTE,
+                              .in = BUFFER_ROUTER,
+                              .out = BUFFER_EXPERT,
+                              .routes = BUFFER_EXPERT,
+                              .groups = 1,
+                              .width = count,
+                              .vector = bias });
 }
 
 void graph_chosen(struct graph *graph, enum buffer in_out, int width, const struct op_matrix *matrices, int count)
@@ -370,13 +372,13 @@ void graph_chosen(struct graph *graph, enum buffer in_out, int width, const stru
     append_experts(graph, in_out, width, matrices, count - 1, false);
     append_act_mul(graph, count > 2 ? BUFFER_UP : BUFFER_GATE, experts->chosen * experts->width);
     append_experts(graph, BUFFER_GATE, experts->width, matrices + count - 1, 1, true);
-    append(graph,
-           (struct op){ .kind = OP_COMBINE,
-                        .in = BUFFER_SLOTS,
-                        .out = in_out,
-                        .routes = BUFFER_EXPERT,
-                        .groups = 1,
-                        .width = width });
+    graph_append(graph,
+                 (struct op){ .kind = OP_COMBINE,
+                              .in = BUFFER_SLOTS,
+                              .out = in_out,
+                              .routes = BUFFER_EXPERT,
+                              .groups = 1,
+                              .width = width });
 }
 
 void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,

@@ -32,6 +32,9 @@ struct graph_output {
     double factor; // multiplies the result; 0: nothing does
 };
 
+// Any op of the table (kernel/op.h): the others are made of it.
+void graph_append(struct graph *graph, struct op op);
+
 void graph_embed(struct graph *graph); // tokens -> X
 void graph_norm(struct graph *graph, enum buffer in, enum buffer out, enum weight_name name);
 void graph_head_norm(struct graph *graph, enum buffer qk, enum weight_name name,

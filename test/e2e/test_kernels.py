@@ -42,6 +42,10 @@ def test_the_page_is_fresh(run):
     assert run("kernels", "--markdown", NIBBLE_FEATURES="none").stdout == run("kernels", "--markdown").stdout
 
 
+def test_the_page_of_ops_is_fresh(run):
+    assert (ROOT / "doc" / "ops.md").read_text() == run("kernels", "--ops-markdown").stdout
+
+
 def test_some_of_them(run):
     assert {row["op"] for row in json.loads(run("kernels", "attention", "--json").stdout)["kernels"]} == {"attention"}
     assert [row["name"] for row in json.loads(run("kernels", "linear_ref", "--json").stdout)["kernels"]] == ["linear_ref"]
@@ -56,7 +60,7 @@ def test_other_devices(run):
 
 @pytest.mark.parametrize("arguments, word", [
     (["attnetion"], "did you mean attention"), (["a", "b"], "too many"), (["--test", "--bench"], "--bench"), (["--seed", "-1"], "whole number"),
-    (["--markdown", "--test"], "--markdown"), (["--device", "cpu:avx3"], "cpu:avx2"), (["--bench", "--threads", "0"], "whole number"),
+    (["--markdown", "--test"], "--markdown"), (["--ops-markdown", "--json"], "--ops-markdown"), (["--device", "cpu:avx3"], "cpu:avx2"), (["--bench", "--threads", "0"], "whole number"),
 ])
 def test_usage_errors(run, arguments, word):
     result = run("kernels", *arguments)

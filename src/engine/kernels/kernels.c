@@ -7,6 +7,7 @@
 
 #include "base/public.h"
 #include "base/suggest.h"
+#include "engine/kernels/ops_page.h"
 #include "kernel/cuda/images.h"
 
 enum { NAMES_MAX = 1024, COLUMNS = 100 };
@@ -304,6 +305,13 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
                                    .progress_context = options->progress_context };
     struct kernels_report report = { .width = options->columns ? options->columns : COLUMNS };
     struct error err;
+    *failed = 0;
+    if (options->action == NIBBLE_KERNELS_OPS) {
+        struct strbuf page = public_text_borrow(out);
+        ops_page_print(&page);
+        public_text_return(out, &page);
+        return true;
+    }
     bool ok = open_device(&query, options->device, options->action != NIBBLE_KERNELS_LIST, &err)
         && check_name(&query, &err) && make[options->action](&query, &report, &err);
     if (ok) {

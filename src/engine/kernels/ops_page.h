@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine/kernels/ops_page.h: the table of ops (kernel/op.h) as doc/ops.md.
+#ifndef ENGINE_KERNELS_OPS_PAGE_H
+#define ENGINE_KERNELS_OPS_PAGE_H
+
+#include "base/strbuf.h"
+
+void ops_page_print(struct strbuf *out);
+
+#endif
