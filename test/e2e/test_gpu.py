@@ -161,8 +161,7 @@ def rows_in_use(nibble, model):
     """The names of the GPU's rows that a plan has, and of all that there are for each of their ops."""
     run = lambda *command: json.loads(subprocess.run([nibble, *command, "--device", "cuda", "--json"], capture_output=True, text=True).stdout)
     rows = [row for row in run("kernels")["kernels"] if row["runs"]]
-    used = {name for layer in run("plan", model)["layers"] for name in layer["kernels"].values()}
-    used.update(row["name"] for row in rows if row["op"] in ("embed", "pick", "norm"))
+    used = {row["kernel"] for row in run("plan", model)["kernels"]}
     return used, {name: [row["name"] for row in rows if row["op"] == op["op"]] for op in rows for name in [op["name"]]}
 
 

@@ -14,7 +14,7 @@
 #include "kernel/cuda/sample.h"
 #include "plan/explain.h"
 
-enum { SEQUENCES = 256, TOKENS = 512, LENGTH = 1024, PAGES = LENGTH / KV_PAGE_TOKENS, RECORDED_MAX = 4096 };
+enum { SEQUENCES = 256, TOKENS = 512, LENGTH = 512, PAGES = LENGTH / KV_PAGE_TOKENS, RECORDED_MAX = 4096 };
 enum { ZEROS = 1 << 20, FEW = 8 };
 
 static struct fake_cuda *fake;
@@ -145,10 +145,13 @@ static void need(bool ok, const struct error *err)
         fail_msg("%s: %s", world.what, err->text);
 }
 
-static void give_tensor(const struct tensor *tensor)
+static void give_tensor(const struct tensor *const_tensor)
 {
-    if (tensor)
-        ((struct tensor *)tensor)->data = zeros;
+    struct tensor *tensor = (struct tensor *)const_tensor;
+    if (!tensor)
+        return;
+    tensor->data = zeros;
+    tensor->stored = NULL;
 }
 
 // Weights are never read; norms and biases are, and are zeros.
@@ -160,7 +163,6 @@ static void give_data(struct model *model)
         for (int j = 0; j < OP_VECTORS_MAX; j++)
             give_tensor(op->more[j]);
         for (int j = 0; j < op->matrices; j++) {
-            give_tensor(op->matrix[j].tensor);
             give_tensor(op->matrix[j].bias);
         }
     }
