@@ -25,11 +25,6 @@ static char zeros[ZEROS]; // of every tensor
 static const char *recorded[RECORDED_MAX];
 static int recorded_count;
 
-static const char *product_name(enum dtype dtype)
-{
-    return dtype == DTYPE_F16 ? "cublaslt_f16" : dtype == DTYPE_BF16 ? "cublaslt_bf16" : "cublaslt_nvfp4";
-}
-
 // In the place of the function of kernel/cuda/images.c (test/meson.build).
 bool __wrap_cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err);
 bool __wrap_cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err)
@@ -37,7 +32,7 @@ bool __wrap_cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, str
     (void)cuda;
     (void)err;
     assert_true(recorded_count < RECORDED_MAX);
-    recorded[recorded_count++] = call->function ? call->function : product_name(call->product.dtype);
+    recorded[recorded_count++] = call->function ? call->function : cuda_product_name(call->product.dtype);
     return true;
 }
 
