@@ -76,6 +76,7 @@ struct cuda_product {
     bool f32_out;    // y is f32, else of the same type as x, and bfloat16 if that is NVFP4
     bool accumulate; // y is added to
 };
+const char *cuda_product_name(enum dtype dtype); // as rows list it: "cublaslt_bf16"
 bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err);
 
 // Opens cuBLASLt and takes the memory it works in. The first product does it too.

@@ -3,6 +3,7 @@
 #ifndef DEVICE_CUDA_PARTS_H
 #define DEVICE_CUDA_PARTS_H
 
+#include "base/dtype.h"
 #include "base/map.h"
 #include "device/cuda_driver.h"
 
@@ -21,6 +22,7 @@ struct cuda {
     int function_count;
     struct map function_index;      // of each, by name
     struct cuda_products *products; // cuda_products.c; NULL before the first one
+    unsigned long product_count[DTYPE_COUNT];
 };
 
 // Makes this thread speak to the GPU, which every call of the driver asks for.

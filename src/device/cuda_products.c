@@ -224,6 +224,11 @@ void cuda_products_close(struct cuda *cuda)
 
 static bool is_aligned(const void *address) { return (uintptr_t)address % ALIGNMENT_BYTES == 0; }
 
+const char *cuda_product_name(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? "cublaslt_bf16" : dtype == DTYPE_F16 ? "cublaslt_f16" : "cublaslt_nvfp4";
+}
+
 bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct error *err)
 {
     bool scaled = product->dtype == DTYPE_NVFP4_GGUF;
@@ -249,5 +254,6 @@ bool cuda_multiply(struct cuda *cuda, const struct cuda_product *product, struct
     if (!check_blas(cuda, status, "cublasLtMatmul", kind, err))
         return false;
     cuda->last = "a product by cuBLASLt";
+    cuda->product_count[product->dtype]++;
     return true;
 }

@@ -16,6 +16,8 @@ struct cuda_function {
     struct cuda_entry *entry;
     size_t params_bytes;
     bool waits; // for what is before it in the stream; older code cannot
+    int index;  // among all of the GPU
+    unsigned long launches;
 };
 
 // ---- sentences ----
@@ -94,10 +96,28 @@ struct cuda *cuda_open(int ordinal, struct error *err)
     return NULL;
 }
 
+// A switch for tests: NIBBLE_LAUNCHES=FILE gets the name of every function that was launched, or captured, and of every
+// product, each with how often.
+static void write_launches(const struct cuda *cuda)
+{
+    const char *path = getenv("NIBBLE_LAUNCHES");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file)
+        return;
+    for (int i = 0; i < cuda->function_count; i++)
+        if (cuda->functions[i]->launches)
+            fprintf(file, "%s %lu\n", cuda->functions[i]->name, cuda->functions[i]->launches);
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (cuda->product_count[i])
+            fprintf(file, "%s %lu\n", cuda_product_name((enum dtype)i), cuda->product_count[i]);
+    fclose(file);
+}
+
 void cuda_close(struct cuda *cuda)
 {
     if (!cuda)
         return;
+    write_launches(cuda);
     if (cuda->context) {
         cuda_enter(cuda);
         cuda_products_close(cuda);
@@ -219,6 +239,7 @@ bool cuda_launch(struct cuda *cuda, const struct cuda_launch *launch, struct err
                     grid[0], grid[1], grid[2], launch->block, launch->shared_bytes))
         return false;
     cuda->last = function->name;
+    launch->function->launches++;
     return true;
 }
 

@@ -251,7 +251,7 @@ static void add_passed_over(const struct plan *plan, struct strbuf *out)
             explain_add_range(&layers, reason->first_layer, reason->last_layer);
         strbuf_add_format(out, "passed    %-9s %s", strbuf_text(&layers), reason->kernel->name);
         if (others)
-            strbuf_add_format(out, " and %d more", others);
+            strbuf_add_format(out, " (and %d more)", others);
         strbuf_add_format(out, ": %s\n", reason->text);
         strbuf_free(&layers);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan/explain_rows.c: the rows that ops are bound to, in words: those of all loads in one line for each kind of matrix
 // and of attention, and for programs every row with its loads, layers and functions.
+#include <ctype.h>
 #include <string.h>
 
 #include "plan/explain_parts.h"
@@ -51,13 +52,18 @@ static size_t stem_of(const char *name)
     return last ? (size_t)(last - name) + 1 : 0;
 }
 
-// The runs from `first` on whose names differ in their last part alone.
+// Whether names differ in their last part alone, which is a size.
+static bool are_alike(const char *a, const char *b)
+{
+    size_t stem = stem_of(a);
+    return stem && stem == stem_of(b) && !strncmp(a, b, stem) && isdigit((unsigned char)a[stem])
+        && isdigit((unsigned char)b[stem]);
+}
+
 static int last_alike(const struct run *runs, int count, int first)
 {
     int last = first;
-    size_t stem = stem_of(runs[first].row->name);
-    while (last + 1 < count && stem && stem == stem_of(runs[last + 1].row->name)
-           && !strncmp(runs[first].row->name, runs[last + 1].row->name, stem))
+    while (last + 1 < count && are_alike(runs[first].row->name, runs[last + 1].row->name))
         last++;
     return last;
 }
@@ -86,12 +92,33 @@ void explain_add_rows(struct strbuf *out, const struct explain_rows *rows)
         strbuf_add_text(out, first ? ", " : "");
         add_names(out, runs, first, last);
         if (first == 0 && small_row(rows))
-            strbuf_add_format(out, " (%s where each SM has one tile at most)", small_row(rows)->name);
+            strbuf_add_format(out, " (%s in small steps)", small_row(rows)->name);
         if (last + 1 < count)
-            strbuf_add_format(out, " up to %d tokens", kernel_load_most(runs[last].last));
+            strbuf_add_format(out, kernel_load_most(runs[last].last) == 1 ? " for %d token" : " up to %d tokens",
+                              kernel_load_most(runs[last].last));
         else if (first)
             strbuf_add_text(out, " beyond");
     }
+}
+
+// Lines of `text` are broken between words, and go on below the first word of a line.
+static void add_wrapped(struct strbuf *out, const char *text)
+{
+    enum { WIDTH = 100, INDENT = 10 };
+    size_t left = strlen(text), room = WIDTH;
+    while (left > room) {
+        size_t end = room;
+        while (end && text[end] != ' ')
+            end--;
+        if (!end)
+            break;
+        strbuf_add(out, text, end);
+        strbuf_add_format(out, "\n%*s", INDENT, "");
+        text += end + 1;
+        left -= end + 1;
+        room = WIDTH - INDENT;
+    }
+    strbuf_add_format(out, "%s\n", text);
 }
 
 // ---- weights ----
@@ -141,17 +168,19 @@ static void add_formats(struct strbuf *out, const char *words, uint64_t formats)
 static void add_matrix(const struct plan *plan, enum op_kind kind, const struct explain_rows *rows, struct strbuf *out)
 {
     uint64_t dequantised = explain_weights(plan, rows, EXPLAIN_UNPACKED);
-    strbuf_add_format(out, "%-9s ", op_word(kind));
-    explain_add_rows(out, rows);
-    add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, rows, EXPLAIN_INT8));
-    add_formats(out, "; activations rounded to 4 bits for weights in", explain_weights(plan, rows, EXPLAIN_NVFP4));
-    add_formats(out, "; dequantised in registers:", dequantised);
-    strbuf_add_text(out, rows->row[0]->device == DEVICE_CUDA && !dequantised ? "; weights read as they are" : "");
+    struct strbuf line = { 0 };
+    strbuf_add_format(&line, "%-9s ", op_word(kind));
+    explain_add_rows(&line, rows);
+    add_formats(&line, "; activations rounded to int8 for weights in", explain_weights(plan, rows, EXPLAIN_INT8));
+    add_formats(&line, "; activations rounded to 4 bits for weights in", explain_weights(plan, rows, EXPLAIN_NVFP4));
+    add_formats(&line, "; dequantised in registers:", dequantised);
+    strbuf_add_text(&line, rows->row[0]->device == DEVICE_CUDA && !dequantised ? "; weights read as they are" : "");
     if (rows->row[0]->nvfp4)
-        strbuf_add_text(out,
+        strbuf_add_text(&line,
                         " if cuBLASLt has such products, which it is asked when the model is loaded; without "
                         "--linear-kernel, other kernels serve");
-    strbuf_add_byte(out, '\n');
+    add_wrapped(out, line.data);
+    strbuf_free(&line);
 }
 
 void explain_add_matrices(const struct plan *plan, struct strbuf *out)
@@ -183,11 +212,13 @@ void explain_add_attention_rows(const struct plan *plan, struct strbuf *out)
                 break;
             last = other < 0 ? last : next;
         }
-        strbuf_add_format(out, "attention ");
-        explain_add_range(out, first, last);
-        strbuf_add_text(out, ": ");
-        explain_add_rows(out, &rows);
-        strbuf_add_byte(out, '\n');
+        struct strbuf line = { 0 };
+        strbuf_add_text(&line, "attention ");
+        explain_add_range(&line, first, last);
+        strbuf_add_text(&line, ": ");
+        explain_add_rows(&line, &rows);
+        add_wrapped(out, line.data);
+        strbuf_free(&line);
     }
 }
 
@@ -322,7 +353,10 @@ void explain_add_slow(const struct plan *plan, const char *title, struct strbuf 
     for (const struct kernel *row = kernel_next(NULL); row; row = kernel_next(row)) {
         if (!is_slow(plan, row) || (last && !strcmp(last, row->slow)))
             continue;
-        strbuf_add_format(out, "%s%s: %s\n", title, row->name, row->slow);
+        struct strbuf line = { 0 };
+        strbuf_add_format(&line, "%s%s: %s", title, row->name, row->slow);
+        add_wrapped(out, line.data);
+        strbuf_free(&line);
         last = row->slow;
     }
 }

@@ -244,7 +244,7 @@ static void add_candidates(const struct plan_refusal *refusal, struct strbuf *ou
             int alike = plan_reasons_alike(refusal->candidates, refusal->candidate_count, i, done);
             strbuf_add_format(out, "\n  %s", candidate->kernel->name);
             if (alike > 1)
-                strbuf_add_format(out, " and %d more:", alike - 1);
+                strbuf_add_format(out, " (and %d more)", alike - 1);
             strbuf_add_format(out, " %s", candidate->text);
             left -= alike;
             shown++;

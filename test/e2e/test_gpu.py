@@ -154,6 +154,29 @@ def test_gemma3_says_what_it_says_on_the_cpu(nibble, gemma3):
     assert greedy(nibble, gemma3, prompt, "cuda", "--raw") == greedy(nibble, gemma3, prompt, "cpu", "--raw")
 
 
+# ---- what is printed is what runs ----
+
+
+@pytest.mark.parametrize("flags", [[], ["--kv-cache-dtype", "fp8"], ["--kv-cache-dtype", "nvfp4"]])
+def test_what_is_launched_is_what_the_plan_names(nibble, smollm2, gemma3, tmp_path, flags):
+    """Every function that the driver was asked to start is one of a row that the plan has and that the trace names."""
+    drawing = {"sample_peaks", "sample_masses", "sample_draw"}
+    for model in (smollm2, gemma3):
+        plan = json.loads(subprocess.run([nibble, "plan", model, "--device", "cuda", *flags, "--json"], capture_output=True, text=True).stdout)
+        rows = {row["kernel"]: row for row in plan["kernels"]}
+        for words in (1, 20, 50, 100, 300):
+            launches = tmp_path / f"launches_{words}"
+            done = subprocess.run([nibble, "run", model, "word " * words, "--raw", "--max-tokens", "3", "--device", "cuda", "--trace", "ops",
+                                   "--no-self-test", *flags], capture_output=True, text=True, timeout=120,
+                                  env={**os.environ, "NIBBLE_LAUNCHES": str(launches)})
+            assert done.returncode == 0, done.stderr
+            launched = {line.split()[0] for line in launches.read_text().splitlines()}
+            assert launched <= {name for row in rows.values() for name in row["functions"]} | drawing
+            named = {name for line in done.stderr.splitlines() for word in line.split() for name in word.split("+") if name in rows}
+            assert named and all(rows[name]["functions"][0] in launched for name in named)
+            assert launched <= {name for row in named for name in rows[row]["functions"]} | drawing
+
+
 # ---- a kernel that lies ----
 
 
@@ -161,8 +184,7 @@ def rows_in_use(nibble, model):
     """The names of the GPU's rows that a plan has, and of all that there are for each of their ops."""
     run = lambda *command: json.loads(subprocess.run([nibble, *command, "--device", "cuda", "--json"], capture_output=True, text=True).stdout)
     rows = [row for row in run("kernels")["kernels"] if row["runs"]]
-    used = {name for layer in run("plan", model)["layers"] for name in layer["kernels"].values()}
-    used.update(row["name"] for row in rows if row["op"] in ("embed", "pick", "norm"))
+    used = {row["kernel"] for row in run("plan", model)["kernels"]}
     return used, {name: [row["name"] for row in rows if row["op"] == op["op"]] for op in rows for name in [op["name"]]}
 
 

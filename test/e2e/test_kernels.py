@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -24,8 +25,12 @@ def table(run):
 
 
 def test_names_come_first(run, table):
+    """Rows of a GPU's family are one line, under the name that they share."""
     lines = run("kernels").stdout.splitlines()
-    assert [line.split()[0] for line in lines if line[0] != " "] == ["name"] + [row["name"] for row in table]
+    key = lambda row: (row["family"], row["needs"])
+    families = [row["family"] for before, row in zip([{"family": None, "needs": None}, *table], table) if key(row) != key(before)]
+    assert [line.split()[0] for line in lines if line[0] != " "] == ["name"] + families and len(families) < len(table) / 2
+    assert all(row["name"].startswith(row["family"].rstrip("*")) for row in table)
     assert max(map(len, lines)) <= 100
     assert len({row["name"] for row in table}) == len(table)
 
@@ -35,6 +40,16 @@ def test_every_op_has_a_reference(table):
                "route", "experts", "combine"):
         reference, = [row for row in table if row["op"] == op and row["priority"] == 0]
         assert reference["runs"] and reference["missing"] is None and reference["needs"] == [] and reference["tokens"] == "any"
+
+
+def test_no_function_is_chosen_where_launches_are_described(table):
+    """Functions are named in tables alone: what a describe launches is what its row lists."""
+    names = {name for row in table for name in row["functions"]}
+    assert len(names) > 150
+    for path in sorted((ROOT / "src" / "kernel" / "cuda").glob("*.c")):
+        code = re.sub(r"^#define.*(?:\\\n.*)*", "", path.read_text(), flags=re.M)
+        for body in re.findall(r"^\{\n(.*?)^\}$", code, flags=re.M | re.S):
+            assert not names & set(re.findall(r'"([^"]*)"', body)), path
 
 
 def test_the_page_is_fresh(run):

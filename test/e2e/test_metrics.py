@@ -125,7 +125,8 @@ def test_the_plan_is_told(server):
     assert len(bits) == 2 * len(plan["layers"])
     assert all(3 <= value <= 33 for value in bits.values())
     told = {(sample.labels["op"], sample.labels["load"], sample.labels["kernel"]) for sample in found["nibble:kernel_info"].samples}
-    assert {plan["layers"][0]["kernels"]["attention_few"]} <= {kernel for op, load, kernel in told if (op, load) == ("attention", "few")}
+    assert told == {(row["op"], row["tokens"], row["kernel"]) for row in plan["kernels"]}
+    assert set(plan["layers"][0]["kernels"].values()) <= {kernel for op, load, kernel in told}
     build, = found["nibble:build_info"].samples
     assert build.labels["device"] == plan["device"] and build.labels["version"] and build.labels["compiler"]
     cache, = found["vllm:cache_config_info"].samples

@@ -76,11 +76,13 @@ static void check_calls(const char *name, const struct cuda_call *calls, int cou
     }
 }
 
-// A product has no function: the row is named after it.
+static const char *name_of(const struct cuda_call *call)
+{
+    return call->function ? call->function : cuda_product_name(call->product.dtype);
+}
+
 static bool is_listed(const struct kernel *kernel, const char *function)
 {
-    if (!function)
-        return kernel->functions[0] && strstr(kernel->functions[0], "cublaslt_");
     for (int i = 0; i < KERNEL_FUNCTIONS_MAX && kernel->functions[i]; i++)
         if (!strcmp(kernel->functions[i], function))
             return true;
@@ -92,9 +94,10 @@ static void check_listed(const struct kernel *kernel, const struct cuda_call *ca
 {
     bool first = false;
     for (int i = 0; i < count; i++) {
-        if (!is_listed(kernel, calls[i].function))
-            fail_msg("%s launches %s, which it does not list", kernel->name, calls[i].function);
-        first |= !calls[i].function || !strcmp(calls[i].function, kernel->functions[0]);
+        const char *name = name_of(&calls[i]);
+        if (!is_listed(kernel, name))
+            fail_msg("%s launches %s, which it does not list", kernel->name, name);
+        first |= !strcmp(name, kernel->functions[0]);
     }
     if (!first)
         fail_msg("%s does not launch %s", kernel->name, kernel->functions[0]);

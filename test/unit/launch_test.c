@@ -14,7 +14,7 @@
 #include "kernel/cuda/sample.h"
 #include "plan/explain.h"
 
-enum { SEQUENCES = 256, TOKENS = 512, LENGTH = 1024, PAGES = LENGTH / KV_PAGE_TOKENS, RECORDED_MAX = 4096 };
+enum { SEQUENCES = 256, TOKENS = 512, LENGTH = 512, PAGES = LENGTH / KV_PAGE_TOKENS, RECORDED_MAX = 4096 };
 enum { ZEROS = 1 << 20, FEW = 8 };
 
 static struct fake_cuda *fake;
@@ -25,11 +25,6 @@ static char zeros[ZEROS]; // of every tensor
 static const char *recorded[RECORDED_MAX];
 static int recorded_count;
 
-static const char *product_name(enum dtype dtype)
-{
-    return dtype == DTYPE_F16 ? "cublaslt_f16" : dtype == DTYPE_BF16 ? "cublaslt_bf16" : "cublaslt_nvfp4";
-}
-
 // In the place of the function of kernel/cuda/images.c (test/meson.build).
 bool __wrap_cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err);
 bool __wrap_cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, struct error *err)
@@ -37,7 +32,7 @@ bool __wrap_cuda_call_queue(struct cuda *cuda, const struct cuda_call *call, str
     (void)cuda;
     (void)err;
     assert_true(recorded_count < RECORDED_MAX);
-    recorded[recorded_count++] = call->function ? call->function : product_name(call->product.dtype);
+    recorded[recorded_count++] = call->function ? call->function : cuda_product_name(call->product.dtype);
     return true;
 }
 
@@ -145,10 +140,13 @@ static void need(bool ok, const struct error *err)
         fail_msg("%s: %s", world.what, err->text);
 }
 
-static void give_tensor(const struct tensor *tensor)
+static void give_tensor(const struct tensor *const_tensor)
 {
-    if (tensor)
-        ((struct tensor *)tensor)->data = zeros;
+    struct tensor *tensor = (struct tensor *)const_tensor;
+    if (!tensor)
+        return;
+    tensor->data = zeros;
+    tensor->stored = NULL;
 }
 
 // Weights are never read; norms and biases are, and are zeros.
@@ -160,7 +158,6 @@ static void give_data(struct model *model)
         for (int j = 0; j < OP_VECTORS_MAX; j++)
             give_tensor(op->more[j]);
         for (int j = 0; j < op->matrices; j++) {
-            give_tensor(op->matrix[j].tensor);
             give_tensor(op->matrix[j].bias);
         }
     }

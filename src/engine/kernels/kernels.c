@@ -108,15 +108,82 @@ static json_t *need_list(const struct kernel *kernel, struct arena *arena)
     return list;
 }
 
-static json_t *describe(const struct kernel *kernel, const struct device *device, struct arena *arena)
+// Rows of a GPU's family stand together, have one function that describes their launches, and run on the same devices.
+struct family {
+    struct kernel all; // what they list together, under the name that they share: "linear_wgmma_*"
+    json_t *head_dims; // those that they are for, where each is for one
+};
+
+static bool are_family(const struct kernel *a, const struct kernel *b)
+{
+    return a->device == DEVICE_CUDA && b->device == DEVICE_CUDA && a->op == b->op && a->describe == b->describe
+        && a->architectures == b->architectures;
+}
+
+static const char *shared_name(const char *a, const char *b, struct arena *arena)
+{
+    size_t length = 0, end = 0;
+    for (; a[length] && a[length] == b[length]; length++)
+        if (a[length] == '_')
+            end = length + 1;
+    if (!a[length] && b[length] == '_')
+        end = length;
+    return arena_format(arena, "%.*s*", (int)end, a);
+}
+
+static void add_head_dim(json_t *list, int head_dim)
+{
+    size_t i;
+    const json_t *known;
+    json_array_foreach (list, i, known)
+        if (json_integer_value(known) == head_dim)
+            return;
+    if (head_dim)
+        json_array_append_new(list, json_integer(head_dim));
+}
+
+static void join_family(struct family *family, const struct kernel *kernel, struct arena *arena)
+{
+    struct kernel *all = &family->all;
+    all->name = shared_name(all->name, kernel->name, arena);
+    all->load |= kernel->load;
+    all->weights |= kernel->weights;
+    all->k |= kernel->k;
+    all->v |= kernel->v;
+    all->latents |= kernel->latents;
+    all->priority = kernel->priority > all->priority ? kernel->priority : all->priority;
+    if (!kernel->head_dim_max || kernel->head_dim_max > all->head_dim_max)
+        all->head_dim_max = all->head_dim_max ? kernel->head_dim_max : 0;
+    if (kernel->shared_bytes < all->shared_bytes)
+        all->shared_bytes = kernel->shared_bytes;
+    add_head_dim(family->head_dims, kernel->head_dim);
+}
+
+static json_t *describe(const struct kernel *kernel, json_t *head_dims, const struct device *device,
+                        struct arena *arena)
 {
     const char *missing = kernels_missing(kernel, device, arena);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name,
-                     "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load, arena), "weights",
-                     format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name",
+                     kernel->name, "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load, arena),
+                     "weights", format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
                      format_list(kernel->k), "v", format_list(kernel->v), "latents", format_list(kernel->latents),
-                     "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
-                     need_list(kernel, arena), "priority", kernel->priority, "runs", !missing, "missing", missing);
+                     "head_dims", head_dims, "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max",
+                     kernel->head_dim_max, "needs", need_list(kernel, arena), "priority", kernel->priority, "runs",
+                     !missing, "missing", missing);
+}
+
+static json_t *describe_row(const struct kernel *kernel, const char *family, const struct device *device,
+                            struct arena *arena)
+{
+    json_t *head_dims = json_array(), *functions = json_array();
+    add_head_dim(head_dims, kernel->head_dim);
+    for (int i = 0; i < KERNEL_FUNCTIONS_MAX && kernel->functions[i]; i++)
+        json_array_append_new(functions, json_string(kernel->functions[i]));
+    json_t *row = describe(kernel, head_dims, device, arena);
+    json_object_set_new(row, "functions", functions);
+    json_object_set_new(row, "family", json_string(family));
+    json_object_set_new(row, "slow", kernel->slow ? json_string(kernel->slow) : json_null());
+    return row;
 }
 
 static uint64_t formats_of(enum dtype_use use)
@@ -153,6 +220,10 @@ static void cell_int8(const json_t *row, const char *key, struct strbuf *out)
 static void cell_head_sizes(const json_t *row, const char *key, struct strbuf *out)
 {
     size_t start = out->len;
+    if (json_array_size(json_object_get(row, "head_dims"))) {
+        grid_cell(row, "head_dims", out);
+        return;
+    }
     long long multiple = json_integer_value(json_object_get(row, key));
     long long largest = json_integer_value(json_object_get(row, "head_dim_max"));
     if (multiple)
@@ -189,8 +260,16 @@ bool kernels_list(const struct kernels_query *query, struct kernels_report *repo
     struct arena arena = { 0 };
     json_t *rows = json_array();
     (void)err;
-    for (const struct kernel *kernel = kernels_next(query, NULL); kernel; kernel = kernels_next(query, kernel))
-        json_array_append_new(rows, describe(kernel, &query->device, &arena));
+    report->table = json_array();
+    for (const struct kernel *kernel = kernels_next(query, NULL), *next; kernel; kernel = next) {
+        struct family family = { *kernel, json_array() };
+        add_head_dim(family.head_dims, kernel->head_dim);
+        for (next = kernels_next(query, kernel); next && !query->name && are_family(kernel, next);)
+            join_family(&family, next, &arena), next = kernels_next(query, next);
+        json_array_append_new(report->table, describe(&family.all, family.head_dims, &query->device, &arena));
+        for (const struct kernel *row = kernel; row != next; row = kernels_next(query, row))
+            json_array_append_new(rows, describe_row(row, family.all.name, &query->device, &arena));
+    }
     report->json = json_pack("{s:s, s:o}", "device", query->device.word, "kernels", rows);
     report->columns = columns;
     arena_free(&arena);
@@ -229,12 +308,14 @@ static void print_markdown(const struct kernels_report *report, struct strbuf *o
                     "# Kernels\n\n"
                     "Written by `nibble kernels --markdown`. Of the rows that list an op's formats, head size and "
                     "load, the planner takes\nthe one of the highest priority whose needs the device meets; "
-                    "priority 0 is the reference. \"all\" stands for:\n\n");
+                    "priority 0 is the reference.\nRows of a GPU that differ in format, size or tile stand together "
+                    "under the "
+                    "name that they share; `nibble kernels --json`\nlists them one by one. \"all\" stands for:\n\n");
     add_format_words(out, "weights", formats_of(DTYPE_USE_W));
     add_format_words(out, "K and V", formats_of(DTYPE_USE_KV));
     add_format_words(out, "latents, where V lies in K", KV_LATENT_FORMATS);
     strbuf_add_byte(out, '\n');
-    grid_markdown(json_object_get(report->json, "kernels"), columns, out);
+    grid_markdown(report->table, columns, out);
 }
 
 static void print_json(const struct kernels_report *report, struct strbuf *out)
@@ -247,7 +328,8 @@ static void print_json(const struct kernels_report *report, struct strbuf *out)
 static void print_text(const struct kernels_report *report, struct strbuf *out)
 {
     strbuf_add_text(out, strbuf_text(&report->above));
-    grid_text(json_object_get(report->json, "kernels"), report->columns, report->width, out);
+    const json_t *rows = report->table ? report->table : json_object_get(report->json, "kernels");
+    grid_text(rows, report->columns, report->width, out);
     strbuf_add_text(out, strbuf_text(&report->below));
 }
 
@@ -324,6 +406,7 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
     *failed = report.failed;
     cuda_close(query.cuda);
     json_decref(report.json);
+    json_decref(report.table);
     strbuf_free(&report.above);
     strbuf_free(&report.below);
     return ok;

@@ -23,6 +23,7 @@ struct kernels_query {
 
 struct kernels_report {
     json_t *json;
+    json_t *table; // the rows for people; NULL: the list "kernels" of `json`
     const struct grid_column *columns;
     int width;                  // of the text, in columns
     struct strbuf above, below; // lines around the table

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_plain.cuh: decode attention for what the tensor-core kernels do not have: any two formats, any
-// even head size. Values are dequantised one pair at a time, in f32, straight from the pages; who does what, and what
-// is left behind, is as with the others.
+// kernel/cuda/attention_plain.cuh: decode attention without tensor cores, for every pair of cache formats and every
+// even head size. Values are dequantised one pair at a time, in f32, straight from the pages; the work list and the
+// results of chunks are those of the other decode kernels.
 #ifndef KERNEL_CUDA_ATTENTION_PLAIN_CUH
 #define KERNEL_CUDA_ATTENTION_PLAIN_CUH
 
@@ -9,7 +9,7 @@
 
 enum { PLAIN_WARPS = 4, PLAIN_DIM_MAX = 256, LANE_PAIRS = PLAIN_DIM_MAX / (2 * WARP) };
 
-// A column's results in a lane: channels 2 lane + 64 i and the one after.
+// The sums of a column in a lane: channels 2 lane + 64 i and the next.
 struct plain_running {
     float maximum[COLUMNS], sum[COLUMNS];
     float2 out[COLUMNS][LANE_PAIRS];
@@ -17,17 +17,17 @@ struct plain_running {
 
 struct plain_shared {
     float query[COLUMNS][PLAIN_DIM_MAX];
-    float share[PLAIN_WARPS][PAGE_TOKENS][COLUMNS];
+    float prob[PLAIN_WARPS][PAGE_TOKENS][COLUMNS];
     struct plain_running node[PLAIN_WARPS / 2][WARP];
 };
 
-// One head's side of one page.
+// K or V of one KV head in one page.
 struct plain_side {
     const uint8_t *data, *scales;
     const struct cuda_side *side;
 };
 
-// Channels 2 pair and 2 pair + 1 of a token, in the side's unit (unit_of).
+// Channels 2 pair and 2 pair + 1 of a token, in units of unit_of.
 DEVICE float2 plain_pair(const struct plain_side &page, int token, int pair)
 {
     const uint8_t *data = page.data + token * page.side->data_bytes;
@@ -73,14 +73,14 @@ DEVICE struct plain_side plain_page(const struct cuda_place &place, const struct
     return { at + side.data + vector * side.data_bytes, at + side.scales + vector * side.scale_bytes, &side };
 }
 
-DEVICE void plain_queries(const struct cuda_attention &p, const struct piece &piece, struct plain_shared *shared)
+DEVICE void plain_queries(const struct cuda_attention &p, const struct work_tile &tile, struct plain_shared *shared)
 {
-    int dim = p.cache.k_dim, columns = piece.rows * p.group - piece.tile * COLUMNS;
+    int dim = p.cache.k_dim, columns = tile.rows * p.group - tile.column_tile * COLUMNS;
     __syncthreads();
     for (int i = (int)threadIdx.x; i < COLUMNS * dim; i += (int)blockDim.x) {
-        struct column column = column_of(p, piece, i / dim);
-        size_t at = (size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head;
-        shared->query[i / dim][i % dim] = has_query(p, piece, column)
+        struct column column = column_of(p, tile, i / dim);
+        size_t at = (size_t)(tile.first + column.row) * (size_t)p.heads + (size_t)column.head;
+        shared->query[i / dim][i % dim] = has_query(p, tile, column)
             ? bf16_to_f32(p.q[at * (size_t)dim + (size_t)(i % dim)])
             : 0.0f;
     }
@@ -92,7 +92,7 @@ DEVICE void plain_queries(const struct cuda_attention &p, const struct piece &pi
         }
 }
 
-// The scores of a page's tokens: lanes t and t + 16 share token t and halves of its channels.
+// The scores of a page's tokens: lanes t and t + 16 each have half of the channels of token t.
 DEVICE void plain_scores(const struct cuda_attention &p, const struct plain_side &k, const struct plain_shared *shared,
                          bool seen, float score[COLUMNS])
 {
@@ -113,21 +113,21 @@ DEVICE void plain_scores(const struct cuda_attention &p, const struct plain_side
         score[c] += __shfl_xor_sync(WARP_ALL, score[c], PAGE_TOKENS);
 }
 
-// A page of the cache, or one of those that come first and are kept elsewhere. `start`: the first token that is seen.
-DEVICE void plain_step(const struct cuda_attention &p, const struct piece &piece, const struct cuda_place &place,
+// One page of the cache or of the sink. `start`: the first token that is seen.
+DEVICE void plain_step(const struct cuda_attention &p, const struct work_tile &tile, const struct cuda_place &place,
                        int32_t page, int base, int start, struct plain_shared *shared, struct plain_running *state)
 {
     int group = p.group, lane = lane_index(), token = base + lane % PAGE_TOKENS;
-    int from = max(start - base, 0), to = min(piece.last + 1 - base, (int)PAGE_TOKENS);
-    struct plain_side v = plain_page(place, place.v, page, piece.head);
+    int from = max(start - base, 0), to = min(tile.last + 1 - base, (int)PAGE_TOKENS);
+    struct plain_side v = plain_page(place, place.v, page, tile.head);
     float unit = unit_of(place.v, p.cache.v_dim) / unit_of(p.cache.v, p.cache.v_dim); // sums are in the cache's
-    float (*share)[COLUMNS] = shared->share[warp_index()], score[COLUMNS];
-    bool seen = token >= start && token <= piece.last;
-    plain_scores(p, plain_page(place, place.k, page, piece.head), shared, seen, score);
+    float (*prob)[COLUMNS] = shared->prob[warp_index()], score[COLUMNS];
+    bool seen = token >= start && token <= tile.last;
+    plain_scores(p, plain_page(place, place.k, page, tile.head), shared, seen, score);
     __syncwarp();
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        int row = (piece.tile * COLUMNS + c) / group, position = piece.last - piece.rows + 1 + row;
+        int row = (tile.column_tile * COLUMNS + c) / group, position = tile.last - tile.rows + 1 + row;
         float x = score[c] * (p.scale * LOG2_E * unit_of(place.k, p.cache.k_dim));
         x = p.softcap > 0 ? cap(x, p.softcap * LOG2_E) : x;
         x = token < first_seen(p, position) || token > position ? -INFINITY : x;
@@ -136,7 +136,7 @@ DEVICE void plain_step(const struct cuda_attention &p, const struct piece &piece
         state->maximum[c] = top;
         state->sum[c] = state->sum[c] * keep + lanes_sum(lane < PAGE_TOKENS ? x : 0);
         if (lane < PAGE_TOKENS)
-            share[lane][c] = x * unit;
+            prob[lane][c] = x * unit;
 #pragma unroll
         for (int i = 0; i < LANE_PAIRS; i++)
             state->out[c][i].x *= keep, state->out[c][i].y *= keep;
@@ -149,11 +149,11 @@ DEVICE void plain_step(const struct cuda_attention &p, const struct piece &piece
             float2 x = 2 * pair < p.cache.v_dim ? plain_pair(v, t, pair) : make_float2(0, 0);
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
-                state->out[c][i].x += share[t][c] * x.x, state->out[c][i].y += share[t][c] * x.y;
+                state->out[c][i].x += prob[t][c] * x.x, state->out[c][i].y += prob[t][c] * x.y;
         }
 }
 
-// Adds a neighbour.
+// Adds the splits of another warp.
 DEVICE void plain_add(struct plain_running *state, const struct plain_running *other)
 {
 #pragma unroll
@@ -170,7 +170,7 @@ DEVICE void plain_add(struct plain_running *state, const struct plain_running *o
     }
 }
 
-// Neighbouring warps first; the first one ends up with all.
+// Combines neighbouring warps first; the first warp ends up with the sum.
 DEVICE void plain_add_warps(struct plain_shared *shared, struct plain_running *state)
 {
     for (int step = 1; step < PLAIN_WARPS; step *= 2) {
@@ -184,20 +184,20 @@ DEVICE void plain_add_warps(struct plain_shared *shared, struct plain_running *s
     }
 }
 
-// By the first warp.
-DEVICE void plain_write(const struct cuda_attention &p, const struct piece &piece, const struct plain_running &state)
+// Writes the result or the chunk's sums, by the first warp.
+DEVICE void plain_write(const struct cuda_attention &p, const struct work_tile &tile, const struct plain_running &state)
 {
     int dim = p.cache.v_dim;
-    bool finished = piece.chunks == 1 && p.cache.v.dtype != DTYPE_INT4_TOKEN;
+    bool finished = tile.chunks == 1 && p.cache.v.dtype != DTYPE_INT4_TOKEN;
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        struct column column = column_of(p, piece, c);
-        if (!has_query(p, piece, column))
+        struct column column = column_of(p, tile, c);
+        if (!has_query(p, tile, column))
             continue;
-        float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
-            + piece.chunk * (dim + SPLIT_TAIL);
+        float *partial = work_partials(p, tile.sequence, tile.rows, column.row, column.head)
+            + tile.chunk * (dim + SPLIT_TAIL);
         uint16_t *out = p.out
-            + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * (size_t)dim;
+            + ((size_t)(tile.first + column.row) * (size_t)p.heads + (size_t)column.head) * (size_t)dim;
         float factor = finish_factor(p, column.head, state.maximum[c], state.sum[c]) * unit_of(p.cache.v, dim);
 #pragma unroll
         for (int i = 0; i < LANE_PAIRS; i++) {
@@ -208,7 +208,7 @@ DEVICE void plain_write(const struct cuda_attention &p, const struct piece &piec
                 *(float2 *)(partial + at) = state.out[c][i];
         }
         if (lane_index() == 0)
-            *(float4 *)(partial + dim) = make_float4(state.maximum[c], state.sum[c], (float)piece.chunks, 0);
+            *(float4 *)(partial + dim) = make_float4(state.maximum[c], state.sum[c], (float)tile.chunks, 0);
     }
 }
 
@@ -223,23 +223,23 @@ DEVICE void plain_clear(struct plain_running *state)
     }
 }
 
-// This warp's part of a piece.
-DEVICE void plain_part(const struct cuda_attention &p, const struct piece &piece, struct plain_shared *shared,
-                       struct plain_running *state)
+// This warp's split of a work tile.
+DEVICE void plain_split(const struct cuda_attention &p, const struct work_tile &tile, struct plain_shared *shared,
+                        struct plain_running *state)
 {
     constexpr int PAGES = SPLIT_TOKENS / PAGE_TOKENS;
-    const int32_t *table = p.batch.tables + piece.table_at;
-    int from = max(part_begin(piece, piece.part) * PAGES, piece.start / PAGE_TOKENS);
-    int to = min(part_begin(piece, piece.part + 1) * PAGES, piece.last / PAGE_TOKENS + 1);
-    int seen = first_seen(p, piece.last - piece.rows + 1), sinks = min(p.sink_pages, piece.last / PAGE_TOKENS + 1);
+    const int32_t *table = p.batch.tables + tile.table_at;
+    int from = max(split_begin(tile, tile.split) * PAGES, tile.start / PAGE_TOKENS);
+    int to = min(split_begin(tile, tile.split + 1) * PAGES, tile.last / PAGE_TOKENS + 1);
+    int seen = first_seen(p, tile.last - tile.rows + 1), sinks = min(p.sink_pages, tile.last / PAGE_TOKENS + 1);
     plain_clear(state);
-    for (int page = seen / PAGE_TOKENS; page < sinks && piece.part == 0; page++) {
+    for (int page = seen / PAGE_TOKENS; page < sinks && tile.split == 0; page++) {
         const int32_t *first = p.batch.tables
-            + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + piece.sequence];
-        plain_step(p, piece, p.sink, first[page], page * PAGE_TOKENS, seen, shared, state);
+            + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + tile.sequence];
+        plain_step(p, tile, p.sink, first[page], page * PAGE_TOKENS, seen, shared, state);
     }
-    for (int page = from; page < to && piece.parts > 0; page++)
-        plain_step(p, piece, p.cache, table[page], page * PAGE_TOKENS, piece.start, shared, state);
+    for (int page = from; page < to && tile.splits > 0; page++)
+        plain_step(p, tile, p.cache, table[page], page * PAGE_TOKENS, tile.start, shared, state);
 }
 
 extern "C" __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
@@ -249,14 +249,14 @@ extern "C" __global__ void __launch_bounds__(PLAIN_WARPS *WARP)
     __shared__ struct plain_shared shared;
     kernel_begin();
     const struct work work = work_list(p, list_of_work);
-    struct piece piece;
-    for (int i = (int)blockIdx.x; work_piece(p, work, i, &piece); i += (int)gridDim.x) {
+    struct work_tile tile;
+    for (int i = (int)blockIdx.x; work_find(p, work, i, &tile); i += (int)gridDim.x) {
         struct plain_running state;
-        plain_queries(p, piece, &shared);
-        plain_part(p, piece, &shared, &state);
+        plain_queries(p, tile, &shared);
+        plain_split(p, tile, &shared, &state);
         plain_add_warps(&shared, &state);
         if (warp_index() == 0)
-            plain_write(p, piece, state);
+            plain_write(p, tile, state);
     }
 }
 

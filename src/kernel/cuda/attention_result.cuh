@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_result.cuh: from the sums of parts to decode attention's result, along the tree of
-// attention_split.h: a warp adds up its parts, a block its warps. A sequence of one chunk is then finished; of several,
-// each leaves its sums behind (work_partials), and a second kernel adds them up.
+// kernel/cuda/attention_result.cuh: combining the KV splits of decode attention (log-sum-exp), along the tree of
+// attention_split.h: a warp combines its splits, a CTA its warps. A sequence of one chunk is then finished; of several,
+// each chunk writes its sums (work_partials), and attention_decode_combine combines them.
 #ifndef KERNEL_CUDA_ATTENTION_RESULT_CUH
 #define KERNEL_CUDA_ATTENTION_RESULT_CUH
 
 #include "kernel/cuda/attention_step.cuh"
 
-// What a value of V is worth that is dequantised as 1.
+// The value of V that is dequantised as 1.
 DEVICE float unit_of(const struct cuda_side &side, int dim)
 {
     switch (side.dtype) {
@@ -21,7 +21,7 @@ DEVICE float unit_of(const struct cuda_side &side, int dim)
     }
 }
 
-// What sums under this maximum are to be multiplied with, once all parts are in: the sink takes part here.
+// The factor that normalises sums under this maximum once all splits are in; the attention sink joins the softmax here.
 DEVICE float finish_factor(const struct cuda_attention &p, int head, float maximum, float sum)
 {
     float top = maximum, sink = p.sinks ? p.sinks[head] * LOG2_E : SCORE_NONE;
@@ -32,21 +32,21 @@ DEVICE float finish_factor(const struct cuda_attention &p, int head, float maxim
 
 // ---- within a warp ----
 
-// Lanes whose columns are those of a second part have a maximum above all scores until its turn: they add nothing.
-template <int D> DEVICE void running_clear(const struct piece &piece, struct running<D> *state)
+// Lanes whose columns belong to the second split have a maximum above all scores until it begins: they add 0.
+template <int D> DEVICE void running_clear(const struct work_tile &tile, struct running<D> *state)
 {
     *state = {};
-    state->maximum[0] = state->maximum[1] = piece.narrow && lane_index() % 4 >= 2 ? SCORE_ALL : SCORE_NONE;
+    state->maximum[0] = state->maximum[1] = tile.is_half && lane_index() % 4 >= 2 ? SCORE_ALL : SCORE_NONE;
 }
 
-// What two parts in one warp are together, or four: columns 2 (t % 2) and the one after, and of the channels of
-// running.out the lower four of eight where t < 2, else the upper four.
+// Two or four splits of one warp combined: columns 2 (t % 2) and the next, and of every eight channels of running.out
+// the lower four if t < 2, else the upper four.
 template <int D> struct node {
     float maximum[2], sum[2];
     float x[D / 16][2];
 };
 
-// The second part is COLUMNS / 2 columns, and two lanes, away.
+// The second split is COLUMNS / 2 columns, and two lanes, away.
 template <int D> DEVICE void node_make(const struct running<D> &state, struct node<D> *node)
 {
     constexpr int AWAY = COLUMNS / 4;
@@ -69,7 +69,7 @@ template <int D> DEVICE void node_make(const struct running<D> &state, struct no
     }
 }
 
-// Adds a neighbour.
+// Adds the node beside it.
 template <int D> DEVICE void node_add(struct node<D> *own, const struct node<D> &other)
 {
 #pragma unroll
@@ -84,10 +84,10 @@ template <int D> DEVICE void node_add(struct node<D> *own, const struct node<D> 
     }
 }
 
-// ---- within a block ----
+// ---- within a CTA ----
 
-// A warp leaves its sums as [items][lane][COUNT], each item some neighbouring channels of a column, then the columns'
-// maxima and sums of shares. Of parts alone there are items of four, of nodes as many items of two.
+// A warp writes its sums as [items][lane][COUNT], each item some neighbouring channels of a column, then the maxima and
+// softmax denominators of the columns. Whole tiles have items of four, half tiles as many items of two.
 template <int COUNT> DEVICE void item_store(float *to, int item, const float x[COUNT])
 {
     to += (item * WARP + lane_index()) * COUNT;
@@ -146,7 +146,7 @@ template <int D> DEVICE void result_put(float *to, const struct node<D> &node)
     }
 }
 
-// What COUNT neighbours are together, a power of two.
+// The sum of COUNT neighbours, a power of two, as a binary tree.
 template <int COUNT> DEVICE float tree_sum(float x[COUNT])
 {
 #pragma unroll
@@ -157,17 +157,17 @@ template <int COUNT> DEVICE float tree_sum(float x[COUNT])
     return x[0];
 }
 
-// COUNT channels from `at` on of a column: finished, of a sequence of one chunk, or as what this chunk leaves behind.
+// Writes COUNT channels of a column from `at` on: the result of a sequence of one chunk, or the sums of this chunk.
 template <class W, int COUNT>
-DEVICE void result_write(const struct cuda_attention &p, const struct piece &piece, const struct column &column, int at,
-                         float maximum, float sum, const float x[COUNT])
+DEVICE void result_write(const struct cuda_attention &p, const struct work_tile &tile, const struct column &column,
+                         int at, float maximum, float sum, const float x[COUNT])
 {
     constexpr int D = W::D;
-    float *partial = work_partials(p, piece.sequence, piece.rows, column.row, column.head)
-        + piece.chunk * (D + SPLIT_TAIL);
-    if (W::V != FORM_INT4 && piece.chunks == 1) {
+    float *partial = work_partials(p, tile.sequence, tile.rows, column.row, column.head)
+        + tile.chunk * (D + SPLIT_TAIL);
+    if (W::V != FORM_INT4 && tile.chunks == 1) {
         float factor = finish_factor(p, column.head, maximum, sum) * unit_of(p.cache.v, D);
-        uint16_t *out = p.out + ((size_t)(piece.first + column.row) * (size_t)p.heads + (size_t)column.head) * D + at;
+        uint16_t *out = p.out + ((size_t)(tile.first + column.row) * (size_t)p.heads + (size_t)column.head) * D + at;
 #pragma unroll
         for (int i = 0; i < COUNT; i += 2)
             ((uint32_t *)out)[i / 2] = bf16_pair(x[i] * factor, x[i + 1] * factor);
@@ -176,12 +176,12 @@ DEVICE void result_write(const struct cuda_attention &p, const struct piece &pie
         for (int i = 0; i < COUNT; i += 2)
             *(float2 *)(partial + at + i) = make_float2(x[i], x[i + 1]);
     if (at == 0)
-        *(float4 *)(partial + D) = make_float4(maximum, sum, (float)piece.chunks, 0);
+        *(float4 *)(partial + D) = make_float4(maximum, sum, (float)tile.chunks, 0);
 }
 
-// Adds up an item of all warps and writes it.
+// Combines an item of all warps and writes it.
 template <class W, int COUNT>
-DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece, const float *const from[W::WARPS],
+DEVICE void result_add(const struct cuda_attention &p, const struct work_tile &tile, const float *const from[W::WARPS],
                        int item)
 {
     constexpr int D = W::D, TAIL = D / 4 * WARP;
@@ -205,25 +205,25 @@ DEVICE void result_add(const struct cuda_attention &p, const struct piece &piece
             sums[i] = weight[i] * items[i][j];
         x[j] = tree_sum<W::WARPS>(sums);
     }
-    struct column column = column_of(p, piece, index);
+    struct column column = column_of(p, tile, index);
     int at = g * (D / 8) + (COUNT == 4 ? item / 2 * 4 : item / 4 * 8 + t / 2 * 4 + item / 2 % 2 * 2);
-    if (has_query(p, piece, column))
-        result_write<W, COUNT>(p, piece, column, at, top, sum, x);
+    if (has_query(p, tile, column))
+        result_write<W, COUNT>(p, tile, column, at, top, sum, x);
 }
 
-// A piece is done: its warps leave their results in shared memory and add them up, some channels each.
+// The end of a work tile: its warps write their sums to shared memory and combine them, some channels each.
 template <class W>
-DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece, uint8_t *shared, int free_stage,
-                      const struct running<W::D> &state, const struct node<W::D> &kept)
+DEVICE void tile_end(const struct cuda_attention &p, const struct work_tile &tile, uint8_t *shared, int free_stage,
+                     const struct running<W::D> &state, const struct node<W::D> &kept)
 {
     __shared__ int places[W::WARPS];
     int place = warp_index() * W::RING_BYTES + free_stage * W::STAGE_BYTES;
     float *own = (float *)(shared + place);
     __syncwarp();
-    if (piece.narrow) {
+    if (tile.is_half) {
         struct node<W::D> node;
         node_make(state, &node);
-        if (W::PARTS_MOST > 2 && piece.parts > 2)
+        if (W::SPLITS_MAX > 2 && tile.splits > 2)
             node_add(&node, kept);
         result_put(own, node);
     } else
@@ -237,21 +237,20 @@ DEVICE void piece_end(const struct cuda_attention &p, const struct piece &piece,
         from[i] = (const float *)(shared + places[i]);
 #pragma unroll 1
     for (int i = warp_index(); i < W::D / 16; i += W::WARPS)
-        if (piece.narrow)
-            result_add<W, 2>(p, piece, from, i);
+        if (tile.is_half)
+            result_add<W, 2>(p, tile, from, i);
         else
-            result_add<W, 4>(p, piece, from, i);
+            result_add<W, 4>(p, tile, from, i);
     __syncthreads();
 }
 
 // ---- across chunks ----
 
-// The most results of one row and head. Where sequences are likely to be of one chunk each, nothing is read that will
-// not be needed.
-enum { MERGE_RESULTS = 1 << SPLIT_LOG_RESULTS };
-static_assert(MERGE_RESULTS <= WARP, "one for each lane");
+// The most results of one row and query head.
+enum { COMBINE_RESULTS = 1 << SPLIT_LOG_RESULTS };
+static_assert(COMBINE_RESULTS <= WARP, "one for each lane");
 
-// The two halves of a rotation (kernel/ref/kv_codec.h), by the whole block.
+// The two halves of a rotation (kernel/ref/kv_codec.h), by the whole CTA.
 DEVICE void hadamard(float *x, int dim)
 {
     for (int stride = 1; stride < dim; stride *= 2) {
@@ -274,7 +273,7 @@ DEVICE void flip_signs(float *x, int dim)
     __syncthreads();
 }
 
-// One vector, by a block of one warp. Inlined, what is the same for all vectors would stand in everybody's way.
+// One vector, by a CTA of one warp. Inlined, its loop invariants would cost registers in the kernel.
 static __device__ __noinline__ void unrotate(float *values, int dim, uint16_t *out)
 {
     hadamard(values, dim);
@@ -284,39 +283,39 @@ static __device__ __noinline__ void unrotate(float *values, int dim, uint16_t *o
     __syncwarp();
 }
 
-// One row and head, by a warp, to `out`, or, where values are rotated, to `rotated`. All loads are under way before the
-// first is used, that of the number of chunks among them, but none behind chunk `last`.
-DEVICE void merge(const struct cuda_attention &p, const float *partials, int last, int head, uint16_t *out,
-                  float *rotated)
+// Combines one row and query head, by a warp, into `out`, or, if values are rotated, into `rotated`. All loads, that of
+// the number of chunks included, are issued before the first is used, but none behind chunk `last`.
+DEVICE void combine(const struct cuda_attention &p, const float *partials, int last, int head, uint16_t *out,
+                    float *rotated)
 {
     int dim = p.cache.v_dim, each = dim + SPLIT_TAIL;
     for (int base = 0; base < dim; base += 4 * WARP) {
         int at = base + 4 * lane_index(), chunks = (int)partials[dim + SPLIT_CHUNKS];
         float2 tail = *(const float2 *)(partials + min(lane_index(), last) * each + dim); // of this lane's chunk
-        __align__(16) float x[MERGE_RESULTS][4] = {}, all[4];
+        __align__(16) float x[COMBINE_RESULTS][4] = {}, all[4];
 #pragma unroll
-        for (int i = 0; i < MERGE_RESULTS; i++)
+        for (int i = 0; i < COMBINE_RESULTS; i++)
             if (i <= last && at < dim)
                 *(float4 *)x[i] = *(const float4 *)(partials + i * each + at);
         if (chunks == 1 && !rotated)
-            return; // it is finished already
+            return; // the decode kernel wrote the result
         bool there = lane_index() < chunks;
         float top = lanes_max(there ? tail.x : SCORE_NONE), weight = weight_of(tail.x, top);
-        float sum = there ? weight * tail.y : 0, weights[MERGE_RESULTS];
+        float sum = there ? weight * tail.y : 0, weights[COMBINE_RESULTS];
 #pragma unroll
         for (int step = 1; step < WARP; step *= 2)
             sum += __shfl_xor_sync(WARP_ALL, sum, step);
 #pragma unroll
-        for (int i = 0; i < MERGE_RESULTS; i++)
+        for (int i = 0; i < COMBINE_RESULTS; i++)
             weights[i] = __shfl_sync(WARP_ALL, weight, i);
         float factor = finish_factor(p, head, top, sum) * unit_of(p.cache.v, dim);
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            float sums[MERGE_RESULTS];
+            float sums[COMBINE_RESULTS];
 #pragma unroll
-            for (int i = 0; i < MERGE_RESULTS; i++)
+            for (int i = 0; i < COMBINE_RESULTS; i++)
                 sums[i] = i < chunks ? weights[i] * x[i][c] : 0;
-            all[c] = tree_sum<MERGE_RESULTS>(sums) * factor;
+            all[c] = tree_sum<COMBINE_RESULTS>(sums) * factor;
         }
         if (at < dim && rotated)
             *(float4 *)(rotated + at) = *(float4 *)all;
@@ -325,12 +324,12 @@ DEVICE void merge(const struct cuda_attention &p, const float *partials, int las
     }
 }
 
-// A sequence and a head of which a row may be left to be added up; no rows: it is none of ours.
-struct merge_pair {
+// A sequence and a query head to combine; rows is 0 if this launch has nothing to do for it.
+struct combine_pair {
     int sequence, head, first, rows;
 };
 
-DEVICE struct merge_pair merge_pair(const struct cuda_attention &p, int pair, int row)
+DEVICE struct combine_pair combine_pair(const struct cuda_attention &p, int pair, int row)
 {
     int sequence = divide(pair, p.heads);
     if (sequence >= p.sequences)
@@ -340,8 +339,9 @@ DEVICE struct merge_pair merge_pair(const struct cuda_attention &p, int pair, in
     return { sequence, pair - sequence * p.heads, first, is_ours ? rows : 0 };
 }
 
-// Block (pairs, row of a sequence): pairs are dealt out to all warps in turn, up to one for each lane, which finds out
-// about it. There is one warp, and shared memory for a vector, where values are rotated.
+// Grid (pairs, row of a sequence): pairs are assigned to warps round-robin, up to one for each lane, which looks up its
+// number of chunks. If there are few sequences, all chunks are loaded before that number is known. If values are
+// rotated, a CTA has one warp, and shared memory for a vector.
 extern "C" __global__ void __launch_bounds__(SPLIT_COMBINE_WARPS *WARP)
     attention_decode_combine(const __grid_constant__ struct cuda_attention p)
 {
@@ -349,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(SPLIT_COMBINE_WARPS *WARP)
     int row = (int)blockIdx.y, warp = (int)blockIdx.x * block_warps() + warp_index(), last = 0, dim = p.cache.v_dim;
     bool rotated = p.cache.v.dtype == DTYPE_INT4_TOKEN, few = p.sequences <= SPLIT_COMBINE_FEW;
     launch_next();
-    struct merge_pair own = merge_pair(p, warp + lane_index() * (int)gridDim.x * block_warps(), row);
+    struct combine_pair own = combine_pair(p, warp + lane_index() * (int)gridDim.x * block_warps(), row);
     if (few)
         last = (1 << split_log_results(max(own.rows, 1))) - 1;
     wait_for_previous();
@@ -360,7 +360,7 @@ extern "C" __global__ void __launch_bounds__(SPLIT_COMBINE_WARPS *WARP)
         int rows = __shfl_sync(WARP_ALL, own.rows, lane), first = __shfl_sync(WARP_ALL, own.first, lane);
         const float *partials = work_partials(p, __shfl_sync(WARP_ALL, own.sequence, lane), rows, row, head);
         uint16_t *out = p.out + ((size_t)(first + row) * (size_t)p.heads + (size_t)head) * (size_t)dim;
-        merge(p, partials, __shfl_sync(WARP_ALL, last, lane), head, out, rotated ? values : NULL);
+        combine(p, partials, __shfl_sync(WARP_ALL, last, lane), head, out, rotated ? values : NULL);
         if (rotated)
             unrotate(values, dim, out);
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_shapes.h: the tensor-core kernels of attention_decode.cu, one line each, read by the file that
-// compiles them and by the one that launches them.
+// kernel/cuda/attention_shapes.h: the tensor-core kernels of decode attention, one line each: attention_decode.cu
+// compiles them, attention_decode.c makes a row of each.
 #ifndef KERNEL_CUDA_ATTENTION_SHAPES_H
 #define KERNEL_CUDA_ATTENTION_SHAPES_H
 
-// How the bytes of a format are dequantised.
+// How the bytes of a cache format are dequantised.
 enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
 
-// Of each kind: the warps of a block, a power of two; the stages of a warp's ring; the pages of a stage; the blocks
-// that a multiprocessor is to hold; log2 of the parts that suit it (attention_split.h), and of the most that one of its
-// warps does in a row, 2 at most. Measured on an H200: few bits want many warps, since dequantising is what takes the
-// time; many bits want many bytes under way, and few want them, too, where a multiprocessor has but one block.
+// Of each kind: the warps of a CTA, a power of two; the stages of a warp's ring; the pages of a stage; the CTAs per SM;
+// log2 of the KV splits that suit it (attention_split.h), and log2 of the most splits that one of its warps computes in
+// a row, at most 2. Measured on an H200: formats of few bits want many warps, since dequantising takes most of the
+// time; formats of many bits want many bytes in flight, and so do those of few bits if an SM has a single CTA.
 #define SHAPE_FOUR_BITS 8, 2, 2, 2, 5, 2
 #define SHAPE_FOUR_BITS_ONE_CTA 8, 3, 2, 1, 5, 1
 #define SHAPE_EIGHT_BITS 8, 3, 2, 1, 4, 1
@@ -20,10 +20,10 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
 #define SHAPE_EIGHT_BITS_LARGE 2, 2, 1, 4, 5, 1
 #define SHAPE_WIDE_LARGE 2, 2, 1, 3, 5, 1
 
-// Blocks may have 227 KB of shared memory on devices of 9.0 and 10.x, 163 KB on 8.0 and 99 KB on the others: one that
-// is to fill a multiprocessor has half its warps where it would not fit, and more than two stages are for the larger.
+// A CTA may have 227 KB of shared memory on devices of 9.0 and 10.x, 163 KB on 8.0 and 99 KB on the others: one that is
+// to fill an SM has half its warps where it would not fit, and three stages only where there are 163 KB or more.
 #define DECODE_LARGE(sm) ((sm) >= 90 && (sm) < 120)
-#define DECODE_WARPS(warps, blocks, sm) ((blocks) == 1 && !DECODE_LARGE(sm) ? (warps) / 2 : (warps))
+#define DECODE_WARPS(warps, ctas, sm) ((ctas) == 1 && !DECODE_LARGE(sm) ? (warps) / 2 : (warps))
 #define DECODE_STAGES(stages, sm) (((sm) == 86 || (sm) == 89 || (sm) >= 120) && (stages) > 2 ? 2 : (stages))
 
 //    name       K      V      dim  kind
@@ -62,8 +62,8 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
     X(nvfp4_fp8, NVFP4, E4M3,  128, SHAPE_EIGHT_BITS)
 // clang-format on
 
-// The same with a multiprocessor for each block, for launches of no more blocks than that. They are launched where they
-// have as many warps as those above (DECODE_LARGE), and so their bits.
+// The same with one CTA per SM, for steps of no more work tiles than SMs (KERNEL_DECODE_SMALL). Their rows are for the
+// devices on which they have as many warps as those above (DECODE_LARGE), and so the same bits.
 // clang-format off
 #define DECODE_SMALL_KERNELS(X) \
     X(nvfp4_small, NVFP4, NVFP4,  64, SHAPE_FOUR_BITS_ONE_CTA) \

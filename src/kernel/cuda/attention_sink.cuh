@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_sink.cuh: a sequence's first pages where they are kept in bfloat16, for decode attention. The
-// warp that has a sequence's first part adds them before it begins, straight from memory: they are few, and what its
-// ring has asked for is on its way meanwhile. Who has which tokens and channels is as with all others
-// (attention_step.cuh); sums over V are brought into the unit of the rest of the cache.
+// kernel/cuda/attention_sink.cuh: the sink pages of decode attention: a sequence's first pages, which are kept in
+// bfloat16. The warp that has a sequence's first split adds them before it begins, straight from global memory: they
+// are few, and the copies of its ring are in flight meanwhile. Lanes have the tokens and channels of
+// attention_step.cuh; sums over V are scaled to the unit of the rest of the cache.
 #ifndef KERNEL_CUDA_ATTENTION_SINK_CUH
 #define KERNEL_CUDA_ATTENTION_SINK_CUH
 
 #include "kernel/cuda/attention_result.cuh"
 
-// One side of one page for one head.
+// K or V of one page for one KV head.
 struct sink_side {
     const uint8_t *data;
     uint32_t data_bytes;
@@ -22,7 +22,7 @@ DEVICE struct sink_side sink_side_of(const struct cuda_attention &p, const struc
              side.data_bytes };
 }
 
-// WORDS words of a token from word `at` on; zeros of one that nobody sees, whatever lies there.
+// WORDS words of a token from word `at` on; zeros if no row sees the token.
 template <int WORDS>
 DEVICE void sink_words(const struct sink_side &side, int token, int at, bool seen, uint32_t out[WORDS])
 {
@@ -45,7 +45,7 @@ DEVICE void sink_scores(const uint32_t low[D / 8], const uint32_t high[D / 8], c
         multiply<true>(score, low[i], high[i], low[i + 1], high[i + 1], query[i], query[i + 1]);
 }
 
-// Brings the maxima up to date where a column has a score above its own; lanes of other parts have one above all.
+// Raises the maxima of columns that have a score above theirs; lanes of other splits have a maximum above all scores.
 template <int D> DEVICE void sink_renew(const float score[4], struct running<D> *state)
 {
 #pragma unroll
@@ -65,8 +65,7 @@ template <int D> DEVICE void sink_renew(const float score[4], struct running<D> 
     }
 }
 
-template <int D>
-DEVICE void sink_sum(const uint32_t words[4][D / 16], const uint32_t share[2], struct running<D> *state)
+template <int D> DEVICE void sink_sum(const uint32_t words[4][D / 16], const uint32_t prob[2], struct running<D> *state)
 {
 #pragma unroll
     for (int u = 0; u < D / 64; u++) {
@@ -75,19 +74,19 @@ DEVICE void sink_sum(const uint32_t words[4][D / 16], const uint32_t share[2], s
         dequantise_v<FORM_BF16>(words[2] + 4 * u, words[3] + 4 * u, unit_scale(), b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            multiply<true>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);
+            multiply<true>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], prob[0], prob[1]);
     }
 }
 
 // One page. `from`: the first token that any row sees.
 template <int D>
-DEVICE void sink_page(const struct cuda_attention &p, const struct piece &piece, int32_t page, int base, int from,
+DEVICE void sink_page(const struct cuda_attention &p, const struct work_tile &tile, int32_t page, int base, int from,
                       const uint32_t query[D / 8], struct running<D> *state)
 {
-    const struct sink_side k = sink_side_of(p, p.sink.k, page, piece.head);
-    const struct sink_side v = sink_side_of(p, p.sink.v, page, piece.head);
+    const struct sink_side k = sink_side_of(p, p.sink.k, page, tile.head);
+    const struct sink_side v = sink_side_of(p, p.sink.v, page, tile.head);
     int g = lane_index() / 4, t = lane_index() % 4;
-    auto seen = [&](int token) { return base + token >= from && base + token <= piece.last; };
+    auto seen = [&](int token) { return base + token >= from && base + token <= tile.last; };
     uint32_t low[D / 8], high[D / 8], words[4][D / 16];
     sink_words<D / 8>(k, g, t * (D / 8), seen(g), low);
     sink_words<D / 8>(k, g + 8, t * (D / 8), seen(g + 8), high);
@@ -97,9 +96,9 @@ DEVICE void sink_page(const struct cuda_attention &p, const struct piece &piece,
     for (int i = 0; i < 4; i++) {
         score[i] *= p.scale * LOG2_E;
         score[i] = p.softcap > 0 ? cap(score[i], p.softcap * LOG2_E) : score[i];
-        int row = column_of(p, piece, 2 * t + i % 2).row, position = piece.last - piece.rows + 1 + row;
+        int row = column_of(p, tile, 2 * t + i % 2).row, position = tile.last - tile.rows + 1 + row;
         int token = base + g + i / 2 * 8;
-        if (token < first_seen(p, position) || token > position || row >= piece.rows)
+        if (token < first_seen(p, position) || token > position || row >= tile.rows)
             score[i] = -INFINITY;
     }
     sink_renew<D>(score, state);
@@ -111,40 +110,40 @@ DEVICE void sink_page(const struct cuda_attention &p, const struct piece &piece,
         score[i] = power_of_two(score[i] - state->maximum[i % 2]);
         state->sum[i % 2] += score[i];
     }
-    uint32_t share[2] = { turn_around(bf16_pair(score[0] * unit, score[1] * unit)),
-                          turn_around(bf16_pair(score[2] * unit, score[3] * unit)) };
-    sink_sum<D>(words, share, state);
+    uint32_t prob[2] = { transpose(bf16_pair(score[0] * unit, score[1] * unit)),
+                         transpose(bf16_pair(score[2] * unit, score[3] * unit)) };
+    sink_sum<D>(words, prob, state);
 }
 
-DEVICE const int32_t *sink_table(const struct cuda_attention &p, const struct piece &piece)
+DEVICE const int32_t *sink_table(const struct cuda_attention &p, const struct work_tile &tile)
 {
-    return p.batch.tables + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + piece.sequence];
+    return p.batch.tables + p.batch.table_at[p.sink.class_index * p.batch.sequences_max + tile.sequence];
 }
 
-// Has the first page of a piece brought nearer, long before it is needed: it comes straight from memory.
-DEVICE void sink_ask(const struct cuda_attention &p, const struct piece &piece)
+// Prefetches the first page of a tile to L2, long before it is read.
+DEVICE void sink_ask(const struct cuda_attention &p, const struct work_tile &tile)
 {
     enum { LINE = 128 };
-    int page = first_seen(p, piece.last - piece.rows + 1) / PAGE_TOKENS;
-    int32_t number = sink_table(p, piece)[page];
-    const struct sink_side k = sink_side_of(p, p.sink.k, number, piece.head);
-    const struct sink_side v = sink_side_of(p, p.sink.v, number, piece.head);
+    int page = first_seen(p, tile.last - tile.rows + 1) / PAGE_TOKENS;
+    int32_t number = sink_table(p, tile)[page];
+    const struct sink_side k = sink_side_of(p, p.sink.k, number, tile.head);
+    const struct sink_side v = sink_side_of(p, p.sink.v, number, tile.head);
     for (uint32_t at = (uint32_t)lane_index() * LINE; at < PAGE_TOKENS * k.data_bytes; at += WARP * LINE) {
         asm volatile("prefetch.global.L2 [%0];" ::"l"(k.data + at));
         asm volatile("prefetch.global.L2 [%0];" ::"l"(v.data + at));
     }
 }
 
-// The first pages of a piece's sequence. query: as it is in memory.
+// Adds the sink pages of a tile's sequence. query: as it is in memory.
 template <int D>
-DEVICE void attend_sink(const struct cuda_attention &p, const struct piece &piece, const uint32_t query[D / 8],
+DEVICE void attend_sink(const struct cuda_attention &p, const struct work_tile &tile, const uint32_t query[D / 8],
                         struct running<D> *state)
 {
-    int from = first_seen(p, piece.last - piece.rows + 1), end = min(p.sink_pages, piece.last / PAGE_TOKENS + 1);
-    const int32_t *table = sink_table(p, piece);
+    int from = first_seen(p, tile.last - tile.rows + 1), end = min(p.sink_pages, tile.last / PAGE_TOKENS + 1);
+    const int32_t *table = sink_table(p, tile);
 #pragma unroll 1
     for (int page = from / PAGE_TOKENS; page < end; page++)
-        sink_page<D>(p, piece, table[page], page * PAGE_TOKENS, from, query, state);
+        sink_page<D>(p, tile, table[page], page * PAGE_TOKENS, from, query, state);
 }
 
 #endif

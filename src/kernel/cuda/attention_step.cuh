@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_step.cuh: what a warp of decode attention does with a step that has arrived. Tokens are the 16
-// rows of an m16n8k16 product with the queries as its 8 columns, channels of V the rows of the second one with shares
-// as columns; `movmatrix` turns scores into that operand.
+// kernel/cuda/attention_step.cuh: one step of decode attention in a warp: scores, online softmax, weighted sum of V. S
+// = K Q is an m16n8k16 product with 16 tokens as rows and the queries as its 8 columns; O = V P has channels of V as
+// rows and probabilities as columns, which `movmatrix` transposes into that operand.
 //   (1) g = lane / 4, t = lane % 4. A lane has of K the tokens g and g + 8 and channels [t D/4, (t+1) D/4), of V the
 //       tokens 2t, 2t+1, 2t+8, 2t+9 and channels [g D/8, (g+1) D/8), and of columns 2t and 2t+1 all else
 //   (2) the running maximum of a column is a whole number, so that what it weighs loses no bits, and moves only when a
-//       share would exceed SHARE_MAX; columns do not know of each other
+//       probability would exceed PROB_MAX; columns are independent
 //   (3) scores, maxima and sinks are multiplied by log2 e: exponentials are powers of two
 #ifndef KERNEL_CUDA_ATTENTION_STEP_CUH
 #define KERNEL_CUDA_ATTENTION_STEP_CUH
@@ -13,15 +13,15 @@
 #include "kernel/cuda/attention_feed.cuh"
 #include "kernel/ref/kv_codec.h"
 
-#define SHARE_MAX 256.0f
+#define PROB_MAX 256.0f
 #define SCORE_NONE (-1e30f) // below all scores, and finite: differences are numbers
 #define SCORE_ALL 1e30f     // above all
 #define LOG2_E 1.4426950408889634f
 
 template <int D> struct running {
-    float maximum[2], sum[2]; // the sums of other lanes with the same t are apart
+    float maximum[2], sum[2]; // lanes with the same t each have a sum of their own
     float out[D / 16][4];     // [4h + i][c]: channel g D/8 + 8h + i, plus 4 where c > 1; column 2t + c % 2
-    float unlift[4];          // what is still to be added to out[.][c] where codes of V are lifted
+    float unbias[4];          // what is still to be added to out[.][c] if codes of V are biased
 };
 
 DEVICE float power_of_two(float x)
@@ -31,7 +31,7 @@ DEVICE float power_of_two(float x)
     return out;
 }
 
-// 2^(own - top) for two maxima, exactly; nothing where it is next to nothing.
+// 2^(own - top) for two maxima, exactly; 0 where it is below the smallest normal float.
 DEVICE float weight_of(float own, float top) { return __int_as_float(max((int)(own - top) + 127, 0) << 23); }
 
 template <bool BF16>
@@ -47,13 +47,13 @@ DEVICE void multiply(float d[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t
             : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// Takes off what a product with lifted codes (dequantise.cuh) has too much: the same in all its rows.
-DEVICE void multiply_unlift(float d[4], uint32_t b0, uint32_t b1)
+// Subtracts the bias of a product with biased codes (dequantise.cuh), which is the same in all its rows.
+DEVICE void multiply_unbias(float d[4], uint32_t b0, uint32_t b1)
 {
-    multiply<false>(d, INT8_UNLIFT, INT8_UNLIFT, INT8_UNLIFT, INT8_UNLIFT, b0, b1);
+    multiply<false>(d, INT8_UNBIAS, INT8_UNBIAS, INT8_UNBIAS, INT8_UNBIAS, b0, b1);
 }
 
-DEVICE uint32_t turn_around(uint32_t pair)
+DEVICE uint32_t transpose(uint32_t pair)
 {
     uint32_t out;
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
@@ -64,7 +64,7 @@ DEVICE uint32_t turn_around(uint32_t pair)
 
 template <int D> struct query {
     uint32_t pairs[D / 8];
-    float start[4]; // what scores begin with: not nothing where codes of K are lifted
+    float start[4]; // what scores begin with: not 0 if codes of K are biased
 };
 
 // y = H s x (kernel/ref/kv_codec.h) of a vector whose quarters are in four neighbouring lanes.
@@ -93,7 +93,7 @@ template <int D> DEVICE void rotate_query(float x[D / 4])
         }
 }
 
-// Column g's query, channels [t D/4, (t+1) D/4); zeros where there is no column. It is asked for before it is needed.
+// Loads column g's query, channels [t D/4, (t+1) D/4), ahead of its use; zeros if the column is empty.
 template <class W> DEVICE void query_load(const uint16_t *vector, struct query<W::D> *query)
 {
 #pragma unroll
@@ -104,7 +104,7 @@ template <class W> DEVICE void query_load(const uint16_t *vector, struct query<W
     }
 }
 
-// Brings it into the type and the order of K's pairs.
+// Converts it to the type and the order of K's pairs.
 template <class W> DEVICE void query_convert(struct query<W::D> *query)
 {
     constexpr int COUNT = W::D / 4;
@@ -124,10 +124,10 @@ template <class W> DEVICE void query_convert(struct query<W::D> *query)
 #pragma unroll
     for (int i = 0; i < 4; i++)
         query->start[i] = 0;
-    if constexpr (form<W::K>::LIFTED)
+    if constexpr (form<W::K>::BIASED)
 #pragma unroll
         for (int i = 0; i < COUNT / 2; i += 2)
-            multiply_unlift(query->start, pairs[i], pairs[i + 1]);
+            multiply_unbias(query->start, pairs[i], pairs[i + 1]);
 }
 
 // ---- scores ----
@@ -188,7 +188,7 @@ DEVICE void page_scores(const uint8_t *rows, const uint8_t *scales, const struct
     }
 }
 
-// The f32 scale of a token, 1 where the layer alone has one.
+// The f32 scale of a token, 1 if only the layer has one.
 template <int FORM> DEVICE float token_scale(const uint8_t *scales, int row, bool scaled)
 {
     uint32_t bits = ((const uint32_t *)scales)[row];
@@ -202,7 +202,7 @@ DEVICE float cap(float score, float softcap)
 
 // ---- the weighted sum of V ----
 
-// Of tokens 2t and 2t + 1, and of 2t + 8 and 2t + 9.
+// The scales of tokens 2t and 2t + 1, and of 2t + 8 and 2t + 9.
 template <class W> DEVICE void v_scales(const uint8_t *scales, int unit, struct unit_scale out[2])
 {
     int row = lane_index() % 4 * 2;
@@ -218,9 +218,9 @@ template <class W> DEVICE void v_scales(const uint8_t *scales, int unit, struct 
     }
 }
 
-// Adds shares times V of a page. share[i]: tokens 2t + 8i and 2t + 8i + 1 of column g.
+// Adds P V of a page. prob[i]: tokens 2t + 8i and 2t + 8i + 1 of column g.
 template <class W>
-DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t share[2], struct running<W::D> *state)
+DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t prob[2], struct running<W::D> *state)
 {
     constexpr int UNITS = W::D / 64, WORDS = form<W::V>::WORDS;
     int g = lane_index() / 4, t = lane_index() % 4;
@@ -237,27 +237,27 @@ DEVICE void page_sum(const uint8_t *rows, const uint8_t *scales, const uint32_t 
         dequantise_v<W::V>(words[2] + u * WORDS, words[3] + u * WORDS, scale[1], b);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            multiply<W::V == FORM_BF16>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], share[0], share[1]);
+            multiply<W::V == FORM_BF16>(state->out[4 * u + i], a[i], a[i + 4], b[i], b[i + 4], prob[0], prob[1]);
     }
-    if constexpr (form<W::V>::LIFTED)
-        multiply_unlift(state->unlift, share[0], share[1]);
+    if constexpr (form<W::V>::BIASED)
+        multiply_unbias(state->unbias, prob[0], prob[1]);
 }
 
-// After each part, so that no sum grows far beyond what it is the sum of.
-template <class W> DEVICE void unlift(struct running<W::D> *state)
+// After each split, so that no sum grows far beyond its addends.
+template <class W> DEVICE void unbias(struct running<W::D> *state)
 {
-    if constexpr (form<W::V>::LIFTED)
+    if constexpr (form<W::V>::BIASED)
 #pragma unroll
         for (int c = 0; c < 4; c++) {
 #pragma unroll
             for (int i = 0; i < W::D / 16; i++)
-                state->out[i][c] += state->unlift[c];
-            state->unlift[c] = 0;
+                state->out[i][c] += state->unbias[c];
+            state->unbias[c] = 0;
         }
 }
 
-// Slots without a token may hold anything; nothing times anything may be NaN, if not of all formats.
-template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const struct piece &piece)
+// Slots without a token may hold anything, and 0 times that may be NaN in some formats: they become 0.
+template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const struct work_tile &tile)
 {
     constexpr int ROW = W::V_ROW / 16;
     if constexpr (!form<W::V>::FOUR_BITS && W::V != FORM_INT8)
@@ -265,14 +265,14 @@ template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const stru
         for (int i = lane_index(); i < W::TOKENS * ROW; i += WARP) {
             int token = i / ROW;
             uint8_t *rows = stage + token / PAGE_TOKENS * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW;
-            if (base + token < piece.start || base + token > piece.last)
+            if (base + token < tile.start || base + token > tile.last)
                 *(uint4 *)(rows + chunk_place<W::V_ROW>(token % PAGE_TOKENS, i % ROW) * 16) = make_uint4(0, 0, 0, 0);
         }
     if constexpr (W::V_SCALE > 0) {
         int token = lane_index();
         uint8_t *scales = stage + W::PAGES * W::PAGE_BYTES + token / PAGE_TOKENS * W::PAGE_SCALES
             + PAGE_TOKENS * W::K_SCALE + token % PAGE_TOKENS * W::V_SCALE;
-        if (token < W::TOKENS && (base + token < piece.start || base + token > piece.last))
+        if (token < W::TOKENS && (base + token < tile.start || base + token > tile.last))
 #pragma unroll
             for (int i = 0; i < W::V_SCALE; i += 4)
                 *(uint32_t *)(scales + i) = 0;
@@ -280,14 +280,14 @@ template <class W> DEVICE void clear_unseen(uint8_t *stage, int base, const stru
     __syncwarp();
 }
 
-// Scores of tokens that a column does not see become nothing.
+// Scores of tokens that a column does not see become -inf.
 template <class W>
-DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct piece &piece, float score[][4])
+DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct work_tile &tile, float score[][4])
 {
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        int row = column_of(p, piece, lane_index() % 4 * 2 + c).row, position = piece.last - piece.rows + 1 + row;
-        int from = max(first_seen(p, position), sink_tokens(p)), to = row < piece.rows ? position : -1;
+        int row = column_of(p, tile, lane_index() % 4 * 2 + c).row, position = tile.last - tile.rows + 1 + row;
+        int from = max(first_seen(p, position), sink_tokens(p)), to = row < tile.rows ? position : -1;
 #pragma unroll
         for (int i = c; i < W::PAGES * 4; i += 2) {
             int token = base + i / 4 * PAGE_TOKENS + i % 4 / 2 * 8 + lane_index() / 4;
@@ -297,23 +297,24 @@ DEVICE void mask_unseen(const struct cuda_attention &p, int base, const struct p
     }
 }
 
-// Moves the maxima of those columns whose shares have become too large. score is plus log2 of V's scale here.
+// Raises the maxima of columns whose probabilities have become too large, and rescales their sums. `best` includes log2
+// of V's scale.
 template <class W> DEVICE void renew(struct running<W::D> *state, const float largest[2], const float best[2])
 {
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        float share = largest[c], score = best[c];
+        float prob = largest[c], score = best[c];
 #pragma unroll
         for (int step = 4; step < WARP; step *= 2) {
-            share = fmaxf(share, __shfl_xor_sync(WARP_ALL, share, step));
+            prob = fmaxf(prob, __shfl_xor_sync(WARP_ALL, prob, step));
             score = fmaxf(score, __shfl_xor_sync(WARP_ALL, score, step));
         }
-        if (share > SHARE_MAX) {
+        if (prob > PROB_MAX) {
             float top = floorf(score), keep = weight_of(state->maximum[c], top);
             state->maximum[c] = top;
             state->sum[c] *= keep;
-            state->unlift[c] *= keep;
-            state->unlift[c + 2] *= keep;
+            state->unbias[c] *= keep;
+            state->unbias[c + 2] *= keep;
 #pragma unroll
             for (int i = 0; i < W::D / 16; i++) {
                 state->out[i][c] *= keep;
@@ -323,9 +324,10 @@ template <class W> DEVICE void renew(struct running<W::D> *state, const float la
     }
 }
 
-// Scores become shares of V, and their sums. v_scale[2i], v_scale[2i + 1]: of page i's tokens g and g + 8.
+// Online softmax: scores become probabilities times V's scale, and their sums are updated. v_scale[2i], v_scale[2i +
+// 1]: of page i's tokens g and g + 8.
 template <class W>
-DEVICE void shares(struct running<W::D> *state, const float score[][4], const float *v_scale, float share[][4])
+DEVICE void probs(struct running<W::D> *state, const float score[][4], const float *v_scale, float prob[][4])
 {
     constexpr bool SCALED = form<W::V>::BY_TOKEN;
     float sum[2], largest[2];
@@ -336,10 +338,10 @@ DEVICE void shares(struct running<W::D> *state, const float score[][4], const fl
         for (int i = 0; i < W::PAGES * 4; i++) {
             float x = power_of_two(score[i / 4][i % 4] - state->maximum[i % 2]);
             sum[i % 2] += x;
-            share[i / 4][i % 4] = SCALED ? x * v_scale[i / 2] : x;
-            largest[i % 2] = fmaxf(largest[i % 2], share[i / 4][i % 4]);
+            prob[i / 4][i % 4] = SCALED ? x * v_scale[i / 2] : x;
+            largest[i % 2] = fmaxf(largest[i % 2], prob[i / 4][i % 4]);
         }
-        if (attempt || !__any_sync(WARP_ALL, fmaxf(largest[0], largest[1]) > SHARE_MAX))
+        if (attempt || !__any_sync(WARP_ALL, fmaxf(largest[0], largest[1]) > PROB_MAX))
             break;
         float best[2] = { -INFINITY, -INFINITY };
 #pragma unroll
@@ -351,18 +353,18 @@ DEVICE void shares(struct running<W::D> *state, const float score[][4], const fl
     state->sum[1] += sum[1];
 }
 
-// The first tokens of steps of which all columns see all.
+// Bounds of the first token of steps whose tokens all columns see.
 struct seen_by_all {
     int from, to;
 };
 
-template <class W> DEVICE struct seen_by_all seen_by_all(const struct cuda_attention &p, const struct piece &piece)
+template <class W> DEVICE struct seen_by_all seen_by_all(const struct cuda_attention &p, const struct work_tile &tile)
 {
-    return { max(first_seen(p, piece.last), sink_tokens(p)), piece.last - piece.rows + 2 - W::TOKENS };
+    return { max(first_seen(p, tile.last), sink_tokens(p)), tile.last - tile.rows + 2 - W::TOKENS };
 }
 
 template <class W>
-DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step, const struct piece &piece,
+DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step, const struct work_tile &tile,
                         const struct seen_by_all &seen, float score_scale, const struct query<W::D> &query,
                         struct running<W::D> *state)
 {
@@ -370,9 +372,9 @@ DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step
     int g = lane_index() / 4, base = step * W::TOKENS;
     bool partly = base < seen.from || base > seen.to;
     if (partly)
-        clear_unseen<W>(stage, base, piece);
+        clear_unseen<W>(stage, base, tile);
 
-    float score[W::PAGES][4], share[W::PAGES][4], v_scale[W::PAGES * 2];
+    float score[W::PAGES][4], prob[W::PAGES][4], v_scale[W::PAGES * 2];
 #pragma unroll
     for (int i = 0; i < W::PAGES; i++) {
         const uint8_t *scales = all_scales + i * W::PAGE_SCALES;
@@ -394,17 +396,17 @@ DEVICE void attend_step(const struct cuda_attention &p, uint8_t *stage, int step
         for (int i = 0; i < W::PAGES * 4; i++)
             score[i / 4][i % 4] = cap(score[i / 4][i % 4], p.softcap * LOG2_E);
     if (partly)
-        mask_unseen<W>(p, base, piece, score);
-    shares<W>(state, score, v_scale, share);
+        mask_unseen<W>(p, base, tile, score);
+    probs<W>(state, score, v_scale, prob);
 #pragma unroll
     for (int i = 0; i < W::PAGES; i++) {
-        uint32_t turned[2];
+        uint32_t transposed[2];
 #pragma unroll
         for (int j = 0; j < 2; j++)
-            turned[j] = turn_around(W::V == FORM_BF16 ? bf16_pair(share[i][2 * j], share[i][2 * j + 1])
-                                                      : f16_pair(share[i][2 * j], share[i][2 * j + 1]));
+            transposed[j] = transpose(W::V == FORM_BF16 ? bf16_pair(prob[i][2 * j], prob[i][2 * j + 1])
+                                                        : f16_pair(prob[i][2 * j], prob[i][2 * j + 1]));
         page_sum<W>(stage + i * W::PAGE_BYTES + PAGE_TOKENS * W::K_ROW,
-                    all_scales + i * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE, turned, state);
+                    all_scales + i * W::PAGE_SCALES + PAGE_TOKENS * W::K_SCALE, transposed, state);
     }
 }
 

@@ -21,7 +21,7 @@ template <int FORM> struct form {
     // Whether every token has, or may have, an f32 scale, and whether every 16 channels have a byte.
     static constexpr bool BY_TOKEN = FORM == FORM_E4M3 || FORM == FORM_INT8 || FORM == FORM_INT4;
     static constexpr bool BY_BLOCK = FORM == FORM_NVFP4;
-    static constexpr bool LIFTED = FORM == FORM_INT8; // they are dequantised as 128 more than they are
+    static constexpr bool BIASED = FORM == FORM_INT8; // they are dequantised as 128 more than they are
 };
 
 // ---- two 16-bit floats at a time ----
@@ -81,7 +81,7 @@ DEVICE void e5m2_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
 // A signed byte plus 128 is a subnormal float16 as it stands, in units of 2^-24. To take 128 off again would be another
 // instruction for each pair: it is taken off sums (attention_step.cuh).
 #define INT8_UNIT 0x1p24f
-#define INT8_UNLIFT 0x80808080 // a pair of -128 in that unit
+#define INT8_UNBIAS 0x80808080 // a pair of -128 in that unit
 DEVICE void int8_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
 {
     codes ^= 0x80808080;
@@ -221,7 +221,7 @@ DEVICE void dequantise_v(const uint32_t *a, const uint32_t *b, struct unit_scale
 // neither the reads of K nor those of V meet in a bank.
 
 // What a chunk's place within 128 bytes is changed by: exclusive sums of bits of its row and its place in the row.
-template <int ROW_BYTES> DEVICE int chunk_turn(int row, int chunk)
+template <int ROW_BYTES> DEVICE int chunk_swizzle(int row, int chunk)
 {
     if (ROW_BYTES == 32)
         return row >> 1 & 2;
@@ -234,7 +234,7 @@ template <int ROW_BYTES> DEVICE int chunk_turn(int row, int chunk)
 
 template <int ROW_BYTES> DEVICE int chunk_place(int row, int chunk)
 {
-    return row * (ROW_BYTES / 16) + chunk ^ chunk_turn<ROW_BYTES>(row, chunk);
+    return row * (ROW_BYTES / 16) + chunk ^ chunk_swizzle<ROW_BYTES>(row, chunk);
 }
 
 // `WORDS` words of a row from word `at` on, a multiple of WORDS or of 4.

@@ -135,14 +135,14 @@ const struct kernel cuda_experts_rows[] = {
     { SKINNY("f16", EXPERTS_FLOAT_BYTES), FLOATS(F16) },
     { WIDE("bf16", EXPERTS_FLOAT_BYTES), FLOATS(BF16) },
     { WIDE("f16", EXPERTS_FLOAT_BYTES), FLOATS(F16) },
-    { ANY("bf16"), .weights = DTYPE_BIT(BF16), .slow = LINEAR_SLOW_COLUMNS },
-    { ANY("f16"), .weights = DTYPE_BIT(F16), .slow = LINEAR_SLOW_COLUMNS },
-    { ANY("f32"), .weights = DTYPE_BIT(F32), .slow = LINEAR_SLOW_F32 },
 #define X(kind, bits, block, floats, small, min)                                                  \
     { SKINNY(#kind, LINEAR_RECORD_BYTES(bits, block, small, min)), LINEAR_PACKED_ROW(kind) },     \
     { WIDE(#kind, LINEAR_RECORD_BYTES(bits, block, small, min)), LINEAR_PACKED_ROW(kind) },
     LINEAR_KINDS(X)
 #undef X
+    { ANY("bf16"), .weights = DTYPE_BIT(BF16), .slow = LINEAR_SLOW_COLUMNS },
+    { ANY("f16"), .weights = DTYPE_BIT(F16), .slow = LINEAR_SLOW_COLUMNS },
+    { ANY("f32"), .weights = DTYPE_BIT(F32), .slow = LINEAR_SLOW_F32 },
 };
 // clang-format on
 const int cuda_experts_count = sizeof cuda_experts_rows / sizeof *cuda_experts_rows;
