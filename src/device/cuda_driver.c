@@ -31,7 +31,7 @@ bool cuda_driver_open(struct cuda_driver *driver, struct error *err)
     if (status == CUDA_NO_DEVICE)
         return fail(err, "the NVIDIA driver finds no device");
     if (status)
-        return fail(err, "the NVIDIA driver does not start: %s", cuda_driver_says(driver, status).text);
+        return fail(err, "the NVIDIA driver does not start: %s", cuda_driver_status_text(driver, status).text);
     return true;
 }
 
@@ -55,7 +55,7 @@ int cuda_driver_describe(const struct cuda_driver *driver, int ordinal, int *dev
     return status;
 }
 
-struct cuda_status_text cuda_driver_says(const struct cuda_driver *driver, int status)
+struct cuda_status_text cuda_driver_status_text(const struct cuda_driver *driver, int status)
 {
     struct cuda_status_text says;
     const char *name = NULL, *text = NULL;

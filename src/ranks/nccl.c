@@ -98,13 +98,13 @@ void nccl_close(struct nccl *nccl)
     free(nccl);
 }
 
-bool nccl_gather(struct nccl *nccl, void *all, size_t bytes, size_t stride, struct error *err)
+bool nccl_all_gather(struct nccl *nccl, void *all, size_t bytes, size_t stride, struct error *err)
 {
     const struct library *library = &nccl->library;
     char *parts = all, *mine = parts + (size_t)nccl->rank * stride;
     int status = (cuda_enter(nccl->cuda), library->begin());
     for (int peer = 0; peer < nccl->ranks && !status; peer++)
-        if (peer != nccl->rank || nccl->ranks == 1) // alone it says it to itself
+        if (peer != nccl->rank || nccl->ranks == 1) // a single rank sends to itself
             if (!(status = library->send(mine, bytes, NCCL_INT8, peer, nccl->communicator, nccl->cuda->stream)))
                 status = library->receive(parts + (size_t)peer * stride, bytes, NCCL_INT8, peer, nccl->communicator,
                                           nccl->cuda->stream);

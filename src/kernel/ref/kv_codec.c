@@ -334,23 +334,23 @@ static void load_nvfp4(const uint8_t *restrict data, const uint8_t *restrict sca
 static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     (void)layer_scale, (void)scale;
-    assert(dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
+    assert(dim == KV_RECORD_LATENT + KV_RECORD_ROPE);
     for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP) {
         float own_scale = vector_scale(x + i, KV_RECORD_GROUP, 448, FLT_MIN);
         memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
         store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
     }
-    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
+    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_ROPE, 1, data + KV_RECORD_ROPE_AT, NULL);
 }
 
 static void load_ds_mla(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x)
 {
     (void)layer_scale, (void)scale;
-    assert(dim == KV_RECORD_LATENT || dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
+    assert(dim == KV_RECORD_LATENT || dim == KV_RECORD_LATENT + KV_RECORD_ROPE);
     for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP)
         load_e4m3(data + i, NULL, KV_RECORD_GROUP,
                   read_f32(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof(float)), x + i);
-    load_bf16(data + KV_RECORD_TURNED_AT, NULL, dim - KV_RECORD_LATENT, 1, x + KV_RECORD_LATENT);
+    load_bf16(data + KV_RECORD_ROPE_AT, NULL, dim - KV_RECORD_LATENT, 1, x + KV_RECORD_LATENT);
 }
 
 const struct kv_codec kv_codecs[DTYPE_COUNT] = {

@@ -271,7 +271,7 @@ static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *da
         memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
         store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
     }
-    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
+    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_ROPE, 1, data + KV_RECORD_ROPE_AT, NULL);
 }
 
 static store_vector *const searched[DTYPE_COUNT] = { [DTYPE_NVFP4] = store_nvfp4_searched };

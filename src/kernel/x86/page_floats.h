@@ -30,7 +30,7 @@ ALWAYS_INLINE vec read_e5m2(const uint8_t *row, int at) { return vec_from_f16(ha
 ALWAYS_INLINE vec read_ds_mla(const uint8_t *row, int at)
 {
     if (at >= KV_RECORD_LATENT)
-        return read_bf16(row + KV_RECORD_TURNED_AT, at - KV_RECORD_LATENT);
+        return read_bf16(row + KV_RECORD_ROPE_AT, at - KV_RECORD_LATENT);
     float scale;
     memcpy(&scale, row + KV_RECORD_SCALES_AT + at / KV_RECORD_GROUP * (int)sizeof scale, sizeof scale);
     return read_e4m3(row, at) * vec_set(scale * 0x1p8f);

@@ -281,7 +281,7 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     struct job job = { .checkpoint = checkpoint, .options = options, .folder = folder, .err = err };
     job.layout = layout_find(options->weights, options->layout, err);
     bool ok = job.layout && describe(&job) && choose(&job) && device_open_cpu(&host, err);
-    int cores = ok && host.cores < TEAM_THREADS_MAX ? host.cores : TEAM_THREADS_MAX;
+    int cores = ok && host.cores < THREAD_POOL_MAX ? host.cores : THREAD_POOL_MAX;
     job.writing = (struct writing){ .out = &job.out,
                                     .progress = options->progress,
                                     .progress_context = options->progress_context };
