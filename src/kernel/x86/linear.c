@@ -247,7 +247,7 @@ static struct tiled_x linear_x(const struct linear_args *args)
 
 void ISA_NAME(linear_prepare)(const void *args, int part, int parts) { fill_tiles(args, linear_x(args), part, parts); }
 
-void ISA_NAME(linear_many)(const void *arguments, int part, int parts)
+void ISA_NAME(linear_prefill)(const void *arguments, int part, int parts)
 {
     const struct linear_args *args = arguments;
     bool begun = ISA_NAME(linear_begin)(linear_formats(args), *args->rows);
@@ -257,7 +257,7 @@ void ISA_NAME(linear_many)(const void *arguments, int part, int parts)
 
 #if !defined(__AMX_TILE__) // which has nothing of its own for these
 // Few tokens are quickly tiled: each part does it for itself, on its stack.
-void ISA_NAME(linear_few)(const void *arguments, int part, int parts)
+void ISA_NAME(linear_decode)(const void *arguments, int part, int parts)
 {
     const struct linear_args *args = arguments;
     int tokens = *args->rows;
@@ -280,16 +280,16 @@ static struct linear_args dequantised(const struct linear_args *args)
     return floats;
 }
 
-void ISA_NAME(linear_float_few)(const void *args, int part, int parts)
+void ISA_NAME(linear_float_decode)(const void *args, int part, int parts)
 {
     struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_few)(&floats, part, parts);
+    ISA_NAME(linear_decode)(&floats, part, parts);
 }
 
-void ISA_NAME(linear_float_many)(const void *args, int part, int parts)
+void ISA_NAME(linear_float_prefill)(const void *args, int part, int parts)
 {
     struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_many)(&floats, part, parts);
+    ISA_NAME(linear_prefill)(&floats, part, parts);
 }
 
 void ISA_NAME(linear_float_prepare)(const void *args, int part, int parts)

@@ -38,16 +38,16 @@ static size_t partials_bytes(const struct kernel_extent *extent)
 #define FLOAT_WEIGHTS WEIGHTS, .packing = &x86_float_packing // activations are never rounded: for those who ask for it
 
 // clang-format off
-#define LINEAR_FEW(isa, rank)                                                                                    \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_few"), INT8_WEIGHTS, .load = KERNEL_DECODE, .run = linear_few_##isa },
-#define LINEAR_MANY(isa, rank)                                                                                   \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_many"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
-      .run = linear_many_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
+#define LINEAR_DECODE(isa, rank)                                                                                    \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), INT8_WEIGHTS, .load = KERNEL_DECODE, .run = linear_decode_##isa },
+#define LINEAR_PREFILL(isa, rank)                                                                                   \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
+      .run = linear_prefill_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
 #define LINEAR_FLOAT(isa, rank)                                                                                  \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_few"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
-      .run = linear_float_few_##isa },                                                                           \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_many"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
-      .run = linear_float_many_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_decode"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
+      .run = linear_float_decode_##isa },                                                                           \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_prefill"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
+      .run = linear_float_prefill_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
 #define EXPERTS(isa, rank)                                                                                       \
     { ROW(isa, rank, EXPERTS, "experts_" #isa), INT8_WEIGHTS, .load = KERNEL_ANY,                                \
       .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = tiled_bytes },
@@ -76,7 +76,7 @@ static size_t partials_bytes(const struct kernel_extent *extent)
     ANY(isa, rank, SOFTCAP, softcap)
 
 const struct kernel x86_kernels[] = {
-    LINEAR_FEW(avx2, 10) LINEAR_MANY(avx2, 10) LINEAR_FEW(avx512, 20) LINEAR_MANY(avx512, 20) LINEAR_MANY(amx, 30)
+    LINEAR_DECODE(avx2, 10) LINEAR_PREFILL(avx2, 10) LINEAR_DECODE(avx512, 20) LINEAR_PREFILL(avx512, 20) LINEAR_PREFILL(amx, 30)
     LINEAR_FLOAT(avx2, 1) LINEAR_FLOAT(avx512, 2)
     EXPERTS(avx2, 10) EXPERTS(avx512, 20) EXPERTS(amx, 30)
     ROWS(avx2, 10) ROWS(avx512, 20)
