@@ -20,7 +20,7 @@ struct tensor {
     int64_t shape[TENSOR_RANK_MAX]; // outermost first: a linear weight is (out, in) in every container
     const char *data;               // borrowed from the mapped file; NULL where `stored` is not
     size_t bytes;
-    const struct stored *stored; // not NULL: it is made of others when it is loaded (model/tensor_source.h)
+    const struct tensor_source *source; // not NULL: it is made of others when it is loaded (model/tensor_source.h)
 };
 
 static inline int64_t tensor_values(const struct tensor *tensor)

@@ -26,7 +26,7 @@ static const struct tensor *look_up(struct graph *graph, int layer, const char *
         return NULL;
     graph->find->used[tensor - checkpoint->tensors] = true;
     int64_t values = tensor_values(tensor);
-    if (!(FORM_FLOATS >> tensor->dtype & 1) || (values != 1 && values != graph->model->layer[layer].kv_heads)) {
+    if (!(LAYOUT_FLOATS >> tensor->dtype & 1) || (values != 1 && values != graph->model->layer[layer].kv_heads)) {
         graph->failed = true;
         fail(graph->err, "tensor %s is %s of %lld values; a scale of the cache is one float, or one for each head",
              full, dtype_word(tensor->dtype), (long long)values);

@@ -100,14 +100,14 @@ bool quantised_find(const struct quantised *quantised, const char *module, const
             return false;
     if (value < 0 && !quantised->chosen_only && !strcmp(class, "Linear"))
         value = 0;
-    if (value >= 0 && quantised->schemes[value].form)
+    if (value >= 0 && quantised->schemes[value].layout)
         *scheme = &quantised->schemes[value];
     return true;
 }
 
 static bool same_scheme(const struct scheme *a, const struct scheme *b)
 {
-    return a->form == b->form && a->bits == b->bits && a->group == b->group && a->rows_each == b->rows_each
+    return a->layout == b->layout && a->bits == b->bits && a->group == b->group && a->rows_each == b->rows_each
         && a->zeros == b->zeros && a->ordered == b->ordered && a->zero_bias == b->zero_bias;
 }
 

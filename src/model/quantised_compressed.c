@@ -19,19 +19,19 @@ static const struct rule {
     const char *format, *type, *strategies;
     int bits, group; // 0: any
     bool zeros;
-    const struct form *form;
+    const struct weight_layout *layout;
     const char *word;
 } rules[] = {
-    { "nvfp4-pack-quantized", "float", "tensor_group", 4, 16, false, &form_nvfp4_compressed, "NVFP4" },
-    { "mxfp4-pack-quantized", "float", "group", 4, 32, false, &form_mxfp4, "MXFP4" },
-    { "mxfp8-quantized", "float", "group", 8, 32, false, &form_mxfp8, "MXFP8" },
-    { "float-quantized", "float", "group", 8, 32, false, &form_mxfp8, "MXFP8" },
-    { "float-quantized", "float", "tensor channel block group", 8, 0, false, &form_fp8, "FP8" },
-    { "naive-quantized", "float", "tensor channel block group", 8, 0, false, &form_fp8, "FP8" },
-    { "int-quantized", "int", "tensor channel group", 8, 0, false, &form_int8, "int8" },
-    { "naive-quantized", "int", "tensor channel group", 8, 0, false, &form_int8, "int8" },
-    { "pack-quantized", "int", "tensor channel group", 4, 0, true, &form_packed, "int4" },
-    { "pack-quantized", "int", "tensor channel group", 8, 0, true, &form_packed, "int8" },
+    { "nvfp4-pack-quantized", "float", "tensor_group", 4, 16, false, &weight_layout_nvfp4_compressed, "NVFP4" },
+    { "mxfp4-pack-quantized", "float", "group", 4, 32, false, &weight_layout_mxfp4, "MXFP4" },
+    { "mxfp8-quantized", "float", "group", 8, 32, false, &weight_layout_mxfp8, "MXFP8" },
+    { "float-quantized", "float", "group", 8, 32, false, &weight_layout_mxfp8, "MXFP8" },
+    { "float-quantized", "float", "tensor channel block group", 8, 0, false, &weight_layout_fp8, "FP8" },
+    { "naive-quantized", "float", "tensor channel block group", 8, 0, false, &weight_layout_fp8, "FP8" },
+    { "int-quantized", "int", "tensor channel group", 8, 0, false, &weight_layout_int8, "int8" },
+    { "naive-quantized", "int", "tensor channel group", 8, 0, false, &weight_layout_int8, "int8" },
+    { "pack-quantized", "int", "tensor channel group", 4, 0, true, &weight_layout_packed, "int4" },
+    { "pack-quantized", "int", "tensor channel group", 8, 0, true, &weight_layout_packed, "int8" },
 };
 
 static bool has_word(const char *words, const char *word)
@@ -81,18 +81,18 @@ static bool read_weights(const json_t *group, const char *format, struct weights
 
 static bool fits(const struct rule *rule, const struct weights *weights)
 {
-    if (!strcmp(rule->format, "float-quantized") && weights->byte_scales != (rule->form == &form_mxfp8))
+    if (!strcmp(rule->format, "float-quantized") && weights->byte_scales != (rule->layout == &weight_layout_mxfp8))
         return false;
     return !strcmp(rule->format, weights->format) && !strcmp(rule->type, weights->type) && rule->bits == weights->bits
         && has_word(rule->strategies, weights->strategy) && (!rule->group || rule->group == weights->group)
-        && (rule->zeros || weights->symmetric) && (rule->form == &form_packed || !weights->ordered);
+        && (rule->zeros || weights->symmetric) && (rule->layout == &weight_layout_packed || !weights->ordered);
 }
 
 static struct scheme scheme_of(const struct rule *rule, const struct weights *weights, struct arena *arena)
 {
     bool blocks = !strcmp(weights->strategy, "block"), grouped = strstr(weights->strategy, "group");
     const char *zeros = weights->symmetric ? "" : " with zero points", *order = weights->ordered ? ", reordered" : "";
-    struct scheme scheme = { rule->form, rule->word, .bits = rule->bits, .zeros = !weights->symmetric,
+    struct scheme scheme = { rule->layout, rule->word, .bits = rule->bits, .zeros = !weights->symmetric,
                              .ordered = weights->ordered };
     scheme.group = (int)(blocks ? weights->block[1] : grouped && weights->group > 0 ? weights->group : 0);
     scheme.rows_each = blocks ? (int)weights->block[0] : strcmp(weights->strategy, "tensor") != 0;

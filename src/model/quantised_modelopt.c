@@ -8,12 +8,12 @@
 #include "model/quantised.h"
 
 static const struct scheme algorithms[] = {
-    { &form_nvfp4_modelopt, "NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
-    { &form_nvfp4_modelopt, "W4A16_NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
-    { &form_fp8, "FP8" },
-    { &form_fp8, "FP8_PER_CHANNEL_PER_TOKEN", .rows_each = 1 },
-    { &form_fp8, "FP8_PB_WO", .group = 128, .rows_each = 128 },
-    { &form_mxfp8, "MXFP8", .group = 32, .rows_each = 1 },
+    { &weight_layout_nvfp4_modelopt, "NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
+    { &weight_layout_nvfp4_modelopt, "W4A16_NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
+    { &weight_layout_fp8, "FP8" },
+    { &weight_layout_fp8, "FP8_PER_CHANNEL_PER_TOKEN", .rows_each = 1 },
+    { &weight_layout_fp8, "FP8_PB_WO", .group = 128, .rows_each = 128 },
+    { &weight_layout_mxfp8, "MXFP8", .group = 32, .rows_each = 1 },
 };
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
@@ -37,7 +37,7 @@ static bool add_algorithm(struct quantised *quantised, const char *word, const j
             continue;
         if (!json_get_int(object, "group_size", 0, INT32_MAX, &group, err))
             return false;
-        if (algorithms[i].form != &form_fp8 && group != algorithms[i].group)
+        if (algorithms[i].layout != &weight_layout_fp8 && group != algorithms[i].group)
             return fail(err, "%s in groups of %lld; nibble reads groups of %d", word, (long long)group,
                         algorithms[i].group);
         return quantised_add_scheme(quantised, algorithms[i], number, err);

@@ -29,14 +29,14 @@ bool quantised_read_fp8(struct quantised *quantised, const json_t *declaration, 
     const json_t *block = json_object_get(declaration, "weight_block_size");
     const json_t *store = json_object_get(declaration, "store_dtype");
     json_int_t rows = json_integer_value(json_array_get(block, 0)), cols = json_integer_value(json_array_get(block, 1));
-    struct scheme scheme = { &form_fp8, "FP8 by tensor" };
+    struct scheme scheme = { &weight_layout_fp8, "FP8 by tensor" };
     int number;
     if (store && !json_is_null(store))
         return fail(err, "store_dtype is declared, which nibble does not read");
     if (block && !json_is_null(block)) {
         if (rows < 1 || cols < 1 || rows > INT32_MAX || cols > INT32_MAX)
             return fail(err, "weight_block_size is no pair of positive numbers");
-        scheme = (struct scheme){ &form_fp8_inverse, "FP8 by block", .group = (int)cols, .rows_each = (int)rows };
+        scheme = (struct scheme){ &weight_layout_fp8_inverse, "FP8 by block", .group = (int)cols, .rows_each = (int)rows };
     }
     return check_word(declaration, "fmt", "e4m3", "float8_e4m3fn", err) && read_excluded(quantised, declaration, err)
         && quantised_add_scheme(quantised, scheme, &number, err);
@@ -44,14 +44,14 @@ bool quantised_read_fp8(struct quantised *quantised, const json_t *declaration, 
 
 bool quantised_read_fbgemm(struct quantised *quantised, const json_t *declaration, struct error *err)
 {
-    const struct scheme scheme = { &form_fp8, "FP8 by channel", .rows_each = 1 };
+    const struct scheme scheme = { &weight_layout_fp8, "FP8 by channel", .rows_each = 1 };
     int number;
     return read_excluded(quantised, declaration, err) && quantised_add_scheme(quantised, scheme, &number, err);
 }
 
 bool quantised_read_mxfp4(struct quantised *quantised, const json_t *declaration, struct error *err)
 {
-    const struct scheme scheme = { &form_mxfp4, "MXFP4", .bits = 4, .group = 32, .rows_each = 1 };
+    const struct scheme scheme = { &weight_layout_mxfp4, "MXFP4", .bits = 4, .group = 32, .rows_each = 1 };
     int number;
     quantised->chosen_only = true;
     quantised->chosen.way = MODULES_PARTS;
@@ -66,12 +66,12 @@ struct integers {
     bool symmetric, ordered;
 };
 
-static struct scheme scheme_of(const struct form *form, const struct integers *integers, int zero_bias,
+static struct scheme scheme_of(const struct weight_layout *layout, const struct integers *integers, int zero_bias,
                                struct arena *arena)
 {
     const char *zeros = integers->symmetric ? "" : " with zero points", *order = integers->ordered ? ", reordered" : "";
     struct scheme scheme = {
-        form,           .bits = (int)integers->bits,   .group = integers->group > 0 ? (int)integers->group : 0,
+        layout,           .bits = (int)integers->bits,   .group = integers->group > 0 ? (int)integers->group : 0,
         .rows_each = 1, .zeros = !integers->symmetric, .zero_bias = zero_bias
     };
     scheme.ordered = integers->ordered && scheme.group; // of one group there is no order
@@ -105,7 +105,7 @@ static bool read_dynamic(struct quantised *quantised, const json_t *dynamic, con
         int number;
         if (leaves_out ? !modules_add_regex(&quantised->excluded, regex, 0, err)
                        : !read_integers(own, &integers, err)
-                    || !quantised_add_scheme(quantised, scheme_of(&form_gptq, &integers, zero_bias, quantised->arena),
+                    || !quantised_add_scheme(quantised, scheme_of(&weight_layout_gptq, &integers, zero_bias, quantised->arena),
                                              &number, err)
                     || !modules_add_regex(&quantised->chosen, regex, number, err))
             return fail_within(err, "dynamic");
@@ -125,7 +125,7 @@ bool quantised_read_gptq(struct quantised *quantised, const json_t *declaration,
         || !read_excluded(quantised, declaration, err))
         return false;
     int zero_bias = strcasecmp(format, "gptq_v2") != 0; // the first version stores one less
-    return quantised_add_scheme(quantised, scheme_of(&form_gptq, &integers, zero_bias, quantised->arena), &number, err)
+    return quantised_add_scheme(quantised, scheme_of(&weight_layout_gptq, &integers, zero_bias, quantised->arena), &number, err)
         && read_dynamic(quantised, json_object_get(declaration, "dynamic"), &integers, zero_bias, err);
 }
 
@@ -145,5 +145,5 @@ bool quantised_read_awq(struct quantised *quantised, const json_t *declaration, 
         return fail(err, "AWQ with %lld bits%s, which nibble does not read; it reads 4 bits with zero points",
                     (long long)integers.bits, zeros ? "" : " and without zero points");
     return read_excluded(quantised, declaration, err)
-        && quantised_add_scheme(quantised, scheme_of(&form_awq, &integers, 0, quantised->arena), &number, err);
+        && quantised_add_scheme(quantised, scheme_of(&weight_layout_awq, &integers, 0, quantised->arena), &number, err);
 }

@@ -245,7 +245,7 @@ const struct tensor *find_vector(struct graph *graph, enum weight_name name, int
     return find_named_vector(graph, name, "weight", width);
 }
 
-const struct tensor *find_taps(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps)
+const struct tensor *find_conv_kernel(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps)
 {
     struct tensor wanted = graph->source.json ? find_shape(graph, 3, channels, 1, taps)
                                               : find_shape(graph, 2, channels, taps, 0);
@@ -275,7 +275,7 @@ struct op_matrix find_matrix(struct graph *graph, enum weight_name name, int64_t
     if (graph->failed || !find_scheme(graph, name, &scheme))
         return matrix;
     if (scheme)
-        find_stored(graph, name, scheme, find_shape(graph, 2, rows, cols, 0), &matrix);
+        find_quantised(graph, name, scheme, find_shape(graph, 2, rows, cols, 0), &matrix);
     else
         matrix.tensor = find_plain(graph, name, find_shape(graph, 2, rows, cols, 0));
     bool needs_bias = graph->qkv_bias && (name == W_Q || name == W_K || name == W_V);

@@ -47,11 +47,11 @@ bool find_scheme(struct graph *graph, enum weight_name name, const struct scheme
 bool find_check_plain(struct graph *graph, enum weight_name name);
 
 // A quantised matrix: tensor and scale.
-void find_stored(struct graph *graph, enum weight_name name, const struct scheme *scheme, struct tensor wanted,
+void find_quantised(struct graph *graph, enum weight_name name, const struct scheme *scheme, struct tensor wanted,
                  struct op_matrix *matrix);
 
 // What tensors of a scheme are read as.
-struct tensor find_settle(const struct scheme *scheme, struct tensor wanted, struct stored *stored);
+struct tensor find_resolve(const struct scheme *scheme, struct tensor wanted, struct tensor_source *source);
 
 // find_kv_scales.c: into the layers.
 void find_kv_scales(struct graph *graph);

@@ -11,9 +11,9 @@
 // Of (heads * each, latent), or (heads, each, latent), the rows [first, first + count) of each head: as they are,
 // (heads * count, latent), or turned around, (heads * latent, count). At most HEAD_DIM_MAX columns. Plain floats keep
 // their format, all others become float16, which rounds them a little.
-const struct tensor *stored_heads_rows(struct arena *arena, const struct tensor *tensor, int each, int first,
+const struct tensor *tensor_source_head_rows(struct arena *arena, const struct tensor *tensor, int each, int first,
                                        int count);
-const struct tensor *stored_heads_turned(struct arena *arena, const struct tensor *tensor, int each, int first,
+const struct tensor *tensor_source_head_transpose(struct arena *arena, const struct tensor *tensor, int each, int first,
                                          int count);
 
 #endif

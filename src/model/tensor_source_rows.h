@@ -6,15 +6,15 @@
 
 #include "model/tensor_source.h"
 
-enum { STORED_RUNS_MAX = 3 };
+enum { ROW_RUNS_MAX = 3 };
 
-struct stored_rows_run {
+struct row_run {
     int first, count;
 };
 
 // Of groups of `each` rows the first run of every group, then the second one of every group ... As (rows, cols), or of
 // experts, (count, each, cols), the one run of each of them. `word` tells it apart from others of the same tensor.
-const struct tensor *stored_rows_of(struct arena *arena, const struct tensor *tensor, const char *word, int each,
-                                    const struct stored_rows_run *runs, int count);
+const struct tensor *tensor_source_row_runs(struct arena *arena, const struct tensor *tensor, const char *word, int each,
+                                    const struct row_run *runs, int count);
 
 #endif

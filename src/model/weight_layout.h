@@ -6,28 +6,28 @@
 
 #include "model/tensor_source.h"
 
-enum form_part_name { FORM_CODES, FORM_SCALES, FORM_ZEROS, FORM_ORDER, FORM_EXTENTS, FORM_OVERALL, FORM_PARTS };
+enum layout_part_name { LAYOUT_CODES, LAYOUT_SCALES, LAYOUT_ZEROS, LAYOUT_ORDER, LAYOUT_EXTENTS, LAYOUT_OVERALL, LAYOUT_PARTS };
 
-enum form_extent {
-    FORM_ONE, // dimensions of one are not told apart: () is (1), and (N) is (N, 1)
-    FORM_N,
-    FORM_K,
-    FORM_N_WORDS,
-    FORM_K_WORDS, // as many words of the codes' type as hold that many codes
-    FORM_N_SCALES,
-    FORM_K_SCALES, // rows and groups that have a scale of their own
-    FORM_TWO,
+enum layout_extent {
+    LAYOUT_ONE, // dimensions of one are not told apart: () is (1), and (N) is (N, 1)
+    LAYOUT_N,
+    LAYOUT_K,
+    LAYOUT_N_WORDS,
+    LAYOUT_K_WORDS, // as many words of the codes' type as hold that many codes
+    LAYOUT_N_SCALES,
+    LAYOUT_K_SCALES, // rows and groups that have a scale of their own
+    LAYOUT_TWO,
 };
 
-struct form_part {
+struct layout_part {
     const char *suffix; // NULL: the form has none
     uint64_t dtypes;    // any of these
-    enum form_extent shape[2];
+    enum layout_extent shape[2];
 };
 
 // A form with its numbers, as a checkpoint declares it for some of its modules.
 struct scheme {
-    const struct form *form; // NULL: plain weights
+    const struct weight_layout *layout; // NULL: plain weights
     const char *word;        // "NVFP4 (modelopt)"
     int bits;                // of integers
     int group, rows_each;    // values of a row, and rows, that share a scale; 0: all
@@ -36,19 +36,19 @@ struct scheme {
     int zero_bias;           // what stored zero points lack
 };
 
-struct form {
-    struct form_part part[FORM_PARTS];
+struct weight_layout {
+    struct layout_part part[LAYOUT_PARTS];
     int multiple; // of K
     bool divides; // by the overall scale
     // The format that kernels read it in, for rows of `cols`; with stored->scales there if the file's headers are.
-    enum dtype (*settle)(const struct scheme *scheme, int64_t cols, struct stored *stored);
+    enum dtype (*resolve)(const struct scheme *scheme, int64_t cols, struct tensor_source *source);
 };
 
-extern const struct form form_nvfp4_modelopt, form_nvfp4_compressed, form_mxfp4; // stored_fp4.c
-extern const struct form form_fp8, form_fp8_inverse, form_mxfp8;                 // stored_fp8.c
-extern const struct form form_int8, form_packed, form_gptq, form_awq;            // stored_int.c
+extern const struct weight_layout weight_layout_nvfp4_modelopt, weight_layout_nvfp4_compressed, weight_layout_mxfp4; // stored_fp4.c
+extern const struct weight_layout weight_layout_fp8, weight_layout_fp8_inverse, weight_layout_mxfp8;                 // stored_fp8.c
+extern const struct weight_layout weight_layout_int8, weight_layout_packed, weight_layout_gptq, weight_layout_awq;            // stored_int.c
 
-#define FORM_FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
-#define FORM_E8M0 (DTYPE_BIT(U8) | DTYPE_BIT(FP8_E8M0))
+#define LAYOUT_FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
+#define LAYOUT_E8M0 (DTYPE_BIT(U8) | DTYPE_BIT(FP8_E8M0))
 
 #endif

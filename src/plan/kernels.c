@@ -24,7 +24,7 @@ static struct fit_request request_of(const struct plan *plan, const struct op *o
     struct fit_request request = { .op = op->kind, .load = load };
     for (int i = 0; i < op->matrices; i++) {
         request.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
-        request.rows[i] = (int)stored_rows(op->matrix[i].tensor);
+        request.rows[i] = (int)tensor_rows(op->matrix[i].tensor);
     }
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
         const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;

@@ -281,7 +281,7 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     int pinned = 0, others = 0;
     for (int i = 0; i < scene->model.op_count; i++)
         if (scene->model.ops[i].kind == OP_LINEAR) {
-            bool fits = stored_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
+            bool fits = tensor_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
             assert_string_equal(scene->plan.ops[i].decode->name, fits ? "linear_rounding" : "linear_ref");
             assert_ptr_equal(scene->plan.ops[i].prefill, scene->plan.ops[i].decode);
             *(fits ? &pinned : &others) += 1;

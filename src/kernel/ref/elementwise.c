@@ -49,15 +49,15 @@ void norm_ref(const void *arguments, int part, int parts)
 static void rope_head(const struct rope_args *args, float *x, const float *cosine, const float *sine)
 {
     int pairs = args->rotated / 2;
-    float turned[HEAD_DIM_MAX];
+    float transposed[HEAD_DIM_MAX];
     x += args->first;
     for (int i = 0; i < pairs; i++) {
         float a = x[args->interleaved ? 2 * i : i];
         float b = x[args->interleaved ? 2 * i + 1 : i + pairs];
-        turned[i] = a * cosine[i] - b * sine[i];
-        turned[i + pairs] = b * cosine[i] + a * sine[i];
+        transposed[i] = a * cosine[i] - b * sine[i];
+        transposed[i + pairs] = b * cosine[i] + a * sine[i];
     }
-    memcpy(x, turned, (size_t)args->rotated * sizeof *x);
+    memcpy(x, transposed, (size_t)args->rotated * sizeof *x);
 }
 
 void rope_ref(const void *arguments, int part, int parts)

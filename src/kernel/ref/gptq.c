@@ -27,16 +27,16 @@ struct rounding {
     float cost[LANES];
 };
 
-size_t weight_tile_scratch(size_t count) { return moments_size(count) * LANES; }
+size_t gptq_scratch(size_t count) { return hessian_size(count) * LANES; }
 
 // ---- rows ----
 
 // To (columns, LANES); lanes and columns that nobody has are zeros. A row that is far below what its matrix can say is
 // not blown up.
-static void read_rows(const struct weight_tile *tile, float unit[LANES])
+static void read_rows(const struct gptq_tile *tile, float unit[LANES])
 {
     float least = fmaxf(0x1p-100f, tile->global * 0x1p-16f);
-    memset(tile->scratch, 0, weight_tile_scratch(tile->count) * sizeof(float));
+    memset(tile->scratch, 0, gptq_scratch(tile->count) * sizeof(float));
     for (int lane = 0; lane < LANES; lane++) {
         const float *x = tile->x + (size_t)lane * tile->count;
         float amax = lane < tile->rows ? weight_amax(x, tile->count) : 0;
@@ -47,7 +47,7 @@ static void read_rows(const struct weight_tile *tile, float unit[LANES])
 }
 
 // Once all is rounded the same place holds what was lost.
-static void sum_errors(const struct weight_tile *tile, const float unit[LANES])
+static void sum_errors(const struct gptq_tile *tile, const float unit[LANES])
 {
     for (int row = 0; row < tile->rows; row++) {
         double sum = 0;
@@ -61,9 +61,9 @@ static void sum_errors(const struct weight_tile *tile, const float unit[LANES])
 
 // ---- a block ----
 
-INLINE_FOR_EACH_ISA void block_read(struct block *block, const struct weight_tile *tile, size_t first, int width)
+INLINE_FOR_EACH_ISA void block_read(struct block *block, const struct gptq_tile *tile, size_t first, int width)
 {
-    size_t size = moments_size(tile->count);
+    size_t size = hessian_size(tile->count);
     for (int i = 0; i < width; i += TILE_ROWS) {
         float sum[TILE_ROWS][LANES] = { 0 };
         tile_multiply(sum, tile->factor + first + (size_t)i, size, 1, tile->scratch, LANES, first);
@@ -106,7 +106,7 @@ INLINE_FOR_EACH_ISA void block_round(const struct block *block, int width, const
         out->cost[lane] = cost[lane];
 }
 
-INLINE_FOR_EACH_ISA void block_keep(const struct weight_tile *tile, size_t first, int width,
+INLINE_FOR_EACH_ISA void block_keep(const struct gptq_tile *tile, size_t first, int width,
                                     const struct rounding *rounding)
 {
     for (int i = 0; i < width; i++)
@@ -118,12 +118,12 @@ INLINE_FOR_EACH_ISA void block_keep(const struct weight_tile *tile, size_t first
 
 struct four_bits {
     int width;                                                     // of a block
-    int32_t (*middle)(float amax, const struct weight_tile *tile); // the code of the scale that others are tried around
+    int32_t (*middle)(float amax, const struct gptq_tile *tile); // the code of the scale that others are tried around
     int below, above, least, most;                                 // how far, and the codes there are
-    float (*scale)(int32_t code, const struct weight_tile *tile);
+    float (*scale)(int32_t code, const struct gptq_tile *tile);
 };
 
-INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const struct weight_tile *tile,
+INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const struct gptq_tile *tile,
                                       const struct block *block, const float unit[LANES], int32_t code[LANES])
 {
     float amax[LANES] = { 0 };
@@ -137,7 +137,7 @@ INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const stru
 }
 
 // Rounds with scales `step` codes further.
-INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct weight_tile *tile,
+INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct gptq_tile *tile,
                                     const struct block *block, const float unit[LANES], const int32_t middle[LANES],
                                     const int32_t step[LANES], int32_t code[LANES], struct rounding *out)
 {
@@ -151,7 +151,7 @@ INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct
 }
 
 // With the scales that cost least.
-INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct weight_tile *tile,
+INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct gptq_tile *tile,
                                     const struct block *block, const float unit[LANES], int32_t code[LANES],
                                     struct rounding *out)
 {
@@ -171,7 +171,7 @@ INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct
     round_with(format, tile, block, unit, middle, best, code, out);
 }
 
-INLINE_FOR_EACH_ISA void compensate_four_bits(const struct four_bits *format, const struct weight_tile *tile,
+INLINE_FOR_EACH_ISA void gptq_four_bits(const struct four_bits *format, const struct gptq_tile *tile,
                                               uint8_t *codes, uint8_t *scales)
 {
     size_t width = (size_t)format->width, blocks = tile->count / width;
@@ -196,45 +196,45 @@ INLINE_FOR_EACH_ISA void compensate_four_bits(const struct four_bits *format, co
     sum_errors(tile, unit);
 }
 
-INLINE_FOR_EACH_ISA int32_t nvfp4_middle(float amax, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA int32_t nvfp4_middle(float amax, const struct gptq_tile *tile)
 {
     return f32_to_e4m3(amax / tile->global / E2M1_MAX);
 }
 
-INLINE_FOR_EACH_ISA float nvfp4_scale(int32_t code, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA float nvfp4_scale(int32_t code, const struct gptq_tile *tile)
 {
     return f32_from_bits(minifloat_expand(code, 3, 7)) * tile->global;
 }
 
-FOR_EACH_ISA void weight_compensate_nvfp4(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_nvfp4(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
     const struct four_bits format = {
         NVFP4_BLOCK, nvfp4_middle, NVFP4_BELOW, NVFP4_ABOVE, 1, E4M3_CODE_MAX, nvfp4_scale
     };
-    compensate_four_bits(&format, tile, codes, scales);
+    gptq_four_bits(&format, tile, codes, scales);
 }
 
-INLINE_FOR_EACH_ISA int32_t mxfp4_code(float amax, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA int32_t mxfp4_code(float amax, const struct gptq_tile *tile)
 {
     (void)tile;
     return mxfp4_middle(f32_bits(amax));
 }
 
-INLINE_FOR_EACH_ISA float mxfp4_scale(int32_t code, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA float mxfp4_scale(int32_t code, const struct gptq_tile *tile)
 {
     (void)tile;
     return e8m0_to_f32((uint8_t)code);
 }
 
-FOR_EACH_ISA void weight_compensate_mxfp4(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_mxfp4(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
     const struct four_bits format = { MXFP4_BLOCK, mxfp4_code, -1, 1, 0, E8M0_CODE_MAX, mxfp4_scale };
-    compensate_four_bits(&format, tile, codes, scales);
+    gptq_four_bits(&format, tile, codes, scales);
 }
 
 // ---- eight bits: a scale for each row, as without compensation ----
 
-INLINE_FOR_EACH_ISA void compensate_eight_bits(const struct weight_tile *tile, weight_encoder *encode,
+INLINE_FOR_EACH_ISA void gptq_eight_bits(const struct gptq_tile *tile, weight_encoder *encode,
                                                float (*round)(float magnitude), uint8_t (*code_of)(float code),
                                                uint8_t *codes, float *scales)
 {
@@ -259,14 +259,14 @@ INLINE_FOR_EACH_ISA void compensate_eight_bits(const struct weight_tile *tile, w
     sum_errors(tile, unit);
 }
 
-FOR_EACH_ISA void weight_compensate_fp8(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_fp8(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
-    compensate_eight_bits(tile, weight_encode_fp8, round_e4m3, f32_to_e4m3, codes, scales);
+    gptq_eight_bits(tile, weight_encode_fp8, round_e4m3, f32_to_e4m3, codes, scales);
 }
 
 INLINE_FOR_EACH_ISA uint8_t int8_code(float code) { return (uint8_t)(int8_t)code; }
 
-FOR_EACH_ISA void weight_compensate_int8(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_int8(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
-    compensate_eight_bits(tile, weight_encode_int8, round_int8, int8_code, codes, scales);
+    gptq_eight_bits(tile, weight_encode_int8, round_int8, int8_code, codes, scales);
 }

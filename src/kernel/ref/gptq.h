@@ -14,22 +14,22 @@
 
 #include "kernel/ref/tile.h"
 
-enum { WEIGHT_TILE_ROWS = TILE_LANES };
+enum { GPTQ_TILE_ROWS = TILE_LANES };
 
-struct weight_tile {
+struct gptq_tile {
     const float *x; // (rows, count): finite numbers, count whole blocks
-    int rows;       // at most WEIGHT_TILE_ROWS
+    int rows;       // at most GPTQ_TILE_ROWS
     size_t count;
     float global;        // of nvfp4
-    const float *factor; // of the columns' moments: (moments_size(count), moments_size(count))
-    float *scratch;      // weight_tile_scratch(count) values
+    const float *factor; // of the columns' hessian: (hessian_size(count), hessian_size(count))
+    float *scratch;      // gptq_scratch(count) values
     double *error;       // (rows): becomes the sum of each row's squared errors, all of which count the same there
 };
 
-size_t weight_tile_scratch(size_t count);
+size_t gptq_scratch(size_t count);
 
 // Codes and scales of the rows, one row after the other.
-typedef void weight_compensator(const struct weight_tile *tile, uint8_t *codes, void *scales);
-weight_compensator weight_compensate_nvfp4, weight_compensate_mxfp4, weight_compensate_fp8, weight_compensate_int8;
+typedef void gptq_encoder(const struct gptq_tile *tile, uint8_t *codes, void *scales);
+gptq_encoder gptq_nvfp4, gptq_mxfp4, gptq_fp8, gptq_int8;
 
 #endif

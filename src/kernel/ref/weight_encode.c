@@ -232,14 +232,14 @@ static inline double row_error(const struct weight_row *row, float scale, float 
     return (double)sum_lanes(lane) * scale * scale;
 }
 
-// The best of the scales that take the largest value to `top`, times one of the factors; with it the error.
-static inline float choose_scale(const struct weight_row *row, float top, const float *factors, int factor_count,
+// The best of the scales that take the largest value to `top`, times one of the cholesky; with it the error.
+static inline float choose_scale(const struct weight_row *row, float top, const float *cholesky, int factor_count,
                                  float (*round)(float magnitude), double *least)
 {
     float largest = f32_from_bits(most_bits(row->x, row->count)) / top, best = 1;
     *least = largest > 0 ? INFINITY : 0;
     for (int i = 0; i < factor_count; i++) {
-        float scale = fmaxf(largest * factors[i], FLT_MIN);
+        float scale = fmaxf(largest * cholesky[i], FLT_MIN);
         double error = row_error(row, scale, round);
         best = error < *least ? scale : best;
         *least = error < *least ? error : *least;
@@ -250,10 +250,10 @@ static inline float choose_scale(const struct weight_row *row, float top, const 
 // E4M3 is as precise at any scale, but where its binades begin makes a difference: an octave in eighths.
 FOR_EACH_ISA double weight_encode_fp8(const struct weight_row *row, void *codes, void *scales)
 {
-    static const float factors[] = { 1,          1.0905077f, 1.1892071f, 1.2968396f,
+    static const float cholesky[] = { 1,          1.0905077f, 1.1892071f, 1.2968396f,
                                      1.4142136f, 1.5422108f, 1.6817928f, 1.8340081f };
     double least;
-    float scale = choose_scale(row, E4M3_MAX, factors, sizeof factors / sizeof *factors, round_e4m3, &least);
+    float scale = choose_scale(row, E4M3_MAX, cholesky, sizeof cholesky / sizeof *cholesky, round_e4m3, &least);
     const float *x = row->x, reciprocal = 1 / scale;
     size_t count = row->count; // in registers: bytes that are written may be anybody's
     for (size_t i = 0; i < count; i++)
@@ -265,9 +265,9 @@ FOR_EACH_ISA double weight_encode_fp8(const struct weight_row *row, void *codes,
 // A row's largest value may well be cut off a little.
 FOR_EACH_ISA double weight_encode_int8(const struct weight_row *row, void *codes, void *scales)
 {
-    static const float factors[] = { 1, 0.99f, 0.98f, 0.97f };
+    static const float cholesky[] = { 1, 0.99f, 0.98f, 0.97f };
     double least;
-    float scale = choose_scale(row, INT8_MAX_F, factors, sizeof factors / sizeof *factors, round_int8, &least);
+    float scale = choose_scale(row, INT8_MAX_F, cholesky, sizeof cholesky / sizeof *cholesky, round_int8, &least);
     const float *x = row->x, reciprocal = 1 / scale;
     size_t count = row->count;
     for (size_t i = 0; i < count; i++)

@@ -42,7 +42,7 @@ void importance_follow(const struct op *op, const struct model *model, const str
     const struct importance *out = NULL;
     for (int i = 0; i < LINEAR_OUTPUTS_MAX; i++)
         results[i] = NULL;
-    if (op->kind == OP_NORM && op->groups == 1 && op->vector && !op->vector->stored)
+    if (op->kind == OP_NORM && op->groups == 1 && op->vector && !op->vector->source)
         out = make(arena,
                    (struct importance){ .norm = op->vector, .offset = op->offset, .count = op->vector->shape[0] });
     else if (op->kind == OP_ATTENTION)

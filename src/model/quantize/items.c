@@ -42,9 +42,9 @@ static struct item *append(struct collecting *c, struct item item)
         items->capacity = items->capacity ? items->capacity * 2 : 256;
         items->items = memory_grow(items->items, items->capacity, sizeof *items->items);
     }
-    stored_visit(item.tensor, use, items);
+    tensor_source_visit(item.tensor, use, items);
     if (item.scale)
-        stored_visit(item.scale, use, items);
+        tensor_source_visit(item.scale, use, items);
     map_put(&items->names, bytes_of(item.name), (int64_t)items->count);
     items->items[items->count] = item;
     return &items->items[items->count++];
@@ -66,7 +66,7 @@ static bool is_quantisable(const struct op *op, int matrix, const char *name)
 // Whether its values can be written as the matrix of that name: one of the file's own, or a module quantised before.
 static bool is_whole(const struct tensor *tensor)
 {
-    return !tensor->stored || (tensor->stored->form && tensor->rank == 2 && tensor->stored->row_step <= 1);
+    return !tensor->source || (tensor->source->label && tensor->rank == 2 && tensor->source->row_step <= 1);
 }
 
 // Where the file has several matrices as one, a model's are runs of its rows; it is written whole.
@@ -79,7 +79,7 @@ static const struct tensor *whole_of(const struct collecting *c, const struct te
     if (!mark)
         return run;
     *name = arena_text(&c->items->arena, *name, (size_t)(mark - *name));
-    return run->stored ? run->stored->codes : checkpoint_find(c->checkpoint, *name);
+    return run->source ? run->source->codes : checkpoint_find(c->checkpoint, *name);
 }
 
 // The module that keys and values belong to, whether or not q, k and v are one.
@@ -116,7 +116,7 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
                           .scale = op->matrix[j].scale,
                           .expert = expert,
                           .head_rows = reordered ? config->head_dim : 0,
-                          .turned = reordered ? config->rotated : 0,
+                          .rotary = reordered ? config->rotated : 0,
                           .linear = linear,
                           .op = (int)(op - c->model->ops),
                           .listed = !linear && op->kind != OP_EMBED,
@@ -128,7 +128,7 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
 static void add_bias(struct collecting *c, const struct op *op, int j, const char *matrix_name)
 {
     const struct tensor *bias = op->matrix[j].bias;
-    if (!bias || bias->stored || bias->rank != 1)
+    if (!bias || bias->source || bias->rank != 1)
         return;
     int stem = (int)(strlen(matrix_name) - strlen(ITEM_SUFFIX));
     bool reordered = is_reordered(c, op, j);
@@ -139,7 +139,7 @@ static void add_bias(struct collecting *c, const struct op *op, int j, const cha
                           .cols = reordered ? 1 : bias->shape[0],
                           .fused = c->fused,
                           .head_rows = reordered ? c->model->config.head_dim : 0,
-                          .turned = reordered ? c->model->config.rotated : 0 });
+                          .rotary = reordered ? c->model->config.rotated : 0 });
 }
 
 // Experts that were one tensor, gate and up even together, become modules of their own; "": not these.
@@ -162,8 +162,8 @@ static const char *unstacked_name(struct collecting *c, const struct tensor *pub
 static const char *expert_name(struct collecting *c, const struct tensor *published, int expert)
 {
     const char *star = strchr(published->name, '*');
-    if (published->stored && published->stored->parts)
-        return published->stored->parts[expert]->name;
+    if (published->source && published->source->parts)
+        return published->source->parts[expert]->name;
     return star
         ? arena_format(&c->items->arena, "%.*s%d%s", (int)(star - published->name), published->name, expert, star + 1)
         : unstacked_name(c, published, expert);
@@ -173,7 +173,7 @@ static const char *expert_name(struct collecting *c, const struct tensor *publis
 static void add_experts(struct collecting *c, const struct op *op, int j, const struct tensor *published)
 {
     const struct tensor *tensor = op->matrix[j].tensor;
-    const struct tensor *const *own = tensor->stored ? tensor->stored->parts : NULL;
+    const struct tensor *const *own = tensor->source ? tensor->source->parts : NULL;
     for (int e = 0; e < tensor->shape[0]; e++) {
         const struct tensor *part = own ? own[e] : tensor;
         const char *name = expert_name(c, published, e);
@@ -210,7 +210,7 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
         }
     }
     double offset = op->offset - published->offset;
-    if (op->vector && !op->vector->stored && op->vector->rank == 1)
+    if (op->vector && !op->vector->source && op->vector->rank == 1)
         append(c,
                (struct item){ .name = published->vector->name,
                               .tensor = op->vector,
@@ -238,7 +238,7 @@ static bool is_obsolete(const struct collecting *c, const char *name)
         if (!strcmp(dot, scales[i]))
             return true;
     snprintf(weight, sizeof weight, "%.*s" ITEM_SUFFIX, (int)(dot - name), name);
-    return map_get(&c->items->names, bytes_of(weight), &index) && c->items->items[index].tensor->stored;
+    return map_get(&c->items->names, bytes_of(weight), &index) && c->items->items[index].tensor->source;
 }
 
 static bool add_rest(struct collecting *c)

@@ -15,7 +15,7 @@ struct item {
     const struct tensor *scale; // of all its values, or NULL; of experts the one at `expert`
     int expert;
     float offset;                   // added to each value
-    int head_rows, turned;          // rows of a head, and how many of them go from neighbours to halves; 0: all stay
+    int head_rows, rotary;          // rows of a head, and how many of them go from neighbours to halves; 0: all stay
     bool linear;                    // may be quantised
     int op;                         // of a linear one: its op's place in model.ops
     bool listed;                    // stays as it is, which configs say, so that nobody takes it for quantised

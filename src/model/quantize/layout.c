@@ -8,7 +8,7 @@
 #define MODELOPT NIBBLE_LAYOUT_MODELOPT
 #define COMPRESSED NIBBLE_LAYOUT_COMPRESSED_TENSORS
 
-#define BY_WORD(word) weight_encode_##word, weight_compensate_##word
+#define BY_WORD(word) weight_encode_##word, gptq_##word
 
 static const struct layout layouts[] = {
     { NIBBLE_WEIGHTS_NVFP4, COMPRESSED, "nvfp4-pack-quantized", BY_WORD(nvfp4), 4, 16, "weight_packed", "weight_scale",

@@ -19,7 +19,7 @@ struct layout {
     enum nibble_layout layout;
     const char *word; // compressed-tensors' format, or ModelOpt's quant_algo
     weight_encoder *encode;
-    weight_compensator *compensate;
+    gptq_encoder *gptq;
     int bits, block;                      // of a code; values that share a scale, 0: a row
     const char *codes, *scales, *overall; // what comes behind the module's path; overall NULL: there is none
     enum dtype codes_dtype, scales_dtype;

@@ -30,7 +30,7 @@ struct job {
     size_t (*kv_entries)[2];        // by layer
     struct safetensors_out out;
     struct writing writing;
-    struct factors factors;
+    struct cholesky cholesky;
     struct error *err;
 };
 
@@ -107,7 +107,7 @@ static bool is_encoded(const struct job *job, const struct item *item)
 static bool is_plain(const struct tensor *tensor)
 {
     const uint64_t floats = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16);
-    return !tensor->stored && floats >> tensor->dtype & 1;
+    return !tensor->source && floats >> tensor->dtype & 1;
 }
 
 // What is neither encoded nor as it was.
@@ -122,7 +122,7 @@ static enum dtype float_type(const struct job *job, const struct item *item)
 static bool is_verbatim(const struct job *job, const struct item *item)
 {
     return !item->rows
-        || (is_plain(item->tensor) && item->tensor->rank < 3 && !item->offset && !item->turned && !item->scale
+        || (is_plain(item->tensor) && item->tensor->rank < 3 && !item->offset && !item->rotary && !item->scale
             && float_type(job, item) == item->tensor->dtype);
 }
 
@@ -163,7 +163,7 @@ static bool place(struct job *job)
             job->entries[i].codes = safetensors_out_add(&job->out, item->name, written_type(job, item), rank,
                                                         item->rows ? shape : tensor->shape);
         writing->total += (double)values * (encoded && job->layout->overall ? 2 : 1);
-        writing->total += encoded && job->factors.source ? (double)values * TEXT_READS : 0;
+        writing->total += encoded && job->cholesky.source ? (double)values * TEXT_READS : 0;
     }
     size_t shard_bytes = job->options->shard_bytes ? job->options->shard_bytes : shard_bytes_usual;
     return place_kv(job) && safetensors_out_begin(&job->out, shard_bytes, job->err);
@@ -214,7 +214,7 @@ static bool write_item(struct job *job, size_t index, float global)
     const float *factor = NULL;
     bool ok;
     if (is_encoded(job, item))
-        ok = factors_find(&job->factors, &job->items, index, &factor, job->err)
+        ok = cholesky_find(&job->cholesky, &job->items, index, &factor, job->err)
             && write_encoded(&job->writing, item, job->layout, global, factor, entries, &result, job->err);
     else if (is_verbatim(job, item))
         ok = write_verbatim(&job->writing, item, entries.codes, job->err);
@@ -240,7 +240,7 @@ static bool write_all(struct job *job)
         }
         if (!write_item(job, i, globals[item->fused % GLOBALS_WINDOW]))
             return false;
-        stored_visit(item->tensor, release, (void *)job->checkpoint);
+        tensor_source_visit(item->tensor, release, (void *)job->checkpoint);
     }
     for (int i = 0; i < job->model.config.layers && job->kv_entries; i++)
         if (!safetensors_out_put(&job->out, job->kv_entries[i][0], 0, &job->options->k_scales[i], sizeof(float),
@@ -275,7 +275,7 @@ static bool save_config(struct job *job)
 }
 
 bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
-              const struct moments_source *moments, struct error *err)
+              const struct hessian_source *hessian, struct error *err)
 {
     struct device host;
     struct job job = { .checkpoint = checkpoint, .options = options, .folder = folder, .err = err };
@@ -286,7 +286,7 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
                                     .progress = options->progress,
                                     .progress_context = options->progress_context };
     job.writing.team = ok ? thread_pool_open(options->threads ? options->threads : cores, err) : NULL;
-    job.factors = (struct factors){ .source = moments,
+    job.cholesky = (struct cholesky){ .source = hessian,
                                     .model = &job.model,
                                     .team = job.writing.team,
                                     .progress = advance,
@@ -294,7 +294,7 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     write_open(&job.writing);
     ok = job.writing.team && place(&job) && write_all(&job) && save_config(&job);
     write_close(&job.writing);
-    factors_free(&job.factors);
+    cholesky_free(&job.cholesky);
     if (job.writing.team)
         thread_pool_close(job.writing.team);
     safetensors_out_close(&job.out);

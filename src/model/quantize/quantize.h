@@ -8,12 +8,12 @@
 #include "format/checkpoint.h"
 #include "nibble.h"
 
-struct moments_source;
+struct hessian_source;
 
 // Writes weights, config.json and, where the layout has one, hf_quant_config.json into a folder that is there and
-// empty. config.json comes last: without it a folder is no checkpoint. With moments (model/quantize/cholesky.h), which
+// empty. config.json comes last: without it a folder is no checkpoint. With hessian (model/quantize/cholesky.h), which
 // may be NULL, weights make up for each other's errors.
 bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
-              const struct moments_source *moments, struct error *err);
+              const struct hessian_source *hessian, struct error *err);
 
 #endif

@@ -30,7 +30,7 @@ void write_close(struct writing *writing);
 // The largest magnitude of a matrix. False: a value is not a finite number.
 bool write_measure(struct writing *writing, const struct item *item, float *amax, struct error *err);
 
-// A matrix as its codes and scales; with the factor of its inputs' moments errors are made up for, with NULL each value
+// A matrix as its codes and scales; with the factor of its inputs' hessian errors are made up for, with NULL each value
 // is the nearest.
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
                    const float *factor, struct layout_entries entries, struct write_result *result, struct error *err);
