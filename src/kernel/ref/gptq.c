@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows lie side by side, a lane each, in units of a power of two near their largest values: nothing overflows or
-// vanishes in sums of squares.
+// GPTQ rounding (gptq.h). Rows are processed side by side, one per lane, in units of a power of two near their largest
+// value, so that sums of squares neither overflow nor underflow.
 #include "kernel/ref/gptq.h"
 
 #include <assert.h>
@@ -12,18 +12,18 @@
 
 enum { LANES = TILE_LANES, BLOCK_MAX = MXFP4_BLOCK };
 
-// Some columns that are rounded together: those of a scale, or of a tile.
+// Columns that are rounded together: a scale's block, or a tile.
 struct block {
-    float value[BLOCK_MAX][LANES];     // with what was lost before them made up for
-    float own[BLOCK_MAX][LANES];       // without
-    float carry[BLOCK_MAX][BLOCK_MAX]; // [i][j]: how much of what i loses j makes up for
-    float cost[BLOCK_MAX];             // of a column's last error, squared
+    float value[BLOCK_MAX][LANES];     // with earlier columns' errors added
+    float own[BLOCK_MAX][LANES];       // the original values
+    float carry[BLOCK_MAX][BLOCK_MAX]; // [i][j]: the part of column i's error that is added to column j
+    float cost[BLOCK_MAX];             // weight of a column's squared error: the Cholesky factor's diagonal, squared
 };
 
-// What becomes of a block with one scale for each lane.
+// A rounded block, with one scale per lane.
 struct rounding {
     float code[BLOCK_MAX][LANES]; // as numbers
-    float lost[BLOCK_MAX][LANES]; // of the columns' own values
+    float lost[BLOCK_MAX][LANES]; // error, relative to the original values
     float cost[LANES];
 };
 
@@ -31,8 +31,7 @@ size_t gptq_scratch(size_t count) { return hessian_size(count) * LANES; }
 
 // ---- rows ----
 
-// To (columns, LANES); lanes and columns that nobody has are zeros. A row that is far below what its matrix can say is
-// not blown up.
+// Transposes rows to (columns, LANES), zero-padded. A row far below the matrix's smallest scale is not scaled up.
 static void read_rows(const struct gptq_tile *tile, float unit[LANES])
 {
     float least = fmaxf(0x1p-100f, tile->global * 0x1p-16f);
@@ -46,7 +45,7 @@ static void read_rows(const struct gptq_tile *tile, float unit[LANES])
     }
 }
 
-// Once all is rounded the same place holds what was lost.
+// After rounding, scratch holds the errors.
 static void sum_errors(const struct gptq_tile *tile, const float unit[LANES])
 {
     for (int row = 0; row < tile->rows; row++) {
@@ -117,9 +116,9 @@ INLINE_FOR_EACH_ISA void block_keep(const struct gptq_tile *tile, size_t first, 
 // ---- four bits: a scale for each block ----
 
 struct four_bits {
-    int width;                                                     // of a block
-    int32_t (*middle)(float amax, const struct gptq_tile *tile); // the code of the scale that others are tried around
-    int below, above, least, most;                                 // how far, and the codes there are
+    int width;                                                   // of a block
+    int32_t (*middle)(float amax, const struct gptq_tile *tile); // the scale code in the middle of the search
+    int below, above, least, most;                               // the search's range in steps, and the valid codes
     float (*scale)(int32_t code, const struct gptq_tile *tile);
 };
 
@@ -136,7 +135,7 @@ INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const stru
         code[lane] = format->middle(amax[lane] * unit[lane], tile);
 }
 
-// Rounds with scales `step` codes further.
+// Rounds with the scales `step` codes from the middle.
 INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct gptq_tile *tile,
                                     const struct block *block, const float unit[LANES], const int32_t middle[LANES],
                                     const int32_t step[LANES], int32_t code[LANES], struct rounding *out)
@@ -150,7 +149,7 @@ INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct
     block_round(block, format->width, scale, round_e2m1, out);
 }
 
-// With the scales that cost least.
+// Rounds with the scales of least cost.
 INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct gptq_tile *tile,
                                     const struct block *block, const float unit[LANES], int32_t code[LANES],
                                     struct rounding *out)
@@ -171,8 +170,8 @@ INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct
     round_with(format, tile, block, unit, middle, best, code, out);
 }
 
-INLINE_FOR_EACH_ISA void gptq_four_bits(const struct four_bits *format, const struct gptq_tile *tile,
-                                              uint8_t *codes, uint8_t *scales)
+INLINE_FOR_EACH_ISA void gptq_four_bits(const struct four_bits *format, const struct gptq_tile *tile, uint8_t *codes,
+                                        uint8_t *scales)
 {
     size_t width = (size_t)format->width, blocks = tile->count / width;
     float unit[LANES];
@@ -232,11 +231,11 @@ FOR_EACH_ISA void gptq_mxfp4(const struct gptq_tile *tile, uint8_t *codes, void 
     gptq_four_bits(&format, tile, codes, scales);
 }
 
-// ---- eight bits: a scale for each row, as without compensation ----
+// ---- eight bits: a scale per row, the same as without GPTQ ----
 
 INLINE_FOR_EACH_ISA void gptq_eight_bits(const struct gptq_tile *tile, weight_encoder *encode,
-                                               float (*round)(float magnitude), uint8_t (*code_of)(float code),
-                                               uint8_t *codes, float *scales)
+                                         float (*round)(float magnitude), uint8_t (*code_of)(float code),
+                                         uint8_t *codes, float *scales)
 {
     float unit[LANES], scale[LANES];
     size_t count = tile->count;

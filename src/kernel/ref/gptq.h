@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/gptq.h: the encoders of weight_encode.h, but for the sake of what the matrix gives rather
-// than of the weights: a row's values are rounded from the first column on, and what one loses the later ones make up
-// for as far as their inputs go together with its own (kernel/ref/hessian.h). Of the scales of a block the one is taken
-// with which that loses least.
-//   (1) with the factor R, a row w and what becomes of it w', rounding minimises |(w - w') R|^2 greedily, column by
-//       column: to a column's value comes what was lost before, (w - w')_i R_ij / R_jj summed over earlier i
-//   (2) a row's codes do not depend on the rows that it is encoded with
+// kernel/ref/gptq.h: GPTQ rounding (Frantar et al., 2022) to the formats of weight_encode.h: it minimises the error of
+// the layer's output instead of the weights' own. Columns are rounded in order, and each error is compensated by the
+// later columns, weighted by the Hessian's Cholesky factor (kernel/ref/hessian.h). Of a block's candidate scales the
+// one with the least output error is taken.
+//   (1) with the factor R, a row w and its rounded w', rounding minimises |(w - w') R|^2 greedily, column by column:
+//       column j is rounded after adding (w - w')_i R_ij / R_jj, summed over earlier i
+//   (2) a row's codes do not depend on the other rows of the tile
 #ifndef KERNEL_REF_GPTQ_H
 #define KERNEL_REF_GPTQ_H
 
@@ -20,10 +20,10 @@ struct gptq_tile {
     const float *x; // (rows, count): finite numbers, count whole blocks
     int rows;       // at most GPTQ_TILE_ROWS
     size_t count;
-    float global;        // of nvfp4
-    const float *factor; // of the columns' hessian: (hessian_size(count), hessian_size(count))
+    float global;        // NVFP4's global scale
+    const float *factor; // the Hessian's Cholesky factor: (hessian_size(count), hessian_size(count))
     float *scratch;      // gptq_scratch(count) values
-    double *error;       // (rows): becomes the sum of each row's squared errors, all of which count the same there
+    double *error;       // (rows): out: each row's sum of squared errors of weights, unweighted
 };
 
 size_t gptq_scratch(size_t count);

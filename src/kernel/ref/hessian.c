@@ -59,12 +59,12 @@ void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *
 }
 
 // ---- factoring ----
-// A Cholesky decomposition from the last column to the first, a panel of columns at a time. Each takes four phases of
-// the team: its rows are transposed, so that they lie side by side; what is known of the columns behind it is taken off;
-// the square on the diagonal is factored; and the columns above it follow from that.
+// Reverse Cholesky decomposition (M = R R', R upper triangular), from the last column to the first, a panel of columns
+// at a time. Each panel takes four phases of the thread pool: transpose its rows to be contiguous; subtract the columns
+// behind it; factor the diagonal square; solve the rows above.
 
 struct factoring {
-    float *m;      // (size, size)
+    float *m;          // (size, size)
     float *transposed; // (size, TILE_LANES)
     size_t size;
 };
@@ -89,7 +89,7 @@ FOR_EACH_ISA static void subtract_known(const struct factoring *f, size_t first,
     }
 }
 
-// A row's columns [begin, end), from the last on; in the rows of those columns they are done.
+// Back substitution for a row's columns [begin, end); the rows of those columns are done.
 static void solve_row(const struct factoring *f, size_t row, size_t begin, size_t end)
 {
     float *own = f->m + row * f->size;
@@ -102,7 +102,7 @@ static void solve_row(const struct factoring *f, size_t row, size_t begin, size_
     }
 }
 
-// A sum of squares that rounding has eaten up is taken for the least that there can be.
+// A pivot that rounding made too small or negative is raised to the least value.
 static void factor_diagonal(const struct factoring *f, size_t first)
 {
     const float least = 1e-6f;
@@ -134,7 +134,7 @@ static void factor_phase(void *context, int phase, int part, int parts)
     }
 }
 
-// Columns past the last have no inputs; with the common damping alone they stay by themselves.
+// Padding columns have no inputs; the common damping makes them independent.
 bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *team)
 {
     size_t size = hessian_size(columns);

@@ -87,7 +87,7 @@ static void load_e5m2(const uint8_t *restrict data, const uint8_t *scale, int di
         x[i] = e5m2_to_f32(data[i]) * layer_scale;
 }
 
-// The largest magnitude; NaN compares as false and is passed over.
+// The largest magnitude; NaN compares as false and is ignored.
 static float magnitude_max(const float *x, int count)
 {
     float max = 0;
@@ -96,7 +96,7 @@ static float magnitude_max(const float *x, int count)
     return max;
 }
 
-// The scale that puts a vector's largest magnitude on the largest code, and no less than `least`.
+// The scale that maps a vector's largest magnitude to the largest code, at least `least`.
 static float vector_scale(const float *x, int dim, float code_max, float least)
 {
     float max = magnitude_max(x, dim);
@@ -177,7 +177,7 @@ static void hadamard(float *restrict x, int dim)
     }
 }
 
-// Rotation mixes all channels, so what is not finite is replaced before it.
+// The rotation mixes all channels, so values that are not finite are replaced first.
 static float bounded(float value)
 {
     value = value >= -KV_MAGNITUDE_MAX ? value : isnan(value) ? 0 : -KV_MAGNITUDE_MAX;
@@ -194,7 +194,7 @@ static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t
     flip_signs(y, dim);
     hadamard(y, dim);
 
-    float least = 0, most = 0; // a zero point of 0..15 wants zero within the range, even if no value is that small
+    float least = 0, most = 0; // zero must be in the range, as the zero point is 0..15
     for (int i = 0; i < dim; i++) {
         least = y[i] < least ? y[i] : least;
         most = y[i] > most ? y[i] : most;
@@ -233,7 +233,7 @@ struct nvfp4_block {
     uint8_t scale, codes[NVFP4_BLOCK];
 };
 
-// The scale that puts a block's largest magnitude on `level`, as near as it can be written.
+// The E4M3 scale nearest to mapping the block's largest magnitude to `level`.
 static uint8_t nvfp4_scale(const float *x, float level, float layer_scale)
 {
     return f32_to_e4m3(magnitude_max(x, NVFP4_BLOCK) / level / layer_scale);
@@ -262,7 +262,7 @@ static float nvfp4_squared_error(const struct nvfp4_block *block, const float *x
     return squares[0];
 }
 
-// Of these scales the one with the least error, of equals the first.
+// The candidate scale with the least squared error; ties to the first.
 static struct nvfp4_block nvfp4_best(const float *x, const uint8_t *scales, int count, float layer_scale)
 {
     struct nvfp4_block best = nvfp4_fit(x, scales[0], layer_scale);
@@ -306,7 +306,8 @@ static void store_nvfp4_searched(const float *x, int dim, float layer_scale, uin
     }
 }
 
-// Above 4 the codes are coarse. Where it lowers the error, the largest magnitude is put on 4 and the 6 left unused.
+// Four-over-six: E2M1 is coarse above 4, so a block may map its largest magnitude to 4 instead of 6 if that lowers the
+// error.
 static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     assert(dim % NVFP4_BLOCK == 0);
@@ -330,7 +331,7 @@ static void load_nvfp4(const uint8_t *restrict data, const uint8_t *restrict sca
     }
 }
 
-// A scale for each group of the latent; a group of zeros has the least.
+// One scale per 128 channels of the latent; a group of zeros has the least scale.
 static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     (void)layer_scale, (void)scale;

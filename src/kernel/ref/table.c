@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/ref/table.h"
 
-// Every weight format and every cache format of base/dtype.h: the reference reads them all.
+// The reference kernels support every weight and cache format of base/dtype.h.
 #define BIT_IF_W(id, word, use, ...) | (DTYPE_USE_##use & DTYPE_USE_W ? DTYPE_BIT(id) : 0)
 #define BIT_IF_KV(id, word, use, ...) | (DTYPE_USE_##use & DTYPE_USE_KV ? DTYPE_BIT(id) : 0)
 #define ALL_W (0 DTYPES(BIT_IF_W))
