@@ -10,7 +10,7 @@
 #include "model/quantize/cholesky.h"
 #include "model/quantize/quantize.h"
 
-enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to hessian
+enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to Hessians
 
 struct reading {
     struct engine engine;
@@ -19,7 +19,7 @@ struct reading {
     struct hessian_source source;
     const int32_t *ids;
     size_t count, piece; // tokens, and how many of them are read at a time
-    float **wanted;      // by op: where its hessian go; NULL: nobody asks for them
+    float **wanted;      // by op: where its Hessian goes, or NULL
 };
 
 // ---- looking ----
@@ -49,7 +49,7 @@ static void look(void *context, const struct engine *engine, int index, int part
 // ---- reading ----
 
 // Each piece from an empty cache.
-static bool gather(void *context, int piece, const struct hessian_target *wanted, int count, struct error *err)
+static bool accumulate(void *context, int piece, const struct hessian_target *wanted, int count, struct error *err)
 {
     struct reading *reading = context;
     size_t first = (size_t)piece * reading->piece, rest = reading->count - first;
@@ -97,7 +97,7 @@ static bool reading_open(struct reading *reading, const struct checkpoint *check
     reading->wanted = memory_new((size_t)reading->engine.model.op_count, sizeof *reading->wanted);
     if (!device_open_cpu(&host, err)) // with what is free now
         return false;
-    reading->source = (struct hessian_source){ .gather = gather,
+    reading->source = (struct hessian_source){ .accumulate = accumulate,
                                                .context = reading,
                                                .pieces = (int)((reading->count + reading->piece - 1) / reading->piece),
                                                .bytes = host.memory_free_bytes / MEMORY_SHARE };

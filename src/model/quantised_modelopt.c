@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/quantised_modelopt.c: NVIDIA ModelOpt: one algorithm for all modules but those it leaves out, or one for each.
+// model/quantised_modelopt.c: the quantisation config of NVIDIA ModelOpt: one algorithm for all modules that are not
+// excluded, or one per module.
 #include <string.h>
 #include <strings.h>
 
@@ -27,7 +28,7 @@ static bool refuse_algorithm(const char *word, struct error *err)
     return false;
 }
 
-// `object` may say the group's size: it cannot be another.
+// If `object` has a group_size, it must be the algorithm's.
 static bool add_algorithm(struct quantised *quantised, const char *word, const json_t *object, int *number,
                           struct error *err)
 {
@@ -77,7 +78,7 @@ bool quantised_read_modelopt(struct quantised *quantised, const json_t *declarat
     if (algorithm && !word)
         return fail(err, "quant_algo is no text");
     quantised->chosen_only = !word || !strcasecmp(word, "MIXED_PRECISION");
-    if (!word) // the cache alone is quantised
+    if (!word) // only the KV cache is quantised
         return true;
     return quantised->chosen_only ? read_layers(quantised, quantised_key(declaration, "quantized_layers"), err)
                                   : add_algorithm(quantised, word, object, &number, err);

@@ -63,9 +63,7 @@ static void find_inputs(struct graph *graph, struct op_matrix out[2])
         out[1] = find_matrix(graph, W_DELTA_Z, inner, config->hidden, BUFFER_GATE);
         return;
     }
-    const struct row_run runs[] = {
-        { 0, keys }, { keys, keys }, { 2 * keys, values }, { 2 * keys + values, values }
-    };
+    const struct row_run runs[] = { { 0, keys }, { keys, keys }, { 2 * keys, values }, { 2 * keys + values, values } };
     struct op_matrix all = find_matrix(graph, W_DELTA_QKVZ, recurrent->channels + inner, config->hidden, BUFFER_MIX);
     out[0] = rows_of(graph, &all, "q, k, v", 2 * (keys + values), runs, 3, BUFFER_MIX);
     out[1] = rows_of(graph, &all, "z", 2 * (keys + values), runs + 3, 1, BUFFER_GATE);

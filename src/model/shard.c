@@ -145,7 +145,7 @@ static const struct tensor *rows_of(struct pass *pass, const struct tensor *tens
     if (tensor->rank < 3)
         return tensor_source_rows(arena, tensor, run.first, run.count);
     return tensor_source_row_runs(arena, tensor, arena_format(arena, "row %d", run.first), run.whole,
-                          &(struct row_run){ run.first, run.count }, 1);
+                                  &(struct row_run){ run.first, run.count }, 1);
 }
 
 // Biases of experts are rows of one matrix.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_lookup_experts.c: the matrices of a mixture's experts as one tensor, however the file has them.
+// model/tensor_lookup_experts.c: finds the matrices of a mixture's experts and stacks them into one tensor.
 #include <stdio.h>
 #include <string.h>
 
 #include "model/tensor_lookup_internal.h"
 #include "model/tensor_source_rows.h"
 
-// ---- one by one ----
+// ---- one tensor per expert ----
 
 enum part { PART_TENSOR, PART_BIAS, PART_SCALE };
 
@@ -48,7 +48,7 @@ static struct op_matrix find_each(struct graph *graph, enum weight_name name, in
     return matrix;
 }
 
-// ---- all in one ----
+// ---- stacked tensors ----
 
 struct op_matrix find_experts(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
                               enum buffer out)
@@ -86,12 +86,12 @@ struct op_matrix find_half(struct graph *graph, enum weight_name name, int half,
     struct op_matrix matrix = find_stacked(graph, name, count, 2 * rows, cols, out);
     const struct row_run run = { half * (int)rows, (int)rows };
     if (matrix.tensor)
-        matrix.tensor = tensor_source_row_runs(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows, &run,
-                                       1);
+        matrix.tensor = tensor_source_row_runs(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows,
+                                               &run, 1);
     return matrix;
 }
 
-// ---- in turns ----
+// ---- interleaved rows ----
 
 struct turns {
     enum weight_name name;
@@ -128,7 +128,7 @@ static const struct tensor *find_blocks(struct graph *graph, const struct turns 
     return find_new(graph, turns->name, suffix, resolved);
 }
 
-// Floats lie with the inputs first.
+// Float tensors are (count, cols, rows): transposed.
 static const struct tensor *find_turned(struct graph *graph, const struct turns *turns)
 {
     const int64_t *wanted = turns->wanted.shape;
@@ -137,7 +137,7 @@ static const struct tensor *find_turned(struct graph *graph, const struct turns 
     return all ? tensor_source_transpose(&graph->model->arena, all, turns->first, turns->step) : NULL;
 }
 
-// Those of one file's tensor are told apart by their names.
+// Matrices from one file tensor need different names.
 static void imagine_turn(struct graph *graph, const struct turns *turns, const struct scheme *scheme,
                          struct op_matrix *matrix)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_lookup_source.c: a quantised matrix out of the tensors that its scheme says there are. Each must be
-// there, in its type and shape, and none of another scheme beside them.
+// model/tensor_lookup_source.c: assembles a quantised matrix from its scheme's tensors. All must be present with the
+// right dtype and shape, and tensors of other schemes must not be.
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 static bool is_plain_float(const struct tensor *tensor) { return tensor && LAYOUT_FLOATS >> tensor->dtype & 1; }
 
-// A declaration that does not say all it leaves out: a plain weight without codes is one of those.
+// For incomplete quantisation configs: a plain weight without codes counts as excluded.
 static bool is_left_out(const struct graph *graph, enum weight_name name, const struct scheme *scheme)
 {
     if (graph->find->quantised.complete)
@@ -63,7 +63,7 @@ static int64_t extent_of(enum layout_extent extent, const struct scheme *scheme,
     }
 }
 
-// Without its dimensions of one.
+// torch.squeeze: drops dimensions of 1.
 static struct tensor squeezed(const struct tensor *tensor)
 {
     struct tensor out = *tensor;
@@ -89,10 +89,10 @@ static const struct tensor *find_part(struct graph *graph, enum weight_name name
 {
     const struct layout_part *part = &scheme->layout->part[which];
     bool needed[LAYOUT_PARTS] = { [LAYOUT_CODES] = true,
-                                [LAYOUT_SCALES] = true,
-                                [LAYOUT_OVERALL] = true,
-                                [LAYOUT_ZEROS] = scheme->zeros,
-                                [LAYOUT_ORDER] = scheme->ordered };
+                                  [LAYOUT_SCALES] = true,
+                                  [LAYOUT_OVERALL] = true,
+                                  [LAYOUT_ZEROS] = scheme->zeros,
+                                  [LAYOUT_ORDER] = scheme->ordered };
     const struct tensor *tensor = part->suffix ? find_tensor(graph, name, part->suffix) : NULL;
     if (!tensor && part->suffix && needed[which])
         return find_trouble(graph, name, part->suffix, "is missing; the checkpoint declares %s for this module",
@@ -110,7 +110,7 @@ static const struct tensor *find_part(struct graph *graph, enum weight_name name
     return find_check_shape(graph, name, part->suffix, &found, &bare) ? tensor : NULL;
 }
 
-// Names by which schemes are known: none but this scheme's may be beside its own, and none beside a plain weight.
+// Tensor names that identify schemes. A module may have only those of its own scheme.
 static const char *const known_names[] = { "weight",           "weight_packed", "weight_scale_2", "weight_global_scale",
                                            "weight_scale_inv", "qweight",       "qzeros" };
 
@@ -158,14 +158,15 @@ struct tensor find_resolve(const struct scheme *scheme, struct tensor wanted, st
 }
 
 void find_quantised(struct graph *graph, enum weight_name name, const struct scheme *scheme, struct tensor wanted,
-                 struct op_matrix *matrix)
+                    struct op_matrix *matrix)
 {
     struct tensor_source *source = ARENA_NEW(&graph->model->arena, struct tensor_source, 1);
     const struct tensor *parts[LAYOUT_PARTS] = { NULL };
     const struct weight_layout *layout = scheme->layout;
     if (layout->multiple && tensor_cols(&wanted) % layout->multiple) {
-        find_trouble(graph, name, layout->part[LAYOUT_CODES].suffix, "has rows of %lld values; %s needs a multiple of %d",
-                     (long long)tensor_cols(&wanted), scheme->word, layout->multiple);
+        find_trouble(graph, name, layout->part[LAYOUT_CODES].suffix,
+                     "has rows of %lld values; %s needs a multiple of %d", (long long)tensor_cols(&wanted),
+                     scheme->word, layout->multiple);
         return;
     }
     if (!graph->model->imagined) {
@@ -177,10 +178,10 @@ void find_quantised(struct graph *graph, enum weight_name name, const struct sch
     if (graph->failed)
         return;
     *source = (struct tensor_source){ .codes = parts[LAYOUT_CODES],
-                               .scales = parts[LAYOUT_SCALES],
-                               .zeros = parts[LAYOUT_ZEROS],
-                               .order = parts[LAYOUT_ORDER],
-                               .extents = parts[LAYOUT_EXTENTS] };
+                                      .scales = parts[LAYOUT_SCALES],
+                                      .zeros = parts[LAYOUT_ZEROS],
+                                      .order = parts[LAYOUT_ORDER],
+                                      .extents = parts[LAYOUT_EXTENTS] };
     matrix->tensor = find_new(graph, name, "weight", find_resolve(scheme, wanted, source));
     if (parts[LAYOUT_OVERALL])
         matrix->scale = tensor_source_global_scale(&graph->model->arena, parts[LAYOUT_OVERALL], layout->divides);

@@ -8,11 +8,11 @@
 
 #include "kernel/minifloat.h"
 
-enum { COLUMNS_BYTES = 1 << 18 }; // of rows that are made to take columns from them
+enum { COLUMNS_BYTES = 1 << 18 }; // buffer for source rows
 
-#define OVERALL_LIKELY 16.0f // a factor beyond that is a divisor, and a divisor below its reciprocal is a factor
+#define OVERALL_LIKELY 16.0f // a larger factor must be a divisor, and a divisor below 1/16 a factor
 #define F16_MAX 65504.0f
-#define F16_SCALE_MAX 128.0f // of values that become f16: codes go up to 448
+#define F16_SCALE_MAX 128.0f // for f16 values: codes go up to 448
 
 static int64_t last_extent(const struct tensor *tensor) { return tensor->rank ? tensor->shape[tensor->rank - 1] : 1; }
 
@@ -33,7 +33,7 @@ bool tensor_source_check(const struct tensor *tensor, struct error *err)
 }
 
 void tensor_source_visit(const struct tensor *tensor, void (*visit)(void *context, const struct tensor *of_file),
-                  void *context)
+                         void *context)
 {
     const struct tensor_source *source = tensor->source;
     if (!source) {
@@ -59,7 +59,7 @@ static const struct tensor *new_tensor(struct arena *arena, struct tensor shape,
     tensor->data = NULL;
     tensor->source = made;
     bool measured = tensor_measure(tensor, &ignored);
-    assert(measured); // its parts were
+    assert(measured); // its parts were measured
     (void)measured;
     return tensor;
 }
@@ -88,7 +88,8 @@ static bool check_stack(const struct tensor *tensor, struct error *err)
     return true;
 }
 
-const struct tensor *tensor_source_stack(struct arena *arena, const char *name, const struct tensor *const *parts, int count)
+const struct tensor *tensor_source_stack(struct arena *arena, const char *name, const struct tensor *const *parts,
+                                         int count)
 {
     const struct tensor_source *first = parts[0]->source;
     struct tensor shape = { .name = name, .dtype = parts[0]->dtype, .rank = parts[0]->rank + 1, .shape = { count } };
@@ -96,10 +97,10 @@ const struct tensor *tensor_source_stack(struct arena *arena, const char *name, 
     memcpy(shape.shape + 1, parts[0]->shape, (size_t)parts[0]->rank * sizeof *shape.shape);
     return new_tensor(arena, shape,
                       (struct tensor_source){ .read = read_stack,
-                                       .check = check_stack,
-                                       .parts = parts,
-                                       .label = first ? first->label : NULL,
-                                       .why = first ? first->why : NULL });
+                                              .check = check_stack,
+                                              .parts = parts,
+                                              .label = first ? first->label : NULL,
+                                              .why = first ? first->why : NULL });
 }
 
 // ---- runs of rows ----
@@ -122,11 +123,11 @@ const struct tensor *tensor_source_rows(struct arena *arena, const struct tensor
     if (tensor->source)
         return new_tensor(arena, shape,
                           (struct tensor_source){ .read = read_run,
-                                           .check = check_whole,
-                                           .codes = tensor,
-                                           .label = tensor->source->label,
-                                           .why = tensor->source->why,
-                                           .row_first = (int)first });
+                                                  .check = check_whole,
+                                                  .codes = tensor,
+                                                  .label = tensor->source->label,
+                                                  .why = tensor->source->why,
+                                                  .row_first = (int)first });
     struct tensor *view = ARENA_NEW(arena, struct tensor, 1);
     size_t each = tensor->rank > 1 ? row_bytes(tensor) : dtype_bytes(tensor->dtype, 1);
     *view = shape;
@@ -164,7 +165,8 @@ static void read_columns(const struct tensor *tensor, int64_t first, int64_t cou
     free(made);
 }
 
-const struct tensor *tensor_source_columns(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count)
+const struct tensor *tensor_source_columns(struct arena *arena, const struct tensor *tensor, int64_t first,
+                                           int64_t count)
 {
     struct tensor shape = *tensor;
     const struct tensor_source *source = tensor->source;
@@ -173,18 +175,18 @@ const struct tensor *tensor_source_columns(struct arena *arena, const struct ten
     if (!source || !source->parts)
         return new_tensor(arena, shape,
                           (struct tensor_source){ .read = read_columns,
-                                           .check = source ? check_whole : NULL,
-                                           .codes = tensor,
-                                           .label = source ? source->label : NULL,
-                                           .why = source ? source->why : NULL,
-                                           .col_first = (int)first });
-    const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each reads its own alone
+                                                  .check = source ? check_whole : NULL,
+                                                  .codes = tensor,
+                                                  .label = source ? source->label : NULL,
+                                                  .why = source ? source->why : NULL,
+                                                  .col_first = (int)first });
+    const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each expert's columns
     for (int64_t i = 0; i < tensor->shape[0]; i++)
         parts[i] = tensor_source_columns(arena, source->parts[i], first, count);
     return tensor_source_stack(arena, shape.name, parts, (int)tensor->shape[0]);
 }
 
-// ---- plain values in another order ----
+// ---- strided and transposed plain tensors ----
 
 static void read_transposed(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
@@ -227,8 +229,9 @@ const struct tensor *tensor_source_stride(struct arena *arena, const struct tens
     struct tensor shape = *tensor;
     shape.shape[tensor->rank - 1] /= step;
     shape.name = arena_format(arena, "%s (%d of %d)", tensor->name, first + 1, step);
-    return new_tensor(arena, shape,
-                      (struct tensor_source){ .read = read_every, .codes = tensor, .row_first = first, .row_step = step });
+    return new_tensor(
+        arena, shape,
+        (struct tensor_source){ .read = read_every, .codes = tensor, .row_first = first, .row_step = step });
 }
 
 // ---- scales ----
@@ -273,7 +276,7 @@ static void read_scale(const struct tensor *tensor, int64_t first, int64_t count
 
 static void read_divisor(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    float scale = 1 / tensor_source_scale(tensor->source->codes, 0); // which was checked
+    float scale = 1 / tensor_source_scale(tensor->source->codes, 0); // checked by check_overall
     (void)first;
     (void)count;
     memcpy(out, &scale, sizeof scale);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_source_fp4.c: NVFP4 and MXFP4 as checkpoints publish them: two neighbours in a byte, the even one low,
-// and the scales in a tensor of their own. Blocks of kernels have the two halves of a group in a byte.
+// model/tensor_source_fp4.c: converts published NVFP4 and MXFP4 tensors to GGUF-style blocks. Checkpoints store two
+// neighbours in a byte, the even one low, and scales in a separate tensor; blocks store the two halves of a group in a
+// byte.
 #include "kernel/blocks.h"
 #include "kernel/minifloat.h"
 #include "model/weight_layout.h"
 
 enum { NVFP4_GROUP = 16, MXFP4_GROUP = 32, E4M3_NAN = 0x7F, E4M3_MINUS_ZERO = 0x80, E8M0_NAN = 0xFF };
 
-// Eight nibbles, each in a byte of its own.
+// Expands eight nibbles to eight bytes.
 static uint64_t spread(uint64_t nibbles)
 {
     nibbles = (nibbles | nibbles << 16) & 0x0000FFFF0000FFFF;
@@ -15,7 +16,7 @@ static uint64_t spread(uint64_t nibbles)
     return (nibbles | nibbles << 4) & 0x0F0F0F0F0F0F0F0F;
 }
 
-// Sixteen codes, the first eight low and the others high.
+// Stores sixteen codes, the first eight in low nibbles.
 static void write_halves(uint32_t low, uint32_t high, uint8_t out[8])
 {
     uint64_t both = spread(low) | spread(high) << 4;
@@ -50,7 +51,7 @@ static void read_nvfp4(const struct tensor *tensor, int64_t first, int64_t count
     }
 }
 
-// Every value of it is one of f16, too.
+// f16 holds every NVFP4 value exactly.
 static void read_nvfp4_as_f16(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
     uint16_t *value = out;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_source_fp8.c: E4M3 with a scale for all, for a row, for a block of rows and columns, or for 32 values of
-// a row.
+// model/tensor_source_fp8.c: converts published FP8 (E4M3) tensors to blocks of 32. Scales are per tensor, per row
+// (channel), per block of rows and columns, or per 32 values (MXFP8).
 #include "kernel/blocks.h"
 #include "kernel/minifloat.h"
 #include "model/weight_layout.h"
 
 enum { BLOCK = 32 };
 
-// Of a row: its scales, of which each is for `each` columns.
+// A row's codes and the index of its first scale; a scale covers `each` columns.
 struct row {
     const uint8_t *codes;
     int64_t scales, each;
@@ -54,8 +54,8 @@ static enum dtype resolve(const struct scheme *scheme, int64_t cols, struct tens
     return whole ? DTYPE_FP8_32 : DTYPE_F16;
 }
 
-#define CODES                                             \
-    {                                                     \
+#define CODES                                                 \
+    {                                                         \
         "weight", DTYPE_BIT(FP8_E4M3), { LAYOUT_N, LAYOUT_K } \
     }
 #define SCALES { LAYOUT_N_SCALES, LAYOUT_K_SCALES }
@@ -64,7 +64,7 @@ const struct weight_layout weight_layout_fp8 = {
     .part = { [LAYOUT_CODES] = CODES, [LAYOUT_SCALES] = { "weight_scale", LAYOUT_FLOATS, SCALES } }, .resolve = resolve
 };
 const struct weight_layout weight_layout_fp8_inverse = {
-    // which multiplies, whatever its name
+    // multiplies in spite of its name
     .part = { [LAYOUT_CODES] = CODES, [LAYOUT_SCALES] = { "weight_scale_inv", LAYOUT_FLOATS | LAYOUT_E8M0, SCALES } },
     .resolve = resolve,
 };

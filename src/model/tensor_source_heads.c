@@ -10,7 +10,7 @@
 
 #define PLAIN_FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
 
-// A row of the file's matrix, as floats.
+// Dequantises a row of the file's matrix.
 static void decode_row(const struct tensor *tensor, int64_t row, float *out)
 {
     uint8_t blocks[HEAD_DIM_MAX * sizeof(float)];
@@ -44,7 +44,7 @@ static void read_rows(const struct tensor *tensor, int64_t first, int64_t count,
     }
 }
 
-// The file's rows are columns here: each is decoded once for all rows that are asked for of a head.
+// A transposition: each file row is dequantised once for all requested rows of a head.
 static void read_turned(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
     const struct tensor_source *source = tensor->source;
@@ -94,18 +94,20 @@ static int64_t heads_of(const struct tensor *tensor, int each)
     return tensor_values(tensor) / tensor_cols(tensor) / each;
 }
 
-const struct tensor *tensor_source_head_rows(struct arena *arena, const struct tensor *tensor, int each, int first, int count)
+const struct tensor *tensor_source_head_rows(struct arena *arena, const struct tensor *tensor, int each, int first,
+                                             int count)
 {
-    return new_tensor(
-        arena, arena_format(arena, "%s (from row %d of each %d)", tensor->name, first, each),
-        heads_of(tensor, each) * count, tensor_cols(tensor),
-        (struct tensor_source){ .read = read_rows, .codes = tensor, .rows_each = each, .row_first = first, .group = count });
+    return new_tensor(arena, arena_format(arena, "%s (from row %d of each %d)", tensor->name, first, each),
+                      heads_of(tensor, each) * count, tensor_cols(tensor),
+                      (struct tensor_source){
+                          .read = read_rows, .codes = tensor, .rows_each = each, .row_first = first, .group = count });
 }
 
 const struct tensor *tensor_source_head_transpose(struct arena *arena, const struct tensor *tensor, int each, int first,
-                                         int count)
+                                                  int count)
 {
-    return new_tensor(arena, arena_format(arena, "%s (from row %d of each %d, turned)", tensor->name, first, each),
-                      heads_of(tensor, each) * tensor_cols(tensor), count,
-                      (struct tensor_source){ .read = read_turned, .codes = tensor, .rows_each = each, .row_first = first });
+    return new_tensor(
+        arena, arena_format(arena, "%s (from row %d of each %d, turned)", tensor->name, first, each),
+        heads_of(tensor, each) * tensor_cols(tensor), count,
+        (struct tensor_source){ .read = read_turned, .codes = tensor, .rows_each = each, .row_first = first });
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_source_int.c: integers of 4 and 8 bits with a scale, and perhaps a zero point, for a group of a row's
-// values: compressed-tensors, GPTQ and AWQ. A code less its zero point is a level; blocks of kernels hold levels.
+// model/tensor_source_int.c: converts int4 and int8 tensors of compressed-tensors, GPTQ and AWQ, with a scale and
+// perhaps a zero point per group, to GGUF-style blocks. A level is a code minus its zero point; blocks hold levels.
 #include <stdlib.h>
 
 #include "kernel/blocks.h"
 #include "kernel/minifloat.h"
 #include "model/weight_layout.h"
 
-enum { BLOCK = 32, TILE = 32, WORD_BITS = 32 }; // TILE: rows at a time, for files that have a row's codes far apart
+enum { BLOCK = 32, TILE = 32, WORD_BITS = 32 }; // TILE: rows at a time, for layouts with K outermost
 
-// How codes, zero points and scales lie.
+// Accessors of a layout's codes, zero points and scales.
 struct source_detail {
     void (*codes)(const struct tensor *tensor, int64_t first, int count, int16_t *out); // (count, cols)
-    int (*zero)(const struct tensor *tensor, int64_t row, int64_t group);               // NULL: there are none
+    int (*zero)(const struct tensor *tensor, int64_t row, int64_t group);               // NULL: no zero points
     bool scales_by_group; // (groups, N) instead of (N, groups)
 };
 
@@ -56,7 +56,7 @@ static float scale_of(const struct tensor *tensor, int64_t row, int64_t group)
     return tensor_source_scale(source->scales, at) * source->factor;
 }
 
-// ---- compressed-tensors: a row's codes follow one another; zero points are packed along the rows ----
+// ---- compressed-tensors: codes are packed along K, zero points along N ----
 
 static void codes_int8(const struct tensor *tensor, int64_t first, int count, int16_t *out)
 {
@@ -81,7 +81,7 @@ static int zero_packed(const struct tensor *tensor, int64_t row, int64_t group)
     return field(word_at(tensor->source->zeros, row / per * groups_of(tensor) + group), (int)(row % per), bits);
 }
 
-// ---- GPTQ: codes are packed along the columns, zero points along the rows ----
+// ---- GPTQ: codes are packed along K, zero points along N; K is outermost ----
 
 static void codes_gptq(const struct tensor *tensor, int64_t first, int count, int16_t *out)
 {
@@ -102,7 +102,7 @@ static int zero_gptq(const struct tensor *tensor, int64_t row, int64_t group)
     return field(word_at(tensor->source->zeros, group * words + row / per), (int)(row % per), bits);
 }
 
-// ---- AWQ: codes and zero points are packed along the rows, eight in an order of their own ----
+// ---- AWQ: codes and zero points are packed along N, eight in AWQ's order ----
 
 static int awq_field(uint32_t word, int64_t row)
 {
@@ -113,7 +113,7 @@ static int awq_field(uint32_t word, int64_t row)
 static void codes_awq(const struct tensor *tensor, int64_t first, int count, int16_t *out)
 {
     int64_t cols = tensor_cols(tensor), words = words_of(tensor_rows(tensor), 4);
-    int16_t tile[TILE][BLOCK]; // straight into rows, that are powers of two apart, would evict what was just written
+    int16_t tile[TILE][BLOCK]; // a tile avoids cache conflicts between rows at power-of-two strides
     for (int64_t col = 0; col < cols; col += BLOCK) {
         int width = cols - col < BLOCK ? (int)(cols - col) : BLOCK;
         for (int j = 0; j < width; j++) {
@@ -176,7 +176,7 @@ static void put_q8_0(void *out, const int levels[BLOCK], float scale)
         block->codes[i] = (int8_t)levels[i];
 }
 
-static void put_fp8(void *out, const int levels[BLOCK], float scale) // has every integer up to 16
+static void put_fp8(void *out, const int levels[BLOCK], float scale) // E4M3 has every integer up to 16
 {
     struct FP8_32 *block = out;
     memcpy(block->scale, &scale, sizeof scale);
@@ -222,7 +222,7 @@ static void read_levels(const struct tensor *tensor, int64_t first, int64_t coun
     free(codes);
 }
 
-// ---- what headers cannot say ----
+// ---- data checks ----
 
 static bool check_extents(const struct tensor *tensor, struct error *err)
 {
@@ -267,9 +267,9 @@ static bool check_all(const struct tensor *tensor, struct error *err)
         && tensor_source_check_scales(tensor, err);
 }
 
-// ---- the forms ----
+// ---- layouts ----
 
-// Levels of 4 bits less a zero point of 4 bits take 5. Blocks of integers have scales of 16 bits.
+// The block format: 4-bit codes minus 4-bit zero points need 5 bits. Integer blocks have f16 scales.
 static enum dtype format_of(const struct scheme *scheme, int64_t cols, const struct tensor *scales, const char **why)
 {
     bool wide = scales && scales->dtype == DTYPE_F32;
@@ -307,7 +307,7 @@ static enum dtype resolve(const struct scheme *scheme, int64_t cols, struct tens
     source->bits = scheme->bits;
     source->asymmetric = scheme->zeros;
     source->ordered = scheme->ordered;
-    source->zero = scheme->layout == &weight_layout_int8 ? 0 : 1 << (scheme->bits - 1); // which has signs
+    source->zero = scheme->layout == &weight_layout_int8 ? 0 : 1 << (scheme->bits - 1); // int8 codes are signed
     source->zero_bias = scheme->zero_bias;
     source->factor = exact ? 1 : SCALE_FACTOR;
     return dtype;
@@ -324,7 +324,8 @@ const struct weight_layout weight_layout_int8 = {
     .resolve = resolve,
 };
 const struct weight_layout weight_layout_packed = {
-    .part = { CODES("weight_packed", LAYOUT_N, LAYOUT_K_WORDS), SCALES("weight_scale", LAYOUT_N_SCALES, LAYOUT_K_SCALES),
+    .part = { CODES("weight_packed", LAYOUT_N, LAYOUT_K_WORDS),
+              SCALES("weight_scale", LAYOUT_N_SCALES, LAYOUT_K_SCALES),
               ZEROS("weight_zero_point", LAYOUT_N_WORDS, LAYOUT_K_SCALES), ORDER("weight_g_idx"),
               [LAYOUT_EXTENTS] = { "weight_shape", DTYPE_BIT(I64), { LAYOUT_TWO } } },
     .resolve = resolve,

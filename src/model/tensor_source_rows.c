@@ -3,14 +3,15 @@
 
 #include <assert.h>
 
-// Of this family.
+// Detail of sources made here.
 struct source_detail {
     int64_t groups;
     int each;
     struct row_run runs[ROW_RUNS_MAX];
 };
 
-// The file's row that is the tensor's `row`; *left: how many follow that are neighbours there, too, itself included.
+// Maps the tensor's row to the file's row; *left is the number of rows, itself included, that are contiguous in the
+// file.
 static int64_t row_of(const struct source_detail *layout, int64_t row, int64_t *left)
 {
     const struct row_run *run = layout->runs;
@@ -38,8 +39,8 @@ static bool check_source(const struct tensor *tensor, struct error *err)
     return tensor_source_check(tensor->source->codes, err);
 }
 
-const struct tensor *tensor_source_row_runs(struct arena *arena, const struct tensor *tensor, const char *word, int each,
-                                    const struct row_run *runs, int count)
+const struct tensor *tensor_source_row_runs(struct arena *arena, const struct tensor *tensor, const char *word,
+                                            int each, const struct row_run *runs, int count)
 {
     struct tensor *made = ARENA_NEW(arena, struct tensor, 1);
     struct tensor_source *source = ARENA_NEW(arena, struct tensor_source, 1);
@@ -52,11 +53,11 @@ const struct tensor *tensor_source_row_runs(struct arena *arena, const struct te
         rows += runs[i].count;
     }
     *source = (struct tensor_source){ .read = read_rows,
-                               .check = check_source,
-                               .codes = tensor,
-                               .detail = layout,
-                               .label = tensor->source ? tensor->source->label : NULL,
-                               .why = tensor->source ? tensor->source->why : NULL };
+                                      .check = check_source,
+                                      .codes = tensor,
+                                      .detail = layout,
+                                      .label = tensor->source ? tensor->source->label : NULL,
+                                      .why = tensor->source ? tensor->source->why : NULL };
     *made = *tensor;
     made->name = arena_format(arena, "%s (from %s)", tensor->name, word);
     made->data = NULL;

@@ -53,8 +53,7 @@ static void signal_fd(int fd)
 
 static bool is_connected(const struct peer *peer) { return peer->socket >= 0 && !peer->gone; }
 
-// ---- sending
-// ------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------------------------
 
 // A line that does not fit the socket's buffer is dropped: a peer that does not read is found by its missed heartbeats.
 static void send_line(struct failure_detector *detector, const char *line)
@@ -87,8 +86,7 @@ static void report_lost_rank(struct failure_detector *detector, int rank, const 
     report_loss(detector, sentence);
 }
 
-// ---- receiving
-// ---------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- receiving ----------------------------------------------------------------------------------------------------
 
 static void handle_line(struct failure_detector *detector, struct peer *peer, const char *line)
 {

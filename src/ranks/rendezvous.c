@@ -178,8 +178,7 @@ bool rendezvous_accept(int socket, const struct rendezvous_point *point, int ran
                 missing, point->port, RENDEZVOUS_SECONDS);
 }
 
-// ---- other ranks
-// ------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- other ranks --------------------------------------------------------------------------------------------------
 
 static bool connect_within(int fd, const struct sockaddr *address, socklen_t size)
 {

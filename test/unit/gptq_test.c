@@ -178,15 +178,15 @@ static void matrix_open(struct matrix *matrix, uint64_t seed)
 }
 
 static void gptq(struct matrix *matrix, const struct format *format, int first, int rows, uint8_t *codes,
-                       uint8_t *scales, double *errors)
+                 uint8_t *scales, double *errors)
 {
     const struct gptq_tile tile = { .x = matrix->w + first * COLS,
-                                      .rows = rows,
-                                      .count = COLS,
-                                      .global = matrix->global,
-                                      .factor = matrix->factor,
-                                      .scratch = matrix->scratch,
-                                      .error = errors };
+                                    .rows = rows,
+                                    .count = COLS,
+                                    .global = matrix->global,
+                                    .factor = matrix->factor,
+                                    .scratch = matrix->scratch,
+                                    .error = errors };
     format->gptq(&tile, codes, scales);
 }
 

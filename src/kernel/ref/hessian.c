@@ -135,7 +135,7 @@ static void factor_phase(void *context, int phase, int part, int parts)
 }
 
 // Padding columns have no inputs; the common damping makes them independent.
-bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *team)
+bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *pool)
 {
     size_t size = hessian_size(columns);
     double sum = 0;
@@ -151,7 +151,7 @@ bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping dam
     }
     struct factoring f = { hessian, memory_new(size * TILE_LANES, sizeof(float)), size };
     thread_pool_run(
-        team,
+        pool,
         &(struct thread_pool_work){ factor_phase, &f, .phases = (int)(size / TILE_LANES) * 4, .divisible = true });
     free(f.transposed);
     return true;

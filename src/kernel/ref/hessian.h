@@ -27,6 +27,6 @@ struct hessian_damping {
 
 // Replaces the Hessian by the upper triangular R with R R' = M / m, where M is the damped Hessian and m the mean of the
 // undamped diagonal. False if the Hessian is zero.
-bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *team);
+bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *pool);
 
 #endif

@@ -26,7 +26,7 @@
 #include "kv/layout.h"
 
 // Both take one vector of one head and token. dim is a multiple of the format's block, for int4 a power of two as well.
-// Of a latent, load may be asked for its first channels alone; of fp8_ds_mla these are all but the rotary ones.
+// load may be asked for the first channels of a latent only; for fp8_ds_mla these are all but the rotary ones.
 struct kv_codec {
     void (*store)(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale);
     void (*load)(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x);

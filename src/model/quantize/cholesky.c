@@ -5,18 +5,21 @@
 
 #include "kernel/ref/hessian.h"
 
-// Measured with the built-in text. With less of the first, weights make up for errors that other texts do not have;
-// with less of the second, those of columns that it hardly ever uses run away.
+// Damping, tuned with the built-in text. With less of `own`, weights compensate errors that do not occur in other
+// texts; with less of `common`, weights of columns that the text hardly uses diverge.
 static const struct hessian_damping damping = { .own = 0.5f, .common = 0.01f };
 
 enum state { STATE_HESSIAN, STATE_FACTOR, STATE_ZEROS };
 
 bool cholesky_per_expert(const struct op *op)
 {
-    return op->kind == OP_EXPERTS && op->in == BUFFER_GATE; // what an activation gave; before that they share theirs
+    return op->kind == OP_EXPERTS && op->in == BUFFER_GATE; // down; gate and up share inputs
 }
 
-static size_t count_of(const struct op *op) { return cholesky_per_expert(op) ? (size_t)op->matrix[0].tensor->shape[0] : 1; }
+static size_t count_of(const struct op *op)
+{
+    return cholesky_per_expert(op) ? (size_t)op->matrix[0].tensor->shape[0] : 1;
+}
 
 static size_t values_each(const struct op *op)
 {
@@ -26,7 +29,7 @@ static size_t values_each(const struct op *op)
 
 static size_t op_bytes(const struct op *op) { return count_of(op) * values_each(op) * sizeof(float); }
 
-static void let_go(struct cholesky *cholesky)
+static void release_held(struct cholesky *cholesky)
 {
     for (int i = 0; i < cholesky->held_count; i++) {
         memory_map_free(cholesky->held[i].hessian, op_bytes(&cholesky->model->ops[cholesky->held[i].op]));
@@ -37,25 +40,27 @@ static void let_go(struct cholesky *cholesky)
 
 void cholesky_free(struct cholesky *cholesky)
 {
-    let_go(cholesky);
+    release_held(cholesky);
     free(cholesky->held);
     free(cholesky->states);
     *cholesky = (struct cholesky){ 0 };
 }
 
-// ---- gathering ----
+// ---- Hessians ----
 
 static bool has_hessian(const struct cholesky *cholesky, const struct item *item)
 {
     return item->linear && !item->kept && item->cols == cholesky->model->ops[item->op].width;
 }
 
-// Takes memory for the op of this item and for as many of those after it as there is. None: not even for the first.
-static bool hold(struct cholesky *cholesky, const struct items *items, size_t index, double *values, struct error *err)
+// Allocates Hessians for this item's op and as many of the following ops as the memory allows; none if the first does
+// not fit.
+static bool allocate_hessians(struct cholesky *cholesky, const struct items *items, size_t index, double *values,
+                              struct error *err)
 {
     size_t bytes = 0;
     int last = -1;
-    let_go(cholesky);
+    release_held(cholesky);
     *values = 0;
     for (size_t i = index; i < items->count; i++) {
         const struct item *item = &items->items[i];
@@ -81,7 +86,7 @@ static bool hold(struct cholesky *cholesky, const struct items *items, size_t in
     return true;
 }
 
-static bool gather(struct cholesky *cholesky, const struct items *items, size_t index, struct error *err)
+static bool accumulate(struct cholesky *cholesky, const struct items *items, size_t index, struct error *err)
 {
     const struct hessian_source *source = cholesky->source;
     double values;
@@ -89,16 +94,16 @@ static bool gather(struct cholesky *cholesky, const struct items *items, size_t 
         cholesky->held = memory_new((size_t)cholesky->model->op_count, sizeof *cholesky->held);
         cholesky->states = memory_new((size_t)cholesky->model->op_count, sizeof *cholesky->states);
     }
-    if (!hold(cholesky, items, index, &values, err))
+    if (!allocate_hessians(cholesky, items, index, &values, err))
         return false;
     for (int piece = 0; piece < source->pieces && cholesky->held_count; piece++)
-        if (!source->gather(source->context, piece, cholesky->held, cholesky->held_count, err)
+        if (!source->accumulate(source->context, piece, cholesky->held, cholesky->held_count, err)
             || !cholesky->progress(cholesky->progress_context, values / source->pieces, err))
             return false;
     return true;
 }
 
-// ---- finding ----
+// ---- lookup ----
 
 static int held_at(const struct cholesky *cholesky, int op)
 {
@@ -109,13 +114,13 @@ static int held_at(const struct cholesky *cholesky, int op)
 }
 
 bool cholesky_find(struct cholesky *cholesky, const struct items *items, size_t index, const float **out,
-                  struct error *err)
+                   struct error *err)
 {
     const struct item *item = &items->items[index];
     *out = NULL;
     if (!cholesky->source || !has_hessian(cholesky, item))
         return true;
-    if (held_at(cholesky, item->op) < 0 && !gather(cholesky, items, index, err))
+    if (held_at(cholesky, item->op) < 0 && !accumulate(cholesky, items, index, err))
         return false;
     int at = held_at(cholesky, item->op);
     if (at < 0)
@@ -125,7 +130,7 @@ bool cholesky_find(struct cholesky *cholesky, const struct items *items, size_t 
     float *values = cholesky->held[at].hessian + expert * values_each(op);
     uint8_t *state = &cholesky->states[at][expert];
     if (*state == STATE_HESSIAN)
-        *state = hessian_cholesky(values, (size_t)op->width, damping, cholesky->team) ? STATE_FACTOR : STATE_ZEROS;
+        *state = hessian_cholesky(values, (size_t)op->width, damping, cholesky->pool) ? STATE_FACTOR : STATE_ZEROS;
     *out = *state == STATE_FACTOR ? values : NULL;
     return true;
 }

@@ -14,8 +14,8 @@
 #include "model/quantize/write.h"
 #include "model/tensor_source.h"
 
-enum { GLOBALS_WINDOW = EXPERTS_MAX }; // of the numbers of fused matrices, those that are in use at once
-enum { TEXT_READS = 4 };               // as many values could be read and rounded while a text goes through a matrix
+enum { GLOBALS_WINDOW = EXPERTS_MAX }; // `fused` numbers in use at a time
+enum { TEXT_READS = 4 };               // progress: cost of a text through a matrix, in values read and rounded
 static const size_t shard_bytes_usual = 5000000000;
 
 struct job {
@@ -23,7 +23,7 @@ struct job {
     const struct nibble_quantize_options *options;
     const char *folder;
     const struct layout *layout;
-    struct model model, published; // published is empty where the model's own names are
+    struct model model, published; // published is empty unless the checkpoint is a GGUF
     json_t *config;
     struct items items;
     struct layout_entries *entries; // by item
@@ -34,7 +34,7 @@ struct job {
     struct error *err;
 };
 
-// ---- which ----
+// ---- selection ----
 
 static bool read_patterns(struct modules *modules, const struct nibble_quantize_options *options, struct error *err)
 {
@@ -49,7 +49,7 @@ static bool read_patterns(struct modules *modules, const struct nibble_quantize_
     return true;
 }
 
-// A pattern that keeps nothing is a slip of the pen.
+// A pattern without a match is likely a typo.
 static bool check_patterns(const struct nibble_quantize_options *options, const bool *matched, struct error *err)
 {
     for (size_t i = 0; i < options->exclude_count; i++)
@@ -102,7 +102,7 @@ static bool is_encoded(const struct job *job, const struct item *item)
     return job->layout->encode && item->linear && !item->kept;
 }
 
-// ---- where to ----
+// ---- output files ----
 
 static bool is_plain(const struct tensor *tensor)
 {
@@ -110,7 +110,7 @@ static bool is_plain(const struct tensor *tensor)
     return !tensor->source && floats >> tensor->dtype & 1;
 }
 
-// What is neither encoded nor as it was.
+// The dtype of a tensor that is not quantised.
 static enum dtype float_type(const struct job *job, const struct item *item)
 {
     bool matrix = item->rows > 1 && item->cols > 1;
@@ -169,9 +169,9 @@ static bool place(struct job *job)
     return place_kv(job) && safetensors_out_begin(&job->out, shard_bytes, job->err);
 }
 
-// ---- the work ----
+// ---- conversion ----
 
-// Matrices that engines fuse share an overall scale: some take one for all of them.
+// Matrices that engines fuse (q, k, v) get one global scale, as some engines support only one.
 static bool measure_fused(struct job *job, size_t first, float *globals)
 {
     int fused = job->items.items[first].fused;
@@ -230,7 +230,7 @@ static void release(void *context, const struct tensor *of_file) { checkpoint_re
 static bool write_all(struct job *job)
 {
     float globals[GLOBALS_WINDOW] = { 0 };
-    int measured = -1; // the highest number that has its overall scale
+    int measured = -1; // the highest `fused` number with a global scale
     for (size_t i = 0; i < job->items.count; i++) {
         const struct item *item = &job->items.items[i];
         if (job->layout->overall && is_encoded(job, item) && item->fused > measured) {
@@ -251,7 +251,7 @@ static bool write_all(struct job *job)
     return safetensors_out_finish(&job->out, job->err);
 }
 
-// ---- the whole ----
+// ---- steps ----
 
 static bool describe(struct job *job)
 {
@@ -285,18 +285,18 @@ bool quantize(const struct checkpoint *checkpoint, const char *folder, const str
     job.writing = (struct writing){ .out = &job.out,
                                     .progress = options->progress,
                                     .progress_context = options->progress_context };
-    job.writing.team = ok ? thread_pool_open(options->threads ? options->threads : cores, err) : NULL;
+    job.writing.pool = ok ? thread_pool_open(options->threads ? options->threads : cores, err) : NULL;
     job.cholesky = (struct cholesky){ .source = hessian,
-                                    .model = &job.model,
-                                    .team = job.writing.team,
-                                    .progress = advance,
-                                    .progress_context = &job.writing };
+                                      .model = &job.model,
+                                      .pool = job.writing.pool,
+                                      .progress = advance,
+                                      .progress_context = &job.writing };
     write_open(&job.writing);
-    ok = job.writing.team && place(&job) && write_all(&job) && save_config(&job);
+    ok = job.writing.pool && place(&job) && write_all(&job) && save_config(&job);
     write_close(&job.writing);
     cholesky_free(&job.cholesky);
-    if (job.writing.team)
-        thread_pool_close(job.writing.team);
+    if (job.writing.pool)
+        thread_pool_close(job.writing.pool);
     safetensors_out_close(&job.out);
     free(job.entries);
     free(job.kv_entries);

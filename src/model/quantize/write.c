@@ -14,18 +14,18 @@ enum { SLICE_VALUES = 2 << 20, COPY_BYTES = 16 << 20, TILES_PER_THREAD = 2 };
 struct row {
     float amax;
     double error, energy;
-    double variance; // of its result, for inputs of the importance that is known
+    double variance; // of its result, given the inputs' importance
 };
 
-// What becomes of rows.
+// How rows are encoded.
 struct encoding {
-    weight_encoder *encode;         // NULL: they are only measured
-    gptq_encoder *gptq; // instead, where there is a factor
+    weight_encoder *encode; // NULL: only measure
+    gptq_encoder *gptq;     // instead, where there is a factor
     const float *factor;
     float global;
 };
 
-// Some rows of an item on their way.
+// Rows of an item in conversion.
 struct slice {
     const struct item *item;
     int64_t first, rows;
@@ -35,7 +35,7 @@ struct slice {
     float *scratch;                            // of tiles, one after the other
     size_t code_bytes, scale_bytes, raw_bytes; // of a row
     float *values;                             // (rows, cols)
-    uint8_t *raw;                              // the same as the tensor has it, where that is made
+    uint8_t *raw;                              // the rows in the tensor's dtype, if converted by a source
     uint8_t *codes, *scales;
     struct row *results; // by row
     size_t values_room, raw_room, codes_room, scales_room, results_room, scratch_room;
@@ -66,9 +66,9 @@ void write_close(struct writing *writing)
     writing->slice = NULL;
 }
 
-// ---- rows in ----
+// ---- reading rows ----
 
-// Which row of the tensor a row of the item is.
+// The tensor's row for a row of the item.
 static int64_t source_row(const struct item *item, int64_t row)
 {
     if (!item->rotary)
@@ -117,18 +117,18 @@ static void gptq_rows(const struct slice *slice, int64_t first, int rows)
     size_t cols = (size_t)slice->item->cols, at = (size_t)first;
     double errors[GPTQ_TILE_ROWS];
     const struct gptq_tile tile = { .x = slice->values + at * cols,
-                                      .rows = rows,
-                                      .count = cols,
-                                      .global = slice->encoding.global,
-                                      .factor = slice->encoding.factor,
-                                      .scratch = slice->scratch + at / GPTQ_TILE_ROWS * gptq_scratch(cols),
-                                      .error = errors };
+                                    .rows = rows,
+                                    .count = cols,
+                                    .global = slice->encoding.global,
+                                    .factor = slice->encoding.factor,
+                                    .scratch = slice->scratch + at / GPTQ_TILE_ROWS * gptq_scratch(cols),
+                                    .error = errors };
     slice->encoding.gptq(&tile, slice->codes + at * slice->code_bytes, slice->scales + at * slice->scale_bytes);
     for (int i = 0; i < rows; i++)
         slice->results[first + i].error = errors[i];
 }
 
-// Some rows, at most a tile of them.
+// Converts at most a tile of rows.
 static void run_rows(const struct slice *slice, int64_t first, int rows)
 {
     const struct encoding *encoding = &slice->encoding;
@@ -186,7 +186,7 @@ static float read_scale(const struct item *item)
     return scale;
 }
 
-// In whole tiles, and enough of them for everybody.
+// Rows per slice: whole tiles, enough for all threads.
 static int64_t rows_each(const struct item *item, int threads)
 {
     int64_t tiles = SLICE_VALUES / item->cols / GPTQ_TILE_ROWS, least = TILES_PER_THREAD * (int64_t)threads;
@@ -198,7 +198,7 @@ static int64_t prepare_slices(struct writing *writing, const struct item *item, 
 {
     struct slice *slice = writing->slice;
     size_t cols = (size_t)item->cols;
-    int64_t rows = rows_each(item, thread_pool_size(writing->team));
+    int64_t rows = rows_each(item, thread_pool_size(writing->pool));
     slice->item = item, slice->encoding = encoding, slice->scale = read_scale(item);
     slice->raw_bytes = dtype_bytes(item->tensor->dtype, cols);
     free(slice->importance);
@@ -218,7 +218,7 @@ static bool read_slice(struct writing *writing, int64_t first, int64_t rows, str
 {
     struct slice *slice = writing->slice;
     slice->first = first, slice->rows = rows;
-    thread_pool_run(writing->team,
+    thread_pool_run(writing->pool,
                     &(struct thread_pool_work){ .run = run_slice, .context = slice, .phases = 1, .divisible = true });
     for (int64_t row = 0; row < rows; row++)
         if (isnan(slice->results[row].amax))
@@ -277,13 +277,13 @@ static bool write_slices(struct writing *writing, const struct item *item, struc
     return true;
 }
 
-// ---- ways out ----
+// ---- writing ----
 
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
                    const float *factor, struct layout_entries entries, struct write_result *result, struct error *err)
 {
     const struct encoding encoding = { layout->encode, layout->gptq, factor, global };
-    float overall = layout->divides ? 1 / global : global; // exact: a power of two
+    float overall = layout->divides ? 1 / global : global; // exact, since global is a power of two
     writing->slice->code_bytes = layout_code_bytes(layout, item->cols);
     writing->slice->scale_bytes = layout_scale_bytes(layout, item->cols);
     return write_slices(writing, item, encoding, entries, result, err)
