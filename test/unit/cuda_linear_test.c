@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear is described as on GPUs: every launch fits the device, whatever the formats and sizes.
+// The launches of linear on GPUs: each fits the device, for all formats and sizes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

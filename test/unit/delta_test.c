@@ -79,7 +79,7 @@ static double length_of(const float *x, int count)
     return sqrt(squares + 1e-6);
 }
 
-// What one token does to one head's matrix, word for word.
+// One token's update of one head's state matrix, spelled out.
 static void define(const struct gated_delta_args *args, int row, int head, double *matrix, double *out)
 {
     int heads = args->state.layout.heads, keys = args->state.layout.keys, values = args->state.layout.values;

@@ -72,9 +72,9 @@ static void a_hessian_is_sums_of_products(void **state)
 static struct thread_pool *open_thread_pool(int threads)
 {
     struct error err;
-    struct thread_pool *team = thread_pool_open(threads, &err);
-    assert_non_null(team);
-    return team;
+    struct thread_pool *pool = thread_pool_open(threads, &err);
+    assert_non_null(pool);
+    return pool;
 }
 
 static void a_cholesky_factor_times_itself_is_the_hessian(void **state)
@@ -83,7 +83,7 @@ static void a_cholesky_factor_times_itself_is_the_hessian(void **state)
     static const int counts[] = { 5, 16, 37, COLS };
     static float x[TOKENS * COLS];
     uint64_t random = 2;
-    struct thread_pool *alone = open_thread_pool(1), *team = open_thread_pool(3);
+    struct thread_pool *alone = open_thread_pool(1), *pool = open_thread_pool(3);
     for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
         size_t cols = (size_t)counts[n], size = hessian_size(cols);
         draw_inputs(&random, x, counts[n]);
@@ -92,7 +92,7 @@ static void a_cholesky_factor_times_itself_is_the_hessian(void **state)
         double mean = 0;
         for (size_t i = 0; i < cols; i++)
             mean += hessian[i * size + i] / (double)cols;
-        assert_true(hessian_cholesky(factor, cols, damping, alone) && hessian_cholesky(other, cols, damping, team));
+        assert_true(hessian_cholesky(factor, cols, damping, alone) && hessian_cholesky(other, cols, damping, pool));
         assert_memory_equal(factor, other, size * size * sizeof *factor);
         for (size_t i = 0; i < cols; i++)
             for (size_t j = i; j < cols; j++) {
@@ -107,9 +107,9 @@ static void a_cholesky_factor_times_itself_is_the_hessian(void **state)
         free(other);
     }
     float zeros[16 * 16] = { 0 };
-    assert_false(hessian_cholesky(zeros, 16, damping, team));
+    assert_false(hessian_cholesky(zeros, 16, damping, pool));
     thread_pool_close(alone);
-    thread_pool_close(team);
+    thread_pool_close(pool);
 }
 
 // ---- rounding ----
@@ -165,16 +165,16 @@ struct matrix {
 
 static void matrix_open(struct matrix *matrix, uint64_t seed)
 {
-    struct thread_pool *team = open_thread_pool(2);
+    struct thread_pool *pool = open_thread_pool(2);
     assert_true(gptq_scratch(COLS) <= sizeof matrix->scratch / sizeof(float));
     draw_inputs(&seed, matrix->x, COLS);
     random_fill(&seed, matrix->w, ROWS * COLS);
     for (int i = 0; i < COLS; i++)
         matrix->w[3 * COLS + i] = 0, matrix->w[4 * COLS + i] *= 1e-6f, matrix->w[5 * COLS + i] *= i % 40 ? 0.01f : 1;
     matrix->factor = hessian_of(matrix->x, COLS, NULL, TOKENS, 1);
-    assert_true(hessian_cholesky(matrix->factor, COLS, damping, team));
+    assert_true(hessian_cholesky(matrix->factor, COLS, damping, pool));
     matrix->global = weight_nvfp4_global(weight_amax(matrix->w, ROWS * COLS));
-    thread_pool_close(team);
+    thread_pool_close(pool);
 }
 
 static void gptq(struct matrix *matrix, const struct format *format, int first, int rows, uint8_t *codes,

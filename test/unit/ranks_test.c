@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do together, as a program for mpirun (test/e2e/test_ranks.py starts it; no model is needed):
+// The collectives of ranks, as a program for mpirun (test/e2e/test_ranks.py starts it; no model is needed):
 //     ranks_test agree           gathers and messages of many sizes come through whole and in order
 //     ranks_test speed           microseconds per gather
 //     ranks_test work            gathers until a rank is lost; rank 0 prints the sentence

@@ -265,7 +265,7 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     assert_non_null(strstr(scene->err.text, "--attention-kernel attention_ref"));
 }
 
-// Activations of 4 bits are for those who ask, and for matrices that the row is for.
+// 4-bit activations are used only on request, and only for matrices that the row supports.
 static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
 {
     struct scene *scene = *state;
@@ -409,7 +409,7 @@ static void test_neighbours_are_done_in_passing(void **state)
     assert_int_equal(left_of(scene, OP_LINEAR, 0), 4 * sizes.layers + 1);
 }
 
-// With a norm between the linear and the sum, as Gemma has it, neither is done in passing, nor norms of single heads.
+// With a norm between the linear and the sum, as in Gemma, neither is fused, nor are norms of single heads.
 static void test_what_lies_between_is_not_passed_over(void **state)
 {
     struct scene *scene = *state;

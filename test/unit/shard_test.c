@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks have of a model: all their parts together are the whole, each row or column once, whatever the format and
-// the architecture; what they exchange; and what cannot be divided. The models are config.json alone, with noise where
-// the weights would be.
+// The ranks' parts of a model together are the whole, each row or column once, whatever the format and the
+// architecture; what they exchange; and what cannot be divided. The models are config.json alone, with noise where the
+// weights would be.
 #include "base/random.h"
 #include "container.h"
 #include "format/json.h"
@@ -166,7 +166,7 @@ static void check_together(const struct tensor *whole, const struct tensor *cons
     free(made);
 }
 
-// Of tensors as they lie, of several as one, and of those that are made when they are read, in more than one piece.
+// Slices of plain tensors, of stacks, and of converted tensors, in several reads.
 static void test_columns(void **state)
 {
     (void)state;
