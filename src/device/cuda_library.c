@@ -66,3 +66,11 @@ void *cuda_library_open(const char *const *names)
     }
     return library;
 }
+
+const char *cuda_library_bind(void *library, const struct library_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(*calls[i].slot = dlsym(library, calls[i].symbol)))
+            return calls[i].symbol;
+    return NULL;
+}

@@ -49,7 +49,7 @@ void tensor_source_visit(const struct tensor *tensor, void (*visit)(void *contex
         tensor_source_visit(source->parts[i], visit, context);
 }
 
-static const struct tensor *new_tensor(struct arena *arena, struct tensor shape, struct tensor_source source)
+const struct tensor *tensor_source_new(struct arena *arena, struct tensor shape, struct tensor_source source)
 {
     struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
     struct tensor_source *made = ARENA_NEW(arena, struct tensor_source, 1);
@@ -95,12 +95,12 @@ const struct tensor *tensor_source_stack(struct arena *arena, const char *name, 
     struct tensor shape = { .name = name, .dtype = parts[0]->dtype, .rank = parts[0]->rank + 1, .shape = { count } };
     assert(shape.rank <= TENSOR_RANK_MAX);
     memcpy(shape.shape + 1, parts[0]->shape, (size_t)parts[0]->rank * sizeof *shape.shape);
-    return new_tensor(arena, shape,
-                      (struct tensor_source){ .read = read_stack,
-                                              .check = check_stack,
-                                              .parts = parts,
-                                              .label = first ? first->label : NULL,
-                                              .why = first ? first->why : NULL });
+    return tensor_source_new(arena, shape,
+                             (struct tensor_source){ .read = read_stack,
+                                                     .check = check_stack,
+                                                     .parts = parts,
+                                                     .label = first ? first->label : NULL,
+                                                     .why = first ? first->why : NULL });
 }
 
 // ---- runs of rows ----
@@ -110,7 +110,7 @@ static void read_run(const struct tensor *tensor, int64_t first, int64_t count, 
     tensor_source_read(tensor->source->codes, tensor->source->row_first + first, count, out);
 }
 
-static bool check_whole(const struct tensor *tensor, struct error *err)
+bool tensor_source_check_codes(const struct tensor *tensor, struct error *err)
 {
     return tensor_source_check(tensor->source->codes, err);
 }
@@ -121,13 +121,13 @@ const struct tensor *tensor_source_rows(struct arena *arena, const struct tensor
     shape.shape[0] = count;
     shape.name = arena_format(arena, "%s (from %lld)", tensor->name, (long long)first);
     if (tensor->source)
-        return new_tensor(arena, shape,
-                          (struct tensor_source){ .read = read_run,
-                                                  .check = check_whole,
-                                                  .codes = tensor,
-                                                  .label = tensor->source->label,
-                                                  .why = tensor->source->why,
-                                                  .row_first = (int)first });
+        return tensor_source_new(arena, shape,
+                                 (struct tensor_source){ .read = read_run,
+                                                         .check = tensor_source_check_codes,
+                                                         .codes = tensor,
+                                                         .label = tensor->source->label,
+                                                         .why = tensor->source->why,
+                                                         .row_first = (int)first });
     struct tensor *view = ARENA_NEW(arena, struct tensor, 1);
     size_t each = tensor->rank > 1 ? row_bytes(tensor) : dtype_bytes(tensor->dtype, 1);
     *view = shape;
@@ -173,13 +173,13 @@ const struct tensor *tensor_source_columns(struct arena *arena, const struct ten
     shape.shape[tensor->rank - 1] = count;
     shape.name = arena_format(arena, "%s (columns from %lld)", tensor->name, (long long)first);
     if (!source || !source->parts)
-        return new_tensor(arena, shape,
-                          (struct tensor_source){ .read = read_columns,
-                                                  .check = source ? check_whole : NULL,
-                                                  .codes = tensor,
-                                                  .label = source ? source->label : NULL,
-                                                  .why = source ? source->why : NULL,
-                                                  .col_first = (int)first });
+        return tensor_source_new(arena, shape,
+                                 (struct tensor_source){ .read = read_columns,
+                                                         .check = source ? tensor_source_check_codes : NULL,
+                                                         .codes = tensor,
+                                                         .label = source ? source->label : NULL,
+                                                         .why = source ? source->why : NULL,
+                                                         .col_first = (int)first });
     const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each expert's columns
     for (int64_t i = 0; i < tensor->shape[0]; i++)
         parts[i] = tensor_source_columns(arena, source->parts[i], first, count);
@@ -208,7 +208,7 @@ const struct tensor *tensor_source_transpose(struct arena *arena, const struct t
     shape.shape[1] = tensor->shape[2] / step;
     shape.shape[2] = tensor->shape[1];
     shape.name = arena_format(arena, "%s (%d of %d)", tensor->name, first + 1, step);
-    return new_tensor(
+    return tensor_source_new(
         arena, shape,
         (struct tensor_source){ .read = read_transposed, .codes = tensor, .row_first = first, .row_step = step });
 }
@@ -229,7 +229,7 @@ const struct tensor *tensor_source_stride(struct arena *arena, const struct tens
     struct tensor shape = *tensor;
     shape.shape[tensor->rank - 1] /= step;
     shape.name = arena_format(arena, "%s (%d of %d)", tensor->name, first + 1, step);
-    return new_tensor(
+    return tensor_source_new(
         arena, shape,
         (struct tensor_source){ .read = read_every, .codes = tensor, .row_first = first, .row_step = step });
 }
@@ -299,7 +299,7 @@ static bool check_overall(const struct tensor *tensor, struct error *err)
 
 const struct tensor *tensor_source_global_scale(struct arena *arena, const struct tensor *tensor, bool divides)
 {
-    return new_tensor(
+    return tensor_source_new(
         arena, (struct tensor){ .name = tensor->name, .dtype = DTYPE_F32, .rank = 1, .shape = { 1 } },
         (struct tensor_source){ .read = divides ? read_divisor : read_scale, .check = check_overall, .codes = tensor });
 }

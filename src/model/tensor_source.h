@@ -65,6 +65,10 @@ const struct tensor *tensor_source_unscale(struct arena *arena);
 
 // ---- for the implementations ----
 
+// A tensor with this source; `shape` has the name, dtype and shape.
+const struct tensor *tensor_source_new(struct arena *arena, struct tensor shape, struct tensor_source source);
+bool tensor_source_check_codes(const struct tensor *tensor, struct error *err); // checks source->codes
+
 // One scale, stored as F32, F16, BF16 or E8M0.
 float tensor_source_scale(const struct tensor *scales, int64_t index);
 bool tensor_source_check_scales(const struct tensor *tensor, struct error *err); // all scales are finite and in range

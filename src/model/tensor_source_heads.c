@@ -45,7 +45,7 @@ static void read_rows(const struct tensor *tensor, int64_t first, int64_t count,
 }
 
 // A transposition: each file row is dequantised once for all requested rows of a head.
-static void read_turned(const struct tensor *tensor, int64_t first, int64_t count, void *out)
+static void read_transposed(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
     const struct tensor_source *source = tensor->source;
     const struct tensor *from = source->codes;
@@ -65,28 +65,16 @@ static void read_turned(const struct tensor *tensor, int64_t first, int64_t coun
     }
 }
 
-static bool check_source(const struct tensor *tensor, struct error *err)
-{
-    return tensor_source_check(tensor->source->codes, err);
-}
-
 static const struct tensor *new_tensor(struct arena *arena, const char *name, int64_t rows, int64_t cols,
                                        struct tensor_source source)
 {
     const struct tensor *from = source.codes;
-    struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
-    struct tensor_source *made = ARENA_NEW(arena, struct tensor_source, 1);
-    *made = source;
-    made->check = check_source;
-    made->label = from->source ? from->source->label : NULL;
-    made->why = from->source ? "it is cut up by heads" : NULL;
-    *tensor = (struct tensor){ .name = name,
-                               .dtype = PLAIN_FLOATS >> from->dtype & 1 ? from->dtype : DTYPE_F16,
-                               .rank = 2,
-                               .shape = { rows, cols },
-                               .source = made };
-    tensor->bytes = dtype_bytes(tensor->dtype, (size_t)(rows * cols));
-    return tensor;
+    source.check = tensor_source_check_codes;
+    source.label = from->source ? from->source->label : NULL;
+    source.why = from->source ? "it is cut up by heads" : NULL;
+    enum dtype dtype = PLAIN_FLOATS >> from->dtype & 1 ? from->dtype : DTYPE_F16;
+    return tensor_source_new(arena, (struct tensor){ .name = name, .dtype = dtype, .rank = 2, .shape = { rows, cols } },
+                             source);
 }
 
 static int64_t heads_of(const struct tensor *tensor, int each)
@@ -107,7 +95,7 @@ const struct tensor *tensor_source_head_transpose(struct arena *arena, const str
                                                   int count)
 {
     return new_tensor(
-        arena, arena_format(arena, "%s (from row %d of each %d, turned)", tensor->name, first, each),
+        arena, arena_format(arena, "%s (from row %d of each %d, transposed)", tensor->name, first, each),
         heads_of(tensor, each) * tensor_cols(tensor), count,
-        (struct tensor_source){ .read = read_turned, .codes = tensor, .rows_each = each, .row_first = first });
+        (struct tensor_source){ .read = read_transposed, .codes = tensor, .rows_each = each, .row_first = first });
 }

@@ -34,16 +34,9 @@ static void read_rows(const struct tensor *tensor, int64_t first, int64_t count,
     }
 }
 
-static bool check_source(const struct tensor *tensor, struct error *err)
-{
-    return tensor_source_check(tensor->source->codes, err);
-}
-
 const struct tensor *tensor_source_row_runs(struct arena *arena, const struct tensor *tensor, const char *word,
                                             int each, const struct row_run *runs, int count)
 {
-    struct tensor *made = ARENA_NEW(arena, struct tensor, 1);
-    struct tensor_source *source = ARENA_NEW(arena, struct tensor_source, 1);
     struct source_detail *layout = ARENA_NEW(arena, struct source_detail, 1);
     int64_t rows = 0;
     assert(count <= ROW_RUNS_MAX && (tensor->rank == 2 || count == 1));
@@ -52,17 +45,14 @@ const struct tensor *tensor_source_row_runs(struct arena *arena, const struct te
         layout->runs[i] = runs[i];
         rows += runs[i].count;
     }
-    *source = (struct tensor_source){ .read = read_rows,
-                                      .check = check_source,
-                                      .codes = tensor,
-                                      .detail = layout,
-                                      .label = tensor->source ? tensor->source->label : NULL,
-                                      .why = tensor->source ? tensor->source->why : NULL };
-    *made = *tensor;
-    made->name = arena_format(arena, "%s (from %s)", tensor->name, word);
-    made->data = NULL;
-    made->source = source;
-    made->shape[made->rank - 2] = tensor->rank == 3 ? rows : layout->groups * rows;
-    made->bytes = dtype_bytes(made->dtype, (size_t)tensor_values(made));
-    return made;
+    struct tensor shape = *tensor;
+    shape.name = arena_format(arena, "%s (from %s)", tensor->name, word);
+    shape.shape[shape.rank - 2] = tensor->rank == 3 ? rows : layout->groups * rows;
+    return tensor_source_new(arena, shape,
+                             (struct tensor_source){ .read = read_rows,
+                                                     .check = tensor_source_check_codes,
+                                                     .codes = tensor,
+                                                     .detail = layout,
+                                                     .label = tensor->source ? tensor->source->label : NULL,
+                                                     .why = tensor->source ? tensor->source->why : NULL });
 }

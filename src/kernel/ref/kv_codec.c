@@ -21,71 +21,46 @@ static void load_f32(const uint8_t *restrict data, const uint8_t *scale, int dim
     memcpy(x, data, (size_t)dim * sizeof *x);
 }
 
-static void store_f16(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code = f32_to_f16(x[i]);
-        memcpy(data + i * 2, &code, sizeof code);
+#define HALF_CODEC(id)                                                                                    \
+    static void store_##id(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data,   \
+                           uint8_t *scale)                                                                \
+    {                                                                                                     \
+        (void)layer_scale, (void)scale;                                                                   \
+        for (int i = 0; i < dim; i++) {                                                                   \
+            uint16_t code = f32_to_##id(x[i]);                                                            \
+            memcpy(data + i * 2, &code, sizeof code);                                                     \
+        }                                                                                                 \
+    }                                                                                                     \
+    static void load_##id(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, \
+                          float *restrict x)                                                              \
+    {                                                                                                     \
+        (void)layer_scale, (void)scale;                                                                   \
+        for (int i = 0; i < dim; i++) {                                                                   \
+            uint16_t code;                                                                                \
+            memcpy(&code, data + i * 2, sizeof code);                                                     \
+            x[i] = id##_to_f32(code);                                                                     \
+        }                                                                                                 \
     }
-}
+HALF_CODEC(f16)
+HALF_CODEC(bf16)
 
-static void load_f16(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code;
-        memcpy(&code, data + i * 2, sizeof code);
-        x[i] = f16_to_f32(code);
+#define FP8_CODEC(id)                                                                                     \
+    static void store_##id(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data,   \
+                           uint8_t *scale)                                                                \
+    {                                                                                                     \
+        (void)scale;                                                                                      \
+        for (int i = 0; i < dim; i++)                                                                     \
+            data[i] = f32_to_##id(x[i] / layer_scale);                                                    \
+    }                                                                                                     \
+    static void load_##id(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, \
+                          float *restrict x)                                                              \
+    {                                                                                                     \
+        (void)scale;                                                                                      \
+        for (int i = 0; i < dim; i++)                                                                     \
+            x[i] = id##_to_f32(data[i]) * layer_scale;                                                    \
     }
-}
-
-static void store_bf16(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code = f32_to_bf16(x[i]);
-        memcpy(data + i * 2, &code, sizeof code);
-    }
-}
-
-static void load_bf16(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code;
-        memcpy(&code, data + i * 2, sizeof code);
-        x[i] = bf16_to_f32(code);
-    }
-}
-
-static void store_e4m3(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        data[i] = f32_to_e4m3(x[i] / layer_scale);
-}
-
-static void load_e4m3(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        x[i] = e4m3_to_f32(data[i]) * layer_scale;
-}
-
-static void store_e5m2(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        data[i] = f32_to_e5m2(x[i] / layer_scale);
-}
-
-static void load_e5m2(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        x[i] = e5m2_to_f32(data[i]) * layer_scale;
-}
+FP8_CODEC(e4m3)
+FP8_CODEC(e5m2)
 
 // The largest magnitude; NaN compares as false and is ignored.
 static float magnitude_max(const float *x, int count)
