@@ -3,7 +3,7 @@
 
 proof: step times of SmolLM2 on this CPU are measured and fitted, and the same traffic goes to a real server and to a
 simulated one. fleet: servers with an H200's step times, in numbers from 1 to 256, under rising load, bursts and a small
-cache, routed by turns, by queue and by prefix. Prints the tables of doc/scale.md and draws its plots.
+cache, routed round-robin, by queue and by prefix. Prints the tables of doc/scale.md and draws its plots.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def figure(result, path):
 
 
 def prove(setup):
-    """Steps and real runs are measured in turns, so that the machine's better and worse minutes are in both."""
+    """Steps and real runs alternate, so that the machine's better and worse minutes are in both."""
     wanted = fleet_replay.Replay()
     sessions = fleet_replay.sessions_of(setup.sim, wanted)
 
@@ -88,7 +88,7 @@ def prove(setup):
 def print_proof(proof):
     (fit, fit_most), (kept_out, kept_out_most) = proof["fit"], proof["kept_out"]
     print(f"{proof['made']['requests']} requests, {proof['threads']} thread{'s' * (proof['threads'] > 1)}, {len(proof['real'])} real runs "
-          f"in turns with measuring steps: medians, with the lowest and highest; load of the machine {proof['load']:.1f}. The fit's error: "
+          f"alternating with measuring steps: medians, with the lowest and highest; load of the machine {proof['load']:.1f}. The fit's error: "
           f"{fit:.1%} in the mean, {fit_most:.1%} at most; on steps that were kept out {kept_out:.1%} and {kept_out_most:.1%}.\n")
     print("| | real | simulated | |\n|---|---|---|---|")
     for name, (path, digits) in FIGURES.items():
@@ -199,7 +199,7 @@ def options():
         parser.add_argument(name, required=True, help=argparse.SUPPRESS, type=pathlib.Path)
     parser.add_argument("--only", choices=("proof", "fleet"), help="one of the two")
     parser.add_argument("--threads", type=int, default=1, help="of the real server; the client has the rest (1)")
-    parser.add_argument("--rounds", type=int, default=3, help="real runs, in turns with measuring steps (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="real runs, alternating with measuring steps (3)")
     parser.add_argument("--seeds", type=int, default=3, help="how often a fleet is simulated, up to 64 servers (3)")
     parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES, metavar="N,...",
                         help="of the fleets (1,4,16,64,256)")

@@ -105,7 +105,7 @@ def least_squares(rows):
 
 
 def fit(steps):
-    """The model nearest to these steps by relative error. What comes out below zero is nothing, and the rest is fitted again."""
+    """The model nearest to these steps by relative error. Negative coefficients are set to zero and the rest is fitted again."""
     nodes = sorted({step.rows for step in steps})
     extras = ["outputs", "context", "pairs"]
     while True:

@@ -90,7 +90,7 @@ function showContext(usage) {
     byId('context').textContent = known ? `context ${count(usage.total_tokens)} of ${count(maxModelLen)}` : '';
 }
 
-// What the model is shown: answers that never came are left out, and the questions around them become one.
+// The conversation as sent to the model: missing answers are left out, and the questions around them are joined.
 function history() {
     const shown = systemPrompt ? [{ role: 'system', content: systemPrompt }] : [];
     for (const { role, content } of messages) {

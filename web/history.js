@@ -12,7 +12,7 @@ const isFigures = figures => isCount(figures?.pieces) && (figures.usage === null
     && [figures.speed, figures.firstToken].every(value => value === null || isCount(value));
 const isMessage = message => ['user', 'assistant'].includes(message?.role) && typeof message.content === 'string';
 
-// What is left of a message that may have been damaged.
+// Keeps a stored message's valid fields.
 const readMessage = ({ role, content, figures, trouble }) => ({
     role, content, ...(isFigures(figures) && { figures }), ...(typeof trouble === 'string' && { trouble }),
 });

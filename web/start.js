@@ -36,7 +36,7 @@ function fold(folded = !document.body.classList.contains('folded')) {
     follow();
 }
 
-// Who serves, and what. Asked again when the server has been away: it may be another one.
+// Fetches the server's version and model, and again after a connection loss, as it may be another server.
 let connecting = null;
 
 async function meet() {

@@ -56,7 +56,7 @@ async function copy(text, button) {
     }
     button.textContent = 'Copied';
     setTimeout(() => { button.textContent = 'Copy'; }, 1500);
-    byId('said').textContent = 'Copied'; // for those who listen to the page
+    byId('said').textContent = 'Copied'; // for screen readers
 }
 
 function makeEditable(element) {

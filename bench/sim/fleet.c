@@ -187,7 +187,7 @@ static void end_step(struct fleet *fleet, struct server *server)
 
 // ---- arrivals ----
 
-// What was last read of the metrics is what holds until the next reading.
+// The router sees the last scraped metrics until the next scrape.
 static void scrape(struct fleet *fleet)
 {
     if (fleet->now < fleet->next_scrape)

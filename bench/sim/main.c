@@ -77,7 +77,7 @@ static int read_line(struct wishes *w, int argc, char **argv)
     return options_parse(&line, argc, argv, &positionals);
 }
 
-// What is wrong with them, or NULL: then the options are complete.
+// Completes the options; returns an error text, or NULL.
 static const char *complete(struct wishes *w)
 {
     if (!w->sessions && w->fleet.seconds <= 0)

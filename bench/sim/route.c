@@ -21,7 +21,7 @@ static int pick_best(struct router *router)
     return best;
 }
 
-static int by_turns(struct router *router, const int32_t *prompt, int count)
+static int round_robin(struct router *router, const int32_t *prompt, int count)
 {
     (void)prompt, (void)count;
     int server = router->next;
@@ -31,7 +31,7 @@ static int by_turns(struct router *router, const int32_t *prompt, int count)
 
 // ---- by queue ----
 
-// The fewest requests; of those who have as few, the emptiest cache.
+// The fewest requests; ties go to the emptiest cache.
 static int by_queue(struct router *router, const int32_t *prompt, int count)
 {
     (void)prompt, (void)count;
@@ -107,7 +107,7 @@ static int by_prefix(struct router *router, const int32_t *prompt, int count)
 
 const char *const route_policies[] = { "round-robin", "queue", "prefix", NULL };
 
-static int (*const picks[])(struct router *, const int32_t *, int) = { by_turns, by_queue, by_prefix };
+static int (*const picks[])(struct router *, const int32_t *, int) = { round_robin, by_queue, by_prefix };
 
 void router_open(struct router *router, const struct router_options *options)
 {

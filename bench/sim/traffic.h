@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 enum { TRAFFIC_SESSIONS_MAX = 1 << 22, TRAFFIC_SYSTEMS_MAX = 1 << 16, TRAFFIC_TURNS_MAX = 64, TRAFFIC_IDS = 1 << 30 };
-enum { TRAFFIC_CALM_SECONDS = 20, TRAFFIC_SURGE_SECONDS = 5 }; // in the mean (exponential), in turns
+enum { TRAFFIC_CALM_SECONDS = 20, TRAFFIC_SURGE_SECONDS = 5 }; // in the mean (exponential), alternating
 
 // Log-normal: of how many tokens, in the median, and the deviation of their logarithms.
 struct lengths {

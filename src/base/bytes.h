@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/bytes.h: a borrowed run of bytes. Parsers take these, so each can be fed by a fuzzer.
+// base/bytes.h: a byte slice: a borrowed pointer and a length. Parsers take slices, so a fuzzer can call each of them.
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -25,7 +25,7 @@ static inline bool bytes_start_with(struct bytes text, struct bytes prefix)
     return text.len >= prefix.len && (prefix.len == 0 || memcmp(text.data, prefix.data, prefix.len) == 0);
 }
 
-// The value of a hexadecimal digit; -1: it is none.
+// The value of a hexadecimal digit, or -1 for any other character.
 static inline int bytes_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')

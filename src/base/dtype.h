@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/dtype.h: the number formats, one row each. Parsers, page sizes, kernels, tests and docs expand this list;
-// a user's word or a file's type number becomes a row here and never travels further in any other form.
+// base/dtype.h: the number formats (dtypes), one row each. Parsers, page sizes, kernels, tests and docs expand this
+// list. A name from a user or a type number from a file is looked up here once; all other code uses enum dtype.
 //
 //   word         what users type and read (--kv-cache-dtype, plan, eval)
-//   use          W: weights are read in it; KV: the cache stores it; LATENT: the cache stores latents in it, which are
-//                keys and values at once (kv/layout.h), and nothing else; NONE: recognised in files, never computed
-//                with
+//   use          W: weights can have it; KV: the KV cache can have it; LATENT: only the cache of MLA latents can
+//                (kv/layout.h); NONE: recognised in files, never computed with
 //   bits         of one value, scales not counted
 //   block        values that share one scale, or one indivisible group in a file
-//   block_bytes  bytes of such a group with everything in it
+//   block_bytes  bytes of such a group, scales included
 //   scale        where the scales are, see enum dtype_scale
 //   gguf         type number in a GGUF file, -1: none
 //   safetensors  type name in a safetensors file, NULL: none
@@ -81,7 +80,7 @@ enum dtype_scale {
     X(BOOL,        "bool",                NONE,  8,   1,   1, NONE,     -1, "BOOL")
 // clang-format on
 
-// Words that users of other engines know and nibble refuses: their bits per value, and the reason.
+// KV cache formats of other engines that nibble refuses: bits per value, and the reason.
 // clang-format off
 #define KV_WORDS_REFUSED(X)                                                                                  \
     X("fp8_inc",            8, "it is the cache format of Gaudi accelerators, which nibble does not run on") \
@@ -115,12 +114,12 @@ static_assert(DTYPE_COUNT <= 64, "a set of dtypes fits a 64-bit mask");
 
 static inline const char *dtype_word(enum dtype dtype) { return dtype_table[dtype].word; }
 
-// Each returns true and sets *out when a row answers to that name.
+// Each returns true and sets *out if a row has that name or number.
 bool dtype_from_gguf(uint32_t type, enum dtype *out);
 bool dtype_from_safetensors(struct bytes name, enum dtype *out);
-bool dtype_from_kv_word(struct bytes word, enum dtype *out); // exact, lower case; knows the alias fp8; not `auto`
-const char *dtype_kv_word_refusal(struct bytes word);        // the reason for a known but refused word, else NULL
-int dtype_kv_word_refused_bits(struct bytes word);           // its bits per value, else 0
+bool dtype_from_kv_word(struct bytes word, enum dtype *out); // exact, lower case; accepts the alias fp8, not `auto`
+const char *dtype_kv_word_refusal(struct bytes word);        // the reason for a format in KV_WORDS_REFUSED, else NULL
+int dtype_kv_word_refused_bits(struct bytes word);           // the refused format's bits per value, else 0
 
 // Bytes of `values` consecutive values in a weight tensor; values must be whole blocks.
 size_t dtype_bytes(enum dtype dtype, size_t values);

@@ -157,7 +157,7 @@ char *file_cache_path(const char *name)
     return path;
 }
 
-// Every folder above a path.
+// mkdir -p of the path's parent folders.
 static bool make_folders(char *path, struct error *err)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {

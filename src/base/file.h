@@ -13,40 +13,41 @@ struct mapping;
 struct file {
     struct bytes content;    // an empty file has no mapping and len 0
     struct mapping *mapping; // NULL: empty
-    int fd;                  // of this very file, whatever its path leads to now; 0 or less: not open
-    struct timespec changed; // when it last was, as of opening
+    int fd;                  // stays this file if the path is replaced; 0 or less: not open
+    struct timespec changed; // modification time at opening
 };
 
 bool file_open(struct file *file, const char *path, struct error *err);
-void file_close(struct file *file); // a zeroed or closed one is fine
+void file_close(struct file *file); // does nothing for a zeroed or closed one
 
-// Whether the file still has the size and the time of its last change that it had when it was opened. A file that
-// another took the place of by rename() has them: its content is there for as long as it is mapped.
+// False if the file's size or modification time changed since file_open. A file that was replaced by rename() passes:
+// the mapping still holds the old content.
 bool file_check(const struct file *file, struct error *err);
 
-// The first bytes become a copy of our own in the same place, out of reach of a process that changes the file.
+// Replaces the first bytes of the mapping by a private copy at the same address, so that writes to the file cannot
+// change them.
 bool file_keep(struct file *file, size_t bytes, struct error *err);
 
-// Gives back the memory of the whole pages within a part of the content, which is read again when it is needed again.
+// Drops the whole pages within a part of the content from memory (MADV_DONTNEED); a later read loads them again.
 void file_release(const struct file *file, struct bytes part);
 
-bool file_exists(const char *path); // a regular file, links followed
+bool file_exists(const char *path); // true for a regular file, after following links
 
-// The beginning of a small file, such as the kernel's own under /proc, terminated; "" where it cannot be read. Nothing
-// is allocated, so that it is there when memory is short.
+// Reads the beginning of a small file, such as one under /proc, as a terminated string; "" if the file cannot be read.
+// Allocates nothing, so that it works when memory is short.
 void file_read_start(const char *path, char *out, size_t size);
 
-// All of it, at that place of an open file; `path` is for the sentence.
+// pwrite of all bytes; `path` is for the error message.
 bool file_write_at(int fd, uint64_t offset, const void *data, size_t bytes, const char *path, struct error *err);
 
-// A file's path in the folder for what can be made again: $NIBBLE_CACHE, else nibble in $XDG_CACHE_HOME or ~/.cache. On
-// the heap; NULL: none of these is set.
+// A path in the cache folder: $NIBBLE_CACHE, else nibble in $XDG_CACHE_HOME or ~/.cache. On the heap; NULL if none of
+// these is set.
 char *file_cache_path(const char *name);
 
-// The content takes the place of what is there, whole or not at all; folders above it are made.
+// Replaces a file atomically (written beside it, then renamed); makes missing parent folders.
 bool file_replace(const char *path, struct bytes content, struct error *err);
 
-// A new file with this content, which is on the disk when this returns true.
+// Writes a new file and fsyncs it; fails if the path exists.
 bool file_save(const char *path, struct bytes content, struct error *err);
 
 #endif

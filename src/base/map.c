@@ -34,7 +34,7 @@ static void grow(struct map *map)
     struct map old = *map;
     map->capacity = old.capacity ? old.capacity * 2 : 64;
     map->slots = memory_new(map->capacity, sizeof *map->slots);
-    if (!map->seed) // an address is as unforeseeable as the system makes it
+    if (!map->seed) // address space randomisation makes the address unpredictable
         map->seed = 0xcbf29ce484222325u ^ (uint64_t)(uintptr_t)map->slots * 0x9E3779B97F4A7C15u;
     for (size_t i = 0; i < old.capacity; i++)
         if (old.slots[i].key.data)

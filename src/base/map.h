@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/map.h: from a byte string to a number. Keys are borrowed and must outlive the map; nothing is ever removed.
+// base/map.h: a hash map from byte strings to integers. Keys are borrowed and must outlive the map; entries cannot be
+// removed.
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 
 #include "base/bytes.h"
 
 struct map {
-    struct map_slot *slots; // open addressing, a power of two of them
+    struct map_slot *slots; // open addressing; the capacity is a power of two
     size_t count, capacity;
-    uint64_t seed; // differs from map to map, so that no file can be made of keys that all collide
+    uint64_t seed; // random per map, so that no file can hold keys that all collide
 };
 
 void map_put(struct map *map, struct bytes key, int64_t value);        // a later value replaces an earlier one

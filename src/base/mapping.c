@@ -11,9 +11,9 @@
 
 #include "base/memory.h"
 
-// The signal's handler walks the list while others change it, so entries are never freed: one whose `begin` is 0 is
-// free for the next file. A path is read for an address inside of its mapping only, which is there until its owner
-// removes it.
+// The signal handler walks this list while other threads change it, so entries are never freed: an entry whose `begin`
+// is 0 is reused for the next file. The handler reads the path of a mapping only for a fault inside it, which cannot
+// happen after its owner has removed it.
 struct mapping {
     atomic_uintptr_t begin, end;
     atomic_bool lost;
@@ -66,7 +66,7 @@ const char *mapping_path(const struct mapping *mapping) { return mapping->path; 
 
 bool mapping_is_lost(const struct mapping *mapping) { return atomic_load(&mapping->lost); }
 
-// ---- the handler: nothing but what a signal's handler may call ----
+// ---- the signal handler: async-signal-safe calls only ----
 
 static struct mapping *find(uintptr_t address)
 {
@@ -87,12 +87,12 @@ static _Noreturn void end_with_a_sentence(const struct mapping *mapping)
     const struct iovec parts[] = { { (char *)before, sizeof before - 1 },
                                    { mapping->path, strlen(mapping->path) },
                                    { (char *)after, sizeof after - 1 } };
-    ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts); // a line of its own, in one go
+    ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts); // one write: not interleaved
     (void)written;
     _exit(1);
 }
 
-// What lies behind a cut cannot be read either, so all of it becomes zeros at once.
+// Maps zero pages over the rest of the file: everything behind a truncation is unreadable, too.
 static bool put_zeros(const struct mapping *mapping, uintptr_t address)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = address / page * page;
@@ -104,7 +104,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
     struct mapping *mapping = find((uintptr_t)info->si_addr);
-    if (!mapping) { // no file of ours: the handler that was there before gets it when the instruction runs again
+    if (!mapping) { // not a file of ours: the instruction runs again and faults into the previous handler
         sigaction(number, &action_before, NULL);
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/mapping.h: SIGBUS. Reading a mapped file behind the end that somebody has cut it to, or where its disk fails,
-// raises that signal. The program's handler finds the file by the address and says which it is, instead of dying
-// without a word. A library does not take over signals: it is the program that calls mapping_guard.
+// base/mapping.h: SIGBUS on mapped files. Reading a mapped file that was truncated, or whose disk fails, raises SIGBUS.
+// The handler finds the file by the fault's address and prints an error that names it. A library must not install
+// signal handlers, so only the program calls mapping_guard.
 #ifndef BASE_MAPPING_H
 #define BASE_MAPPING_H
 
@@ -10,16 +10,16 @@
 struct mapping;
 
 struct mapping *mapping_add(struct bytes content, const char *path) __attribute__((returns_nonnull));
-void mapping_remove(struct mapping *mapping); // NULL is fine
+void mapping_remove(struct mapping *mapping); // NULL does nothing
 
 const char *mapping_path(const struct mapping *mapping);
-bool mapping_is_lost(const struct mapping *mapping); // something of it could not be read since mapping_go_on
+bool mapping_is_lost(const struct mapping *mapping); // true if a read failed since mapping_go_on
 
-// From here on the signal ends the process with a sentence that names the file, and status 1.
+// Installs the handler: SIGBUS ends the process with status 1 and an error that names the file.
 void mapping_guard(void);
 
-// From here on what cannot be read is zeros, so that the caller, who asks mapping_is_lost before it uses a result, can
-// tell its clients before it ends.
+// From here on unreadable pages read as zeros. The server calls mapping_is_lost before it uses a result, so that it can
+// answer its clients before it exits.
 void mapping_go_on(void);
 
 #endif

@@ -75,7 +75,7 @@ void *memory_map_new(size_t bytes)
     if (memory == MAP_FAILED)
         return NULL;
     if (bytes >= HUGE_BYTES_MIN)
-        madvise(memory, bytes, MADV_HUGEPAGE); // fewer translations to look up, where the system has such pages
+        madvise(memory, bytes, MADV_HUGEPAGE); // fewer TLB misses, if the system has huge pages
     return memory;
 }
 

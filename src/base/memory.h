@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/memory.h: where memory comes from.
-//   Small things (names, tables, parse trees) come from here and never fail: a machine that cannot give
-//   a few kilobytes ends the process with one sentence. Sizes read from files must be checked against
-//   the file before they get here. Big things (weights, pages) go through memory_map_new, which can refuse.
+// base/memory.h: allocation: malloc that never fails, arenas, anonymous mappings.
+// Small allocations (names, tables, parse trees) never fail: the process ends with an error instead. Sizes that come
+// from files must be checked against the file first. Big allocations (weights, pages) go through memory_map_new, which
+// can fail.
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 
@@ -17,16 +17,16 @@ char *memory_text(const char *text) __attribute__((malloc, returns_nonnull)); //
 void *memory_allocate(size_t bytes) __attribute__((malloc, returns_nonnull));
 void *memory_reallocate(void *old, size_t bytes) __attribute__((returns_nonnull));
 
-void memory_exhausted(size_t count, size_t size) __attribute__((noreturn)); // the one sentence, and exit status 1
+void memory_exhausted(size_t count, size_t size) __attribute__((noreturn)); // prints the error and exits with status 1
 
-void memory_give_back(void); // what was freed goes back to the system, as far as the C library can do that
-void memory_keep(void);      // what is freed from now on stays here, for who asks for much again and again
+void memory_give_back(void); // malloc_trim: returns freed memory to the system, if the C library can
+void memory_keep(void);      // keeps memory freed from now on, for repeated large allocations
 
-// Anonymous zero pages straight from the system, 64-byte aligned at least; NULL when there are none.
+// Anonymous zero pages from mmap, at least 64-byte aligned; NULL if there are none.
 void *memory_map_new(size_t bytes);
 void memory_map_free(void *memory, size_t bytes);
 
-// An arena hands out zeroed memory that is released all at once: one per lifetime (model, request, step).
+// An arena (bump allocator) gives zeroed memory that is freed all at once; one per lifetime (model, request, step).
 struct arena {
     struct arena_block *blocks; // newest first
 };

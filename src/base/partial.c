@@ -23,7 +23,7 @@ static bool cannot_make(const char *path, struct error *err)
     return fail(err, "%s: cannot be made (%s)", path, strerror(errno));
 }
 
-// ---- removing -----------------------------------------------------------------------------------------------------
+// ---- removing ------------------------------------------------------------------------------------------------------
 
 static void remove_files(const char *path)
 {
@@ -43,7 +43,7 @@ static bool remove_path(const char *path, enum partial_kind kind)
     return rmdir(path) == 0;
 }
 
-// What has such a name, belongs to us and is not locked. A link has another's content and is left alone.
+// Removes a path if this user owns it and no process holds its lock. Links are left alone: their target is not ours.
 static void remove_abandoned(const char *path, enum partial_kind kind)
 {
     struct stat info;
@@ -57,7 +57,7 @@ static void remove_abandoned(const char *path, enum partial_kind kind)
     close(fd);
 }
 
-// What others, who are gone, left of the same output.
+// Removes partial outputs that killed processes left for the same path.
 static void clean_up(const char *path, size_t len, enum partial_kind kind)
 {
     struct strbuf above = { 0 }, stem = { 0 };
@@ -81,7 +81,7 @@ static void clean_up(const char *path, size_t len, enum partial_kind kind)
     strbuf_free(&stem);
 }
 
-// ---- making -------------------------------------------------------------------------------------------------------
+// ---- making --------------------------------------------------------------------------------------------------------
 
 static int make(char *name, enum partial_kind kind)
 {
@@ -90,8 +90,8 @@ static int make(char *name, enum partial_kind kind)
     return mkdtemp(name) ? open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
-// Locked, and still there: between its making and its lock somebody may have taken it for abandoned. A file system
-// without locks has none that could be taken either, so nothing is ever cleaned there.
+// True if the lock was taken and the file still exists: another process may have removed it as abandoned between
+// creation and lock. On a file system without locks nothing is ever removed as abandoned.
 static bool is_held(int fd)
 {
     struct stat info;
@@ -124,7 +124,7 @@ bool partial_begin(struct partial *partial, enum partial_kind kind, const char *
     return cannot_make(path, err);
 }
 
-// ---- the end ------------------------------------------------------------------------------------------------------
+// ---- the end -------------------------------------------------------------------------------------------------------
 
 static void let_go(struct partial *partial)
 {
@@ -133,7 +133,7 @@ static void let_go(struct partial *partial)
     *partial = (struct partial){ 0 };
 }
 
-// mkstemp's files and mkdtemp's folders are for their owner alone; this one is to be as any other.
+// mkstemp and mkdtemp create with mode 0600 and 0700; this sets the mode that umask would give.
 static void open_to_others(const struct partial *partial)
 {
     mode_t mask = umask(0);

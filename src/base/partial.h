@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/partial.h: a file or a folder while it is being written, under a name of its own beside its place
-// (PATH.partial-XXXXXX, new and not to be guessed). It is locked (flock) for as long as its process lives: what is
-// there and is not locked was left by one that was killed, and the next process that writes to the same place removes
-// it.
+// base/partial.h: atomic output: a file or folder is written under a temporary name beside its place
+// (PATH.partial-XXXXXX) and renamed when it is complete. It is locked (flock) while its process lives. An unlocked one
+// was left by a killed process; the next process that writes the same path removes it.
 #ifndef BASE_PARTIAL_H
 #define BASE_PARTIAL_H
 
@@ -11,16 +10,16 @@
 enum partial_kind { PARTIAL_FILE, PARTIAL_FOLDER };
 
 struct partial {
-    char *path; // heap; NULL: there is none
-    int fd;     // of the file, to be written, or of the folder
+    char *path; // on the heap; NULL if unused
+    int fd;     // open for writing, or the folder's
     enum partial_kind kind;
 };
 
 bool partial_begin(struct partial *partial, enum partial_kind kind, const char *path, struct error *err);
 
-// It gets the name that it was begun for; a file takes the place of one that is there. On false it has been given up.
+// Renames it to its final path; a file replaces an existing one. On failure it is removed.
 bool partial_commit(struct partial *partial, const char *path, struct error *err);
 
-void partial_give_up(struct partial *partial); // removes it, with the files of a folder; fine if there is none
+void partial_give_up(struct partial *partial); // removes it, with a folder's files; does nothing if there is none
 
 #endif

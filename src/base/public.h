@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/public.h: crossing between the public types of nibble.h and our own.
+// base/public.h: conversions between the public types of nibble.h and internal ones.
 #ifndef BASE_PUBLIC_H
 #define BASE_PUBLIC_H
 
@@ -15,7 +15,7 @@ static inline void public_error(struct nibble_error *out, const struct error *er
     out->usage = err->usage;
 }
 
-// A caller's text is appended to in place: borrow it as a strbuf, then give it back.
+// To append to a caller's text in place: borrow it as a strbuf, append, and return it.
 static inline struct strbuf public_text_borrow(const struct nibble_text *text)
 {
     return (struct strbuf){ text->data, text->len, text->capacity };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/random.h: numbers that look random and are the same in every run: input for tests, checks and measurements.
+// base/random.h: a linear congruential generator (PCG's multiplier), for reproducible inputs of tests, self-tests and
+// benchmarks.
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/sha256.h"
 
-#define OPENSSL_SUPPRESS_DEPRECATED // the interface in its place allocates on every use
+#define OPENSSL_SUPPRESS_DEPRECATED // the EVP interface allocates on every use
 #include <openssl/sha.h>
 
 _Static_assert(SHA256_BYTES == SHA256_DIGEST_LENGTH, "a digest has its own length");

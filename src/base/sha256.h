@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/sha256.h: SHA-256 of one run of bytes. libcrypto's own function of that name allocates, and where that fails it
-// leaves the digest as it was; this one needs no memory and cannot fail.
+// base/sha256.h: SHA-256 of a byte slice. libcrypto's SHA256() allocates, and on failure leaves the digest unset; this
+// function needs no memory and cannot fail.
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 

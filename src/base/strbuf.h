@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/strbuf.h: text that grows. A zeroed struct is an empty one; data is terminated once anything was added.
+// base/strbuf.h: a growable string. A zeroed struct is an empty string; data is NUL-terminated once something was
+// added.
 #ifndef BASE_STRBUF_H
 #define BASE_STRBUF_H
 

@@ -5,7 +5,7 @@ enum { WORD_BYTES_MAX = 64, PREFIX_BYTES_MIN = 3 };
 
 static char fold(char c) { return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c; }
 
-// The word without dashes in front, in the form in which words are compared. False: it is too long for a word.
+// Strips leading dashes and folds case and `_`, for comparison. False if the word is too long.
 static bool normalise(struct bytes word, char folded[WORD_BYTES_MAX], struct bytes *out)
 {
     while (word.len && *word.data == '-')
@@ -21,7 +21,8 @@ static bool normalise(struct bytes word, char folded[WORD_BYTES_MAX], struct byt
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 // Edits from a to b: insertions, deletions, replacements, and transpositions of neighbours (optimal string alignment).
-// People seldom miss the first letter, and short words that differ in it are other words (cpu, gpu): it costs 2.
+// Typos seldom hit the first letter, and short words that differ in it are different words (cpu, gpu), so an edit there
+// costs 2.
 static size_t distance(struct bytes a, struct bytes b)
 {
     size_t cost[WORD_BYTES_MAX + 1][WORD_BYTES_MAX + 1];
@@ -40,7 +41,7 @@ static size_t distance(struct bytes a, struct bytes b)
     return cost[a.len][b.len];
 }
 
-// Whether the shorter one is the beginning or the end of the longer one, cut at a dash.
+// True if the shorter word is a prefix or suffix of the longer one that ends at a dash.
 static bool is_part(struct bytes a, struct bytes b)
 {
     struct bytes part = a.len < b.len ? a : b, whole = a.len < b.len ? b : a;
@@ -51,7 +52,7 @@ static bool is_part(struct bytes a, struct bytes b)
         || (whole.data[rest - 1] == '-' && !memcmp(whole.data + rest, part.data, part.len));
 }
 
-// How far a candidate is from what was typed; SIZE_MAX: it was not meant. The rules' ranks keep their order.
+// The candidate's rank, lower is nearer, SIZE_MAX for no match. The three rules of suggest.h have disjoint ranges.
 static size_t rank(struct bytes word, struct bytes candidate)
 {
     size_t edits = distance(word, candidate), edits_max = word.len < 4 ? word.len > 1 : word.len / 4;

@@ -8,8 +8,8 @@
 
 #include "base/bytes.h"
 
-// The nearest of `count` words, or NULL when none is near enough to be meant. Near is a word that
-//   (1) differs in at most a quarter of the letters typed, one at least, where a wrong first letter counts twice;
+// The nearest of `count` words, or NULL if none is near. A word is near if it
+//   (1) differs in at most a quarter of the letters typed, at least one; a wrong first letter counts twice;
 //   (2) else begins with what was typed, three letters at least (temp: temperature);
 //   (3) else has whole words between dashes more or fewer, before or after (model-len: max-model-len).
 const char *suggest(struct bytes word, const char *const *words, size_t count);

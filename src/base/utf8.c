@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/utf8.h"
 
-// What the first byte promises: total length and the smallest code point that may use it.
-static size_t promised_length(unsigned char first, uint32_t *bits, uint32_t *smallest)
+// Decodes the first byte: the sequence's length, and the smallest code point that may have that length.
+static size_t sequence_length(unsigned char first, uint32_t *bits, uint32_t *smallest)
 {
     if (first < 0x80)
         return *bits = first, *smallest = 0, 1;
@@ -23,7 +23,7 @@ static bool is_scalar(uint32_t codepoint)
 size_t utf8_decode(struct bytes in, uint32_t *codepoint)
 {
     uint32_t bits, smallest;
-    size_t length = in.len ? promised_length((unsigned char)in.data[0], &bits, &smallest) : 0;
+    size_t length = in.len ? sequence_length((unsigned char)in.data[0], &bits, &smallest) : 0;
     if (!length || length > in.len)
         return 0;
     for (size_t i = 1; i < length; i++) {
@@ -40,10 +40,10 @@ size_t utf8_decode(struct bytes in, uint32_t *codepoint)
 bool utf8_is_partial(struct bytes in)
 {
     uint32_t bits, smallest;
-    size_t length = in.len ? promised_length((unsigned char)in.data[0], &bits, &smallest) : 0;
+    size_t length = in.len ? sequence_length((unsigned char)in.data[0], &bits, &smallest) : 0;
     if (length <= in.len)
         return false;
-    // Filling up with the lowest and the highest continuation bytes spans all completions.
+    // The lowest and the highest continuation bytes give the range of all completions.
     uint32_t low = bits, high = bits;
     for (size_t i = 1; i < length; i++) {
         bool given = i < in.len;

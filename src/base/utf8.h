@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/utf8.h: one code point at a time, strict (no overlong forms, no surrogates, nothing past U+10FFFF).
+// base/utf8.h: UTF-8 decoding and encoding, one code point at a time, strict (no overlong forms, no surrogates, nothing
+// past U+10FFFF).
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cpu.c: the processor and the memory of this machine, asked with cpuid and /proc.
+// device/cpu.c: detects this machine's CPU features (cpuid), cores and memory (/proc, cgroup).
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static bool cpuid_bit(uint32_t leaf, uint32_t subleaf, int reg, int bit)
     return out[reg] >> bit & 1;
 }
 
-// A vector register is usable only when the operating system saves it: XCR0 says which it does.
+// XCR0: the vector registers that the operating system saves. Others are not usable.
 static uint64_t enabled_state(void)
 {
     if (!cpuid_bit(1, 0, ECX, 27))
@@ -41,7 +41,7 @@ static uint64_t enabled_state(void)
     return (uint64_t)high << 32 | low;
 }
 
-// Linux saves the registers of AMX for those who have asked for it.
+// Linux saves AMX registers only for processes that request it.
 static bool ask_for_amx(void)
 {
     enum { ARCH_REQUEST_STATE = 0x1023, STATE_TILE_DATA = 18 };
@@ -100,7 +100,7 @@ static bool mask_features(uint32_t *features, struct error *err)
                && !(strlen(feature_words[index]) == len && !memcmp(word, feature_words[index], len)))
             index++;
         if (index < CPU_FEATURE_COUNT)
-            allowed |= (2u << index) - 1; // a feature brings everything below it in the list
+            allowed |= (2u << index) - 1; // a feature includes all features above it in CPU_FEATURES
         else if (len && !(len == 4 && !memcmp(word, "none", 4)))
             return fail(err,
                         "NIBBLE_FEATURES names \"%.*s\", which is no CPU feature; `nibble env` lists this machine's",
@@ -111,7 +111,7 @@ static bool mask_features(uint32_t *features, struct error *err)
     return true;
 }
 
-// The number after `key` in a file of "key: N kB" lines, or the whole file's first number when key is NULL.
+// The number after `key` in a file of "key: N kB" lines; with key NULL the file's first number.
 static size_t read_number(const char *path, const char *key)
 {
     char text[4096];
@@ -144,7 +144,7 @@ bool device_open_cpu(struct device *device, struct error *err)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
         device->cores = CPU_COUNT(&allowed);
-    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) // more CPUs than a cpu_set_t holds
+    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0) // more CPUs than fit a cpu_set_t
         device->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     find_memory(device);
     return mask_features(&device->features, err);

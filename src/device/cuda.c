@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cuda.c: the NVIDIA GPUs of this machine, as their driver reports them.
+// device/cuda.c: detects this machine's NVIDIA GPUs through the driver API.
 #include <stdio.h>
 
 #include "device/cuda_driver.h"
@@ -34,10 +34,10 @@ bool device_cuda_memory_free(int ordinal, size_t *bytes, struct error *err)
     int status = driver.device_get(&device, ordinal);
     status = status ? status : driver.context_retain(&context, device);
     if (status)
-        return fail(err, "GPU %d cannot be used: %s", ordinal, cuda_driver_says(&driver, status).text);
+        return fail(err, "GPU %d cannot be used: %s", ordinal, cuda_driver_status_text(&driver, status).text);
     status = driver.context_use(context);
     status = status ? status : driver.memory_info(bytes, &total);
     driver.context_use(NULL);
     driver.context_release(device);
-    return !status || fail(err, "GPU %d cannot be used: %s", ordinal, cuda_driver_says(&driver, status).text);
+    return !status || fail(err, "GPU %d cannot be used: %s", ordinal, cuda_driver_status_text(&driver, status).text);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_blas.h"
 
-#include <dlfcn.h>
 
 #include "device/cuda_library.h"
 
@@ -9,10 +8,7 @@ static const char *const library_names[] = { "libcublasLt.so.13", "libcublasLt.s
 
 bool cuda_blas_open(struct blas *blas, struct error *err)
 {
-    const struct {
-        const char *symbol;
-        void **slot;
-    } calls[] = {
+    const struct library_call calls[] = {
 #define X(name, symbol, ...) { symbol, (void **)&blas->name },
         BLAS_CALLS(X)
 #undef X
@@ -24,8 +20,6 @@ bool cuda_blas_open(struct blas *blas, struct error *err)
                     "cuBLASLt, which multiplies large 16-bit matrices, is not installed: libcublasLt.so.13 or "
                     ".so.12 is neither where the loader looks nor in /usr/local/cuda nor among Python's packages. "
                     "`pip install nvidia-cublas` has it; LD_LIBRARY_PATH may name its folder");
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        if (!(*calls[i].slot = dlsym(library, calls[i].symbol)))
-            return fail(err, "cuBLASLt lacks %s: it is too old, 12 or later is needed", calls[i].symbol);
-    return true;
+    const char *missing = cuda_library_bind(library, calls, sizeof calls / sizeof *calls);
+    return !missing || fail(err, "cuBLASLt lacks %s: it is too old, 12 or later is needed", missing);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cuda_blas.h: cuBLASLt's own interface, as far as nibble uses it, opened at run time and declared here.
+// device/cuda_blas.h: the part of the cuBLASLt API that nibble uses, declared here and opened at run time.
 #ifndef DEVICE_CUDA_BLAS_H
 #define DEVICE_CUDA_BLAS_H
 
@@ -8,7 +8,7 @@
 #include "device/cuda_driver.h"
 
 enum { BLAS_R_32F = 0, BLAS_R_16F = 2, BLAS_R_16BF = 14, BLAS_R_E2M1 = 33 };
-enum { BLAS_COMPUTE_32F = 68, BLAS_TRANSPOSED = 1, BLAS_SCALES_OF_16_E4M3 = 1 /* in tiles: kernel/nvfp4.h */ };
+enum { BLAS_COMPUTE_32F = 68, BLAS_TRANSPOSED = 1, BLAS_SCALES_OF_16_E4M3 = 1 /* VEC16_UE4M3, kernel/nvfp4.h */ };
 enum {
     BLAS_DESC_TRANSA = 3,
     BLAS_DESC_A_SCALES = 17,
@@ -17,9 +17,9 @@ enum {
     BLAS_DESC_B_SCALING = 32,
 };
 enum { BLAS_PREFER_WORKSPACE_MAX = 1, BLAS_PREFER_REDUCTIONS = 3, BLAS_PREFER_ALIGNMENT_A = 5, BLAS_ALIGNMENTS = 4 };
-enum { BLAS_NO_REDUCTION = 0, BLAS_REDUCTION_IN_ORDER = 2 }; // parts of sums are kept as f32 and added in the end
+enum { BLAS_NO_REDUCTION = 0, BLAS_REDUCTION_IN_ORDER = 2 }; // split-K: f32 partial sums, added in order
 
-struct blas_choice { // of an algorithm, by the library's heuristic
+struct blas_choice { // cublasLtMatmulHeuristicResult_t
     uint64_t algorithm[8];
     size_t workspace_bytes;
     int state;
@@ -57,7 +57,7 @@ struct blas {
     const char *(*status_name)(int status);
 };
 
-// Finds and loads the library, which is never unloaded.
+// Finds and loads the library; it is never unloaded.
 bool cuda_blas_open(struct blas *blas, struct error *err);
 
 #endif

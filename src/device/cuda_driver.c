@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_driver.h"
+#include "device/cuda_library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 
 static bool find_calls(struct cuda_driver *driver, void *library, struct error *err)
 {
-    const struct {
-        const char *symbol;
-        void **slot;
-    } calls[] = {
+    const struct library_call calls[] = {
 #define X(name, symbol, ...) { symbol, (void **)&driver->name },
         CUDA_DRIVER_CALLS(X)
 #undef X
     };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        if (!(*calls[i].slot = dlsym(library, calls[i].symbol)))
-            return fail(err, "the NVIDIA driver lacks %s: it is too old, 550 or later is needed", calls[i].symbol);
-    return true;
+    const char *missing = cuda_library_bind(library, calls, sizeof calls / sizeof *calls);
+    return !missing || fail(err, "the NVIDIA driver lacks %s: it is too old, 550 or later is needed", missing);
 }
 
 bool cuda_driver_open(struct cuda_driver *driver, struct error *err)
@@ -31,7 +27,7 @@ bool cuda_driver_open(struct cuda_driver *driver, struct error *err)
     if (status == CUDA_NO_DEVICE)
         return fail(err, "the NVIDIA driver finds no device");
     if (status)
-        return fail(err, "the NVIDIA driver does not start: %s", cuda_driver_says(driver, status).text);
+        return fail(err, "the NVIDIA driver does not start: %s", cuda_driver_status_text(driver, status).text);
     return true;
 }
 
@@ -55,7 +51,7 @@ int cuda_driver_describe(const struct cuda_driver *driver, int ordinal, int *dev
     return status;
 }
 
-struct cuda_status_text cuda_driver_says(const struct cuda_driver *driver, int status)
+struct cuda_status_text cuda_driver_status_text(const struct cuda_driver *driver, int status)
 {
     struct cuda_status_text says;
     const char *name = NULL, *text = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cuda_driver.h: the NVIDIA driver's own interface, as far as nibble uses it, opened at run time so that the
-// program starts without one. Declared here, so that nothing of NVIDIA's is needed to build. The driver's handles are
-// our opaque structs; its device addresses are pointers that the host never follows.
+// device/cuda_driver.h: the part of the CUDA driver API that nibble uses. It is declared here and opened at run time,
+// so that nibble builds and starts without NVIDIA's software. The driver's handles are opaque structs; device addresses
+// are pointers that the host must not dereference.
 #ifndef DEVICE_CUDA_DRIVER_H
 #define DEVICE_CUDA_DRIVER_H
 
@@ -13,14 +13,14 @@ struct cuda_context;
 struct cuda_stream;
 struct cuda_module;
 struct cuda_entry;   // a kernel
-struct cuda_capture; // a graph as it was captured; struct cuda_graph is one that can be run
+struct cuda_capture; // CUgraph: as captured; struct cuda_graph is the instantiated CUgraphExec
 
-enum cuda_status { // of the many there are, those that make a difference
+enum cuda_status { // CUresult; only the values that nibble distinguishes
     CUDA_SUCCESS = 0,
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
     CUDA_NOT_FOUND = 500,
-    CUDA_ILLEGAL_ADDRESS = 700, // this and the following: a kernel has made trouble while it ran
+    CUDA_ILLEGAL_ADDRESS = 700, // this and the following: errors of a running kernel, reported by a later call
     CUDA_LAUNCH_TIMEOUT = 702,
     CUDA_ASSERT = 710,
     CUDA_HARDWARE_STACK_ERROR = 714,
@@ -37,16 +37,16 @@ enum cuda_attribute {
     CUDA_DEVICE_CAPABILITY_MINOR = 76,
     CUDA_DEVICE_SHARED_BYTES = 97,
     CUDA_ENTRY_STATIC_SHARED_BYTES = 1,
-    CUDA_ENTRY_COMPILED_FOR = 5, // 90 for compute_90
+    CUDA_ENTRY_COMPILED_FOR = 5, // PTX version: 90 for compute_90
     CUDA_ENTRY_DYNAMIC_SHARED_BYTES = 8,
 };
 
 enum {
     CUDA_STREAM_NON_BLOCKING = 1,
-    CUDA_CAPTURE_RELAXED = 2, // what libraries load while capturing is loaded
+    CUDA_CAPTURE_RELAXED = 2, // lets libraries load modules during capture
     CUDA_JIT_ERROR_LOG = 5,
     CUDA_JIT_ERROR_LOG_BYTES = 6,
-    CUDA_LAUNCH_PROGRAMMATIC = 6, // may start while what is before it in the stream ends
+    CUDA_LAUNCH_PROGRAMMATIC = 6, // programmatic dependent launch
 };
 
 struct cuda_launch_attribute {
@@ -122,17 +122,17 @@ struct cuda_driver {
 #undef X
 };
 
-// Loads and starts the driver, once more each time; it is never unloaded. False: there is none, or it is too old or
-// does not start.
+// Loads and initialises the driver; may be called again, and never unloads it. False if the driver is missing, too old
+// or does not start.
 bool cuda_driver_open(struct cuda_driver *driver, struct error *err);
 
-// One of its devices, and the driver's own name for it; returns an enum cuda_status.
+// Reads a device's properties and handle; returns an enum cuda_status.
 int cuda_driver_describe(const struct cuda_driver *driver, int ordinal, int *device, struct cuda_device *found);
 
-// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)", in the driver's words.
+// The driver's name and text of a status: "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
 struct cuda_status_text {
     char text[192];
 };
-struct cuda_status_text cuda_driver_says(const struct cuda_driver *driver, int status);
+struct cuda_status_text cuda_driver_status_text(const struct cuda_driver *driver, int status);
 
 #endif

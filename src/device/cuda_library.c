@@ -11,7 +11,7 @@
 
 enum { PATH_BYTES_MAX = 4096 };
 
-// Where the loader does not look: beside the program, the toolkit's own folder, Python's packages.
+// Folders that the loader does not search: beside the program, the CUDA toolkit's, Python's packages.
 static const char *const library_folders[] = {
     "%s/../lib",
     "%s",
@@ -22,7 +22,7 @@ static const char *const library_folders[] = {
     "/usr/local/lib/python3*/*-packages/nvidia/*/lib",
 };
 
-// "%s" is the program's folder, "$NAME/" the environment's; false: there is no such thing.
+// Expands "%s" to the program's folder and a leading "$NAME" from the environment. False if that is not known.
 static bool fill_in(const char *pattern, char *out, size_t size)
 {
     char name[32] = "", program[PATH_BYTES_MAX / 2];
@@ -65,4 +65,12 @@ void *cuda_library_open(const char *const *names)
             library = open_in(library_folders[i], *names);
     }
     return library;
+}
+
+const char *cuda_library_bind(void *library, const struct library_call *calls, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(*calls[i].slot = dlsym(library, calls[i].symbol)))
+            return calls[i].symbol;
+    return NULL;
 }

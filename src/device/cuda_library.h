@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cuda_library.h: NVIDIA's libraries, where they are installed.
+// device/cuda_library.h: dlopen of NVIDIA's libraries (cuBLASLt, NCCL) from their usual places.
 #ifndef DEVICE_CUDA_LIBRARY_H
 #define DEVICE_CUDA_LIBRARY_H
 
-// The first of these names, up to a NULL, that is found: where the loader looks, beside the program, in the toolkit's
-// own folder or among Python's packages. NULL: none is. What was loaded is never unloaded.
+#include <stddef.h>
+
+// Opens the first of these names (NULL-terminated) that is found by the loader, beside the program, in the CUDA
+// toolkit's folder or among Python's packages. NULL if none is. Libraries are never unloaded.
 void *cuda_library_open(const char *const *names);
+
+// A function of a library and the pointer to set.
+struct library_call {
+    const char *symbol;
+    void **slot;
+};
+
+// Looks up `count` functions; returns the first missing symbol, or NULL.
+const char *cuda_library_bind(void *library, const struct library_call *calls, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cuda_products.c: matrix products by cuBLASLt. It counts columns first, so that a row-major y = x w^T is, to
-// it, y^T = w x^T with w transposed: m outputs, n rows.
+// device/cuda_products.c: GEMM by cuBLASLt. cuBLASLt is column-major: a row-major y = x w^T is y^T = w x^T to it, with
+// w transposed, m outputs and n rows. Descriptors and algorithms are cached per shape.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -10,10 +10,10 @@
 
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT_BYTES = 16, KNOWN_MAX = 4096 };
 
-// Up to so many rows, all are multiplied in the way that is best for ROWS_OF_STEP of them.
+// Up to ROWS_ALIKE_MAX rows, all GEMMs use the algorithm that the heuristic chooses for ROWS_OF_STEP rows.
 enum { ROWS_ALIKE_MAX = 256, ROWS_OF_STEP = 128 };
 
-// A kind of product, with everything the library wants to know about it.
+// A cached GEMM shape: its descriptor, layouts and algorithm.
 struct known {
     enum dtype dtype;
     int rows, in, out;
@@ -25,12 +25,12 @@ struct known {
 struct cuda_products {
     struct blas blas;
     void *handle, *workspace;
-    void *whole, *parted; // preferences: sums in one piece, and in parts that are added in order
+    void *whole, *parted; // preferences: without and with split-K
     struct known *known;
     int count;
 };
 
-// ---- kinds of products ----
+// ---- cached shapes ----
 
 static bool check_blas(const struct cuda *cuda, int status, const char *call, const struct known *kind,
                        struct error *err)
@@ -69,7 +69,7 @@ static int point_at_scales(const struct blas *blas, void *desc, const void *w, c
     return status ? status : blas->desc_set(desc, BLAS_DESC_B_SCALES, &x, sizeof x);
 }
 
-// Where scales are is part of every product; while it is but described, they are anywhere.
+// The scale pointers are set for each GEMM; the heuristic only needs valid ones.
 static int describe_scales(const struct cuda_products *products, void *desc)
 {
     const struct blas *blas = &products->blas;
@@ -111,7 +111,7 @@ static bool choose(const struct cuda *cuda, struct known *known, void *preferenc
     return check_blas(cuda, status, "cublasLtMatmulAlgoGetHeuristic", known, err);
 }
 
-// What is chosen for the rows of a step, if it does for these as well.
+// Takes the algorithm chosen for ROWS_OF_STEP rows, if it supports this number of rows.
 static bool choose_as_of_step(const struct cuda *cuda, struct known *known)
 {
     const struct cuda_products *products = cuda->products;
@@ -130,8 +130,9 @@ static bool choose_as_of_step(const struct cuda *cuda, struct known *known)
     return ok;
 }
 
-// A row's bits must not depend on how many rows there are. Few rows need sums in parts to keep a GPU busy, and the way
-// that does it is the same for all their numbers; for many, sums are in one piece, whichever way is taken.
+// Batch invariance: a row's bits must not depend on the number of rows. Up to ROWS_ALIKE_MAX rows, split-K is needed to
+// fill a GPU, and one algorithm is used for all. Beyond that, algorithms without split-K are used: each sums over k in
+// one piece.
 static bool learn(const struct cuda *cuda, struct known *known, struct error *err)
 {
     if (!describe(cuda, known, err))
@@ -167,7 +168,7 @@ static const struct known *find_kind(struct cuda *cuda, const struct cuda_produc
     return &products->known[products->count++];
 }
 
-// ---- opening, multiplying ----
+// ---- opening and GEMM ----
 
 static int make_preference(const struct blas *blas, void **preference, uint32_t reductions)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/cuda_work.c: one GPU at work: its memory, its kernels, its one stream and what is captured from it.
+// device/cuda_work.c: one GPU's context: memory, kernels, stream, graphs and events.
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,14 +15,14 @@ struct cuda_function {
     char *name;
     struct cuda_entry *entry;
     size_t params_bytes;
-    bool waits; // for what is before it in the stream; older code cannot
+    bool waits; // it calls griddepcontrol.wait: compiled for sm_90 or later
     int index;  // among all of the GPU
     unsigned long launches;
 };
 
-// ---- sentences ----
+// ---- errors ----
 
-// Trouble that a kernel made while it ran; whichever call comes next is told.
+// An asynchronous error: a running kernel failed, and the next call reports it.
 static bool is_late(int status)
 {
     static const int late[] = {
@@ -45,7 +45,7 @@ bool cuda_check(const struct cuda *cuda, int status, const char *call, struct er
     va_start(arguments, purpose);
     vsnprintf(text, sizeof text, purpose, arguments);
     va_end(arguments);
-    struct cuda_status_text says = cuda_driver_says(&cuda->driver, status);
+    struct cuda_status_text says = cuda_driver_status_text(&cuda->driver, status);
     if (is_late(status) && cuda->last)
         return fail(err,
                     "GPU %d: %s: %s reports that something queued before it has failed, the last of which was %s: "
@@ -56,7 +56,7 @@ bool cuda_check(const struct cuda *cuda, int status, const char *call, struct er
 
 void cuda_enter(struct cuda *cuda)
 {
-    cuda->driver.context_use(cuda->context); // if it fails, so does the call that follows
+    cuda->driver.context_use(cuda->context); // a failure shows in the next call
 }
 
 static double megabytes(size_t bytes) { return (double)bytes / (1 << 20); }
@@ -154,7 +154,7 @@ bool cuda_load_image(struct cuda *cuda, const void *image, size_t bytes, const c
     char log[JIT_LOG_BYTES] = "";
     void *values[] = { log, (void *)(uintptr_t)sizeof log };
     struct cuda_module *module;
-    char *text = memory_new(1, bytes + 1); // PTX ends in a zero
+    char *text = memory_new(1, bytes + 1); // PTX must be NUL-terminated
     memcpy(text, image, bytes);
     cuda_enter(cuda);
     int status = cuda->driver.module_load(&module, text, sizeof options / sizeof *options, options, values);
@@ -171,7 +171,7 @@ static struct cuda_entry *find_entry(struct cuda *cuda, const char *name, struct
 {
     struct cuda_entry *entry = NULL;
     int status = CUDA_NOT_FOUND;
-    for (int i = cuda->module_count - 1; i >= 0 && status == CUDA_NOT_FOUND; i--) // most are looked up once loaded
+    for (int i = cuda->module_count - 1; i >= 0 && status == CUDA_NOT_FOUND; i--) // newest first
         status = cuda->driver.module_entry(&entry, cuda->modules[i], name);
     if (status == CUDA_NOT_FOUND)
         return fail(err, "GPU %d: no kernel is called %s in what is loaded for sm_%d", cuda->ordinal, name, cuda->sm),
@@ -179,7 +179,7 @@ static struct cuda_entry *find_entry(struct cuda *cuda, const char *name, struct
     return cuda_check(cuda, status, "cuModuleGetFunction", err, "looking for the kernel %s", name) ? entry : NULL;
 }
 
-// A block may have as much shared memory as the device gives to one, beyond the 48 KB that need no asking.
+// Opts in to the device's maximum of dynamic shared memory per block (beyond 48 KB).
 static bool allow_shared_memory(struct cuda *cuda, const struct cuda_function *function, struct error *err)
 {
     int fixed = 0;
@@ -220,7 +220,7 @@ bool cuda_launch(struct cuda *cuda, const struct cuda_launch *launch, struct err
 {
     const struct cuda_function *function = launch->function;
     const unsigned *grid = launch->grid;
-    assert(launch->params_bytes == function->params_bytes); // both compilers see the same struct
+    assert(launch->params_bytes == function->params_bytes); // gcc and nvcc agree on the struct
     assert(grid[0] && grid[1] && grid[2] && launch->block);
     struct cuda_launch_attribute programmatic = { .id = CUDA_LAUNCH_PROGRAMMATIC, .value.allowed = 1 };
     struct cuda_launch_config config = {

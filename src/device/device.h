@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/device.h: the hardware as found: what it can do and how much memory it has.
+// device/device.h: descriptions of CPUs and GPUs, detected or imagined: features, sizes and memory.
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-// CPU features that kernels may ask for, in ascending order, and where cpuid says whether they are there.
+// CPU features that kernels may need, in ascending order, and the cpuid bit of each.
 //    id               word            leaf sub reg bit
 // clang-format off
 #define CPU_FEATURES(X)                                  \
@@ -48,47 +48,47 @@ enum {
 
 enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_NONE };
 
-// The hardware a plan is made for: found here, or imagined from a word.
+// The hardware a plan is made for: a real device, or an imagined one given by a word such as sm_90.
 struct device {
     enum device_kind kind;
     char word[16]; // as users name it: "cpu", "cpu:avx2", "sm_90"
-    char name[96]; // its maker's; "" for an imagined one
+    char name[96]; // the vendor's name; "" if imagined
     bool imagined;
-    char note[160];     // DEVICE_NONE: why what was asked for is not there; "" otherwise
+    char note[160];     // DEVICE_NONE: why the requested device is missing; "" otherwise
     uint32_t features;  // CPU: CPU_* bits, after NIBBLE_FEATURES
     int sm;             // CUDA: 90 for compute capability 9.0
-    int ordinal;        // CUDA: which of this machine's; what follows is 0 where an imagined one's is not known
+    int ordinal;        // CUDA ordinal; the following are 0 if unknown for an imagined device
     int driver_version; // 13000 for CUDA 13.0
     int multiprocessors;
-    int shared_bytes;    // that one block may have
-    int cores;           // that this process may run on
-    size_t memory_bytes; // installed, or the control group's limit where that is lower; 0: no limit (imagined)
+    int shared_bytes;    // shared memory per block
+    int cores;           // available to this process
+    size_t memory_bytes; // installed, or the cgroup's limit if lower; 0: no limit (imagined)
     size_t memory_free_bytes;
 };
 
-// Any device word: cpu, cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_NN, cuda, cuda:N, none. The local CPU and
-// GPUs are as found, the others imagined. An unknown word is a usage error; a GPU that is not there is no error here:
-// it is DEVICE_NONE with a note, and no plan fits it.
+// Parses a device word: cpu, cpu:ref, cpu:avx2, cpu:avx512, cpu:amx, cpu:neon, sm_NN, cuda, cuda:N, none. cpu and cuda
+// are detected, the others imagined. An unknown word is a usage error. A missing GPU is no error here: the device
+// becomes DEVICE_NONE with a note, and no plan fits it.
 bool device_parse(struct device *device, const char *word, struct error *err);
 
-// The words that name a kind of CPU or GPU, for suggestions and for planning elsewhere; ends in NULL.
+// All device words but cuda:N, for suggestions; NULL-terminated.
 extern const char *const device_words[];
 
-// The CPU this process runs on. NIBBLE_FEATURES=avx2 (or =none) masks a bigger machine down to a smaller one;
-// a word in it that is no feature is an error.
+// Detects this machine's CPU. NIBBLE_FEATURES=avx2 (or =none) masks its features, to run the kernels of a smaller CPU;
+// an unknown feature is an error.
 bool device_open_cpu(struct device *device, struct error *err);
 
 // "avx2 fma" for a set of features; "none" for the empty one.
 const char *device_feature_words(struct arena *arena, uint32_t features);
 
-// NVIDIA GPUs as the driver reports them. Never fails: without a driver the reason is in `note`.
+// Lists NVIDIA GPUs. Never fails: without a driver, `note` has the reason.
 enum { CUDA_DEVICES_MAX = 16 };
 struct cuda_report {
-    char note[160];     // "" when all is well, else why there are no devices
+    char note[160];     // "", or the reason why there are no devices
     int driver_version; // 13000 for CUDA 13.0; 0: unknown
     int count;
     struct cuda_device {
-        int ordinal; // its number among the driver's
+        int ordinal; // CUDA ordinal
         char name[96];
         int major, minor; // compute capability
         int multiprocessors, shared_bytes;
@@ -97,7 +97,7 @@ struct cuda_report {
 };
 void device_probe_cuda(struct cuda_report *report);
 
-// What is free on a GPU once it is in use by this process; that takes a moment. False: it cannot be used.
+// The free memory of a GPU, measured with this process's context created. False if the GPU cannot be used.
 bool device_cuda_memory_free(int ordinal, size_t *bytes, struct error *err);
 
 #endif

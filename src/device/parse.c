@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/parse.c: from a word a user typed to a device, found here or imagined.
+// device/parse.c: parses the --device word into a detected or imagined device.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ const char *const device_words[] = {
     "sm_90", "sm_100",  "sm_103",   "sm_120",     "sm_121",  "cuda",     "none",  NULL,
 };
 
-// An imagined CPU has a feature and everything below it in the list of device.h.
+// Imagined CPUs: a feature and all features above it in CPU_FEATURES.
 static const struct {
     const char *word;
     uint32_t features;
@@ -25,7 +25,7 @@ static const struct {
     { "cpu:amx", 2 * CPU_AMXINT8 - 1 },
 };
 
-// Shared memory of the GPUs that are known, for one block.
+// Shared memory per block of known GPUs.
 static const struct {
     int sm, shared_bytes;
 } gpus[] = {
@@ -33,7 +33,7 @@ static const struct {
     { 100, 227 << 10 }, { 103, 227 << 10 }, { 120, 99 << 10 }, { 121, 99 << 10 },
 };
 
-// Words of other programs, which no count of letters leads to ours.
+// Words of other programs, too far from nibble's for suggest().
 static const struct {
     const char *word, *ours;
 } meanings[] = {
@@ -61,7 +61,7 @@ static bool unknown_word(const char *word, struct error *err)
                       word, near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-// The GPU of this machine, or the reason why there is none.
+// Detects a GPU; without one the device becomes DEVICE_NONE with the reason.
 static void open_cuda(struct device *device, int ordinal)
 {
     struct cuda_report report;
@@ -94,7 +94,7 @@ static void open_cuda(struct device *device, int ordinal)
     snprintf(device->note, sizeof device->note, "%.*s", (int)sizeof device->note - 1, err.text);
 }
 
-// "sm_90" and the like: two or three digits.
+// "sm_" and two or three digits.
 static bool parse_sm(const char *word, int *sm)
 {
     if (strncmp(word, "sm_", 3))

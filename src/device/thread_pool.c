@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// device/thread_pool.c: each member takes its own parts first, which lie next to each other, and then what others have
-// not begun. Members wait by spinning for a few microseconds (the next phase usually comes at once) and then sleep on a
-// futex, so that an idle engine costs nothing and more threads than cores still make progress.
-//   (1) `generation` numbers the phases of all times, and the rests between two works; it moves on when no part is left
-//   (2) a part is taken only by who finds it marked with the generation it knows; as long as a part is not done, its
-//       generation lasts, and with it everything that describes the work
-//   (3) who finishes the last part marks all parts for the next generation before publishing it
+// device/thread_pool.c: a work-stealing thread pool. Each thread runs its own parts first, which are contiguous, and
+// then steals from the others. Threads wait by spinning for a few microseconds, since the next phase usually follows at
+// once, and then sleep on a futex, so that an idle engine uses no CPU and more threads than cores still make progress.
+//   (1) `generation` counts all phases, and the idle time between two works; it is incremented when no part is left
+//   (2) a thread takes a part only if it is marked with the generation that the thread has seen; the generation, and
+//       the description of the work, stay while any of its parts is unfinished
+//   (3) the thread that finishes the last part marks all parts for the next generation before it publishes that
 #include "device/thread_pool.h"
 
 #include <limits.h>
@@ -20,24 +20,24 @@
 
 #include "base/memory.h"
 
-enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20, PARTS_PER_MEMBER = 2, CACHE_LINES_APART = 128 };
+enum { SPINS_BEFORE_SLEEP = 4000, STACK_BYTES = 8 << 20, PARTS_PER_THREAD = 2, CACHE_LINES_APART = 128 };
 
 struct thread_pool {
     int size, started;
     _Atomic uint32_t generation;
-    _Atomic int left;     // parts of this generation that are not done
-    _Atomic int sleepers; // since the last time they were woken
+    _Atomic int left;     // unfinished parts of this generation
+    _Atomic int sleepers; // threads asleep since the last wake
     _Atomic bool stop;
-    struct thread_pool_work work; // this and the next two are read by who has taken a part, and by the caller
-    int each;                     // parts for each member
-    uint32_t first;               // generation of the first phase
-    struct member {
-        _Atomic uint64_t parts; // the generation, and below it how many of its parts nobody has taken
-        struct thread_pool *team;
+    struct thread_pool_work work; // this and the next two are read by holders of a part, and by the caller
+    int each;                     // parts per thread
+    uint32_t first;               // the generation of phase 0
+    struct worker {
+        _Atomic uint64_t parts; // generation << 32 | parts that are not taken
+        struct thread_pool *pool;
         int number;
         pthread_t thread;
-        char apart[CACHE_LINES_APART]; // from the next one's, which another core writes
-    } *members;
+        char apart[CACHE_LINES_APART]; // padding against false sharing
+    } *workers;
 };
 
 static void pause_briefly(void)
@@ -47,38 +47,38 @@ static void pause_briefly(void)
 #endif
 }
 
-static uint32_t wait_past(struct thread_pool *team, uint32_t generation)
+static uint32_t wait_past(struct thread_pool *pool, uint32_t generation)
 {
     uint32_t now;
     for (int spin = 0; spin < SPINS_BEFORE_SLEEP; spin++) {
-        if ((now = atomic_load_explicit(&team->generation, memory_order_acquire)) != generation)
+        if ((now = atomic_load_explicit(&pool->generation, memory_order_acquire)) != generation)
             return now;
         pause_briefly();
     }
-    while ((now = atomic_load(&team->generation)) == generation) {
-        atomic_fetch_add(&team->sleepers, 1);
-        syscall(SYS_futex, &team->generation, FUTEX_WAIT_PRIVATE, generation, NULL, NULL, 0);
+    while ((now = atomic_load(&pool->generation)) == generation) {
+        atomic_fetch_add(&pool->sleepers, 1);
+        syscall(SYS_futex, &pool->generation, FUTEX_WAIT_PRIVATE, generation, NULL, NULL, 0);
     }
     return now;
 }
 
-static void publish(struct thread_pool *team, uint32_t generation)
+static void publish(struct thread_pool *pool, uint32_t generation)
 {
-    atomic_store(&team->generation, generation);
-    if (atomic_load(&team->sleepers) && atomic_exchange(&team->sleepers, 0))
-        syscall(SYS_futex, &team->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    atomic_store(&pool->generation, generation);
+    if (atomic_load(&pool->sleepers) && atomic_exchange(&pool->sleepers, 0))
+        syscall(SYS_futex, &pool->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void start_phase(struct thread_pool *team, uint32_t generation)
+static void start_phase(struct thread_pool *pool, uint32_t generation)
 {
-    uint64_t parts = (uint64_t)generation << 32 | (uint32_t)team->each;
-    atomic_store_explicit(&team->left, team->size * team->each, memory_order_relaxed);
-    for (int i = 0; i < team->size; i++)
-        atomic_store_explicit(&team->members[i].parts, parts, memory_order_relaxed);
-    publish(team, generation);
+    uint64_t parts = (uint64_t)generation << 32 | (uint32_t)pool->each;
+    atomic_store_explicit(&pool->left, pool->size * pool->each, memory_order_relaxed);
+    for (int i = 0; i < pool->size; i++)
+        atomic_store_explicit(&pool->workers[i].parts, parts, memory_order_relaxed);
+    publish(pool, generation);
 }
 
-// The parts a member has left count down; the number tells which one this is.
+// Takes one part; *left is the count before, which identifies the part.
 static bool take_part(_Atomic uint64_t *parts, uint32_t generation, int *left)
 {
     uint64_t word = atomic_load_explicit(parts, memory_order_relaxed);
@@ -90,97 +90,97 @@ static bool take_part(_Atomic uint64_t *parts, uint32_t generation, int *left)
     return false;
 }
 
-static void do_part(struct thread_pool *team, int part, uint32_t generation)
+static void run_part(struct thread_pool *pool, int part, uint32_t generation)
 {
-    const struct thread_pool_work *work = &team->work;
-    int phase = (int)(generation - team->first);
-    work->run(work->context, phase, part, team->size * team->each);
-    if (atomic_fetch_sub(&team->left, 1) > 1)
+    const struct thread_pool_work *work = &pool->work;
+    int phase = (int)(generation - pool->first);
+    work->run(work->context, phase, part, pool->size * pool->each);
+    if (atomic_fetch_sub(&pool->left, 1) > 1)
         return;
     if (phase + 1 < work->phases)
-        start_phase(team, generation + 1);
+        start_phase(pool, generation + 1);
     else
-        publish(team, generation + 1); // a rest: no part is marked with it
+        publish(pool, generation + 1); // idle: no part is marked with this generation
 }
 
-// Whatever this generation still has, beginning with the member's own parts.
-static void help(struct thread_pool *team, int number, uint32_t generation)
+// Runs all parts of this generation that are left, the thread's own first.
+static void run_parts(struct thread_pool *pool, int number, uint32_t generation)
 {
-    for (int turn = 0; turn < team->size; turn++) {
-        int owner = (number + turn) % team->size, left;
-        while (take_part(&team->members[owner].parts, generation, &left))
-            do_part(team, (owner + 1) * team->each - left, generation);
+    for (int i = 0; i < pool->size; i++) {
+        int owner = (number + i) % pool->size, left;
+        while (take_part(&pool->workers[owner].parts, generation, &left))
+            run_part(pool, (owner + 1) * pool->each - left, generation);
     }
 }
 
-static void *member_main(void *argument)
+static void *worker_main(void *argument)
 {
-    struct member *self = argument;
-    struct thread_pool *team = self->team;
+    struct worker *self = argument;
+    struct thread_pool *pool = self->pool;
     for (uint32_t generation = 0;;) {
-        generation = wait_past(team, generation);
-        if (team->stop)
+        generation = wait_past(pool, generation);
+        if (pool->stop)
             return NULL;
-        help(team, self->number, generation);
+        run_parts(pool, self->number, generation);
     }
 }
 
 struct thread_pool *thread_pool_open(int threads, struct error *err)
 {
-    if (threads < 1 || threads > TEAM_THREADS_MAX)
-        return fail(err, "%d threads asked for; 1 to %d are possible", threads, TEAM_THREADS_MAX), NULL;
-    struct thread_pool *team = memory_new(1, sizeof *team);
-    team->size = threads;
-    team->members = memory_new((size_t)threads, sizeof *team->members);
+    if (threads < 1 || threads > THREAD_POOL_MAX)
+        return fail(err, "%d threads asked for; 1 to %d are possible", threads, THREAD_POOL_MAX), NULL;
+    struct thread_pool *pool = memory_new(1, sizeof *pool);
+    pool->size = threads;
+    pool->workers = memory_new((size_t)threads, sizeof *pool->workers);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     int status = 0;
-    team->started = 1; // the caller
+    pool->started = 1; // the caller
     for (int number = 1; number < threads && !status; number++) {
-        struct member *member = &team->members[number];
-        *member = (struct member){ .team = team, .number = number };
-        status = pthread_create(&member->thread, &attributes, member_main, member);
-        team->started += !status;
+        struct worker *worker = &pool->workers[number];
+        *worker = (struct worker){ .pool = pool, .number = number };
+        status = pthread_create(&worker->thread, &attributes, worker_main, worker);
+        pool->started += !status;
     }
     pthread_attr_destroy(&attributes);
     if (!status)
-        return team;
-    fail(err, "the system gives no thread number %d (%s); try --threads %d", team->started + 1, strerror(status),
-         team->started);
-    thread_pool_close(team);
+        return pool;
+    fail(err, "the system gives no thread number %d (%s); try --threads %d", pool->started + 1, strerror(status),
+         pool->started);
+    thread_pool_close(pool);
     return NULL;
 }
 
-void thread_pool_close(struct thread_pool *team)
+void thread_pool_close(struct thread_pool *pool)
 {
-    if (!team)
+    if (!pool)
         return;
-    team->stop = true;
-    publish(team, team->generation + 1);
-    for (int number = 1; number < team->started; number++)
-        pthread_join(team->members[number].thread, NULL);
-    free(team->members);
-    free(team);
+    pool->stop = true;
+    publish(pool, pool->generation + 1);
+    for (int number = 1; number < pool->started; number++)
+        pthread_join(pool->workers[number].thread, NULL);
+    free(pool->workers);
+    free(pool);
 }
 
-int thread_pool_size(const struct thread_pool *team) { return team->size; }
+int thread_pool_size(const struct thread_pool *pool) { return pool->size; }
 
-void thread_pool_run(struct thread_pool *team, const struct thread_pool_work *work)
+void thread_pool_run(struct thread_pool *pool, const struct thread_pool_work *work)
 {
-    uint32_t generation = atomic_load(&team->generation) + 1;
-    team->work = *work;
-    team->each = work->divisible && team->size > 1 ? PARTS_PER_MEMBER : 1;
-    team->first = generation;
-    start_phase(team, generation);
-    uint32_t rest = generation + (uint32_t)work->phases;
-    while (generation != rest) {
-        help(team, 0, generation);
-        generation = wait_past(team, generation);
+    uint32_t generation = atomic_load(&pool->generation) + 1;
+    pool->work = *work;
+    pool->each = work->divisible && pool->size > 1 ? PARTS_PER_THREAD : 1;
+    pool->first = generation;
+    start_phase(pool, generation);
+    uint32_t idle = generation + (uint32_t)work->phases;
+    while (generation != idle) {
+        run_parts(pool, 0, generation);
+        generation = wait_past(pool, generation);
     }
 }
 
-uint32_t thread_pool_progress(const struct thread_pool *team)
+uint32_t thread_pool_progress(const struct thread_pool *pool)
 {
-    return atomic_load_explicit(&team->generation, memory_order_relaxed);
+    return atomic_load_explicit(&pool->generation, memory_order_relaxed);
 }

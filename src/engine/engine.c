@@ -102,7 +102,7 @@ static bool open_thread_pool(struct engine *engine, int threads, struct error *e
     if (!device_open_cpu(&host, err))
         return false;
     int cores = host.cores / group_here(engine->group);
-    cores = cores < 1 ? 1 : cores < TEAM_THREADS_MAX ? cores : TEAM_THREADS_MAX;
+    cores = cores < 1 ? 1 : cores < THREAD_POOL_MAX ? cores : THREAD_POOL_MAX;
     engine->team = thread_pool_open(threads ? threads : cores, err);
     return engine->team;
 }
@@ -170,7 +170,7 @@ static bool tell_open(struct engine *engine, const struct engine_options *option
     engine->number = engine->group->opened++;
     told_write_head(&engine->message, TOLD_OPEN, engine->number);
     told_write_open(&engine->message, engine->checkpoint->path, options);
-    return ranks_tell(engine->group->ranks, engine->message.data, engine->message.len, err)
+    return ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, err)
         && group_agree(engine->group, true, err);
 }
 
@@ -223,7 +223,7 @@ void engine_close(struct engine *engine)
     struct error ignored; // who is gone needs not be told
     if (engine->group && !group_rank(engine->group)) {
         told_write_head(&engine->message, TOLD_CLOSE, engine->number);
-        ranks_tell(engine->group->ranks, engine->message.data, engine->message.len, &ignored);
+        ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, &ignored);
     }
     close_own(engine);
 }
@@ -268,7 +268,7 @@ static bool tell_step(struct engine *engine, struct error *err)
         return true;
     told_write_head(&engine->message, TOLD_STEP, engine->number);
     told_write_step(&engine->message, engine, &engine->tables);
-    return ranks_tell(engine->group->ranks, engine->message.data, engine->message.len, err);
+    return ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, err);
 }
 
 // The others would wait for what this rank has of the step.

@@ -53,7 +53,7 @@ static json_t *describe_cuda(void)
 // What several processes, or their GPUs, would compute a model together with.
 static json_t *describe_ranks(void)
 {
-    char path[MPI_PATH_MAX], words[MPI_WORDS_MAX];
+    char path[MPI_PATH_MAX], words[MPI_TEXT_MAX];
     struct error err;
     int nccl = nccl_version();
     const struct mpi_module *module = mpi_load(path, &err);

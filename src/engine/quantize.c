@@ -10,26 +10,26 @@
 #include "model/quantize/cholesky.h"
 #include "model/quantize/quantize.h"
 
-enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to moments
+enum { PIECE_TOKENS = 512, MEMORY_SHARE = 2 }; // of what is free, half may go to Hessians
 
 struct reading {
     struct engine engine;
     struct reader reader;
     struct engine_watch watch;
-    struct moments_source source;
+    struct hessian_source source;
     const int32_t *ids;
     size_t count, piece; // tokens, and how many of them are read at a time
-    float **wanted;      // by op: where its moments go; NULL: nobody asks for them
+    float **wanted;      // by op: where its Hessian goes, or NULL
 };
 
 // ---- looking ----
 
-static void add_of_experts(const struct engine *engine, const struct op *op, float *moments, int part, int parts)
+static void add_of_experts(const struct engine *engine, const struct op *op, float *hessian, int part, int parts)
 {
     const int32_t *first = (const void *)engine->seen[BUFFER_FIRST], *pair = (const void *)engine->seen[BUFFER_PAIR];
-    size_t columns = (size_t)op->width, size = moments_size(columns);
+    size_t columns = (size_t)op->width, size = hessian_size(columns);
     for (int i = 0; i < engine->model.config.experts.count; i++)
-        moments_add(moments + (size_t)i * size * size, columns, engine->seen[op->in], pair + first[i],
+        hessian_add(hessian + (size_t)i * size * size, columns, engine->seen[op->in], pair + first[i],
                     first[i + 1] - first[i], part, parts);
 }
 
@@ -37,19 +37,19 @@ static void look(void *context, const struct engine *engine, int index, int part
 {
     const struct reading *reading = context;
     const struct op *op = &engine->model.ops[index];
-    float *moments = reading->wanted[index];
-    if (!moments)
+    float *hessian = reading->wanted[index];
+    if (!hessian)
         return;
-    if (factors_each(op))
-        add_of_experts(engine, op, moments, part, parts);
+    if (cholesky_per_expert(op))
+        add_of_experts(engine, op, hessian, part, parts);
     else
-        moments_add(moments, (size_t)op->width, engine->seen[op->in], NULL, engine->batch.tokens, part, parts);
+        hessian_add(hessian, (size_t)op->width, engine->seen[op->in], NULL, engine->batch.tokens, part, parts);
 }
 
 // ---- reading ----
 
 // Each piece from an empty cache.
-static bool gather(void *context, int piece, const struct moments_wanted *wanted, int count, struct error *err)
+static bool accumulate(void *context, int piece, const struct hessian_target *wanted, int count, struct error *err)
 {
     struct reading *reading = context;
     size_t first = (size_t)piece * reading->piece, rest = reading->count - first;
@@ -57,7 +57,7 @@ static bool gather(void *context, int piece, const struct moments_wanted *wanted
     for (int i = 0; i < reading->engine.model.op_count; i++)
         reading->wanted[i] = NULL;
     for (int i = 0; i < count; i++)
-        reading->wanted[wanted[i].op] = wanted[i].moments;
+        reading->wanted[wanted[i].op] = wanted[i].hessian;
     return reader_assign(&reading->reader, NULL, 0, err)
         && reader_assign(&reading->reader, reading->ids + first, rest < reading->piece ? rest : reading->piece, err)
         && reader_read(&reading->reader, &logits, err);
@@ -97,7 +97,7 @@ static bool reading_open(struct reading *reading, const struct checkpoint *check
     reading->wanted = memory_new((size_t)reading->engine.model.op_count, sizeof *reading->wanted);
     if (!device_open_cpu(&host, err)) // with what is free now
         return false;
-    reading->source = (struct moments_source){ .gather = gather,
+    reading->source = (struct hessian_source){ .accumulate = accumulate,
                                                .context = reading,
                                                .pieces = (int)((reading->count + reading->piece - 1) / reading->piece),
                                                .bytes = host.memory_free_bytes / MEMORY_SHARE };

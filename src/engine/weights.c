@@ -13,8 +13,8 @@ static struct weight matrix_of(const struct tensor *tensor)
 {
     return (struct weight){
         .dtype = tensor->dtype,
-        .rows = (int)stored_rows(tensor),
-        .cols = (int)stored_cols(tensor),
+        .rows = (int)tensor_rows(tensor),
+        .cols = (int)tensor_cols(tensor),
         .data = tensor->data,
         .scale = 1,
     };
@@ -33,7 +33,7 @@ bool weights_scales(struct arena *arena, const struct op_matrix *matrix, const f
     *out = NULL;
     if (!scale)
         return true;
-    if (!stored_check(scale, err) || !weights_vector(arena, scale, 0, out, err))
+    if (!tensor_source_check(scale, err) || !weights_vector(arena, scale, 0, out, err))
         return false;
     for (int64_t i = 0; i < tensor_values(scale); i++)
         if (!check_positive(scale, (*out)[i], err))
@@ -61,10 +61,10 @@ bool weights_vector(struct arena *arena, const struct tensor *tensor, float offs
     *out = NULL;
     if (!tensor)
         return true;
-    size_t count = (size_t)tensor_values(tensor), cols = tensor->rank ? (size_t)stored_cols(tensor) : 1;
+    size_t count = (size_t)tensor_values(tensor), cols = tensor->rank ? (size_t)tensor_cols(tensor) : 1;
     float *values = ARENA_NEW(arena, float, count);
     void *bytes = memory_new(tensor->bytes, 1);
-    stored_read(tensor, 0, (int64_t)(count / cols), bytes);
+    tensor_source_read(tensor, 0, (int64_t)(count / cols), bytes);
     weight_decode(tensor->dtype, bytes, count, values);
     free(bytes);
     for (size_t i = 0; i < count; i++) {
@@ -80,7 +80,7 @@ bool weights_cache_scale(const struct tensor *tensor, float *out, struct error *
 {
     *out = tensor ? 0 : 1;
     for (int64_t i = 0; tensor && i < tensor_values(tensor); i++) {
-        float scale = stored_scale(tensor, i);
+        float scale = tensor_source_scale(tensor, i);
         if (!(scale > 0 && isfinite(scale)))
             return fail(err,
                         "tensor %s is %g; a scale of the cache must be a positive number: choose a cache format "
@@ -97,7 +97,7 @@ static void release(void *context, const struct tensor *tensor) { checkpoint_rel
 
 void weights_release(const struct checkpoint *checkpoint, const struct tensor *tensor)
 {
-    stored_visit(tensor, release, (void *)checkpoint);
+    tensor_source_visit(tensor, release, (void *)checkpoint);
 }
 
 struct reading_job {
@@ -113,12 +113,12 @@ static void read_part(void *context, int phase, int part, int parts)
     const struct reading_job *job = context;
     int64_t first = job->count * part / parts, end = job->count * (part + 1) / parts;
     if (end > first)
-        stored_read(job->tensor, job->first + first, end - first, job->out + (size_t)first * job->row_bytes);
+        tensor_source_read(job->tensor, job->first + first, end - first, job->out + (size_t)first * job->row_bytes);
 }
 
 void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *team)
 {
-    struct reading_job job = { tensor, first, count, dtype_bytes(tensor->dtype, (size_t)stored_cols(tensor)), out };
+    struct reading_job job = { tensor, first, count, dtype_bytes(tensor->dtype, (size_t)tensor_cols(tensor)), out };
     thread_pool_run(team, &(struct thread_pool_work){ read_part, &job, .phases = 1, .divisible = true });
 }
 
@@ -143,7 +143,7 @@ static void pack(const struct checkpoint *checkpoint, const struct tensor *tenso
     job->slices = (int)(bytes / SLICE_BYTES) + 1;
     for (job->slice = 0; job->slice < job->slices; job->slice++) {
         thread_pool_run(team, &(struct thread_pool_work){ pack_part, job, .phases = 1, .divisible = true });
-        if (!tensor->stored && job->slices > 1)
+        if (!tensor->source && job->slices > 1)
             checkpoint_release(checkpoint, tensor);
     }
 }
@@ -154,13 +154,13 @@ bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tens
                   const struct kernel_packing *packing, void *out, struct thread_pool *team, struct error *err)
 {
     struct packing_job job = { packing, matrix_of(tensor), out };
-    int64_t rows = stored_rows(tensor);
+    int64_t rows = tensor_rows(tensor);
     size_t bytes = tensor->bytes / (size_t)weights_count(tensor);
     if (!packing) {
         weights_make_rows(tensor, expert * rows, rows, out, team);
         return true;
     }
-    if (!tensor->stored) {
+    if (!tensor->source) {
         job.weight.data = tensor->data + (size_t)expert * bytes;
         pack(checkpoint, tensor, &job, bytes, team);
         return true;
@@ -196,7 +196,7 @@ bool weights_load(const struct plan *plan, const struct weights_target *target,
             if (at == PLAN_IN_FILE && op->kind != OP_EMBED) { // of that a few rows are read at a time
                 touch(tensor);
             } else if (at != PLAN_IN_FILE && at >= end) {
-                if (!stored_check(tensor, err)
+                if (!tensor_source_check(tensor, err)
                     || !target->put(target->context, tensor, plan_packing(plan, i, j), at, err))
                     return false;
                 end = at + 1;

@@ -16,7 +16,7 @@ enum { SPLIT_PARTS_MAX = 99999 }; // five digits in the name
 
 // ---- files and tensors of any container ----
 
-// Maps one more file; its content stays where it is when the list of files moves.
+// Maps a file and adds it to checkpoint->files. The mapping does not move when that array is reallocated.
 static bool map_file(struct checkpoint *checkpoint, const char *path, struct bytes *content, struct error *err)
 {
     struct file file;
@@ -47,7 +47,7 @@ static bool add_tensors(struct checkpoint *checkpoint, const struct tensor *tens
 
 // ---- GGUF ----
 
-// The bytes before the first tensor.
+// The size of everything before the first tensor's data.
 static size_t header_bytes(struct bytes content, const struct gguf *gguf)
 {
     size_t bytes = content.len;
@@ -58,13 +58,14 @@ static size_t header_bytes(struct bytes content, const struct gguf *gguf)
     return bytes;
 }
 
-// Keys, vocabulary and template are read for as long as the checkpoint is open, and are small.
+// Copies the header to private memory: keys, vocabulary and template are small, and are used while the checkpoint is
+// open.
 static bool keep_header(struct checkpoint *checkpoint, struct bytes content, const struct gguf *gguf, struct error *err)
 {
     return file_keep(&checkpoint->files[checkpoint->file_count - 1], header_bytes(content, gguf), err);
 }
 
-// `number` counts from 1; a model that is not cut into parts is part 1 of 1.
+// Opens one part of a split GGUF; `number` counts from 1. An unsplit model is part 1 of 1.
 static bool open_part(struct checkpoint *checkpoint, const char *path, int number, struct gguf *gguf, struct error *err)
 {
     struct bytes content;
@@ -86,7 +87,7 @@ static bool open_part(struct checkpoint *checkpoint, const char *path, int numbe
     return true;
 }
 
-// A model may be cut into NAME-00001-of-00003.gguf and so on. The first part has the keys, each has its own tensors.
+// Split GGUF: NAME-00001-of-00003.gguf and so on. The first part has the keys; each part has its own tensors.
 static bool open_other_parts(struct checkpoint *checkpoint, int parts, struct error *err)
 {
     const char *ending = arena_format(&checkpoint->arena, "-00001-of-%05d.gguf", parts);
@@ -117,7 +118,7 @@ static bool open_gguf(struct checkpoint *checkpoint, enum checkpoint_need need, 
     return parts <= 1 || need == CHECKPOINT_TEXT || open_other_parts(checkpoint, (int)parts, err);
 }
 
-// The model among the .gguf files of a folder; true and NULL when there are none.
+// The only .gguf model in a folder; *path is NULL if there is none.
 static bool find_gguf(struct checkpoint *checkpoint, const char **path, struct error *err)
 {
     *path = NULL;
@@ -135,7 +136,7 @@ static bool find_gguf(struct checkpoint *checkpoint, const char **path, struct e
     return count <= 1 || fail(err, "%s: holds %zu .gguf files; give the path of one of them", checkpoint->path, count);
 }
 
-// ---- a folder of Hugging Face's ----
+// ---- Hugging Face folders ----
 
 static const char *path_in(struct checkpoint *checkpoint, const char *name)
 {
@@ -155,7 +156,7 @@ static bool open_shard(struct checkpoint *checkpoint, const char *path, struct e
     return ok;
 }
 
-// The files that an index names, each once. `shards` leads from a name to the index in checkpoint->files.
+// Opens every shard that the index names, once. `shards` maps a file's name to its index in checkpoint->files.
 static bool open_shards(struct checkpoint *checkpoint, json_t *weight_map, struct map *shards, struct error *err)
 {
     const char *tensor;
@@ -287,7 +288,7 @@ static bool open_folder(struct checkpoint *checkpoint, enum checkpoint_need need
     return open_weights(checkpoint, need, err);
 }
 
-// ---- the face ----
+// ---- opening and closing ----
 
 static bool open_path(struct checkpoint *checkpoint, const char *model, enum checkpoint_need need, struct error *err)
 {
@@ -300,7 +301,7 @@ static bool open_path(struct checkpoint *checkpoint, const char *model, enum che
     checkpoint->path = arena_text(&checkpoint->arena, model, strlen(model));
     if (S_ISDIR(info.st_mode))
         return open_folder(checkpoint, need, err);
-    return open_gguf(checkpoint, need, err); // which refuses what is no regular file
+    return open_gguf(checkpoint, need, err); // refuses other than regular files
 }
 
 bool checkpoint_open(struct checkpoint *out, const char *model, enum checkpoint_need need, struct error *err)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three layers: a reader that never leaves the file, values on top of it, and the tensor table on top of both.
+// GGUF parser in three layers: a bounds-checked reader, key/value pairs, the tensor table.
 #include "format/gguf.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ enum {
     GGUF_ALIGNMENT_DEFAULT = 32,
     GGUF_ALIGNMENT_MIN = 8,
     GGUF_ALIGNMENT_MAX = 1 << 30,
-    // the fewest bytes an entry takes: a count is checked against the file before anything is allocated for it
+    // the least size of an entry: counts are checked against the file's size before anything is allocated
     GGUF_KEY_BYTES_MIN = 8 + 4 + 1,
     GGUF_TENSOR_BYTES_MIN = 8 + 4 + 4 + 8,
     GGUF_STRING_BYTES_MIN = 8,
@@ -25,7 +25,7 @@ enum kind { KIND_INTEGER, KIND_BOOL, KIND_REAL, KIND_STRING, KIND_ARRAY };
 static const struct {
     const char *name;
     enum kind kind;
-    size_t bytes; // 0: not of one size
+    size_t bytes; // 0: variable
 } types[] = {
     [GGUF_U8] = { "uint8", KIND_INTEGER, 1 },     [GGUF_I8] = { "int8", KIND_INTEGER, 1 },
     [GGUF_U16] = { "uint16", KIND_INTEGER, 2 },   [GGUF_I16] = { "int16", KIND_INTEGER, 2 },
@@ -41,7 +41,7 @@ static const struct {
 struct reader {
     struct bytes in;
     size_t at;
-    char part[TENSOR_NAME_BYTES_MAX + 32]; // what is being read, for the sentence about a file that ends inside it
+    char part[TENSOR_NAME_BYTES_MAX + 32]; // what is being read, for error messages
     struct error *err;
 };
 
@@ -52,7 +52,7 @@ static void enter(struct reader *reader, const char *what, const char *name)
 
 static size_t left(const struct reader *reader) { return reader->in.len - reader->at; }
 
-// The next bytes, or NULL when the file has not got them.
+// The next bytes, or NULL if the file ends before.
 static const char *take(struct reader *reader, uint64_t bytes)
 {
     if (bytes > left(reader)) {
@@ -77,7 +77,7 @@ static bool take_u64(struct reader *reader, uint64_t *out)
     return data && memcpy(out, data, sizeof *out);
 }
 
-// The number of things that follow, each of at least `bytes_min`.
+// Reads a count of elements of at least `bytes_min` bytes each.
 static bool take_count(struct reader *reader, const char *things, size_t bytes_min, size_t *out)
 {
     uint64_t count;
@@ -101,7 +101,7 @@ static bool take_string(struct reader *reader, struct bytes *out)
     return out->data;
 }
 
-// Names end up as terminated text in sentences and JSON; a value may hold any bytes.
+// Names are used as C strings in messages and JSON, so they must be printable; values may hold any bytes.
 static bool is_printable(struct bytes text)
 {
     while (text.len) {
@@ -178,7 +178,7 @@ static bool take_type(struct reader *reader, enum gguf_type *out)
     return true;
 }
 
-// The types with bit patterns that mean nothing, or nothing that fits an int64_t.
+// Refuses booleans other than 0 and 1, and integers that do not fit an int64_t.
 static bool check_numbers(struct reader *reader, const char *data, enum gguf_type type, size_t count)
 {
     if (type != GGUF_BOOL && type != GGUF_U64)
@@ -275,7 +275,7 @@ static bool take_shape(struct reader *reader, struct tensor *tensor)
         return fail(reader->err, "%s has %u dimensions, and GGUF knows up to %d; the file is damaged", reader->part,
                     rank, GGUF_RANK_MAX);
     tensor->rank = (int)rank;
-    for (int i = tensor->rank - 1; i >= 0; i--) { // GGUF has the innermost first
+    for (int i = tensor->rank - 1; i >= 0; i--) { // GGUF stores the innermost dimension first
         uint64_t extent;
         if (!take_u64(reader, &extent))
             return false;

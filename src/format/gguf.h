@@ -51,17 +51,17 @@ struct gguf {
     struct arena arena; // owns the above
 };
 
-bool gguf_parse(struct bytes in, struct gguf *out, struct error *err); // on false nothing needs freeing
+bool gguf_parse(struct bytes in, struct gguf *out, struct error *err); // on failure nothing needs freeing
 void gguf_free(struct gguf *gguf);
 
 const struct gguf_value *gguf_find(const struct gguf *gguf, const char *key); // NULL when absent
 
-// Typed look-ups with the same rule as format/json.h: absent leaves *out alone and is fine, a wrong type is an error.
+// Typed getters, as in format/json.h: an absent key leaves *out unchanged and returns true, a wrong type is an error.
 bool gguf_get_int(const struct gguf *gguf, const char *key, int64_t low, int64_t high, int64_t *out, struct error *err);
 bool gguf_get_real(const struct gguf *gguf, const char *key, double *out, struct error *err); // finite; integers, too
 bool gguf_get_bool(const struct gguf *gguf, const char *key, bool *out, struct error *err);
 bool gguf_get_string(const struct gguf *gguf, const char *key, struct bytes *out, struct error *err);
-// An array whose elements have the wanted type, or any integer type where one is asked for; absent: *out = NULL.
+// An array with elements of this type; every integer type matches an integer type. *out is NULL if the key is absent.
 bool gguf_get_array(const struct gguf *gguf, const char *key, enum gguf_type element, const struct gguf_value **out,
                     struct error *err);
 

@@ -10,7 +10,7 @@
 
 enum { NAME_BYTES_MAX = 255 };
 
-// One part of a path, as the hub allows them: nothing that could lead out of the cache.
+// True for a path component that the hub allows; such a name cannot lead out of the cache.
 static bool is_plain_name(struct bytes name)
 {
     if (!name.len || name.len > NAME_BYTES_MAX || name.data[0] == '.')
@@ -33,7 +33,7 @@ static const char *from_environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-// The order of huggingface_hub itself; NULL when the environment names no place at all.
+// The hub cache's folder, found as huggingface_hub does; NULL if no variable is set.
 static const char *cache_folder(struct arena *arena)
 {
     static const struct {
@@ -52,7 +52,7 @@ static const char *cache_folder(struct arena *arena)
     return NULL;
 }
 
-// What refs/main names, or NULL.
+// The snapshot that refs/main names, or NULL.
 static const char *main_snapshot(const char *repository, struct arena *arena)
 {
     struct file file;
@@ -69,7 +69,7 @@ static const char *main_snapshot(const char *repository, struct arena *arena)
     return folder && is_folder(folder) ? folder : NULL;
 }
 
-// The one snapshot there is, or NULL when there are none or several.
+// The only snapshot, or NULL if there are none or several.
 static const char *only_snapshot(const char *repository, struct arena *arena)
 {
     const char *snapshots = arena_format(arena, "%s/snapshots", repository), *found = NULL;

@@ -9,11 +9,11 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 
-// ---- memory -------------------------------------------------------------------------------------------------------
+// ---- memory --------------------------------------------------------------------------------------------------------
 
-// jansson goes on without a value, key or string that it has no memory for, and does not always say so: an object then
-// lacks a member. So while our code is loaded its allocator is one that does not fail. jansson has one for the whole
-// process; a program that uses libnibble keeps its own beneath ours, so that either may release what the other made.
+// jansson continues without a value, key or string that it could not allocate, and does not always report that: an
+// object then lacks a member. So nibble installs an allocator that does not fail. jansson has one allocator per
+// process: a program that uses libnibble keeps its own underneath, so that each can free the other's memory.
 static json_malloc_t allocate_below;
 static json_free_t release_below;
 
@@ -33,11 +33,11 @@ __attribute__((constructor)) static void guard_allocator(void)
 
 __attribute__((destructor)) static void restore_allocator(void) { json_set_alloc_funcs(allocate_below, release_below); }
 
-// ---- reading ------------------------------------------------------------------------------------------------------
+// ---- reading -------------------------------------------------------------------------------------------------------
 
-enum { INTEGER_DIGITS_SAFE = 18, REAL_DIGITS_SAFE = 308 }; // so many always fit 64 bits, or a double
+enum { INTEGER_DIGITS_SAFE = 18, REAL_DIGITS_SAFE = 308 }; // this many digits always fit 64 bits, or a double
 
-// The text as jansson can take it: a copy that is begun at the first thing to rewrite, so most texts are never copied.
+// JSON text rewritten for jansson. The copy starts at the first rewrite, so most texts are never copied.
 struct rewrite {
     struct bytes in;
     size_t done; // bytes of `in` that are in `out`
@@ -94,7 +94,7 @@ static size_t scan_number(struct rewrite *rewrite, size_t start)
     return end;
 }
 
-// The end of the constant if one that JSON does not have starts here, else `at`.
+// If NaN or Infinity starts here, replaces it and returns its end; otherwise returns `at`.
 static size_t scan_constant(struct rewrite *rewrite, size_t at)
 {
     static const struct {
@@ -115,7 +115,7 @@ static size_t scan_constant(struct rewrite *rewrite, size_t at)
     return at;
 }
 
-// One pass over what stands outside strings. Whether the text is JSON at all is left to jansson.
+// One pass over the text outside strings: rewrites numbers and constants and checks limits. jansson checks the syntax.
 static bool prepare(struct rewrite *rewrite, bool constants, size_t containers_max, struct error *err)
 {
     struct bytes in = rewrite->in;
@@ -145,15 +145,15 @@ static bool prepare(struct rewrite *rewrite, bool constants, size_t containers_m
     return true;
 }
 
-// What jansson allocates, with the allocator's own share: a number or literal with its place in a list, a string (as
-// a key it has a place in a hash table), an array or object with the least that it begins with.
+// jansson's allocations, with malloc's overhead: a number or literal with its list entry, a string (as a key, with its
+// hash table entry), an array or object with its initial capacity.
 enum { VALUE_BYTES = 48, STRING_BYTES = 128, CONTAINER_BYTES = 272 };
 
 static bool is_literal_byte(char c) { return is_number_byte(c) || (c >= 'a' && c <= 'z'); }
 
 size_t json_memory(struct bytes in)
 {
-    size_t bytes = in.len; // for a text that is rewritten first
+    size_t bytes = in.len; // in case the text is rewritten
     for (size_t at = 0; at < in.len;) {
         size_t next = at + 1;
         if (in.data[at] == '"') {
@@ -171,7 +171,7 @@ size_t json_memory(struct bytes in)
     return bytes;
 }
 
-// The key, with its quotes, that ends at `end`; jansson names short ones only.
+// The key, with its quotes, that ends at `end`; jansson's own message names only short keys.
 static struct bytes key_before(struct bytes text, size_t end)
 {
     size_t start = end > 1 ? end - 2 : 0;
@@ -187,7 +187,7 @@ static bool explain(const json_error_t *trouble, struct bytes text, struct error
         return fail(err, "line %d, column %d: the key %.*s stands twice in one object; leave one of the two out",
                     trouble->line, trouble->column, (int)(key.len < 200 ? key.len : 200), key.data);
     }
-    // jansson says this of escapes alone; invalid bytes it calls by their value
+    // jansson uses this message only for escapes; for invalid bytes it prints the byte
     if (bytes_start_with(bytes_of(trouble->text), bytes_of("invalid Unicode")))
         return fail(err,
                     "line %d, column %d: a \\u escape names half of a surrogate pair, which is no character; "
@@ -239,7 +239,7 @@ bool json_read_file(const char *path, json_t **out, struct error *err)
 
 bool json_save(const json_t *value, const char *folder, const char *name, struct error *err)
 {
-    enum { REAL_DIGITS = 16 }; // 1e-05 stays what it is
+    enum { REAL_DIGITS = 16 }; // keeps 1e-05 as 1e-05
     struct strbuf path = { 0 };
     strbuf_add_format(&path, "%s/%s", folder, name);
     char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(REAL_DIGITS));
@@ -267,7 +267,7 @@ static const char *type_name(const json_t *value)
     return "unknown";
 }
 
-// NULL when absent or null: the caller's default stands.
+// NULL if absent or null: the caller's default stays.
 static const json_t *find(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -282,7 +282,7 @@ bool json_get_int(const json_t *object, const char *key, int64_t low, int64_t hi
     if (!json_is_number(value))
         return fail(err, "\"%s\" is %s, expected an integer", key, type_name(value));
     double real = json_number_value(value);
-    bool whole = json_is_integer(value) || (real == floor(real) && fabs(real) < 0x1p63); // 4096.0 is written, too
+    bool whole = json_is_integer(value) || (real == floor(real) && fabs(real) < 0x1p63); // files also write 4096.0
     int64_t integer = json_is_integer(value) ? json_integer_value(value) : whole ? (int64_t)real : 0;
     if (!whole || integer < low || integer > high)
         return fail(err, "\"%s\" is %.17g, expected an integer from %lld to %lld", key, real, (long long)low,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// format/json.h: JSON as it is published. jansson does the parsing; what it refuses and the world writes all the
-// same (NaN, Infinity, integers past 64 bits, a byte order mark) is rewritten first: NaN becomes null,
-// +-Infinity +-1e308, a huge integer a real. Key order is kept.
+// format/json.h: JSON parsing and typed getters, on jansson. Published files contain what jansson refuses (NaN,
+// Infinity, integers past 64 bits, a byte order mark); this is rewritten first: NaN becomes null, +-Infinity +-1e308, a
+// huge integer a real. Key order is kept.
 #ifndef FORMAT_JSON_H
 #define FORMAT_JSON_H
 
@@ -10,24 +10,25 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-// Far above what published files and honest requests hold; jansson recurses and allocates a few hundred bytes each.
+// Far above published files and honest requests. The limits exist because jansson recurses, and allocates a few hundred
+// bytes per container.
 enum { JSON_DEPTH_MAX = 128, JSON_CONTAINERS_MAX = 4 << 20 };
 
-// A new reference in *out, released with json_decref. Any value may stand at the top, and strings may hold NUL. A key
-// that stands twice in an object is refused: readers differ in which of the two counts. The error says line and column.
+// Parses JSON; *out is a new reference, released with json_decref. Any value may be the root, and strings may contain
+// NUL. Duplicate keys are refused, since parsers differ in which of the two counts. The error has line and column.
 bool json_read(struct bytes in, json_t **out, struct error *err);
-// The same for what a client sends: nothing but JSON, and no more arrays and objects than that.
+// Parses a client's JSON: no NaN or Infinity, and at most `containers_max` arrays and objects.
 bool json_read_strict(struct bytes in, size_t containers_max, json_t **out, struct error *err);
-// An upper estimate of the memory that reading a text takes, every value counted, without reading it: a text of small
-// values takes twenty times its length.
+// An upper bound of the memory that parsing takes, without parsing: up to twenty times the text's length if values are
+// small.
 size_t json_memory(struct bytes in);
 bool json_read_file(const char *path, json_t **out, struct error *err);
 
-// A new file for people to read, too, on the disk when this returns true.
+// Writes a new, indented file and fsyncs it.
 bool json_save(const json_t *value, const char *folder, const char *name, struct error *err);
 
-// Typed look-ups in an object. Absent or null: true and *out untouched, so set the default first.
-// Present with another type or out of range: false and a sentence naming the key. A whole real is an integer.
+// Typed getters. An absent or null member leaves *out unchanged and returns true, so set the default first. A member of
+// another type or out of range is an error that names the key. A real without a fraction counts as an integer.
 bool json_get_int(const json_t *object, const char *key, int64_t low, int64_t high, int64_t *out, struct error *err);
 bool json_get_real(const json_t *object, const char *key, double *out, struct error *err); // finite
 bool json_get_bool(const json_t *object, const char *key, bool *out, struct error *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// format/public.c: nibble_checkpoint_*.
+// format/public.c: the public API of checkpoints, nibble_checkpoint_*.
 #include "format/public.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The container is eight bytes with the header's length, the header in JSON, and the tensors' bytes.
+// A safetensors file: eight bytes with the header's length, the header in JSON, the tensors' data.
 #include "format/safetensors.h"
 
 #include "base/strbuf.h"

@@ -15,7 +15,7 @@ struct safetensors {
     struct arena arena;
 };
 
-bool safetensors_parse(struct bytes in, struct safetensors *out, struct error *err); // on false nothing needs freeing
+bool safetensors_parse(struct bytes in, struct safetensors *out, struct error *err); // on failure nothing needs freeing
 void safetensors_free(struct safetensors *file);
 
 #endif

@@ -21,14 +21,14 @@ struct safetensors_entry {
     int64_t shape[TENSOR_RANK_MAX];
     size_t bytes;
     size_t shard;
-    uint64_t offset; // from the beginning of the shard's data
+    uint64_t offset; // from the start of the shard's data
 };
 
 struct safetensors_shard {
     char *path;
     int fd;
-    uint64_t data;  // where the data begins
-    uint64_t bytes; // of data
+    uint64_t data;  // the data's offset in the file
+    uint64_t bytes; // size of the data
 };
 
 void safetensors_out_open(struct safetensors_out *out, const char *folder)
@@ -51,7 +51,7 @@ size_t safetensors_out_add(struct safetensors_out *out, const char *name, enum d
     size_t values = 1;
     for (int i = 0; i < rank; i++) {
         entry->shape[i] = shape[i];
-        values *= (size_t)shape[i]; // no more than a mapped file has
+        values *= (size_t)shape[i]; // does not overflow: tensors come from a mapped file
     }
     entry->bytes = dtype_bytes(dtype, values);
     return out->count++;
@@ -59,7 +59,7 @@ size_t safetensors_out_add(struct safetensors_out *out, const char *name, enum d
 
 // ---- places ----
 
-// Tensors in their order, as many to a file as fit.
+// Assigns tensors to shards in order, as many to a shard as fit.
 static void choose_shards(struct safetensors_out *out, size_t shard_bytes)
 {
     uint64_t filled = 0;
@@ -100,7 +100,7 @@ static json_t *describe(const struct safetensors_entry *entry)
                      "data_offsets", (json_int_t)entry->offset, (json_int_t)(entry->offset + entry->bytes));
 }
 
-// Padded with spaces, so that the data begins at a multiple of the alignment. On the heap.
+// The JSON header, padded with spaces so that the data is aligned. On the heap.
 static char *make_header(const struct safetensors_out *out, size_t shard, uint64_t *length)
 {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");

@@ -27,7 +27,7 @@ static int compare_places(const void *a, const void *b)
     const struct tensor *left = *(const struct tensor *const *)a, *right = *(const struct tensor *const *)b;
     if (left->data != right->data)
         return left->data < right->data ? -1 : 1;
-    return (left->bytes > right->bytes) - (left->bytes < right->bytes); // an empty one ends where its neighbour starts
+    return (left->bytes > right->bytes) - (left->bytes < right->bytes); // an empty tensor sorts first
 }
 
 bool tensor_check_overlaps(const struct tensor *tensors, size_t count, struct error *err)

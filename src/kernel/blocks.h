@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/blocks.h: how weights lie in files: each format is a struct, the bytes of one block in their order. They are
-// bytes only: blocks are read where a mapped file has them, aligned or not. Numbers are little-endian, as is every
-// machine nibble runs on. Where four-bit codes share a byte, the low nibbles are the first half of their group and the
-// high nibbles the second. For C and CUDA alike.
+// kernel/blocks.h: the block structs of weight formats (GGUF's Q4_0 ... MXFP4, and FP8 in blocks of 32), as bytes, for
+// C and CUDA. Blocks are read in place from mapped files, at any alignment, little-endian. Where two 4-bit codes share
+// a byte, low nibbles are the first half of their group and high nibbles the second.
 #ifndef KERNEL_BLOCKS_H
 #define KERNEL_BLOCKS_H
 
@@ -77,7 +76,7 @@ struct FP8_32 {
     uint8_t scale[4], codes[32];
 }; // E4M3 codes after one f32 scale; its NaN codes are NaN
 
-// What the codes of IQ4_NL and IQ4_XS stand for, and twice what those of E2M1 do.
+// The values of IQ4_NL's and IQ4_XS's codes, and twice the values of E2M1's.
 #define IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 #define E2M1_DOUBLED 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 
@@ -113,13 +112,13 @@ BLOCKS int iq4_xs_scale(const struct IQ4_XS *block, int s)
     return ((block->scales_low[s / 2] >> s % 2 * 4 & 15) | (read_u16(block->scales_high) >> s * 2 & 3) << 4) - 32;
 }
 
-// E4M3 without a sign: bit 7 is ignored, and the code of NaN stands for 0.
+// An unsigned E4M3 (UE4M3): bit 7 is ignored, and the NaN code is 0.
 BLOCKS uint8_t nvfp4_scale(const struct NVFP4_GGUF *block, int s)
 {
     return block->scales[s] == 0x7F ? 0 : block->scales[s] & 0x7F;
 }
 
-// NaN where one of the codes is: NaN times anything is NaN, so that the scale alone says it for a sum over the block.
+// The block's scale, or NaN if any code is NaN: then a sum over the block is NaN without a test per code.
 BLOCKS float fp8_scale(const struct FP8_32 *block)
 {
     uint32_t bits;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/minifloat.h: the small floats, one value at a time, for C and CUDA alike.
+// kernel/minifloat.h: conversions between f32 and f16, bf16, E4M3, E5M2, E2M1, E8M0, one value at a time, for C and
+// CUDA.
 //   (1) encoding rounds to nearest, ties to the even code (the rounding mode is the default one)
 //   (2) past the largest finite value f16 and bf16 become infinite, as IEEE 754 says; E4M3, E5M2 and E2M1
 //       saturate, infinity included
@@ -47,7 +48,8 @@ MINIFLOAT float minifloat_signed(int32_t magnitude, uint32_t sign, int bit)
     return f32_from_bits((int32_t)((uint32_t)magnitude | sign >> bit << 31));
 }
 
-// The bits of the f32 that an unsigned code of this shape stands for; codes for infinity and NaN count on as numbers.
+// Converts an unsigned code with this many mantissa bits and this bias to f32 bits; codes of infinity and NaN are
+// treated as numbers.
 MINIFLOAT int32_t minifloat_expand(int32_t code, int mantissa, int bias)
 {
     int32_t shifted = code << (F32_MANTISSA - mantissa);
@@ -57,12 +59,12 @@ MINIFLOAT int32_t minifloat_expand(int32_t code, int mantissa, int bias)
     return minifloat_choose(shifted < 1 << F32_MANTISSA, subnormal, normal);
 }
 
-// The reverse, for the bits of a positive f32 (NaN is the caller's), taken as at most `largest`.
+// Rounds the bits of a positive f32, clamped to `largest`, to such a code. The caller handles NaN.
 MINIFLOAT int32_t minifloat_round(int32_t bits, int32_t largest, int mantissa, int bias)
 {
     int drop = F32_MANTISSA - mantissa;
     bits = bits < largest ? bits : largest;
-    // Subnormals lie on a uniform grid. An f32 whose last place is that grid, when added, rounds to it.
+    // Subnormals are equally spaced. Adding an f32 whose ulp is that spacing rounds to them.
     int32_t grid = (F32_BIAS + 1 - bias + drop) << F32_MANTISSA;
     int32_t subnormal = f32_bits(f32_from_bits(bits) + f32_from_bits(grid)) - grid;
     int32_t rounded = bits + (1 << (drop - 1)) - 1 + (bits >> drop & 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/nvfp4.h: activations as NVFP4, the definition, for C and CUDA alike. Where NVFP4 is multiplied with NVFP4 as
-// it is, each run of 16 activations is rounded to E2M1 first, under the E4M3 scale that puts the largest of them on 6.
-// Past 6 * 448 they saturate; a NaN makes the scale one. Codes and scales lie as cuBLASLt reads them:
+// kernel/nvfp4.h: dynamic NVFP4 quantisation of activations (W4A4), the definition, for C and CUDA. Each run of 16
+// activations is rounded to E2M1, with the E4M3 scale that maps the largest of them to 6. Beyond 6 * 448 they saturate;
+// a NaN makes the scale NaN. The layout is cuBLASLt's:
 //   (1) codes: two in a byte, the first in its low bits, row after row
 //   (2) scales: tiles of 128 rows by 4 runs, 512 bytes each, a row of tiles after the other; see nvfp4_scale_at
 #ifndef KERNEL_NVFP4_H
@@ -30,7 +30,7 @@ MINIFLOAT uint8_t nvfp4_round(const float x[NVFP4_RUN], uint8_t codes[NVFP4_RUN 
 
 MINIFLOAT int nvfp4_tiles(int count, int each) { return (count + each - 1) / each; }
 
-// Of a matrix whose rows have so many runs.
+// The scales' size for `rows` rows of `runs` runs.
 MINIFLOAT size_t nvfp4_scales_bytes(int rows, int runs)
 {
     return (size_t)nvfp4_tiles(rows, NVFP4_TILE_ROWS) * (size_t)nvfp4_tiles(runs, NVFP4_TILE_RUNS) * NVFP4_TILE_BYTES;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/split.h: the table of block-quantised formats, and the one place where each format's blocks are taken apart
-// into codes and scales. The reference dequantises from it, and the packings of kernels put weights together again.
-// Codes are handled four at a time, a quad, one per byte of a 32-bit word: quad i of a block of 32 is its values 4 i to
-// 4 i + 3.
+// kernel/split.h: the table of block-quantised weight formats, and the one decoder of each format's blocks into codes
+// and scales. The reference dequantises from it; the packings of x86 and CUDA reorder from it. Codes are handled in
+// quads, four at a time, one per byte of a 32-bit word: quad i of a block of 32 is its values 4 i to 4 i + 3.
 #ifndef KERNEL_SPLIT_H
 #define KERNEL_SPLIT_H
 
@@ -11,14 +10,14 @@
 
 enum { SPLIT_SUBS_MAX = 16, SPLIT_BLOCK_MAX = 256, SPLIT_QUADS = 32 / 4 };
 
-// One scale per block, multiplied by a small one per sub-block; or small ones alone, which are E8M0 or E4M3.
+// An f16 scale per block, alone or times an 8-bit scale per sub-block; or sub-block scales alone, E8M0 or E4M3.
 enum packed_scale { PACKED_F16, PACKED_F16_U8, PACKED_F16_I8, PACKED_E8M0, PACKED_E4M3 };
 enum packed_min { PACKED_NO_MIN, PACKED_ADD_F16, PACKED_SUBTRACT_F16_U8 };
 enum packed_levels {
-    PACKED_CODES,  // a code less the offset
+    PACKED_CODES,  // code - offset
     PACKED_SIGNED, // two's complement
     PACKED_IQ4,    // a table (kernel/blocks.h)
-    PACKED_E2M1,   // twice the value, an integer; scales are halved in return
+    PACKED_E2M1,   // twice the value, an integer; scales are halved to match
 };
 
 struct packed_format {
@@ -26,7 +25,7 @@ struct packed_format {
     enum packed_scale scale;
     enum packed_min min;
     enum packed_levels levels;
-    int offset; // log2 of what makes levels positive, 0: they are
+    int offset; // log2 of the offset that makes levels non-negative; 0: they are
 };
 
 //    id          block bits sub scale min              levels  offset
@@ -51,7 +50,7 @@ struct packed_format {
 #define PACKED_FORMAT(block, bits, sub, scale, min, levels, offset) \
     { block, bits, sub, PACKED_##scale, PACKED_##min, PACKED_##levels, offset }
 
-// A block, taken apart.
+// A decoded block.
 struct block_parts {
     uint8_t scale[2], min[2], scales[SPLIT_SUBS_MAX], mins[SPLIT_SUBS_MAX];
     uint32_t quads[SPLIT_BLOCK_MAX / 4];
@@ -72,7 +71,7 @@ static inline float parts_scale(struct packed_format f, const struct block_parts
     return 0;
 }
 
-// What is added to scale * code in sub-block s.
+// The minimum of sub-block s, added to scale * code.
 static inline float parts_min(struct packed_format f, const struct block_parts *parts, int s)
 {
     switch (f.min) {
@@ -90,7 +89,7 @@ static inline uint32_t read_quad(const void *bytes, int index)
     return quad;
 }
 
-// The same bits of four bytes.
+// Extracts the same bits of all four bytes.
 static inline uint32_t quad_bits(uint32_t quad, int shift, int bits)
 {
     return quad >> shift & (0xFFu >> (8 - bits)) * 0x01010101u;

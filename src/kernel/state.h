@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/state.h: where a sequence's state is found before the rows it has in a step, and where it is left after them
-// (kv/table.h). Between two steps of one page that is the same place; then a kernel moves it on where it lies.
+// kernel/state.h: finds the recurrent state that a sequence reads before a step's rows, and the one it writes after
+// them (kv/table.h). Within a page these are the same, and the kernel updates the state in place.
 #ifndef KERNEL_STATE_H
 #define KERNEL_STATE_H
 
@@ -12,7 +12,7 @@ static inline uint8_t *state_at(const struct state_place *place, const struct ba
     return place->pool + (size_t)page * place->page_bytes + place->layer_offset;
 }
 
-// NULL: nothing has been read, and all of it is zero.
+// NULL at the sequence's start: the state is zero.
 static inline const uint8_t *state_before(const struct state_place *place, const struct batch *batch,
                                           const struct batch_sequence *sequence)
 {
@@ -26,7 +26,7 @@ static inline uint8_t *state_after(const struct state_place *place, const struct
     return state_at(place, sequence, batch->positions[sequence->first]);
 }
 
-// The two parts of a state.
+// The two parts of a state: the convolution's last inputs, and the matrix.
 static inline float *state_inputs(uint8_t *state) { return (float *)(void *)state; }
 
 static inline float *state_matrix(const struct state_place *place, uint8_t *state)

@@ -26,10 +26,10 @@ const char *kv_latent_misfit(struct arena *arena, enum dtype dtype, int dim, int
                             dtype_word(dtype));
     if (dtype != DTYPE_FP8_DS_MLA)
         return kv_format_misfit(arena, dtype, value_dim % dtype_table[dtype].block ? value_dim : dim);
-    if (value_dim == KV_RECORD_LATENT && dim == KV_RECORD_LATENT + KV_RECORD_TURNED)
+    if (value_dim == KV_RECORD_LATENT && dim == KV_RECORD_LATENT + KV_RECORD_ROPE)
         return NULL;
     return arena_format(arena, "%s is a record of latents of %d + %d channels, not %d + %d", dtype_word(dtype),
-                        KV_RECORD_LATENT, KV_RECORD_TURNED, value_dim, dim - value_dim);
+                        KV_RECORD_LATENT, KV_RECORD_ROPE, value_dim, dim - value_dim);
 }
 
 static size_t data_bytes_of(enum dtype dtype, int dim)
@@ -83,7 +83,7 @@ struct kv_layout kv_layout_make_latent(enum dtype dtype, int dim, int value_dim)
 
 struct kv_state kv_state_make(int inputs, int channels, int heads, int keys, int values)
 {
-    enum { ALIGNMENT = 64 }; // of the matrix, and of the next layer
+    enum { ALIGNMENT = 64 }; // of the state matrix, and of the next layer
     struct kv_state state = { .inputs = inputs, .channels = channels, .heads = heads, .keys = keys, .values = values };
     size_t inputs_bytes = (size_t)inputs * (size_t)channels * sizeof(float);
     size_t matrix_bytes = (size_t)heads * (size_t)keys * (size_t)values * sizeof(float);

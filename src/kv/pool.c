@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kv/pool.c: who owns which page, and where it is found again.
-//   (1) a page is free, or its count is the number of tables that hold it
-//   (2) every free page is on the list exactly once, and nothing else is
-//   (3) on the list, pages without a key come before those with one: what cannot be found again goes out first
-//   (4) a page is in the bucket of its key, once, exactly when it has one; no two pages have the same key
+// kv/pool.c: a pool of reference-counted KV cache pages with a prefix cache index. Invariants:
+//   (1) a page is free, or its reference count is the number of tables that hold it
+//   (2) the free list holds every free page once, and no other page
+//   (3) on the free list, pages without a key come before those with a key: they are reused first
+//   (4) a page with a key is in the key's bucket, once; no two pages have the same key
 #include "kv/pool.h"
 
 #include <assert.h>
@@ -39,7 +39,7 @@ void kv_pool_close(struct kv_pool *pool)
 
 // ---- free pages ----
 
-// Puts a page between two neighbours, KV_PAGE_NONE where the list ends.
+// Inserts a page between two neighbours; KV_PAGE_NONE is the end of the list.
 static void list_insert(struct kv_pool *pool, int32_t page, int32_t older, int32_t newer)
 {
     pool->pages[page].older = older;
@@ -135,7 +135,7 @@ void kv_pool_release(struct kv_pool *pool, int32_t page)
         list_insert(pool, page, KV_PAGE_NONE, pool->oldest);
 }
 
-// ---- what always holds ----
+// ---- invariants ----
 
 static void check_list(const struct kv_pool *pool)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kv/pool.h: the pages of one class, who owns them, and which of them can be found again by what they hold. A page that
-// nobody owns keeps its bytes and its key until it is handed out again, the longest unused first.
+// kv/pool.h: the page allocator of one cache class, with automatic prefix caching: a free page keeps its bytes and its
+// key until it is reused, least recently used first.
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -11,49 +11,49 @@
 
 enum { KV_PAGE_NONE = -1, KV_KEY_BYTES = 32 };
 
-// What a page holds, as a hash of everything that has gone into its bytes.
+// A hash of everything that determines a page's bytes: the tokens from the sequence's start, and a salt.
 struct kv_key {
     uint8_t bytes[KV_KEY_BYTES];
 };
 
-// What the pages of a class are: of which tokens, and how long they are kept (kv/table.h).
+// A cache class: which tokens its pages cover, and how long they are kept (kv/table.h).
 struct kv_class {
-    int page_tokens; // that one page covers: KV_PAGE_TOKENS, or of states a multiple of it
-    int window;      // positions a token sees, itself included; 0: all
-    bool state;      // a page holds no tokens but the state after the last one that was read of them
-    int begin, end;  // pages of a sequence that it has, from `begin` to before `end`; end 0: all the rest
+    int page_tokens; // tokens per page: KV_PAGE_TOKENS, or a multiple for recurrent states
+    int window;      // sliding window: positions a token sees, itself included; 0: all
+    bool state;      // recurrent: a page holds the state after its last token
+    int begin, end;  // the pages [begin, end) of each sequence belong to this class; end 0: no end
 };
 
 struct kv_pool {
-    uint8_t *bytes; // page_count * page_bytes, borrowed: of the host, or of a device, where only kernels go
+    uint8_t *bytes; // page_count * page_bytes, borrowed; host or device memory
     size_t page_bytes;
     struct kv_class class;
     int page_count, free_count;
     struct kv_page {
-        int owners;           // tables that hold it; 0: it is free
-        int32_t older, newer; // its neighbours among the free
-        int32_t next;         // the next page of its bucket
+        int owners;           // reference count; 0: free
+        int32_t older, newer; // neighbours on the free list
+        int32_t next;         // hash chain
         bool keyed;
         struct kv_key key;
     } *pages;
-    int32_t oldest, newest; // of the free pages
-    int32_t *buckets;       // the first page of each; a power of two of them
+    int32_t oldest, newest; // ends of the free list
+    int32_t *buckets;       // first page of each hash chain; a power of two
     uint32_t bucket_mask;
 };
 
 void kv_pool_open(struct kv_pool *pool, void *bytes, struct kv_class class, size_t page_bytes, int page_count);
 void kv_pool_close(struct kv_pool *pool);
 
-int32_t kv_pool_acquire(struct kv_pool *pool);            // one reference, the caller's; KV_PAGE_NONE: there is none
-void kv_pool_share(struct kv_pool *pool, int32_t page);   // one more owner; a free page must have a key
-void kv_pool_release(struct kv_pool *pool, int32_t page); // the last one frees
+int32_t kv_pool_acquire(struct kv_pool *pool);            // one reference; KV_PAGE_NONE if the pool is empty
+void kv_pool_share(struct kv_pool *pool, int32_t page);   // adds a reference; a free page must have a key
+void kv_pool_release(struct kv_pool *pool, int32_t page); // drops a reference; the last one frees the page
 
-// The page can be found under this key from now on, unless another one can already.
+// Indexes the page by this key, unless another page has the key.
 void kv_pool_remember(struct kv_pool *pool, int32_t page, const struct kv_key *key);
-int32_t kv_pool_find(const struct kv_pool *pool, const struct kv_key *key); // KV_PAGE_NONE: there is none
-void kv_pool_forget(struct kv_pool *pool);                                  // every key
+int32_t kv_pool_find(const struct kv_pool *pool, const struct kv_key *key); // KV_PAGE_NONE if no page has the key
+void kv_pool_forget(struct kv_pool *pool);                                  // drops all keys
 
-// Asserts what always holds (see pool.c); for tests and simulations.
+// Asserts the invariants of pool.c; for tests and simulations.
 void kv_pool_check(const struct kv_pool *pool);
 
 #endif

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define OPENSSL_SUPPRESS_DEPRECATED // the interface in its place allocates on every use
+#define OPENSSL_SUPPRESS_DEPRECATED // the EVP interface allocates on every use
 #include <openssl/sha.h>
 
 #include "base/memory.h"
@@ -12,7 +12,7 @@
 
 _Static_assert(KV_KEY_BYTES == SHA256_DIGEST_LENGTH, "a key is a whole hash");
 
-// SHA-256 of two runs of bytes: with less, one tenant's text might be made to pass for another's.
+// SHA-256 of two byte runs. A weaker hash would let one tenant forge a key of another tenant's pages.
 static struct kv_key hash_two(const void *a, size_t a_len, const void *b, size_t b_len)
 {
     struct kv_key key;
@@ -47,7 +47,7 @@ void kv_prefix_extend(struct kv_prefix *prefix, const int32_t *ids, int pages)
     prefix->count = pages > prefix->count ? pages : prefix->count;
 }
 
-// How many keys there are to one of the pool's pages.
+// Keys (of KV_PAGE_TOKENS tokens each) per page of this pool.
 static int keys_each(const struct kv_pool *pool) { return pool->class.page_tokens / KV_PAGE_TOKENS; }
 
 static int32_t find_page(const struct kv_prefix *prefix, const struct kv_pool *pool, int page)
@@ -55,14 +55,14 @@ static int32_t find_page(const struct kv_prefix *prefix, const struct kv_pool *p
     return kv_pool_find(pool, &prefix->keys[(page + 1) * keys_each(pool) - 1]);
 }
 
-// Whether the pool has a page, or another class does.
+// True if the pool has the page, or the page belongs to another class.
 static bool is_there(const struct kv_prefix *prefix, const struct kv_pool *pool, int page)
 {
     return !kv_table_has(&pool->class, page) || find_page(prefix, pool, page) != KV_PAGE_NONE;
 }
 
-// How many of the first `pages` pages a windowed pool might serve: it lacks none of what the token behind them sees, or
-// it lacks one and can serve only what ends before it.
+// How many of the first `pages` pages a windowed pool can serve: all, if it has every page that the next token sees;
+// otherwise those before the last missing one.
 static int servable(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
 {
     int own = pages / keys_each(pool), at = own - 1;
@@ -72,7 +72,7 @@ static int servable(const struct kv_prefix *prefix, const struct kv_pool *pool, 
     return (at >= first ? at : own) * keys_each(pool);
 }
 
-// How many of the first `pages` pages the pool has one after the other.
+// The length of the run of cached pages from the first on.
 static int run_from_start(const struct kv_prefix *prefix, const struct kv_pool *pool, int pages)
 {
     int count = 0;
@@ -89,7 +89,7 @@ int kv_prefix_find(const struct kv_prefix *prefix, const struct kv_table *tables
             pages = run_from_start(prefix, tables[i].pool, pages);
     for (int i = 0; i < classes; i++) {
         int fewer = tables[i].pool->class.window ? servable(prefix, tables[i].pool, pages) : pages;
-        if (fewer < pages) { // then all are asked again
+        if (fewer < pages) { // start over with all classes
             pages = fewer;
             i = -1;
         }

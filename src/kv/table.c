@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "kv/layout.h"
 
-// Entries for so many positions.
+// The number of entries for `positions` positions.
 static int pages_for(const struct kv_class *class, int positions)
 {
     int pages = (positions + class->page_tokens - 1) / class->page_tokens;
@@ -107,9 +107,9 @@ int kv_table_pages_needed(const struct kv_class *class, int length, int batch)
     all = all > 0 ? all : 0;
     if (class->state)
         return all < 2 ? all : 2;
-    if (!class->window || class->window >= length - batch) // a window may be as large as int
+    if (!class->window || class->window >= length - batch) // avoids overflow: a window may be as large as INT_MAX
         return all;
-    // The window before the batch's first token and the batch itself, at any offset within a page.
+    // The window before the batch's first token and the batch, at the worst offset within a page.
     int most = (class->window - 1 + batch + class->page_tokens - 1) / class->page_tokens + 1;
     return most < all ? most : all;
 }

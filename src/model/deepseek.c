@@ -35,16 +35,16 @@ static void find_heads(struct graph *graph, struct op_matrix *keys, struct op_ma
         check_alone(graph, values);
         if (graph->failed)
             return;
-        keys->tensor = stored_heads_rows(arena, keys->tensor, latent, 0, latent);
-        values->tensor = stored_heads_rows(arena, values->tensor, value_dim, 0, value_dim);
+        keys->tensor = tensor_source_head_rows(arena, keys->tensor, latent, 0, latent);
+        values->tensor = tensor_source_head_rows(arena, values->tensor, value_dim, 0, value_dim);
         return;
     }
     *keys = *values = find_matrix(graph, W_KV_B, config->heads * each, latent, BUFFER_Q);
     check_alone(graph, keys);
     if (graph->failed)
         return;
-    keys->tensor = stored_heads_turned(arena, keys->tensor, each, 0, unturned);
-    values->tensor = stored_heads_rows(arena, values->tensor, each, unturned, value_dim);
+    keys->tensor = tensor_source_head_transpose(arena, keys->tensor, each, 0, unturned);
+    values->tensor = tensor_source_head_rows(arena, values->tensor, each, unturned, value_dim);
     values->out = BUFFER_V;
 }
 

@@ -152,9 +152,9 @@ void graph_fused(struct graph *graph, const struct graph_output *outputs, int co
     for (int i = 0; i < count && !graph->failed; i++) {
         matrices[i] = whole;
         matrices[i].out = outputs[i].out;
-        matrices[i].tensor = stored_run(&model->arena, whole.tensor, first, outputs[i].rows);
+        matrices[i].tensor = tensor_source_rows(&model->arena, whole.tensor, first, outputs[i].rows);
         if (whole.bias)
-            matrices[i].bias = stored_run(&model->arena, whole.bias, first, outputs[i].rows);
+            matrices[i].bias = tensor_source_rows(&model->arena, whole.bias, first, outputs[i].rows);
         first += outputs[i].rows;
     }
     if (!graph->failed)
@@ -263,7 +263,7 @@ void graph_conv(struct graph *graph, enum weight_name name, const struct tensor 
                               .in = BUFFER_MIX,
                               .out = BUFFER_MIXED,
                               .width = recurrent->channels,
-                              .vector = find_taps(graph, name, recurrent->channels, recurrent->taps),
+                              .vector = find_conv_kernel(graph, name, recurrent->channels, recurrent->taps),
                               .more = { bias } });
 }
 

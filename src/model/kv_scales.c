@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/kv_scales.c: what keys and values of a layer are to be divided by in the cache, if the checkpoint was
-// calibrated for that. Many names are in use. Both are used where both are there; k_scale alone (or the older kv_scale)
-// serves values, too; v_scale alone leaves keys at 1. The engine reads them, for cache formats that have a scale.
+// model/kv_scales.c: a calibrated checkpoint's KV cache scales (k_scale, v_scale), under their many names. With k_scale
+// alone (or the older kv_scale) values use it too; with v_scale alone the scale of keys is 1. The engine uses them for
+// cache formats with a layer scale.
 #include <stdio.h>
 #include <string.h>
 
 #include "model/tensor_lookup_internal.h"
 
-// '?' is k or v.
+// '?' stands for k or v.
 static const char *const names[] = {
     "self_attn.?_proj.?_scale", "self_attn.?_scale", "self_attn.attn.?_scale",  "self_attn.qkv_proj.?_scale",
     "mixer.?_proj.?_scale",     "mixer.?_scale",     "self_attn.?_cache.scale", "self_attn.?_proj.output_scale",
@@ -26,7 +26,7 @@ static const struct tensor *look_up(struct graph *graph, int layer, const char *
         return NULL;
     graph->find->used[tensor - checkpoint->tensors] = true;
     int64_t values = tensor_values(tensor);
-    if (!(FORM_FLOATS >> tensor->dtype & 1) || (values != 1 && values != graph->model->layer[layer].kv_heads)) {
+    if (!(LAYOUT_FLOATS >> tensor->dtype & 1) || (values != 1 && values != graph->model->layer[layer].kv_heads)) {
         graph->failed = true;
         fail(graph->err, "tensor %s is %s of %lld values; a scale of the cache is one float, or one for each head",
              full, dtype_word(tensor->dtype), (long long)values);
@@ -43,7 +43,7 @@ static const struct tensor *look_up_any(struct graph *graph, int layer, const ch
     return found;
 }
 
-// A format that the checkpoint itself asks for.
+// True if the checkpoint declares a cache format with scales for this layer.
 static bool is_declared(const struct model *model, const struct layer *layer)
 {
     enum dtype_scale scale = dtype_table[layer->kv_dtype].scale;

@@ -8,13 +8,13 @@
 #include "base/pcre.h"
 #include "base/strbuf.h"
 
-// Far above any in use. A pattern's length bounds what compiling it takes, and the steps what matching does.
+// Limits, far above any in use. The pattern's length bounds compilation, and the step limit bounds matching.
 enum { NAME_BYTES_MAX = 1024, PATTERN_BYTES_MAX = 1024, PATTERNS_MAX = 4096, MATCH_STEPS_MAX = 100000, SPELLINGS = 4 };
 
 struct modules_pattern {
     pcre2_code *code;
     int value;
-    bool fused; // it speaks of fused modules; any other would take their names for those of others
+    bool fused; // the pattern names fused modules; only such patterns are matched against fused names
 };
 
 static const char *skip_beginning(const char *path)
@@ -43,7 +43,7 @@ bool modules_add_regex(struct modules *modules, const char *regex, int value, st
     return true;
 }
 
-// What '*' leaves open, and everything below.
+// A pattern with '*', which also matches modules below the match.
 static bool add_wildcard(struct modules *modules, const char *name, int value, struct error *err)
 {
     struct strbuf regex = { 0 };
@@ -69,7 +69,7 @@ bool modules_add(struct modules *modules, const char *name, int value, struct er
     if (modules->way == MODULES_WHOLE && bytes_start_with(bytes_of(name), bytes_of("re:")))
         return modules_add_regex(modules, name + 3, value, err);
     if (modules->way == MODULES_PARTS) {
-        len -= len > 0 && name[len - 1] == '*'; // X* means X and what is below, never X1
+        len -= len > 0 && name[len - 1] == '*'; // X* means X and the modules below it, not X1
         len -= len > 0 && name[len - 1] == '.';
         if (memchr(name, '*', len))
             return add_wildcard(modules, name, value, err);
@@ -81,7 +81,7 @@ bool modules_add(struct modules *modules, const char *name, int value, struct er
     return true;
 }
 
-// Engines that keep these together name them so.
+// Names of fused modules in engines that fuse them.
 static const char *fused_name(const char *last)
 {
     static const char *const pairs[][2] = { { "q_proj", "qkv_proj" },
@@ -95,7 +95,7 @@ static const char *fused_name(const char *last)
     return NULL;
 }
 
-// The longest run of whole components that starts here is looked at last.
+// Looks up runs of whole components that start here, the shortest first.
 static bool find_run(const struct map *names, const char *first, int64_t *value)
 {
     for (size_t len = strcspn(first, ".");; len += 1 + strcspn(first + len + 1, ".")) {
@@ -138,7 +138,7 @@ static bool match(const struct modules *modules, const char *path, bool fused, i
         || fail(err, "a pattern for module names takes more than %d steps on \"%.200s\"", MATCH_STEPS_MAX, path);
 }
 
-// The path as the file has it and as most configs have it, and both with the name of the fused module.
+// Tries the path as in the file and as in most configs, and both with the fused module's name.
 bool modules_find(const struct modules *modules, const char *path, int *value, struct error *err)
 {
     struct {

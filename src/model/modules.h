@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/modules.h: which modules of a model the names in a quantisation config mean. They are written as paths, as part
-// of one, with '*' or as regular expressions; with one of several beginnings that stand for the same; and for q, k and
-// v (or gate and up) together, as some engines fuse them.
+// model/modules.h: matches module paths against the names in a quantisation config (ignore lists, targets). Names are
+// full paths, parts of paths, wildcards or regular expressions; they have one of several equivalent prefixes, and may
+// name fused modules (qkv_proj, gate_up_proj).
 #ifndef MODEL_MODULES_H
 #define MODEL_MODULES_H
 
@@ -10,23 +10,23 @@
 #include "base/memory.h"
 
 enum modules_way {
-    MODULES_WHOLE, // a name is a path, or re:REGEX, which need not match to the end
-    MODULES_PARTS, // a name stands for every module that has it, component for component, in its path; '*' for anything
+    MODULES_WHOLE, // a name is a full path, or re:REGEX, which matches prefixes
+    MODULES_PARTS, // a name matches every module whose path contains its components; '*' matches anything
 };
 
 struct modules {
     enum modules_way way;
-    struct map names; // those without '*' and re:, to their values
+    struct map names; // plain names -> value
     struct modules_pattern *patterns;
     size_t pattern_count;
     struct arena arena;
 };
 
-// Adds what stands for `value`, at least 0.
+// Adds a name or pattern with its `value` >= 0.
 bool modules_add(struct modules *modules, const char *name, int value, struct error *err);
 bool modules_add_regex(struct modules *modules, const char *regex, int value, struct error *err);
 
-// The value of the first that means this module, names before patterns; -1: none does.
+// The value of the first match, names before patterns; -1 if none matches.
 bool modules_find(const struct modules *modules, const char *path, int *value, struct error *err);
 
 void modules_free(struct modules *modules);

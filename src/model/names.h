@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/names.h: what a weight is called, in safetensors and in GGUF.
+// model/names.h: the names of weights in safetensors and GGUF.
 #ifndef MODEL_NAMES_H
 #define MODEL_NAMES_H
 
-// Rows of a layer get "model.layers.N." or "blk.N." in front, the others "model." or nothing; lm_head stands alone.
+// Names in a layer get the prefix "model.layers.N." or "blk.N."; others "model." or none; lm_head has none.
 //    id               safetensors                      GGUF
 // clang-format off
 #define WEIGHTS(X)                                                                    \

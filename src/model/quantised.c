@@ -12,7 +12,7 @@ const json_t *quantised_declaration(const struct checkpoint *checkpoint)
     const json_t *places[] = {
         json_object_get(checkpoint->config, "quantization_config"),
         json_object_get(json_object_get(checkpoint->config, "text_config"), "quantization_config"),
-        json_object_get(checkpoint->config, "compression_config"), // older ones of compressed-tensors
+        json_object_get(checkpoint->config, "compression_config"), // old compressed-tensors
         checkpoint->hf_quant_config,
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
@@ -49,7 +49,7 @@ static bool refuse_method(const char *method, struct error *err)
     return false;
 }
 
-// `method`: what it is if it does not say.
+// `method` is the default if quant_method is absent.
 static bool read_declaration(struct quantised *quantised, const json_t *declaration, const char *method,
                              struct error *err)
 {
@@ -57,7 +57,7 @@ static bool read_declaration(struct quantised *quantised, const json_t *declarat
         return false;
     if (!method)
         return fail(err, "there is no quant_method, so nothing says how the weights lie");
-    if (!strncasecmp(method, "modelopt", strlen("modelopt"))) // modelopt_fp4 and others, too
+    if (!strncasecmp(method, "modelopt", strlen("modelopt"))) // also modelopt_fp4 and others
         method = "modelopt";
     for (int i = 0; i < METHODS; i++)
         if (!strcasecmp(method, methods[i].method)) {
@@ -73,7 +73,7 @@ bool quantised_read(struct quantised *quantised, const struct checkpoint *checkp
     const json_t *declaration = quantised_declaration(checkpoint);
     *quantised = (struct quantised){ .arena = arena, .chosen_only = !declaration };
     bool own_file = declaration == checkpoint->hf_quant_config;
-    bool modelopt = own_file || json_object_get(declaration, "quant_algo"); // which nobody else writes
+    bool modelopt = own_file || json_object_get(declaration, "quant_algo"); // only ModelOpt writes that
     return !declaration || read_declaration(quantised, declaration, modelopt ? "modelopt" : NULL, err)
         || fail_within(err, own_file ? "hf_quant_config.json" : "config.json: quantization_config");
 }
@@ -100,14 +100,14 @@ bool quantised_find(const struct quantised *quantised, const char *module, const
             return false;
     if (value < 0 && !quantised->chosen_only && !strcmp(class, "Linear"))
         value = 0;
-    if (value >= 0 && quantised->schemes[value].form)
+    if (value >= 0 && quantised->schemes[value].layout)
         *scheme = &quantised->schemes[value];
     return true;
 }
 
 static bool same_scheme(const struct scheme *a, const struct scheme *b)
 {
-    return a->form == b->form && a->bits == b->bits && a->group == b->group && a->rows_each == b->rows_each
+    return a->layout == b->layout && a->bits == b->bits && a->group == b->group && a->rows_each == b->rows_each
         && a->zeros == b->zeros && a->ordered == b->ordered && a->zero_bias == b->zero_bias;
 }
 

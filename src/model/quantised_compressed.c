@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/quantised_compressed.c: compressed-tensors: groups of modules, each with a format and how its weights became
-// numbers of few bits.
+// model/quantised_compressed.c: the quantisation config of compressed-tensors (llm-compressor): groups of modules, each
+// with a format and quantisation parameters.
 #include <stdio.h>
 #include <string.h>
 
 #include "format/json.h"
 #include "model/quantised.h"
 
-// A group's weights, as they are declared.
+// A group's declared weight parameters.
 struct weights {
     const char *format, *type, *strategy;
     int64_t bits, group, block[2];
     bool symmetric, ordered, byte_scales;
 };
 
-// What a format may hold. Strategies that are not listed are refused.
+// The supported combinations; others are refused.
 static const struct rule {
     const char *format, *type, *strategies;
     int bits, group; // 0: any
     bool zeros;
-    const struct form *form;
+    const struct weight_layout *layout;
     const char *word;
 } rules[] = {
-    { "nvfp4-pack-quantized", "float", "tensor_group", 4, 16, false, &form_nvfp4_compressed, "NVFP4" },
-    { "mxfp4-pack-quantized", "float", "group", 4, 32, false, &form_mxfp4, "MXFP4" },
-    { "mxfp8-quantized", "float", "group", 8, 32, false, &form_mxfp8, "MXFP8" },
-    { "float-quantized", "float", "group", 8, 32, false, &form_mxfp8, "MXFP8" },
-    { "float-quantized", "float", "tensor channel block group", 8, 0, false, &form_fp8, "FP8" },
-    { "naive-quantized", "float", "tensor channel block group", 8, 0, false, &form_fp8, "FP8" },
-    { "int-quantized", "int", "tensor channel group", 8, 0, false, &form_int8, "int8" },
-    { "naive-quantized", "int", "tensor channel group", 8, 0, false, &form_int8, "int8" },
-    { "pack-quantized", "int", "tensor channel group", 4, 0, true, &form_packed, "int4" },
-    { "pack-quantized", "int", "tensor channel group", 8, 0, true, &form_packed, "int8" },
+    { "nvfp4-pack-quantized", "float", "tensor_group", 4, 16, false, &weight_layout_nvfp4_compressed, "NVFP4" },
+    { "mxfp4-pack-quantized", "float", "group", 4, 32, false, &weight_layout_mxfp4, "MXFP4" },
+    { "mxfp8-quantized", "float", "group", 8, 32, false, &weight_layout_mxfp8, "MXFP8" },
+    { "float-quantized", "float", "group", 8, 32, false, &weight_layout_mxfp8, "MXFP8" },
+    { "float-quantized", "float", "tensor channel block group", 8, 0, false, &weight_layout_fp8, "FP8" },
+    { "naive-quantized", "float", "tensor channel block group", 8, 0, false, &weight_layout_fp8, "FP8" },
+    { "int-quantized", "int", "tensor channel group", 8, 0, false, &weight_layout_int8, "int8" },
+    { "naive-quantized", "int", "tensor channel group", 8, 0, false, &weight_layout_int8, "int8" },
+    { "pack-quantized", "int", "tensor channel group", 4, 0, true, &weight_layout_packed, "int4" },
+    { "pack-quantized", "int", "tensor channel group", 8, 0, true, &weight_layout_packed, "int8" },
 };
 
 static bool has_word(const char *words, const char *word)
@@ -43,7 +43,7 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-// [128, 128], or "128x128" as it once was.
+// [128, 128], or in old versions "128x128".
 static bool read_block(const json_t *weights, int64_t block[2], struct error *err)
 {
     const json_t *structure = json_object_get(weights, "block_structure");
@@ -70,7 +70,7 @@ static bool read_weights(const json_t *group, const char *format, struct weights
         || !json_get_text(weights, "scale_dtype", &scale_type, err))
         return false;
     out->byte_scales = strstr(scale_type, "uint8");
-    if (!*out->strategy) // what its sizes imply
+    if (!*out->strategy) // implied by the sizes
         out->strategy = json_is_array(json_object_get(weights, "block_structure")) ? "block"
             : out->group > 0                                                       ? "group"
             : out->group < 0                                                       ? "channel"
@@ -81,22 +81,22 @@ static bool read_weights(const json_t *group, const char *format, struct weights
 
 static bool fits(const struct rule *rule, const struct weights *weights)
 {
-    if (!strcmp(rule->format, "float-quantized") && weights->byte_scales != (rule->form == &form_mxfp8))
+    if (!strcmp(rule->format, "float-quantized") && weights->byte_scales != (rule->layout == &weight_layout_mxfp8))
         return false;
     return !strcmp(rule->format, weights->format) && !strcmp(rule->type, weights->type) && rule->bits == weights->bits
         && has_word(rule->strategies, weights->strategy) && (!rule->group || rule->group == weights->group)
-        && (rule->zeros || weights->symmetric) && (rule->form == &form_packed || !weights->ordered);
+        && (rule->zeros || weights->symmetric) && (rule->layout == &weight_layout_packed || !weights->ordered);
 }
 
 static struct scheme scheme_of(const struct rule *rule, const struct weights *weights, struct arena *arena)
 {
     bool blocks = !strcmp(weights->strategy, "block"), grouped = strstr(weights->strategy, "group");
     const char *zeros = weights->symmetric ? "" : " with zero points", *order = weights->ordered ? ", reordered" : "";
-    struct scheme scheme = { rule->form, rule->word, .bits = rule->bits, .zeros = !weights->symmetric,
+    struct scheme scheme = { rule->layout, rule->word, .bits = rule->bits, .zeros = !weights->symmetric,
                              .ordered = weights->ordered };
     scheme.group = (int)(blocks ? weights->block[1] : grouped && weights->group > 0 ? weights->group : 0);
     scheme.rows_each = blocks ? (int)weights->block[0] : strcmp(weights->strategy, "tensor") != 0;
-    if (rule->group) // its word says it all
+    if (rule->group) // the word implies the group
         return scheme;
     scheme.word = grouped ? arena_format(arena, "%s in groups of %d%s%s", rule->word, scheme.group, zeros, order)
                           : arena_format(arena, "%s by %s%s", rule->word, weights->strategy, zeros);
@@ -118,7 +118,7 @@ static bool add_group(struct quantised *quantised, const json_t *group, const ch
                 weights.symmetric ? "" : ", asymmetric", weights.ordered ? ", with actorder" : "");
 }
 
-// A group for attention alone is about the cache.
+// A group that targets attention modules only describes the KV cache.
 static bool is_attention(const json_t *targets)
 {
     for (size_t i = 0; i < json_array_size(targets); i++) {
@@ -130,7 +130,7 @@ static bool is_attention(const json_t *targets)
     return json_array_size(targets);
 }
 
-// Keys that change what the numbers mean.
+// Refuses keys that change the weights' meaning.
 static bool refuse_key(const json_t *object, const char *key, struct error *err)
 {
     const json_t *value = json_object_get(object, key);

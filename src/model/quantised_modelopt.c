@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/quantised_modelopt.c: NVIDIA ModelOpt: one algorithm for all modules but those it leaves out, or one for each.
+// model/quantised_modelopt.c: the quantisation config of NVIDIA ModelOpt: one algorithm for all modules that are not
+// excluded, or one per module.
 #include <string.h>
 #include <strings.h>
 
@@ -8,12 +9,12 @@
 #include "model/quantised.h"
 
 static const struct scheme algorithms[] = {
-    { &form_nvfp4_modelopt, "NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
-    { &form_nvfp4_modelopt, "W4A16_NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
-    { &form_fp8, "FP8" },
-    { &form_fp8, "FP8_PER_CHANNEL_PER_TOKEN", .rows_each = 1 },
-    { &form_fp8, "FP8_PB_WO", .group = 128, .rows_each = 128 },
-    { &form_mxfp8, "MXFP8", .group = 32, .rows_each = 1 },
+    { &weight_layout_nvfp4_modelopt, "NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
+    { &weight_layout_nvfp4_modelopt, "W4A16_NVFP4", .bits = 4, .group = 16, .rows_each = 1 },
+    { &weight_layout_fp8, "FP8" },
+    { &weight_layout_fp8, "FP8_PER_CHANNEL_PER_TOKEN", .rows_each = 1 },
+    { &weight_layout_fp8, "FP8_PB_WO", .group = 128, .rows_each = 128 },
+    { &weight_layout_mxfp8, "MXFP8", .group = 32, .rows_each = 1 },
 };
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
@@ -27,7 +28,7 @@ static bool refuse_algorithm(const char *word, struct error *err)
     return false;
 }
 
-// `object` may say the group's size: it cannot be another.
+// If `object` has a group_size, it must be the algorithm's.
 static bool add_algorithm(struct quantised *quantised, const char *word, const json_t *object, int *number,
                           struct error *err)
 {
@@ -37,7 +38,7 @@ static bool add_algorithm(struct quantised *quantised, const char *word, const j
             continue;
         if (!json_get_int(object, "group_size", 0, INT32_MAX, &group, err))
             return false;
-        if (algorithms[i].form != &form_fp8 && group != algorithms[i].group)
+        if (algorithms[i].layout != &weight_layout_fp8 && group != algorithms[i].group)
             return fail(err, "%s in groups of %lld; nibble reads groups of %d", word, (long long)group,
                         algorithms[i].group);
         return quantised_add_scheme(quantised, algorithms[i], number, err);
@@ -77,7 +78,7 @@ bool quantised_read_modelopt(struct quantised *quantised, const json_t *declarat
     if (algorithm && !word)
         return fail(err, "quant_algo is no text");
     quantised->chosen_only = !word || !strcasecmp(word, "MIXED_PRECISION");
-    if (!word) // the cache alone is quantised
+    if (!word) // only the KV cache is quantised
         return true;
     return quantised->chosen_only ? read_layers(quantised, quantised_key(declaration, "quantized_layers"), err)
                                   : add_algorithm(quantised, word, object, &number, err);

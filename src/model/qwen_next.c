@@ -16,7 +16,7 @@ static bool is_qwen3_next(const struct graph *graph) { return graph->architectur
 
 // Some rows of each group of a matrix; the groups are its heads.
 static struct op_matrix rows_of(struct graph *graph, const struct op_matrix *whole, const char *word, int each,
-                                const struct stored_rows_run *runs, int count, enum buffer out)
+                                const struct row_run *runs, int count, enum buffer out)
 {
     struct op_matrix part = { .scale = whole->scale, .out = out };
     if (!graph->failed && whole->bias) {
@@ -24,7 +24,7 @@ static struct op_matrix rows_of(struct graph *graph, const struct op_matrix *who
         fail(graph->err, "tensor %s has a bias beside it, which nibble does not read", whole->tensor->name);
     }
     if (!graph->failed)
-        part.tensor = stored_rows_of(&graph->model->arena, whole->tensor, word, each, runs, count);
+        part.tensor = tensor_source_row_runs(&graph->model->arena, whole->tensor, word, each, runs, count);
     return part;
 }
 
@@ -36,10 +36,10 @@ static void write_attention(struct graph *graph)
     const struct model_config *config = &graph->model->config;
     int dim = config->head_dim, q_width = config->heads * dim, kv_width = config->kv_heads * dim;
     struct op_matrix both = find_matrix(graph, W_Q, 2 * q_width, config->hidden, BUFFER_Q), qkv[3], gate;
-    qkv[0] = rows_of(graph, &both, "q", 2 * dim, &(struct stored_rows_run){ 0, dim }, 1, BUFFER_Q);
+    qkv[0] = rows_of(graph, &both, "q", 2 * dim, &(struct row_run){ 0, dim }, 1, BUFFER_Q);
     qkv[1] = find_matrix(graph, W_K, kv_width, config->hidden, BUFFER_K);
     qkv[2] = find_matrix(graph, W_V, kv_width, config->hidden, BUFFER_V);
-    gate = rows_of(graph, &both, "gate", 2 * dim, &(struct stored_rows_run){ dim, dim }, 1, BUFFER_GATE);
+    gate = rows_of(graph, &both, "gate", 2 * dim, &(struct row_run){ dim, dim }, 1, BUFFER_GATE);
     graph_matrices(graph, BUFFER_H, qkv, 3);
     graph_matrices(graph, BUFFER_H, &gate, 1);
     graph_head_norm(graph, BUFFER_Q, W_Q_NORM, config->heads);
@@ -63,9 +63,7 @@ static void find_inputs(struct graph *graph, struct op_matrix out[2])
         out[1] = find_matrix(graph, W_DELTA_Z, inner, config->hidden, BUFFER_GATE);
         return;
     }
-    const struct stored_rows_run runs[] = {
-        { 0, keys }, { keys, keys }, { 2 * keys, values }, { 2 * keys + values, values }
-    };
+    const struct row_run runs[] = { { 0, keys }, { keys, keys }, { 2 * keys, values }, { 2 * keys + values, values } };
     struct op_matrix all = find_matrix(graph, W_DELTA_QKVZ, recurrent->channels + inner, config->hidden, BUFFER_MIX);
     out[0] = rows_of(graph, &all, "q, k, v", 2 * (keys + values), runs, 3, BUFFER_MIX);
     out[1] = rows_of(graph, &all, "z", 2 * (keys + values), runs + 3, 1, BUFFER_GATE);
@@ -82,8 +80,8 @@ static void find_rates(struct graph *graph, struct op_matrix out[2])
         return;
     }
     struct op_matrix both = find_matrix(graph, W_DELTA_BA, 2 * heads, config->hidden, BUFFER_BETA);
-    out[0] = rows_of(graph, &both, "b", 2 * each, &(struct stored_rows_run){ 0, each }, 1, BUFFER_BETA);
-    out[1] = rows_of(graph, &both, "a", 2 * each, &(struct stored_rows_run){ each, each }, 1, BUFFER_TIME);
+    out[0] = rows_of(graph, &both, "b", 2 * each, &(struct row_run){ 0, each }, 1, BUFFER_BETA);
+    out[1] = rows_of(graph, &both, "a", 2 * each, &(struct row_run){ each, each }, 1, BUFFER_TIME);
 }
 
 static void write_delta(struct graph *graph)

@@ -143,16 +143,16 @@ static const struct tensor *rows_of(struct pass *pass, const struct tensor *tens
     if (!tensor || !shard_is_divided(run))
         return tensor;
     if (tensor->rank < 3)
-        return stored_run(arena, tensor, run.first, run.count);
-    return stored_rows_of(arena, tensor, arena_format(arena, "row %d", run.first), run.whole,
-                          &(struct stored_rows_run){ run.first, run.count }, 1);
+        return tensor_source_rows(arena, tensor, run.first, run.count);
+    return tensor_source_row_runs(arena, tensor, arena_format(arena, "row %d", run.first), run.whole,
+                                  &(struct row_run){ run.first, run.count }, 1);
 }
 
 // Biases of experts are rows of one matrix.
 static const struct tensor *biases_of(struct pass *pass, const struct tensor *bias, struct shard_run run)
 {
     return bias && bias->rank > 1 && shard_is_divided(run)
-        ? stored_columns(&pass->model->arena, bias, run.first, run.count)
+        ? tensor_source_columns(&pass->model->arena, bias, run.first, run.count)
         : rows_of(pass, bias, run);
 }
 
@@ -189,7 +189,7 @@ static void take_columns(struct pass *pass, struct op *op, struct shard_run run)
     struct op_matrix *matrix = &op->matrix[0];
     assert(op->matrices == 1);
     op->width = run.count;
-    matrix->tensor = stored_columns(&pass->model->arena, matrix->tensor, run.first, run.count);
+    matrix->tensor = tensor_source_columns(&pass->model->arena, matrix->tensor, run.first, run.count);
     if (pass->deal.rank)
         matrix->bias = NULL;
 }
@@ -220,7 +220,7 @@ static void shard_linear(struct pass *pass, struct op *op)
 {
     if (shard_is_divided(pass->held[op->in])) {
         take_columns(pass, op, pass->held[op->in]);
-        append_reduced(pass, op, &op->matrix[0].out, (int)stored_rows(op->matrix[0].tensor));
+        append_reduced(pass, op, &op->matrix[0].out, (int)tensor_rows(op->matrix[0].tensor));
         return;
     }
     take_rows(pass, op);
@@ -245,7 +245,7 @@ static void shard_combine(struct pass *pass, struct op *op) { append_reduced(pas
 static void shard_per_head_linear(struct pass *pass, struct op *op)
 {
     struct op_matrix *matrix = &op->matrix[0];
-    int rows = (int)stored_rows(matrix->tensor);
+    int rows = (int)tensor_rows(matrix->tensor);
     struct shard_run heads = shard_scale(pass->held[op->in], op->groups);
     pass->held[op->out] = shard_scale(heads, rows + op->groups * op->rest);
     note_width(pass, op->out, pass->held[op->out].count);

@@ -142,7 +142,7 @@ static int width_unit(const struct op *down)
 // for what he was late in the other.
 static struct shard_run deal_width(const struct shard_deal *deal, const struct op *down)
 {
-    return deal_units((int)stored_cols(down->matrix[0].tensor), width_unit(down), deal->rank, deal->ranks);
+    return deal_units((int)tensor_cols(down->matrix[0].tensor), width_unit(down), deal->rank, deal->ranks);
 }
 
 // ---- what is dealt out as what ----
@@ -174,7 +174,7 @@ struct shard_run shard_deal_vocabulary(const struct model *model, int rank, int 
 struct shard_run shard_deal_rows(const struct shard_deal *deal, int op, int matrix)
 {
     const struct op_matrix *written = &deal->model->ops[op].matrix[matrix];
-    int rows = (int)stored_rows(written->tensor);
+    int rows = (int)tensor_rows(written->tensor);
     switch (share_of(deal->model, op, written->out)) {
     case SHARE_HEADS: return shard_scale(deal->heads, rows);
     case SHARE_KV_HEADS: return shard_scale(deal->kv_heads, rows);
@@ -194,7 +194,7 @@ static bool check_widths(const struct shard_deal *deal, struct error *err)
         if (!multiplies || share_of(model, i, op->matrix[0].out) != SHARE_WIDTH)
             continue;
         const struct op *down = reader_of_gate(model, i);
-        int width = (int)stored_cols(down->matrix[0].tensor), unit = width_unit(down);
+        int width = (int)tensor_cols(down->matrix[0].tensor), unit = width_unit(down);
         if (count_units(width, unit) < deal->ranks)
             return fail(err, "%s of layer %d %s %d columns, in units of %d (%s)",
                         op->kind == OP_EXPERTS ? "the experts" : "the feed forward", op->layer,

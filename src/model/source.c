@@ -14,7 +14,7 @@ static void full_key(const struct source *source, const char *key, char out[KEY_
 
 static bool is_list(const struct gguf_value *value) { return value && value->type == GGUF_ARRAY; }
 
-// An entry of a list, or with index -1 the greatest of all.
+// An entry of an array, or with index -1 the largest.
 static bool read_entry(const struct source *source, const char *gguf_key, int index, int low, int high, int *out,
                        struct error *err)
 {

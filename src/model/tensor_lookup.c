@@ -20,7 +20,7 @@ static const struct {
 
 // ---- names ----
 
-// The word with the expert's number in place of '*'.
+// Replaces '*' by the expert's number.
 static void expand(const char *word, int expert, char out[WORD_BYTES_MAX])
 {
     const char *star = strchr(word, '*');
@@ -30,7 +30,7 @@ static void expand(const char *word, int expert, char out[WORD_BYTES_MAX])
         snprintf(out, WORD_BYTES_MAX, "%s", word);
 }
 
-// The architecture's own name in safetensors, or that of all others.
+// The safetensors name: the architecture's own, or the common one.
 static const char *json_name(const struct graph *graph, enum weight_name name)
 {
     for (const struct architecture_name *own = graph->architecture->names; own && own->json; own++)
@@ -44,7 +44,7 @@ bool find_is_each(const struct graph *graph, enum weight_name name)
     return !graph->source.checkpoint->gguf && strchr(json_name(graph, name), '*');
 }
 
-// The head is beside the model, whatever that is part of.
+// lm_head is outside "model", under the same parent.
 static const char *head_prefix(const struct graph *graph)
 {
     bool nested = !strcmp(graph->prefix, "language_model.model.") || !strcmp(graph->prefix, "language_model.backbone.");
@@ -73,7 +73,7 @@ void find_name_of(const struct graph *graph, enum weight_name name, const char *
     snprintf(out, FIND_NAME_BYTES_MAX, "%s%s%s", module, *suffix && *suffix != '_' ? "." : "", suffix);
 }
 
-// Published safetensors put different things in front of the same names.
+// The prefix of the model's names, which differs between published checkpoints.
 static const char *prefix_of(const struct graph *graph)
 {
     static const char *const prefixes[] = { "model.",    "language_model.model.",    "model.language_model.",
@@ -87,7 +87,7 @@ static const char *prefix_of(const struct graph *graph)
     return prefixes[0];
 }
 
-// ---- beginning and end ----
+// ---- opening and closing ----
 
 void find_begin(struct graph *graph)
 {
@@ -133,7 +133,7 @@ bool find_has(struct graph *graph, enum weight_name name, const char *suffix)
     return checkpoint_find(graph->source.checkpoint, full);
 }
 
-// The first trouble stays.
+// Only the first error is kept.
 const struct tensor *find_trouble(struct graph *graph, enum weight_name name, const char *suffix, const char *format,
                                   ...)
 {
@@ -245,14 +245,14 @@ const struct tensor *find_vector(struct graph *graph, enum weight_name name, int
     return find_named_vector(graph, name, "weight", width);
 }
 
-const struct tensor *find_taps(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps)
+const struct tensor *find_conv_kernel(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps)
 {
     struct tensor wanted = graph->source.json ? find_shape(graph, 3, channels, 1, taps)
                                               : find_shape(graph, 2, channels, taps, 0);
     return find_floats(graph, name, "weight", wanted);
 }
 
-// Rows that the file decides.
+// The vocabulary's size, from the file.
 static int64_t find_vocabulary(struct graph *graph, enum weight_name name)
 {
     const struct tensor *tensor = find_tensor(graph, name, "weight");
@@ -275,13 +275,13 @@ struct op_matrix find_matrix(struct graph *graph, enum weight_name name, int64_t
     if (graph->failed || !find_scheme(graph, name, &scheme))
         return matrix;
     if (scheme)
-        find_stored(graph, name, scheme, find_shape(graph, 2, rows, cols, 0), &matrix);
+        find_quantised(graph, name, scheme, find_shape(graph, 2, rows, cols, 0), &matrix);
     else
         matrix.tensor = find_plain(graph, name, find_shape(graph, 2, rows, cols, 0));
     bool needs_bias = graph->qkv_bias && (name == W_Q || name == W_K || name == W_V);
     if (needs_bias || find_has(graph, name, "bias"))
         matrix.bias = find_floats(graph, name, "bias", find_shape(graph, 1, rows, 0, 0));
-    if (graph->source.checkpoint->gguf && find_has(graph, name, "scale")) // NVFP4's overall scale travels beside it
+    if (graph->source.checkpoint->gguf && find_has(graph, name, "scale")) // NVFP4's global scale
         matrix.scale = find_floats(graph, name, "scale", find_shape(graph, 1, 1, 0, 0));
     return matrix;
 }

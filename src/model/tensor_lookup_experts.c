@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_lookup_experts.c: the matrices of a mixture's experts as one tensor, however the file has them.
+// model/tensor_lookup_experts.c: finds the matrices of a mixture's experts and stacks them into one tensor.
 #include <stdio.h>
 #include <string.h>
 
 #include "model/tensor_lookup_internal.h"
 #include "model/tensor_source_rows.h"
 
-// ---- one by one ----
+// ---- one tensor per expert ----
 
 enum part { PART_TENSOR, PART_BIAS, PART_SCALE };
 
@@ -28,7 +28,7 @@ static const struct tensor *stack(struct graph *graph, enum weight_name name, co
             return find_trouble(graph, name, suffixes[part], "lies in another way for expert %d than for the first", i);
     }
     find_name_of(graph, name, suffixes[part], full);
-    return parts[0] ? stored_stack(arena, arena_text(arena, full, strlen(full)), parts, count) : NULL;
+    return parts[0] ? tensor_source_stack(arena, arena_text(arena, full, strlen(full)), parts, count) : NULL;
 }
 
 static struct op_matrix find_each(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
@@ -48,7 +48,7 @@ static struct op_matrix find_each(struct graph *graph, enum weight_name name, in
     return matrix;
 }
 
-// ---- all in one ----
+// ---- stacked tensors ----
 
 struct op_matrix find_experts(struct graph *graph, enum weight_name name, int count, int64_t rows, int64_t cols,
                               enum buffer out)
@@ -61,7 +61,7 @@ struct op_matrix find_experts(struct graph *graph, enum weight_name name, int co
     if (graph->failed || !find_scheme(graph, name, &scheme))
         return matrix;
     if (scheme && graph->model->imagined)
-        find_stored(graph, name, scheme, all, &matrix);
+        find_quantised(graph, name, scheme, all, &matrix);
     else
         matrix.tensor = find_plain(graph, name, all);
     if (find_has(graph, name, "bias"))
@@ -84,14 +84,14 @@ struct op_matrix find_half(struct graph *graph, enum weight_name name, int half,
                            enum buffer out)
 {
     struct op_matrix matrix = find_stacked(graph, name, count, 2 * rows, cols, out);
-    const struct stored_rows_run run = { half * (int)rows, (int)rows };
+    const struct row_run run = { half * (int)rows, (int)rows };
     if (matrix.tensor)
-        matrix.tensor = stored_rows_of(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows, &run,
-                                       1);
+        matrix.tensor = tensor_source_row_runs(&graph->model->arena, matrix.tensor, half ? "up" : "gate", 2 * (int)rows,
+                                               &run, 1);
     return matrix;
 }
 
-// ---- in turns ----
+// ---- interleaved rows ----
 
 struct turns {
     enum weight_name name;
@@ -110,7 +110,7 @@ static const struct tensor *find_blocks(struct graph *graph, const struct turns 
     if (!codes || !scales)
         return find_trouble(graph, turns->name, codes ? "_scales" : "_blocks",
                             "is missing; the checkpoint declares %s for this module", scheme->word);
-    if (codes->dtype != DTYPE_U8 || !(FORM_E8M0 >> scales->dtype & 1))
+    if (codes->dtype != DTYPE_U8 || !(LAYOUT_E8M0 >> scales->dtype & 1))
         return find_trouble(graph, turns->name, codes->dtype != DTYPE_U8 ? "_blocks" : "_scales",
                             "is not stored as bytes, as it is in %s", scheme->word);
     if (cols % 32)
@@ -119,31 +119,31 @@ static const struct tensor *find_blocks(struct graph *graph, const struct turns 
     if (!find_check_shape(graph, turns->name, "_blocks", codes, &codes_shape)
         || !find_check_shape(graph, turns->name, "_scales", scales, &scales_shape))
         return NULL;
-    struct stored *stored = ARENA_NEW(&graph->model->arena, struct stored, 1);
-    *stored = (struct stored){ .codes = codes, .scales = scales };
-    struct tensor settled = find_settle(scheme, turns->wanted, stored);
-    stored->row_first = turns->first;
-    stored->row_step = turns->step;
+    struct tensor_source *source = ARENA_NEW(&graph->model->arena, struct tensor_source, 1);
+    *source = (struct tensor_source){ .codes = codes, .scales = scales };
+    struct tensor resolved = find_resolve(scheme, turns->wanted, source);
+    source->row_first = turns->first;
+    source->row_step = turns->step;
     snprintf(suffix, sizeof suffix, "_blocks (%d of %d)", turns->first + 1, turns->step);
-    return find_new(graph, turns->name, suffix, settled);
+    return find_new(graph, turns->name, suffix, resolved);
 }
 
-// Floats lie with the inputs first.
+// Float tensors are (count, cols, rows): transposed.
 static const struct tensor *find_turned(struct graph *graph, const struct turns *turns)
 {
     const int64_t *wanted = turns->wanted.shape;
     const struct tensor *all = find_floats(graph, turns->name, "",
                                            find_shape(graph, 3, wanted[0], wanted[2], wanted[1] * turns->step));
-    return all ? stored_transposed(&graph->model->arena, all, turns->first, turns->step) : NULL;
+    return all ? tensor_source_transpose(&graph->model->arena, all, turns->first, turns->step) : NULL;
 }
 
-// Those of one file's tensor are told apart by their names.
+// Matrices from one file tensor need different names.
 static void imagine_turn(struct graph *graph, const struct turns *turns, const struct scheme *scheme,
                          struct op_matrix *matrix)
 {
     struct arena *arena = &graph->model->arena;
     struct tensor *own = ARENA_NEW(arena, struct tensor, 1);
-    find_stored(graph, turns->name, scheme, turns->wanted, matrix);
+    find_quantised(graph, turns->name, scheme, turns->wanted, matrix);
     if (!matrix->tensor)
         return;
     *own = *matrix->tensor;
@@ -165,7 +165,7 @@ struct op_matrix find_alternating(struct graph *graph, enum weight_name name, in
         matrix.tensor = scheme ? find_blocks(graph, &turns, scheme) : find_turned(graph, &turns);
     if (find_has(graph, name, "_bias") || graph->model->imagined) {
         const struct tensor *bias = find_floats(graph, name, "_bias", find_shape(graph, 2, count, rows * step, 0));
-        matrix.bias = bias ? stored_every(&graph->model->arena, bias, first, step) : NULL;
+        matrix.bias = bias ? tensor_source_stride(&graph->model->arena, bias, first, step) : NULL;
     }
     return matrix;
 }

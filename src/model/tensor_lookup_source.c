@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_lookup_source.c: a quantised matrix out of the tensors that its scheme says there are. Each must be
-// there, in its type and shape, and none of another scheme beside them.
+// model/tensor_lookup_source.c: assembles a quantised matrix from its scheme's tensors. All must be present with the
+// right dtype and shape, and tensors of other schemes must not be.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 
 // ---- the scheme ----
 
-static bool is_plain_float(const struct tensor *tensor) { return tensor && FORM_FLOATS >> tensor->dtype & 1; }
+static bool is_plain_float(const struct tensor *tensor) { return tensor && LAYOUT_FLOATS >> tensor->dtype & 1; }
 
-// A declaration that does not say all it leaves out: a plain weight without codes is one of those.
+// For incomplete quantisation configs: a plain weight without codes counts as excluded.
 static bool is_left_out(const struct graph *graph, enum weight_name name, const struct scheme *scheme)
 {
     if (graph->find->quantised.complete)
@@ -19,7 +19,7 @@ static bool is_left_out(const struct graph *graph, enum weight_name name, const 
         return name == W_HEAD;
     char full[FIND_NAME_BYTES_MAX];
     const struct checkpoint *checkpoint = graph->source.checkpoint;
-    find_name_of(graph, name, scheme->form->part[FORM_CODES].suffix, full);
+    find_name_of(graph, name, scheme->layout->part[LAYOUT_CODES].suffix, full);
     const struct tensor *codes = checkpoint_find(checkpoint, full);
     find_name_of(graph, name, "weight", full);
     return is_plain_float(checkpoint_find(checkpoint, full)) && (!codes || is_plain_float(codes));
@@ -47,23 +47,23 @@ bool find_scheme(struct graph *graph, enum weight_name name, const struct scheme
 
 static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-static int64_t extent_of(enum form_extent extent, const struct scheme *scheme, enum dtype word,
+static int64_t extent_of(enum layout_extent extent, const struct scheme *scheme, enum dtype word,
                          const struct tensor *wanted)
 {
-    int64_t rows = stored_rows(wanted), cols = stored_cols(wanted), bits = dtype_table[word].bits;
+    int64_t rows = tensor_rows(wanted), cols = tensor_cols(wanted), bits = dtype_table[word].bits;
     switch (extent) {
-    case FORM_N: return rows;
-    case FORM_K: return cols;
-    case FORM_N_WORDS: return divide_up(rows * scheme->bits, bits);
-    case FORM_K_WORDS: return divide_up(cols * scheme->bits, bits);
-    case FORM_N_SCALES: return scheme->rows_each ? divide_up(rows, scheme->rows_each) : 1;
-    case FORM_K_SCALES: return scheme->group ? divide_up(cols, scheme->group) : 1;
-    case FORM_TWO: return 2;
+    case LAYOUT_N: return rows;
+    case LAYOUT_K: return cols;
+    case LAYOUT_N_WORDS: return divide_up(rows * scheme->bits, bits);
+    case LAYOUT_K_WORDS: return divide_up(cols * scheme->bits, bits);
+    case LAYOUT_N_SCALES: return scheme->rows_each ? divide_up(rows, scheme->rows_each) : 1;
+    case LAYOUT_K_SCALES: return scheme->group ? divide_up(cols, scheme->group) : 1;
+    case LAYOUT_TWO: return 2;
     default: return 1;
     }
 }
 
-// Without its dimensions of one.
+// torch.squeeze: drops dimensions of 1.
 static struct tensor squeezed(const struct tensor *tensor)
 {
     struct tensor out = *tensor;
@@ -85,14 +85,14 @@ static const char *dtype_words(struct arena *arena, uint64_t dtypes)
 }
 
 static const struct tensor *find_part(struct graph *graph, enum weight_name name, const struct scheme *scheme,
-                                      enum form_part_name which, const struct tensor *wanted)
+                                      enum layout_part_name which, const struct tensor *wanted)
 {
-    const struct form_part *part = &scheme->form->part[which];
-    bool needed[FORM_PARTS] = { [FORM_CODES] = true,
-                                [FORM_SCALES] = true,
-                                [FORM_OVERALL] = true,
-                                [FORM_ZEROS] = scheme->zeros,
-                                [FORM_ORDER] = scheme->ordered };
+    const struct layout_part *part = &scheme->layout->part[which];
+    bool needed[LAYOUT_PARTS] = { [LAYOUT_CODES] = true,
+                                  [LAYOUT_SCALES] = true,
+                                  [LAYOUT_OVERALL] = true,
+                                  [LAYOUT_ZEROS] = scheme->zeros,
+                                  [LAYOUT_ORDER] = scheme->ordered };
     const struct tensor *tensor = part->suffix ? find_tensor(graph, name, part->suffix) : NULL;
     if (!tensor && part->suffix && needed[which])
         return find_trouble(graph, name, part->suffix, "is missing; the checkpoint declares %s for this module",
@@ -102,7 +102,7 @@ static const struct tensor *find_part(struct graph *graph, enum weight_name name
     if (!(part->dtypes >> tensor->dtype & 1))
         return find_trouble(graph, name, part->suffix, "is stored as %s; %s, declared for this module, has it as %s",
                             dtype_word(tensor->dtype), scheme->word, dtype_words(&graph->model->arena, part->dtypes));
-    enum dtype word = which == FORM_CODES || which == FORM_ZEROS ? tensor->dtype : DTYPE_U8;
+    enum dtype word = which == LAYOUT_CODES || which == LAYOUT_ZEROS ? tensor->dtype : DTYPE_U8;
     struct tensor expected = { .rank = 2,
                                .shape = { extent_of(part->shape[0], scheme, word, wanted),
                                           extent_of(part->shape[1], scheme, word, wanted) } };
@@ -110,16 +110,16 @@ static const struct tensor *find_part(struct graph *graph, enum weight_name name
     return find_check_shape(graph, name, part->suffix, &found, &bare) ? tensor : NULL;
 }
 
-// Names by which schemes are known: none but this scheme's may be beside its own, and none beside a plain weight.
+// Tensor names that identify schemes. A module may have only those of its own scheme.
 static const char *const known_names[] = { "weight",           "weight_packed", "weight_scale_2", "weight_global_scale",
                                            "weight_scale_inv", "qweight",       "qzeros" };
 
-static const char *foreign_name(struct graph *graph, enum weight_name name, const struct form *form)
+static const char *foreign_name(struct graph *graph, enum weight_name name, const struct weight_layout *layout)
 {
-    for (size_t i = !form; i < sizeof known_names / sizeof *known_names; i++) {
+    for (size_t i = !layout; i < sizeof known_names / sizeof *known_names; i++) {
         bool own = false;
-        for (int j = 0; form && j < FORM_PARTS; j++)
-            own |= form->part[j].suffix && !strcmp(known_names[i], form->part[j].suffix);
+        for (int j = 0; layout && j < LAYOUT_PARTS; j++)
+            own |= layout->part[j].suffix && !strcmp(known_names[i], layout->part[j].suffix);
         if (!own && find_has(graph, name, known_names[i]))
             return known_names[i];
     }
@@ -128,10 +128,10 @@ static const char *foreign_name(struct graph *graph, enum weight_name name, cons
 
 static bool check_names(struct graph *graph, enum weight_name name, const struct scheme *scheme)
 {
-    const char *foreign = foreign_name(graph, name, scheme->form);
+    const char *foreign = foreign_name(graph, name, scheme->layout);
     if (!foreign)
         return true;
-    bool alone = !find_has(graph, name, scheme->form->part[FORM_CODES].suffix);
+    bool alone = !find_has(graph, name, scheme->layout->part[LAYOUT_CODES].suffix);
     return find_trouble(graph, name, foreign,
                         alone ? "is there alone, and the checkpoint declares %s for this module"
                               : "is none of %s, which the checkpoint declares for this module",
@@ -146,44 +146,45 @@ bool find_check_plain(struct graph *graph, enum weight_name name)
                         graph->find->quantised.scheme_count ? "leaves this module out" : "is missing");
 }
 
-struct tensor find_settle(const struct scheme *scheme, struct tensor wanted, struct stored *stored)
+struct tensor find_resolve(const struct scheme *scheme, struct tensor wanted, struct tensor_source *source)
 {
-    stored->form = scheme->word;
-    stored->group = scheme->group;
-    stored->rows_each = scheme->rows_each;
-    stored->row_step = 1;
-    wanted.dtype = scheme->form->settle(scheme, stored_cols(&wanted), stored);
-    wanted.stored = stored;
+    source->label = scheme->word;
+    source->group = scheme->group;
+    source->rows_each = scheme->rows_each;
+    source->row_step = 1;
+    wanted.dtype = scheme->layout->resolve(scheme, tensor_cols(&wanted), source);
+    wanted.source = source;
     return wanted;
 }
 
-void find_stored(struct graph *graph, enum weight_name name, const struct scheme *scheme, struct tensor wanted,
-                 struct op_matrix *matrix)
+void find_quantised(struct graph *graph, enum weight_name name, const struct scheme *scheme, struct tensor wanted,
+                    struct op_matrix *matrix)
 {
-    struct stored *stored = ARENA_NEW(&graph->model->arena, struct stored, 1);
-    const struct tensor *parts[FORM_PARTS] = { NULL };
-    const struct form *form = scheme->form;
-    if (form->multiple && stored_cols(&wanted) % form->multiple) {
-        find_trouble(graph, name, form->part[FORM_CODES].suffix, "has rows of %lld values; %s needs a multiple of %d",
-                     (long long)stored_cols(&wanted), scheme->word, form->multiple);
+    struct tensor_source *source = ARENA_NEW(&graph->model->arena, struct tensor_source, 1);
+    const struct tensor *parts[LAYOUT_PARTS] = { NULL };
+    const struct weight_layout *layout = scheme->layout;
+    if (layout->multiple && tensor_cols(&wanted) % layout->multiple) {
+        find_trouble(graph, name, layout->part[LAYOUT_CODES].suffix,
+                     "has rows of %lld values; %s needs a multiple of %d", (long long)tensor_cols(&wanted),
+                     scheme->word, layout->multiple);
         return;
     }
     if (!graph->model->imagined) {
         if (!check_names(graph, name, scheme))
             return;
-        for (int i = 0; i < FORM_PARTS; i++)
-            parts[i] = find_part(graph, name, scheme, (enum form_part_name)i, &wanted);
+        for (int i = 0; i < LAYOUT_PARTS; i++)
+            parts[i] = find_part(graph, name, scheme, (enum layout_part_name)i, &wanted);
     }
     if (graph->failed)
         return;
-    *stored = (struct stored){ .codes = parts[FORM_CODES],
-                               .scales = parts[FORM_SCALES],
-                               .zeros = parts[FORM_ZEROS],
-                               .order = parts[FORM_ORDER],
-                               .extents = parts[FORM_EXTENTS] };
-    matrix->tensor = find_new(graph, name, "weight", find_settle(scheme, wanted, stored));
-    if (parts[FORM_OVERALL])
-        matrix->scale = stored_overall(&graph->model->arena, parts[FORM_OVERALL], form->divides);
-    else if (stored->factor == STORED_FACTOR)
-        matrix->scale = stored_undo_factor(&graph->model->arena);
+    *source = (struct tensor_source){ .codes = parts[LAYOUT_CODES],
+                                      .scales = parts[LAYOUT_SCALES],
+                                      .zeros = parts[LAYOUT_ZEROS],
+                                      .order = parts[LAYOUT_ORDER],
+                                      .extents = parts[LAYOUT_EXTENTS] };
+    matrix->tensor = find_new(graph, name, "weight", find_resolve(scheme, wanted, source));
+    if (parts[LAYOUT_OVERALL])
+        matrix->scale = tensor_source_global_scale(&graph->model->arena, parts[LAYOUT_OVERALL], layout->divides);
+    else if (source->factor == SCALE_FACTOR)
+        matrix->scale = tensor_source_unscale(&graph->model->arena);
 }

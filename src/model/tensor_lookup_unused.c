@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_lookup_unused.c: tensors that nobody asked for. Some are known to belong to what nibble does not do:
-// they are counted by kind. The others are named, since what they hold may matter.
+// model/tensor_lookup_unused.c: reports unused tensors. Those of known unsupported parts (vision, MTP) are counted by
+// kind; others are named, since they may matter.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 enum { NAMED_MAX = 3 };
 
 static const struct {
-    const char *word;      // NULL: not worth a word
-    const char *parts[10]; // of a name
+    const char *word;      // NULL: not reported
+    const char *parts[10]; // substrings of names
 } kinds[] = {
     { NULL,
       { "rotary_emb.inv_freq", "rope_freqs.", "rope_factors_", ".input_scale", ".input_global_scale",
@@ -21,7 +21,7 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-// Beyond the config's layers: what predicts further tokens is kept there.
+// True for layers beyond the config's: multi-token prediction (MTP).
 static bool is_later_layer(const char *name, int layers)
 {
     static const char *const before[] = { "layers.", "blk." };

@@ -8,58 +8,58 @@
 
 #include "kernel/minifloat.h"
 
-enum { COLUMNS_BYTES = 1 << 18 }; // of rows that are made to take columns from them
+enum { COLUMNS_BYTES = 1 << 18 }; // buffer for source rows
 
-#define OVERALL_LIKELY 16.0f // a factor beyond that is a divisor, and a divisor below its reciprocal is a factor
+#define OVERALL_LIKELY 16.0f // a larger factor must be a divisor, and a divisor below 1/16 a factor
 #define F16_MAX 65504.0f
-#define F16_SCALE_MAX 128.0f // of values that become f16: codes go up to 448
+#define F16_SCALE_MAX 128.0f // for f16 values: codes go up to 448
 
 static int64_t last_extent(const struct tensor *tensor) { return tensor->rank ? tensor->shape[tensor->rank - 1] : 1; }
 
 static size_t row_bytes(const struct tensor *tensor) { return dtype_bytes(tensor->dtype, (size_t)last_extent(tensor)); }
 
-void stored_read(const struct tensor *tensor, int64_t first, int64_t count, void *out)
+void tensor_source_read(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
     size_t bytes = row_bytes(tensor);
-    if (tensor->stored)
-        tensor->stored->read(tensor, first, count, out);
+    if (tensor->source)
+        tensor->source->read(tensor, first, count, out);
     else
         memcpy(out, tensor->data + (size_t)first * bytes, (size_t)count * bytes);
 }
 
-bool stored_check(const struct tensor *tensor, struct error *err)
+bool tensor_source_check(const struct tensor *tensor, struct error *err)
 {
-    return !tensor->stored || !tensor->stored->check || tensor->stored->check(tensor, err);
+    return !tensor->source || !tensor->source->check || tensor->source->check(tensor, err);
 }
 
-void stored_visit(const struct tensor *tensor, void (*visit)(void *context, const struct tensor *of_file),
-                  void *context)
+void tensor_source_visit(const struct tensor *tensor, void (*visit)(void *context, const struct tensor *of_file),
+                         void *context)
 {
-    const struct stored *stored = tensor->stored;
-    if (!stored) {
+    const struct tensor_source *source = tensor->source;
+    if (!source) {
         visit(context, tensor);
         return;
     }
-    const struct tensor *const whole[] = { stored->codes, stored->scales, stored->zeros, stored->order,
-                                           stored->extents };
+    const struct tensor *const whole[] = { source->codes, source->scales, source->zeros, source->order,
+                                           source->extents };
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (whole[i])
-            stored_visit(whole[i], visit, context);
-    for (int64_t i = 0; stored->parts && i < tensor->shape[0]; i++)
-        stored_visit(stored->parts[i], visit, context);
+            tensor_source_visit(whole[i], visit, context);
+    for (int64_t i = 0; source->parts && i < tensor->shape[0]; i++)
+        tensor_source_visit(source->parts[i], visit, context);
 }
 
-static const struct tensor *new_tensor(struct arena *arena, struct tensor shape, struct stored stored)
+const struct tensor *tensor_source_new(struct arena *arena, struct tensor shape, struct tensor_source source)
 {
     struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
-    struct stored *made = ARENA_NEW(arena, struct stored, 1);
+    struct tensor_source *made = ARENA_NEW(arena, struct tensor_source, 1);
     struct error ignored;
-    *made = stored;
+    *made = source;
     *tensor = shape;
     tensor->data = NULL;
-    tensor->stored = made;
+    tensor->source = made;
     bool measured = tensor_measure(tensor, &ignored);
-    assert(measured); // its parts were
+    assert(measured); // its parts were measured
     (void)measured;
     return tensor;
 }
@@ -68,12 +68,12 @@ static const struct tensor *new_tensor(struct arena *arena, struct tensor shape,
 
 static void read_stack(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    const struct tensor *const *parts = tensor->stored->parts;
+    const struct tensor *const *parts = tensor->source->parts;
     int64_t rows = tensor_values(parts[0]) / last_extent(parts[0]);
     char *to = out;
     while (count > 0) {
         int64_t part = first / rows, row = first % rows, run = rows - row < count ? rows - row : count;
-        stored_read(parts[part], row, run, to);
+        tensor_source_read(parts[part], row, run, to);
         to += (size_t)run * row_bytes(tensor);
         first += run;
         count -= run;
@@ -83,50 +83,51 @@ static void read_stack(const struct tensor *tensor, int64_t first, int64_t count
 static bool check_stack(const struct tensor *tensor, struct error *err)
 {
     for (int64_t i = 0; i < tensor->shape[0]; i++)
-        if (!stored_check(tensor->stored->parts[i], err))
+        if (!tensor_source_check(tensor->source->parts[i], err))
             return false;
     return true;
 }
 
-const struct tensor *stored_stack(struct arena *arena, const char *name, const struct tensor *const *parts, int count)
+const struct tensor *tensor_source_stack(struct arena *arena, const char *name, const struct tensor *const *parts,
+                                         int count)
 {
-    const struct stored *first = parts[0]->stored;
+    const struct tensor_source *first = parts[0]->source;
     struct tensor shape = { .name = name, .dtype = parts[0]->dtype, .rank = parts[0]->rank + 1, .shape = { count } };
     assert(shape.rank <= TENSOR_RANK_MAX);
     memcpy(shape.shape + 1, parts[0]->shape, (size_t)parts[0]->rank * sizeof *shape.shape);
-    return new_tensor(arena, shape,
-                      (struct stored){ .read = read_stack,
-                                       .check = check_stack,
-                                       .parts = parts,
-                                       .form = first ? first->form : NULL,
-                                       .why = first ? first->why : NULL });
+    return tensor_source_new(arena, shape,
+                             (struct tensor_source){ .read = read_stack,
+                                                     .check = check_stack,
+                                                     .parts = parts,
+                                                     .label = first ? first->label : NULL,
+                                                     .why = first ? first->why : NULL });
 }
 
 // ---- runs of rows ----
 
 static void read_run(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    stored_read(tensor->stored->codes, tensor->stored->row_first + first, count, out);
+    tensor_source_read(tensor->source->codes, tensor->source->row_first + first, count, out);
 }
 
-static bool check_whole(const struct tensor *tensor, struct error *err)
+bool tensor_source_check_codes(const struct tensor *tensor, struct error *err)
 {
-    return stored_check(tensor->stored->codes, err);
+    return tensor_source_check(tensor->source->codes, err);
 }
 
-const struct tensor *stored_run(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count)
+const struct tensor *tensor_source_rows(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count)
 {
     struct tensor shape = *tensor;
     shape.shape[0] = count;
     shape.name = arena_format(arena, "%s (from %lld)", tensor->name, (long long)first);
-    if (tensor->stored)
-        return new_tensor(arena, shape,
-                          (struct stored){ .read = read_run,
-                                           .check = check_whole,
-                                           .codes = tensor,
-                                           .form = tensor->stored->form,
-                                           .why = tensor->stored->why,
-                                           .row_first = (int)first });
+    if (tensor->source)
+        return tensor_source_new(arena, shape,
+                                 (struct tensor_source){ .read = read_run,
+                                                         .check = tensor_source_check_codes,
+                                                         .codes = tensor,
+                                                         .label = tensor->source->label,
+                                                         .why = tensor->source->why,
+                                                         .row_first = (int)first });
     struct tensor *view = ARENA_NEW(arena, struct tensor, 1);
     size_t each = tensor->rank > 1 ? row_bytes(tensor) : dtype_bytes(tensor->dtype, 1);
     *view = shape;
@@ -139,18 +140,18 @@ const struct tensor *stored_run(struct arena *arena, const struct tensor *tensor
 
 static void copy_columns(const struct tensor *tensor, const char *lines, int64_t count, char *out)
 {
-    const struct tensor *from = tensor->stored->codes;
+    const struct tensor *from = tensor->source->codes;
     size_t line = row_bytes(from), each = row_bytes(tensor);
-    lines += dtype_bytes(tensor->dtype, (size_t)tensor->stored->col_first);
+    lines += dtype_bytes(tensor->dtype, (size_t)tensor->source->col_first);
     for (int64_t i = 0; i < count; i++, lines += line, out += each)
         memcpy(out, lines, each);
 }
 
 static void read_columns(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    const struct tensor *from = tensor->stored->codes;
+    const struct tensor *from = tensor->source->codes;
     size_t line = row_bytes(from);
-    if (!from->stored) {
+    if (!from->source) {
         copy_columns(tensor, from->data + (size_t)first * line, count, out);
         return;
     }
@@ -158,82 +159,84 @@ static void read_columns(const struct tensor *tensor, int64_t first, int64_t cou
     char *made = memory_new((size_t)most, line);
     for (int64_t done = 0, run; done < count; done += run) {
         run = count - done < most ? count - done : most;
-        stored_read(from, first + done, run, made);
+        tensor_source_read(from, first + done, run, made);
         copy_columns(tensor, made, run, (char *)out + (size_t)done * row_bytes(tensor));
     }
     free(made);
 }
 
-const struct tensor *stored_columns(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count)
+const struct tensor *tensor_source_columns(struct arena *arena, const struct tensor *tensor, int64_t first,
+                                           int64_t count)
 {
     struct tensor shape = *tensor;
-    const struct stored *stored = tensor->stored;
+    const struct tensor_source *source = tensor->source;
     shape.shape[tensor->rank - 1] = count;
     shape.name = arena_format(arena, "%s (columns from %lld)", tensor->name, (long long)first);
-    if (!stored || !stored->parts)
-        return new_tensor(arena, shape,
-                          (struct stored){ .read = read_columns,
-                                           .check = stored ? check_whole : NULL,
-                                           .codes = tensor,
-                                           .form = stored ? stored->form : NULL,
-                                           .why = stored ? stored->why : NULL,
-                                           .col_first = (int)first });
-    const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each reads its own alone
+    if (!source || !source->parts)
+        return tensor_source_new(arena, shape,
+                                 (struct tensor_source){ .read = read_columns,
+                                                         .check = source ? tensor_source_check_codes : NULL,
+                                                         .codes = tensor,
+                                                         .label = source ? source->label : NULL,
+                                                         .why = source ? source->why : NULL,
+                                                         .col_first = (int)first });
+    const struct tensor **parts = ARENA_NEW(arena, const struct tensor *, tensor->shape[0]); // each expert's columns
     for (int64_t i = 0; i < tensor->shape[0]; i++)
-        parts[i] = stored_columns(arena, stored->parts[i], first, count);
-    return stored_stack(arena, shape.name, parts, (int)tensor->shape[0]);
+        parts[i] = tensor_source_columns(arena, source->parts[i], first, count);
+    return tensor_source_stack(arena, shape.name, parts, (int)tensor->shape[0]);
 }
 
-// ---- plain values in another order ----
+// ---- strided and transposed plain tensors ----
 
 static void read_transposed(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    const struct stored *stored = tensor->stored;
-    size_t value = dtype_bytes(tensor->dtype, 1), line = row_bytes(stored->codes);
-    int64_t rows = stored_rows(tensor), cols = stored_cols(tensor);
+    const struct tensor_source *source = tensor->source;
+    size_t value = dtype_bytes(tensor->dtype, 1), line = row_bytes(source->codes);
+    int64_t rows = tensor_rows(tensor), cols = tensor_cols(tensor);
     for (int64_t row = first; row < first + count; row++) {
         size_t at = (size_t)(row / rows * cols) * line
-            + (size_t)(stored->row_first + row % rows * stored->row_step) * value;
+            + (size_t)(source->row_first + row % rows * source->row_step) * value;
         for (int64_t col = 0; col < cols; col++)
             memcpy((char *)out + ((size_t)((row - first) * cols + col)) * value,
-                   stored->codes->data + at + (size_t)col * line, value);
+                   source->codes->data + at + (size_t)col * line, value);
     }
 }
 
-const struct tensor *stored_transposed(struct arena *arena, const struct tensor *tensor, int first, int step)
+const struct tensor *tensor_source_transpose(struct arena *arena, const struct tensor *tensor, int first, int step)
 {
     struct tensor shape = *tensor;
     shape.shape[1] = tensor->shape[2] / step;
     shape.shape[2] = tensor->shape[1];
     shape.name = arena_format(arena, "%s (%d of %d)", tensor->name, first + 1, step);
-    return new_tensor(
+    return tensor_source_new(
         arena, shape,
-        (struct stored){ .read = read_transposed, .codes = tensor, .row_first = first, .row_step = step });
+        (struct tensor_source){ .read = read_transposed, .codes = tensor, .row_first = first, .row_step = step });
 }
 
 static void read_every(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    const struct stored *stored = tensor->stored;
+    const struct tensor_source *source = tensor->source;
     size_t value = dtype_bytes(tensor->dtype, 1);
     int64_t width = last_extent(tensor);
     for (int64_t i = 0; i < count * width; i++)
         memcpy((char *)out + (size_t)i * value,
-               stored->codes->data + (size_t)((first * width + i) * stored->row_step + stored->row_first) * value,
+               source->codes->data + (size_t)((first * width + i) * source->row_step + source->row_first) * value,
                value);
 }
 
-const struct tensor *stored_every(struct arena *arena, const struct tensor *tensor, int first, int step)
+const struct tensor *tensor_source_stride(struct arena *arena, const struct tensor *tensor, int first, int step)
 {
     struct tensor shape = *tensor;
     shape.shape[tensor->rank - 1] /= step;
     shape.name = arena_format(arena, "%s (%d of %d)", tensor->name, first + 1, step);
-    return new_tensor(arena, shape,
-                      (struct stored){ .read = read_every, .codes = tensor, .row_first = first, .row_step = step });
+    return tensor_source_new(
+        arena, shape,
+        (struct tensor_source){ .read = read_every, .codes = tensor, .row_first = first, .row_step = step });
 }
 
 // ---- scales ----
 
-float stored_scale(const struct tensor *scales, int64_t index)
+float tensor_source_scale(const struct tensor *scales, int64_t index)
 {
     const char *at = scales->data + (size_t)index * dtype_bytes(scales->dtype, 1);
     float value;
@@ -247,25 +250,25 @@ float stored_scale(const struct tensor *scales, int64_t index)
     }
 }
 
-bool stored_check_scales(const struct tensor *tensor, struct error *err)
+bool tensor_source_check_scales(const struct tensor *tensor, struct error *err)
 {
-    const struct stored *stored = tensor->stored;
-    int64_t count = tensor_values(stored->scales);
-    float most = tensor->dtype == DTYPE_F16 ? F16_SCALE_MAX : stored->factor > 0 ? F16_MAX / stored->factor : INFINITY;
+    const struct tensor_source *source = tensor->source;
+    int64_t count = tensor_values(source->scales);
+    float most = tensor->dtype == DTYPE_F16 ? F16_SCALE_MAX : source->factor > 0 ? F16_MAX / source->factor : INFINITY;
     for (int64_t i = 0; i < count; i++) {
-        float scale = fabsf(stored_scale(stored->scales, i));
+        float scale = fabsf(tensor_source_scale(source->scales, i));
         if (!(scale <= most && scale < INFINITY))
             return fail(err,
                         "tensor %s holds %g at %lld; scales of weights are numbers, and not as large, so the file "
                         "is damaged",
-                        stored->scales->name, (double)scale, (long long)i);
+                        source->scales->name, (double)scale, (long long)i);
     }
     return true;
 }
 
 static void read_scale(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    float scale = stored_scale(tensor->stored->codes, 0);
+    float scale = tensor_source_scale(tensor->source->codes, 0);
     (void)first;
     (void)count;
     memcpy(out, &scale, sizeof scale);
@@ -273,7 +276,7 @@ static void read_scale(const struct tensor *tensor, int64_t first, int64_t count
 
 static void read_divisor(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    float scale = 1 / stored_scale(tensor->stored->codes, 0); // which was checked
+    float scale = 1 / tensor_source_scale(tensor->source->codes, 0); // checked by check_overall
     (void)first;
     (void)count;
     memcpy(out, &scale, sizeof scale);
@@ -281,8 +284,8 @@ static void read_divisor(const struct tensor *tensor, int64_t first, int64_t cou
 
 static bool check_overall(const struct tensor *tensor, struct error *err)
 {
-    float value = stored_scale(tensor->stored->codes, 0);
-    bool divides = tensor->stored->read == read_divisor;
+    float value = tensor_source_scale(tensor->source->codes, 0);
+    bool divides = tensor->source->read == read_divisor;
     if (!(value > 0 && isfinite(value)))
         return fail(err, "tensor %s is %g; an overall scale must be a positive number, so the file is damaged",
                     tensor->name, (double)value);
@@ -294,16 +297,16 @@ static bool check_overall(const struct tensor *tensor, struct error *err)
     return true;
 }
 
-const struct tensor *stored_overall(struct arena *arena, const struct tensor *tensor, bool divides)
+const struct tensor *tensor_source_global_scale(struct arena *arena, const struct tensor *tensor, bool divides)
 {
-    return new_tensor(
+    return tensor_source_new(
         arena, (struct tensor){ .name = tensor->name, .dtype = DTYPE_F32, .rank = 1, .shape = { 1 } },
-        (struct stored){ .read = divides ? read_divisor : read_scale, .check = check_overall, .codes = tensor });
+        (struct tensor_source){ .read = divides ? read_divisor : read_scale, .check = check_overall, .codes = tensor });
 }
 
-const struct tensor *stored_undo_factor(struct arena *arena)
+const struct tensor *tensor_source_unscale(struct arena *arena)
 {
-    static const float undo = 1 / STORED_FACTOR;
+    static const float undo = 1 / SCALE_FACTOR;
     struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
     *tensor = (struct tensor){ .name = "factor",
                                .dtype = DTYPE_F32,

@@ -1,72 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_source.h: matrices that lie in files as no kernel reads them: codes, scales and zero points in tensors
-// of their
-// own, experts one by one. Such a matrix is a tensor like any other, of a shape and in a format that kernels do read,
-// whose bytes are made when it is loaded: row by row, and exactly wherever that format can say the same.
+// model/tensor_source.h: tensors that are converted while they are loaded, because no kernel reads the file's layout:
+// codes, scales and zero points in separate tensors, experts one by one, fused or interleaved rows. Such a tensor has a
+// shape and dtype that kernels read, and a source that produces its rows. The conversion is exact wherever the dtype
+// allows.
 #ifndef MODEL_TENSOR_SOURCE_H
 #define MODEL_TENSOR_SOURCE_H
 
 #include "base/memory.h"
 #include "format/tensor.h"
 
-struct stored {
-    // Writes rows [first, first + count) of the tensor in its own dtype. Any thread may do any rows.
+struct tensor_source {
+    // Writes rows [first, first + count) in the tensor's dtype. Thread-safe.
     void (*read)(const struct tensor *tensor, int64_t first, int64_t count, void *out);
-    // Is what the file holds as `read` expects it? Headers cannot say. NULL: whatever it holds.
+    // Checks the data (not only headers) before `read`; NULL if any data is valid.
     bool (*check)(const struct tensor *tensor, struct error *err);
-    const struct tensor *codes, *scales, *zeros, *order, *extents; // what these need of them; the others are NULL
-    const struct tensor *const *parts;                             // of a stack, as many as shape[0]
-    const char *form;                   // what the file has, in words: "NVFP4 (modelopt)"; NULL: not worth a word
-    const char *why;                    // why it is read in a wider format than its codes need, or NULL
-    int bits;                           // of a code that is an integer
-    bool asymmetric, ordered;           // `zeros`, `order` count; else, where the file has them, they say nothing new
-    int zero, zero_bias;                // the code that stands for 0 where that is always the same; what `zeros` lack
-    const struct stored_layout *layout; // a family's own
-    int group, rows_each;               // values of a row, and rows, that share a scale; 0: all of them
-    int row_first, row_step;            // the tensor's row r is this one of the codes: first + r * step
-    int col_first;                      // of a run of columns: the tensor's first one is this one of the codes
-    float factor;                       // of scales that become f16; the matrix's own scale undoes it
+    const struct tensor *codes, *scales, *zeros, *order, *extents; // inputs of `read` and `check`; unused ones are NULL
+    const struct tensor *const *parts;                             // a stack's parts: shape[0] of them
+    const char *label;                  // the file's scheme for messages, "NVFP4 (modelopt)", or NULL
+    const char *why;                    // why a wider dtype than the codes' was chosen, or NULL
+    int bits;                           // bits of integer codes
+    bool asymmetric, ordered;           // use `zeros`, `order`; otherwise they are redundant if present
+    int zero, zero_bias;                // the constant zero point of symmetric codes; added to `zeros`
+    const struct source_detail *detail; // private to the file that made the source
+    int group, rows_each;               // the scale's block: values of a row, and rows; 0: all
+    int row_first, row_step;            // row r of the tensor is row first + r * step of the codes
+    int col_first;                      // column 0 of the tensor is this column of the codes
+    float factor;                       // of scales converted to f16; undone by the matrix's scale
 };
 
-#define STORED_FACTOR 256.0f // brings scales of weights, 1e-7 to 100, to where f16 has all its bits
+#define SCALE_FACTOR 256.0f // moves weight scales of 1e-7 to 100 into f16's normal range
 
-// Rows of a matrix, however it lies; of (count, rows, cols) those of all matrices, one after the other.
-void stored_read(const struct tensor *tensor, int64_t first, int64_t count, void *out);
-bool stored_check(const struct tensor *tensor, struct error *err);
+// Reads rows of a tensor with or without a source; a (count, rows, cols) tensor has count * rows rows.
+void tensor_source_read(const struct tensor *tensor, int64_t first, int64_t count, void *out);
+bool tensor_source_check(const struct tensor *tensor, struct error *err);
 
-// Calls `visit` with every tensor of the files that a tensor is made of, or with itself.
-void stored_visit(const struct tensor *tensor, void (*visit)(void *context, const struct tensor *of_file),
-                  void *context);
+// Visits every file tensor that a tensor is made from, or the tensor itself.
+void tensor_source_visit(const struct tensor *tensor, void (*visit)(void *context, const struct tensor *of_file),
+                         void *context);
 
-// Tensors of one dtype and shape as one, with one more dimension in front.
-const struct tensor *stored_stack(struct arena *arena, const char *name, const struct tensor *const *parts, int count);
+// torch.stack: tensors of one dtype and shape as one, with a new first dimension.
+const struct tensor *tensor_source_stack(struct arena *arena, const char *name, const struct tensor *const *parts,
+                                         int count);
 
-// Rows [first, first + count) of a matrix, or values of a plain vector, as a tensor of their own.
-const struct tensor *stored_run(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count);
+// A slice of rows of a matrix, or of values of a plain vector.
+const struct tensor *tensor_source_rows(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count);
 
-// Columns [first, first + count) of each row, in whole blocks of the format, of a matrix or of each of several.
-const struct tensor *stored_columns(struct arena *arena, const struct tensor *tensor, int64_t first, int64_t count);
+// A slice of columns, in whole blocks of the dtype.
+const struct tensor *tensor_source_columns(struct arena *arena, const struct tensor *tensor, int64_t first,
+                                           int64_t count);
 
-// A plain tensor (count, cols, step * rows) as (count, rows, cols): columns first, first + step ... as rows.
-const struct tensor *stored_transposed(struct arena *arena, const struct tensor *tensor, int first, int step);
+// A plain (count, cols, step * rows) tensor, strided and transposed: columns first, first + step ... become rows of
+// (count, rows, cols).
+const struct tensor *tensor_source_transpose(struct arena *arena, const struct tensor *tensor, int first, int step);
 
-// A plain tensor (count, step * width) as (count, width): values first, first + step ... of each.
-const struct tensor *stored_every(struct arena *arena, const struct tensor *tensor, int first, int step);
+// A plain (count, step * width) tensor, strided: values first, first + step ... of each row.
+const struct tensor *tensor_source_stride(struct arena *arena, const struct tensor *tensor, int first, int step);
 
-// One value as f32: the tensor's, or with `divides` one divided by it. It must be a positive number, and on the side of
-// 1 that its meaning makes likely: the two conventions for a scale of NVFP4 are each other's reciprocals.
-const struct tensor *stored_overall(struct arena *arena, const struct tensor *tensor, bool divides);
+// NVFP4's global scale as f32, or its reciprocal if `divides`. The value must be positive and plausible: the two
+// conventions (scale, divisor) are reciprocals, and a value on the wrong side of 1 is refused.
+const struct tensor *tensor_source_global_scale(struct arena *arena, const struct tensor *tensor, bool divides);
 
-// What undoes STORED_FACTOR.
-const struct tensor *stored_undo_factor(struct arena *arena);
+// A scale of 1 / SCALE_FACTOR.
+const struct tensor *tensor_source_unscale(struct arena *arena);
 
-// ---- for the families of forms ----
+// ---- for the implementations ----
 
-// One of many, in F32, F16, BF16 or E8M0.
-float stored_scale(const struct tensor *scales, int64_t index);
-bool stored_check_scales(const struct tensor *tensor, struct error *err); // numbers, each of them
+// A tensor with this source; `shape` has the name, dtype and shape.
+const struct tensor *tensor_source_new(struct arena *arena, struct tensor shape, struct tensor_source source);
+bool tensor_source_check_codes(const struct tensor *tensor, struct error *err); // checks source->codes
 
-static inline int64_t stored_rows(const struct tensor *tensor) { return tensor->shape[tensor->rank - 2]; }
-static inline int64_t stored_cols(const struct tensor *tensor) { return tensor->shape[tensor->rank - 1]; }
+// One scale, stored as F32, F16, BF16 or E8M0.
+float tensor_source_scale(const struct tensor *scales, int64_t index);
+bool tensor_source_check_scales(const struct tensor *tensor, struct error *err); // all scales are finite and in range
+
+static inline int64_t tensor_rows(const struct tensor *tensor) { return tensor->shape[tensor->rank - 2]; }
+static inline int64_t tensor_cols(const struct tensor *tensor) { return tensor->shape[tensor->rank - 1]; }
 
 #endif

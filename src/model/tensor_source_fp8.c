@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/tensor_source_fp8.c: E4M3 with a scale for all, for a row, for a block of rows and columns, or for 32 values of
-// a row.
+// model/tensor_source_fp8.c: converts published FP8 (E4M3) tensors to blocks of 32. Scales are per tensor, per row
+// (channel), per block of rows and columns, or per 32 values (MXFP8).
 #include "kernel/blocks.h"
 #include "kernel/minifloat.h"
 #include "model/weight_layout.h"
 
 enum { BLOCK = 32 };
 
-// Of a row: its scales, of which each is for `each` columns.
+// A row's codes and the index of its first scale; a scale covers `each` columns.
 struct row {
     const uint8_t *codes;
     int64_t scales, each;
@@ -15,10 +15,10 @@ struct row {
 
 static struct row row_of(const struct tensor *tensor, int64_t index)
 {
-    const struct stored *stored = tensor->stored;
-    int64_t cols = stored_cols(tensor), each = stored->group ? stored->group : cols;
-    int64_t line = stored->rows_each ? index / stored->rows_each : 0;
-    return (struct row){ (const uint8_t *)stored->codes->data + index * cols, line * ((cols + each - 1) / each), each };
+    const struct tensor_source *source = tensor->source;
+    int64_t cols = tensor_cols(tensor), each = source->group ? source->group : cols;
+    int64_t line = source->rows_each ? index / source->rows_each : 0;
+    return (struct row){ (const uint8_t *)source->codes->data + index * cols, line * ((cols + each - 1) / each), each };
 }
 
 static void read_fp8(const struct tensor *tensor, int64_t first, int64_t count, void *out)
@@ -26,8 +26,8 @@ static void read_fp8(const struct tensor *tensor, int64_t first, int64_t count, 
     struct FP8_32 *block = out;
     for (int64_t index = first; index < first + count; index++) {
         struct row row = row_of(tensor, index);
-        for (int64_t col = 0; col < stored_cols(tensor); col += BLOCK, block++) {
-            float scale = stored_scale(tensor->stored->scales, row.scales + col / row.each);
+        for (int64_t col = 0; col < tensor_cols(tensor); col += BLOCK, block++) {
+            float scale = tensor_source_scale(tensor->source->scales, row.scales + col / row.each);
             memcpy(block->scale, &scale, sizeof scale);
             memcpy(block->codes, row.codes + col, BLOCK);
         }
@@ -39,37 +39,37 @@ static void read_as_f16(const struct tensor *tensor, int64_t first, int64_t coun
     uint16_t *value = out;
     for (int64_t index = first; index < first + count; index++) {
         struct row row = row_of(tensor, index);
-        for (int64_t col = 0; col < stored_cols(tensor); col++)
+        for (int64_t col = 0; col < tensor_cols(tensor); col++)
             *value++ = f32_to_f16(e4m3_to_f32(row.codes[col])
-                                  * stored_scale(tensor->stored->scales, row.scales + col / row.each));
+                                  * tensor_source_scale(tensor->source->scales, row.scales + col / row.each));
     }
 }
 
-static enum dtype settle(const struct scheme *scheme, int64_t cols, struct stored *stored)
+static enum dtype resolve(const struct scheme *scheme, int64_t cols, struct tensor_source *source)
 {
     bool whole = cols % BLOCK == 0 && scheme->group % BLOCK == 0;
-    stored->check = stored_check_scales;
-    stored->read = whole ? read_fp8 : read_as_f16;
-    stored->why = whole ? NULL : "rows or groups are no multiple of 32";
+    source->check = tensor_source_check_scales;
+    source->read = whole ? read_fp8 : read_as_f16;
+    source->why = whole ? NULL : "rows or groups are no multiple of 32";
     return whole ? DTYPE_FP8_32 : DTYPE_F16;
 }
 
-#define CODES                                             \
-    {                                                     \
-        "weight", DTYPE_BIT(FP8_E4M3), { FORM_N, FORM_K } \
+#define CODES                                                 \
+    {                                                         \
+        "weight", DTYPE_BIT(FP8_E4M3), { LAYOUT_N, LAYOUT_K } \
     }
-#define SCALES { FORM_N_SCALES, FORM_K_SCALES }
+#define SCALES { LAYOUT_N_SCALES, LAYOUT_K_SCALES }
 
-const struct form form_fp8 = {
-    .part = { [FORM_CODES] = CODES, [FORM_SCALES] = { "weight_scale", FORM_FLOATS, SCALES } }, .settle = settle
+const struct weight_layout weight_layout_fp8 = {
+    .part = { [LAYOUT_CODES] = CODES, [LAYOUT_SCALES] = { "weight_scale", LAYOUT_FLOATS, SCALES } }, .resolve = resolve
 };
-const struct form form_fp8_inverse = {
-    // which multiplies, whatever its name
-    .part = { [FORM_CODES] = CODES, [FORM_SCALES] = { "weight_scale_inv", FORM_FLOATS | FORM_E8M0, SCALES } },
-    .settle = settle,
+const struct weight_layout weight_layout_fp8_inverse = {
+    // multiplies in spite of its name
+    .part = { [LAYOUT_CODES] = CODES, [LAYOUT_SCALES] = { "weight_scale_inv", LAYOUT_FLOATS | LAYOUT_E8M0, SCALES } },
+    .resolve = resolve,
 };
-const struct form form_mxfp8 = {
-    .part = { [FORM_CODES] = CODES, [FORM_SCALES] = { "weight_scale", FORM_E8M0, SCALES } },
+const struct weight_layout weight_layout_mxfp8 = {
+    .part = { [LAYOUT_CODES] = CODES, [LAYOUT_SCALES] = { "weight_scale", LAYOUT_E8M0, SCALES } },
     .multiple = BLOCK,
-    .settle = settle,
+    .resolve = resolve,
 };

@@ -10,13 +10,13 @@
 
 #define PLAIN_FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
 
-// A row of the file's matrix, as floats.
+// Dequantises a row of the file's matrix.
 static void decode_row(const struct tensor *tensor, int64_t row, float *out)
 {
     uint8_t blocks[HEAD_DIM_MAX * sizeof(float)];
-    size_t cols = (size_t)stored_cols(tensor);
+    size_t cols = (size_t)tensor_cols(tensor);
     assert(dtype_bytes(tensor->dtype, cols) <= sizeof blocks);
-    stored_read(tensor, row, 1, blocks);
+    tensor_source_read(tensor, row, 1, blocks);
     weight_decode(tensor->dtype, blocks, cols, out);
 }
 
@@ -31,32 +31,32 @@ static void encode(enum dtype dtype, float x, char *out)
 
 static void read_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    const struct stored *stored = tensor->stored;
-    int64_t cols = stored_cols(tensor);
+    const struct tensor_source *source = tensor->source;
+    int64_t cols = tensor_cols(tensor);
     size_t value = dtype_bytes(tensor->dtype, 1);
     char *to = out;
     for (int64_t row = first; row < first + count; row++) {
         float values[HEAD_DIM_MAX];
-        decode_row(stored->codes, row / stored->group * stored->rows_each + stored->row_first + row % stored->group,
+        decode_row(source->codes, row / source->group * source->rows_each + source->row_first + row % source->group,
                    values);
         for (int64_t i = 0; i < cols; i++, to += value)
             encode(tensor->dtype, values[i], to);
     }
 }
 
-// The file's rows are columns here: each is decoded once for all rows that are asked for of a head.
-static void read_turned(const struct tensor *tensor, int64_t first, int64_t count, void *out)
+// A transposition: each file row is dequantised once for all requested rows of a head.
+static void read_transposed(const struct tensor *tensor, int64_t first, int64_t count, void *out)
 {
-    const struct stored *stored = tensor->stored;
-    const struct tensor *from = stored->codes;
-    int64_t latent = stored_cols(from), cols = stored_cols(tensor), end = first + count;
+    const struct tensor_source *source = tensor->source;
+    const struct tensor *from = source->codes;
+    int64_t latent = tensor_cols(from), cols = tensor_cols(tensor), end = first + count;
     size_t value = dtype_bytes(tensor->dtype, 1);
     for (int64_t row = first; row < end;) {
         int64_t head = row / latent, begin = row % latent, left = latent - begin;
         int64_t run = left < end - row ? left : end - row;
         for (int64_t col = 0; col < cols; col++) {
             float values[HEAD_DIM_MAX];
-            decode_row(from, head * stored->rows_each + stored->row_first + col, values);
+            decode_row(from, head * source->rows_each + source->row_first + col, values);
             char *to = (char *)out + (size_t)((row - first) * cols + col) * value;
             for (int64_t i = 0; i < run; i++, to += (size_t)cols * value)
                 encode(tensor->dtype, values[begin + i], to);
@@ -65,47 +65,37 @@ static void read_turned(const struct tensor *tensor, int64_t first, int64_t coun
     }
 }
 
-static bool check_source(const struct tensor *tensor, struct error *err)
-{
-    return stored_check(tensor->stored->codes, err);
-}
-
 static const struct tensor *new_tensor(struct arena *arena, const char *name, int64_t rows, int64_t cols,
-                                       struct stored stored)
+                                       struct tensor_source source)
 {
-    const struct tensor *from = stored.codes;
-    struct tensor *tensor = ARENA_NEW(arena, struct tensor, 1);
-    struct stored *made = ARENA_NEW(arena, struct stored, 1);
-    *made = stored;
-    made->check = check_source;
-    made->form = from->stored ? from->stored->form : NULL;
-    made->why = from->stored ? "it is cut up by heads" : NULL;
-    *tensor = (struct tensor){ .name = name,
-                               .dtype = PLAIN_FLOATS >> from->dtype & 1 ? from->dtype : DTYPE_F16,
-                               .rank = 2,
-                               .shape = { rows, cols },
-                               .stored = made };
-    tensor->bytes = dtype_bytes(tensor->dtype, (size_t)(rows * cols));
-    return tensor;
+    const struct tensor *from = source.codes;
+    source.check = tensor_source_check_codes;
+    source.label = from->source ? from->source->label : NULL;
+    source.why = from->source ? "it is cut up by heads" : NULL;
+    enum dtype dtype = PLAIN_FLOATS >> from->dtype & 1 ? from->dtype : DTYPE_F16;
+    return tensor_source_new(arena, (struct tensor){ .name = name, .dtype = dtype, .rank = 2, .shape = { rows, cols } },
+                             source);
 }
 
 static int64_t heads_of(const struct tensor *tensor, int each)
 {
-    return tensor_values(tensor) / stored_cols(tensor) / each;
+    return tensor_values(tensor) / tensor_cols(tensor) / each;
 }
 
-const struct tensor *stored_heads_rows(struct arena *arena, const struct tensor *tensor, int each, int first, int count)
+const struct tensor *tensor_source_head_rows(struct arena *arena, const struct tensor *tensor, int each, int first,
+                                             int count)
+{
+    return new_tensor(arena, arena_format(arena, "%s (from row %d of each %d)", tensor->name, first, each),
+                      heads_of(tensor, each) * count, tensor_cols(tensor),
+                      (struct tensor_source){
+                          .read = read_rows, .codes = tensor, .rows_each = each, .row_first = first, .group = count });
+}
+
+const struct tensor *tensor_source_head_transpose(struct arena *arena, const struct tensor *tensor, int each, int first,
+                                                  int count)
 {
     return new_tensor(
-        arena, arena_format(arena, "%s (from row %d of each %d)", tensor->name, first, each),
-        heads_of(tensor, each) * count, stored_cols(tensor),
-        (struct stored){ .read = read_rows, .codes = tensor, .rows_each = each, .row_first = first, .group = count });
-}
-
-const struct tensor *stored_heads_turned(struct arena *arena, const struct tensor *tensor, int each, int first,
-                                         int count)
-{
-    return new_tensor(arena, arena_format(arena, "%s (from row %d of each %d, turned)", tensor->name, first, each),
-                      heads_of(tensor, each) * stored_cols(tensor), count,
-                      (struct stored){ .read = read_turned, .codes = tensor, .rows_each = each, .row_first = first });
+        arena, arena_format(arena, "%s (from row %d of each %d, transposed)", tensor->name, first, each),
+        heads_of(tensor, each) * tensor_cols(tensor), count,
+        (struct tensor_source){ .read = read_transposed, .codes = tensor, .rows_each = each, .row_first = first });
 }

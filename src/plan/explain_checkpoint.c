@@ -17,12 +17,12 @@ struct stored_kind {
 static void count_stored(struct stored_kind *kinds, int *count, const struct tensor *tensor)
 {
     int i = 0;
-    while (i < *count && (kinds[i].form != tensor->stored->form || kinds[i].dtype != tensor->dtype))
+    while (i < *count && (kinds[i].form != tensor->source->label || kinds[i].dtype != tensor->dtype))
         i++;
     if (i == STORED_MAX)
         return;
     if (i == *count)
-        kinds[(*count)++] = (struct stored_kind){ tensor->stored->form, tensor->stored->why, tensor->dtype, 0 };
+        kinds[(*count)++] = (struct stored_kind){ tensor->source->label, tensor->source->why, tensor->dtype, 0 };
     kinds[i].bytes += tensor->bytes;
 }
 
@@ -34,7 +34,7 @@ static int list_stored(const struct plan *plan, struct stored_kind kinds[STORED_
         for (int j = 0; j < plan->model->ops[i].matrices; j++) {
             const struct tensor *tensor = plan->model->ops[i].matrix[j].tensor;
             int64_t ignored;
-            if (!tensor->stored || !tensor->stored->form || map_get(&seen, bytes_of(tensor->name), &ignored))
+            if (!tensor->source || !tensor->source->label || map_get(&seen, bytes_of(tensor->name), &ignored))
                 continue;
             map_put(&seen, bytes_of(tensor->name), 1);
             count_stored(kinds, &count, tensor);

@@ -31,8 +31,8 @@ static struct fit_request request_of(const struct plan *plan, const struct op *o
     request.op = op->kind;
     for (int i = each ? matrix : 0; i < (each ? matrix + 1 : op->matrices) && op->matrices; i++) {
         request.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
-        request.rows[each ? 0 : i] = (int)stored_rows(op->matrix[i].tensor);
-        request.cols = (int)stored_cols(op->matrix[i].tensor);
+        request.rows[each ? 0 : i] = (int)tensor_rows(op->matrix[i].tensor);
+        request.cols = (int)tensor_cols(op->matrix[i].tensor);
     }
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
         const struct kv_layout *layout = &plan->classes[plan->layer[op->layer].class_index].layout;

@@ -36,7 +36,7 @@ size_t plan_placed_bytes(const struct tensor *tensor, const struct kernel_packin
     size_t count = tensor->rank == 3 ? (size_t)tensor->shape[0] : 1;
     if (!packing)
         return tensor->bytes;
-    return count * packing->bytes(tensor->dtype, (int)stored_rows(tensor), (int)stored_cols(tensor));
+    return count * packing->bytes(tensor->dtype, (int)tensor_rows(tensor), (int)tensor_cols(tensor));
 }
 
 // Where the matrix lies among the placed weights; it is added to them if it is new.
@@ -74,7 +74,7 @@ static void place_matrices(struct plan *plan, struct map *counted)
             const struct kernel_packing *packing = plan_packing(plan, i, j);
             bool placed = packing || plan->device.kind == DEVICE_CUDA;
             bound->placed_at[j] = PLAN_IN_FILE;
-            if (!placed && !tensor->stored)
+            if (!placed && !tensor->source)
                 continue;
             size_t before = plan->placed_bytes;
             bound->placed_at[j] = place(plan, &places, tensor, packing);

@@ -19,21 +19,21 @@
 
 static const char end_line[] = "end", wake_line[] = "wake";
 
-struct ranks_watch {
+struct failure_detector {
     int rank, ranks;
-    const struct ranks_watch_place *places;
+    const struct rank_place *places;
     pthread_t thread;
-    int stir_fd, lost_fd, wake_fd; // the first is for this thread, the others for who waits
-    atomic_bool stop, ending, gives_up, lost;
-    char reason[RANKS_WATCH_TEXT_MAX];   // of this process; written before gives_up is set
-    char sentence[RANKS_WATCH_TEXT_MAX]; // written before lost is set
-    bool first_lost;                     // it is rank 0 that is lost; as the sentence
+    int notify_fd, lost_fd, wake_fd; // eventfds: the first wakes this thread, the others its clients
+    atomic_bool stop, ending, gave_up, lost;
+    char reason[FAILURE_TEXT_MAX];   // why this process gives up; written before gave_up is set
+    char sentence[FAILURE_TEXT_MAX]; // written before lost is set
+    bool first_lost;                 // rank 0 was lost; written before lost is set
     struct peer {
         int socket; // -1: none
         bool gone, ending;
-        int silent; // beats of our own since it was heard last
+        int missed; // own heartbeats since its last line
         size_t len;
-        char line[RANKS_WATCH_TEXT_MAX];
+        char line[FAILURE_TEXT_MAX];
     } *peers; // (ranks)
 };
 
@@ -44,61 +44,61 @@ static int64_t now_ms(void)
     return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-static void raise_fd(int fd)
+static void signal_fd(int fd)
 {
     uint64_t one = 1;
-    ssize_t written = write(fd, &one, sizeof one); // fails only when it is raised already
+    ssize_t written = write(fd, &one, sizeof one); // fails only if the counter is full, so it is readable
     (void)written;
 }
 
-static bool is_there(const struct peer *peer) { return peer->socket >= 0 && !peer->gone; }
+static bool is_connected(const struct peer *peer) { return peer->socket >= 0 && !peer->gone; }
 
-// ---- saying -------------------------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------------------------
 
-// What does not fit into a connection's buffer is for somebody who does not listen: he will be found silent.
-static void say(struct ranks_watch *watch, const char *line)
+// A line that does not fit the socket's buffer is dropped: a peer that does not read is found by its missed heartbeats.
+static void send_line(struct failure_detector *detector, const char *line)
 {
-    char text[RANKS_WATCH_TEXT_MAX + 1];
+    char text[FAILURE_TEXT_MAX + 1];
     int len = snprintf(text, sizeof text, "%s\n", line);
-    for (int rank = 0; rank < watch->ranks; rank++)
-        if (watch->peers[rank].socket >= 0)
-            send(watch->peers[rank].socket, text, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (int rank = 0; rank < detector->ranks; rank++)
+        if (detector->peers[rank].socket >= 0)
+            send(detector->peers[rank].socket, text, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// The launcher asks everybody to end now; this process will, and has something to say first.
-static void lose(struct ranks_watch *watch, const char *sentence)
+// Ignores SIGTERM, which launchers send when a process dies: this process reports the loss first, then exits.
+static void report_loss(struct failure_detector *detector, const char *sentence)
 {
-    if (atomic_load(&watch->lost))
+    if (atomic_load(&detector->lost))
         return;
     signal(SIGTERM, SIG_IGN);
-    snprintf(watch->sentence, sizeof watch->sentence, "%s", sentence);
-    say(watch, sentence);
-    atomic_store(&watch->lost, true);
-    raise_fd(watch->lost_fd);
+    snprintf(detector->sentence, sizeof detector->sentence, "%s", sentence);
+    send_line(detector, sentence);
+    atomic_store(&detector->lost, true);
+    signal_fd(detector->lost_fd);
 }
 
-static void lose_rank(struct ranks_watch *watch, int rank, const char *why)
+static void report_lost_rank(struct failure_detector *detector, int rank, const char *why)
 {
-    char sentence[RANKS_WATCH_TEXT_MAX];
-    const struct ranks_watch_place *place = &watch->places[rank];
+    char sentence[FAILURE_TEXT_MAX];
+    const struct rank_place *place = &detector->places[rank];
     snprintf(sentence, sizeof sentence, "rank %d (%s, pid %d) %s", rank, place->host, place->pid, why);
-    watch->first_lost = watch->first_lost || rank == 0;
-    lose(watch, sentence);
+    detector->first_lost = detector->first_lost || rank == 0;
+    report_loss(detector, sentence);
 }
 
-// ---- hearing ------------------------------------------------------------------------------------------------------
+// ---- receiving ----------------------------------------------------------------------------------------------------
 
-static void take_line(struct ranks_watch *watch, struct peer *peer, const char *line)
+static void handle_line(struct failure_detector *detector, struct peer *peer, const char *line)
 {
     if (!strcmp(line, end_line))
         peer->ending = true;
     else if (!strcmp(line, wake_line))
-        raise_fd(watch->wake_fd);
+        signal_fd(detector->wake_fd);
     else if (*line)
-        lose(watch, line);
+        report_loss(detector, line);
 }
 
-static void take_bytes(struct ranks_watch *watch, struct peer *peer, const char *data, size_t len)
+static void handle_bytes(struct failure_detector *detector, struct peer *peer, const char *data, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         if (data[i] != '\n') {
@@ -108,185 +108,186 @@ static void take_bytes(struct ranks_watch *watch, struct peer *peer, const char 
         }
         peer->line[peer->len] = '\0';
         peer->len = 0;
-        take_line(watch, peer, peer->line);
+        handle_line(detector, peer, peer->line);
     }
 }
 
-static void hear(struct ranks_watch *watch, int rank)
+static void read_peer(struct failure_detector *detector, int rank)
 {
-    struct peer *peer = &watch->peers[rank];
-    char data[RANKS_WATCH_TEXT_MAX], why[128];
+    struct peer *peer = &detector->peers[rank];
+    char data[FAILURE_TEXT_MAX], why[128];
     ssize_t len = recv(peer->socket, data, sizeof data, MSG_DONTWAIT);
     if (len > 0) {
-        peer->silent = 0;
-        take_bytes(watch, peer, data, (size_t)len);
+        peer->missed = 0;
+        handle_bytes(detector, peer, data, (size_t)len);
         return;
     }
     if (len < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     snprintf(why, sizeof why, "is gone: its connection %s", len ? "broke" : "closed");
     peer->gone = true;
-    if (!peer->ending || !atomic_load(&watch->ending))
-        lose_rank(watch, rank, why);
+    if (!peer->ending || !atomic_load(&detector->ending))
+        report_lost_rank(detector, rank, why);
 }
 
-static void beat(struct ranks_watch *watch)
+static void send_heartbeat(struct failure_detector *detector)
 {
-    say(watch, "");
-    for (int rank = 0; rank < watch->ranks; rank++)
-        if (is_there(&watch->peers[rank]) && ++watch->peers[rank].silent > RANKS_WATCH_SILENT_BEATS)
-            lose_rank(watch, rank, "is not heard of any more: it hangs, or the link to it is lost");
+    send_line(detector, "");
+    for (int rank = 0; rank < detector->ranks; rank++)
+        if (is_connected(&detector->peers[rank]) && ++detector->peers[rank].missed > HEARTBEATS_MISSED_MAX)
+            report_lost_rank(detector, rank, "is not heard of any more: it hangs, or the link to it is lost");
 }
 
-// Waits for something to be said, to us or by us, until then.
-static void listen_until(struct ranks_watch *watch, int64_t until_ms, struct pollfd *ready)
+// Waits for lines from peers, or for a notification from this process, until `until_ms`.
+static void poll_until(struct failure_detector *detector, int64_t until_ms, struct pollfd *ready)
 {
     int64_t left = until_ms - now_ms();
-    for (int rank = 0; rank < watch->ranks; rank++)
-        ready[rank] = (struct pollfd){ .fd = is_there(&watch->peers[rank]) ? watch->peers[rank].socket : -1,
+    for (int rank = 0; rank < detector->ranks; rank++)
+        ready[rank] = (struct pollfd){ .fd = is_connected(&detector->peers[rank]) ? detector->peers[rank].socket : -1,
                                        .events = POLLIN };
-    ready[watch->ranks] = (struct pollfd){ .fd = watch->stir_fd, .events = POLLIN };
-    if (poll(ready, (nfds_t)watch->ranks + 1, left > 0 ? (int)left : 0) <= 0)
+    ready[detector->ranks] = (struct pollfd){ .fd = detector->notify_fd, .events = POLLIN };
+    if (poll(ready, (nfds_t)detector->ranks + 1, left > 0 ? (int)left : 0) <= 0)
         return;
     uint64_t woken;
-    if (ready[watch->ranks].revents && read(watch->stir_fd, &woken, sizeof woken) < 0)
+    if (ready[detector->ranks].revents && read(detector->notify_fd, &woken, sizeof woken) < 0)
         return;
-    for (int rank = 0; rank < watch->ranks; rank++)
+    for (int rank = 0; rank < detector->ranks; rank++)
         if (ready[rank].revents)
-            hear(watch, rank);
+            read_peer(detector, rank);
 }
 
-// ---- the thread ---------------------------------------------------------------------------------------------------
+// ---- the thread ----------------------------------------------------------------------------------------------------
 
-// A process that has lost a rank may be computing, loading, waiting for somebody to type: it does not matter.
-static void end_process(struct ranks_watch *watch)
+// Exits after a grace period, whatever the other threads are doing.
+static void exit_after_grace(struct failure_detector *detector)
 {
-    struct pollfd woken = { .fd = watch->stir_fd, .events = POLLIN };
-    for (int64_t end = now_ms() + RANKS_WATCH_GRACE_MS, left; (left = end - now_ms()) > 0;) {
+    struct pollfd woken = { .fd = detector->notify_fd, .events = POLLIN };
+    for (int64_t end = now_ms() + FAILURE_GRACE_MS, left; (left = end - now_ms()) > 0;) {
         uint64_t count;
-        if (poll(&woken, 1, (int)left) > 0 && read(watch->stir_fd, &count, sizeof count) > 0
-            && atomic_load(&watch->stop))
+        if (poll(&woken, 1, (int)left) > 0 && read(detector->notify_fd, &count, sizeof count) > 0
+            && atomic_load(&detector->stop))
             return;
     }
-    if (ranks_watch_speaks(watch))
-        fprintf(stderr, "nibble: %s\n", watch->sentence);
+    if (failure_detector_reports_loss(detector))
+        fprintf(stderr, "nibble: %s\n", detector->sentence);
     _exit(1);
 }
 
-static void *watch_main(void *context)
+static void *detector_main(void *context)
 {
-    struct ranks_watch *watch = context;
-    struct pollfd *ready = memory_new((size_t)watch->ranks + 1, sizeof *ready);
+    struct failure_detector *detector = context;
+    struct pollfd *ready = memory_new((size_t)detector->ranks + 1, sizeof *ready);
     int beats_of_ending = 0;
-    for (int64_t next = now_ms(); !atomic_load(&watch->stop) && !atomic_load(&watch->lost);) {
-        listen_until(watch, next, ready);
-        if (atomic_load(&watch->gives_up))
-            lose(watch, watch->reason);
+    for (int64_t next = now_ms(); !atomic_load(&detector->stop) && !atomic_load(&detector->lost);) {
+        poll_until(detector, next, ready);
+        if (atomic_load(&detector->gave_up))
+            report_loss(detector, detector->reason);
         if (now_ms() < next)
             continue;
-        next = now_ms() + RANKS_WATCH_BEAT_MS;
-        beat(watch);
-        if (atomic_load(&watch->ending) && ++beats_of_ending * RANKS_WATCH_BEAT_MS > RANKS_WATCH_END_SECONDS * 1000)
-            lose(watch, "the ranks did not come to an end together");
+        next = now_ms() + HEARTBEAT_MS;
+        send_heartbeat(detector);
+        if (atomic_load(&detector->ending) && ++beats_of_ending * HEARTBEAT_MS > FAILURE_END_SECONDS * 1000)
+            report_loss(detector, "the ranks did not come to an end together");
     }
     free(ready);
-    if (!atomic_load(&watch->stop))
-        end_process(watch);
+    if (!atomic_load(&detector->stop))
+        exit_after_grace(detector);
     return NULL;
 }
 
-// ---- opening and closing ------------------------------------------------------------------------------------------
+// ---- opening and closing -------------------------------------------------------------------------------------------
 
-static void release(struct ranks_watch *watch)
+static void release(struct failure_detector *detector)
 {
-    const int fds[] = { watch->stir_fd, watch->lost_fd, watch->wake_fd };
+    const int fds[] = { detector->notify_fd, detector->lost_fd, detector->wake_fd };
     for (int i = 0; i < 3; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    for (int rank = 0; rank < watch->ranks; rank++)
-        if (watch->peers[rank].socket >= 0)
-            close(watch->peers[rank].socket);
-    free(watch->peers);
-    free(watch);
+    for (int rank = 0; rank < detector->ranks; rank++)
+        if (detector->peers[rank].socket >= 0)
+            close(detector->peers[rank].socket);
+    free(detector->peers);
+    free(detector);
 }
 
-// Signals are for the other threads.
-static int start_thread(struct ranks_watch *watch)
+// The detector's thread blocks all signals.
+static int start_thread(struct failure_detector *detector)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int trouble = pthread_create(&watch->thread, NULL, watch_main, watch);
+    int trouble = pthread_create(&detector->thread, NULL, detector_main, detector);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return trouble;
 }
 
-struct ranks_watch *ranks_watch_open(int rank, int ranks, const int *sockets, const struct ranks_watch_place *places,
-                                     struct error *err)
+struct failure_detector *failure_detector_open(int rank, int ranks, const int *sockets, const struct rank_place *places,
+                                               struct error *err)
 {
-    struct ranks_watch *watch = memory_new(1, sizeof *watch);
-    watch->rank = rank;
-    watch->ranks = ranks;
-    watch->places = places;
-    watch->peers = memory_new((size_t)ranks, sizeof *watch->peers);
+    struct failure_detector *detector = memory_new(1, sizeof *detector);
+    detector->rank = rank;
+    detector->ranks = ranks;
+    detector->places = places;
+    detector->peers = memory_new((size_t)ranks, sizeof *detector->peers);
     for (int peer = 0; peer < ranks; peer++)
-        watch->peers[peer].socket = sockets[peer];
-    watch->stir_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool ready = watch->stir_fd >= 0 && watch->lost_fd >= 0 && watch->wake_fd >= 0;
-    int trouble = ready ? start_thread(watch) : errno;
+        detector->peers[peer].socket = sockets[peer];
+    detector->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    detector->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    detector->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    bool ready = detector->notify_fd >= 0 && detector->lost_fd >= 0 && detector->wake_fd >= 0;
+    int trouble = ready ? start_thread(detector) : errno;
     if (!trouble)
-        return watch;
+        return detector;
     fail(err, "the system does not let the ranks be watched (%s)", strerror(trouble));
-    release(watch);
+    release(detector);
     return NULL;
 }
 
-void ranks_watch_close(struct ranks_watch *watch)
+void failure_detector_close(struct failure_detector *detector)
 {
-    atomic_store(&watch->stop, true);
-    raise_fd(watch->stir_fd);
-    pthread_join(watch->thread, NULL);
-    release(watch);
+    atomic_store(&detector->stop, true);
+    signal_fd(detector->notify_fd);
+    pthread_join(detector->thread, NULL);
+    release(detector);
 }
 
-const char *ranks_watch_lost(const struct ranks_watch *watch)
+const char *failure_detector_lost(const struct failure_detector *detector)
 {
-    return atomic_load_explicit(&watch->lost, memory_order_acquire) ? watch->sentence : NULL;
+    return atomic_load_explicit(&detector->lost, memory_order_acquire) ? detector->sentence : NULL;
 }
 
-int ranks_watch_fd(const struct ranks_watch *watch) { return watch->lost_fd; }
+int failure_detector_fd(const struct failure_detector *detector) { return detector->lost_fd; }
 
-bool ranks_watch_speaks(const struct ranks_watch *watch)
+bool failure_detector_reports_loss(const struct failure_detector *detector)
 {
-    return watch->rank == 0 || (watch->rank == 1 && ranks_watch_lost(watch) && watch->first_lost);
+    return detector->rank == 0 || (detector->rank == 1 && failure_detector_lost(detector) && detector->first_lost);
 }
 
-void ranks_watch_give_up(struct ranks_watch *watch, const char *sentence)
+void failure_detector_give_up(struct failure_detector *detector, const char *sentence)
 {
-    const struct ranks_watch_place *place = &watch->places[watch->rank];
-    if (atomic_load(&watch->gives_up))
+    const struct rank_place *place = &detector->places[detector->rank];
+    if (atomic_load(&detector->gave_up))
         return;
-    snprintf(watch->reason, sizeof watch->reason, "rank %d (%s, pid %d): %s", watch->rank, place->host, place->pid,
-             sentence);
-    atomic_store(&watch->gives_up, true);
-    raise_fd(watch->stir_fd);
-    while (!ranks_watch_lost(watch))
+    snprintf(detector->reason, sizeof detector->reason, "rank %d (%s, pid %d): %s", detector->rank, place->host,
+             place->pid, sentence);
+    atomic_store(&detector->gave_up, true);
+    signal_fd(detector->notify_fd);
+    while (!failure_detector_lost(detector))
         nanosleep(&(struct timespec){ 0, 100000 }, NULL);
 }
 
-void ranks_watch_announce_end(struct ranks_watch *watch)
+void failure_detector_announce_end(struct failure_detector *detector)
 {
-    atomic_store(&watch->ending, true);
-    say(watch, end_line);
+    atomic_store(&detector->ending, true);
+    send_line(detector, end_line);
 }
 
-void ranks_watch_wake(struct ranks_watch *watch) { say(watch, wake_line); }
+void failure_detector_wake(struct failure_detector *detector) { send_line(detector, wake_line); }
 
-bool ranks_watch_sleep(struct ranks_watch *watch)
+bool failure_detector_sleep(struct failure_detector *detector)
 {
-    struct pollfd fds[] = { { .fd = watch->wake_fd, .events = POLLIN }, { .fd = watch->lost_fd, .events = POLLIN } };
+    struct pollfd fds[] = { { .fd = detector->wake_fd, .events = POLLIN },
+                            { .fd = detector->lost_fd, .events = POLLIN } };
     uint64_t count;
-    return poll(fds, 2, RANKS_WATCH_SLEEP_MS) > 0 && read(watch->wake_fd, &count, sizeof count) > 0;
+    return poll(fds, 2, FAILURE_SLEEP_MS) > 0 && read(detector->wake_fd, &count, sizeof count) > 0;
 }

@@ -1,53 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// ranks/failure_detector.h: who of the ranks is still alive, whether or not anything is being computed. A thread of its
-// own sends a beat along each connection (ranks/rendezvous.h) and listens for the others'. What they say are lines: an
-// empty one is a beat, "wake" wakes who sleeps there, "end" announces that the connection will end in order, anything
-// else says why all is lost.
-//   (1) a rank is lost when its connection ends without announcement, or when it is silent for RANKS_WATCH_SILENT_BEATS
-//       beats of this process's own: to be stopped together with all others is not to lose them
-//   (2) what one rank has lost all have lost: the others tell rank 0, rank 0 tells the others
-//   (3) a process that has lost a rank ends: by itself or, after a moment, by this thread with status 1; SIGTERM, which
-//       launchers send at once, does not hurry it
+// ranks/failure_detector.h: a heartbeat failure detector for ranks, active whether or not anything is computed. A
+// thread sends a heartbeat on each connection (ranks/rendezvous.h) and reads the peers' lines: an empty line is a
+// heartbeat, "wake" wakes failure_detector_sleep, "end" announces an orderly close, anything else is the reason why all
+// ranks must end.
+//   (1) a rank is lost when its connection closes without "end", or after HEARTBEATS_MISSED_MAX of this process's own
+//       heartbeats without a line from it; so stopping all processes together loses none
+//   (2) a loss is global: rank 0 forwards it to all ranks
+//   (3) a process that has lost a rank exits, by itself within FAILURE_GRACE_MS, or else by this thread with status 1;
+//       SIGTERM, which launchers send at once, is ignored meanwhile
 #ifndef RANKS_FAILURE_DETECTOR_H
 #define RANKS_FAILURE_DETECTOR_H
 
 #include "base/error.h"
 
 enum {
-    RANKS_WATCH_BEAT_MS = 500,
-    RANKS_WATCH_SILENT_BEATS = 5,
-    RANKS_WATCH_GRACE_MS = 500, // to end by itself
-    RANKS_WATCH_END_SECONDS = 30,
-    RANKS_WATCH_SLEEP_MS = 100,
-    RANKS_WATCH_HOST_MAX = 64,
-    RANKS_WATCH_TEXT_MAX = 1024,
+    HEARTBEAT_MS = 500,
+    HEARTBEATS_MISSED_MAX = 5,
+    FAILURE_GRACE_MS = 500, // until the thread exits the process
+    FAILURE_END_SECONDS = 30,
+    FAILURE_SLEEP_MS = 100,
+    RANK_HOST_MAX = 64,
+    FAILURE_TEXT_MAX = 1024,
 };
 
-struct ranks_watch;
+struct failure_detector;
 
-struct ranks_watch_place {
+struct rank_place {
     int pid;
-    char host[RANKS_WATCH_HOST_MAX];
+    char host[RANK_HOST_MAX];
 };
 
-// sockets[r]: the connection to rank r, or -1; they are the watch's from now on, in any case. The places are borrowed.
-struct ranks_watch *ranks_watch_open(int rank, int ranks, const int *sockets, const struct ranks_watch_place *places,
-                                     struct error *err);
+// sockets[r] is the connection to rank r, or -1; the detector owns the sockets from now on, even on failure. The places
+// are borrowed.
+struct failure_detector *failure_detector_open(int rank, int ranks, const int *sockets, const struct rank_place *places,
+                                               struct error *err);
 
-const char *ranks_watch_lost(const struct ranks_watch *watch); // the sentence; NULL: all are there
-int ranks_watch_fd(const struct ranks_watch *watch);           // becomes readable when a rank is lost
-bool ranks_watch_speaks(const struct ranks_watch *watch);      // no rank before this one is left to say what happened
+const char *failure_detector_lost(const struct failure_detector *detector);  // the message; NULL if no rank is lost
+int failure_detector_fd(const struct failure_detector *detector);            // becomes readable when a rank is lost
+bool failure_detector_reports_loss(const struct failure_detector *detector); // this rank prints the message
 
-// This process cannot go on: everybody is lost, for this reason. Returns when they have been told.
-void ranks_watch_give_up(struct ranks_watch *watch, const char *sentence);
+// Ends all ranks with this message. Returns once they have been notified.
+void failure_detector_give_up(struct failure_detector *detector, const char *sentence);
 
-// Something is about to come by MPI, which nobody can wait for but by asking: who has gone to sleep shall ask again.
-void ranks_watch_wake(struct ranks_watch *watch);
-bool ranks_watch_sleep(struct ranks_watch *watch); // until then; false: a rank is lost, or nothing came for a while
+// Wakes ranks in failure_detector_sleep: a message is about to come by MPI, which can only be polled.
+void failure_detector_wake(struct failure_detector *detector);
+bool failure_detector_sleep(struct failure_detector *detector); // false on timeout, or if a rank is lost
 
-// From now on the others may end as well; they are given RANKS_WATCH_END_SECONDS for it.
-void ranks_watch_announce_end(struct ranks_watch *watch);
+// Announces an orderly close; the other ranks must follow within FAILURE_END_SECONDS.
+void failure_detector_announce_end(struct failure_detector *detector);
 
-void ranks_watch_close(struct ranks_watch *watch);
+void failure_detector_close(struct failure_detector *detector);
 
 #endif

@@ -10,12 +10,12 @@
 
 static const char file_name[] = "nibble-mpi.so";
 
-// Beside the program's own folder, in this order.
+// Searched in this order, relative to the program's folder.
 static const char *const folders[] = { "", "/../lib/nibble" };
 
 static const struct mpi_module *load(const char *path, struct error *err)
 {
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // an MPI loads parts of its own, which look for it
+    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // MPI libraries load plugins that need its symbols
     if (!library)
         return fail(err,
                     "the MPI module does not load (%s); install the MPI it was built with (on Debian: "
@@ -52,9 +52,9 @@ const struct mpi_module *mpi_load(char path[MPI_PATH_MAX], struct error *err)
            NULL;
 }
 
-// ---- the launcher -------------------------------------------------------------------------------------------------
+// ---- the launcher --------------------------------------------------------------------------------------------------
 
-// What launchers tell each process: Open MPI's mpirun, those of PMI (MPICH and its kin), and Slurm's srun.
+// Environment variables of launchers: Open MPI's mpirun, PMI (MPICH and relatives), Slurm's srun.
 static const struct launcher {
     const char *size, *rank, *here;
 } launchers[] = {
@@ -83,7 +83,7 @@ static int number_in(const char *variable, int otherwise)
     return text && end != text && !*end && number >= 0 && number <= INT_MAX ? (int)number : otherwise;
 }
 
-// NULL: none.
+// NULL if not started by a launcher.
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)

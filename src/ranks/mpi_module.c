@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ranks/mpi_module.c: the table of ranks/mpi_module.h over MPI's messages between two ranks, which cost no more than
-// its collective calls and can be given up when a rank is lost.
+// ranks/mpi_module.c: the functions of ranks/mpi_module.h on MPI point-to-point messages. These are as fast as MPI's
+// collectives here, and unlike them can be abandoned when a rank is lost.
 #include "ranks/mpi_module.h"
 
 #include <mpi.h>
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_GATHER = 1, TAG_TELL = 2 };
+enum { TAG_ALL_GATHER = 1, TAG_BROADCAST = 2 };
 
 struct mpi {
     int rank, size;
     MPI_Comm all;
-    int under_way;         // requests
+    int pending;           // requests
     MPI_Request *requests; // (2 * size)
     int *peers;            // of each request
 };
@@ -26,7 +26,7 @@ static bool check(int status, char *trouble)
         return true;
     if (MPI_Error_string(status, words, &len) != MPI_SUCCESS)
         snprintf(words, sizeof words, "error %d", status);
-    snprintf(trouble, MPI_WORDS_MAX, "%s", words);
+    snprintf(trouble, MPI_TEXT_MAX, "%s", words);
     return false;
 }
 
@@ -36,27 +36,27 @@ static void library(char *words)
     int len;
     if (MPI_Get_library_version(found, &len) != MPI_SUCCESS)
         snprintf(found, sizeof found, "unknown");
-    snprintf(words, MPI_WORDS_MAX, "%s", found);
+    snprintf(words, MPI_TEXT_MAX, "%s", found);
     words[strcspn(words, ",\n")] = '\0'; // "Open MPI v4.1.4, package: ..."
 }
 
-// ---- opening and closing ------------------------------------------------------------------------------------------
+// ---- opening and closing -------------------------------------------------------------------------------------------
 
-static bool start(char *trouble)
+static bool start_mpi(char *trouble)
 {
     int running, level;
     if (!check(MPI_Initialized(&running), trouble))
         return false;
     if (running)
-        return snprintf(trouble, MPI_WORDS_MAX, "it was started before"), false;
+        return snprintf(trouble, MPI_TEXT_MAX, "it was started before"), false;
     if (!check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), trouble))
         return false;
     if (level < MPI_THREAD_SERIALIZED)
-        return snprintf(trouble, MPI_WORDS_MAX, "it allows no calls from several threads"), false;
+        return snprintf(trouble, MPI_TEXT_MAX, "it allows no calls from several threads"), false;
     return true;
 }
 
-static bool look_around(struct mpi *mpi, struct mpi_world *world, char *trouble)
+static bool find_ranks(struct mpi *mpi, struct mpi_world *world, char *trouble)
 {
     MPI_Comm here;
     if (!check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->all), trouble)
@@ -73,8 +73,8 @@ static bool look_around(struct mpi *mpi, struct mpi_world *world, char *trouble)
 static struct mpi *open_world(struct mpi_world *world, char *trouble)
 {
     struct mpi *mpi = calloc(1, sizeof *mpi);
-    snprintf(trouble, MPI_WORDS_MAX, "there is no memory for it");
-    if (!mpi || !start(trouble) || !look_around(mpi, world, trouble))
+    snprintf(trouble, MPI_TEXT_MAX, "there is no memory for it");
+    if (!mpi || !start_mpi(trouble) || !find_ranks(mpi, world, trouble))
         return free(mpi), NULL;
     mpi->requests = calloc(2 * (size_t)mpi->size, sizeof *mpi->requests);
     mpi->peers = calloc(2 * (size_t)mpi->size, sizeof *mpi->peers);
@@ -95,51 +95,51 @@ static void close_world(struct mpi *mpi)
     free(mpi);
 }
 
-// ---- messages -----------------------------------------------------------------------------------------------------
+// ---- messages ------------------------------------------------------------------------------------------------------
 
 static MPI_Request *next_request(struct mpi *mpi, int peer)
 {
-    mpi->peers[mpi->under_way] = peer;
-    return &mpi->requests[mpi->under_way++];
+    mpi->peers[mpi->pending] = peer;
+    return &mpi->requests[mpi->pending++];
 }
 
 static bool send_to_all(struct mpi *mpi, const void *data, size_t bytes, int tag, char *trouble)
 {
     bool ok = true;
     for (int turn = 1; turn < mpi->size && ok; turn++) {
-        int peer = (mpi->rank + turn) % mpi->size; // not all to the same one first
+        int peer = (mpi->rank + turn) % mpi->size; // staggered, so that not all ranks send to the same one first
         ok = check(MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, mpi->all, next_request(mpi, peer)), trouble);
     }
     return ok;
 }
 
-static bool gather(struct mpi *mpi, const void *mine, void *all, size_t bytes, size_t stride, char *trouble)
+static bool all_gather(struct mpi *mpi, const void *mine, void *all, size_t bytes, size_t stride, char *trouble)
 {
     bool ok = true;
-    mpi->under_way = 0;
+    mpi->pending = 0;
     for (int peer = 0; peer < mpi->size && ok; peer++)
         if (peer != mpi->rank)
-            ok = check(MPI_Irecv((char *)all + (size_t)peer * stride, (int)bytes, MPI_BYTE, peer, TAG_GATHER, mpi->all,
-                                 next_request(mpi, peer)),
+            ok = check(MPI_Irecv((char *)all + (size_t)peer * stride, (int)bytes, MPI_BYTE, peer, TAG_ALL_GATHER,
+                                 mpi->all, next_request(mpi, peer)),
                        trouble);
     char *own = (char *)all + (size_t)mpi->rank * stride;
-    ok = ok && send_to_all(mpi, mine, bytes, TAG_GATHER, trouble);
+    ok = ok && send_to_all(mpi, mine, bytes, TAG_ALL_GATHER, trouble);
     if (ok && own != mine)
         memcpy(own, mine, bytes);
     return ok;
 }
 
-static bool tell(struct mpi *mpi, const void *message, size_t bytes, char *trouble)
+static bool broadcast(struct mpi *mpi, const void *message, size_t bytes, char *trouble)
 {
-    mpi->under_way = 0;
-    return send_to_all(mpi, message, bytes, TAG_TELL, trouble);
+    mpi->pending = 0;
+    return send_to_all(mpi, message, bytes, TAG_BROADCAST, trouble);
 }
 
-static bool heard(struct mpi *mpi, bool *there, size_t *bytes, char *trouble)
+static bool probe(struct mpi *mpi, bool *there, size_t *bytes, char *trouble)
 {
     MPI_Status status;
     int found, count = 0;
-    if (!check(MPI_Iprobe(0, TAG_TELL, mpi->all, &found, &status), trouble)
+    if (!check(MPI_Iprobe(0, TAG_BROADCAST, mpi->all, &found, &status), trouble)
         || (found && !check(MPI_Get_count(&status, MPI_BYTE, &count), trouble)))
         return false;
     *there = found;
@@ -147,24 +147,24 @@ static bool heard(struct mpi *mpi, bool *there, size_t *bytes, char *trouble)
     return true;
 }
 
-static bool hear(struct mpi *mpi, void *message, size_t bytes, char *trouble)
+static bool receive(struct mpi *mpi, void *message, size_t bytes, char *trouble)
 {
-    mpi->under_way = 0;
-    return check(MPI_Irecv(message, (int)bytes, MPI_BYTE, 0, TAG_TELL, mpi->all, next_request(mpi, 0)), trouble);
+    mpi->pending = 0;
+    return check(MPI_Irecv(message, (int)bytes, MPI_BYTE, 0, TAG_BROADCAST, mpi->all, next_request(mpi, 0)), trouble);
 }
 
 static bool test(struct mpi *mpi, bool *done, char *trouble)
 {
     int all_done = 0;
-    if (!check(MPI_Testall(mpi->under_way, mpi->requests, &all_done, MPI_STATUSES_IGNORE), trouble))
+    if (!check(MPI_Testall(mpi->pending, mpi->requests, &all_done, MPI_STATUSES_IGNORE), trouble))
         return false;
     *done = all_done;
     return true;
 }
 
-static int missing(struct mpi *mpi)
+static int first_pending(struct mpi *mpi)
 {
-    for (int i = 0; i < mpi->under_way; i++) {
+    for (int i = 0; i < mpi->pending; i++) {
         int done = 0;
         if (MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
             return mpi->peers[i];
@@ -172,17 +172,17 @@ static int missing(struct mpi *mpi)
     return -1;
 }
 
-extern const struct mpi_module nibble_mpi_module; // found by its name
+extern const struct mpi_module nibble_mpi_module; // found by dlsym
 
 const struct mpi_module nibble_mpi_module = {
     .version = MPI_MODULE_VERSION,
     .library = library,
     .open = open_world,
     .close = close_world,
-    .gather = gather,
-    .tell = tell,
-    .heard = heard,
-    .hear = hear,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .probe = probe,
+    .receive = receive,
     .test = test,
-    .missing = missing,
+    .first_pending = first_pending,
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks/nccl.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "device/cuda_library.h"
@@ -40,10 +39,7 @@ struct nccl {
 static bool open_library(struct library *library, struct error *err)
 {
     static const char *const names[] = { "libnccl.so.2", NULL };
-    const struct {
-        const char *symbol;
-        void **slot;
-    } calls[] = {
+    const struct library_call calls[] = {
 #define X(name, symbol, ...) { symbol, (void **)&library->name },
         NCCL_CALLS(X)
 #undef X
@@ -52,10 +48,8 @@ static bool open_library(struct library *library, struct error *err)
     void *found = cuda_library_open(names);
     if (!found)
         return fail(err, "NCCL, by which GPUs speak to each other, is not installed (libnccl.so.2)");
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        if (!(*calls[i].slot = dlsym(found, calls[i].symbol)))
-            return fail(err, "NCCL lacks %s: it is too old, 2.7 or later is needed", calls[i].symbol);
-    return true;
+    const char *missing = cuda_library_bind(found, calls, sizeof calls / sizeof *calls);
+    return !missing || fail(err, "NCCL lacks %s: it is too old, 2.7 or later is needed", missing);
 }
 
 static bool check(const struct library *library, int status, const char *call, struct error *err)
@@ -98,13 +92,13 @@ void nccl_close(struct nccl *nccl)
     free(nccl);
 }
 
-bool nccl_gather(struct nccl *nccl, void *all, size_t bytes, size_t stride, struct error *err)
+bool nccl_all_gather(struct nccl *nccl, void *all, size_t bytes, size_t stride, struct error *err)
 {
     const struct library *library = &nccl->library;
     char *parts = all, *mine = parts + (size_t)nccl->rank * stride;
     int status = (cuda_enter(nccl->cuda), library->begin());
     for (int peer = 0; peer < nccl->ranks && !status; peer++)
-        if (peer != nccl->rank || nccl->ranks == 1) // alone it says it to itself
+        if (peer != nccl->rank || nccl->ranks == 1) // a single rank sends to itself
             if (!(status = library->send(mine, bytes, NCCL_INT8, peer, nccl->communicator, nccl->cuda->stream)))
                 status = library->receive(parts + (size_t)peer * stride, bytes, NCCL_INT8, peer, nccl->communicator,
                                           nccl->cuda->stream);

@@ -15,30 +15,30 @@
 #include "ranks/failure_detector.h"
 
 enum {
-    TESTS_AT_ONCE = 200,    // some 20 us; on a busy machine every longer way of asking on was several times slower
-    PART_SECONDS_MAX = 600, // a rank that lives, and yet gives nothing
-    NAP_SHARE = 64,
+    SPINS_BEFORE_YIELD = 200,   // about 20 us; longer spinning was several times slower on a busy machine
+    EXCHANGE_SECONDS_MAX = 600, // for a rank that is alive but sends nothing
+    SLEEP_FRACTION = 64,
 };
-static const double awake_seconds = 5e-3; // who waits for a message for longer goes to sleep, and is woken
-static const double part_seconds = 20e-3, nap_seconds_max = 1e-3;
+static const double poll_seconds = 5e-3; // a receiver polls this long, then sleeps until woken
+static const double yield_seconds = 20e-3, sleep_seconds_max = 1e-3;
 
 struct ranks {
     const struct mpi_module *module;
     struct mpi *mpi;
     struct mpi_world world;
-    struct ranks_watch *watch;        // NULL until all have met
-    double exchanged;                 // when the last thing was done together
-    bool crowded;                     // more ranks than cores here: nobody waits by keeping one busy
-    struct ranks_watch_place *places; // (size)
-    char words[MPI_WORDS_MAX];
+    struct failure_detector *detector; // NULL until all ranks are connected
+    double last_exchange;              // time of the last completed operation
+    bool oversubscribed;               // more ranks than cores on this host: no spinning
+    struct rank_place *places;         // (size)
+    char library[MPI_TEXT_MAX];
 };
 
-// ---- waiting ------------------------------------------------------------------------------------------------------
+// ---- waiting -------------------------------------------------------------------------------------------------------
 
-// First by asking again and again, then letting others run in between; how it goes on is for each to say.
+// A wait first spins, then yields; the caller decides what follows.
 struct wait {
     int tests;
-    double began, seconds; // from when it took longer than a few tests
+    double began, seconds; // since the end of spinning
 };
 
 static double now(void)
@@ -48,10 +48,10 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// False: it has taken longer than that.
-static bool rest_briefly(struct wait *wait, bool crowded, double seconds_max)
+// Spins or yields once; false after seconds_max of yielding.
+static bool spin_or_yield(struct wait *wait, bool oversubscribed, double seconds_max)
 {
-    if (!crowded && wait->tests++ < TESTS_AT_ONCE)
+    if (!oversubscribed && wait->tests++ < SPINS_BEFORE_YIELD)
         return true;
     wait->began = wait->began > 0 ? wait->began : now();
     wait->seconds = now() - wait->began;
@@ -61,18 +61,21 @@ static bool rest_briefly(struct wait *wait, bool crowded, double seconds_max)
     return true;
 }
 
-// For the others' parts: they compute the same just now. Asleep no more is lost than a share of the time that it took.
-static void rest(struct wait *wait, bool crowded)
+// Waits for peers that compute at the same time. After yield_seconds it sleeps, each time for a small fraction of the
+// time waited so far, which bounds the added latency.
+static void back_off(struct wait *wait, bool oversubscribed)
 {
-    if (rest_briefly(wait, crowded, part_seconds))
+    if (spin_or_yield(wait, oversubscribed, yield_seconds))
         return;
-    double nap = wait->seconds / NAP_SHARE;
-    nanosleep(&(struct timespec){ 0, (long)((nap < nap_seconds_max ? nap : nap_seconds_max) * 1e9) }, NULL);
+    double sleep_seconds = wait->seconds / SLEEP_FRACTION;
+    nanosleep(
+        &(struct timespec){ 0, (long)((sleep_seconds < sleep_seconds_max ? sleep_seconds : sleep_seconds_max) * 1e9) },
+        NULL);
 }
 
-// ---- what goes wrong ----------------------------------------------------------------------------------------------
+// ---- failures -----------------------------------------------------------------------------------------------------
 
-static bool is_lost(const struct ranks *ranks, struct error *err)
+static bool fail_if_lost(const struct ranks *ranks, struct error *err)
 {
     const char *lost = ranks_lost(ranks);
     if (lost)
@@ -80,73 +83,73 @@ static bool is_lost(const struct ranks *ranks, struct error *err)
     return lost;
 }
 
-static bool mpi_fails(struct ranks *ranks, const char *trouble, struct error *err)
+static bool fail_mpi(struct ranks *ranks, const char *trouble, struct error *err)
 {
     fail(err, "MPI gives up (%s)", trouble);
     ranks_give_up(ranks, err->text);
     return false;
 }
 
-static bool nobody_answers(struct ranks *ranks, struct error *err)
+static bool fail_timeout(struct ranks *ranks, struct error *err)
 {
-    int rank = ranks->module->missing(ranks->mpi);
-    const struct ranks_watch_place *place = &ranks->places[rank < 0 ? 0 : rank];
-    fail(err, "rank %d (%s, pid %d) has given nothing for %d s", rank, place->host, place->pid, PART_SECONDS_MAX);
+    int rank = ranks->module->first_pending(ranks->mpi);
+    const struct rank_place *place = &ranks->places[rank < 0 ? 0 : rank];
+    fail(err, "rank %d (%s, pid %d) has given nothing for %d s", rank, place->host, place->pid, EXCHANGE_SECONDS_MAX);
     ranks_give_up(ranks, err->text);
     return false;
 }
 
-// Until what is under way is done.
-static bool finish(struct ranks *ranks, struct error *err)
+// Waits until the pending operation is complete.
+static bool wait_pending(struct ranks *ranks, struct error *err)
 {
-    char trouble[MPI_WORDS_MAX];
+    char trouble[MPI_TEXT_MAX];
     struct wait wait = { 0 };
-    for (bool done = false;; rest(&wait, ranks->crowded)) {
+    for (bool done = false;; back_off(&wait, ranks->oversubscribed)) {
         if (!ranks->module->test(ranks->mpi, &done, trouble))
-            return mpi_fails(ranks, trouble, err);
+            return fail_mpi(ranks, trouble, err);
         if (done) {
-            ranks->exchanged = now();
+            ranks->last_exchange = now();
             return true;
         }
-        if (is_lost(ranks, err))
+        if (fail_if_lost(ranks, err))
             return false;
-        if (wait.seconds > PART_SECONDS_MAX)
-            return nobody_answers(ranks, err);
+        if (wait.seconds > EXCHANGE_SECONDS_MAX)
+            return fail_timeout(ranks, err);
     }
 }
 
-// ---- opening ------------------------------------------------------------------------------------------------------
+// ---- opening -------------------------------------------------------------------------------------------------------
 
-// What each rank tells all others first; where to meet is rank 0's to say.
+// The first message of each rank to all: its host and pid, and from rank 0 the address to connect to.
 struct card {
-    struct ranks_watch_place place;
-    struct meet_point point;
+    struct rank_place place;
+    struct rendezvous_point point;
 };
 
-static struct card *gather_cards(struct ranks *ranks, const struct meet_point *point, struct error *err)
+static struct card *exchange_cards(struct ranks *ranks, const struct rendezvous_point *point, struct error *err)
 {
     struct card mine = { .place.pid = (int)getpid(), .point = *point };
     if (gethostname(mine.place.host, sizeof mine.place.host - 1) < 0)
         strcpy(mine.place.host, "unknown host");
     struct card *cards = memory_new((size_t)ranks->world.size, sizeof *cards);
-    if (ranks_gather(ranks, &mine, cards, sizeof mine, sizeof mine, err))
+    if (ranks_all_gather(ranks, &mine, cards, sizeof mine, sizeof mine, err))
         return cards;
     free(cards);
     return NULL;
 }
 
-// Nobody goes on unless all can. No trouble is an empty sentence.
+// Fails on all ranks if one of them has failed; an empty text is success.
 static bool all_agree(struct ranks *ranks, const struct error *trouble, struct error *err)
 {
     struct error *all = memory_new((size_t)ranks->world.size, sizeof *all);
-    bool ok = ranks_gather(ranks, trouble, all, sizeof *all, sizeof *all, err);
+    bool ok = ranks_all_gather(ranks, trouble, all, sizeof *all, sizeof *all, err);
     for (int rank = 0; rank < ranks->world.size && ok; rank++)
         ok = !all[rank].text[0] || fail(err, "%s", all[rank].text);
     free(all);
     return ok;
 }
 
-static bool meet(struct ranks *ranks, int listening, const struct card *cards, struct error *err)
+static bool connect_ranks(struct ranks *ranks, int listening, const struct card *cards, struct error *err)
 {
     const struct mpi_world *world = &ranks->world;
     int sockets[RANKS_MAX];
@@ -155,28 +158,28 @@ static bool meet(struct ranks *ranks, int listening, const struct card *cards, s
         ranks->places[rank] = cards[rank].place;
         sockets[rank] = -1;
     }
-    bool met = world->rank == 0 ? meet_welcome(listening, &cards[0].point, world->size, sockets, &trouble)
-                                : (sockets[0] = meet_come(&cards[0].point, world->rank, &trouble)) >= 0;
-    ranks->watch = ranks_watch_open(world->rank, world->size, sockets, ranks->places, met ? &trouble : err);
+    bool met = world->rank == 0 ? rendezvous_accept(listening, &cards[0].point, world->size, sockets, &trouble)
+                                : (sockets[0] = rendezvous_connect(&cards[0].point, world->rank, &trouble)) >= 0;
+    ranks->detector = failure_detector_open(world->rank, world->size, sockets, ranks->places, met ? &trouble : err);
     return all_agree(ranks, &trouble, err);
 }
 
-static bool come_together(struct ranks *ranks, struct error *err)
+static bool join(struct ranks *ranks, struct error *err)
 {
     const struct mpi_world *world = &ranks->world;
-    struct meet_point point = { 0 };
+    struct rendezvous_point point = { 0 };
     int listening = -1, launched = mpi_launched_size();
     if (launched > world->size)
         return fail(err,
                     "%d processes were started, but MPI brought %d together: start them with the mpirun of %s, or "
                     "srun with --mpi=pmix",
-                    launched, world->size, ranks->words);
+                    launched, world->size, ranks->library);
     if (world->size > RANKS_MAX)
         return fail(err, "%d ranks are more than the %d that can compute one model", world->size, RANKS_MAX);
-    if (world->rank == 0 && (listening = meet_listen(&point, world->neighbours == world->size, err)) < 0)
+    if (world->rank == 0 && (listening = rendezvous_listen(&point, world->neighbours == world->size, err)) < 0)
         return false;
-    struct card *cards = gather_cards(ranks, &point, err);
-    bool ok = cards && meet(ranks, listening, cards, err);
+    struct card *cards = exchange_cards(ranks, &point, err);
+    bool ok = cards && connect_ranks(ranks, listening, cards, err);
     free(cards);
     return ok;
 }
@@ -189,43 +192,43 @@ static int cores_here(void)
 
 struct ranks *ranks_open(struct error *err)
 {
-    char path[MPI_PATH_MAX], trouble[MPI_WORDS_MAX];
+    char path[MPI_PATH_MAX], trouble[MPI_TEXT_MAX];
     const struct mpi_module *module = mpi_load(path, err);
     if (!module)
         return NULL;
     struct ranks *ranks = memory_new(1, sizeof *ranks);
     ranks->module = module;
-    module->library(ranks->words);
+    module->library(ranks->library);
     ranks->mpi = module->open(&ranks->world, trouble);
     if (!ranks->mpi) {
         fail(err, "MPI does not start (%s)", trouble);
         free(ranks);
         return NULL;
     }
-    ranks->crowded = ranks->world.neighbours > cores_here();
+    ranks->oversubscribed = ranks->world.neighbours > cores_here();
     ranks->places = memory_new((size_t)ranks->world.size, sizeof *ranks->places);
-    if (come_together(ranks, err))
+    if (join(ranks, err))
         return ranks;
     ranks_close(ranks);
     return NULL;
 }
 
-// With a rank lost MPI would wait for it for ever: then it ends with the process.
+// If a rank is lost, MPI_Finalize would wait forever and is skipped.
 void ranks_close(struct ranks *ranks)
 {
     if (!ranks)
         return;
-    if (ranks->watch && !ranks_lost(ranks)) {
-        ranks_watch_announce_end(ranks->watch);
+    if (ranks->detector && !ranks_lost(ranks)) {
+        failure_detector_announce_end(ranks->detector);
         ranks->module->close(ranks->mpi);
     }
-    if (ranks->watch)
-        ranks_watch_close(ranks->watch);
+    if (ranks->detector)
+        failure_detector_close(ranks->detector);
     free(ranks->places);
     free(ranks);
 }
 
-// ---- asking -------------------------------------------------------------------------------------------------------
+// ---- getters ------------------------------------------------------------------------------------------------------
 
 int ranks_launched(void) { return mpi_launched_size(); }
 
@@ -237,60 +240,63 @@ int ranks_here(const struct ranks *ranks) { return ranks->world.neighbours; }
 
 const char *ranks_host(const struct ranks *ranks, int rank) { return ranks->places[rank].host; }
 
-const char *ranks_words(const struct ranks *ranks) { return ranks->words; }
+const char *ranks_library(const struct ranks *ranks) { return ranks->library; }
 
-int ranks_lost_fd(const struct ranks *ranks) { return ranks_watch_fd(ranks->watch); }
+int ranks_lost_fd(const struct ranks *ranks) { return failure_detector_fd(ranks->detector); }
 
-const char *ranks_lost(const struct ranks *ranks) { return ranks->watch ? ranks_watch_lost(ranks->watch) : NULL; }
+const char *ranks_lost(const struct ranks *ranks)
+{
+    return ranks->detector ? failure_detector_lost(ranks->detector) : NULL;
+}
 
-bool ranks_speaks(const struct ranks *ranks) { return ranks_watch_speaks(ranks->watch); }
+bool ranks_reports_loss(const struct ranks *ranks) { return failure_detector_reports_loss(ranks->detector); }
 
 void ranks_give_up(struct ranks *ranks, const char *sentence)
 {
-    if (ranks->watch)
-        ranks_watch_give_up(ranks->watch, sentence);
+    if (ranks->detector)
+        failure_detector_give_up(ranks->detector, sentence);
 }
 
-// ---- saying and hearing -------------------------------------------------------------------------------------------
+// ---- collectives --------------------------------------------------------------------------------------------------
 
-bool ranks_gather(struct ranks *ranks, const void *mine, void *all, size_t bytes, size_t stride, struct error *err)
+bool ranks_all_gather(struct ranks *ranks, const void *mine, void *all, size_t bytes, size_t stride, struct error *err)
 {
-    char trouble[MPI_WORDS_MAX];
+    char trouble[MPI_TEXT_MAX];
     assert(bytes <= INT_MAX && bytes <= stride);
-    if (is_lost(ranks, err))
+    if (fail_if_lost(ranks, err))
         return false;
-    if (!ranks->module->gather(ranks->mpi, mine, all, bytes, stride, trouble))
-        return mpi_fails(ranks, trouble, err);
-    return finish(ranks, err);
+    if (!ranks->module->all_gather(ranks->mpi, mine, all, bytes, stride, trouble))
+        return fail_mpi(ranks, trouble, err);
+    return wait_pending(ranks, err);
 }
 
-bool ranks_tell(struct ranks *ranks, const void *message, size_t bytes, struct error *err)
+bool ranks_broadcast(struct ranks *ranks, const void *message, size_t bytes, struct error *err)
 {
-    char trouble[MPI_WORDS_MAX];
+    char trouble[MPI_TEXT_MAX];
     assert(ranks->world.rank == 0 && bytes <= INT_MAX);
-    if (is_lost(ranks, err))
+    if (fail_if_lost(ranks, err))
         return false;
-    if (now() - ranks->exchanged > awake_seconds / 2)
-        ranks_watch_wake(ranks->watch);
-    if (!ranks->module->tell(ranks->mpi, message, bytes, trouble))
-        return mpi_fails(ranks, trouble, err);
-    return finish(ranks, err);
+    if (now() - ranks->last_exchange > poll_seconds / 2)
+        failure_detector_wake(ranks->detector);
+    if (!ranks->module->broadcast(ranks->mpi, message, bytes, trouble))
+        return fail_mpi(ranks, trouble, err);
+    return wait_pending(ranks, err);
 }
 
-bool ranks_hear(struct ranks *ranks, struct strbuf *message, struct error *err)
+bool ranks_receive(struct ranks *ranks, struct strbuf *message, struct error *err)
 {
-    char trouble[MPI_WORDS_MAX];
+    char trouble[MPI_TEXT_MAX];
     struct wait wait = { 0 };
     size_t bytes;
     assert(ranks->world.rank > 0);
     for (bool there = false;;) {
-        if (is_lost(ranks, err))
+        if (fail_if_lost(ranks, err))
             return false;
-        if (!ranks->module->heard(ranks->mpi, &there, &bytes, trouble))
-            return mpi_fails(ranks, trouble, err);
+        if (!ranks->module->probe(ranks->mpi, &there, &bytes, trouble))
+            return fail_mpi(ranks, trouble, err);
         if (there)
             break;
-        if (!rest_briefly(&wait, ranks->crowded, awake_seconds) && ranks_watch_sleep(ranks->watch))
+        if (!spin_or_yield(&wait, ranks->oversubscribed, poll_seconds) && failure_detector_sleep(ranks->detector))
             wait = (struct wait){ 0 };
     }
     if (bytes + 1 > message->cap) {
@@ -299,7 +305,7 @@ bool ranks_hear(struct ranks *ranks, struct strbuf *message, struct error *err)
     }
     message->len = bytes;
     message->data[bytes] = '\0';
-    if (!ranks->module->hear(ranks->mpi, message->data, bytes, trouble))
-        return mpi_fails(ranks, trouble, err);
-    return finish(ranks, err);
+    if (!ranks->module->receive(ranks->mpi, message->data, bytes, trouble))
+        return fail_mpi(ranks, trouble, err);
+    return wait_pending(ranks, err);
 }

@@ -16,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MEET_SECONDS = 15, CONNECT_MS = 2000, GREETING_MS = 1000 };
+enum { RENDEZVOUS_SECONDS = 15, CONNECT_MS = 2000, GREETING_MS = 1000 };
 
-// What who comes says first, and gets back.
+// A connecting rank sends this first; rank 0 sends it back.
 struct greeting {
-    uint8_t secret[MEET_SECRET_BYTES];
+    uint8_t secret[RENDEZVOUS_SECRET_BYTES];
     uint32_t rank;
 };
 
@@ -31,13 +31,13 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void be_prompt(int socket)
+static void disable_nagle(int socket)
 {
     int yes = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-// All of it within `ms`; sockets do not block.
+// Receives all bytes within `ms`, or fails.
 static bool receive(int socket, void *data, size_t bytes, int ms)
 {
     size_t got = 0;
@@ -57,18 +57,18 @@ static bool send_greeting(int socket, const struct greeting *greeting)
     return send(socket, greeting, sizeof *greeting, MSG_NOSIGNAL) == (ssize_t)sizeof *greeting;
 }
 
-// ---- rank 0 -------------------------------------------------------------------------------------------------------
+// ---- rank 0 --------------------------------------------------------------------------------------------------------
 
-static void add_address(struct meet_point *point, int family, const void *bytes, size_t size)
+static void add_address(struct rendezvous_point *point, int family, const void *bytes, size_t size)
 {
-    if (point->address_count == MEET_ADDRESSES_MAX)
+    if (point->address_count == RENDEZVOUS_ADDRESSES_MAX)
         return;
-    struct meet_address *address = &point->addresses[point->address_count++];
+    struct rendezvous_address *address = &point->addresses[point->address_count++];
     address->family = (uint16_t)family;
     memcpy(address->bytes, bytes, size);
 }
 
-static void find_addresses(struct meet_point *point)
+static void find_addresses(struct rendezvous_point *point)
 {
     struct ifaddrs *found = NULL;
     if (getifaddrs(&found) < 0)
@@ -86,7 +86,7 @@ static void find_addresses(struct meet_point *point)
     freeifaddrs(found);
 }
 
-// Both protocols with one socket where there are both.
+// One dual-stack socket if the host has IPv6, otherwise IPv4.
 static int listen_everywhere(void)
 {
     int no = 0;
@@ -106,7 +106,7 @@ static int listen_everywhere(void)
     return -1;
 }
 
-static int listen_here(struct meet_point *point)
+static int listen_here(struct rendezvous_point *point)
 {
     struct sockaddr_in four = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -117,7 +117,7 @@ static int listen_here(struct meet_point *point)
     return -1;
 }
 
-int meet_listen(struct meet_point *point, bool one_host, struct error *err)
+int rendezvous_listen(struct rendezvous_point *point, bool one_host, struct error *err)
 {
     union {
         struct sockaddr any;
@@ -125,7 +125,7 @@ int meet_listen(struct meet_point *point, bool one_host, struct error *err)
         struct sockaddr_in6 six;
     } bound;
     socklen_t size = sizeof bound;
-    *point = (struct meet_point){ 0 };
+    *point = (struct rendezvous_point){ 0 };
     int fd = one_host ? listen_here(point) : listen_everywhere();
     if (!one_host)
         find_addresses(point);
@@ -140,8 +140,8 @@ int meet_listen(struct meet_point *point, bool one_host, struct error *err)
     return fd;
 }
 
-// Who does not know the secret, or is there already, is not let in.
-static void let_in(int fd, const struct meet_point *point, int ranks, int *sockets)
+// Accepts a connection whose greeting has the secret and a rank that is not connected yet.
+static void admit(int fd, const struct rendezvous_point *point, int ranks, int *sockets)
 {
     struct greeting greeting;
     bool welcome = receive(fd, &greeting, sizeof greeting, GREETING_MS)
@@ -151,21 +151,21 @@ static void let_in(int fd, const struct meet_point *point, int ranks, int *socke
         close(fd);
         return;
     }
-    be_prompt(fd);
+    disable_nagle(fd);
     sockets[greeting.rank] = fd;
 }
 
-bool meet_welcome(int socket, const struct meet_point *point, int ranks, int *sockets, struct error *err)
+bool rendezvous_accept(int socket, const struct rendezvous_point *point, int ranks, int *sockets, struct error *err)
 {
     int missing = 1;
     for (int rank = 0; rank < ranks; rank++)
         sockets[rank] = -1;
-    for (double end = now() + MEET_SECONDS; missing < ranks && now() < end;) {
+    for (double end = now() + RENDEZVOUS_SECONDS; missing < ranks && now() < end;) {
         struct pollfd ready = { .fd = socket, .events = POLLIN };
         if (poll(&ready, 1, (int)((end - now()) * 1e3) + 1) > 0) {
             int fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC);
             if (fd >= 0)
-                let_in(fd, point, ranks, sockets);
+                admit(fd, point, ranks, sockets);
         }
         while (missing < ranks && sockets[missing] >= 0)
             missing++;
@@ -175,10 +175,10 @@ bool meet_welcome(int socket, const struct meet_point *point, int ranks, int *so
         || fail(err,
                 "rank %d did not connect to port %u of rank 0 within %d s; is there a "
                 "firewall between them?",
-                missing, point->port, MEET_SECONDS);
+                missing, point->port, RENDEZVOUS_SECONDS);
 }
 
-// ---- the others ---------------------------------------------------------------------------------------------------
+// ---- other ranks --------------------------------------------------------------------------------------------------
 
 static bool connect_within(int fd, const struct sockaddr *address, socklen_t size)
 {
@@ -196,7 +196,7 @@ static bool connect_within(int fd, const struct sockaddr *address, socklen_t siz
     return true;
 }
 
-static int connect_to(const struct meet_address *address, uint16_t port)
+static int connect_to(const struct rendezvous_address *address, uint16_t port)
 {
     struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
     struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
@@ -215,24 +215,24 @@ static int connect_to(const struct meet_address *address, uint16_t port)
     return -1;
 }
 
-static bool greet(int fd, const struct meet_point *point, int rank)
+static bool exchange_greetings(int fd, const struct rendezvous_point *point, int rank)
 {
     struct greeting greeting = { .rank = (uint32_t)rank }, answer;
     memcpy(greeting.secret, point->secret, sizeof greeting.secret);
     errno = ETIMEDOUT;
-    return send_greeting(fd, &greeting) && receive(fd, &answer, sizeof answer, MEET_SECONDS * 1000)
+    return send_greeting(fd, &greeting) && receive(fd, &answer, sizeof answer, RENDEZVOUS_SECONDS * 1000)
         && !memcmp(&greeting, &answer, sizeof answer);
 }
 
-int meet_come(const struct meet_point *point, int rank, struct error *err)
+int rendezvous_connect(const struct rendezvous_point *point, int rank, struct error *err)
 {
     char tried[INET6_ADDRSTRLEN] = "an address of its host";
     errno = EADDRNOTAVAIL;
     for (int i = 0; i < point->address_count; i++) {
-        const struct meet_address *address = &point->addresses[i];
+        const struct rendezvous_address *address = &point->addresses[i];
         int fd = connect_to(address, point->port);
-        if (fd >= 0 && greet(fd, point, rank)) {
-            be_prompt(fd);
+        if (fd >= 0 && exchange_greetings(fd, point, rank)) {
+            disable_nagle(fd);
             return fd;
         }
         int trouble = errno;

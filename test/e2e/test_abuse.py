@@ -38,7 +38,7 @@ class Companion:
         self.thread.start()
 
     def read(self):
-        """One answer; notes the longest time without news."""
+        """One answer; notes the longest time without output."""
         text, last = "", time.monotonic()
         self.connection.request("POST", CHAT, body_of({**self.REQUEST, "stream": True}))
         for line in self.connection.getresponse():

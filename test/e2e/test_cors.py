@@ -14,7 +14,7 @@ from serving import PAGE_TOKENS, Server, read_all, user
 
 CHAT = "/v1/chat/completions"
 REQUEST = {"messages": user("Hi"), "max_tokens": 1, "temperature": 0}
-# What openai-js sends beside its body.
+# Headers that openai-js sends.
 OPENAI_JS = {"Authorization": "Bearer first-key", "Content-Type": "application/json", "X-Stainless-Lang": "js",
              "X-Stainless-Package-Version": "4.104.0", "X-Stainless-OS": "Unknown", "X-Stainless-Arch": "unknown",
              "X-Stainless-Runtime": "browser:chrome", "X-Stainless-Runtime-Version": "120.0.0", "X-Stainless-Retry-Count": "0",

@@ -9,8 +9,8 @@ import pytest
 
 from conftest import ROOT
 
-# What libcuda.so.1 is: C source, or None for an empty file, or what the stand-in of the unit tests is told; what is said of it; whether it is
-# noticed by a build without kernels for GPUs.
+# The content of libcuda.so.1: C source, or None for an empty file, or what the stand-in of the unit tests is told; what
+# is said of it; whether it is noticed by a build without kernels for GPUs.
 DRIVERS = {
     "broken": (None, "no NVIDIA driver", True),
     "lacks calls": ("int cuInit(unsigned flags) { return (int)flags; }", "lacks cuDriverGetVersion: it is too old", True),

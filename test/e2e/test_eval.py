@@ -20,7 +20,8 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 PROSE = GOLDEN / "prose.txt"
 KNOWN = json.loads((GOLDEN / "perplexity.json").read_text())
 
-# Of the perplexity, by what the CPU may use. The 16-bit cache costs 0.001 at most, activations rounded to int8 the rest.
+# Tolerance of the perplexity, by the CPU's features. The 16-bit cache costs 0.001 at most, activations rounded to int8
+# the rest.
 ERROR_MAX = {"none": 0.005, "all": 0.01}
 # Mean KL divergence of plain formats from a float32 cache on SmolLM2. Simulated in torch on the same chunk: 0.020, 0.0008, 0.101, 0.074;
 # with keys in the order of the GGUF file, rope pairs side by side, nvfp4 would be 0.141 and nvfp4_4over6 0.121.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet simulation (bench/fleet): a run is its seed's, byte by byte; routing by prefix finds more than by turns; and one
+"""The fleet simulation (bench/fleet): a run is its seed's, byte by byte; routing by prefix finds more than round-robin; and one
 simulated server takes what a real one takes, as nearly as a shared machine allows. How near without others: doc/scale.md.
 """
 
@@ -54,7 +54,7 @@ def test_a_run_is_its_seeds(fleet_sim):
     assert traffic == fleet_sim(*fleet("prefix"), "--print-traffic") != fleet_sim(*fleet("queue", seed=2), "--print-traffic")
 
 
-def test_traffic_is_as_told(fleet_sim):
+def test_traffic_follows_its_options(fleet_sim):
     lines = fleet_sim("--sessions", 4000, "--rate", 5, "--variation", 2, "--turns", 3, "--think", 7, "--systems", 10, "--context", 100000,
                       "--pages", 10000, "--user-tokens", 50, "--answer-tokens", 90, "--print-traffic")
     sessions = [json.loads(line) for line in lines.splitlines()]

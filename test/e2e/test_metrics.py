@@ -117,7 +117,7 @@ def test_http_requests(server):
     assert not any("such" in handler for handler in handlers)
 
 
-def test_the_plan_is_told(server):
+def test_the_plan_is_reported(server):
     plan = server.ask("/v1/plan").json
     found = families(server)
     bits = {(sample.labels["layer"], sample.labels["side"]): sample.value

@@ -331,7 +331,7 @@ def test_what_a_model_writes_stays_text(server, open_page):
     assert [item.text for item in page.all(".assistant ol > li")] == ["one\ninner", "two"]
 
 
-# What an answer says, and its lists: their kind, first number and items.
+# The text of an answer, and its lists: their kind, first number and items.
 LISTS = [
     ("1. a\n2. b\n\n- c\n- d", [["OL", 1, ["a", "b"]], ["UL", 0, ["c", "d"]]]),
     ("- a\n- b\n1. c\n2. d", [["UL", 0, ["a", "b"]], ["OL", 1, ["c", "d"]]]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers: states are kept at the ends of their pages, and whoever goes on from one gets the answer it would
+"""Recurrent layers: states are kept at the ends of their pages, and a sequence that continues from one gets the answer it would
 have got by reading everything again."""
 
 import json

@@ -62,7 +62,7 @@ def test_windows_have_first_pages_of_their_own(nibble, gemma3):
     assert sum("first pages" in pool["class"] for pool in found["memory"]["pools"]) == 2
 
 
-def test_the_plan_is_told(nibble, smollm2):
+def test_the_plan_is_reported(nibble, smollm2):
     text = call(nibble, "plan", smollm2, "--kv-cache-dtype", "0-3:bfloat16,4-:nvfp4").stdout
     assert "scales by least square error; 1 sink page (the first of a sequence) in bfloat16 in layers 4-29" in text
     text = call(nibble, "plan", smollm2, "--kv-cache-dtype", "nvfp4", *PLAIN).stdout

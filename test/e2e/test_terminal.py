@@ -10,7 +10,7 @@ import pytest
 
 from terminal import Terminal
 
-# What reaches the model is what its template gets. This one says so in an error, after which a chat goes on.
+# Shows the template's input: this template raises it as an error, after which the chat continues.
 ECHO = "{{ raise_exception('heard ' ~ messages[-1]['content']|tojson) }}"
 
 # A short template, which shows all user messages when it is asked to.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nibble tune` and the plans it writes. What tuning gains stands in doc/quality.md."""
+"""`nibble tune` and the plans it writes. The gains of tuning are in doc/quality.md."""
 
 import json
 import pathlib

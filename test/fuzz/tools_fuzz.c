@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two bytes choose the form and the cuts, the rest is an answer. What is told must not depend on the cuts, and what
-// holds no call must come out as it went in.
+// Two bytes choose the form and the cuts, the rest is an answer. The events must not depend on the cuts, and what holds
+// no call must come out as it went in.
 #include <stdlib.h>
 
 #include "base/random.h"

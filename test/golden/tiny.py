@@ -374,8 +374,8 @@ def gguf_tensors(golden):
         suffix = ".bias" if name.endswith("_bias") else ".weight"
         if ".experts.gate_up_proj" in name:
             stem = name.partition("gate_up_proj")[0]
-            in_turns = text_config(golden)["model_type"] == "gpt_oss"
-            gate, up = (array[:, 0::2], array[:, 1::2]) if in_turns else np.split(array, 2, axis=1)
+            interleaved = text_config(golden)["model_type"] == "gpt_oss"
+            gate, up = (array[:, 0::2], array[:, 1::2]) if interleaved else np.split(array, 2, axis=1)
             yield f"{stem}gate_proj{suffix}", np.ascontiguousarray(gate), type_name
             yield f"{stem}up_proj{suffix}", np.ascontiguousarray(up), type_name
         elif name.endswith("e_score_correction_bias"):
@@ -389,11 +389,11 @@ def gguf_tensors(golden):
 
 
 def latents_apart(golden, tensor):
-    """What makes keys of latents, turned around, and what makes values, a matrix for each head."""
+    """w_uk, transposed, and w_uv of MLA, a matrix for each head."""
     config = text_config(golden)
-    unturned = config["qk_nope_head_dim"]
-    heads = values(golden, tensor).reshape(-1, unturned + config["v_head_dim"], config["kv_lora_rank"])
-    for word, part in ("k_b", heads[:, :unturned].swapaxes(1, 2)), ("v_b", heads[:, unturned:]):
+    nope_dim = config["qk_nope_head_dim"]
+    heads = values(golden, tensor).reshape(-1, nope_dim + config["v_head_dim"], config["kv_lora_rank"])
+    for word, part in ("k_b", heads[:, :nope_dim].swapaxes(1, 2)), ("v_b", heads[:, nope_dim:]):
         yield tensor["name"].replace("kv_b", word), encoded(part, tensor["type"]), tensor["type"]
 
 

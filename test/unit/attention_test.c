@@ -33,7 +33,7 @@ struct scene {
     } text[SEQUENCES_MAX];
 };
 
-// What the kernels are given in one step.
+// The inputs of the kernels in one step.
 struct step {
     struct batch batch;
     struct batch_sequence sequence[SEQUENCES_MAX];

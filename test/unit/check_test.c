@@ -84,7 +84,7 @@ static void transform_wrong(const void *arguments, int part, int parts)
         args->k[0] *= 1.001f;
 }
 
-// What is given is right, and what is left for later is not.
+// The delivered output is right, and the pending output is not.
 static void conv_wrong(const void *arguments, int part, int parts)
 {
     const struct conv_args *args = arguments;

@@ -149,7 +149,7 @@ static int nibble_at(const uint8_t codes[16], int i) { return i < 16 ? codes[i] 
 
 static int bit_at(const uint8_t bytes[4], int i) { return bytes[i / 8] >> i % 8 & 1; }
 
-// What value i of a block should be, for the formats that are one formula.
+// The expected value i of a block, for formats with a closed formula.
 static double weight_of(enum dtype dtype, const uint8_t *block, int i)
 {
     switch (dtype) {

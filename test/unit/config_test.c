@@ -107,7 +107,7 @@ static void test_limits(void **state)
     strbuf_free(&yaml);
 }
 
-// What the command line becomes with a file, joined as above.
+// The command line merged with a config file.
 static char *applied(const char *yaml, char **argv)
 {
     char path[] = "/tmp/nibble-config-XXXXXX";

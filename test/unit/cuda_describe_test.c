@@ -18,7 +18,7 @@
 
 enum { BLOCK_MAX = 1024, WARP = 32, GRID_X_MAX = INT32_MAX, GRID_YZ_MAX = 65535, NOWHERE = 64 };
 
-// What one block may have of shared memory, after opting in.
+// The most shared memory per block, with opt-in.
 static const struct {
     int sm, shared_bytes, multiprocessors;
 } devices[] = {

@@ -244,7 +244,7 @@ static bool use_everything(struct cuda *cuda, struct error *err)
     return ok;
 }
 
-// What gives back, and what only describes.
+// Functions that free, and functions that only describe.
 static bool may_fail_quietly(const char *symbol)
 {
     static const char *const quiet[] = { "Release",      "Destroy",           "Free",

@@ -79,7 +79,7 @@ static double length_of(const float *x, int count)
     return sqrt(squares + 1e-6);
 }
 
-// What one token does to one head's matrix, word for word.
+// One token's update of one head's state matrix, spelled out.
 static void define(const struct gated_delta_args *args, int row, int head, double *matrix, double *out)
 {
     int heads = args->state.layout.heads, keys = args->state.layout.keys, values = args->state.layout.values;
@@ -171,24 +171,24 @@ static void runs_of_groups_come_one_after_the_other(void **state)
 {
     (void)state;
     struct arena arena = { 0 };
-    const struct stored_rows_run runs[] = { { 0, 1 }, { 3, 2 } };
+    const struct row_run runs[] = { { 0, 1 }, { 3, 2 } };
     static const float rows[] = { 0, 5, 3, 4, 8, 9 }; // of two groups of five
     struct tensor whole = numbered(&arena, 2, 10, 0, 2);
-    const struct tensor *some = stored_rows_of(&arena, &whole, "some", 5, runs, 2);
+    const struct tensor *some = tensor_source_row_runs(&arena, &whole, "some", 5, runs, 2);
     assert_string_equal(some->name, "w (from some)");
     assert_true(some->rank == 2 && some->shape[0] == 6 && some->shape[1] == 2 && some->bytes == 12 * sizeof(float));
     for (int first = 0; first < 6; first++)
         for (int count = 1; count <= 6 - first; count++) {
             float out[12];
-            stored_read(some, first, count, out);
+            tensor_source_read(some, first, count, out);
             for (int i = 0; i < 2 * count; i++)
                 assert_true(out[i] == 2 * rows[first + i / 2] + (float)(i % 2));
         }
     struct tensor experts = numbered(&arena, 3, 3, 4, 1);
-    const struct tensor *halves = stored_rows_of(&arena, &experts, "up", 4, &(struct stored_rows_run){ 2, 2 }, 1);
+    const struct tensor *halves = tensor_source_row_runs(&arena, &experts, "up", 4, &(struct row_run){ 2, 2 }, 1);
     float out[6];
     assert_true(halves->rank == 3 && halves->shape[0] == 3 && halves->shape[1] == 2 && halves->shape[2] == 1);
-    stored_read(halves, 0, 6, out);
+    tensor_source_read(halves, 0, 6, out);
     assert_memory_equal(out, ((const float[]){ 2, 3, 6, 7, 10, 11 }), sizeof out);
     arena_free(&arena);
 }

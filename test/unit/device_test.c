@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The team of threads, the processor's features under NIBBLE_FEATURES, and the probe for GPUs.
+// The pool of threads, the processor's features under NIBBLE_FEATURES, and the probe for GPUs.
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -20,14 +20,14 @@ static const int sizes[] = { 1, 2, 3, PARTS_MAX }; // more threads than the mach
 static struct thread_pool *open_thread_pool(int threads)
 {
     struct error err;
-    struct thread_pool *team = thread_pool_open(threads, &err);
-    if (!team)
+    struct thread_pool *pool = thread_pool_open(threads, &err);
+    if (!pool)
         fail_msg("%s", err.text);
-    assert_int_equal(thread_pool_size(team), threads);
-    return team;
+    assert_int_equal(thread_pool_size(pool), threads);
+    return pool;
 }
 
-// ---- team ----
+// ---- pool ----
 
 enum { PARTS_EACH_MAX = 8 };
 
@@ -52,16 +52,16 @@ static void test_every_part_runs_once(void **state)
     for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
         int size = sizes[i / 2];
         bool divisible = i % 2;
-        struct thread_pool *team = open_thread_pool(size);
+        struct thread_pool *pool = open_thread_pool(size);
         struct tally tally = { .size = size };
         for (int run = 1; run <= 300; run++) {
-            thread_pool_run(team, &(struct thread_pool_work){ count_run, &tally, .phases = 1, .divisible = divisible });
+            thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .phases = 1, .divisible = divisible });
             for (int part = 0; part < tally.parts; part++)
                 assert_int_equal(tally.runs[part], run); // all have finished, none ran twice
         }
         assert_int_equal(tally.wrong, 0);
         assert_true(divisible && size > 1 ? tally.parts > size : tally.parts == size);
-        thread_pool_close(team);
+        thread_pool_close(pool);
     }
 }
 
@@ -86,11 +86,11 @@ static void test_phases_do_not_overlap(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct thread_pool *team = open_thread_pool(sizes[i]);
+        struct thread_pool *pool = open_thread_pool(sizes[i]);
         struct marks marks = { .late_part = -1 };
-        thread_pool_run(team, &(struct thread_pool_work){ check_marks, &marks, 8000 / sizes[i], .divisible = true });
+        thread_pool_run(pool, &(struct thread_pool_work){ check_marks, &marks, 8000 / sizes[i], .divisible = true });
         assert_int_equal(marks.wrong, 0);
-        thread_pool_close(team);
+        thread_pool_close(pool);
     }
 }
 
@@ -98,17 +98,17 @@ static void test_late_parts_are_waited_for(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        struct thread_pool *team = open_thread_pool(sizes[i]);
+        struct thread_pool *pool = open_thread_pool(sizes[i]);
         for (int late = 0; late < sizes[i]; late++) {
             struct marks marks = { .late_part = late, .late_every = 10 };
-            thread_pool_run(team, &(struct thread_pool_work){ check_marks, &marks, 50, .divisible = true });
+            thread_pool_run(pool, &(struct thread_pool_work){ check_marks, &marks, 50, .divisible = true });
             assert_int_equal(marks.wrong, 0);
         }
-        thread_pool_close(team);
+        thread_pool_close(pool);
     }
 }
 
-// A member that is kept from running in the middle of one part, while the others do everything else.
+// A worker that is kept from running in the middle of one part, while the others do everything else.
 struct stall {
     _Atomic int done, parts;
     _Atomic bool others_were_done;
@@ -129,25 +129,25 @@ static void stall_in_first(void *context, int phase, int part, int parts)
 static void test_a_stalled_member_holds_up_one_part(void **state)
 {
     (void)state;
-    struct thread_pool *team = open_thread_pool(2);
+    struct thread_pool *pool = open_thread_pool(2);
     struct stall stall = { 0 };
-    thread_pool_run(team, &(struct thread_pool_work){ stall_in_first, &stall, .phases = 1, .divisible = true });
+    thread_pool_run(pool, &(struct thread_pool_work){ stall_in_first, &stall, .phases = 1, .divisible = true });
     assert_true(stall.parts > 2);
     assert_true(stall.others_were_done);
-    thread_pool_close(team);
+    thread_pool_close(pool);
 }
 
 static void test_a_team_wakes_up_after_a_rest(void **state)
 {
     (void)state;
-    struct thread_pool *team = open_thread_pool(3);
+    struct thread_pool *pool = open_thread_pool(3);
     struct tally tally = { .size = 3 };
     for (int run = 1; run <= 5; run++) {
         usleep(10000);
-        thread_pool_run(team, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
+        thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
         assert_int_equal(tally.runs[0] + tally.runs[1] + tally.runs[2], 3 * run);
     }
-    thread_pool_close(team);
+    thread_pool_close(pool);
 }
 
 static void test_teams_come_and_go(void **state)
@@ -155,21 +155,21 @@ static void test_teams_come_and_go(void **state)
     (void)state;
     for (int i = 0; i < 200; i++) {
         int threads = i % 4 + 1;
-        struct thread_pool *team = open_thread_pool(threads);
+        struct thread_pool *pool = open_thread_pool(threads);
         struct tally tally = { .size = threads };
         if (i % 3)
-            thread_pool_run(team, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
+            thread_pool_run(pool, &(struct thread_pool_work){ count_run, &tally, .phases = 1 });
         assert_int_equal(tally.runs[threads - 1], i % 3 != 0);
-        thread_pool_close(team);
+        thread_pool_close(pool);
     }
-    thread_pool_close(open_thread_pool(TEAM_THREADS_MAX));
+    thread_pool_close(open_thread_pool(THREAD_POOL_MAX));
     thread_pool_close(NULL);
 }
 
 static void test_impossible_sizes_are_refused(void **state)
 {
     (void)state;
-    static const int wrong[] = { 0, -1, INT_MIN, TEAM_THREADS_MAX + 1, INT_MAX };
+    static const int wrong[] = { 0, -1, INT_MIN, THREAD_POOL_MAX + 1, INT_MAX };
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         struct error err;
         char number[32];
@@ -188,13 +188,13 @@ static int open_without_memory(void)
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = 96 << 20;
     setrlimit(RLIMIT_AS, &limit);
-    struct thread_pool *team = thread_pool_open(200, &err);
-    if (team || !strstr(err.text, "no thread number") || !strstr(err.text, "try --threads "))
+    struct thread_pool *pool = thread_pool_open(200, &err);
+    if (pool || !strstr(err.text, "no thread number") || !strstr(err.text, "try --threads "))
         return 1;
     int possible = atoi(strstr(err.text, "--threads ") + strlen("--threads "));
-    team = thread_pool_open(possible, &err);
-    thread_pool_close(team);
-    return team ? 0 : 2;
+    pool = thread_pool_open(possible, &err);
+    thread_pool_close(pool);
+    return pool ? 0 : 2;
 }
 
 static void test_a_system_without_threads(void **state)

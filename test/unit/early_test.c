@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that are started before the results of the one before are there, on an engine that stands in for a GPU's: a
 // step runs when its results are asked for, or later steps need it, and takes its tokens from what it draws and its
-// text from the pages. What is read too early, or from a page that somebody else has written, gives another token.
+// text from the pages. A page that is read too early, or that another sequence has written, gives a wrong token.
 #include <limits.h>
 
 #include "base/random.h"
@@ -66,7 +66,7 @@ static int32_t choose(uint64_t text, uint64_t seed, int count)
     return (int32_t)(mix(mix(text, seed), (uint64_t)count) % VOCABULARY);
 }
 
-// What an output sees of its text: all of it in one class, the window's part in the other.
+// The tokens that an output sees: all in one cache class, the window in the other.
 static uint64_t read_text(const struct fake_step *step, int sequence, int position)
 {
     uint64_t hash = 1;
@@ -269,7 +269,7 @@ static void client_add(struct client *client)
     assert_true(client->name);
 }
 
-// What it has heard is the truth, as far as it goes.
+// Its knowledge is correct, though it may be incomplete.
 static void client_check(const struct client *client)
 {
     assert_int_equal(client->finishes, 1);

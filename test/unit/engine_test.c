@@ -94,7 +94,7 @@ static void read_logits(struct reader *reader, float *out)
     memcpy(out, logits, VOCABULARY * sizeof *out);
 }
 
-// What a sequence that has never seen anything else says.
+// The logits of a fresh sequence.
 static void check_as_fresh(struct engine *engine, const int32_t *ids, int count, const float *found)
 {
     struct reader fresh;

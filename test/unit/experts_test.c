@@ -9,7 +9,7 @@
 
 enum { EXPERTS = 8, CHOSEN = 3, ROWS = 5 };
 
-// What route writes.
+// The outputs of route.
 struct choices {
     int32_t expert[ROWS * CHOSEN], pair[ROWS * CHOSEN], first[EXPERTS + 1];
     float share[ROWS * CHOSEN];

@@ -13,7 +13,7 @@ enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, FIXED_SHARED_BYTES = 1024 };
 
 static _Thread_local struct cuda_context *context;
 
-// What a call does before anything else: it may have to fail.
+// The beginning of every call: it may be made to fail.
 #define BEGIN(symbol)                                            \
     if (fake_cuda.failing && !strcmp(fake_cuda.failing, symbol)) \
         return fake_cuda.status;

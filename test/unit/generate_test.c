@@ -269,7 +269,7 @@ static void test_the_same_tokens_whatever_happens(void **state)
     assert_true(preemptions > 10);
 }
 
-// What is told with a token is what the model's own logits say.
+// Reported logprobs are those of the model's logits.
 static void test_logprobs_are_the_models_own(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the health check says of a server that gets ahead, stands still or is at its end, on a clock of our own.
+// The health check of a server that makes progress, is stuck or is shutting down, on a simulated clock.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server lets in: heads before bodies, compressed bodies within their limit, bodies within the budget, and
-// new connections when all are in use.
+// Admission of requests: heads before bodies, compressed bodies within their limit, bodies within the budget, and new
+// connections when all are in use.
 #include "http_site.h"
 
 #include <zlib.h>
@@ -250,7 +250,7 @@ static void test_budget(void **state)
     assert_int_equal(http_body(site->open[0]).len, 0);
     http_reply(site->open[0], 200, "text/plain", bytes_of("done"));
     await(&first, "done");
-    assert_int_equal(budget_used(&budget), charge); // whoever took the body gives it back
+    assert_int_equal(budget_used(&budget), charge); // the owner of the body gives it back
     budget_give_back(&budget, charge);
     strbuf_free(&taken);
     client_send(&first, "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");

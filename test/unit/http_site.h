@@ -47,7 +47,7 @@ static const struct http_limits usual_limits = {
     .send_seconds = 5,
 };
 
-// What is for /secret is answered on its head.
+// Requests for /secret are answered before their body.
 static inline bool on_admit(void *context, struct http_exchange *exchange)
 {
     struct site *site = context;

@@ -156,7 +156,7 @@ static float activated(float x, int act)
     return act == ACT_SILU ? x / (1 + expf(-x)) : 0.5f * x * (1 + tanhf(inner));
 }
 
-// One row of a linear with everything that it may do in passing; weights are bfloat16 as in a file.
+// One row of a linear with everything that can be fused; weights are bfloat16 as in a file.
 static void linear_row(const struct cuda_linear *p, int row, float *x, float *y[3])
 {
     for (int i = 0; i < p->in; i++)
@@ -287,7 +287,7 @@ static const struct kernel linear_rows = {
     .fuses = KERNEL_FUSES_NORM | KERNEL_FUSES_ACT_MUL | KERNEL_FUSES_ADD,
 };
 
-// What the check says of a row, over its cases and neighbours: the flaw of the last that is wrong, "" for none.
+// The check's result for a row, over its cases and neighbours: the last flaw, or "".
 static int count_wrong(struct cuda *cuda, const struct kernel *kernel, struct check_result *last)
 {
     struct kernels_cuda on_gpu = kernels_cuda_on(cuda);
@@ -353,13 +353,13 @@ static void test_a_lie_is_found(void **state)
     forgets_bias = false;
     setenv("NIBBLE_FAULT", "add_there", 1);
     assert_int_equal(count_wrong(&cuda, &add_row, &last), 2 * SEEDS);
-    setenv("NIBBLE_FAULT", "linear_there", 1); // whatever it does in passing
+    setenv("NIBBLE_FAULT", "linear_there", 1); // whatever is fused
     assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 2 * SEEDS * check_fused(&linear_rows, fused));
     unsetenv("NIBBLE_FAULT");
     assert_int_equal(count_wrong(&cuda, &linear_rows, &last), 0);
 }
 
-static void test_trouble_is_told(void **state)
+static void test_trouble_is_reported(void **state)
 {
     struct cuda cuda = { .broken = true };
     struct check_result last;
@@ -412,7 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_rows_are_right),  cmocka_unit_test(test_wrong_rows_are_found),
-        cmocka_unit_test(test_a_lie_is_found),        cmocka_unit_test(test_trouble_is_told),
+        cmocka_unit_test(test_a_lie_is_found),        cmocka_unit_test(test_trouble_is_reported),
         cmocka_unit_test(test_samples_can_be_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,7 +332,7 @@ static void four_over_six_never_loses(void **state)
     assert_in_range(better, blocks / 4, blocks);
 }
 
-// What was loaded stores as the same codes again. (Vectors whose nvfp4 scales are subnormal are not among these.)
+// Loaded values store as the same codes again. (Vectors whose nvfp4 scales are subnormal are not among these.)
 static void storing_again_changes_nothing(void **state)
 {
     (void)state;

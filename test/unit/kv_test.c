@@ -329,7 +329,7 @@ static void test_mistakes_are_noticed(void **state)
 
 enum { POSITIONS_MAX = 600, ENTRIES_MAX = (POSITIONS_MAX + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS };
 
-// What a table should hold, said position by position.
+// The expected content of a table, by position.
 struct expected {
     struct kv_class class;
     int window, end;        // positions [0, end) have room or had it

@@ -158,8 +158,8 @@ static void heads_have_their_own_rows(void **state)
         };
         float *values = ARENA_NEW(&arena, float, HEADS * EACH * COLS);
         weight_decode(dtypes[d], data, HEADS * EACH * COLS, values);
-        const struct tensor *rows = stored_heads_rows(&arena, &tensor, EACH, KEYS, VALUES);
-        const struct tensor *turned = stored_heads_turned(&arena, &tensor, EACH, 0, KEYS);
+        const struct tensor *rows = tensor_source_head_rows(&arena, &tensor, EACH, KEYS, VALUES);
+        const struct tensor *turned = tensor_source_head_transpose(&arena, &tensor, EACH, 0, KEYS);
         enum dtype made = dtypes[d] == DTYPE_Q8_0 ? DTYPE_F16 : dtypes[d];
         assert_true(rows->dtype == made && turned->dtype == made);
         assert_true(rows->shape[0] == HEADS * VALUES && rows->shape[1] == COLS);
@@ -169,7 +169,7 @@ static void heads_have_their_own_rows(void **state)
             float found[40 * KEYS];
             count = random_between(&seed, 1, 40);
             count = first + count > HEADS * COLS ? HEADS * COLS - first : count;
-            stored_read(turned, first, count, stored);
+            tensor_source_read(turned, first, count, stored);
             weight_decode(made, stored, (size_t)count * KEYS, found);
             for (int64_t i = 0; i < count * KEYS; i++) {
                 int64_t row = first + i / KEYS, head = row / COLS;
@@ -180,7 +180,7 @@ static void heads_have_their_own_rows(void **state)
         for (int64_t row = 0; row < HEADS * VALUES; row++) {
             uint8_t stored[COLS * 4];
             float found[COLS];
-            stored_read(rows, row, 1, stored);
+            tensor_source_read(rows, row, 1, stored);
             weight_decode(made, stored, COLS, found);
             for (int i = 0; i < COLS; i++) {
                 float expected = values[(row / VALUES * EACH + KEYS + row % VALUES) * COLS + i];

@@ -86,7 +86,7 @@ static void test_rows_of_a_packing_agree_bit_for_bit(void **state)
     }
 }
 
-// What is packed is hardly more than what was there, or than floats where it is decoded, and groups are filled up.
+// Packed weights are hardly larger than the file's, or than floats if dequantised, and groups are padded.
 static void test_packed_sizes(void **state)
 {
     (void)state;

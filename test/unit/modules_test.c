@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-// What a list of one name says about a path.
+// The match of a path with a list of one name.
 static bool means(enum modules_way way, const char *name, const char *path)
 {
     struct modules modules = { .way = way };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs on their way: what is left of them by whoever was killed, and what is not to be touched.
+// Partial outputs: what a killed process leaves behind, and what must not be touched.
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -501,7 +501,7 @@ static void test_refusals_name_the_length_that_fits(void **state)
         if (round % 8 == 0)
             planned->device.memory_free_bytes = fixed * 7 / 8 + random_next(&seed) % (fixed / 4);
 
-        // What is asked for runs or is refused; what is not asked for is made to fit.
+        // Requested options are honoured or refused; others are made to fit.
         options.max_model_len = random_between(&seed, 1, planned->model.config.context);
         if (!make_plan(planned, options, &plan, &err)) {
             check_offer(planned, options, &err);
@@ -637,7 +637,7 @@ static void test_absurd_sizes_do_not_overflow(void **state)
 
 // ---- words ----
 
-static void test_a_plan_is_told(void **state)
+static void test_a_plan_is_reported(void **state)
 {
     struct planned *planned = *state;
     struct plan plan;
@@ -689,7 +689,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pools_fill_what_they_may_take, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rows_of_logits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_absurd_sizes_do_not_overflow, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_plan_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_plan_is_reported, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

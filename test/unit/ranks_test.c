@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do together, as a program for mpirun (test/e2e/test_ranks.py starts it; no model is needed):
+// The collectives of ranks, as a program for mpirun (test/e2e/test_ranks.py starts it; no model is needed):
 //     ranks_test agree           gathers and messages of many sizes come through whole and in order
 //     ranks_test speed           microseconds per gather
 //     ranks_test work            gathers until a rank is lost; rank 0 prints the sentence
@@ -35,7 +35,7 @@ static bool check_round(struct ranks *ranks, int round, size_t bytes, struct err
     uint8_t *all = memory_new((size_t)size, stride), *mine = all + (size_t)rank * stride;
     for (size_t i = 0; i < bytes; i++)
         mine[i] = byte_of(rank, round, i);
-    bool ok = ranks_gather(ranks, mine, all, bytes, stride, err);
+    bool ok = ranks_all_gather(ranks, mine, all, bytes, stride, err);
     for (int peer = 0; peer < size && ok; peer++)
         for (size_t i = 0; i < bytes && ok; i++)
             ok = all[(size_t)peer * stride + i] == byte_of(peer, round, i)
@@ -50,9 +50,9 @@ static bool check_message(struct ranks *ranks, int round, size_t bytes, struct s
         message->len = 0;
         for (size_t i = 0; i < bytes; i++)
             strbuf_add_byte(message, (char)byte_of(0, round, i));
-        return ranks_tell(ranks, message->data, bytes, err);
+        return ranks_broadcast(ranks, message->data, bytes, err);
     }
-    if (!ranks_hear(ranks, message, err))
+    if (!ranks_receive(ranks, message, err))
         return false;
     bool ok = message->len == bytes || fail(err, "round %d: %zu bytes instead of %zu", round, message->len, bytes);
     for (size_t i = 0; i < bytes && ok; i++)
@@ -95,7 +95,7 @@ static bool speed(struct ranks *ranks, struct error *err)
     for (int i = 0; i < 3 && ok; i++) {
         for (int round = 0; round < ROUNDS && ok; round++) {
             double from = now();
-            ok = ranks_gather(ranks, mine, all, sizes[i], BYTES_MAX, err);
+            ok = ranks_all_gather(ranks, mine, all, sizes[i], BYTES_MAX, err);
             times[round] = now() - from;
         }
         qsort(times, ROUNDS, sizeof *times, compare);
@@ -109,7 +109,7 @@ static bool speed(struct ranks *ranks, struct error *err)
 static bool work(struct ranks *ranks, struct error *err)
 {
     char all[RANKS_MAX][2304];
-    while (ranks_gather(ranks, all[ranks_rank(ranks)], all, sizeof *all, sizeof *all, err))
+    while (ranks_all_gather(ranks, all[ranks_rank(ranks)], all, sizeof *all, sizeof *all, err))
         ;
     return false;
 }
@@ -119,7 +119,7 @@ static bool idle(struct ranks *ranks, struct error *err)
     struct strbuf message = { 0 };
     struct pollfd lost = { .fd = ranks_lost_fd(ranks), .events = POLLIN };
     if (ranks_rank(ranks) > 0) {
-        ranks_hear(ranks, &message, err);
+        ranks_receive(ranks, &message, err);
     } else {
         poll(&lost, 1, -1);
         fail(err, "%s", ranks_lost(ranks));
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds && argc == 2; i++)
         if (!strcmp(argv[1], deeds[i].name))
             ok = deeds[i].run(ranks, &err);
-    if (!ok && ranks_speaks(ranks))
+    if (!ok && ranks_reports_loss(ranks))
         fprintf(stderr, "%s\n", err.text);
     ranks_close(ranks);
     return !ok;

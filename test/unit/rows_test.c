@@ -57,7 +57,7 @@ static const struct kernel extra[] = {
       .head_dim_multiple = 32,
       .sink = DTYPE_BIT(F32) | DTYPE_BIT(BF16) | DTYPE_BIT(F16),
       .run = attention_lying },
-    { .name = "attention_good_few",
+    { .name = "attention_good_decode",
       .op = OP_ATTENTION,
       .priority = 10,
       .load = KERNEL_DECODE,
@@ -102,7 +102,7 @@ static const struct kernel extra[] = {
       .weights = DTYPE_BIT(F32),
       .nvfp4 = DTYPE_BIT(F32),
       .run = linear_ref },
-    { .name = "linear_copied_few",
+    { .name = "linear_copied_decode",
       .op = OP_LINEAR,
       .priority = 10,
       .load = KERNEL_DECODE,
@@ -110,7 +110,7 @@ static const struct kernel extra[] = {
       .weights = DTYPE_BIT(F32),
       .packing = &copied,
       .run = linear_ref },
-    { .name = "linear_copied_many",
+    { .name = "linear_copied_prefill",
       .op = OP_LINEAR,
       .priority = 10,
       .load = KERNEL_PREFILL,
@@ -198,8 +198,8 @@ static void test_a_word_goes_to_the_first_row_that_lists_it(void **state)
 {
     check_chosen(*state, "cpu:avx2", "nvfp4", "attention_best", "attention_best");
     check_chosen(*state, "cpu:avx2", "bfloat16/nvfp4", "attention_best", "attention_best");
-    check_chosen(*state, "cpu:avx2", "fp8", "attention_good_few", "attention_ref");
-    check_chosen(*state, "cpu:avx2", "fp8/nvfp4", "attention_good_few", "attention_ref");
+    check_chosen(*state, "cpu:avx2", "fp8", "attention_good_decode", "attention_ref");
+    check_chosen(*state, "cpu:avx2", "fp8/nvfp4", "attention_good_decode", "attention_ref");
     check_chosen(*state, "cpu:avx2", "nvfp4/fp8", "attention_ref", "attention_ref"); // sides are listed apart
     check_chosen(*state, "cpu:ref", "nvfp4", "attention_ref", "attention_ref");
 }
@@ -251,15 +251,15 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     struct plan_options options = { .kv_cache_dtype = "nvfp4", .attention_kernel = "attention_ref" };
     assert_true(make(scene, "cpu:avx2", options));
     assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_ref");
-    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_few" };
+    options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_decode" };
     assert_true(make(scene, "cpu:avx2", options)); // it is for few tokens; the other is chosen as usual
-    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_good_few");
+    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_good_decode");
     assert_string_equal(attention_of(scene, 0)->rows[MANY][0]->name, "attention_ref");
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_bets" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
     assert_non_null(strstr(scene->err.text, "did you mean attention_best?"));
-    assert_non_null(strstr(scene->err.text, "those that fit are attention_good_few attention_ref"));
+    assert_non_null(strstr(scene->err.text, "those that fit are attention_good_decode attention_ref"));
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_best" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_string_equal(scene->plan.refusal.flag, "--attention-kernel");
@@ -267,7 +267,7 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     assert_non_null(strstr(scene->err.text, "--attention-kernel attention_ref"));
 }
 
-// Activations of 4 bits are for those who ask, and for matrices that the row is for.
+// 4-bit activations are used only on request, and only for matrices that the row supports.
 static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
 {
     struct scene *scene = *state;
@@ -283,7 +283,7 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     int pinned = 0, others = 0;
     for (int i = 0; i < scene->model.op_count; i++)
         if (scene->model.ops[i].kind == OP_LINEAR) {
-            bool fits = stored_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
+            bool fits = tensor_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
             assert_string_equal(scene->plan.ops[i].rows[FEW][0]->name, fits ? "linear_rounding" : "linear_ref");
             assert_ptr_equal(scene->plan.ops[i].rows[MANY][0], scene->plan.ops[i].rows[FEW][0]);
             *(fits ? &pinned : &others) += 1;
@@ -336,8 +336,8 @@ static void test_both_rows_of_an_op_read_the_same_weights(void **state)
     struct scene *scene = *state;
     assert_true(make(scene, "cpu:avx512", (struct plan_options){ 0 }));
     const struct plan_op *linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->rows[FEW][0]->name, "linear_copied_few");
-    assert_string_equal(linear->rows[MANY][0]->name, "linear_copied_many");
+    assert_string_equal(linear->rows[FEW][0]->name, "linear_copied_decode");
+    assert_string_equal(linear->rows[MANY][0]->name, "linear_copied_prefill");
     assert_true(scene->plan.placed_bytes > 0 && scene->plan.weight_bytes > scene->plan.placed_bytes);
     size_t weight_bytes = scene->plan.weight_bytes;
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
@@ -418,7 +418,7 @@ static void test_neighbours_are_done_in_passing(void **state)
     assert_int_equal(left_of(scene, OP_LINEAR, FEW), 4 * sizes.layers + 1);
 }
 
-// With a norm between the linear and the sum, as Gemma has it, neither is done in passing, nor norms of single heads.
+// With a norm between the linear and the sum, as in Gemma, neither is fused, nor are norms of single heads.
 static void test_what_lies_between_is_not_passed_over(void **state)
 {
     struct scene *scene = *state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be drawn and how often, against a plain definition; and that a draw depends on its key alone.
+// The tokens that can be drawn and their frequencies, against a plain definition; a draw depends on its key alone.
 #include <float.h>
 #include <limits.h>
 #include <math.h>

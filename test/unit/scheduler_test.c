@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler with pools and prefix cache, without an engine. A page's slot holds a hash of the text up to its token,
-// a state that of the text it has read, so that whoever reads a wrong, stale or foreign page is noticed; the next token
-// is a function of that hash, so each answer has to be the one its prompt gets alone.
+// a state that of the text it has read, so that reading a wrong, stale or foreign page is noticed; the next token is a
+// function of that hash, so each answer has to be the one its prompt gets alone.
 #include "base/random.h"
 #include "container.h"
 #include "engine/schedule/scheduler.h"
@@ -222,7 +222,7 @@ static bool has_chunk(const struct simulation *simulation, const struct client *
     return false;
 }
 
-// Who got in and who had to leave, by their order.
+// Admitted and preempted requests, by order.
 static void check_order(struct simulation *simulation)
 {
     bool preempted = false, admitted = false;

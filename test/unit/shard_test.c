@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks have of a model: all their parts together are the whole, each row or column once, whatever the format and
-// the architecture; what they exchange; and what cannot be divided. The models are config.json alone, with noise where
-// the weights would be.
+// The ranks' parts of a model together are the whole, each row or column once, whatever the format and the
+// architecture; what they exchange; and what cannot be divided. The models are config.json alone, with noise where the
+// weights would be.
 #include "base/random.h"
 #include "container.h"
 #include "format/json.h"
@@ -65,7 +65,7 @@ static void make_noise(void *context, const struct tensor *of_file)
     struct error err;
     if (tensor->data)
         return;
-    if (tensor->rank > 1 && noise->dtype != DTYPE_F32 && stored_cols(tensor) % dtype_table[noise->dtype].block == 0) {
+    if (tensor->rank > 1 && noise->dtype != DTYPE_F32 && tensor_cols(tensor) % dtype_table[noise->dtype].block == 0) {
         tensor->dtype = noise->dtype;
         assert_true(tensor_measure(tensor, &err));
     }
@@ -93,11 +93,11 @@ static void describe(struct model *model, const char *config, enum dtype dtype)
     for (int i = 0; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
         if (op->vector)
-            stored_visit(op->vector, make_noise, &noise);
+            tensor_source_visit(op->vector, make_noise, &noise);
         for (int j = 0; j < op->matrices; j++) {
-            stored_visit(op->matrix[j].tensor, make_noise, &noise);
+            tensor_source_visit(op->matrix[j].tensor, make_noise, &noise);
             if (op->matrix[j].bias)
-                stored_visit(op->matrix[j].bias, make_noise, &noise);
+                tensor_source_visit(op->matrix[j].bias, make_noise, &noise);
         }
     }
 }
@@ -111,15 +111,15 @@ struct shape {
 
 static struct shape shape_of(const struct tensor *tensor)
 {
-    return (struct shape){ tensor->rank == 3 ? tensor->shape[0] : 1, tensor->rank > 1 ? stored_rows(tensor) : 1,
-                           tensor->rank ? stored_cols(tensor) : 1 };
+    return (struct shape){ tensor->rank == 3 ? tensor->shape[0] : 1, tensor->rank > 1 ? tensor_rows(tensor) : 1,
+                           tensor->rank ? tensor_cols(tensor) : 1 };
 }
 
 static char *bytes_of_tensor(const struct tensor *tensor)
 {
     struct shape shape = shape_of(tensor);
     char *bytes = malloc(tensor->bytes);
-    stored_read(tensor, 0, shape.matrices * shape.rows, bytes);
+    tensor_source_read(tensor, 0, shape.matrices * shape.rows, bytes);
     return bytes;
 }
 
@@ -166,7 +166,7 @@ static void check_together(const struct tensor *whole, const struct tensor *cons
     free(made);
 }
 
-// Of tensors as they lie, of several as one, and of those that are made when they are read, in more than one piece.
+// Slices of plain tensors, of stacks, and of converted tensors, in several reads.
 static void test_columns(void **state)
 {
     (void)state;
@@ -188,12 +188,12 @@ static void test_columns(void **state)
     assert_true(tensor_measure(&turned, &err));
     make_noise(&noise, &turned);
     wholes[0] = parts[0];
-    wholes[1] = stored_stack(&arena, "stack", parts, PARTS);
-    wholes[2] = stored_transposed(&arena, &turned, 1, 2);
+    wholes[1] = tensor_source_stack(&arena, "stack", parts, PARTS);
+    wholes[2] = tensor_source_transpose(&arena, &turned, 1, 2);
     for (size_t i = 0; i < COUNT_OF(wholes); i++) {
-        const struct tensor *cut[] = { stored_columns(&arena, wholes[i], 0, CUT),
-                                       stored_columns(&arena, wholes[i], CUT, COLS - CUT) };
-        assert_true(stored_check(cut[0], &err));
+        const struct tensor *cut[] = { tensor_source_columns(&arena, wholes[i], 0, CUT),
+                                       tensor_source_columns(&arena, wholes[i], CUT, COLS - CUT) };
+        assert_true(tensor_source_check(cut[0], &err));
         check_together(wholes[i], cut, NULL, 2);
     }
     arena_free(&arena);
@@ -228,11 +228,11 @@ static void check_matrix(const struct ranks *ranks, const struct op *whole, int 
     for (int i = 0; i < ranks->count; i++) {
         const struct op_matrix *part = &op_at(ranks, i)->matrix[number];
         if (part->bias)
-            assert_int_equal(stored_cols(part->bias), stored_rows(part->tensor));
+            assert_int_equal(tensor_cols(part->bias), tensor_rows(part->tensor));
         parts[i] = part->tensor;
         biases[i] = part->bias;
-        again[i] = rows_again(ranks, i, matrix->out, stored_rows(matrix->tensor));
-        terms |= stored_cols(part->tensor) < stored_cols(matrix->tensor);
+        again[i] = rows_again(ranks, i, matrix->out, tensor_rows(matrix->tensor));
+        terms |= tensor_cols(part->tensor) < tensor_cols(matrix->tensor);
     }
     check_together(matrix->tensor, parts, again, ranks->count);
     if (!matrix->bias)
@@ -248,8 +248,8 @@ static void check_op(const struct model *model, const struct op *op, const struc
     bool multiplies = op->kind == OP_LINEAR || op->kind == OP_EXPERTS;
     for (int i = 0; i < op->matrices && multiplies; i++) {
         const struct op_matrix *matrix = &op->matrix[i];
-        int64_t rows = stored_rows(matrix->tensor) * (op->kind == OP_EXPERTS ? op->groups : 1);
-        assert_int_equal(op->width, stored_cols(matrix->tensor));
+        int64_t rows = tensor_rows(matrix->tensor) * (op->kind == OP_EXPERTS ? op->groups : 1);
+        assert_int_equal(op->width, tensor_cols(matrix->tensor));
         assert_true(rows <= model->buffer_width[matrix->out]);
         if (matrix->out == whole->matrix[i].out)
             continue;
@@ -258,7 +258,7 @@ static void check_op(const struct model *model, const struct op *op, const struc
         assert_int_equal(exchange->kind, logits ? OP_ALL_GATHER : OP_ALL_REDUCE);
         assert_int_equal(exchange->in, matrix->out);
         assert_int_equal(exchange->out, exchange->adds ? whole[1].out : whole->matrix[i].out);
-        assert_int_equal(exchange->width, stored_rows(whole->matrix[i].tensor));
+        assert_int_equal(exchange->width, tensor_rows(whole->matrix[i].tensor));
     }
     if (op->kind == OP_ACT_MUL || op->kind == OP_ATTENTION)
         assert_true(op->width <= model->buffer_width[op->out]);

@@ -117,7 +117,7 @@ static void test_random(void **state)
     }
 }
 
-// What is certain is out at once, and nothing else is.
+// Text that cannot become a stop string is delivered at once, and nothing else is.
 static void test_holds_no_more_than_it_must(void **state)
 {
     (void)state;

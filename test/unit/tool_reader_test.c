@@ -12,7 +12,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-// What a reader tells, as one text: content as it is, calls as [0 name|arguments].
+// A reader's events as one text: content as it is, calls as [0 name|arguments].
 struct record {
     struct strbuf text;
     bool in_call;
@@ -352,7 +352,7 @@ static void test_one_call(void **state)
     tool_reader_close(silent);
 }
 
-// What is held has a limit, what streams has none; both are exact.
+// Held text has a limit, streamed text has none; both are exact.
 static void test_long(void **state)
 {
     (void)state;

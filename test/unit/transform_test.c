@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keys are stored as: that attention does not notice, that the best is found by measuring, and that what was
+// Key transforms: that attention's result does not change, that the best is found by measuring, and that what was
 // measured is kept and believed no further than it should be.
 #include <math.h>
 
@@ -340,7 +340,7 @@ static void test_files(void **state)
     close_world(&world);
 }
 
-// What one plan had measured serves others that mix the same formats; a new one is added beside it.
+// Measurements of one plan serve other plans with the same formats; a new format is added beside them.
 static void test_formats_are_added(void **state)
 {
     (void)state;

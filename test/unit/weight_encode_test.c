@@ -58,7 +58,7 @@ static double error_of(const float *x, int count, double scale, double (*nearest
     return sum;
 }
 
-// What the codes of a block stand for is as near as that scale allows, and no other scale brings less.
+// A block's codes are the nearest for their scale, and no other scale has a lower error.
 static double check_block(const float *x, int block, const uint8_t *codes, double scale, double best)
 {
     double sum = 0;

@@ -144,7 +144,7 @@ static void fill(struct job *job, struct shape shape)
         add_tokens(&job->choices[i], 0, shape.tokens, shape.tops, true);
 }
 
-// What the post does.
+// The mailbox's part.
 static void hand_over(struct job *job)
 {
     for (int i = 0; i < job->choice_count; i++)

@@ -67,8 +67,8 @@ static bool send_stage(struct loading *loading, struct stage *stage, size_t at, 
 
 static bool send_as_it_is(struct loading *loading, const struct tensor *tensor, size_t at, struct error *err)
 {
-    int64_t rows = tensor_values(tensor) / stored_cols(tensor);
-    size_t row_bytes = dtype_bytes(tensor->dtype, (size_t)stored_cols(tensor));
+    int64_t rows = tensor_values(tensor) / tensor_cols(tensor);
+    size_t row_bytes = dtype_bytes(tensor->dtype, (size_t)tensor_cols(tensor));
     int64_t each = (int64_t)(loading->stage_bytes / row_bytes);
     for (int64_t done = 0; done < rows; done += each) {
         struct stage *stage = take_stage(loading, err);

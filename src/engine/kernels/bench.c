@@ -202,7 +202,7 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
         { 0 },
     };
     struct bench bench = { .query = query, .below = &report->below, .err = err };
-    int cores = query->device.cores < TEAM_THREADS_MAX ? query->device.cores : TEAM_THREADS_MAX;
+    int cores = query->device.cores < THREAD_POOL_MAX ? query->device.cores : THREAD_POOL_MAX;
     if (!(bench.team = thread_pool_open(query->threads ? query->threads : cores, err))
         || !(query->cuda ? ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
                          : ceiling_measure(&bench.ceiling, bench.team, &query->device, err)))

@@ -42,8 +42,8 @@ void exchange_run(const void *arguments, int part, int parts)
     size_t bytes = part_bytes(engine, op, op->on_outputs ? engine->batch.outputs : engine->batch.tokens);
     struct error ignored; // the ranks remember it
     if (part == 0 && bytes)
-        ranks_gather(engine->group->ranks, exchange_place(engine, op->in), engine->buffers[op->in], bytes,
-                     exchange_stride(engine, op->in) * sizeof(float), &ignored);
+        ranks_all_gather(engine->group->ranks, exchange_place(engine, op->in), engine->buffers[op->in], bytes,
+                         exchange_stride(engine, op->in) * sizeof(float), &ignored);
 }
 
 // ---- on GPUs ----
@@ -88,7 +88,7 @@ static bool gather_by_host(const struct engine *engine, float *all, size_t bytes
     char *here = (char *)engine->parts_host, *there = (char *)all;
     size_t own = (size_t)group_rank(engine->group) * stride;
     if (!cuda_download(cuda, here + own, there + own, bytes, err) || !cuda_wait(cuda, err)
-        || !ranks_gather(engine->group->ranks, here + own, here, bytes, stride, err))
+        || !ranks_all_gather(engine->group->ranks, here + own, here, bytes, stride, err))
         return false;
     for (int i = 0; i < group_size(engine->group); i++)
         if (i != group_rank(engine->group)
@@ -99,7 +99,7 @@ static bool gather_by_host(const struct engine *engine, float *all, size_t bytes
 
 static bool gather_on_gpu(const struct engine *engine, float *all, size_t bytes, size_t stride, struct error *err)
 {
-    return engine->nccl ? nccl_gather(engine->nccl, all, bytes, stride, err)
+    return engine->nccl ? nccl_all_gather(engine->nccl, all, bytes, stride, err)
                         : gather_by_host(engine, all, bytes, stride, err);
 }
 
@@ -136,7 +136,7 @@ bool exchange_open(struct engine *engine, struct error *err)
 {
     if (!engine->group)
         return true;
-    engine->plan.exchange = arena_format(&engine->plan.arena, "by %s", ranks_words(engine->group->ranks));
+    engine->plan.exchange = arena_format(&engine->plan.arena, "by %s", ranks_library(engine->group->ranks));
     if (!engine->gpu)
         return true;
     int ranks = group_size(engine->group);
@@ -144,7 +144,7 @@ bool exchange_open(struct engine *engine, struct error *err)
     struct offer *offers = memory_new((size_t)ranks, sizeof *offers);
     bool made = group_rank(engine->group) || !mine.nccl_version || nccl_make_id(&mine.id, err);
     bool ok = group_agree(engine->group, made, err)
-        && ranks_gather(engine->group->ranks, &mine, offers, sizeof mine, sizeof mine, err);
+        && ranks_all_gather(engine->group->ranks, &mine, offers, sizeof mine, sizeof mine, err);
     const char *why = ok ? why_not_nccl(offers, ranks) : NULL;
     ok = ok && (why ? open_host(engine, why, err) : open_nccl(engine, &offers[0].id, offers[0].nccl_version, err));
     free(offers);

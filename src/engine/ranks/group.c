@@ -50,7 +50,7 @@ bool group_agree(struct group *group, bool ok, struct error *err)
     struct verdict mine = { .ok = ok, .usage = !ok && err->usage };
     snprintf(mine.sentence, sizeof mine.sentence, "%.*s", SENTENCE_MAX - 1, ok ? "" : err->text);
     struct verdict *all = memory_new((size_t)group_size(group), sizeof *all);
-    bool agreed = ranks_gather(group->ranks, &mine, all, sizeof mine, sizeof mine, err);
+    bool agreed = ranks_all_gather(group->ranks, &mine, all, sizeof mine, sizeof mine, err);
     for (int i = 0; agreed && i < group_size(group); i++) {
         if (all[i].ok)
             continue;
@@ -86,7 +86,7 @@ static bool compare(struct group *group, const struct likeness *mine, int count,
     } own = { 0 }, *all = memory_new((size_t)size, sizeof *all);
     for (int i = 0; i < count; i++)
         own.hashes[i] = mine[i].hash;
-    bool ok = ranks_gather(group->ranks, &own, all, sizeof own, sizeof own, err);
+    bool ok = ranks_all_gather(group->ranks, &own, all, sizeof own, sizeof own, err);
     for (int i = 1; ok && i < size; i++)
         for (int j = 0; ok && j < count; j++)
             if (memcmp(&all[i].hashes[j], &all[0].hashes[j], sizeof all[i].hashes[j]))
@@ -149,7 +149,7 @@ bool group_agree_plan(struct group *group, const struct checkpoint *checkpoint, 
     struct plan_share mine = plan_share_of(plan);
     struct plan_share *all = memory_new((size_t)group_size(group), sizeof *all);
     bool ok = compare(group, likenesses, 2, err)
-        && ranks_gather(group->ranks, &mine, all, sizeof mine, sizeof mine, err);
+        && ranks_all_gather(group->ranks, &mine, all, sizeof mine, sizeof mine, err);
     for (int i = 0; ok && i < group_size(group); i++)
         mine = plan_share_least(mine, all[i]);
     if (ok)

@@ -53,7 +53,7 @@ const char *nibble_ranks_lost(const struct nibble_ranks *ranks) { return ranks_l
 
 int nibble_ranks_lost_fd(const struct nibble_ranks *ranks) { return ranks_lost_fd(ranks->group.ranks); }
 
-bool nibble_ranks_speaks(const struct nibble_ranks *ranks) { return ranks_speaks(ranks->group.ranks); }
+bool nibble_ranks_speaks(const struct nibble_ranks *ranks) { return ranks_reports_loss(ranks->group.ranks); }
 
 bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error)
 {
@@ -72,7 +72,7 @@ void nibble_ranks_close(struct nibble_ranks *ranks)
     struct error ignored; // who is gone needs not be told
     told_write_head(&message, TOLD_END, 0);
     if (!group_rank(&ranks->group))
-        ranks_tell(ranks->group.ranks, message.data, message.len, &ignored);
+        ranks_broadcast(ranks->group.ranks, message.data, message.len, &ignored);
     strbuf_free(&message);
     ranks_close(ranks->group.ranks);
     free(ranks);

@@ -93,7 +93,7 @@ bool follow(struct group *group, struct error *err)
     struct told_head head = { 0 };
     bool ok = true;
     while (ok && head.kind != TOLD_END) {
-        ok = ranks_hear(group->ranks, &heard, err);
+        ok = ranks_receive(group->ranks, &heard, err);
         struct bytes message = strbuf_bytes(&heard);
         if (ok && !told_read_head(&message, &head))
             ok = fail(err, "what rank 0 said could not be understood");

@@ -138,7 +138,7 @@ DEVICE uint4 dequantise_eight(const struct cuda_side &side, const uint8_t *data,
     }
     case DTYPE_FP8_DS_MLA:
         if (at >= KV_RECORD_LATENT)
-            return *(const uint4 *)(data + KV_RECORD_TURNED_AT + 2 * (at - KV_RECORD_LATENT));
+            return *(const uint4 *)(data + KV_RECORD_ROPE_AT + 2 * (at - KV_RECORD_LATENT));
         scale = ((const float *)(data + KV_RECORD_SCALES_AT))[at / KV_RECORD_GROUP];
         [[fallthrough]];
     default: { // E4M3

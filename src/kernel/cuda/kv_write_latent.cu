@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(2 * WARP) kv_write_latent(const __g
     if (side.dtype == DTYPE_FP8_DS_MLA) {
         if (first == 0)
             return store_groups(to, x);
-        to.data = data + KV_RECORD_TURNED_AT;
+        to.data = data + KV_RECORD_ROPE_AT;
         return kv_store(DTYPE_BF16, to, x);
     }
     to.data = data + (size_t)first * side.data_bytes / dim;

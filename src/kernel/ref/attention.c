@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/attention.c: softmax(q K) V over paged K and V. A work item is one KV head and a few rows of one sequence:
-// each page is decoded once and used by every row and every query head that shares it. A row walks its pages from the
-// first it sees to its own, with an online softmax (running maximum and sum, renewed page by page), so its result
-// depends on its own context alone: not on the rows beside it, the chunk it came in, or the number of threads.
+// kernel/ref/attention.c: paged attention, softmax(q K) V, with an online softmax; the reference. A work item is one KV
+// head and a few rows of one sequence: each page is dequantised once for all rows and query heads that share it (GQA).
+// A row's result depends on its own context alone, not on the batch, the prefill chunk or the number of threads.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +17,7 @@ struct page_values {
     float v[KV_PAGE_TOKENS * HEAD_DIM_MAX];   // (token, v dim)
 };
 
-// Where the softmax of one (row, head) stands; the weighted sum of V is built in the output itself.
+// The online softmax's state for one (row, head); the weighted sum of V accumulates in the output.
 struct running {
     float maximum, sum;
 };
@@ -37,7 +36,7 @@ static void load_side(const struct kv_side *side, int head, int tokens, float la
                                     side->dim, layer_scale, out + (size_t)token * (size_t)side->dim);
 }
 
-// Folds tokens [first, end) of a page into one head's result.
+// Adds tokens [first, end) of a page to one head's result.
 static void attend_page(const struct attention_args *args, const struct page_values *page, int first, int end,
                         const float *q, float *out, struct running *state)
 {
@@ -115,7 +114,7 @@ void attention_ref(const void *arguments, int part, int parts)
 {
     const struct attention_args *args = arguments;
     int kv_heads = args->cache.layout.k.heads;
-    int item = 0; // items go round the parts, so that early (short) and late (long) rows are spread evenly
+    int item = 0; // round-robin, so that early (short) and late (long) rows are balanced
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         for (int row = 0; row < sequence->count; row += ITEM_ROWS) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/dot.h: sums in one fixed order. A dot product runs as interleaved partial sums that are then added as a
-// tree; the order depends on its length alone, so a result never depends on what else is computed beside it.
+// kernel/ref/dot.h: dot products with a fixed order of summation: interleaved partial sums, then a tree. The order
+// depends on the length alone, which makes results batch-invariant.
 #ifndef KERNEL_REF_DOT_H
 #define KERNEL_REF_DOT_H
 
 enum { DOT_LANES = 4 };
 
-// Four floats that add and multiply lane by lane; may lie at any float's address.
+// A vector of four floats, at any float alignment.
 typedef float dot_lanes __attribute__((vector_size(DOT_LANES * sizeof(float)), aligned(4), may_alias));
 
 static inline dot_lanes dot_load(const float *x) { return *(const dot_lanes *)x; }

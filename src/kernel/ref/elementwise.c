@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/elementwise.c: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap,
-// copy.
-// Work is shared by rows, or by values where rows do not matter.
+// kernel/ref/elementwise.c: embedding, RMS norm, rotary embedding, act_mul (SwiGLU, GeGLU), add, pick, softcap, copy,
+// all_reduce and all_gather; the reference. Work is divided by rows, or by values where rows do not matter.
 #include <math.h>
 #include <string.h>
 
@@ -45,19 +44,19 @@ void norm_ref(const void *arguments, int part, int parts)
     }
 }
 
-// Turns one head's vector by the angles of one position.
+// Applies the rotary embedding (RoPE) to one head's vector.
 static void rope_head(const struct rope_args *args, float *x, const float *cosine, const float *sine)
 {
     int pairs = args->rotated / 2;
-    float turned[HEAD_DIM_MAX];
+    float rotated_x[HEAD_DIM_MAX];
     x += args->first;
     for (int i = 0; i < pairs; i++) {
         float a = x[args->interleaved ? 2 * i : i];
         float b = x[args->interleaved ? 2 * i + 1 : i + pairs];
-        turned[i] = a * cosine[i] - b * sine[i];
-        turned[i + pairs] = b * cosine[i] + a * sine[i];
+        rotated_x[i] = a * cosine[i] - b * sine[i];
+        rotated_x[i + pairs] = b * cosine[i] + a * sine[i];
     }
-    memcpy(x, turned, (size_t)args->rotated * sizeof *x);
+    memcpy(x, rotated_x, (size_t)args->rotated * sizeof *x);
 }
 
 void rope_ref(const void *arguments, int part, int parts)
@@ -93,7 +92,7 @@ static float activate(enum activation act, float x)
     return x;
 }
 
-// What an activated gate is multiplied with.
+// The factor of an activated gate: up, or gpt-oss's clamped up + 1.
 static float factor_of(enum activation act, float up)
 {
     return act == ACT_CLAMPED ? fminf(fmaxf(up, -ACT_CLAMPED_LIMIT), ACT_CLAMPED_LIMIT) + 1 : up;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/experts.c: mixture of experts: route, experts, combine.
+// kernel/ref/experts.c: mixture of experts, the reference: top-k routing, the experts' matrices as a grouped GEMM, and
+// the weighted sum (combine).
 #include "kernel/ref/experts.h"
 
 #include <assert.h>
@@ -26,8 +27,8 @@ static void score_experts(const struct route_args *args, const float *logits, fl
         scores[i] /= sum;
 }
 
-// The indices of the `count` highest values, the highest first and of equals the first. All are different, whatever the
-// values are.
+// Top-k: the indices of the `count` highest values, descending, ties to the lower index. The indices are distinct even
+// if values are NaN.
 static void take_highest(const float *values, int all, int count, int32_t *taken)
 {
     bool used[EXPERTS_MAX] = { 0 };
@@ -41,7 +42,7 @@ static void take_highest(const float *values, int all, int count, int32_t *taken
     }
 }
 
-// What is left of `ranks` are the groups that are looked at; all others become -infinity.
+// Group-limited routing (DeepSeek): experts outside the best groups become -infinity.
 static void drop_groups(const struct route_args *args, float *ranks)
 {
     int each = args->routes.experts / args->groups;
@@ -104,7 +105,7 @@ void experts_order(const struct routes *routes, int rows)
         routes->pair[next[routes->expert[i]]++] = i;
 }
 
-// Quickly done: one caller does it all.
+// Cheap enough for a single thread.
 void route_ref(const void *arguments, int part, int parts)
 {
     const struct route_args *args = arguments;
@@ -115,7 +116,7 @@ void route_ref(const void *arguments, int part, int parts)
 
 // ---- experts ----
 
-// One row of an expert's matrix, decoded, for all of its pairs.
+// One dequantised row of an expert's matrix, times the activations of all its pairs.
 static void expert_row(const struct experts_args *args, const struct experts_output *output, int expert, int row,
                        const float *weights)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/experts.h: the order of a step's pairs, which is not only the reference's.
+// kernel/ref/experts.h: sorting a step's (token, expert) pairs by expert, used by all CPU kernels.
 #ifndef KERNEL_REF_EXPERTS_H
 #define KERNEL_REF_EXPERTS_H
 
 #include "kernel/op.h"
 
-// Fills `first` and `pair` from the experts that `rows` tokens have chosen, tokens in order.
+// Counting sort of the pairs by expert, in token order: fills `first` and `pair` from `expert`.
 void experts_order(const struct routes *routes, int rows);
 
 #endif

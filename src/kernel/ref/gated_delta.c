@@ -13,7 +13,7 @@
 #include "kernel/ref/ssm.h"
 #include "kernel/ref/table.h"
 
-// x brought to `length`.
+// Scales x to this L2 norm.
 static void scale_to(const float *x, int count, float length, float *out)
 {
     float factor = length / sqrtf(dot(x, x, count) + GATED_DELTA_EPSILON);
@@ -39,14 +39,14 @@ void delta_step_of(const struct gated_delta_args *args, int row, int head, struc
     out->out = args->out + at * (size_t)layout->values;
 }
 
-// What the matrix recalls for the token's key is put right, and then what it recalls for the query is the result.
-static void move_on(const struct delta_step *step, int keys, int values, float *matrix)
+// One token: S = decay S + beta k (v - decay S k)^T, then out = S q.
+static void delta_update(const struct delta_step *step, int keys, int values, float *matrix)
 {
     for (int value = 0; value < values; value++) {
-        float recalled = 0, sum = 0;
+        float predicted = 0, sum = 0;
         for (int key = 0; key < keys; key++)
-            recalled += matrix[key * values + value] * step->key[key];
-        float change = step->beta * (step->value[value] - step->decay * recalled);
+            predicted += matrix[key * values + value] * step->key[key];
+        float change = step->beta * (step->value[value] - step->decay * predicted);
         for (int key = 0; key < keys; key++) {
             float *s = &matrix[key * values + value];
             *s = step->decay * *s + step->key[key] * change;
@@ -68,7 +68,7 @@ void gated_delta_ref(const void *arguments, int part, int parts)
         for (int row = sequence->first; row < sequence->first + sequence->count; row++) {
             struct delta_step step;
             delta_step_of(args, row, i % layout->heads, &step);
-            move_on(&step, layout->keys, layout->values, matrix);
+            delta_update(&step, layout->keys, layout->values, matrix);
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows lie side by side, a lane each, in units of a power of two near their largest values: nothing overflows or
-// vanishes in sums of squares.
+// GPTQ rounding (gptq.h). Rows are processed side by side, one per lane, in units of a power of two near their largest
+// value, so that sums of squares neither overflow nor underflow.
 #include "kernel/ref/gptq.h"
 
 #include <assert.h>
@@ -12,31 +12,30 @@
 
 enum { LANES = TILE_LANES, BLOCK_MAX = MXFP4_BLOCK };
 
-// Some columns that are rounded together: those of a scale, or of a tile.
+// Columns that are rounded together: a scale's block, or a tile.
 struct block {
-    float value[BLOCK_MAX][LANES];     // with what was lost before them made up for
-    float own[BLOCK_MAX][LANES];       // without
-    float carry[BLOCK_MAX][BLOCK_MAX]; // [i][j]: how much of what i loses j makes up for
-    float cost[BLOCK_MAX];             // of a column's last error, squared
+    float value[BLOCK_MAX][LANES];     // with earlier columns' errors added
+    float own[BLOCK_MAX][LANES];       // the original values
+    float carry[BLOCK_MAX][BLOCK_MAX]; // [i][j]: the part of column i's error that is added to column j
+    float cost[BLOCK_MAX];             // weight of a column's squared error: the Cholesky factor's diagonal, squared
 };
 
-// What becomes of a block with one scale for each lane.
+// A rounded block, with one scale per lane.
 struct rounding {
     float code[BLOCK_MAX][LANES]; // as numbers
-    float lost[BLOCK_MAX][LANES]; // of the columns' own values
+    float lost[BLOCK_MAX][LANES]; // error, relative to the original values
     float cost[LANES];
 };
 
-size_t weight_tile_scratch(size_t count) { return moments_size(count) * LANES; }
+size_t gptq_scratch(size_t count) { return hessian_size(count) * LANES; }
 
 // ---- rows ----
 
-// To (columns, LANES); lanes and columns that nobody has are zeros. A row that is far below what its matrix can say is
-// not blown up.
-static void read_rows(const struct weight_tile *tile, float unit[LANES])
+// Transposes rows to (columns, LANES), zero-padded. A row far below the matrix's smallest scale is not scaled up.
+static void read_rows(const struct gptq_tile *tile, float unit[LANES])
 {
     float least = fmaxf(0x1p-100f, tile->global * 0x1p-16f);
-    memset(tile->scratch, 0, weight_tile_scratch(tile->count) * sizeof(float));
+    memset(tile->scratch, 0, gptq_scratch(tile->count) * sizeof(float));
     for (int lane = 0; lane < LANES; lane++) {
         const float *x = tile->x + (size_t)lane * tile->count;
         float amax = lane < tile->rows ? weight_amax(x, tile->count) : 0;
@@ -46,8 +45,8 @@ static void read_rows(const struct weight_tile *tile, float unit[LANES])
     }
 }
 
-// Once all is rounded the same place holds what was lost.
-static void sum_errors(const struct weight_tile *tile, const float unit[LANES])
+// After rounding, scratch holds the errors.
+static void sum_errors(const struct gptq_tile *tile, const float unit[LANES])
 {
     for (int row = 0; row < tile->rows; row++) {
         double sum = 0;
@@ -61,9 +60,9 @@ static void sum_errors(const struct weight_tile *tile, const float unit[LANES])
 
 // ---- a block ----
 
-INLINE_FOR_EACH_ISA void block_read(struct block *block, const struct weight_tile *tile, size_t first, int width)
+INLINE_FOR_EACH_ISA void block_read(struct block *block, const struct gptq_tile *tile, size_t first, int width)
 {
-    size_t size = moments_size(tile->count);
+    size_t size = hessian_size(tile->count);
     for (int i = 0; i < width; i += TILE_ROWS) {
         float sum[TILE_ROWS][LANES] = { 0 };
         tile_multiply(sum, tile->factor + first + (size_t)i, size, 1, tile->scratch, LANES, first);
@@ -106,7 +105,7 @@ INLINE_FOR_EACH_ISA void block_round(const struct block *block, int width, const
         out->cost[lane] = cost[lane];
 }
 
-INLINE_FOR_EACH_ISA void block_keep(const struct weight_tile *tile, size_t first, int width,
+INLINE_FOR_EACH_ISA void block_keep(const struct gptq_tile *tile, size_t first, int width,
                                     const struct rounding *rounding)
 {
     for (int i = 0; i < width; i++)
@@ -117,13 +116,13 @@ INLINE_FOR_EACH_ISA void block_keep(const struct weight_tile *tile, size_t first
 // ---- four bits: a scale for each block ----
 
 struct four_bits {
-    int width;                                                     // of a block
-    int32_t (*middle)(float amax, const struct weight_tile *tile); // the code of the scale that others are tried around
-    int below, above, least, most;                                 // how far, and the codes there are
-    float (*scale)(int32_t code, const struct weight_tile *tile);
+    int width;                                                   // of a block
+    int32_t (*middle)(float amax, const struct gptq_tile *tile); // the scale code in the middle of the search
+    int below, above, least, most;                               // the search's range in steps, and the valid codes
+    float (*scale)(int32_t code, const struct gptq_tile *tile);
 };
 
-INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const struct weight_tile *tile,
+INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const struct gptq_tile *tile,
                                       const struct block *block, const float unit[LANES], int32_t code[LANES])
 {
     float amax[LANES] = { 0 };
@@ -136,8 +135,8 @@ INLINE_FOR_EACH_ISA void middle_codes(const struct four_bits *format, const stru
         code[lane] = format->middle(amax[lane] * unit[lane], tile);
 }
 
-// Rounds with scales `step` codes further.
-INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct weight_tile *tile,
+// Rounds with the scales `step` codes from the middle.
+INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct gptq_tile *tile,
                                     const struct block *block, const float unit[LANES], const int32_t middle[LANES],
                                     const int32_t step[LANES], int32_t code[LANES], struct rounding *out)
 {
@@ -150,8 +149,8 @@ INLINE_FOR_EACH_ISA void round_with(const struct four_bits *format, const struct
     block_round(block, format->width, scale, round_e2m1, out);
 }
 
-// With the scales that cost least.
-INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct weight_tile *tile,
+// Rounds with the scales of least cost.
+INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct gptq_tile *tile,
                                     const struct block *block, const float unit[LANES], int32_t code[LANES],
                                     struct rounding *out)
 {
@@ -171,8 +170,8 @@ INLINE_FOR_EACH_ISA void round_best(const struct four_bits *format, const struct
     round_with(format, tile, block, unit, middle, best, code, out);
 }
 
-INLINE_FOR_EACH_ISA void compensate_four_bits(const struct four_bits *format, const struct weight_tile *tile,
-                                              uint8_t *codes, uint8_t *scales)
+INLINE_FOR_EACH_ISA void gptq_four_bits(const struct four_bits *format, const struct gptq_tile *tile, uint8_t *codes,
+                                        uint8_t *scales)
 {
     size_t width = (size_t)format->width, blocks = tile->count / width;
     float unit[LANES];
@@ -196,47 +195,47 @@ INLINE_FOR_EACH_ISA void compensate_four_bits(const struct four_bits *format, co
     sum_errors(tile, unit);
 }
 
-INLINE_FOR_EACH_ISA int32_t nvfp4_middle(float amax, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA int32_t nvfp4_middle(float amax, const struct gptq_tile *tile)
 {
     return f32_to_e4m3(amax / tile->global / E2M1_MAX);
 }
 
-INLINE_FOR_EACH_ISA float nvfp4_scale(int32_t code, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA float nvfp4_scale(int32_t code, const struct gptq_tile *tile)
 {
     return f32_from_bits(minifloat_expand(code, 3, 7)) * tile->global;
 }
 
-FOR_EACH_ISA void weight_compensate_nvfp4(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_nvfp4(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
     const struct four_bits format = {
         NVFP4_BLOCK, nvfp4_middle, NVFP4_BELOW, NVFP4_ABOVE, 1, E4M3_CODE_MAX, nvfp4_scale
     };
-    compensate_four_bits(&format, tile, codes, scales);
+    gptq_four_bits(&format, tile, codes, scales);
 }
 
-INLINE_FOR_EACH_ISA int32_t mxfp4_code(float amax, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA int32_t mxfp4_code(float amax, const struct gptq_tile *tile)
 {
     (void)tile;
     return mxfp4_middle(f32_bits(amax));
 }
 
-INLINE_FOR_EACH_ISA float mxfp4_scale(int32_t code, const struct weight_tile *tile)
+INLINE_FOR_EACH_ISA float mxfp4_scale(int32_t code, const struct gptq_tile *tile)
 {
     (void)tile;
     return e8m0_to_f32((uint8_t)code);
 }
 
-FOR_EACH_ISA void weight_compensate_mxfp4(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_mxfp4(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
     const struct four_bits format = { MXFP4_BLOCK, mxfp4_code, -1, 1, 0, E8M0_CODE_MAX, mxfp4_scale };
-    compensate_four_bits(&format, tile, codes, scales);
+    gptq_four_bits(&format, tile, codes, scales);
 }
 
-// ---- eight bits: a scale for each row, as without compensation ----
+// ---- eight bits: a scale per row, the same as without GPTQ ----
 
-INLINE_FOR_EACH_ISA void compensate_eight_bits(const struct weight_tile *tile, weight_encoder *encode,
-                                               float (*round)(float magnitude), uint8_t (*code_of)(float code),
-                                               uint8_t *codes, float *scales)
+INLINE_FOR_EACH_ISA void gptq_eight_bits(const struct gptq_tile *tile, weight_encoder *encode,
+                                         float (*round)(float magnitude), uint8_t (*code_of)(float code),
+                                         uint8_t *codes, float *scales)
 {
     float unit[LANES], scale[LANES];
     size_t count = tile->count;
@@ -259,14 +258,14 @@ INLINE_FOR_EACH_ISA void compensate_eight_bits(const struct weight_tile *tile, w
     sum_errors(tile, unit);
 }
 
-FOR_EACH_ISA void weight_compensate_fp8(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_fp8(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
-    compensate_eight_bits(tile, weight_encode_fp8, round_e4m3, f32_to_e4m3, codes, scales);
+    gptq_eight_bits(tile, weight_encode_fp8, round_e4m3, f32_to_e4m3, codes, scales);
 }
 
 INLINE_FOR_EACH_ISA uint8_t int8_code(float code) { return (uint8_t)(int8_t)code; }
 
-FOR_EACH_ISA void weight_compensate_int8(const struct weight_tile *tile, uint8_t *codes, void *scales)
+FOR_EACH_ISA void gptq_int8(const struct gptq_tile *tile, uint8_t *codes, void *scales)
 {
-    compensate_eight_bits(tile, weight_encode_int8, round_int8, int8_code, codes, scales);
+    gptq_eight_bits(tile, weight_encode_int8, round_int8, int8_code, codes, scales);
 }

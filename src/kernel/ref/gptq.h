@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/gptq.h: the encoders of weight_encode.h, but for the sake of what the matrix gives rather
-// than of the weights: a row's values are rounded from the first column on, and what one loses the later ones make up
-// for as far as their inputs go together with its own (kernel/ref/hessian.h). Of the scales of a block the one is taken
-// with which that loses least.
-//   (1) with the factor R, a row w and what becomes of it w', rounding minimises |(w - w') R|^2 greedily, column by
-//       column: to a column's value comes what was lost before, (w - w')_i R_ij / R_jj summed over earlier i
-//   (2) a row's codes do not depend on the rows that it is encoded with
+// kernel/ref/gptq.h: GPTQ rounding (Frantar et al., 2022) to the formats of weight_encode.h: it minimises the error of
+// the layer's output instead of the weights' own. Columns are rounded in order, and each error is compensated by the
+// later columns, weighted by the Hessian's Cholesky factor (kernel/ref/hessian.h). Of a block's candidate scales the
+// one with the least output error is taken.
+//   (1) with the factor R, a row w and its rounded w', rounding minimises |(w - w') R|^2 greedily, column by column:
+//       column j is rounded after adding (w - w')_i R_ij / R_jj, summed over earlier i
+//   (2) a row's codes do not depend on the other rows of the tile
 #ifndef KERNEL_REF_GPTQ_H
 #define KERNEL_REF_GPTQ_H
 
@@ -14,22 +14,22 @@
 
 #include "kernel/ref/tile.h"
 
-enum { WEIGHT_TILE_ROWS = TILE_LANES };
+enum { GPTQ_TILE_ROWS = TILE_LANES };
 
-struct weight_tile {
+struct gptq_tile {
     const float *x; // (rows, count): finite numbers, count whole blocks
-    int rows;       // at most WEIGHT_TILE_ROWS
+    int rows;       // at most GPTQ_TILE_ROWS
     size_t count;
-    float global;        // of nvfp4
-    const float *factor; // of the columns' moments: (moments_size(count), moments_size(count))
-    float *scratch;      // weight_tile_scratch(count) values
-    double *error;       // (rows): becomes the sum of each row's squared errors, all of which count the same there
+    float global;        // NVFP4's global scale
+    const float *factor; // the Hessian's Cholesky factor: (hessian_size(count), hessian_size(count))
+    float *scratch;      // gptq_scratch(count) values
+    double *error;       // (rows): out: each row's sum of squared errors of weights, unweighted
 };
 
-size_t weight_tile_scratch(size_t count);
+size_t gptq_scratch(size_t count);
 
 // Codes and scales of the rows, one row after the other.
-typedef void weight_compensator(const struct weight_tile *tile, uint8_t *codes, void *scales);
-weight_compensator weight_compensate_nvfp4, weight_compensate_mxfp4, weight_compensate_fp8, weight_compensate_int8;
+typedef void gptq_encoder(const struct gptq_tile *tile, uint8_t *codes, void *scales);
+gptq_encoder gptq_nvfp4, gptq_mxfp4, gptq_fp8, gptq_int8;
 
 #endif

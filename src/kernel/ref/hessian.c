@@ -10,7 +10,7 @@
 
 enum { TOKENS_EACH = 128 };
 
-size_t moments_size(size_t columns) { return (columns + TILE_LANES - 1) / TILE_LANES * TILE_LANES; }
+size_t hessian_size(size_t columns) { return (columns + TILE_LANES - 1) / TILE_LANES * TILE_LANES; }
 
 // ---- adding ----
 
@@ -39,9 +39,9 @@ FOR_EACH_ISA static void add_tile(float *out, size_t size, const struct panel *a
     }
 }
 
-void moments_add(float *moments, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts)
+void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts)
 {
-    size_t size = moments_size(columns);
+    size_t size = hessian_size(columns);
     const float *own[TOKENS_EACH];
     struct panel a, b;
     for (int at = 0; at < count; at += TOKENS_EACH) {
@@ -52,36 +52,36 @@ void moments_add(float *moments, size_t columns, const float *x, const int32_t *
             read_panel(&b, column, columns, own, some);
             for (size_t row = 0; row <= column; row += TILE_LANES) {
                 read_panel(&a, row, columns, own, some);
-                add_tile(moments + row * size + column, size, &a, &b, some);
+                add_tile(hessian + row * size + column, size, &a, &b, some);
             }
         }
     }
 }
 
 // ---- factoring ----
-// A Cholesky decomposition from the last column to the first, a panel of columns at a time. Each takes four phases of
-// the team: its rows are turned, so that they lie side by side; what is known of the columns behind it is taken off;
-// the square on the diagonal is factored; and the columns above it follow from that.
+// Reverse Cholesky decomposition (M = R R', R upper triangular), from the last column to the first, a panel of columns
+// at a time. Each panel takes four phases of the thread pool: transpose its rows to be contiguous; subtract the columns
+// behind it; factor the diagonal square; solve the rows above.
 
 struct factoring {
-    float *m;      // (size, size)
-    float *turned; // (size, TILE_LANES)
+    float *m;          // (size, size)
+    float *transposed; // (size, TILE_LANES)
     size_t size;
 };
 
-static void turn(const struct factoring *f, size_t first, int part, int parts)
+static void transpose_panel(const struct factoring *f, size_t first, int part, int parts)
 {
     for (size_t column = first + TILE_LANES + (size_t)part; column < f->size; column += (size_t)parts)
         for (size_t lane = 0; lane < TILE_LANES; lane++)
-            f->turned[column * TILE_LANES + lane] = f->m[(first + lane) * f->size + column];
+            f->transposed[column * TILE_LANES + lane] = f->m[(first + lane) * f->size + column];
 }
 
-FOR_EACH_ISA static void take_off(const struct factoring *f, size_t first, int part, int parts)
+FOR_EACH_ISA static void subtract_known(const struct factoring *f, size_t first, int part, int parts)
 {
     size_t behind = first + TILE_LANES;
     for (size_t row = (size_t)part * TILE_ROWS; row < behind; row += (size_t)parts * TILE_ROWS) {
         float sum[TILE_ROWS][TILE_LANES] = { 0 };
-        tile_multiply(sum, f->m + row * f->size + behind, 1, f->size, f->turned + behind * TILE_LANES, TILE_LANES,
+        tile_multiply(sum, f->m + row * f->size + behind, 1, f->size, f->transposed + behind * TILE_LANES, TILE_LANES,
                       f->size - behind);
         for (int r = 0; r < TILE_ROWS; r++)
             for (int lane = 0; lane < TILE_LANES; lane++)
@@ -89,7 +89,7 @@ FOR_EACH_ISA static void take_off(const struct factoring *f, size_t first, int p
     }
 }
 
-// A row's columns [begin, end), from the last on; in the rows of those columns they are done.
+// Back substitution for a row's columns [begin, end); the rows of those columns are done.
 static void solve_row(const struct factoring *f, size_t row, size_t begin, size_t end)
 {
     float *own = f->m + row * f->size;
@@ -102,8 +102,8 @@ static void solve_row(const struct factoring *f, size_t row, size_t begin, size_
     }
 }
 
-// A sum of squares that rounding has eaten up is taken for the least that there can be.
-static void factor_square(const struct factoring *f, size_t first)
+// A pivot that rounding made too small or negative is raised to the least value.
+static void factor_diagonal(const struct factoring *f, size_t first)
 {
     const float least = 1e-6f;
     size_t end = first + TILE_LANES;
@@ -122,11 +122,11 @@ static void factor_phase(void *context, int phase, int part, int parts)
     const struct factoring *f = context;
     size_t first = f->size - (size_t)(phase / 4 + 1) * TILE_LANES;
     switch (phase % 4) {
-    case 0: turn(f, first, part, parts); break;
-    case 1: take_off(f, first, part, parts); break;
+    case 0: transpose_panel(f, first, part, parts); break;
+    case 1: subtract_known(f, first, part, parts); break;
     case 2:
         if (part == 0)
-            factor_square(f, first);
+            factor_diagonal(f, first);
         break;
     default:
         for (size_t row = (size_t)part; row < first; row += (size_t)parts)
@@ -134,25 +134,25 @@ static void factor_phase(void *context, int phase, int part, int parts)
     }
 }
 
-// Columns past the last have no inputs; with the common doubt alone they stay by themselves.
-bool moments_factor(float *moments, size_t columns, struct moments_doubt doubt, struct thread_pool *team)
+// Padding columns have no inputs; the common damping makes them independent.
+bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *pool)
 {
-    size_t size = moments_size(columns);
+    size_t size = hessian_size(columns);
     double sum = 0;
     for (size_t i = 0; i < columns; i++)
-        sum += moments[i * size + i];
+        sum += hessian[i * size + i];
     double mean = sum / (double)columns;
     if (!(mean > 0) || !isfinite(mean))
         return false;
     for (size_t row = 0; row < size; row++) {
         for (size_t column = row; column < size; column++)
-            moments[row * size + column] = (float)(moments[row * size + column] / mean);
-        moments[row * size + row] = moments[row * size + row] * (1 + doubt.own) + doubt.common;
+            hessian[row * size + column] = (float)(hessian[row * size + column] / mean);
+        hessian[row * size + row] = hessian[row * size + row] * (1 + damping.own) + damping.common;
     }
-    struct factoring f = { moments, memory_new(size * TILE_LANES, sizeof(float)), size };
+    struct factoring f = { hessian, memory_new(size * TILE_LANES, sizeof(float)), size };
     thread_pool_run(
-        team,
+        pool,
         &(struct thread_pool_work){ factor_phase, &f, .phases = (int)(size / TILE_LANES) * 4, .divisible = true });
-    free(f.turned);
+    free(f.transposed);
     return true;
 }

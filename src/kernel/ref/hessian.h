@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/hessian.h: the second moments of what a matrix is multiplied with: for every two of its columns the sum,
-// over the tokens of a text, of the products of their inputs. They tell what a weight that is off costs, and by which
-// other weights that can be made up for.
-//   (1) a matrix of moments is (size, size), where size is the columns' number rounded up to whole tiles; only its
-//       upper half, the diagonal included, means anything
-//   (2) the same bits come from any number of threads
+// kernel/ref/hessian.h: the Hessian of GPTQ, H = X X' over a text's tokens (the layer's squared error as a function of
+// its weights), and its Cholesky factor.
+//   (1) a Hessian is (size, size), where size is the number of columns rounded up to whole tiles; only the upper half
+//       with the diagonal is used
+//   (2) results do not depend on the number of threads
 #ifndef KERNEL_REF_HESSIAN_H
 #define KERNEL_REF_HESSIAN_H
 
@@ -14,21 +13,20 @@
 
 #include "device/thread_pool.h"
 
-size_t moments_size(size_t columns);
+size_t hessian_size(size_t columns);
 
-// Adds those of some rows of x, (any, columns): of the first `count`, or of those whose numbers are in `rows`. Each
-// part of the team does its own share of the columns.
-void moments_add(float *moments, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts);
+// Adds rows of x, (any, columns), to the Hessian: the first `count`, or those listed in `rows`. Each part of the thread
+// pool does its own share of the columns.
+void hessian_add(float *hessian, size_t columns, const float *x, const int32_t *rows, int count, int part, int parts);
 
-// How far moments are believed. A text is short, and what two inputs have had in common in it they need not have
-// elsewhere: the diagonal is raised.
-struct moments_doubt {
-    float own;    // by this share of each column's own moment
-    float common; // and by this share of the mean over all columns
+// Damping of the diagonal: the text is short, and correlations in it may not hold elsewhere.
+struct hessian_damping {
+    float own;    // relative to each column's own diagonal element
+    float common; // relative to the mean of the diagonal
 };
 
-// Moments become the upper triangular R with R R' = M / m, where M are they with a raised diagonal and m is the mean of
-// the diagonal before. False: there was nothing but zeros.
-bool moments_factor(float *moments, size_t columns, struct moments_doubt doubt, struct thread_pool *team);
+// Replaces the Hessian by the upper triangular R with R R' = M / m, where M is the damped Hessian and m the mean of the
+// undamped diagonal. False if the Hessian is zero.
+bool hessian_cholesky(float *hessian, size_t columns, struct hessian_damping damping, struct thread_pool *pool);
 
 #endif

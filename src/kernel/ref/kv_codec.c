@@ -21,73 +21,48 @@ static void load_f32(const uint8_t *restrict data, const uint8_t *scale, int dim
     memcpy(x, data, (size_t)dim * sizeof *x);
 }
 
-static void store_f16(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code = f32_to_f16(x[i]);
-        memcpy(data + i * 2, &code, sizeof code);
+#define HALF_CODEC(id)                                                                                    \
+    static void store_##id(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data,   \
+                           uint8_t *scale)                                                                \
+    {                                                                                                     \
+        (void)layer_scale, (void)scale;                                                                   \
+        for (int i = 0; i < dim; i++) {                                                                   \
+            uint16_t code = f32_to_##id(x[i]);                                                            \
+            memcpy(data + i * 2, &code, sizeof code);                                                     \
+        }                                                                                                 \
+    }                                                                                                     \
+    static void load_##id(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, \
+                          float *restrict x)                                                              \
+    {                                                                                                     \
+        (void)layer_scale, (void)scale;                                                                   \
+        for (int i = 0; i < dim; i++) {                                                                   \
+            uint16_t code;                                                                                \
+            memcpy(&code, data + i * 2, sizeof code);                                                     \
+            x[i] = id##_to_f32(code);                                                                     \
+        }                                                                                                 \
     }
-}
+HALF_CODEC(f16)
+HALF_CODEC(bf16)
 
-static void load_f16(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code;
-        memcpy(&code, data + i * 2, sizeof code);
-        x[i] = f16_to_f32(code);
+#define FP8_CODEC(id)                                                                                     \
+    static void store_##id(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data,   \
+                           uint8_t *scale)                                                                \
+    {                                                                                                     \
+        (void)scale;                                                                                      \
+        for (int i = 0; i < dim; i++)                                                                     \
+            data[i] = f32_to_##id(x[i] / layer_scale);                                                    \
+    }                                                                                                     \
+    static void load_##id(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, \
+                          float *restrict x)                                                              \
+    {                                                                                                     \
+        (void)scale;                                                                                      \
+        for (int i = 0; i < dim; i++)                                                                     \
+            x[i] = id##_to_f32(data[i]) * layer_scale;                                                    \
     }
-}
+FP8_CODEC(e4m3)
+FP8_CODEC(e5m2)
 
-static void store_bf16(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code = f32_to_bf16(x[i]);
-        memcpy(data + i * 2, &code, sizeof code);
-    }
-}
-
-static void load_bf16(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)layer_scale, (void)scale;
-    for (int i = 0; i < dim; i++) {
-        uint16_t code;
-        memcpy(&code, data + i * 2, sizeof code);
-        x[i] = bf16_to_f32(code);
-    }
-}
-
-static void store_e4m3(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        data[i] = f32_to_e4m3(x[i] / layer_scale);
-}
-
-static void load_e4m3(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        x[i] = e4m3_to_f32(data[i]) * layer_scale;
-}
-
-static void store_e5m2(const float *restrict x, int dim, float layer_scale, uint8_t *restrict data, uint8_t *scale)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        data[i] = f32_to_e5m2(x[i] / layer_scale);
-}
-
-static void load_e5m2(const uint8_t *restrict data, const uint8_t *scale, int dim, float layer_scale, float *restrict x)
-{
-    (void)scale;
-    for (int i = 0; i < dim; i++)
-        x[i] = e5m2_to_f32(data[i]) * layer_scale;
-}
-
-// The largest magnitude; NaN compares as false and is passed over.
+// The largest magnitude; NaN compares as false and is ignored.
 static float magnitude_max(const float *x, int count)
 {
     float max = 0;
@@ -96,7 +71,7 @@ static float magnitude_max(const float *x, int count)
     return max;
 }
 
-// The scale that puts a vector's largest magnitude on the largest code, and no less than `least`.
+// The scale that maps a vector's largest magnitude to the largest code, at least `least`.
 static float vector_scale(const float *x, int dim, float code_max, float least)
 {
     float max = magnitude_max(x, dim);
@@ -177,7 +152,7 @@ static void hadamard(float *restrict x, int dim)
     }
 }
 
-// Rotation mixes all channels, so what is not finite is replaced before it.
+// The rotation mixes all channels, so values that are not finite are replaced first.
 static float bounded(float value)
 {
     value = value >= -KV_MAGNITUDE_MAX ? value : isnan(value) ? 0 : -KV_MAGNITUDE_MAX;
@@ -194,7 +169,7 @@ static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t
     flip_signs(y, dim);
     hadamard(y, dim);
 
-    float least = 0, most = 0; // a zero point of 0..15 wants zero within the range, even if no value is that small
+    float least = 0, most = 0; // zero must be in the range, as the zero point is 0..15
     for (int i = 0; i < dim; i++) {
         least = y[i] < least ? y[i] : least;
         most = y[i] > most ? y[i] : most;
@@ -233,7 +208,7 @@ struct nvfp4_block {
     uint8_t scale, codes[NVFP4_BLOCK];
 };
 
-// The scale that puts a block's largest magnitude on `level`, as near as it can be written.
+// The E4M3 scale nearest to mapping the block's largest magnitude to `level`.
 static uint8_t nvfp4_scale(const float *x, float level, float layer_scale)
 {
     return f32_to_e4m3(magnitude_max(x, NVFP4_BLOCK) / level / layer_scale);
@@ -262,7 +237,7 @@ static float nvfp4_squared_error(const struct nvfp4_block *block, const float *x
     return squares[0];
 }
 
-// Of these scales the one with the least error, of equals the first.
+// The candidate scale with the least squared error; ties to the first.
 static struct nvfp4_block nvfp4_best(const float *x, const uint8_t *scales, int count, float layer_scale)
 {
     struct nvfp4_block best = nvfp4_fit(x, scales[0], layer_scale);
@@ -306,7 +281,8 @@ static void store_nvfp4_searched(const float *x, int dim, float layer_scale, uin
     }
 }
 
-// Above 4 the codes are coarse. Where it lowers the error, the largest magnitude is put on 4 and the 6 left unused.
+// Four-over-six: E2M1 is coarse above 4, so a block may map its largest magnitude to 4 instead of 6 if that lowers the
+// error.
 static void store_nvfp4_4over6(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     assert(dim % NVFP4_BLOCK == 0);
@@ -330,27 +306,27 @@ static void load_nvfp4(const uint8_t *restrict data, const uint8_t *restrict sca
     }
 }
 
-// A scale for each group of the latent; a group of zeros has the least.
+// One scale per 128 channels of the latent; a group of zeros has the least scale.
 static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *data, uint8_t *scale)
 {
     (void)layer_scale, (void)scale;
-    assert(dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
+    assert(dim == KV_RECORD_LATENT + KV_RECORD_ROPE);
     for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP) {
         float own_scale = vector_scale(x + i, KV_RECORD_GROUP, 448, FLT_MIN);
         memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
         store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
     }
-    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
+    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_ROPE, 1, data + KV_RECORD_ROPE_AT, NULL);
 }
 
 static void load_ds_mla(const uint8_t *data, const uint8_t *scale, int dim, float layer_scale, float *x)
 {
     (void)layer_scale, (void)scale;
-    assert(dim == KV_RECORD_LATENT || dim == KV_RECORD_LATENT + KV_RECORD_TURNED);
+    assert(dim == KV_RECORD_LATENT || dim == KV_RECORD_LATENT + KV_RECORD_ROPE);
     for (int i = 0; i < KV_RECORD_LATENT; i += KV_RECORD_GROUP)
         load_e4m3(data + i, NULL, KV_RECORD_GROUP,
                   read_f32(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof(float)), x + i);
-    load_bf16(data + KV_RECORD_TURNED_AT, NULL, dim - KV_RECORD_LATENT, 1, x + KV_RECORD_LATENT);
+    load_bf16(data + KV_RECORD_ROPE_AT, NULL, dim - KV_RECORD_LATENT, 1, x + KV_RECORD_LATENT);
 }
 
 const struct kv_codec kv_codecs[DTYPE_COUNT] = {

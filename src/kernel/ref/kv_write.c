@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/kv_write.c: K and V into their pages, through the codec of each side's format.
+// kernel/ref/kv_write.c: quantises K and V and stores them in their pages (reshape_and_cache); the reference.
 #include "kernel/ref/kv_codec.h"
 #include "kernel/ref/table.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/linear.c: y = W x + bias. A few rows of W are decoded at a time and used for every token.
+// kernel/ref/linear.c: GEMM, y = W x + bias; the reference. A few rows of W are dequantised at a time and used for
+// every token.
 #include <assert.h>
 
 #include "kernel/ref/dot.h"
@@ -8,7 +9,7 @@
 
 enum { TILE_ROWS = 4, TILE_TOKENS = 2 };
 
-// The dot products of TILE_ROWS rows with TILE_TOKENS tokens: each weight that is loaded serves both tokens.
+// The dot products of TILE_ROWS rows with TILE_TOKENS tokens.
 static void dot_tile(const float *w, const float *const x[TILE_TOKENS], int n, float out[TILE_TOKENS][TILE_ROWS])
 {
     dot_lanes sums[TILE_ROWS][TILE_TOKENS] = { { { 0 } } };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/per_head_linear.c: a small matrix for each head. Heads are shared out; a row of a matrix is decoded once
-// and used for every token.
+// kernel/ref/per_head_linear.c: a batched GEMM with one small matrix per head (MLA's w_uk and w_uv); the
+// reference. Work is divided by heads.
 #include <assert.h>
 #include <string.h>
 

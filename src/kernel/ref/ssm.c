@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/ssm.c: recurrent layers: conv and scan. Tokens of a sequence come one after the other, whatever else is
-// in the step; work is shared by channels, and by heads.
+// kernel/ref/ssm.c: Mamba 2's causal convolution and selective scan (SSD), recurrent form; the reference. A sequence's
+// tokens are computed in order. Work is divided by channels, and by heads.
 #include "kernel/state.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 
 // ---- conv ----
 
-// What a sequence's inputs were and are: x from its first row on, and before that, with negative indices, the state.
+// A sequence's inputs to the convolution: index >= 0 is a row of this step, a negative index is in the state.
 struct inputs {
-    const float *x, *state; // the state's: NULL: nothing has been read
+    const float *x, *state; // state is NULL at the sequence's start
     int kept, channels;
 };
 
@@ -24,7 +24,7 @@ static float input_of(const struct inputs *inputs, int index, int channel)
     return inputs->state ? inputs->state[(inputs->kept + index) * inputs->channels + channel] : 0;
 }
 
-// The last inputs, oldest first: where they move within one state, each comes from further on.
+// Stores the last inputs, oldest first. In place this is safe, since each moves towards the front.
 static void keep_inputs(const struct inputs *inputs, int count, int first, int end, float *out)
 {
     for (int i = 0; i < inputs->kept; i++)

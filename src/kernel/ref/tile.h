@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/tile.h: the one loop that products of f32 matrices are made of, where no kernel's packing is worth its
-// while. Contraction is off and each sum has one order, so that every instruction set gives the same bits.
+// kernel/ref/tile.h: an f32 GEMM micro-kernel for quantisation (GPTQ), where weights are used once and packing does not
+// pay. FMA contraction is off and every sum has a fixed order, so all instruction sets give the same bits.
 #ifndef KERNEL_REF_TILE_H
 #define KERNEL_REF_TILE_H
 
 #include <stddef.h>
 
-// Functions that contain such loops are compiled for several instruction sets. Sanitizers build one version only: the
-// loader chooses between versions by calling a function (ifunc) before the sanitizer's runtime is ready for any call.
+// Compiles a function for several instruction sets (function multi-versioning). Sanitizers build one version only: the
+// loader calls the ifunc resolver before the sanitizer's runtime is ready.
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ \
     && !defined __SANITIZE_THREAD__
 #define FOR_EACH_ISA __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -15,7 +15,7 @@
 #define FOR_EACH_ISA
 #endif
 
-// What is to be compiled with them, wherever they are called from.
+// For functions inlined into those, so that they are compiled for each instruction set.
 #define INLINE_FOR_EACH_ISA static inline __attribute__((always_inline))
 
 enum { TILE_LANES = 16, TILE_ROWS = 4 };

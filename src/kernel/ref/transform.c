@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/transform.c: what keys are stored as: centred, and rotated together with the queries.
+// kernel/ref/transform.c: key transforms before quantisation: centring, and a Hadamard rotation of keys and queries;
+// the reference.
 #include <math.h>
 
 #include "kernel/ref/table.h"
 
-// Neighbours are combined first, then those two apart, and so on.
+// Fast Walsh-Hadamard transform, normalised: butterflies at distance 1, 2, 4 ...
 static void rotate(float *x, int block)
 {
     float factor = 1 / sqrtf((float)block);
@@ -19,7 +20,7 @@ static void rotate(float *x, int block)
         x[i] *= factor;
 }
 
-// centre: NULL for queries.
+// Queries have no centre (NULL).
 static void transform_head(const struct transform_args *args, float *x, const float *centre)
 {
     for (int i = 0; i < args->head_dim && centre; i++)

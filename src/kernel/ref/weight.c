@@ -29,7 +29,7 @@ static inline float level_of(struct packed_format f, uint8_t code)
                                     : (float)(code - (f.offset ? 1 << f.offset : 0));
 }
 
-// One code per byte first, then one plain loop over each sub-block: compilers vectorise that best.
+// One code per byte first, then a plain loop per sub-block, which compilers vectorise best.
 static inline __attribute__((always_inline)) void dequantise(struct packed_format f, const struct block_parts *parts,
                                                              float *restrict out)
 {
@@ -60,7 +60,7 @@ static inline void block_FP8_32(const struct FP8_32 *restrict in, float *restric
         out[i] = scale * e4m3_to_f32(in->codes[i]);
 }
 
-// A row of dtype.h that is read as weights and has no block above, or one of another size, does not compile.
+// A weight format of dtype.h without a block above, or with a block of another size, does not compile.
 #define DECODER_NONE(id, block, bytes)
 #define DECODER_KV(id, block, bytes)
 #define DECODER_LATENT(id, block, bytes)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops run over LANES values at a time, with a sum for each lane: compilers vectorise that, and the order of sums
-// stays ours. Errors are summed in units of something near the scale, where nothing overflows or vanishes.
+// Weight quantisation (weight_encode.h). Loops run over LANES values at a time with a sum per lane: compilers vectorise
+// that, and the order of summation is fixed. Errors are summed in units near the scale, so that nothing overflows or
+// underflows.
 #include "kernel/ref/weight_encode.h"
 
 #include <assert.h>
@@ -21,7 +22,7 @@ static inline float sum_lanes(float lane[LANES])
     return lane[0];
 }
 
-// Bits of magnitudes compare as the values do, with NaN above infinity.
+// The largest magnitude's bits: as integers, magnitudes compare like the values, and NaN is above infinity.
 static inline int32_t most_bits(const float *x, size_t count)
 {
     int32_t lane[LANES] = { 0 }, most = 0;
@@ -66,7 +67,7 @@ struct blocks {
     float importance[MXFP4_BLOCK][LANES];
     float most[LANES];   // of the magnitudes
     float error[LANES];  // squared, of the best scale so far
-    int32_t best[LANES]; // the step that leads to it
+    int32_t best[LANES]; // the step of the best scale
 };
 
 // Blocks past the last are zeros.
@@ -88,7 +89,7 @@ static inline void blocks_read(struct blocks *blocks, const float *x, const floa
         }
 }
 
-// Keeps `step` for the blocks that these scales suit better than any before.
+// Tries a scale per block; keeps `step` for the blocks whose error it lowers.
 static inline void blocks_try(struct blocks *blocks, int size, const float scale[LANES], int step)
 {
     float reciprocal[LANES], error[LANES] = { 0 };
@@ -107,7 +108,7 @@ static inline void blocks_try(struct blocks *blocks, int size, const float scale
     }
 }
 
-// With the error that these scales leave, whatever counts how much.
+// Writes codes with these scales, and sums the unweighted squared error.
 static inline void blocks_write(struct blocks *blocks, int count, int size, const float scale[LANES], uint8_t *codes)
 {
     float reciprocal[LANES];
@@ -232,14 +233,14 @@ static inline double row_error(const struct weight_row *row, float scale, float 
     return (double)sum_lanes(lane) * scale * scale;
 }
 
-// The best of the scales that take the largest value to `top`, times one of the factors; with it the error.
-static inline float choose_scale(const struct weight_row *row, float top, const float *factors, int factor_count,
+// Searches scales that map the largest value to `top`, times one of the factors; returns the best and its error.
+static inline float choose_scale(const struct weight_row *row, float top, const float *cholesky, int factor_count,
                                  float (*round)(float magnitude), double *least)
 {
     float largest = f32_from_bits(most_bits(row->x, row->count)) / top, best = 1;
     *least = largest > 0 ? INFINITY : 0;
     for (int i = 0; i < factor_count; i++) {
-        float scale = fmaxf(largest * factors[i], FLT_MIN);
+        float scale = fmaxf(largest * cholesky[i], FLT_MIN);
         double error = row_error(row, scale, round);
         best = error < *least ? scale : best;
         *least = error < *least ? error : *least;
@@ -247,27 +248,28 @@ static inline float choose_scale(const struct weight_row *row, float top, const 
     return best;
 }
 
-// E4M3 is as precise at any scale, but where its binades begin makes a difference: an octave in eighths.
+// E4M3's relative precision does not depend on the scale, but the position of its binades does: tries eight scales of
+// an octave.
 FOR_EACH_ISA double weight_encode_fp8(const struct weight_row *row, void *codes, void *scales)
 {
-    static const float factors[] = { 1,          1.0905077f, 1.1892071f, 1.2968396f,
-                                     1.4142136f, 1.5422108f, 1.6817928f, 1.8340081f };
+    static const float cholesky[] = { 1,          1.0905077f, 1.1892071f, 1.2968396f,
+                                      1.4142136f, 1.5422108f, 1.6817928f, 1.8340081f };
     double least;
-    float scale = choose_scale(row, E4M3_MAX, factors, sizeof factors / sizeof *factors, round_e4m3, &least);
+    float scale = choose_scale(row, E4M3_MAX, cholesky, sizeof cholesky / sizeof *cholesky, round_e4m3, &least);
     const float *x = row->x, reciprocal = 1 / scale;
-    size_t count = row->count; // in registers: bytes that are written may be anybody's
+    size_t count = row->count; // a local copy: byte stores may alias row
     for (size_t i = 0; i < count; i++)
         ((uint8_t *)codes)[i] = f32_to_e4m3(x[i] * reciprocal);
     memcpy(scales, &scale, sizeof scale);
     return least;
 }
 
-// A row's largest value may well be cut off a little.
+// Clipping the row's largest value a little may lower the error.
 FOR_EACH_ISA double weight_encode_int8(const struct weight_row *row, void *codes, void *scales)
 {
-    static const float factors[] = { 1, 0.99f, 0.98f, 0.97f };
+    static const float cholesky[] = { 1, 0.99f, 0.98f, 0.97f };
     double least;
-    float scale = choose_scale(row, INT8_MAX_F, factors, sizeof factors / sizeof *factors, round_int8, &least);
+    float scale = choose_scale(row, INT8_MAX_F, cholesky, sizeof cholesky / sizeof *cholesky, round_int8, &least);
     const float *x = row->x, reciprocal = 1 / scale;
     size_t count = row->count;
     for (size_t i = 0; i < count; i++)

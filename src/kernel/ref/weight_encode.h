@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/weight_encode.h: numbers to the codes and scales that published checkpoints hold. Of the scales that a
-// format can say, the one with the least square error is taken; where blocks have scales, errors may count more in some
-// columns than in others. Two four-bit codes share a byte, the even one low.
+// kernel/ref/weight_encode.h: round-to-nearest weight quantisation to published checkpoint formats, with a search for
+// the scale of least squared error. In formats with block scales, columns can be weighted by importance. Two 4-bit
+// codes share a byte, the even one low.
 //
 //   format   codes      a scale for       a value is
 //   nvfp4    E2M1       16 values: E4M3   code * scale * global
@@ -9,8 +9,8 @@
 //   fp8      E4M3       a row: f32        code * scale
 //   int8     -127..127  a row: f32        code * scale
 //
-//   (1) numbers are finite; the caller has made sure by weight_amax
-//   (2) no scale is zero, not even that of zeros
+//   (1) values are finite; the caller has checked that with weight_amax
+//   (2) no scale is zero, not even for a block of zeros
 //   (3) global is a power of two, so that it and its reciprocal, which some layouts store, are the same number
 #ifndef KERNEL_REF_WEIGHT_ENCODE_H
 #define KERNEL_REF_WEIGHT_ENCODE_H
@@ -24,13 +24,14 @@ float weight_amax(const float *x, size_t count);
 // The sum of squares, each times its column's importance; NULL: all are 1.
 double weight_energy(const float *x, const float *importance, size_t count);
 
-// For a matrix, or several that share it: the least power of two with which the largest block scale suffices.
+// NVFP4's global scale for one matrix or several fused ones: the least power of two for which block scales do not
+// saturate.
 float weight_nvfp4_global(float amax);
 
-// Each encodes one row of whole blocks and gives the sum of its squared errors, all of which count the same there.
+// Each encodes one row of whole blocks and returns the sum of its squared errors, unweighted.
 struct weight_row {
     const float *x;
-    const float *importance; // positive, by column; NULL: all are 1. Rows with a single scale do without
+    const float *importance; // positive, by column; NULL: all 1. Ignored by formats with a scale per row
     size_t count;
     float global; // of nvfp4
 };

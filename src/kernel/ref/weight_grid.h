@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/weight_grid.h: rounding to what the codes of published checkpoints can say, as f32 values, in loops that
-// vectorise; and which scales come into question.
+// kernel/ref/weight_grid.h: rounding to E2M1, E4M3 and int8 values as f32, in loops that vectorise, and the candidate
+// scales of the searches.
 #ifndef KERNEL_REF_WEIGHT_GRID_H
 #define KERNEL_REF_WEIGHT_GRID_H
 
@@ -13,12 +13,12 @@ enum { NVFP4_BLOCK = 16, MXFP4_BLOCK = 32 }; // values that share a scale
 #define INT8_MAX_F 127.0f
 enum { E4M3_CODE_MAX = 0x7E, E8M0_CODE_MAX = 0xFE };
 
-// Scales around those that take the largest value to 6 and to 4. Where all columns count the same, none beyond 2 below
-// and 6 above is ever the best.
+// E4M3 code steps around the scale that maps the largest value to 6. Without importance, no scale more than 2 below or
+// 6 above is ever the best.
 enum { NVFP4_BELOW = -4, NVFP4_ABOVE = 7 };
 
-// The powers of two that take the largest value into [2, 4), [4, 8) or [8, 16), where it is cut off above 6: of the
-// bits of that value the code of the one in the middle, which always has a neighbour on each side.
+// MXFP4's candidate scales are the powers of two that map the largest value into [2, 4), [4, 8) or [8, 16), where it is
+// clipped above 6. Returns the middle one's E8M0 code, clamped so that both neighbours exist.
 static inline int32_t mxfp4_middle(int32_t bits)
 {
     enum { CODE_OF_FOUR = 2, CODE_MIN = 2, CODE_MAX = 252 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/attention.c: paged attention with an online softmax, split over the context (FlashDecoding) where that
-// keeps threads busy. Work is shared out by items: some rows of a sequence with the heads that share a KV head (GQA).
-// Few items with a long context would leave threads idle: then KV splits, the segments, are shared out in `prepare`,
-// and `run` combines them.
+// kernel/x86/attention.c: paged attention with an online softmax; with few queries and a long context split over the
+// context (FlashDecoding). A work item is some rows of a sequence with the heads that share a KV head (GQA). With too
+// few items for all threads, KV splits (segments) are divided among threads in `prepare`, and `run` combines them.
 #include "kernel/kernel.h"
 #include "kernel/x86/attention_segment.h"
 #include "kernel/x86/table.h"
@@ -26,7 +25,7 @@ static int slices_of(const struct attention_args *args)
     return args->cache.layout.k.heads * ceiling_of(args->group, item_heads(args));
 }
 
-// Of a group that is not all here, slices at its ends may have fewer heads, or none.
+// A group that is divided among ranks may have fewer heads here: slices at its ends then have fewer heads, or none.
 static struct item item_at(const struct attention_args *args, const struct batch_sequence *sequence, int block,
                            int slice)
 {
@@ -46,20 +45,20 @@ static struct item item_at(const struct attention_args *args, const struct batch
     };
 }
 
-// What the item's rows see, together.
+// The positions that any of the item's rows sees.
 static struct range seen_by_item(const struct attention_args *args, const struct item *item)
 {
     return (struct range){ seen_by(args, item, 0).from, seen_by(args, item, item->rows - 1).to };
 }
 
-// Takes up the item's next segment: the queries that see it add it to what they have.
-static void merge_segment(const struct item *item, struct range rows, int v_dim, int *begun, struct work *work)
+// Combines the item's next segment into the results of the queries that see it.
+static void combine_segment(const struct item *item, struct range rows, int v_dim, int *begun, struct work *work)
 {
     for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
         float *out = work->whole.out + i * v_dim, *segment_out = work->segment.out + i * v_dim;
         if (i < *begun) {
-            merge(&work->whole.largest[i], &work->whole.total[i], out, work->segment.largest[i], work->segment.total[i],
-                  segment_out, v_dim);
+            combine(&work->whole.largest[i], &work->whole.total[i], out, work->segment.largest[i],
+                    work->segment.total[i], segment_out, v_dim);
             continue;
         }
         work->whole.largest[i] = work->segment.largest[i];
@@ -74,28 +73,29 @@ static void attend_item(const struct attention_args *args, const struct item *it
     int v_dim = args->cache.layout.v.dim, begun = 0; // queries that have seen a segment
     struct range seen = seen_by_item(args, item);
     int number = segment_of(args, seen.from);
-    const struct kv_place *taken = NULL; // that the queries are for
+    const struct kv_place *taken = NULL; // the place whose format the queries are loaded for
     struct segment segment, next;
     find_segment(args, item, seen, number, &next);
     while (next.pages) {
         segment = next;
         find_segment(args, item, seen, ++number, &next);
         if (segment.place != taken)
-            take_queries(args, item, taken = segment.place, work);
+            load_queries(args, item, taken = segment.place, work);
         struct range rows = rows_that_see(args, item, segment.tokens);
         attend_segment(args, item, rows, &segment, &next, work);
-        merge_segment(item, rows, v_dim, &begun, work);
+        combine_segment(item, rows, v_dim, &begun, work);
     }
     for (int i = 0; i < item->rows * item->heads; i++)
         finish_query(args, item->row + i / item->heads, item->head + i % item->heads, work->whole.largest[i],
                      work->whole.total[i], work->whole.out + i * v_dim);
 }
 
-// ---- few queries ----
+// ---- KV splits ----
 
-// How segments are shared out: as many for each sequence as the one has whose tokens see most, counted from the first
-// that its first row sees. 0: they are not, because there are items for everyone or no room for so many.
-static int segments_to_share(const struct attention_args *args, int parts)
+// The number of segments per sequence to divide among threads: that of the sequence that sees most, counted from the
+// first segment its first row sees. 0: do not split, because there are items enough for all threads, or the scratch is
+// too small.
+static int segments_to_split(const struct attention_args *args, int parts)
 {
     enum { ITEMS_PER_PART = 4 };
     const struct batch *batch = args->batch;
@@ -116,7 +116,8 @@ static int first_segment(const struct attention_args *args, const struct batch_s
     return segment_of(args, seen_by(args, &(struct item){ .row = sequence->first }, 0).from);
 }
 
-// Where the sums of a query's segments are kept: (row, head, segment), each with largest, total and the sums over V.
+// The partial result of a query's segment: (row, head, segment), each with the largest score, the sum of exponentials
+// and the sums over V.
 static float *partial_at(const struct attention_args *args, int segments, int row, int head, int segment)
 {
     size_t size = (size_t)args->cache.layout.v.dim + ATTENTION_PARTIAL_EXTRA;
@@ -124,8 +125,8 @@ static float *partial_at(const struct attention_args *args, int segments, int ro
     return (float *)args->scratch + (query * (size_t)segments + (size_t)segment) * size;
 }
 
-// Work to share out: one segment of one item. Those of a sequence are numbered by (block of rows, segment, slice of
-// heads): the next one reads the same pages, or the pages after them.
+// A work unit: one segment of one item. The units of a sequence are numbered by (block of rows, segment, slice of
+// heads), so that consecutive units read the same or adjacent pages.
 struct unit {
     struct item item;
     int number; // of the segment
@@ -150,7 +151,7 @@ static void attend_unit(const struct attention_args *args, const struct unit *un
     if (!unit->segment.pages)
         return;
     struct range rows = rows_that_see(args, item, unit->segment.tokens);
-    take_queries(args, item, unit->segment.place, work);
+    load_queries(args, item, unit->segment.place, work);
     attend_segment(args, item, rows, &unit->segment, &next->segment, work);
     for (int i = rows.from * item->heads; i < rows.to * item->heads; i++) {
         float *partial = partial_at(args, segments, item->row + i / item->heads, item->head + i % item->heads,
@@ -169,7 +170,7 @@ static int units_of(const struct attention_args *args, const struct batch_sequen
 void ISA_NAME(attention_prepare)(const void *arguments, int part, int parts)
 {
     const struct attention_args *args = arguments;
-    int segments = segments_to_share(args, parts), units = 0, first, end;
+    int segments = segments_to_split(args, parts), units = 0, first, end;
     if (!segments)
         return;
     for (int s = 0; s < args->batch->sequences; s++)
@@ -194,8 +195,8 @@ void ISA_NAME(attention_prepare)(const void *arguments, int part, int parts)
     }
 }
 
-static void merge_query(const struct attention_args *args, const struct batch_sequence *sequence, int row, int head,
-                        int segments)
+static void combine_query(const struct attention_args *args, const struct batch_sequence *sequence, int row, int head,
+                          int segments)
 {
     struct range seen = seen_by(args, &(struct item){ .row = row }, 0);
     int first = first_segment(args, sequence), last = segment_of(args, seen.to - 1) - first;
@@ -203,13 +204,13 @@ static void merge_query(const struct attention_args *args, const struct batch_se
     float *whole = partial_at(args, segments, row, head, segment);
     while (++segment <= last) {
         const float *next = partial_at(args, segments, row, head, segment);
-        merge(&whole[0], &whole[1], whole + ATTENTION_PARTIAL_EXTRA, next[0], next[1], next + ATTENTION_PARTIAL_EXTRA,
-              args->cache.layout.v.dim);
+        combine(&whole[0], &whole[1], whole + ATTENTION_PARTIAL_EXTRA, next[0], next[1], next + ATTENTION_PARTIAL_EXTRA,
+                args->cache.layout.v.dim);
     }
     finish_query(args, row, head, whole[0], whole[1], whole + ATTENTION_PARTIAL_EXTRA);
 }
 
-static void merge_queries(const struct attention_args *args, int part, int parts, int segments)
+static void combine_queries(const struct attention_args *args, int part, int parts, int segments)
 {
     int first, end;
     kernel_share(args->batch->tokens * args->heads, part, parts, &first, &end);
@@ -217,20 +218,20 @@ static void merge_queries(const struct attention_args *args, int part, int parts
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int from = sequence->first * args->heads, to = from + sequence->count * args->heads;
         for (int i = from > first ? from : first; i < to && i < end; i++)
-            merge_query(args, sequence, i / args->heads, i % args->heads, segments);
+            combine_query(args, sequence, i / args->heads, i % args->heads, segments);
     }
 }
 
 void ISA_NAME(attention)(const void *arguments, int part, int parts)
 {
     const struct attention_args *args = arguments;
-    int segments = segments_to_share(args, parts), slices = slices_of(args);
+    int segments = segments_to_split(args, parts), slices = slices_of(args);
     if (segments) {
-        merge_queries(args, part, parts, segments);
+        combine_queries(args, part, parts, segments);
         return;
     }
     struct work work;
-    int number = 0; // items go round the parts, so that early (short) and late (long) rows are spread evenly
+    int number = 0; // round-robin, so that early (short) and late (long) rows are balanced
     for (int s = 0; s < args->batch->sequences; s++) {
         const struct batch_sequence *sequence = &args->batch->sequence[s];
         int items = ceiling_of(sequence->count, item_rows(args)) * slices;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/attention_segment.h: softmax(q K) V over one segment of context, and how segments make a result. A query
-// is one head of one row; queries that read the same K and V go together, so that a page is dequantised once for all.
-//   (1) the context is cut into segments at fixed positions; a query's result is that of its segments, merged from the
-//       first to the last. Within a segment all scores come first, then their exponentials, then the sums over V.
-//       A segment has pages of one place: where those begin that have another format than the first, there is a cut
-//   (2) every sum of a query has one order, which its own context decides: not the queries beside it, the chunk it came
-//       in, or who computes it
+// kernel/x86/attention_segment.h: attention over one segment (KV split) of context, and combining segments
+// (log-sum-exp). A query is one head of one row; queries that read the same K and V are processed together, so that a
+// page is dequantised once.
+//   (1) segments are cut at fixed positions, and a query's result is its segments combined from first to last. Within a
+//       segment all scores are computed first, then the exponentials, then the sums over V. All pages of a segment have
+//       one format: where sink pages end, there is a cut
+//   (2) the order of every sum depends on the query's context alone (batch invariance), not on other queries, the
+//       prefill chunk or the thread
 #ifndef KERNEL_X86_ATTENTION_SEGMENT_H
 #define KERNEL_X86_ATTENTION_SEGMENT_H
 
@@ -26,7 +27,7 @@ struct item {
     int kv_head;
 };
 
-// The softmax of each query so far: the largest score, and what its exponentials and V add up to, over that of it.
+// The online softmax of each query: the largest score, the sum of exponentials relative to it, and the sums over V.
 struct sums {
     float largest[QUERIES_MAX], total[QUERIES_MAX];
     float out[QUERIES_MAX * HEAD_DIM_MAX]; // (query, v dim)
@@ -35,14 +36,14 @@ struct sums {
 struct work {
     struct page_tile tile;
     float token_scale[KV_PAGE_TOKENS];
-    float q[QUERIES_MAX * LATENT_DIM_MAX]; // (query, k dim), scales included
+    float q[QUERIES_MAX * LATENT_DIM_MAX]; // (query, k dim), times the scales
     int16_t q16[QUERIES_MAX * LATENT_DIM_MAX];
     float q_scale[QUERIES_MAX * ROW_BLOCKS_MAX];
     float score[QUERIES_MAX * SEGMENT]; // (query, token), then the exponentials
     struct sums segment, whole;
 } __attribute__((aligned(64)));
 
-static const float log2_e = 1.44269504f; // scores are counted in powers of two
+static const float log2_e = 1.44269504f; // scores are in base 2
 
 static const struct page_format page_formats[DTYPE_COUNT] = {
     [DTYPE_F32] = FLOAT_FORMAT(f32, .unit = 1),
@@ -53,13 +54,13 @@ static const struct page_format page_formats[DTYPE_COUNT] = {
     [DTYPE_FP8_TOKEN] = FLOAT_FORMAT(e4m3, .unit = 0x1p-8f, .token_scales = token_scales_f32),
     [DTYPE_INT8_TOKEN] = INTEGER_FORMAT(int8, .unit = 1, .token_scales = token_scales_f32, .order = byte_order),
     [DTYPE_INT4_TOKEN] = INTEGER_FORMAT(int4, .unit = 256, .token_scales = token_scales_int4, .order = nibble_order,
-                                        .turned = true),
-    [DTYPE_NVFP4] = INTEGER_FORMAT(nvfp4, .unit = 512, .order = nibble_order, .turned = true),
+                                        .transposed = true),
+    [DTYPE_NVFP4] = INTEGER_FORMAT(nvfp4, .unit = 512, .order = nibble_order, .transposed = true),
     [DTYPE_FP8_DS_MLA] = FLOAT_FORMAT(ds_mla, .unit = 1),
-    [DTYPE_NVFP4_4OVER6] = INTEGER_FORMAT(nvfp4, .unit = 512, .order = nibble_order, .turned = true),
+    [DTYPE_NVFP4_4OVER6] = INTEGER_FORMAT(nvfp4, .unit = 512, .order = nibble_order, .transposed = true),
 };
 
-// ---- who sees what ----
+// ---- masks ----
 
 // The positions that a row of the item sees.
 static struct range seen_by(const struct attention_args *args, const struct item *item, int row)
@@ -74,7 +75,7 @@ static struct range overlap(struct range a, struct range b)
     return (struct range){ a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to };
 }
 
-// Rows see more the later they are, and with a window less: those that see a part of it are next to each other.
+// The rows that see any of `tokens`. They are contiguous, as both ends of what a row sees grow with the row.
 static struct range rows_that_see(const struct attention_args *args, const struct item *item, struct range tokens)
 {
     struct range rows = { 0, item->rows };
@@ -87,7 +88,7 @@ static struct range rows_that_see(const struct attention_args *args, const struc
 
 // ---- pages ----
 
-// The number of the segment that a position is in.
+// The index of the segment that contains a position.
 static int segment_of(const struct attention_args *args, int position)
 {
     int cut = args->sink_pages * KV_PAGE_TOKENS;
@@ -119,7 +120,7 @@ struct segment {
     struct page_side k[SEGMENT_PAGES], v[SEGMENT_PAGES];
 };
 
-// What of `seen` is in the segment of this number; no pages: nothing, or nobody asks.
+// The part of `seen` that lies in this segment; no pages if that is empty, or the item has no heads.
 static void find_segment(const struct attention_args *args, const struct item *item, struct range seen, int number,
                          struct segment *out)
 {
@@ -138,10 +139,10 @@ static void find_segment(const struct attention_args *args, const struct item *i
 
 // ---- scores ----
 
-// A row by itself, with few heads: then all queries see the same tokens.
-static bool is_few(const struct item *item) { return item->rows == 1 && item->heads <= QUERIES_FEW; }
+// One row with few heads: all queries see the same tokens, and values stay in registers.
+static bool is_skinny(const struct item *item) { return item->rows == 1 && item->heads <= QUERIES_SKINNY; }
 
-// What is done to scores of a page: the tokens' scales, and the cap.
+// Applies per-token scales and the soft cap to a page's scores.
 static void finish_scores(const float *token_scale, float softcap, int queries, float *score)
 {
     for (int i = 0; i < queries; i++)
@@ -162,15 +163,15 @@ static void score_segment(const struct attention_args *args, const struct item *
     struct page_run run = { segment->k, segment->v, segment->pages, segment->pages };
     const struct page_format *format = &page_formats[segment->place->layout.k.dtype];
     int dim = args->cache.layout.k.dim;
-    bool few = is_few(item);
-    if (few)
+    bool skinny = is_skinny(item);
+    if (skinny)
         format->score[item->heads - 1](run, (struct queries){ work->q, work->q16, work->q_scale, dim }, work->score);
     for (int i = 0; i < segment->pages; i++) {
         int start = segment->start + i * KV_PAGE_TOKENS;
         struct range rows = rows_that_see(args, item, (struct range){ start, start + KV_PAGE_TOKENS });
         int first = rows.from * item->heads, queries = (rows.to - rows.from) * item->heads;
         float *score = work->score + first * SEGMENT + i * KV_PAGE_TOKENS;
-        if (!few) {
+        if (!skinny) {
             prefetch_ahead(run, i);
             format->dequantise_k(&segment->k[i], &work->tile);
             format->score_tile(&work->tile,
@@ -187,8 +188,8 @@ static void score_segment(const struct attention_args *args, const struct item *
 
 // ---- exponentials ----
 
-// Of one query, whose tokens are [from, to) from the segment's first page on. Whole pages are filled, with 0 where
-// there is no token.
+// The exponentials of one query's scores for tokens [from, to) of the segment. Whole pages are written, with 0 outside
+// of that range.
 static void exponentials(float *score, struct range tokens, float *largest, float *total)
 {
     int start = tokens.from - tokens.from % KV_PAGE_TOKENS;
@@ -200,7 +201,7 @@ static void exponentials(float *score, struct range tokens, float *largest, floa
             x = vec_between(x, tokens.from - at, tokens.to - at, vec_set(-INFINITY));
             vec_store(score + at, x);
         }
-        most = vec_max(x, most); // NaN is passed over here, and found below
+        most = vec_max(x, most); // ignores NaN, which shows in the sum below
     }
     *largest = vec_largest(most);
     for (int at = start; at < end; at += LANES) {
@@ -222,7 +223,7 @@ static void scale_shares(const float *token_scale, int queries, float *share)
         }
 }
 
-// Rows that see the same tokens of a page go together.
+// Processes consecutive rows that see the same tokens of a page together.
 static void mix_rows(const struct attention_args *args, const struct item *item, const struct page_format *format,
                      int start, struct range rows, struct work *work, const float *share)
 {
@@ -241,12 +242,12 @@ static void mix_rows(const struct attention_args *args, const struct item *item,
     }
 }
 
-static void mix_segment(const struct attention_args *args, const struct item *item, const struct segment *segment,
-                        const struct segment *next, struct work *work)
+static void accumulate_segment(const struct attention_args *args, const struct item *item,
+                               const struct segment *segment, const struct segment *next, struct work *work)
 {
     struct page_run run = { segment->v, next->k, segment->pages, next->pages };
     const struct page_format *format = &page_formats[segment->place->layout.v.dtype];
-    bool few = is_few(item);
+    bool skinny = is_skinny(item);
     for (int i = 0; i < segment->pages; i++) {
         int start = segment->start + i * KV_PAGE_TOKENS;
         struct range rows = rows_that_see(args, item, (struct range){ start, start + KV_PAGE_TOKENS });
@@ -256,30 +257,30 @@ static void mix_segment(const struct attention_args *args, const struct item *it
             scale_shares(work->token_scale, (rows.to - rows.from) * item->heads,
                          share + rows.from * item->heads * SEGMENT);
         }
-        if (few)
+        if (skinny)
             continue;
         prefetch_ahead(run, i);
         format->dequantise_v(&segment->v[i], &work->tile);
         mix_rows(args, item, format, start, rows, work, share);
     }
     struct range tokens = { segment->tokens.from - segment->start, segment->tokens.to - segment->start };
-    if (few)
+    if (skinny)
         format->mix[item->heads - 1](run, tokens, work->score, work->segment.out);
 }
 
 // ---- segments ----
 
-// What all values of a side are to be multiplied with.
+// The factor of all values of a side.
 static float layer_scale(const struct kv_side *side, float scale)
 {
     enum dtype_scale kind = dtype_table[side->dtype].scale;
     float unit = page_formats[side->dtype].unit;
     if (side->dtype == DTYPE_INT4_TOKEN)
-        unit *= (float)side->dim; // the rotation's
+        unit *= (float)side->dim; // H H = dim, for the rotation
     return (kind == DTYPE_SCALE_LAYER || kind == DTYPE_SCALE_BLOCK ? scale : 1) / unit;
 }
 
-// Rounds a block of one query to 16 bits, in the order of a format. Returns what 1 is then worth.
+// Quantises a block of one query to 16 bits, in the format's channel order. Returns the scale.
 static float round_block(const float *q, const int *order, int16_t *out)
 {
     vec largest = vec_set(0);
@@ -297,8 +298,8 @@ static float round_block(const float *q, const int *order, int16_t *out)
     return is_nan ? NAN : limit < integer_least ? 0 : limit / INTEGER_MOST;
 }
 
-// Queries of an item as they are multiplied with K of a place.
-static void take_queries(const struct attention_args *args, const struct item *item, const struct kv_place *place,
+// Loads an item's queries, scaled, rotated and quantised as the K format of a place needs.
+static void load_queries(const struct attention_args *args, const struct item *item, const struct kv_place *place,
                          struct work *work)
 {
     const struct kv_side *k = &place->layout.k;
@@ -318,8 +319,8 @@ static void take_queries(const struct attention_args *args, const struct item *i
         work->q_scale[i / BLOCK] = round_block(work->q + i, format->order, work->q16 + i);
 }
 
-// Brings the channels of a block from their order in the sums into that of the model.
-static void turn_block(float *x)
+// Transposes a block's channels from their order in the sums to the model's.
+static void transpose_block(float *x)
 {
     __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + 4), c = _mm_loadu_ps(x + 8), d = _mm_loadu_ps(x + 12);
     _MM_TRANSPOSE4_PS(a, b, c, d);
@@ -329,8 +330,9 @@ static void turn_block(float *x)
     _mm_storeu_ps(x + 12, d);
 }
 
-// Gives sums over V of the first pages, which are plain floats, the form of sums over the others (finish_query).
-static void adopt_sums(const struct attention_args *args, float *sums)
+// Converts sums over V of the sink pages, which are plain floats, to the units and order of the other pages' sums
+// (finish_query).
+static void rescale_sums(const struct attention_args *args, float *sums)
 {
     const struct kv_side *v = &args->cache.layout.v;
     float factor = 1 / layer_scale(v, args->cache.v_scale);
@@ -340,11 +342,11 @@ static void adopt_sums(const struct attention_args *args, float *sums)
     }
     for (int i = 0; i < v->dim; i += LANES)
         vec_store(sums + i, vec_load(sums + i) * vec_set(factor));
-    for (int i = 0; i < v->dim && page_formats[v->dtype].turned; i += BLOCK)
-        turn_block(sums + i);
+    for (int i = 0; i < v->dim && page_formats[v->dtype].transposed; i += BLOCK)
+        transpose_block(sums + i);
 }
 
-// The queries of some rows, over a segment: into work->segment.
+// Attention of some rows' queries over a segment; the result is in work->segment.
 static void attend_segment(const struct attention_args *args, const struct item *item, struct range rows,
                            const struct segment *segment, const struct segment *next, struct work *work)
 {
@@ -358,14 +360,14 @@ static void attend_segment(const struct attention_args *args, const struct item 
     }
     memset(work->segment.out + rows.from * item->heads * v_dim, 0,
            (size_t)((rows.to - rows.from) * item->heads * v_dim) * sizeof(float));
-    mix_segment(args, item, segment, next, work);
+    accumulate_segment(args, item, segment, next, work);
     for (int i = rows.from * item->heads; i < rows.to * item->heads && segment->place == &args->sink; i++)
-        adopt_sums(args, work->segment.out + i * v_dim);
+        rescale_sums(args, work->segment.out + i * v_dim);
 }
 
-// Adds one query's segment to what came before it.
-static void merge(float *largest, float *total, float *out, float segment_largest, float segment_total,
-                  const float *segment_out, int dim)
+// Combines one query's segment with the result so far (log-sum-exp).
+static void combine(float *largest, float *total, float *out, float segment_largest, float segment_total,
+                    const float *segment_out, int dim)
 {
     float most = segment_largest > *largest ? segment_largest : *largest;
     float scales[LANES] = { *largest - most, segment_largest - most };
@@ -377,7 +379,7 @@ static void merge(float *largest, float *total, float *out, float segment_larges
         vec_store(out + i, vec_fma(vec_load(segment_out + i), add, vec_load(out + i) * keep));
 }
 
-// One query's result, from the sums over all its context. The sink's part of the softmax has no value.
+// Normalises one query's sums. An attention sink adds to the denominator only.
 static void finish_query(const struct attention_args *args, int row, int head, float largest, float total, float *sums)
 {
     const struct kv_side *v = &args->cache.layout.v;
@@ -391,8 +393,8 @@ static void finish_query(const struct attention_args *args, int row, int head, f
         total = total * scales[0] + scales[1];
     }
     factor /= total;
-    for (int i = 0; i < v->dim && page_formats[v->dtype].turned; i += BLOCK)
-        turn_block(sums + i);
+    for (int i = 0; i < v->dim && page_formats[v->dtype].transposed; i += BLOCK)
+        transpose_block(sums + i);
     if (v->dtype == DTYPE_INT4_TOKEN)
         rotate_back(sums, v->dim);
     for (int i = 0; i < v->dim; i += LANES)

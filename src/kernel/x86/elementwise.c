@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/elementwise.c: RMS norm, rope, act_mul (SwiGLU, GeGLU), add, all_reduce and softcap. Work is shared by
+// kernel/x86/elementwise.c: RMS norm, rope, act_mul (SwiGLU, GeGLU), add, all_reduce and softcap. Work is divided by
 // rows, or by values where rows do not matter.
 #include <math.h>
 
@@ -11,7 +11,7 @@
 #define FOR_VECTORS(i, count, width) \
     for (int i = 0, width; i < (count) && (width = (count) - i < LANES ? (count) - i : LANES); i += LANES)
 
-// Four sums side by side keep the units busy.
+// Four independent sums hide the FMA latency.
 static float sum_of_squares(const float *x, int count)
 {
     enum { SUMS = 4 };
@@ -64,7 +64,7 @@ static void find_angles(const struct rope_args *args, int position, struct angle
     }
 }
 
-// The even and the odd ones of `count` values, at most 2 LANES of them.
+// Deinterleaves `count` values, at most 2 LANES.
 ALWAYS_INLINE void load_neighbours(const float *x, int count, vec *even, vec *odd)
 {
     vec low = load_lanes(x, count < LANES ? count : LANES);
@@ -75,7 +75,7 @@ ALWAYS_INLINE void load_neighbours(const float *x, int count, vec *even, vec *od
 static void rotate_head(const struct rope_args *args, float *x, const struct angles *angles)
 {
     int pairs = args->rotated / 2;
-    float turned[HEAD_DIM_MAX + LANES];
+    float rotated_x[HEAD_DIM_MAX + LANES];
     FOR_VECTORS(i, pairs, width)
     {
         vec a, b, cosine = vec_load(angles->cosine + i), sine = vec_load(angles->sine + i);
@@ -85,10 +85,10 @@ static void rotate_head(const struct rope_args *args, float *x, const struct ang
             a = load_lanes(x + i, width);
             b = load_lanes(x + i + pairs, width);
         }
-        store_lanes(turned + i, a * cosine - b * sine, width);
-        store_lanes(turned + i + pairs, b * cosine + a * sine, width);
+        store_lanes(rotated_x + i, a * cosine - b * sine, width);
+        store_lanes(rotated_x + i + pairs, b * cosine + a * sine, width);
     }
-    memcpy(x, turned, (size_t)args->rotated * sizeof *x);
+    memcpy(x, rotated_x, (size_t)args->rotated * sizeof *x);
 }
 
 void ISA_NAME(rope)(const void *arguments, int part, int parts)
@@ -111,8 +111,7 @@ void ISA_NAME(rope)(const void *arguments, int part, int parts)
 
 // ---- values ----
 
-// Mostly x times the share of it that an activation lets through: GELU's is that of a sigmoid, too, for
-// (1 + tanh u) / 2 = 1 / (1 + e^-2u).
+// Activations are x times a sigmoid where possible: GELU (tanh) too, since (1 + tanh u) / 2 = 1 / (1 + e^-2u).
 ALWAYS_INLINE vec activate(enum activation act, vec x)
 {
     if (act == ACT_SILU)
@@ -129,7 +128,7 @@ ALWAYS_INLINE vec activate(enum activation act, vec x)
     return x * vec_sigmoid(u + u);
 }
 
-// What an activated gate is multiplied with.
+// The factor of an activated gate: up, or gpt-oss's clamped up + 1.
 ALWAYS_INLINE vec factor_of(enum activation act, vec up)
 {
     if (act == ACT_CLAMPED)
@@ -145,7 +144,7 @@ ALWAYS_INLINE void act_mul_as(const struct act_mul_args *args, enum activation a
     store_lanes(out + i, activate(act, load_lanes(gate + i, width)) * factor_of(act, load_lanes(up + i, width)), width);
 }
 
-// With one gate for a row's values.
+// One gate per row.
 static void act_mul_rows(const struct act_mul_args *args, int first, int end)
 {
     for (int row = first; row < end; row++) {

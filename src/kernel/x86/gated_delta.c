@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/gated_delta.c: the gated delta rule, recurrent form. Columns of a head's state matrix do not depend on
-// each other: a tile of them is kept in cache for all tokens of a sequence, and lanes are columns. Every product is
-// rounded before it is added, as in the reference, so the results are equal to it bit for bit.
+// kernel/x86/gated_delta.c: the gated delta rule, recurrent form. The columns of a head's state matrix are independent:
+// a tile of them stays in cache for all tokens of a sequence, and lanes are columns. No FMA is used, so results are
+// bit-equal to the reference.
 #include "kernel/kernel.h"
 #include "kernel/ref/gated_delta.h"
 #include "kernel/state.h"
@@ -11,11 +11,11 @@
 enum { DELTA_VECTORS = 4, DELTA_COLUMNS = DELTA_VECTORS * LANES };
 
 struct delta_tile {
-    float matrix[GATED_DELTA_KEYS_MAX * DELTA_COLUMNS]; // (keys, columns); columns that are not there are 0
-    int keys, first, columns;                           // which of the head's
+    float matrix[GATED_DELTA_KEYS_MAX * DELTA_COLUMNS]; // (keys, columns); padding columns are 0
+    int keys, first, columns;                           // the columns' place in the head
 } __attribute__((aligned(64)));
 
-// How many of a vector's lanes are columns.
+// The number of a vector's lanes that are real columns.
 ALWAYS_INLINE int delta_lanes(const struct delta_tile *tile, int vector)
 {
     int left = tile->columns - vector * LANES;
@@ -35,7 +35,7 @@ ALWAYS_INLINE void delta_store(float *out, vec x, int lanes)
         vec_store_part(out, x, lanes);
 }
 
-static void delta_take(struct delta_tile *tile, const float *matrix, int values)
+static void delta_load_tile(struct delta_tile *tile, const float *matrix, int values)
 {
     for (int key = 0; key < tile->keys; key++)
         for (int i = 0; i < DELTA_VECTORS; i++) {
@@ -44,7 +44,7 @@ static void delta_take(struct delta_tile *tile, const float *matrix, int values)
         }
 }
 
-static void delta_leave(const struct delta_tile *tile, float *matrix, int values)
+static void delta_store_tile(const struct delta_tile *tile, float *matrix, int values)
 {
     for (int key = 0; key < tile->keys; key++)
         for (int i = 0; i < DELTA_VECTORS; i++)
@@ -52,18 +52,18 @@ static void delta_leave(const struct delta_tile *tile, float *matrix, int values
                         vec_load(tile->matrix + key * DELTA_COLUMNS + i * LANES), delta_lanes(tile, i));
 }
 
-static void delta_move_on(struct delta_tile *tile, const struct delta_step *step)
+static void delta_step_tile(struct delta_tile *tile, const struct delta_step *step)
 {
-    vec recalled[DELTA_VECTORS], change[DELTA_VECTORS], sum[DELTA_VECTORS];
+    vec predicted[DELTA_VECTORS], change[DELTA_VECTORS], sum[DELTA_VECTORS];
     vec decay = vec_set(step->decay), beta = vec_set(step->beta);
     for (int i = 0; i < DELTA_VECTORS; i++)
-        recalled[i] = sum[i] = vec_set(0);
+        predicted[i] = sum[i] = vec_set(0);
     for (int key = 0; key < tile->keys; key++)
         for (int i = 0; i < DELTA_VECTORS; i++)
-            recalled[i] += vec_load(tile->matrix + key * DELTA_COLUMNS + i * LANES) * vec_set(step->key[key]);
+            predicted[i] += vec_load(tile->matrix + key * DELTA_COLUMNS + i * LANES) * vec_set(step->key[key]);
     for (int i = 0; i < DELTA_VECTORS; i++)
         change[i] = beta
-            * (delta_load(step->value + tile->first + i * LANES, delta_lanes(tile, i)) - decay * recalled[i]);
+            * (delta_load(step->value + tile->first + i * LANES, delta_lanes(tile, i)) - decay * predicted[i]);
     for (int key = 0; key < tile->keys; key++)
         for (int i = 0; i < DELTA_VECTORS; i++) {
             float *at = tile->matrix + key * DELTA_COLUMNS + i * LANES;
@@ -88,15 +88,15 @@ static void delta_columns(const struct gated_delta_args *args, const struct batc
     tile.first = first;
     tile.columns = left < DELTA_COLUMNS ? left : DELTA_COLUMNS;
     if (before)
-        delta_take(&tile, (const float *)(const void *)(before + layout->matrix_offset) + at, layout->values);
+        delta_load_tile(&tile, (const float *)(const void *)(before + layout->matrix_offset) + at, layout->values);
     else
         memset(tile.matrix, 0, (size_t)tile.keys * DELTA_COLUMNS * sizeof(float));
     for (int row = sequence->first; row < sequence->first + sequence->count; row++) {
         struct delta_step step;
         delta_step_of(args, row, head, &step);
-        delta_move_on(&tile, &step);
+        delta_step_tile(&tile, &step);
     }
-    delta_leave(&tile, state_matrix(&args->state, after) + at, layout->values);
+    delta_store_tile(&tile, state_matrix(&args->state, after) + at, layout->values);
 }
 
 void ISA_NAME(gated_delta)(const void *arguments, int part, int parts)

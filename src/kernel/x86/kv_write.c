@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/kv_write.c: quantises K and V into their pages. The bytes are those of the reference
-// (kernel/ref/kv_codec.c): every value goes through the same operations.
+// kernel/x86/kv_write.c: quantises K and V into their pages. The bytes are equal to the reference's
+// (kernel/ref/kv_codec.c).
 #include <float.h>
 #include <math.h>
 
@@ -180,13 +180,13 @@ static void store_int4_token(const float *x, int dim, float layer_scale, uint8_t
 
 // ---- a scale per block ----
 
-// The scale that puts a block's largest magnitude on `level`, as near as it can be written.
+// The E4M3 scale nearest to mapping the block's largest magnitude to `level`.
 ALWAYS_INLINE uint8_t block_scale(const float *x, float level, float layer_scale)
 {
     return f32_to_e4m3(magnitude_max(x, STORE_BLOCK) / level / layer_scale);
 }
 
-// What values are multiplied with to be in units of a scale.
+// The factor that converts values to units of a scale.
 ALWAYS_INLINE float inverse_of(float scale, float layer_scale)
 {
     float step = scale * layer_scale;
@@ -202,8 +202,8 @@ ALWAYS_INLINE void put_block(const float *x, uint8_t scale, float layer_scale, u
         ivec_store_nibbles(data + i * LANES / 2, to_e2m1(vec_load(x + i * LANES) * inverse));
 }
 
-// The nearest of E2M1's values, 0 0.5 1 1.5 2 3 4 6, of halves the one with the even code: as to_e2m1 rounds it. An f32
-// whose last place is the distance between two of them, when added, rounds to it.
+// Rounds to the nearest E2M1 value, 0 0.5 1 1.5 2 3 4 6, ties to the even code, as to_e2m1 does. Adding an f32 whose
+// ulp is the spacing rounds to it.
 ALWAYS_INLINE vec round_e2m1(vec magnitude)
 {
     const vec half = vec_set(0x1.8p22f), one = vec_set(0x1.8p23f), two = vec_set(0x1.8p24f);
@@ -223,7 +223,7 @@ ALWAYS_INLINE float squared_error(const float *x, float scale, float layer_scale
     return vec_sum(sum);
 }
 
-// Which of these scales has the least error, of equals the first. Without a branch: there is no telling.
+// The scale with the least squared error, ties to the first; branchless, since the outcome is unpredictable.
 ALWAYS_INLINE uint8_t best_scale(const float *x, const uint8_t *scales, int count, float layer_scale)
 {
     uint8_t best = scales[0];
@@ -271,7 +271,7 @@ static void store_ds_mla(const float *x, int dim, float layer_scale, uint8_t *da
         memcpy(data + KV_RECORD_SCALES_AT + i / KV_RECORD_GROUP * (int)sizeof own_scale, &own_scale, sizeof own_scale);
         store_e4m3(x + i, KV_RECORD_GROUP, own_scale, data + i, NULL);
     }
-    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_TURNED, 1, data + KV_RECORD_TURNED_AT, NULL);
+    store_bf16(x + KV_RECORD_LATENT, KV_RECORD_ROPE, 1, data + KV_RECORD_ROPE_AT, NULL);
 }
 
 static store_vector *const searched[DTYPE_COUNT] = { [DTYPE_NVFP4] = store_nvfp4_searched };

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/linear.c: GEMM and, for experts, grouped GEMM: who computes which tile. Work is counted in token-groups, a
-// token times sixteen rows of any output; a part takes a run of them, chunk of tokens by chunk of tokens. A chunk's
-// activations stay in the second-level cache while groups of weights, each in the first, pass by them. For experts, a
-// token is a pair of a row and one of its experts. Activations are gathered in the order of pairs, so that those of one
-// expert are neighbours, and token-groups are counted through all experts that were chosen.
+// kernel/x86/linear.c: GEMM, and grouped GEMM for experts: the division of work and the packing of activations; the
+// micro-kernels are in linear_tile.c. Work is counted in token-groups, a token times sixteen rows of any output, and
+// each thread takes a contiguous run of them, one chunk of tokens after the other. A chunk's activations stay in the L2
+// cache while groups of weights stream past them. For experts, a "token" is a (row, expert) pair. Activations are
+// gathered in the order of pairs, sorted by expert, and token-groups are counted through all experts in use.
 #include <assert.h>
 #include <immintrin.h>
 
 #include "kernel/x86/linear_tile.h"
 
-enum { CHUNK_BYTES = 256 << 10, SHARES_OF_A_PART = 4 };
+enum { CHUNK_BYTES = 256 << 10, CHUNKS_PER_PART = 4 };
 
-// ---- activations in tiles ----
+// ---- packed activations ----
 
-// For the formats that want them so.
+// Packed activations, as int8 and as floats; NULL if no weight format needs that.
 struct tiled_x {
     uint8_t *int8, *floats;
 };
@@ -22,7 +22,7 @@ static size_t int8_bytes(int tokens, int in) { return (size_t)tokens * (size_t)(
 
 static size_t float_bytes(int tokens, int in) { return (size_t)tokens * (size_t)in * TILE_FLOAT_BYTES; }
 
-// In the op's scratch memory, filled by all parts together.
+// In the op's scratch memory, filled by all threads.
 static struct tiled_x shared_x(uint64_t formats, void *scratch, int tokens, int in)
 {
     struct tiled_x x = { 0 };
@@ -33,7 +33,7 @@ static struct tiled_x shared_x(uint64_t formats, void *scratch, int tokens, int 
     return x;
 }
 
-// The width of the tile that begins with so many tokens left: a power of two.
+// The width of the next tile, a power of two, with `left` tokens left.
 static int tile_width(int left)
 {
     int width = TILE_TOKENS;
@@ -54,7 +54,7 @@ static inline void tile_put(uint8_t *block, int tokens, enum tile_part part, int
     memcpy(block + tile_part_at(tokens, part, token), value, 4);
 }
 
-// One block of a tile from x, whose rows are `stride` apart.
+// Packs one block of a tile from x, whose rows are `stride` apart.
 static inline void fill_int8(const float *x, int stride, int tokens, uint8_t *block)
 {
     for (int token = 0; token < tokens; token++) {
@@ -82,7 +82,7 @@ static int block_count(int in, int block)
     return in - block * INT8_BLOCK < INT8_BLOCK ? in - block * INT8_BLOCK : INT8_BLOCK;
 }
 
-// A block of the tile that begins with `token`, from values that begin at `from`.
+// Packs a block of the tile that begins with `token`, from values at `from`.
 static void fill_block(struct tiled_x x, int in, int token, int width, int block, const float *from, int stride)
 {
     if (x.int8)
@@ -103,7 +103,7 @@ enum {
 struct product {
     struct tiled_x x;
     int in, outputs, groups;
-    const int32_t *row_of; // of y, for each token; NULL: as they come
+    const int32_t *row_of; // the row of y for each token; NULL: the token's number
     struct output {
         const struct weight *weight;
         const uint8_t *data;
@@ -122,7 +122,7 @@ static void add_output(struct product *product, struct output output)
     product->output[product->outputs++] = output;
 }
 
-// The sums of a tile become results.
+// Stores a tile's sums, scaled and with bias.
 static void finish_tile(const struct product *product, const struct output *output, int row, int rows, int token,
                         int tokens, const float sums[TILE_TOKENS][PACKED_ROWS])
 {
@@ -154,9 +154,9 @@ static void run_group(const struct product *product, const struct output *output
     }
 }
 
-// ---- shares ----
+// ---- division of work ----
 
-// Token-groups of a part, counted from those that are next.
+// A thread's run of token-groups, relative to the next chunk.
 struct share {
     int64_t first, end;
 };
@@ -166,7 +166,7 @@ static struct share share_of(int64_t all, int part, int parts)
     return (struct share){ all * part / parts, all * (part + 1) / parts };
 }
 
-// Tokens that are done together: whole tiles, few enough for the cache and at most `most`.
+// The tokens of a chunk: whole tiles, small enough for the cache, and at most `most`.
 static int chunk_tokens(uint64_t formats, int in, int64_t most)
 {
     int64_t by_cache = (int64_t)(CHUNK_BYTES / (formats & PACKED_FLOAT_SET ? float_bytes(1, in) : int8_bytes(1, in)));
@@ -180,7 +180,7 @@ static int clamp_group(int64_t share, int tokens, int groups)
     return share <= 0 ? 0 : group < groups ? (int)group : groups;
 }
 
-// What of a chunk of tokens is the share's: a run of groups, counted through all outputs.
+// Computes the share's part of a chunk of tokens: a run of groups, counted through all outputs.
 static void run_chunk(const struct product *product, struct share *share, int token, int tokens)
 {
     int first = clamp_group(share->first, tokens, product->groups);
@@ -206,7 +206,7 @@ static uint64_t linear_formats(const struct linear_args *args)
     return formats;
 }
 
-// A share of all tiles' blocks of 32 values: the blocks of a tile are shared as its tokens would be.
+// Packs one part of the activations: the blocks of a tile are divided as its tokens would be.
 static void fill_tiles(const struct linear_args *args, struct tiled_x x, int part, int parts)
 {
     int in = args->in, tokens = *args->rows, blocks = (in + INT8_BLOCK - 1) / INT8_BLOCK, first, end;
@@ -234,7 +234,7 @@ static void run_linear(const struct linear_args *args, struct tiled_x x, int par
     }
     int tokens = *args->rows;
     int64_t all = (int64_t)product.groups * tokens;
-    int chunk = chunk_tokens(linear_formats(args), args->in, all / ((int64_t)SHARES_OF_A_PART * parts));
+    int chunk = chunk_tokens(linear_formats(args), args->in, all / ((int64_t)CHUNKS_PER_PART * parts));
     struct share share = share_of(all, part, parts);
     for (int token = 0; token < tokens; token += chunk)
         run_chunk(&product, &share, token, tokens - token < chunk ? tokens - token : chunk);
@@ -247,7 +247,7 @@ static struct tiled_x linear_x(const struct linear_args *args)
 
 void ISA_NAME(linear_prepare)(const void *args, int part, int parts) { fill_tiles(args, linear_x(args), part, parts); }
 
-void ISA_NAME(linear_many)(const void *arguments, int part, int parts)
+void ISA_NAME(linear_prefill)(const void *arguments, int part, int parts)
 {
     const struct linear_args *args = arguments;
     bool begun = ISA_NAME(linear_begin)(linear_formats(args), *args->rows);
@@ -255,9 +255,9 @@ void ISA_NAME(linear_many)(const void *arguments, int part, int parts)
     ISA_NAME(linear_end)(begun);
 }
 
-#if !defined(__AMX_TILE__) // which has nothing of its own for these
-// Few tokens are quickly tiled: each part does it for itself, on its stack.
-void ISA_NAME(linear_few)(const void *arguments, int part, int parts)
+#if !defined(__AMX_TILE__) // AMX has no kernels of its own for these
+// Decode: packing a few tokens is cheap, so each thread does it on its own stack.
+void ISA_NAME(linear_decode)(const void *arguments, int part, int parts)
 {
     const struct linear_args *args = arguments;
     int tokens = *args->rows;
@@ -271,7 +271,7 @@ void ISA_NAME(linear_few)(const void *arguments, int part, int parts)
     run_linear(args, x, part, parts);
 }
 
-// Weights that were dequantised when they were packed: the same with f32 in place of their formats.
+// For weights that were dequantised to f32 when they were packed.
 static struct linear_args dequantised(const struct linear_args *args)
 {
     struct linear_args floats = *args;
@@ -280,16 +280,16 @@ static struct linear_args dequantised(const struct linear_args *args)
     return floats;
 }
 
-void ISA_NAME(linear_float_few)(const void *args, int part, int parts)
+void ISA_NAME(linear_float_decode)(const void *args, int part, int parts)
 {
     struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_few)(&floats, part, parts);
+    ISA_NAME(linear_decode)(&floats, part, parts);
 }
 
-void ISA_NAME(linear_float_many)(const void *args, int part, int parts)
+void ISA_NAME(linear_float_prefill)(const void *args, int part, int parts)
 {
     struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_many)(&floats, part, parts);
+    ISA_NAME(linear_prefill)(&floats, part, parts);
 }
 
 void ISA_NAME(linear_float_prepare)(const void *args, int part, int parts)
@@ -316,7 +316,7 @@ static struct tiled_x experts_x(const struct experts_args *args)
     return shared_x(experts_formats(args), args->scratch, pair_count(args), args->in);
 }
 
-// The rows of x of a tile's pairs, one after the other: a block of 32 values of each.
+// Gathers a block of 32 values from the rows of x of a tile's pairs.
 static void gather_block(const struct experts_args *args, int place, int width, int block,
                          float out[TILE_TOKENS * INT8_BLOCK])
 {
@@ -337,7 +337,7 @@ static void gather_tile(const struct experts_args *args, struct tiled_x x, int p
     }
 }
 
-// Tiles whose first pair is among a part's share of pairs are the part's.
+// A tile belongs to the thread whose share of pairs has the tile's first pair.
 void ISA_NAME(experts_prepare)(const void *arguments, int part, int parts)
 {
     const struct experts_args *args = arguments;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/linear_amx.h: the micro-kernel of linear_tile.c with AMX, for sixteen tokens: the codes of their
-// activations are one tile, four k of sixteen rows of W a row of the other, and the dot products of all pairs the
-// third. What is left over, formats with sub-blocks of 16, and floats go as with AVX-512.
+// kernel/x86/linear_amx.h: the int8 GEMM micro-kernel with AMX, for sixteen tokens. The tiles are: activation codes (16
+// tokens), weights (four k of sixteen rows per tile row), and their dot products. Remaining tokens, formats with
+// sub-blocks of 16, and floats use the AVX-512 kernels.
 #ifndef KERNEL_X86_LINEAR_AMX_H
 #define KERNEL_X86_LINEAR_AMX_H
 
-// The tiles, by number (part of the instructions' text for some compilers).
+// Tile numbers; macros, since some compilers need literals.
 #define DOTS 0
 #define ACTIVATIONS 1
 #define WEIGHTS 2
@@ -23,8 +23,8 @@ static const struct amx_config amx_config = {
     .rows = { [DOTS] = TILE_TOKENS, [ACTIVATIONS] = TILE_TOKENS, [WEIGHTS] = PACKED_QUADS },
 };
 
-// Blocks of 32 k are dequantised, multiplied and scaled a few at a time: tiles take long from memory to memory, and the
-// next need not wait for the last.
+// Blocks of 32 k are dequantised, multiplied and scaled several at a time, to overlap the latency of tile loads and
+// stores.
 enum { BLOCKS_AT_ONCE = PACKED_BLOCK_MAX / INT8_BLOCK, X_BLOCK_BYTES = TILE_TOKENS * TILE_INT8_BYTES };
 
 struct amx_room {
@@ -32,10 +32,10 @@ struct amx_room {
     ivec dots[BLOCKS_AT_ONCE][TILE_TOKENS];
 };
 
-// Compilers do not know that tiles are read from memory and written to it.
+// Compilers do not know that tile intrinsics read and write memory.
 ALWAYS_INLINE void settle_memory(void) { __asm__ volatile("" ::: "memory"); }
 
-// The dot products of `blocks` blocks, the first of them in record w.
+// The dot products of `blocks` blocks, starting in record w.
 ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const uint8_t *x, int blocks,
                                    struct amx_room *room)
 {
@@ -80,7 +80,7 @@ ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint
     store_sums(TILE_TOKENS, sums, out);
 }
 
-// Sub-blocks of 16 would fill a quarter of a tile: vectors are faster.
+// Sub-blocks of 16 fill a quarter of a tile only: AVX-512 is faster.
 ALWAYS_INLINE void any_int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in,
                                  float *out)
 {
@@ -98,7 +98,7 @@ static bool uses_tiles(uint64_t weights, int tokens)
     return weights & formats && tokens >= TILE_TOKENS;
 }
 
-// Tiles are configured where they are used: they are state that the system has to save.
+// Tiles are configured only while in use, since the kernel must save them on context switches.
 bool ISA_NAME(linear_begin)(uint64_t formats, int tokens)
 {
     bool begun = uses_tiles(formats, tokens);

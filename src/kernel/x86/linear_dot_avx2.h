@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/linear_dot_avx2.h: int8 dot products for linear_tile.c with AVX2: a register is four k of eight rows.
-// Products of unsigned codes are summed in 16 bits for as long as they fit; signed codes lend their sign to the
+// Products of unsigned codes are summed in 16 bits as long as they fit; for signed codes the sign is moved to the
 // activations.
 #ifndef KERNEL_X86_LINEAR_DOT_AVX2_H
 #define KERNEL_X86_LINEAR_DOT_AVX2_H
@@ -19,7 +19,7 @@ ALWAYS_INLINE void load_e4m3(const uint8_t *w, bool high, vec out[HALVES])
 }
 
 struct dequantised {
-    const uint8_t *codes; // registers are few: each quad is dequantised when it is wanted
+    const uint8_t *codes; // too few registers: quads are dequantised on use
 };
 
 ALWAYS_INLINE struct dequantised dequantise(struct packed_format f, const uint8_t *codes, int part)
@@ -30,7 +30,7 @@ ALWAYS_INLINE struct dequantised dequantise(struct packed_format f, const uint8_
 
 ALWAYS_INLINE bool is_signed(struct packed_format f) { return f.levels == PACKED_SIGNED || f.levels == PACKED_IQ4; }
 
-// Quad i of eight rows as what its codes stand for, or, where they are not signed, raised by the offset.
+// The levels of quad i of eight rows; unsigned formats are biased by the offset.
 ALWAYS_INLINE ivec quad_of(struct packed_format f, const uint8_t *codes, int i)
 {
     ivec quad = quad_codes(f, codes, i);
@@ -42,7 +42,7 @@ ALWAYS_INLINE ivec quad_of(struct packed_format f, const uint8_t *codes, int i)
     return _mm256_shuffle_epi8(table, quad);
 }
 
-// Pairs of products of how many quads a 16-bit sum can take: 2 * 127 * the largest code each.
+// How many quads a 16-bit sum can add without overflow, at 2 * 127 * the largest code each.
 ALWAYS_INLINE int quads_in_16_bits(struct packed_format f)
 {
     int largest = f.levels == PACKED_E2M1 ? (1 << f.offset) + 12 : (1 << f.bits) - 1;
@@ -58,7 +58,7 @@ ALWAYS_INLINE ivec products(struct packed_format f, ivec quad, ivec x)
                         : _mm256_maddubs_epi16(quad, x);
 }
 
-// The sum stays in its register: compilers like to gather many products first and add them later, from memory.
+// Keeps the sum in a register: compilers tend to spill many products and add them later.
 ALWAYS_INLINE void add_in_place(ivec *sum, ivec pairs)
 {
     *sum = _mm256_add_epi16(*sum, pairs);

@@ -22,7 +22,7 @@
 #endif
 
 enum { HALVES = PACKED_ROWS / LANES }; // vectors of a group of rows
-enum { FLOAT_BLOCK = 32 };             // products that are summed before they join the others
+enum { FLOAT_BLOCK = 32 };             // products per partial sum
 
 // ---- loads ----
 
@@ -31,7 +31,7 @@ ALWAYS_INLINE const uint8_t *tile_part(const uint8_t *block, int tokens, enum ti
     return block + tile_part_at(tokens, part, token);
 }
 
-// The part with the sum of a sub-block's activations.
+// The tile_part that has the sum of a sub-block's activations.
 ALWAYS_INLINE enum tile_part tile_minus(struct packed_format f, int part)
 {
     return f.sub == INT8_BLOCK ? TILE_MINUS : part ? TILE_MINUS_HIGH : TILE_MINUS_LOW;
@@ -46,14 +46,14 @@ ALWAYS_INLINE vec load_bf16(const uint8_t *w) { return vec_from_bf16(half_load(w
 ALWAYS_INLINE vec load_u8(const uint8_t *w) { return vec_from_int(ivec_from_u8(w)); }
 ALWAYS_INLINE vec load_i8(const uint8_t *w) { return vec_from_int(ivec_from_i8(w)); }
 
-// A power of two is its exponent; the least one, 2^-127, is not a normal number.
+// E8M0 is an f32 exponent; the smallest, 2^-127, is subnormal and clamped.
 ALWAYS_INLINE vec load_half_e8m0(const uint8_t *w)
 {
     ivec bits = ivec_left(ivec_from_u8(w), F32_MANTISSA);
     return vec_mul(vec_from_bits(ivec_max(bits, ivec_set(1 << (F32_MANTISSA - 1)))), vec_set(0.5f));
 }
 
-// Seven bits further up, E4M3 is an f16 of a 256th of its value.
+// E4M3 shifted left by seven is an f16 of 1/256 of the value.
 ALWAYS_INLINE vec load_half_e4m3(const uint8_t *w)
 {
     return vec_mul(vec_from_f16(half_left(half_from_u8(w), 7)), vec_set(128));
@@ -61,7 +61,7 @@ ALWAYS_INLINE vec load_half_e4m3(const uint8_t *w)
 
 // ---- codes ----
 
-// Minus the offset times the sum of a sub-block's activations.
+// The initial value of the sum: minus the offset times the sum of a sub-block's activations.
 ALWAYS_INLINE ivec offset_of(struct packed_format f, int part, const uint8_t *x, int tokens, int token)
 {
     return ivec_left(splat_int(tile_part(x, tokens, tile_minus(f, part), token)), (unsigned)f.offset);
@@ -108,7 +108,7 @@ ALWAYS_INLINE vec small_scale(struct packed_format f, const uint8_t *small)
                                     : load_half_e4m3(small);
 }
 
-// Of sub-block `sub` of a record, for the rows of one half.
+// The scale of a record's sub-block `sub`, for the rows of one half.
 ALWAYS_INLINE vec scale_of(struct packed_format f, const uint8_t *record, int sub, int half)
 {
     const uint8_t *small = record + packed_small_scales_at(f) + sub * PACKED_ROWS + half * LANES;
@@ -126,7 +126,7 @@ ALWAYS_INLINE vec min_of(struct packed_format f, const uint8_t *record, int sub,
     return vec_mul(min, load_u8(record + packed_small_mins_at(f) + sub * PACKED_ROWS + half * LANES));
 }
 
-// What a minimum is multiplied by: the sum of the sub-block's activations, negated where minima are subtracted.
+// The factor of a minimum: the sum of the sub-block's activations, negated if minima are subtracted.
 ALWAYS_INLINE vec sum_of(struct packed_format f, const uint8_t *x, int tokens, int part, int token)
 {
     if (f.min == PACKED_ADD_F16)
@@ -137,7 +137,7 @@ ALWAYS_INLINE vec sum_of(struct packed_format f, const uint8_t *x, int tokens, i
 
 // ---- tiles ----
 
-// What a sub-block's weights share.
+// A sub-block's scale and minimum.
 struct shared {
     vec scale[HALVES], min[HALVES];
 };
@@ -152,7 +152,7 @@ ALWAYS_INLINE struct shared shared_of(struct packed_format f, const uint8_t *rec
     return shared;
 }
 
-// The dot product of one token's sub-block joins its sum: `part` of the block of 32 at x.
+// Adds one token's dot product for a sub-block to its sum: `part` of the block of 32 at x.
 ALWAYS_INLINE void add_dot(struct packed_format f, const struct shared *w, int part, const uint8_t *x, int tokens,
                            int token, const ivec dot[HALVES], vec sum[HALVES])
 {
@@ -164,7 +164,7 @@ ALWAYS_INLINE void add_dot(struct packed_format f, const struct shared *w, int p
     }
 }
 
-// One sub-block: `part` of the block of 32 that begins at `codes` and x.
+// Adds one sub-block: `part` of the block of 32 at `codes` and x.
 ALWAYS_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t *record, int sub,
                                  const uint8_t *codes, int part, const uint8_t *x, vec sums[TILE_TOKENS][HALVES])
 {
@@ -234,8 +234,8 @@ ALWAYS_INLINE void plain_tile(enum dtype dtype, int tokens, const uint8_t *w, co
     store_sums(tokens, sums, out);
 }
 
-// The sixteen k of a record of FP8_32 whose codes are low bytes, and the sixteen whose codes are high bytes: both at
-// once where there are registers for it, for neither waits for the other.
+// FP8_32: runs of sixteen k whose codes are low bytes or high bytes of the record's words; both at once if registers
+// allow, for more parallelism.
 ALWAYS_INLINE void add_fp8_runs(int first, int end, int tokens, const uint8_t *record, const uint8_t *x,
                                 vec sums[TILE_TOKENS][HALVES])
 {

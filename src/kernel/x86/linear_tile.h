@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/linear_tile.h: the micro-kernels of linear and experts, and the layout of activations that they read.
-// Tokens are cut into register tiles of as many as the instruction set likes, the remainder into powers of two.
+// kernel/x86/linear_tile.h: the GEMM micro-kernels of linear and experts, and the packed activations that they read.
+// Tokens are cut into register tiles of TILE_TOKENS, and the remainder into powers of two.
 //   (1) a tile of int8 is a sequence of blocks of 32 k: 32 codes of each token, then each tile_part of all tokens
 //   (2) a tile of floats is for each k the values of all tokens
-//   (3) either way the tile that begins with token t begins t times a token's bytes after the first
+//   (3) in both, the tile that begins with token t begins at t times a token's bytes
 #ifndef KERNEL_X86_LINEAR_TILE_H
 #define KERNEL_X86_LINEAR_TILE_H
 
@@ -40,8 +40,8 @@ enum { TILE_TOKENS = 4, TILE_WIDTH_COUNT = 3 };
 // By format, and by log2 of the number of tokens.
 extern tile_run *const ISA_NAME(linear_tiles)[DTYPE_COUNT][TILE_WIDTH_COUNT];
 
-// To be called before and after micro-kernels run, for so many tokens: with AMX they need the tile registers
-// configured. Returns whether they do.
+// Called before and after the micro-kernels: with AMX this configures and releases the tile registers if `tokens`
+// tokens need them. linear_begin returns whether it did.
 bool ISA_NAME(linear_begin)(uint64_t formats, int tokens);
 void ISA_NAME(linear_end)(bool begun);
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/pack.c: from blocks as files have them to groups of sixteen rows.
+// kernel/x86/pack.c: packs weights from file blocks into groups of sixteen rows (packed.h).
 #include "kernel/x86/packed.h"
 
 #include <assert.h>
@@ -54,7 +54,7 @@ static inline void write_row(struct packed_format f, const struct block_parts *p
 PACKED_FORMATS(X)
 #undef X
 
-// A tile of columns at a time, so that what sixteen rows have read stays in the cache.
+// A transposition in tiles of columns, so that the sixteen rows stay in cache.
 #define X(id)                                                                                                     \
     static void pack_##id(const uint8_t *in, int rows, int cols, uint8_t *out)                                    \
     {                                                                                                             \
@@ -110,7 +110,7 @@ static size_t packed_bytes(enum dtype dtype, int rows, int cols)
     return (size_t)group_count(rows) * packed_group_bytes(dtype, cols);
 }
 
-static void pack_share(const struct weight *weight, int part, int parts, void *out)
+static void pack_part(const struct weight *weight, int part, int parts, void *out)
 {
     size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols);
     size_t group_bytes = packed_group_bytes(weight->dtype, weight->cols);
@@ -126,14 +126,14 @@ static void pack_share(const struct weight *weight, int part, int parts, void *o
     }
 }
 
-// Whatever the format, as (3) in f32.
+// The f32 packing of any format: layout (3) of packed.h.
 static size_t decoded_bytes(enum dtype dtype, int rows, int cols)
 {
     (void)dtype;
     return packed_bytes(DTYPE_F32, rows, cols);
 }
 
-static void decode_share(const struct weight *weight, int part, int parts, void *out)
+static void pack_float_part(const struct weight *weight, int part, int parts, void *out)
 {
     size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols), cols = (size_t)weight->cols;
     int first, end;
@@ -150,5 +150,5 @@ static void decode_share(const struct weight *weight, int part, int parts, void 
     free(rows);
 }
 
-const struct kernel_packing x86_float_packing = { .name = "x86 f32", .bytes = decoded_bytes, .pack = decode_share };
-const struct kernel_packing x86_packing = { .name = "x86", .bytes = packed_bytes, .pack = pack_share };
+const struct kernel_packing x86_float_packing = { .name = "x86 f32", .bytes = decoded_bytes, .pack = pack_float_part };
+const struct kernel_packing x86_packing = { .name = "x86", .bytes = packed_bytes, .pack = pack_part };

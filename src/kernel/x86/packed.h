@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/packed.h: how weights lie in memory for every kernel of x86: the order in which they are streamed.
+// kernel/x86/packed.h: the packed weight layout of all x86 kernels.
 //   (1) sixteen rows form a group; their number is filled up with zero rows. A group is a sequence of records along k,
 //       a record is as long as the file's block, with what the file's blocks of sixteen rows hold:
 //       scales f16[16], minima f16[16], small scales [sub-blocks][16], small minima [sub-blocks][16], codes.
@@ -19,7 +19,7 @@
 
 enum { PACKED_ROWS = 16, PACKED_VECTOR = 64, PACKED_QUADS = SPLIT_QUADS, PACKED_BLOCK_MAX = SPLIT_BLOCK_MAX };
 
-// Formats that are multiplied as floats: those that are nothing else, and all.
+// Formats that are multiplied as floats: plain floats, and all.
 #define PACKED_PLAIN(X) X(F32) X(F16) X(BF16)
 #define PACKED_FLOATS(X) PACKED_PLAIN(X) X(FP8_32)
 
@@ -61,11 +61,11 @@ static inline size_t packed_record_bytes(struct packed_format f)
     return packed_codes_at(f) + (size_t)(f.block / INT8_BLOCK) * packed_codes_bytes(f);
 }
 
-// The widest plane that a code of so many bits has left: 8, 4, 2 or 1.
+// The widest plane that fits into the remaining bits: 8, 4, 2 or 1.
 static inline int packed_plane(int bits) { return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1; }
 
 extern const struct kernel_packing x86_packing;
-extern const struct kernel_packing x86_float_packing; // every format decoded to (3) in f32
+extern const struct kernel_packing x86_float_packing; // every format, dequantised to (3) in f32
 
 // Bytes of one group of rows.
 size_t packed_group_bytes(enum dtype dtype, int cols);

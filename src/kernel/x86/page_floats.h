@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/page_floats.h: pages whose values are floats of some size. They are widened to f32, which is exact, and
-// multiplied as such.
-//   (1) a score is the sum over the even channels plus that over the odd ones: two chains keep the units busy
-//   (2) E4M3 is read as 2^-8 of its value (page_format.unit), and its NaN counts on as a number, 480
+// kernel/x86/page_floats.h: attention over float cache formats (f32, f16, bf16, fp8). Values are widened to f32, which
+// is exact.
+//   (1) a score is the sum over the even channels plus the sum over the odd ones: two FMA chains hide latency
+//   (2) E4M3 is read as 2^-8 of its value (page_format.unit), and its NaN as the number 480
 #ifndef KERNEL_X86_PAGE_FLOATS_H
 #define KERNEL_X86_PAGE_FLOATS_H
 
 #include "kernel/x86/page.h"
 
-enum { MIX_VECTORS = LANES == 16 ? 4 : 2 }; // of channels, beside QUERIES_FEW queries
+enum { MIX_VECTORS = LANES == 16 ? 4 : 2 }; // vectors of channels per QUERIES_SKINNY queries
 
 typedef vec read_values(const uint8_t *row, int at); // LANES of them, from channel `at` on
 
@@ -18,7 +18,7 @@ ALWAYS_INLINE vec read_f16(const uint8_t *row, int at) { return vec_from_f16(hal
 
 ALWAYS_INLINE vec read_bf16(const uint8_t *row, int at) { return vec_from_bf16(half_load(row + 2 * at)); }
 
-// In the place of an f16's exponent and mantissa. The sign has been extended to 16 bits.
+// Shifts E4M3 into f16's exponent and mantissa; the sign was extended to 16 bits.
 ALWAYS_INLINE vec read_e4m3(const uint8_t *row, int at)
 {
     return vec_from_f16(half_and(half_left(half_from_i8(row + at), 7), half_set((int16_t)0xBFFF)));
@@ -26,11 +26,11 @@ ALWAYS_INLINE vec read_e4m3(const uint8_t *row, int at)
 
 ALWAYS_INLINE vec read_e5m2(const uint8_t *row, int at) { return vec_from_f16(half_left(half_from_i8(row + at), 8)); }
 
-// The latent under its groups' scales, which make up for E4M3's unit, and the turned channels.
+// The latent's values, with group scales that include E4M3's unit, and the rotary channels.
 ALWAYS_INLINE vec read_ds_mla(const uint8_t *row, int at)
 {
     if (at >= KV_RECORD_LATENT)
-        return read_bf16(row + KV_RECORD_TURNED_AT, at - KV_RECORD_LATENT);
+        return read_bf16(row + KV_RECORD_ROPE_AT, at - KV_RECORD_LATENT);
     float scale;
     memcpy(&scale, row + KV_RECORD_SCALES_AT + at / KV_RECORD_GROUP * (int)sizeof scale, sizeof scale);
     return read_e4m3(row, at) * vec_set(scale * 0x1p8f);
@@ -38,13 +38,14 @@ ALWAYS_INLINE vec read_ds_mla(const uint8_t *row, int at)
 
 // ---- K ----
 
-// Where columns of K go: into `tile`, or, times q, into the sums of `count` queries, a constant where this is inlined.
+// The consumer of K's columns: they are stored to `tile`, or multiplied by q and added to the sums of `count` queries
+// (a constant after inlining).
 struct column_use {
     float *tile;
     struct queries queries;
     int count;
     float *score;
-    vec even[QUERIES_FEW], odd[QUERIES_FEW];
+    vec even[QUERIES_SKINNY], odd[QUERIES_SKINNY];
 };
 
 ALWAYS_INLINE void use_begin(struct column_use *use)
@@ -99,7 +100,7 @@ WALK(e5m2)
 WALK(ds_mla)
 #undef WALK
 
-// Turned around in pairs, where rows are long enough.
+// Transposes pairs of bf16 as 32-bit words, if rows are long enough.
 ALWAYS_INLINE void walk_bf16(const struct page_side *side, struct column_use *use)
 {
     if (side->dim % (2 * LANES)) {
@@ -141,13 +142,13 @@ ALWAYS_INLINE void score_float_tile(const struct page_tile *tile, struct queries
 
 static void score_floats(const struct page_tile *tile, struct queries queries, int count, float *score)
 {
-    IN_FEWS(i, count, score_float_tile(tile, queries, i, QUERIES_FEW, score),
-            score_float_tile(tile, queries, i, 1, score));
+    FOR_QUERIES(i, count, score_float_tile(tile, queries, i, QUERIES_SKINNY, score),
+                score_float_tile(tile, queries, i, 1, score));
 }
 
 // ---- V ----
 
-// Where values of V are: token t at rows + t * row_bytes.
+// The values of V: token t is at rows + t * row_bytes.
 struct value_rows {
     const uint8_t *rows;
     size_t row_bytes;
@@ -155,7 +156,7 @@ struct value_rows {
 };
 
 // Sums of `count` queries in `vectors` vectors of channels; both are constants where this is inlined.
-typedef vec mix_sums[QUERIES_FEW][MIX_VECTORS];
+typedef vec mix_sums[QUERIES_SKINNY][MIX_VECTORS];
 
 ALWAYS_INLINE void mix_load(mix_sums sum, const float *out, int dim, int count, int vectors)
 {
@@ -238,8 +239,8 @@ ALWAYS_INLINE void mix_float_tile(const float *tile, struct range tokens, const 
 static void mix_floats(const struct page_tile *tile, int dim, struct range tokens, const float *share, int count,
                        float *out)
 {
-    IN_FEWS(i, count, mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, QUERIES_FEW, out + i * dim),
-            mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, 1, out + i * dim));
+    FOR_QUERIES(i, count, mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, QUERIES_SKINNY, out + i * dim),
+                mix_float_tile(tile->value, tokens, share + i * SEGMENT, dim, 1, out + i * dim));
 }
 
 ALWAYS_INLINE void dequantise_rows(const struct page_side *side, read_values *read, float *tile)

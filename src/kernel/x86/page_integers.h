@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/page_integers.h: pages whose codes are small integers times a scale. Queries, and the shares of tokens in
-// a page, are rounded to 16-bit integers, about 1e-5 of the largest of a block; their products with codes are summed up
-// without error, two at a time, and scaled once.
-//   (1) sums of integers are exact: only what is rounded and scaled has an order, which is that of blocks and pages
+// kernel/x86/page_integers.h: attention over integer cache formats (int8, int4, nvfp4). Queries, and the probabilities
+// of a page's tokens, are quantised to 16-bit integers (error about 1e-5 of the largest of a block); integer dot
+// products with codes are exact, two at a time, and scaled once.
+//   (1) integer sums are exact, so only the order of blocks and pages affects rounding
 //   (2) no sum overflows: a block has 16 channels, a page 16 tokens, and the largest integers here are 12 and 15, both
 //       times 256, and 127
 #ifndef KERNEL_X86_PAGE_INTEGERS_H
@@ -12,7 +12,7 @@
 
 enum { BLOCK_PAIRS = BLOCK / 2, PAGE_PAIRS = KV_PAGE_TOKENS / 2, BLOCK_VECTORS = BLOCK / LANES };
 enum { INTEGER_MOST = 32767 };
-static const float integer_least = 0x1p-100f; // largest magnitudes below it are taken as 0: the inverse stays finite
+static const float integer_least = 0x1p-100f; // smaller magnitudes are taken as 0, so that the inverse is finite
 
 enum integers { INTEGERS_INT8, INTEGERS_INT4, INTEGERS_NVFP4 };
 
@@ -27,7 +27,7 @@ ALWAYS_INLINE vec scale_in_word(ivec words, int index)
 {
     ivec code = ivec_and(ivec_right(words, (unsigned)(8 * index)), ivec_set(0x7F));
     vec normal = vec_from_bits(ivec_add(ivec_left(code, 20), ivec_set(120 << 23)));
-    vec subnormal = vec_fma(normal, vec_set(2), vec_set(-0x1p-6f)); // what is read as 1 + m/8 is m/8
+    vec subnormal = vec_fma(normal, vec_set(2), vec_set(-0x1p-6f)); // 1 + m/8 was read for m/8
     return vec_from_bits(ivec_if_less(code, ivec_set(8), vec_bits(subnormal), vec_bits(normal)));
 }
 
@@ -48,11 +48,11 @@ static void token_scales_int4(const struct page_side *side, float *out) // the l
 
 // ---- K ----
 
-// Eight channels in the order of K's pairs.
+// The order of eight channels in K's pairs.
 static const int nibble_order[8] = { 0, 4, 2, 6, 1, 5, 3, 7 };
 static const int byte_order[8] = { 0, 2, 1, 3, 4, 6, 5, 7 };
 
-// Four codes of a byte: the even ones and the odd ones, each in the high byte of 16 bits: times 256.
+// Splits byte codes into even and odd ones, each in the high byte of 16 bits (times 256).
 ALWAYS_INLINE void pair_bytes(ivec codes, ivec out[2])
 {
     out[0] = ivec_left16(codes, 8);
@@ -75,7 +75,8 @@ ALWAYS_INLINE void block_pairs(enum integers kind, const ivec *words, ivec zero,
 }
 
 #if defined(__AVX512F__)
-// Eight words of each token, so a vector takes those of two: 0 and 4, ... 3 and 7, 8 and 12, ... 11 and 15.
+// Transposes eight words of each token: a vector holds those of two tokens, 0 and 4, ... 3 and 7, 8 and 12, ... 11 and
+// 15.
 ALWAYS_INLINE void eight_columns(const struct page_side *side, int token, int at_bytes, ivec out[8])
 {
     ivec part[8];
@@ -99,7 +100,7 @@ ALWAYS_INLINE void eight_columns(const struct page_side *side, int token, int at
 }
 #endif
 
-// `count` words of 32 bits of LANES tokens, turned around.
+// Loads and transposes `count` 32-bit words of LANES tokens.
 ALWAYS_INLINE void word_columns(const struct page_side *side, int token, int at_bytes, int count, ivec *out)
 {
 #if defined(__AVX512F__)
@@ -123,13 +124,14 @@ ALWAYS_INLINE void word_columns(const struct page_side *side, int token, int at_
     }
 }
 
-// Where blocks of K go: into `tile`, or, times q, into the sums of `count` queries, a constant where this is inlined.
+// The consumer of K's blocks: they are stored to `tile`, or multiplied by q and added to the sums of `count` queries (a
+// constant after inlining).
 struct block_use {
     struct page_tile *tile;
     struct queries queries;
     int count;
     float *score;
-    vec sum[QUERIES_FEW];
+    vec sum[QUERIES_SKINNY];
 };
 
 ALWAYS_INLINE void use_block(struct block_use *use, enum integers kind, int token, int block,
@@ -151,7 +153,7 @@ ALWAYS_INLINE void use_block(struct block_use *use, enum integers kind, int toke
     }
 }
 
-// `words` words of each token as blocks; it is a constant where this is inlined.
+// Processes `words` words of each token as blocks; `words` is a constant after inlining.
 ALWAYS_INLINE void use_words(const struct page_side *side, enum integers kind, int token, int at_bytes, int words,
                              struct block_use *use)
 {
@@ -218,8 +220,8 @@ ALWAYS_INLINE void score_integer_tile(const struct page_tile *tile, enum integer
 
 // ---- V ----
 
-// What the tokens of a page are multiplied with, for one query: pairs of 16-bit integers, for every block of nvfp4 its
-// own, for other formats the first.
+// The quantised probabilities of a page's tokens for one query, as pairs of 16-bit integers: one row per block for
+// nvfp4, otherwise the first row.
 struct weights {
     uint32_t pair[ROW_BLOCKS_MAX][PAGE_PAIRS];
     float unit;
@@ -248,9 +250,9 @@ ALWAYS_INLINE void read_block_scales(const struct page_side *side, float *out, f
     }
 }
 
-// Rounds the shares of a page's tokens, times their scales, (block, token), where they have some; `most` is the largest
-// of each token. Tokens that the query does not see have a share of 0, or of NaN, for a slot's scale may be anything:
-// the maximum passes that over, and it becomes an integer whose low half is 0.
+// Quantises the probabilities of a page's tokens, times the block scales, (block, token), if there are any; `most` is
+// each token's largest scale. Tokens that the query does not see have 0, or NaN, since an unused slot's scale may be
+// anything: the maximum ignores NaN, and it converts to an integer whose low half is 0.
 ALWAYS_INLINE void round_shares(const float *share, const float *scales, const float *most, int blocks,
                                 struct weights *out)
 {
@@ -273,7 +275,7 @@ ALWAYS_INLINE void round_shares(const float *share, const float *scales, const f
 
 // Blocks of channels of two tokens side by side: a pair of integers in each lane. Nibbles lie in the high byte of each
 // 16 bits, channel 4 i + j of a block in its lane 4 j + i.
-enum { MIX_BLOCKS = LANES == 16 ? 2 : 1, PAIR_VECTORS = MIX_BLOCKS * BLOCK_VECTORS }; // taken together
+enum { MIX_BLOCKS = LANES == 16 ? 2 : 1, PAIR_VECTORS = MIX_BLOCKS * BLOCK_VECTORS }; // blocks per iteration
 
 #if defined(__AVX512F__)
 ALWAYS_INLINE ivec nibble_places(ivec words)
@@ -345,7 +347,7 @@ ALWAYS_INLINE void value_pairs(const struct page_side *side, enum integers kind,
 }
 
 // Sums of `count` queries in `blocks` blocks of channels; both are constants where this is inlined.
-typedef vec block_sums[QUERIES_FEW][PAIR_VECTORS];
+typedef vec block_sums[QUERIES_SKINNY][PAIR_VECTORS];
 
 ALWAYS_INLINE void load_sums(block_sums sum, const float *out, int dim, int block, int blocks, int count)
 {
@@ -365,7 +367,7 @@ ALWAYS_INLINE void store_sums(block_sums sum, float *out, int dim, int block, in
 ALWAYS_INLINE void add_page(block_sums out, const struct page_side *page, const float *tile, int dim,
                             enum integers kind, int block, int blocks, const struct weights *weights, int count)
 {
-    ivec sum[QUERIES_FEW][PAIR_VECTORS];
+    ivec sum[QUERIES_SKINNY][PAIR_VECTORS];
     int vectors = blocks * BLOCK_VECTORS;
     for (int i = 0; i < count; i++)
         for (int j = 0; j < vectors; j++)
@@ -388,7 +390,7 @@ ALWAYS_INLINE void add_page(block_sums out, const struct page_side *page, const 
 }
 
 ALWAYS_INLINE void add_run(struct page_run run, enum integers kind, int block, int blocks,
-                           const struct weights (*weights)[QUERIES_FEW], int count, float *out)
+                           const struct weights (*weights)[QUERIES_SKINNY], int count, float *out)
 {
     block_sums sum;
     int dim = run.page[0].dim;
@@ -407,11 +409,11 @@ ALWAYS_INLINE void prefetch_scales(struct page_run run, int index)
         prefetch_bytes(run.page[index].scale, KV_PAGE_TOKENS * run.page[index].scale_bytes);
 }
 
-// Weights for all pages first: each takes a while, but none has to wait for another. So scales are wanted long before
-// the values beside them.
+// Computes the weights of all pages first, as these are independent of each other; so scales are needed, and
+// prefetched, long before the values.
 ALWAYS_INLINE void mix_run_integers(struct page_run run, enum integers kind, const float *share, int count, float *out)
 {
-    struct weights weights[SEGMENT_PAGES][QUERIES_FEW];
+    struct weights weights[SEGMENT_PAGES][QUERIES_SKINNY];
     int blocks = run.page[0].dim / BLOCK, block = 0;
     bool scaled = kind == INTEGERS_NVFP4;
     for (int page = 0; page < run.count; page++) {
@@ -442,7 +444,7 @@ ALWAYS_INLINE void add_tile(const struct page_tile *tile, enum integers kind, in
 ALWAYS_INLINE void mix_integer_tile(const struct page_tile *tile, enum integers kind, int dim, const float *share,
                                     int count, float *out)
 {
-    struct weights weights[QUERIES_FEW];
+    struct weights weights[QUERIES_SKINNY];
     int blocks = dim / BLOCK, block = 0;
     bool scaled = kind == INTEGERS_NVFP4;
     for (int i = 0; i < count; i++)
@@ -483,30 +485,30 @@ ALWAYS_INLINE void dequantise_pairs(const struct page_side *side, enum integers 
         (void)tokens; /* other shares are 0 */                                                                \
         mix_run_integers(run, kind, share, number, out);                                                      \
     }
-#define INTEGER_FUNCTIONS(id, kind)                                                                            \
-    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                          \
-    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                          \
-    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                          \
-    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                          \
-    static void dequantise_k_##id(const struct page_side *side, struct page_tile *tile)                        \
-    {                                                                                                          \
-        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                          \
-    }                                                                                                          \
-    static void dequantise_v_##id(const struct page_side *side, struct page_tile *tile)                        \
-    {                                                                                                          \
-        dequantise_pairs(side, kind, tile);                                                                    \
-    }                                                                                                          \
-    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score) \
-    {                                                                                                          \
-        IN_FEWS(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_FEW, score),                      \
-                score_integer_tile(tile, kind, queries, i, 1, score));                                         \
-    }                                                                                                          \
-    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *share,  \
-                              int count, float *out)                                                           \
-    {                                                                                                          \
-        (void)tokens;                                                                                          \
-        IN_FEWS(i, count, mix_integer_tile(tile, kind, dim, share + i * SEGMENT, QUERIES_FEW, out + i * dim),  \
-                mix_integer_tile(tile, kind, dim, share + i * SEGMENT, 1, out + i * dim));                     \
+#define INTEGER_FUNCTIONS(id, kind)                                                                                  \
+    INTEGER_FUNCTIONS_OF(id, kind, 1)                                                                                \
+    INTEGER_FUNCTIONS_OF(id, kind, 2)                                                                                \
+    INTEGER_FUNCTIONS_OF(id, kind, 3)                                                                                \
+    INTEGER_FUNCTIONS_OF(id, kind, 4)                                                                                \
+    static void dequantise_k_##id(const struct page_side *side, struct page_tile *tile)                              \
+    {                                                                                                                \
+        walk_blocks(side, kind, &(struct block_use){ .tile = tile });                                                \
+    }                                                                                                                \
+    static void dequantise_v_##id(const struct page_side *side, struct page_tile *tile)                              \
+    {                                                                                                                \
+        dequantise_pairs(side, kind, tile);                                                                          \
+    }                                                                                                                \
+    static void score_tile_##id(const struct page_tile *tile, struct queries queries, int count, float *score)       \
+    {                                                                                                                \
+        FOR_QUERIES(i, count, score_integer_tile(tile, kind, queries, i, QUERIES_SKINNY, score),                     \
+                    score_integer_tile(tile, kind, queries, i, 1, score));                                           \
+    }                                                                                                                \
+    static void mix_tile_##id(const struct page_tile *tile, int dim, struct range tokens, const float *share,        \
+                              int count, float *out)                                                                 \
+    {                                                                                                                \
+        (void)tokens;                                                                                                \
+        FOR_QUERIES(i, count, mix_integer_tile(tile, kind, dim, share + i * SEGMENT, QUERIES_SKINNY, out + i * dim), \
+                    mix_integer_tile(tile, kind, dim, share + i * SEGMENT, 1, out + i * dim));                       \
     }
 INTEGER_FUNCTIONS(int8, INTEGERS_INT8)
 INTEGER_FUNCTIONS(int4, INTEGERS_INT4)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/per_head_linear.c: a small matrix for each head (MLA's w_uk and w_uv). A few rows of a matrix are widened
-// to f32 and transposed at a time, and used for every token: sums are in lanes of rows, and run over the channels in
-// order.
+// kernel/x86/per_head_linear.c: a batched GEMM with one small matrix per head (MLA's w_uk and w_uv). A few rows of a
+// matrix are widened to f32 and transposed at a time, and used for every token; lanes are rows, and sums run over the
+// channels in order.
 #include <assert.h>
 
 #include "kernel/kernel.h"
@@ -11,12 +11,12 @@
 
 enum { HEADS_VECTORS = 2, HEADS_ROWS = HEADS_VECTORS * LANES, HEADS_TOKENS = 4 }; // of a tile
 
-struct heads_tile {
-    float weight[LATENT_DIM_MAX * HEADS_ROWS]; // (in, row); rows that are not there are 0
-    int head, row, rows;                       // of its matrix
+struct head_tile {
+    float weight[LATENT_DIM_MAX * HEADS_ROWS]; // (in, row); padding rows are 0
+    int head, row, rows;                       // of the head's matrix
 } __attribute__((aligned(64)));
 
-// Values that are no whole vector come from the reference: either way they are exact.
+// The tail that fills no vector uses the reference; both are exact.
 static void widen(enum dtype dtype, const uint8_t *in, int count, float *out)
 {
     int i = 0;
@@ -28,9 +28,9 @@ static void widen(enum dtype dtype, const uint8_t *in, int count, float *out)
     weight_decode(dtype, in + done, (size_t)(count - i), out + i);
 }
 
-static void take_tile(const struct per_head_linear_args *args, int head, int row, struct heads_tile *out)
+static void take_tile(const struct per_head_linear_args *args, int head, int row, struct head_tile *out)
 {
-    float line[LANES][LATENT_DIM_MAX] __attribute__((aligned(64))); // what is behind `in` is not used
+    float line[LANES][LATENT_DIM_MAX] __attribute__((aligned(64))); // values after `in` are not used
     size_t row_bytes = dtype_bytes(args->weight.dtype, (size_t)args->in);
     const uint8_t *rows = (const uint8_t *)args->weight.data + (size_t)(head * args->out + row) * row_bytes;
     out->head = head;
@@ -53,8 +53,8 @@ static void take_tile(const struct per_head_linear_args *args, int head, int row
     }
 }
 
-// A tile with `tokens` tokens, a constant where this is inlined.
-ALWAYS_INLINE void multiply(const struct per_head_linear_args *args, const struct heads_tile *tile, int token,
+// Multiplies a tile with `tokens` tokens (a constant after inlining).
+ALWAYS_INLINE void multiply(const struct per_head_linear_args *args, const struct head_tile *tile, int token,
                             int tokens)
 {
     size_t x_dim = (size_t)(args->in + args->rest), x_row = (size_t)args->heads * x_dim;
@@ -95,7 +95,7 @@ void ISA_NAME(per_head_linear)(const void *arguments, int part, int parts)
 {
     const struct per_head_linear_args *args = arguments;
     int tiles = (args->out + HEADS_ROWS - 1) / HEADS_ROWS, first, end;
-    struct heads_tile tile;
+    struct head_tile tile;
     assert(args->in <= LATENT_DIM_MAX);
     kernel_share(args->heads * tiles, part, parts, &first, &end);
     for (int i = first; i < end; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/rotation.h: the rotation of int4_per_token_head, y = H s x, and its transpose s H y, with the bits of the
-// reference (kernel/ref/kv_codec.c): the same values are added in the same stages.
+// kernel/x86/rotation.h: the rotation of int4_per_token_head, y = H s x, and its transpose s H y, bit-equal to the
+// reference (kernel/ref/kv_codec.c).
 #ifndef KERNEL_X86_ROTATION_H
 #define KERNEL_X86_ROTATION_H
 

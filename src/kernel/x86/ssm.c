@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/ssm.c: the causal convolution and the selective scan of Mamba 2. Lanes are channels of the convolution and
-// values of the scan, none of which depends on another. Every product is rounded before it is added, as in the
-// reference, to which the scan is equal bit for bit.
+// kernel/x86/ssm.c: the causal convolution and the selective scan of Mamba 2, recurrent form. Lanes are channels of the
+// convolution and values of the scan, which are independent. The scan uses no FMA, so it is bit-equal to the reference.
 #include "kernel/kernel.h"
 #include "kernel/ref/ssm.h"
 #include "kernel/state.h"
@@ -10,9 +9,10 @@
 
 // ---- conv ----
 
-// A sequence's inputs at some channels: rows of the step from 0 on, and before them those of the state.
+// A sequence's inputs to the convolution for some channels: index >= 0 is a row of this step, a negative index is in
+// the state.
 struct conv_inputs {
-    const float *x, *state; // state NULL: nothing has been read
+    const float *x, *state; // state is NULL at the sequence's start
     int kept, channels;
 };
 
@@ -23,7 +23,7 @@ ALWAYS_INLINE vec conv_input(const struct conv_inputs *inputs, int row, int lane
     return inputs->state ? load_lanes(inputs->state + (inputs->kept + row) * inputs->channels, lanes) : vec_set(0);
 }
 
-// One vector of channels. Where inputs move within one state, each comes from further on.
+// One vector of channels. In-place update of the kept inputs is safe, since each moves towards the front.
 static void conv_lanes(const struct conv_args *args, const struct batch_sequence *sequence, int channel, int lanes)
 {
     const int kept = args->state.layout.inputs, channels = args->state.layout.channels;
@@ -54,7 +54,7 @@ void ISA_NAME(conv)(const void *arguments, int part, int parts)
 
 // ---- scan ----
 
-enum { SCAN_VECTORS = 4 }; // of values that go through the keys together
+enum { SCAN_VECTORS = 4 }; // vectors of values per pass over the keys
 
 ALWAYS_INLINE void scan_values(const struct scan_step *step, float *matrix, int keys, int values, int first, int count)
 {
@@ -75,7 +75,7 @@ ALWAYS_INLINE void scan_values(const struct scan_step *step, float *matrix, int 
         vec_store(step->out + first + i * LANES, sum[i] + vec_set(step->d) * x[i]);
 }
 
-// Those that fill no vector.
+// The tail that fills no vector.
 static void scan_rest(const struct scan_step *step, float *matrix, int keys, int values, int first)
 {
     int lanes = values - first;

@@ -9,7 +9,7 @@ enum { HEAD_DIM_MULTIPLE = 16 };
 #define ALL_KV (0 DTYPES(BIT_IF_KV))
 #define FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
 
-// Both layouts of activations, where an op has weights that want one and weights that want the other.
+// Scratch for packed activations; both layouts if the op's weight formats need both.
 static size_t tiled_bytes(const struct kernel_extent *extent)
 {
     size_t token = 0;
@@ -25,7 +25,7 @@ static size_t float_tiled_bytes(const struct kernel_extent *extent)
     return (size_t)extent->rows * (size_t)extent->width * TILE_FLOAT_BYTES;
 }
 
-// The KV splits of each head.
+// Scratch for the KV splits of each head.
 static size_t partials_bytes(const struct kernel_extent *extent)
 {
     size_t row = (size_t)extent->width + (size_t)(extent->heads * ATTENTION_PARTIAL_EXTRA);
@@ -35,19 +35,20 @@ static size_t partials_bytes(const struct kernel_extent *extent)
 #define ROW(isa, rank, id, word) .name = word, .op = OP_##id, .priority = rank, .needs = X86_NEEDS_##isa
 #define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET
 #define INT8_WEIGHTS WEIGHTS, .int8 = PACKED_INT8_SET, .packing = &x86_packing
-#define FLOAT_WEIGHTS WEIGHTS, .packing = &x86_float_packing // activations are never rounded: for those who ask for it
+#define FLOAT_WEIGHTS WEIGHTS, .packing = &x86_float_packing // activations stay f32; chosen by option only
 
 // clang-format off
-#define LINEAR_FEW(isa, rank)                                                                                    \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_few"), INT8_WEIGHTS, .load = KERNEL_DECODE, .run = linear_few_##isa },
-#define LINEAR_MANY(isa, rank)                                                                                   \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_many"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
-      .run = linear_many_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
+#define LINEAR_DECODE(isa, rank)                                                                                 \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), INT8_WEIGHTS, .load = KERNEL_DECODE,                     \
+      .run = linear_decode_##isa },
+#define LINEAR_PREFILL(isa, rank)                                                                                   \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
+      .run = linear_prefill_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
 #define LINEAR_FLOAT(isa, rank)                                                                                  \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_few"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
-      .run = linear_float_few_##isa },                                                                           \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_many"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
-      .run = linear_float_many_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_decode"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
+      .run = linear_float_decode_##isa },                                                                           \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_prefill"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
+      .run = linear_float_prefill_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
 #define EXPERTS(isa, rank)                                                                                       \
     { ROW(isa, rank, EXPERTS, "experts_" #isa), INT8_WEIGHTS, .load = KERNEL_ANY,                                \
       .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = tiled_bytes },
@@ -76,7 +77,8 @@ static size_t partials_bytes(const struct kernel_extent *extent)
     ANY(isa, rank, SOFTCAP, softcap)
 
 const struct kernel x86_kernels[] = {
-    LINEAR_FEW(avx2, 10) LINEAR_MANY(avx2, 10) LINEAR_FEW(avx512, 20) LINEAR_MANY(avx512, 20) LINEAR_MANY(amx, 30)
+    LINEAR_DECODE(avx2, 10) LINEAR_PREFILL(avx2, 10)
+    LINEAR_DECODE(avx512, 20) LINEAR_PREFILL(avx512, 20) LINEAR_PREFILL(amx, 30)
     LINEAR_FLOAT(avx2, 1) LINEAR_FLOAT(avx512, 2)
     EXPERTS(avx2, 10) EXPERTS(avx512, 20) EXPERTS(amx, 30)
     ROWS(avx2, 10) ROWS(avx512, 20)

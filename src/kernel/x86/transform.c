@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/transform.c: centring and Hadamard rotation of keys before they are stored, and of queries to match. The
-// bits are those of the reference (kernel/ref/transform.c).
+// kernel/x86/transform.c: centring and Hadamard rotation of keys before quantisation, and of queries to match;
+// bit-equal to the reference (kernel/ref/transform.c).
 #include <math.h>
 
 #include "kernel/kernel.h"
 #include "kernel/x86/table.h"
 #include "kernel/x86/rotation.h"
 
-// centre: NULL for queries.
+// Queries have no centre (NULL).
 static void transform_head(const struct transform_args *args, float *x, const float *centre)
 {
     for (int i = 0; i < args->head_dim && centre; i += LANES)

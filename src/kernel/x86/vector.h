@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel/x86/vector.h: the vector primitives that kernels are written in, for the widest vector that the source is
-// compiled for: 16 lanes with AVX-512, 8 with AVX2 and FMA. Plain arithmetic on floats is the compiler's; here is what
-// has no operator. Intrinsics that both instruction sets spell alike are wrapped here, the others in vector_avx2.h and
-// vector_avx512.h under the same names.
+// compiled for: 16 lanes with AVX-512, 8 with AVX2 and FMA. Plain float arithmetic uses C operators. Intrinsics with
+// the same name in both instruction sets are wrapped here, the others in vector_avx2.h and vector_avx512.h.
 //   (1) the order of every sum is fixed by the number of lanes
-//   (2) where an operand is NaN, so is the result
+//   (2) NaN operands give NaN
 #ifndef KERNEL_X86_VECTOR_H
 #define KERNEL_X86_VECTOR_H
 
@@ -43,7 +42,7 @@ ALWAYS_INLINE void vec_store(float *out, vec x) { MM(storeu_ps)(out, x); }
 ALWAYS_INLINE vec vec_fma(vec a, vec b, vec c) { return MM(fmadd_ps)(a, b, c); }
 ALWAYS_INLINE vec vec_add(vec a, vec b) { return MM(add_ps)(a, b); }
 ALWAYS_INLINE vec vec_mul(vec a, vec b) { return MM(mul_ps)(a, b); }
-ALWAYS_INLINE vec vec_max(vec a, vec b) { return MM(max_ps)(a, b); } // where one is NaN: b
+ALWAYS_INLINE vec vec_max(vec a, vec b) { return MM(max_ps)(a, b); } // b if either is NaN
 ALWAYS_INLINE vec vec_min(vec a, vec b) { return MM(min_ps)(a, b); }
 ALWAYS_INLINE ivec vec_bits(vec x) { return MM_BITS(castps)(x); }
 ALWAYS_INLINE ivec vec_to_int(vec x) { return MM(cvtps_epi32)(x); }
@@ -53,7 +52,7 @@ ALWAYS_INLINE vec vec_from_int(ivec x) { return MM(cvtepi32_ps)(x); }
 ALWAYS_INLINE ivec ivec_load(const void *x) { return MM_BITS(loadu)(x); }
 ALWAYS_INLINE void ivec_store(void *out, ivec x) { MM_BITS(storeu)(out, x); }
 ALWAYS_INLINE ivec ivec_set(int32_t x) { return MM(set1_epi32)(x); }
-// 8 bytes again and again.
+// Broadcasts 8 bytes.
 ALWAYS_INLINE ivec ivec_set64(const void *x) { return MM(broadcastq_epi64)(_mm_loadl_epi64(x)); }
 ALWAYS_INLINE ivec ivec_add(ivec a, ivec b) { return MM(add_epi32)(a, b); }
 ALWAYS_INLINE ivec ivec_sub(ivec a, ivec b) { return MM(sub_epi32)(a, b); }
@@ -65,7 +64,7 @@ ALWAYS_INLINE ivec ivec_max(ivec a, ivec b) { return MM(max_epi32)(a, b); }
 ALWAYS_INLINE ivec ivec_left(ivec x, unsigned bits) { return MM(slli_epi32)(x, bits); }
 ALWAYS_INLINE ivec ivec_right(ivec x, unsigned bits) { return MM(srli_epi32)(x, bits); }
 ALWAYS_INLINE ivec ivec_left16(ivec x, unsigned bits) { return MM(slli_epi16)(x, bits); }
-ALWAYS_INLINE ivec ivec_right16(ivec x, unsigned bits) { return MM(srai_epi16)(x, bits); } // keeps the sign
+ALWAYS_INLINE ivec ivec_right16(ivec x, unsigned bits) { return MM(srai_epi16)(x, bits); } // arithmetic shift
 ALWAYS_INLINE ivec ivec_sub8(ivec a, ivec b) { return MM(sub_epi8)(a, b); }
 ALWAYS_INLINE ivec ivec_sub16(ivec a, ivec b) { return MM(sub_epi16)(a, b); }
 
@@ -90,10 +89,10 @@ ALWAYS_INLINE ivec ivec_from_i8(const void *x) { return MM(cvtepi8_epi32)(load_b
 ALWAYS_INLINE ivec ivec_from_u8(const void *x) { return MM(cvtepu8_epi32)(load_bytes(x)); }
 ALWAYS_INLINE vec vec_from_bf16(halfvec x) { return vec_from_bits(ivec_left(ivec_from_u16(x), 16)); }
 
-// Each byte, 0 to 15, as the table's entry of that number.
+// Looks up each byte, 0 to 15, in a table of 16 bytes.
 ALWAYS_INLINE ivec ivec_look_up8(ivec x, __m128i table) { return MM(shuffle_epi8)(ivec_set128(table), x); }
 
-// Transposes a matrix of LANES vectors: squares of 4 x 4 within 128 bits first, then the squares.
+// Transposes a LANES x LANES matrix: 4 x 4 squares within 128 bits first, then the squares.
 ALWAYS_INLINE void transpose(vec rows[LANES])
 {
     vec part[LANES];
@@ -108,7 +107,7 @@ ALWAYS_INLINE void transpose(vec rows[LANES])
     transpose_squares(part, rows);
 }
 
-// The first lanes, 1 to all of them.
+// Loads or stores the first `count` lanes, 1 to LANES.
 ALWAYS_INLINE vec load_lanes(const float *x, int count)
 {
     return count == LANES ? vec_load(x) : vec_load_part(x, count);

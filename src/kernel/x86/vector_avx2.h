@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/vector_avx2.h: the primitives of vector.h that AVX2 spells in its own way; vector_avx512.h says what they
-// do.
+// kernel/x86/vector_avx2.h: the primitives of vector.h that differ between instruction sets, for AVX2; documented in
+// vector_avx512.h.
 #ifndef KERNEL_X86_VECTOR_AVX2_H
 #define KERNEL_X86_VECTOR_AVX2_H
 
@@ -44,7 +44,7 @@ ALWAYS_INLINE ivec ivec_reorder(ivec x, const int order[8])
     return _mm256_permutevar8x32_epi32(x, _mm256_loadu_si256((const void *)order));
 }
 
-// The sum stays in its register: compilers like to gather many products first and add them later, from memory.
+// Keeps the sum in a register: compilers tend to spill many products and add them later.
 ALWAYS_INLINE ivec ivec_dot16(ivec sum, ivec a, ivec b)
 {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
@@ -59,7 +59,7 @@ ALWAYS_INLINE ivec ivec_if_less(ivec a, ivec b, ivec yes, ivec no)
 
 ALWAYS_INLINE __m128i load_bytes(const void *x) { return _mm_loadl_epi64(x); }
 
-// Packing works within halves of 128 bits and saturates: low halves first, then both together.
+// Pack instructions saturate and work within 128-bit halves, so the low 16 bits are masked first.
 ALWAYS_INLINE halfvec ivec_to_u16(ivec x)
 {
     ivec low = _mm256_and_si256(x, _mm256_set1_epi32(0xFFFF));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/vector_avx512.h: the primitives of vector.h that AVX-512 spells in its own way.
+// kernel/x86/vector_avx512.h: the primitives of vector.h that differ between instruction sets, for AVX-512.
 #ifndef KERNEL_X86_VECTOR_AVX512_H
 #define KERNEL_X86_VECTOR_AVX512_H
 
@@ -7,7 +7,7 @@ ALWAYS_INLINE vec vec_round(vec x) { return _mm512_roundscale_ps(x, _MM_FROUND_T
 ALWAYS_INLINE vec vec_abs(vec x) { return _mm512_abs_ps(x); }
 ALWAYS_INLINE vec vec_from_bits(ivec x) { return _mm512_castsi512_ps(x); }
 
-// Lanes where a < b take yes, the others no. NaN is never less.
+// a < b ? yes : no, per lane; NaN compares false.
 ALWAYS_INLINE vec vec_if_less(vec a, vec b, vec yes, vec no)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
@@ -20,7 +20,7 @@ ALWAYS_INLINE ivec vec_choose_less(vec a, vec b, ivec yes, ivec no)
 
 ALWAYS_INLINE bool vec_any_nan(vec x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0; }
 
-// Lanes [first, end) of x, the others of `other`.
+// Lanes [first, end) from x, the others from `other`.
 ALWAYS_INLINE vec vec_between(vec x, int first, int end, vec other)
 {
     ivec lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -42,7 +42,7 @@ ALWAYS_INLINE void vec_store_part(float *out, vec x, int count)
 
 ALWAYS_INLINE ivec ivec_set128(__m128i x) { return _mm512_broadcast_i32x4(x); }
 
-// Each eight lanes in the order of the first eight of `order`.
+// Permutes each eight lanes by `order`.
 ALWAYS_INLINE ivec ivec_reorder(ivec x, const int order[8])
 {
     __m256i eight = _mm256_loadu_si256((const void *)order);
@@ -50,7 +50,7 @@ ALWAYS_INLINE ivec ivec_reorder(ivec x, const int order[8])
     return _mm512_permutexvar_epi32(both, x);
 }
 
-// Of pairs of 16-bit integers: the products of each pair, added to its lane.
+// Dot products of pairs of 16-bit integers, added to each 32-bit lane.
 ALWAYS_INLINE ivec ivec_dot16(ivec sum, ivec a, ivec b) { return _mm512_dpwssd_epi32(sum, a, b); }
 
 ALWAYS_INLINE ivec ivec_if_less(ivec a, ivec b, ivec yes, ivec no)
@@ -58,17 +58,17 @@ ALWAYS_INLINE ivec ivec_if_less(ivec a, ivec b, ivec yes, ivec no)
     return _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(a, b), no, yes);
 }
 
-ALWAYS_INLINE __m128i load_bytes(const void *x) { return _mm_loadu_si128(x); } // one a lane
+ALWAYS_INLINE __m128i load_bytes(const void *x) { return _mm_loadu_si128(x); } // one byte per lane
 ALWAYS_INLINE halfvec ivec_to_u16(ivec x) { return _mm512_cvtepi32_epi16(x); } // the low halves
 ALWAYS_INLINE void ivec_store_u8(void *out, ivec x) { _mm_storeu_si128(out, _mm512_cvtepi32_epi8(x)); } // low bytes
 
-// Codes of 0 to 15, two to a byte, the even ones low.
+// Packs codes of 0 to 15 into nibbles, the even ones low.
 ALWAYS_INLINE void ivec_store_nibbles(void *out, ivec x)
 {
     _mm_storel_epi64(out, _mm512_cvtepi64_epi8(_mm512_or_si512(x, _mm512_srli_epi64(x, 28))));
 }
 
-// The even and the odd ones of two vectors' values.
+// Deinterleaves two vectors into even and odd values.
 ALWAYS_INLINE void vec_split(vec low, vec high, vec *even, vec *odd)
 {
     ivec at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -80,7 +80,7 @@ ALWAYS_INLINE __m256 high_half(vec x) { return _mm256_castpd_ps(_mm512_extractf6
 ALWAYS_INLINE __m256 halves_sum(vec x) { return _mm256_add_ps(_mm512_castps512_ps256(x), high_half(x)); }
 ALWAYS_INLINE __m256 halves_max(vec x) { return _mm256_max_ps(_mm512_castps512_ps256(x), high_half(x)); }
 
-// The squares of 4 x 4 that transpose() has made, to their places.
+// The second half of transpose(): moves the 4 x 4 squares.
 ALWAYS_INLINE void transpose_squares(const vec part[LANES], vec rows[LANES])
 {
     for (int i = 0; i < 4; i++) {
@@ -102,7 +102,7 @@ ALWAYS_INLINE vec flip_lanes(vec x, uint32_t lanes)
     return vec_from_bits(_mm512_mask_xor_epi32(bits, (__mmask16)lanes, bits, ivec_set(INT32_MIN)));
 }
 
-// A Hadamard transform of the lanes. A stage adds each lane to its partner, and subtracts it in the partner's place.
+// A Hadamard transform of the lanes, by butterflies.
 #define STAGE(x, swapped, lanes) ((swapped) + flip_lanes(x, lanes))
 ALWAYS_INLINE vec mix_lanes(vec x)
 {

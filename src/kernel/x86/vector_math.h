@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/x86/vector_math.h: exponentials and angles, the same for every kernel, with a relative error of about 1e-7.
+// kernel/x86/vector_math.h: vectorised exp, exp2, sigmoid, tanh, sine and cosine, with a relative error of about 1e-7.
 #ifndef KERNEL_X86_VECTOR_MATH_H
 #define KERNEL_X86_VECTOR_MATH_H
 
 #include "kernel/x86/vector.h"
 
-// e^x: 2^n times a polynomial of what is left, which is at most ln 2 / 2. What would be subnormal is 0, what would be
-// larger than the largest float is near it.
+// e^x as 2^n times a polynomial of the remainder, at most ln 2 / 2 (Cephes). Subnormal results are flushed to 0, and x
+// is clamped so that the result stays finite.
 ALWAYS_INLINE vec vec_exp(vec x)
 {
     const vec least = vec_set(-87.3f), most = vec_set(88.7f);
     vec bounded = vec_min(most, vec_max(least, x));
     vec n = vec_round(bounded * vec_set(1.44269504f));
-    vec rest = vec_fma(n, vec_set(-0.693359375f), bounded); // ln 2 in two parts; the product with the first is exact
+    vec rest = vec_fma(n, vec_set(-0.693359375f), bounded); // ln 2 in two parts (Cody-Waite)
     rest = vec_fma(n, vec_set(2.12194440e-4f), rest);
     vec sum = vec_set(1.9875691500e-4f);
     sum = vec_fma(sum, rest, vec_set(1.3981999507e-3f));
@@ -25,7 +25,7 @@ ALWAYS_INLINE vec vec_exp(vec x)
     return vec_if_less(x, least, vec_set(0), result);
 }
 
-// 2^x for x of at most 127, and exactly 1 for 0. What would be subnormal is 0.
+// 2^x for x <= 127, exactly 1 for 0. Subnormal results are flushed to 0.
 ALWAYS_INLINE vec vec_exp2(vec x)
 {
     const vec least = vec_set(-126);
@@ -45,7 +45,7 @@ ALWAYS_INLINE vec vec_sigmoid(vec x) { return vec_set(1) / (vec_set(1) + vec_exp
 
 ALWAYS_INLINE vec vec_tanh(vec x) { return vec_set(1) - vec_set(2) / (vec_set(1) + vec_exp(x + x)); }
 
-// Both of one angle: quarter turns, in two parts, are taken off; the rest is at most pi / 4.
+// Sine and cosine by range reduction: quarter turns are subtracted in two parts, and the rest is at most pi / 4.
 ALWAYS_INLINE void vec_sin_cos(vec angle, vec *sine, vec *cosine)
 {
     vec quarters = vec_round(angle * vec_set(0.636619772f));

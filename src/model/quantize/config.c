@@ -10,7 +10,7 @@
 
 struct publishing {
     const struct checkpoint *checkpoint;
-    char prefix[64]; // of the GGUF's keys
+    char prefix[64]; // of GGUF keys
     const struct model *model;
     json_t *config;
     struct error *err;
@@ -22,9 +22,9 @@ static bool add_qwen_moe(struct publishing *p);
 static bool add_gemma(struct publishing *p);
 
 static const struct family {
-    const char *architecture;            // as nibble calls it
-    const char *model_type, *class_name; // as config.json does
-    bool (*add)(struct publishing *p);   // what its own config has besides what all have
+    const char *architecture;            // nibble's name
+    const char *model_type, *class_name; // config.json's names
+    bool (*add)(struct publishing *p);   // adds the family's own keys
 } families[] = {
     { "llama", "llama", "LlamaForCausalLM", add_llama },
     { "qwen2", "qwen2", "Qwen2ForCausalLM", add_qwen },
@@ -36,7 +36,7 @@ static const struct family {
 
 static void set(struct publishing *p, const char *key, json_t *value) { json_object_set_new(p->config, key, value); }
 
-// A GGUF has numbers as f32; people wrote them with fewer digits.
+// The shortest decimal that gives the same f32, as GGUF stores f32.
 static json_t *short_real(double value)
 {
     char text[32];
@@ -55,8 +55,8 @@ static struct source source_of(const struct publishing *p)
     return (struct source){ .checkpoint = p->checkpoint, .prefix = p->prefix };
 }
 
-// Llama 3's scaling comes as its results, a divisor for each pair. What they were made of: slow pairs have the whole
-// factor, and any pair between slow and fast tells the original context, with the usual bounds of 1 and 4 turns.
+// Recovers Llama 3's rope scaling parameters from GGUF's divisors per pair: slow pairs have the whole factor, and a
+// pair between slow and fast gives the original context, with the usual low and high frequency factors of 1 and 4.
 static json_t *llama3_scaling(const struct rope *rope, int rotated)
 {
     double factor = 1, original = 8192;
@@ -111,13 +111,13 @@ static bool add_llama(struct publishing *p)
     set(p, "hidden_act", json_string("silu"));
     set(p, "attention_bias", json_boolean(has_bias(p->model, BUFFER_Q)));
     set(p, "mlp_bias", json_boolean(has_bias(p->model, BUFFER_GATE)));
-    if (p->model->config.experts.count) { // with experts it is Mixtral, whatever GGUFs say
+    if (p->model->config.experts.count) { // with experts: Mixtral, which GGUFs call llama
         set(p, "model_type", json_string("mixtral"));
         set(p, "architectures", json_pack("[s]", "MixtralForCausalLM"));
         set(p, "num_local_experts", json_integer(p->model->config.experts.count));
         set(p, "num_experts_per_tok", json_integer(p->model->config.experts.chosen));
         set(p, "sliding_window", window ? json_integer(window) : json_null());
-    } else if (window) { // with a window on every layer it is Mistral
+    } else if (window) { // with a window on every layer: Mistral
         set(p, "model_type", json_string("mistral"));
         set(p, "architectures", json_pack("[s]", "MistralForCausalLM"));
         set(p, "sliding_window", json_integer(window));
@@ -177,7 +177,7 @@ static bool add_gemma(struct publishing *p)
         && (set(p, "rope_local_base_freq", short_real(local)), true);
 }
 
-// ---- what all have ----
+// ---- common keys ----
 
 static bool add_token_id(struct publishing *p, const char *key, const char *gguf_key)
 {
@@ -222,11 +222,11 @@ static bool add_all(struct publishing *p, const struct family *family)
         && add_token_id(p, "eos_token_id", "tokenizer.ggml.eos_token_id");
 }
 
-// ---- the proof ----
+// ---- verification ----
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-5 * fmax(fabs(a), fabs(b)); }
 
-// What differs, in words, or NULL.
+// Names a difference, or NULL.
 static const char *difference(const struct model *a, const struct model *b)
 {
     const struct model_config *x = &a->config, *y = &b->config;

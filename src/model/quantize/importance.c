@@ -6,7 +6,7 @@
 
 #include "kernel/ref/weight.h"
 
-#define IMPORTANCE_LEAST 0.1f // of the mean: the noise is an assumption
+#define IMPORTANCE_LEAST 0.1f // relative to the mean: the estimate is rough
 
 static struct importance *make(struct arena *arena, struct importance importance)
 {
@@ -42,7 +42,7 @@ void importance_follow(const struct op *op, const struct model *model, const str
     const struct importance *out = NULL;
     for (int i = 0; i < LINEAR_OUTPUTS_MAX; i++)
         results[i] = NULL;
-    if (op->kind == OP_NORM && op->groups == 1 && op->vector && !op->vector->stored)
+    if (op->kind == OP_NORM && op->groups == 1 && op->vector && !op->vector->source)
         out = make(arena,
                    (struct importance){ .norm = op->vector, .offset = op->offset, .count = op->vector->shape[0] });
     else if (op->kind == OP_ATTENTION)
@@ -58,12 +58,12 @@ void importance_follow(const struct op *op, const struct model *model, const str
         return;
     }
     for (int i = 0; i < op->matrices; i++)
-        now[op->matrix[i].out] = NULL; // experts: whoever is chosen
+        now[op->matrix[i].out] = NULL; // unknown: experts are chosen per token
     if (op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_ACT_MUL)
         now[op->out] = out;
 }
 
-// False: something on the way is not known.
+// False if a value it depends on is not known.
 static bool evaluate(const struct importance *importance, float *out)
 {
     size_t count = (size_t)importance->count;

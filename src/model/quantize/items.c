@@ -10,8 +10,8 @@ struct collecting {
     struct items *items;
     const struct checkpoint *checkpoint;
     const struct model *model, *published;
-    const struct importance *now[BUFFER_COUNT]; // what is known of each buffer after the ops so far
-    const struct importance *input;             // of the op at hand
+    const struct importance *now[BUFFER_COUNT]; // each buffer's importance after the ops so far
+    const struct importance *input;             // of the current op
     struct importance *results[LINEAR_OUTPUTS_MAX];
     int fused;
     struct error *err;
@@ -42,17 +42,17 @@ static struct item *append(struct collecting *c, struct item item)
         items->capacity = items->capacity ? items->capacity * 2 : 256;
         items->items = memory_grow(items->items, items->capacity, sizeof *items->items);
     }
-    stored_visit(item.tensor, use, items);
+    tensor_source_visit(item.tensor, use, items);
     if (item.scale)
-        stored_visit(item.scale, use, items);
+        tensor_source_visit(item.scale, use, items);
     map_put(&items->names, bytes_of(item.name), (int64_t)items->count);
     items->items[items->count] = item;
     return &items->items[items->count++];
 }
 
-// ---- what the model's ops use ----
+// ---- tensors of the model's ops ----
 
-// A router's rows are few and decide much; a head's errors go straight into the answer.
+// Routers and lm_head stay unquantised: a router is small and decisive, and lm_head's errors reach the logits directly.
 static bool is_quantisable(const struct op *op, int matrix, const char *name)
 {
     static const char *const routers[] = { ".gate.weight", ".router.weight", ".shared_expert_gate.weight" };
@@ -63,13 +63,13 @@ static bool is_quantisable(const struct op *op, int matrix, const char *name)
         && ends_with(name, ITEM_SUFFIX);
 }
 
-// Whether its values can be written as the matrix of that name: one of the file's own, or a module quantised before.
+// True if the tensor is a whole file matrix, or a whole quantised module.
 static bool is_whole(const struct tensor *tensor)
 {
-    return !tensor->stored || (tensor->stored->form && tensor->rank == 2 && tensor->stored->row_step <= 1);
+    return !tensor->source || (tensor->source->label && tensor->rank == 2 && tensor->source->row_step <= 1);
 }
 
-// Where the file has several matrices as one, a model's are runs of its rows; it is written whole.
+// A fused file matrix, of which the model uses runs of rows, is written whole.
 #define RUN_MARK " (from "
 #define EXPERTS ".experts."
 
@@ -79,10 +79,10 @@ static const struct tensor *whole_of(const struct collecting *c, const struct te
     if (!mark)
         return run;
     *name = arena_text(&c->items->arena, *name, (size_t)(mark - *name));
-    return run->stored ? run->stored->codes : checkpoint_find(c->checkpoint, *name);
+    return run->source ? run->source->codes : checkpoint_find(c->checkpoint, *name);
 }
 
-// The module that keys and values belong to, whether or not q, k and v are one.
+// Records the attention module of a layer, for its cache scales.
 static void note_attention(struct collecting *c, const struct op *op, int matrix, const char *name)
 {
     if (op->layer < 0 || op->matrix[matrix].out != BUFFER_K || c->model->layer[op->layer].latent)
@@ -92,7 +92,7 @@ static void note_attention(struct collecting *c, const struct op *op, int matrix
     c->items->attention[op->layer] = arena_text(&c->items->arena, path.data, path.len);
 }
 
-// GGUFs of Llama have the rows of q and k as neighbours that rope turns together.
+// Llama GGUFs permute q and k for interleaved rope; the rows must be permuted back.
 static bool is_reordered(const struct collecting *c, const struct op *op, int matrix)
 {
     return c->model->config.rope_interleaved && !c->published->config.rope_interleaved && op->kind == OP_LINEAR
@@ -104,7 +104,7 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
 {
     int64_t known;
     if (map_get(&c->items->names, bytes_of(name), &known))
-        return; // a head that is the embedding
+        return; // tied lm_head
     bool linear = is_quantisable(op, j, name), reordered = is_reordered(c, op, j);
     const struct model_config *config = &c->model->config;
     append(c,
@@ -116,7 +116,7 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
                           .scale = op->matrix[j].scale,
                           .expert = expert,
                           .head_rows = reordered ? config->head_dim : 0,
-                          .turned = reordered ? config->rotated : 0,
+                          .rotary = reordered ? config->rotated : 0,
                           .linear = linear,
                           .op = (int)(op - c->model->ops),
                           .listed = !linear && op->kind != OP_EMBED,
@@ -128,7 +128,7 @@ static void add_matrix(struct collecting *c, const struct op *op, int j, const s
 static void add_bias(struct collecting *c, const struct op *op, int j, const char *matrix_name)
 {
     const struct tensor *bias = op->matrix[j].bias;
-    if (!bias || bias->stored || bias->rank != 1)
+    if (!bias || bias->source || bias->rank != 1)
         return;
     int stem = (int)(strlen(matrix_name) - strlen(ITEM_SUFFIX));
     bool reordered = is_reordered(c, op, j);
@@ -139,10 +139,10 @@ static void add_bias(struct collecting *c, const struct op *op, int j, const cha
                           .cols = reordered ? 1 : bias->shape[0],
                           .fused = c->fused,
                           .head_rows = reordered ? c->model->config.head_dim : 0,
-                          .turned = reordered ? c->model->config.rotated : 0 });
+                          .rotary = reordered ? c->model->config.rotated : 0 });
 }
 
-// Experts that were one tensor, gate and up even together, become modules of their own; "": not these.
+// The name of one expert's matrix of a stacked tensor, or "".
 static const char *unstacked_name(struct collecting *c, const struct tensor *published, int expert)
 {
     static const struct {
@@ -158,26 +158,26 @@ static const char *unstacked_name(struct collecting *c, const struct tensor *pub
     return "";
 }
 
-// Where the star stands in a name is the expert's number.
+// The name of one expert's matrix: '*' is replaced by its number.
 static const char *expert_name(struct collecting *c, const struct tensor *published, int expert)
 {
     const char *star = strchr(published->name, '*');
-    if (published->stored && published->stored->parts)
-        return published->stored->parts[expert]->name;
+    if (published->source && published->source->parts)
+        return published->source->parts[expert]->name;
     return star
         ? arena_format(&c->items->arena, "%.*s%d%s", (int)(star - published->name), published->name, expert, star + 1)
         : unstacked_name(c, published, expert);
 }
 
-// Experts: matrix by matrix where each has a name of its own.
+// Adds experts as one item per expert and matrix.
 static void add_experts(struct collecting *c, const struct op *op, int j, const struct tensor *published)
 {
     const struct tensor *tensor = op->matrix[j].tensor;
-    const struct tensor *const *own = tensor->stored ? tensor->stored->parts : NULL;
+    const struct tensor *const *own = tensor->source ? tensor->source->parts : NULL;
     for (int e = 0; e < tensor->shape[0]; e++) {
         const struct tensor *part = own ? own[e] : tensor;
         const char *name = expert_name(c, published, e);
-        if ((!own || is_whole(part)) && ends_with(name, ITEM_SUFFIX)) // rows of all in one can be read by themselves
+        if ((!own || is_whole(part)) && ends_with(name, ITEM_SUFFIX)) // stacked rows are readable
             add_matrix(c, op, j, part, name, own ? 0 : e * tensor->shape[1], e);
     }
 }
@@ -210,7 +210,7 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
         }
     }
     double offset = op->offset - published->offset;
-    if (op->vector && !op->vector->stored && op->vector->rank == 1)
+    if (op->vector && !op->vector->source && op->vector->rank == 1)
         append(c,
                (struct item){ .name = published->vector->name,
                               .tensor = op->vector,
@@ -222,9 +222,9 @@ static bool add_op(struct collecting *c, const struct op *op, const struct op *p
     return true;
 }
 
-// ---- what else the files hold ----
+// ---- other tensors ----
 
-// What belonged to a quantised module, and scales that a new config does not declare.
+// True for tensors of a module's old quantisation scheme, and scales that the new config does not declare.
 static bool is_obsolete(const struct collecting *c, const char *name)
 {
     static const char *const scales[] = { ".input_scale", ".k_scale",  ".v_scale",     ".q_scale",
@@ -238,7 +238,7 @@ static bool is_obsolete(const struct collecting *c, const char *name)
         if (!strcmp(dot, scales[i]))
             return true;
     snprintf(weight, sizeof weight, "%.*s" ITEM_SUFFIX, (int)(dot - name), name);
-    return map_get(&c->items->names, bytes_of(weight), &index) && c->items->items[index].tensor->stored;
+    return map_get(&c->items->names, bytes_of(weight), &index) && c->items->items[index].tensor->source;
 }
 
 static bool add_rest(struct collecting *c)
@@ -255,17 +255,17 @@ static bool add_rest(struct collecting *c)
                         "16-bit weights instead",
                         tensor->name, dtype_word(tensor->dtype));
         bool linear = tensor->rank == 2 && ends_with(tensor->name, ITEM_SUFFIX);
-        bool experts = tensor->rank == 3 && strstr(tensor->name, EXPERTS); // all in one
+        bool experts = tensor->rank == 3 && strstr(tensor->name, EXPERTS); // stacked
         append(c,
                (struct item){ .name = tensor->name, .tensor = tensor, .fused = c->fused, .listed = linear || experts });
     }
     return true;
 }
 
-// Everything in a GGUF has a place in the model, or the new checkpoint would lack it.
+// Every GGUF tensor must be used, or the new checkpoint would lack it.
 static bool check_rest(struct collecting *c)
 {
-    map_put(&c->items->used, bytes_of("rope_freqs.weight"), 0); // in config.json
+    map_put(&c->items->used, bytes_of("rope_freqs.weight"), 0); // its content is in config.json
     for (size_t i = 0; i < c->checkpoint->tensor_count; i++) {
         int64_t known;
         const char *name = c->checkpoint->tensors[i].name;

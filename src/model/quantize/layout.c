@@ -8,7 +8,7 @@
 #define MODELOPT NIBBLE_LAYOUT_MODELOPT
 #define COMPRESSED NIBBLE_LAYOUT_COMPRESSED_TENSORS
 
-#define BY_WORD(word) weight_encode_##word, weight_compensate_##word
+#define BY_WORD(word) weight_encode_##word, gptq_##word
 
 static const struct layout layouts[] = {
     { NIBBLE_WEIGHTS_NVFP4, COMPRESSED, "nvfp4-pack-quantized", BY_WORD(nvfp4), 4, 16, "weight_packed", "weight_scale",
@@ -91,7 +91,7 @@ void layout_add_kv(const struct layout *layout, const char *attention, struct sa
 
 // ---- declarations ----
 
-// Modules that stay as they are, by their full paths: every reader takes those alike.
+// The ignore list: unquantised modules by full path, which all engines read alike.
 static json_t *ignored(const struct items *items)
 {
     json_t *list = json_array();
@@ -103,12 +103,12 @@ static json_t *ignored(const struct items *items)
             continue;
         if (!bytes_equal(module, last))
             json_array_append_new(list, json_stringn(module.data, module.len));
-        if (item->tensor->rank == 3 && !item->rows) // no module of its own, but some name it as if it were
+        if (item->tensor->rank == 3 && !item->rows) // not a module, but some engines expect its name
             json_array_append_new(list, json_string(item->name));
         last = module;
     }
     int64_t known;
-    if (!map_get(&items->names, bytes_of("lm_head" ITEM_SUFFIX), &known)) // tied: the module is there all the same
+    if (!map_get(&items->names, bytes_of("lm_head" ITEM_SUFFIX), &known)) // tied lm_head is a module, too
         json_array_append_new(list, json_string("lm_head"));
     return list;
 }
@@ -165,7 +165,7 @@ static json_t *declare_modelopt(const struct layout *layout, const struct items 
     return declared;
 }
 
-// The same once more in the older file that some readers look for first.
+// hf_quant_config.json, the older file that some engines read first.
 static bool save_hf_quant_config(const struct layout *layout, const struct items *items, bool kv_scales,
                                  const char *folder, struct error *err)
 {

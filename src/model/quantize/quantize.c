@@ -14,8 +14,8 @@
 #include "model/quantize/write.h"
 #include "model/tensor_source.h"
 
-enum { GLOBALS_WINDOW = EXPERTS_MAX }; // of the numbers of fused matrices, those that are in use at once
-enum { TEXT_READS = 4 };               // as many values could be read and rounded while a text goes through a matrix
+enum { GLOBALS_WINDOW = EXPERTS_MAX }; // `fused` numbers in use at a time
+enum { TEXT_READS = 4 };               // progress: cost of a text through a matrix, in values read and rounded
 static const size_t shard_bytes_usual = 5000000000;
 
 struct job {
@@ -23,18 +23,18 @@ struct job {
     const struct nibble_quantize_options *options;
     const char *folder;
     const struct layout *layout;
-    struct model model, published; // published is empty where the model's own names are
+    struct model model, published; // published is empty unless the checkpoint is a GGUF
     json_t *config;
     struct items items;
     struct layout_entries *entries; // by item
     size_t (*kv_entries)[2];        // by layer
     struct safetensors_out out;
     struct writing writing;
-    struct factors factors;
+    struct cholesky cholesky;
     struct error *err;
 };
 
-// ---- which ----
+// ---- selection ----
 
 static bool read_patterns(struct modules *modules, const struct nibble_quantize_options *options, struct error *err)
 {
@@ -49,7 +49,7 @@ static bool read_patterns(struct modules *modules, const struct nibble_quantize_
     return true;
 }
 
-// A pattern that keeps nothing is a slip of the pen.
+// A pattern without a match is likely a typo.
 static bool check_patterns(const struct nibble_quantize_options *options, const bool *matched, struct error *err)
 {
     for (size_t i = 0; i < options->exclude_count; i++)
@@ -102,15 +102,15 @@ static bool is_encoded(const struct job *job, const struct item *item)
     return job->layout->encode && item->linear && !item->kept;
 }
 
-// ---- where to ----
+// ---- output files ----
 
 static bool is_plain(const struct tensor *tensor)
 {
     const uint64_t floats = DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16);
-    return !tensor->stored && floats >> tensor->dtype & 1;
+    return !tensor->source && floats >> tensor->dtype & 1;
 }
 
-// What is neither encoded nor as it was.
+// The dtype of a tensor that is not quantised.
 static enum dtype float_type(const struct job *job, const struct item *item)
 {
     bool matrix = item->rows > 1 && item->cols > 1;
@@ -122,7 +122,7 @@ static enum dtype float_type(const struct job *job, const struct item *item)
 static bool is_verbatim(const struct job *job, const struct item *item)
 {
     return !item->rows
-        || (is_plain(item->tensor) && item->tensor->rank < 3 && !item->offset && !item->turned && !item->scale
+        || (is_plain(item->tensor) && item->tensor->rank < 3 && !item->offset && !item->rotary && !item->scale
             && float_type(job, item) == item->tensor->dtype);
 }
 
@@ -163,15 +163,15 @@ static bool place(struct job *job)
             job->entries[i].codes = safetensors_out_add(&job->out, item->name, written_type(job, item), rank,
                                                         item->rows ? shape : tensor->shape);
         writing->total += (double)values * (encoded && job->layout->overall ? 2 : 1);
-        writing->total += encoded && job->factors.source ? (double)values * TEXT_READS : 0;
+        writing->total += encoded && job->cholesky.source ? (double)values * TEXT_READS : 0;
     }
     size_t shard_bytes = job->options->shard_bytes ? job->options->shard_bytes : shard_bytes_usual;
     return place_kv(job) && safetensors_out_begin(&job->out, shard_bytes, job->err);
 }
 
-// ---- the work ----
+// ---- conversion ----
 
-// Matrices that engines fuse share an overall scale: some take one for all of them.
+// Matrices that engines fuse (q, k, v) get one global scale, as some engines support only one.
 static bool measure_fused(struct job *job, size_t first, float *globals)
 {
     int fused = job->items.items[first].fused;
@@ -214,7 +214,7 @@ static bool write_item(struct job *job, size_t index, float global)
     const float *factor = NULL;
     bool ok;
     if (is_encoded(job, item))
-        ok = factors_find(&job->factors, &job->items, index, &factor, job->err)
+        ok = cholesky_find(&job->cholesky, &job->items, index, &factor, job->err)
             && write_encoded(&job->writing, item, job->layout, global, factor, entries, &result, job->err);
     else if (is_verbatim(job, item))
         ok = write_verbatim(&job->writing, item, entries.codes, job->err);
@@ -230,7 +230,7 @@ static void release(void *context, const struct tensor *of_file) { checkpoint_re
 static bool write_all(struct job *job)
 {
     float globals[GLOBALS_WINDOW] = { 0 };
-    int measured = -1; // the highest number that has its overall scale
+    int measured = -1; // the highest `fused` number with a global scale
     for (size_t i = 0; i < job->items.count; i++) {
         const struct item *item = &job->items.items[i];
         if (job->layout->overall && is_encoded(job, item) && item->fused > measured) {
@@ -240,7 +240,7 @@ static bool write_all(struct job *job)
         }
         if (!write_item(job, i, globals[item->fused % GLOBALS_WINDOW]))
             return false;
-        stored_visit(item->tensor, release, (void *)job->checkpoint);
+        tensor_source_visit(item->tensor, release, (void *)job->checkpoint);
     }
     for (int i = 0; i < job->model.config.layers && job->kv_entries; i++)
         if (!safetensors_out_put(&job->out, job->kv_entries[i][0], 0, &job->options->k_scales[i], sizeof(float),
@@ -251,7 +251,7 @@ static bool write_all(struct job *job)
     return safetensors_out_finish(&job->out, job->err);
 }
 
-// ---- the whole ----
+// ---- steps ----
 
 static bool describe(struct job *job)
 {
@@ -275,28 +275,28 @@ static bool save_config(struct job *job)
 }
 
 bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
-              const struct moments_source *moments, struct error *err)
+              const struct hessian_source *hessian, struct error *err)
 {
     struct device host;
     struct job job = { .checkpoint = checkpoint, .options = options, .folder = folder, .err = err };
     job.layout = layout_find(options->weights, options->layout, err);
     bool ok = job.layout && describe(&job) && choose(&job) && device_open_cpu(&host, err);
-    int cores = ok && host.cores < TEAM_THREADS_MAX ? host.cores : TEAM_THREADS_MAX;
+    int cores = ok && host.cores < THREAD_POOL_MAX ? host.cores : THREAD_POOL_MAX;
     job.writing = (struct writing){ .out = &job.out,
                                     .progress = options->progress,
                                     .progress_context = options->progress_context };
-    job.writing.team = ok ? thread_pool_open(options->threads ? options->threads : cores, err) : NULL;
-    job.factors = (struct factors){ .source = moments,
-                                    .model = &job.model,
-                                    .team = job.writing.team,
-                                    .progress = advance,
-                                    .progress_context = &job.writing };
+    job.writing.pool = ok ? thread_pool_open(options->threads ? options->threads : cores, err) : NULL;
+    job.cholesky = (struct cholesky){ .source = hessian,
+                                      .model = &job.model,
+                                      .pool = job.writing.pool,
+                                      .progress = advance,
+                                      .progress_context = &job.writing };
     write_open(&job.writing);
-    ok = job.writing.team && place(&job) && write_all(&job) && save_config(&job);
+    ok = job.writing.pool && place(&job) && write_all(&job) && save_config(&job);
     write_close(&job.writing);
-    factors_free(&job.factors);
-    if (job.writing.team)
-        thread_pool_close(job.writing.team);
+    cholesky_free(&job.cholesky);
+    if (job.writing.pool)
+        thread_pool_close(job.writing.pool);
     safetensors_out_close(&job.out);
     free(job.entries);
     free(job.kv_entries);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/quantize/quantize.h: a checkpoint's weights written anew, as published checkpoints have them: linear layers in
-// a small format, everything else as it is. What was one file of a GGUF's becomes a folder under Hugging Face's names.
+// model/quantize/quantize.h: quantises a checkpoint to a published layout: linear layers in a small format, everything
+// else unchanged. A GGUF becomes a folder with Hugging Face names.
 #ifndef MODEL_QUANTIZE_H
 #define MODEL_QUANTIZE_H
 
@@ -8,12 +8,12 @@
 #include "format/checkpoint.h"
 #include "nibble.h"
 
-struct moments_source;
+struct hessian_source;
 
-// Writes weights, config.json and, where the layout has one, hf_quant_config.json into a folder that is there and
-// empty. config.json comes last: without it a folder is no checkpoint. With moments (model/quantize/cholesky.h), which
-// may be NULL, weights make up for each other's errors.
+// Writes weights, config.json and perhaps hf_quant_config.json into an existing, empty folder. config.json comes last:
+// without it a folder is no checkpoint. With a Hessian source (model/quantize/cholesky.h) weights are rounded by GPTQ;
+// with NULL to nearest.
 bool quantize(const struct checkpoint *checkpoint, const char *folder, const struct nibble_quantize_options *options,
-              const struct moments_source *moments, struct error *err);
+              const struct hessian_source *hessian, struct error *err);
 
 #endif

@@ -14,18 +14,18 @@ enum { SLICE_VALUES = 2 << 20, COPY_BYTES = 16 << 20, TILES_PER_THREAD = 2 };
 struct row {
     float amax;
     double error, energy;
-    double variance; // of its result, for inputs of the importance that is known
+    double variance; // of its result, given the inputs' importance
 };
 
-// What becomes of rows.
+// How rows are encoded.
 struct encoding {
-    weight_encoder *encode;         // NULL: they are only measured
-    weight_compensator *compensate; // instead, where there is a factor
+    weight_encoder *encode; // NULL: only measure
+    gptq_encoder *gptq;     // instead, where there is a factor
     const float *factor;
     float global;
 };
 
-// Some rows of an item on their way.
+// Rows of an item in conversion.
 struct slice {
     const struct item *item;
     int64_t first, rows;
@@ -35,7 +35,7 @@ struct slice {
     float *scratch;                            // of tiles, one after the other
     size_t code_bytes, scale_bytes, raw_bytes; // of a row
     float *values;                             // (rows, cols)
-    uint8_t *raw;                              // the same as the tensor has it, where that is made
+    uint8_t *raw;                              // the rows in the tensor's dtype, if converted by a source
     uint8_t *codes, *scales;
     struct row *results; // by row
     size_t values_room, raw_room, codes_room, scales_room, results_room, scratch_room;
@@ -66,24 +66,24 @@ void write_close(struct writing *writing)
     writing->slice = NULL;
 }
 
-// ---- rows in ----
+// ---- reading rows ----
 
-// Which row of the tensor a row of the item is.
+// The tensor's row for a row of the item.
 static int64_t source_row(const struct item *item, int64_t row)
 {
-    if (!item->turned)
+    if (!item->rotary)
         return item->first + row;
-    int64_t head = row / item->head_rows, at = row % item->head_rows, half = item->turned / 2;
-    if (at < item->turned)
+    int64_t head = row / item->head_rows, at = row % item->head_rows, half = item->rotary / 2;
+    if (at < item->rotary)
         at = at < half ? 2 * at : 2 * (at - half) + 1;
     return item->first + head * item->head_rows + at;
 }
 
 static const void *raw_row(const struct tensor *tensor, int64_t row, size_t bytes, uint8_t *room)
 {
-    if (!tensor->stored)
+    if (!tensor->source)
         return tensor->data + (size_t)row * bytes;
-    stored_read(tensor, row, 1, room);
+    tensor_source_read(tensor, row, 1, room);
     return room;
 }
 
@@ -112,23 +112,23 @@ static void encode_row(const struct slice *slice, int64_t row)
                                                        slice->scales + (size_t)row * slice->scale_bytes);
 }
 
-static void compensate_rows(const struct slice *slice, int64_t first, int rows)
+static void gptq_rows(const struct slice *slice, int64_t first, int rows)
 {
     size_t cols = (size_t)slice->item->cols, at = (size_t)first;
-    double errors[WEIGHT_TILE_ROWS];
-    const struct weight_tile tile = { .x = slice->values + at * cols,
-                                      .rows = rows,
-                                      .count = cols,
-                                      .global = slice->encoding.global,
-                                      .factor = slice->encoding.factor,
-                                      .scratch = slice->scratch + at / WEIGHT_TILE_ROWS * weight_tile_scratch(cols),
-                                      .error = errors };
-    slice->encoding.compensate(&tile, slice->codes + at * slice->code_bytes, slice->scales + at * slice->scale_bytes);
+    double errors[GPTQ_TILE_ROWS];
+    const struct gptq_tile tile = { .x = slice->values + at * cols,
+                                    .rows = rows,
+                                    .count = cols,
+                                    .global = slice->encoding.global,
+                                    .factor = slice->encoding.factor,
+                                    .scratch = slice->scratch + at / GPTQ_TILE_ROWS * gptq_scratch(cols),
+                                    .error = errors };
+    slice->encoding.gptq(&tile, slice->codes + at * slice->code_bytes, slice->scales + at * slice->scale_bytes);
     for (int i = 0; i < rows; i++)
         slice->results[first + i].error = errors[i];
 }
 
-// Some rows, at most a tile of them.
+// Converts at most a tile of rows.
 static void run_rows(const struct slice *slice, int64_t first, int rows)
 {
     const struct encoding *encoding = &slice->encoding;
@@ -148,7 +148,7 @@ static void run_rows(const struct slice *slice, int64_t first, int rows)
     if (!encoding->encode || !finite)
         return;
     if (encoding->factor)
-        compensate_rows(slice, first, rows);
+        gptq_rows(slice, first, rows);
     for (int64_t row = first; row < first + rows && !encoding->factor; row++)
         encode_row(slice, row);
 }
@@ -157,10 +157,10 @@ static void run_slice(void *context, int phase, int part, int parts)
 {
     struct slice *slice = context;
     (void)phase;
-    int64_t tiles = (slice->rows + WEIGHT_TILE_ROWS - 1) / WEIGHT_TILE_ROWS;
+    int64_t tiles = (slice->rows + GPTQ_TILE_ROWS - 1) / GPTQ_TILE_ROWS;
     for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; tile++) {
-        int64_t first = tile * WEIGHT_TILE_ROWS, rest = slice->rows - first;
-        run_rows(slice, first, rest < WEIGHT_TILE_ROWS ? (int)rest : WEIGHT_TILE_ROWS);
+        int64_t first = tile * GPTQ_TILE_ROWS, rest = slice->rows - first;
+        run_rows(slice, first, rest < GPTQ_TILE_ROWS ? (int)rest : GPTQ_TILE_ROWS);
     }
 }
 
@@ -186,11 +186,11 @@ static float read_scale(const struct item *item)
     return scale;
 }
 
-// In whole tiles, and enough of them for everybody.
+// Rows per slice: whole tiles, enough for all threads.
 static int64_t rows_each(const struct item *item, int threads)
 {
-    int64_t tiles = SLICE_VALUES / item->cols / WEIGHT_TILE_ROWS, least = TILES_PER_THREAD * (int64_t)threads;
-    int64_t rows = (tiles > least ? tiles : least) * WEIGHT_TILE_ROWS;
+    int64_t tiles = SLICE_VALUES / item->cols / GPTQ_TILE_ROWS, least = TILES_PER_THREAD * (int64_t)threads;
+    int64_t rows = (tiles > least ? tiles : least) * GPTQ_TILE_ROWS;
     return rows < item->rows ? rows : item->rows;
 }
 
@@ -198,19 +198,19 @@ static int64_t prepare_slices(struct writing *writing, const struct item *item, 
 {
     struct slice *slice = writing->slice;
     size_t cols = (size_t)item->cols;
-    int64_t rows = rows_each(item, thread_pool_size(writing->team));
+    int64_t rows = rows_each(item, thread_pool_size(writing->pool));
     slice->item = item, slice->encoding = encoding, slice->scale = read_scale(item);
     slice->raw_bytes = dtype_bytes(item->tensor->dtype, cols);
     free(slice->importance);
     slice->importance = encoding.encode && item->linear ? importance_of(item->input, item->cols) : NULL;
-    size_t each = (size_t)rows, tiles = (each + WEIGHT_TILE_ROWS - 1) / WEIGHT_TILE_ROWS;
+    size_t each = (size_t)rows, tiles = (each + GPTQ_TILE_ROWS - 1) / GPTQ_TILE_ROWS;
     slice->values = make_room(slice->values, &slice->values_room, each * cols * sizeof *slice->values);
-    slice->raw = make_room(slice->raw, &slice->raw_room, item->tensor->stored ? each * slice->raw_bytes : 1);
+    slice->raw = make_room(slice->raw, &slice->raw_room, item->tensor->source ? each * slice->raw_bytes : 1);
     slice->codes = make_room(slice->codes, &slice->codes_room, each * slice->code_bytes + 1);
     slice->scales = make_room(slice->scales, &slice->scales_room, each * slice->scale_bytes + 1);
     slice->results = make_room(slice->results, &slice->results_room, each * sizeof *slice->results);
     slice->scratch = make_room(slice->scratch, &slice->scratch_room,
-                               encoding.factor ? tiles * weight_tile_scratch(cols) * sizeof *slice->scratch : 1);
+                               encoding.factor ? tiles * gptq_scratch(cols) * sizeof *slice->scratch : 1);
     return rows;
 }
 
@@ -218,7 +218,7 @@ static bool read_slice(struct writing *writing, int64_t first, int64_t rows, str
 {
     struct slice *slice = writing->slice;
     slice->first = first, slice->rows = rows;
-    thread_pool_run(writing->team,
+    thread_pool_run(writing->pool,
                     &(struct thread_pool_work){ .run = run_slice, .context = slice, .phases = 1, .divisible = true });
     for (int64_t row = 0; row < rows; row++)
         if (isnan(slice->results[row].amax))
@@ -229,7 +229,7 @@ static bool read_slice(struct writing *writing, int64_t first, int64_t rows, str
 
 static bool check(const struct item *item, struct error *err)
 {
-    return stored_check(item->tensor, err) && (!item->scale || stored_check(item->scale, err));
+    return tensor_source_check(item->tensor, err) && (!item->scale || tensor_source_check(item->scale, err));
 }
 
 bool write_measure(struct writing *writing, const struct item *item, float *amax, struct error *err)
@@ -277,13 +277,13 @@ static bool write_slices(struct writing *writing, const struct item *item, struc
     return true;
 }
 
-// ---- ways out ----
+// ---- writing ----
 
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
                    const float *factor, struct layout_entries entries, struct write_result *result, struct error *err)
 {
-    const struct encoding encoding = { layout->encode, layout->compensate, factor, global };
-    float overall = layout->divides ? 1 / global : global; // exact: a power of two
+    const struct encoding encoding = { layout->encode, layout->gptq, factor, global };
+    float overall = layout->divides ? 1 / global : global; // exact, since global is a power of two
     writing->slice->code_bytes = layout_code_bytes(layout, item->cols);
     writing->slice->scale_bytes = layout_scale_bytes(layout, item->cols);
     return write_slices(writing, item, encoding, entries, result, err)

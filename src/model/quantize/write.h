@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/quantize/write.h: values from where they lie to where they go, a slice of rows at a time, on the whole team.
-// What it takes is a few slices of memory, however large a matrix is.
+// model/quantize/write.h: converts and writes tensors, a slice of rows at a time, on all threads, in constant memory.
 #ifndef MODEL_QUANTIZE_WRITE_H
 #define MODEL_QUANTIZE_WRITE_H
 
@@ -10,28 +9,27 @@
 
 struct writing {
     struct safetensors_out *out;
-    struct thread_pool *team;
-    struct slice *slice; // memory that is used again from one to the next
+    struct thread_pool *pool;
+    struct slice *slice; // reused buffers
     bool (*progress)(void *context, double done);
     void *progress_context;
     double done, total; // in values read
 };
 
 struct write_result {
-    double error, energy; // sums of squares, of what was lost and of what there was
+    double error, energy; // sums of squares: of errors and of values
 };
 
-// So many values have been read. False: whoever watches says stop.
+// Reports progress; false if the callback asks to stop.
 bool write_advance(struct writing *writing, double values, struct error *err);
 
 void write_open(struct writing *writing);
 void write_close(struct writing *writing);
 
-// The largest magnitude of a matrix. False: a value is not a finite number.
+// The largest magnitude of a matrix. An error if a value is not finite.
 bool write_measure(struct writing *writing, const struct item *item, float *amax, struct error *err);
 
-// A matrix as its codes and scales; with the factor of its inputs' moments errors are made up for, with NULL each value
-// is the nearest.
+// Writes a matrix's codes and scales, by GPTQ with the Hessian's Cholesky factor, or to nearest if that is NULL.
 bool write_encoded(struct writing *writing, const struct item *item, const struct layout *layout, float global,
                    const float *factor, struct layout_entries entries, struct write_result *result, struct error *err);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moments and their factors against double precision; and weights that make up for each other's errors: what a matrix
+// Moments and their cholesky against double precision; and weights that make up for each other's errors: what a matrix
 // gives comes nearer to what it gave than with every weight rounded to the nearest.
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum { COLS = 160, TOKENS = 300, ROWS = 21, HIDDEN = 12 };
 
-static const struct moments_doubt doubt = { .own = 0.01f, .common = 0.005f };
+static const struct hessian_damping damping = { .own = 0.01f, .common = 0.005f };
 
 // Inputs that go together: a few hidden causes, some noise, and channels of different sizes.
 static void draw_inputs(uint64_t *random, float *x, int cols)
@@ -34,16 +34,16 @@ static void draw_inputs(uint64_t *random, float *x, int cols)
     }
 }
 
-static float *moments_of(const float *x, int cols, const int32_t *rows, int count, int parts)
+static float *hessian_of(const float *x, int cols, const int32_t *rows, int count, int parts)
 {
-    size_t size = moments_size((size_t)cols);
-    float *moments = memory_new(size * size, sizeof *moments);
+    size_t size = hessian_size((size_t)cols);
+    float *hessian = memory_new(size * size, sizeof *hessian);
     for (int part = 0; part < parts; part++)
-        moments_add(moments, (size_t)cols, x, rows, count, part, parts);
-    return moments;
+        hessian_add(hessian, (size_t)cols, x, rows, count, part, parts);
+    return hessian;
 }
 
-static void moments_are_sums_of_products(void **state)
+static void a_hessian_is_sums_of_products(void **state)
 {
     (void)state;
     enum { ODD = 37, SOME = 150 };
@@ -53,8 +53,8 @@ static void moments_are_sums_of_products(void **state)
     draw_inputs(&random, x, ODD);
     for (int i = 0; i < SOME; i++)
         rows[i] = random_between(&random, 0, TOKENS - 1);
-    float *one = moments_of(x, ODD, rows, SOME, 1), *three = moments_of(x, ODD, rows, SOME, 3);
-    size_t size = moments_size(ODD);
+    float *one = hessian_of(x, ODD, rows, SOME, 1), *three = hessian_of(x, ODD, rows, SOME, 3);
+    size_t size = hessian_size(ODD);
     for (size_t i = 0; i < ODD; i++)
         for (size_t j = i; j < ODD; j++) {
             double sum = 0, scale = 0;
@@ -72,60 +72,60 @@ static void moments_are_sums_of_products(void **state)
 static struct thread_pool *open_thread_pool(int threads)
 {
     struct error err;
-    struct thread_pool *team = thread_pool_open(threads, &err);
-    assert_non_null(team);
-    return team;
+    struct thread_pool *pool = thread_pool_open(threads, &err);
+    assert_non_null(pool);
+    return pool;
 }
 
-static void a_factor_times_itself_is_the_moments(void **state)
+static void a_cholesky_factor_times_itself_is_the_hessian(void **state)
 {
     (void)state;
     static const int counts[] = { 5, 16, 37, COLS };
     static float x[TOKENS * COLS];
     uint64_t random = 2;
-    struct thread_pool *alone = open_thread_pool(1), *team = open_thread_pool(3);
+    struct thread_pool *alone = open_thread_pool(1), *pool = open_thread_pool(3);
     for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
-        size_t cols = (size_t)counts[n], size = moments_size(cols);
+        size_t cols = (size_t)counts[n], size = hessian_size(cols);
         draw_inputs(&random, x, counts[n]);
-        float *moments = moments_of(x, counts[n], NULL, TOKENS, 1), *factor = moments_of(x, counts[n], NULL, TOKENS, 1);
-        float *other = moments_of(x, counts[n], NULL, TOKENS, 1);
+        float *hessian = hessian_of(x, counts[n], NULL, TOKENS, 1), *factor = hessian_of(x, counts[n], NULL, TOKENS, 1);
+        float *other = hessian_of(x, counts[n], NULL, TOKENS, 1);
         double mean = 0;
         for (size_t i = 0; i < cols; i++)
-            mean += moments[i * size + i] / (double)cols;
-        assert_true(moments_factor(factor, cols, doubt, alone) && moments_factor(other, cols, doubt, team));
+            mean += hessian[i * size + i] / (double)cols;
+        assert_true(hessian_cholesky(factor, cols, damping, alone) && hessian_cholesky(other, cols, damping, pool));
         assert_memory_equal(factor, other, size * size * sizeof *factor);
         for (size_t i = 0; i < cols; i++)
             for (size_t j = i; j < cols; j++) {
-                double sum = 0, want = moments[i * size + j] / mean;
-                want += i == j ? want * doubt.own + doubt.common : 0;
+                double sum = 0, want = hessian[i * size + j] / mean;
+                want += i == j ? want * damping.own + damping.common : 0;
                 for (size_t k = j; k < size; k++)
                     sum += (double)factor[i * size + k] * factor[j * size + k];
                 assert_true(fabs(sum - want) <= 2e-5 * (1 + fabs(want)));
             }
-        free(moments);
+        free(hessian);
         free(factor);
         free(other);
     }
     float zeros[16 * 16] = { 0 };
-    assert_false(moments_factor(zeros, 16, doubt, team));
+    assert_false(hessian_cholesky(zeros, 16, damping, pool));
     thread_pool_close(alone);
-    thread_pool_close(team);
+    thread_pool_close(pool);
 }
 
 // ---- rounding ----
 
 struct format {
     weight_encoder *encode;
-    weight_compensator *compensate;
+    gptq_encoder *gptq;
     size_t code_bytes, scale_bytes; // of a row
     double gain;                    // the error of what the matrix gives: at most this of what it is without
 };
 
 static const struct format formats[] = {
-    { weight_encode_nvfp4, weight_compensate_nvfp4, COLS / 2, COLS / 16, 0.5 },
-    { weight_encode_mxfp4, weight_compensate_mxfp4, COLS / 2, COLS / 32, 0.5 },
-    { weight_encode_fp8, weight_compensate_fp8, COLS, sizeof(float), 0.5 },
-    { weight_encode_int8, weight_compensate_int8, COLS, sizeof(float), 0.5 },
+    { weight_encode_nvfp4, gptq_nvfp4, COLS / 2, COLS / 16, 0.5 },
+    { weight_encode_mxfp4, gptq_mxfp4, COLS / 2, COLS / 32, 0.5 },
+    { weight_encode_fp8, gptq_fp8, COLS, sizeof(float), 0.5 },
+    { weight_encode_int8, gptq_int8, COLS, sizeof(float), 0.5 },
 };
 
 static void decode(const struct format *format, const uint8_t *codes, const uint8_t *scales, float global, float *out)
@@ -158,36 +158,36 @@ static double output_error(const float *x, const float *row, const float *decode
 }
 
 struct matrix {
-    float x[TOKENS * COLS], w[ROWS * COLS], scratch[COLS * WEIGHT_TILE_ROWS];
+    float x[TOKENS * COLS], w[ROWS * COLS], scratch[COLS * GPTQ_TILE_ROWS];
     float *factor;
     float global;
 };
 
 static void matrix_open(struct matrix *matrix, uint64_t seed)
 {
-    struct thread_pool *team = open_thread_pool(2);
-    assert_true(weight_tile_scratch(COLS) <= sizeof matrix->scratch / sizeof(float));
+    struct thread_pool *pool = open_thread_pool(2);
+    assert_true(gptq_scratch(COLS) <= sizeof matrix->scratch / sizeof(float));
     draw_inputs(&seed, matrix->x, COLS);
     random_fill(&seed, matrix->w, ROWS * COLS);
     for (int i = 0; i < COLS; i++)
         matrix->w[3 * COLS + i] = 0, matrix->w[4 * COLS + i] *= 1e-6f, matrix->w[5 * COLS + i] *= i % 40 ? 0.01f : 1;
-    matrix->factor = moments_of(matrix->x, COLS, NULL, TOKENS, 1);
-    assert_true(moments_factor(matrix->factor, COLS, doubt, team));
+    matrix->factor = hessian_of(matrix->x, COLS, NULL, TOKENS, 1);
+    assert_true(hessian_cholesky(matrix->factor, COLS, damping, pool));
     matrix->global = weight_nvfp4_global(weight_amax(matrix->w, ROWS * COLS));
-    thread_pool_close(team);
+    thread_pool_close(pool);
 }
 
-static void compensate(struct matrix *matrix, const struct format *format, int first, int rows, uint8_t *codes,
-                       uint8_t *scales, double *errors)
+static void gptq(struct matrix *matrix, const struct format *format, int first, int rows, uint8_t *codes,
+                 uint8_t *scales, double *errors)
 {
-    const struct weight_tile tile = { .x = matrix->w + first * COLS,
-                                      .rows = rows,
-                                      .count = COLS,
-                                      .global = matrix->global,
-                                      .factor = matrix->factor,
-                                      .scratch = matrix->scratch,
-                                      .error = errors };
-    format->compensate(&tile, codes, scales);
+    const struct gptq_tile tile = { .x = matrix->w + first * COLS,
+                                    .rows = rows,
+                                    .count = COLS,
+                                    .global = matrix->global,
+                                    .factor = matrix->factor,
+                                    .scratch = matrix->scratch,
+                                    .error = errors };
+    format->gptq(&tile, codes, scales);
 }
 
 static void outputs_come_nearer(void **state)
@@ -197,11 +197,11 @@ static void outputs_come_nearer(void **state)
     matrix_open(&matrix, 3);
     for (size_t n = 0; n < sizeof formats / sizeof *formats; n++) {
         const struct format *format = &formats[n];
-        uint8_t codes[WEIGHT_TILE_ROWS * COLS], scales[WEIGHT_TILE_ROWS * COLS], alone[COLS], alone_scales[COLS];
-        double errors[WEIGHT_TILE_ROWS], told, with = 0, without = 0;
-        for (int first = 0; first < ROWS; first += WEIGHT_TILE_ROWS) {
-            int rows = ROWS - first < WEIGHT_TILE_ROWS ? ROWS - first : WEIGHT_TILE_ROWS;
-            compensate(&matrix, format, first, rows, codes, scales, errors);
+        uint8_t codes[GPTQ_TILE_ROWS * COLS], scales[GPTQ_TILE_ROWS * COLS], alone[COLS], alone_scales[COLS];
+        double errors[GPTQ_TILE_ROWS], told, with = 0, without = 0;
+        for (int first = 0; first < ROWS; first += GPTQ_TILE_ROWS) {
+            int rows = ROWS - first < GPTQ_TILE_ROWS ? ROWS - first : GPTQ_TILE_ROWS;
+            gptq(&matrix, format, first, rows, codes, scales, errors);
             for (int i = 0; i < rows; i++) {
                 const float *row = matrix.w + (first + i) * COLS;
                 const uint8_t *own = codes + (size_t)i * format->code_bytes;
@@ -213,7 +213,7 @@ static void outputs_come_nearer(void **state)
                     sum += ((double)decoded[j] - row[j]) * ((double)decoded[j] - row[j]);
                 assert_true(fabs(errors[i] - sum) <= 1e-4 * sum + 1e-30);
                 with += output_error(matrix.x, row, decoded);
-                compensate(&matrix, format, first + i, 1, alone, alone_scales, &told);
+                gptq(&matrix, format, first + i, 1, alone, alone_scales, &told);
                 assert_memory_equal(alone, own, format->code_bytes);
                 assert_memory_equal(alone_scales, own_scales, format->scale_bytes);
                 format->encode(&(struct weight_row){ row, NULL, COLS, matrix.global }, alone, alone_scales);
@@ -241,7 +241,7 @@ static void alone_every_weight_is_the_nearest(void **state)
         for (int row = 0; row < ROWS; row++) {
             const struct weight_row values = { matrix.w + row * COLS, NULL, COLS, matrix.global };
             double error, least = format->encode(&values, nearest, nearest_scales);
-            compensate(&matrix, format, row, 1, codes, scales, &error);
+            gptq(&matrix, format, row, 1, codes, scales, &error);
             assert_true(fabs(error - least) <= 1e-4 * least + 1e-30);
         }
     }
@@ -251,8 +251,8 @@ static void alone_every_weight_is_the_nearest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moments_are_sums_of_products),
-        cmocka_unit_test(a_factor_times_itself_is_the_moments),
+        cmocka_unit_test(a_hessian_is_sums_of_products),
+        cmocka_unit_test(a_cholesky_factor_times_itself_is_the_hessian),
         cmocka_unit_test(outputs_come_nearer),
         cmocka_unit_test(alone_every_weight_is_the_nearest),
     };
