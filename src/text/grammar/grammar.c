@@ -27,11 +27,11 @@ const char *grammar_unheld(const struct grammar *grammar) { return grammar->unhe
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
 {
     struct grammar *grammar = memory_new(1, sizeof *grammar);
-    struct machine machine = { 0 };
+    struct dfa dfa = { 0 };
     uint32_t root = RULES_NONE;
-    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, NULL, err)) {
-        if (machine.count)
-            root = rules_machine(grammar, &machine, err);
+    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &dfa, NULL, err)) {
+        if (dfa.count)
+            root = rules_dfa(grammar, &dfa, err);
         else
             fail(err, "it cannot be met: no text has that pattern");
     }

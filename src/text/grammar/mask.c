@@ -42,67 +42,30 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 // ---- a thread that is alone ----
 
-enum stride { STRIDE_NONE, STRIDE_INSIDE, STRIDE_OUT };
-
-// Where a thread is in its string, machine or mark.
-struct place {
-    uint32_t at, end, count;
-};
-
-static enum stride stride_mark(const struct match *match, uint32_t node, struct place *place, uint8_t byte)
-{
-    struct thread thread = { node, 0, place->at, place->end, place->count };
-    enum mark_step step = match_mark(match->grammar, &thread, byte);
-    *place = (struct place){ thread.at, thread.end, thread.count };
-    return step == MARK_SPACE ? STRIDE_INSIDE : step == MARK_DEAD ? STRIDE_NONE : STRIDE_OUT;
-}
-
-// STRIDE_OUT: the byte ends the string, may be the last one of the machine, is the mark's or comes behind it.
-static enum stride stride(const struct match *match, uint32_t id, struct place *place, uint8_t byte)
-{
-    const struct node *node = &match->grammar->nodes[id];
-    if (node->kind == NODE_MARK)
-        return stride_mark(match, id, place, byte);
-    if (node->kind == NODE_MACHINE) {
-        const struct machine_state *states = match->grammar->machines[node->table].states;
-        place->at = states[place->at].next[byte];
-        return !place->at ? STRIDE_NONE : states[place->at].accepts ? STRIDE_OUT : STRIDE_INSIDE;
-    }
-    enum string_state next = string_step(place->at, byte);
-    place->count += string_begins_character(place->at, next);
-    place->at = next;
-    if (next == STRING_DEAD || place->count > node->high)
-        return STRIDE_NONE;
-    return next == STRING_CLOSED ? STRIDE_OUT : STRIDE_INSIDE;
-}
-
 // As walk_from, without making sets of threads as long as the thread stays inside of its node: strings and patterns let
 // most of the vocabulary pass, and white space is long in some of them.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
 {
     struct match *match = &walk->matcher->match;
     const struct trie_node *nodes = walk->trie->nodes;
-    struct place places[VOCABULARY_TOKEN_BYTES_MAX + 1];
+    struct thread at[VOCABULARY_TOKEN_BYTES_MAX + 1]; // by depth
     struct level before = level_here(match, (struct thread_set){ 0 });
     if (begin < end)
-        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.end, thread.count };
+        at[nodes[begin].depth - 1] = thread;
     for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
-        struct place place = places[nodes[i].depth - 1];
-        switch (stride(match, thread.node, &place, nodes[i].byte)) {
-        case STRIDE_INSIDE:
-            places[nodes[i].depth] = place;
+        struct thread *next = &at[nodes[i].depth];
+        *next = at[nodes[i].depth - 1];
+        enum leaf_step step = match_leaf(match->grammar, next, nodes[i].byte);
+        if (step == LEAF_INSIDE) {
             allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
             i++;
             continue;
-        case STRIDE_OUT: {
+        }
+        if (step != LEAF_DEAD) {
             struct thread_set set = { .begin = match->thread_count };
-            place = places[nodes[i].depth - 1];
-            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, place.end, place.count });
+            match_add(match, &set, at[nodes[i].depth - 1]);
             walk_from(walk, i, nodes[i].skip, set);
             return_to(match, &before);
-            break;
-        }
-        case STRIDE_NONE: break;
         }
         i = nodes[i].skip;
     }
@@ -196,7 +159,7 @@ static void write_state(struct matcher *matcher)
 }
 
 // Threads between the characters of a string are left to what the vocabulary knows; those elsewhere in strings and in
-// machines walk alone; words walk together.
+// dfas walk alone; words walk together.
 static void allow_by_threads(struct matcher *matcher)
 {
     struct match *match = &matcher->match;

@@ -103,7 +103,7 @@ static void enter(struct match *match, struct thread_set *set, uint32_t id, uint
         match_add(match, set, (struct thread){ id, stack, 0, grammar->tables[node->table].count, 0 });
         return;
     case NODE_STRING: match_add(match, set, (struct thread){ id, stack, STRING_OPEN, 0, 0 }); return;
-    case NODE_MACHINE: match_add(match, set, (struct thread){ id, stack, MACHINE_START, 0, 0 }); return;
+    case NODE_DFA: match_add(match, set, (struct thread){ id, stack, DFA_START, 0, 0 }); return;
     case NODE_MARK: match_add(match, set, (struct thread){ id, stack, false, 0, 0 }); return;
     case NODE_SEQUENCE: enter(match, set, node->first, 0, push(match, node->rest, 0, stack)); return;
     case NODE_CHOICE:
@@ -159,61 +159,55 @@ static void step_words(struct match *match, struct thread_set *set, struct threa
         }
 }
 
-static void step_string(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+static enum leaf_step step_string(const struct node *node, struct thread *thread, uint8_t byte)
 {
-    const struct node *node = &match->grammar->nodes[thread.node];
-    enum string_state next = string_step(thread.at, byte);
-    if (next == STRING_DEAD)
-        return;
-    if (next == STRING_CLOSED) {
-        if (thread.count >= node->low)
-            leave(match, set, thread.stack);
-        return;
+    enum string_state next = string_step(thread->at, byte);
+    if (next == STRING_CLOSED)
+        return thread->count >= node->low ? LEAF_ENDS : LEAF_DEAD;
+    if (string_begins_character(thread->at, next)) {
+        if (thread->count == node->high)
+            return LEAF_DEAD;
+        thread->count += node->high != RULES_UNBOUNDED || thread->count < node->low;
     }
-    if (string_begins_character(thread.at, next)) {
-        if (thread.count == node->high)
-            return;
-        thread.count += node->high != RULES_UNBOUNDED || thread.count < node->low;
-    }
-    thread.at = next;
-    match_add(match, set, thread);
+    thread->at = next;
+    return next == STRING_DEAD ? LEAF_DEAD : LEAF_INSIDE;
 }
 
-static void step_machine(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+static enum leaf_step step_dfa(const struct dfa_state *states, struct thread *thread, uint8_t byte)
 {
-    const struct machine_state *states = match->grammar->machines[match->grammar->nodes[thread.node].table].states;
-    thread.at = states[thread.at].next[byte];
-    if (thread.at != MACHINE_DEAD && states[thread.at].accepts)
-        leave(match, set, thread.stack);
-    if (thread.at != MACHINE_DEAD && states[thread.at].continues)
-        match_add(match, set, thread);
+    thread->at = states[thread->at].next[byte];
+    const struct dfa_state *state = &states[thread->at];
+    if (thread->at == DFA_DEAD)
+        return LEAF_DEAD;
+    return !state->accepts ? LEAF_INSIDE : state->continues ? LEAF_MAY_END : LEAF_ENDS;
 }
 
-enum mark_step match_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte)
+static enum leaf_step step_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte)
 {
     const struct node *node = &grammar->nodes[thread->node];
     struct space space = { thread->end, thread->count };
     if ((thread->at ? node->high : node->low) && space_step(&space, byte)) {
         thread->end = space.lines;
         thread->count = space.blanks;
-        return MARK_SPACE;
+        return LEAF_INSIDE;
     }
     if (thread->at)
-        return byte_set_has(&grammar->begins, byte) ? MARK_LEFT : MARK_DEAD;
+        return byte_set_has(&grammar->begins, byte) ? LEAF_LEFT : LEAF_DEAD;
     if (byte != node->first)
-        return MARK_DEAD;
+        return LEAF_DEAD;
     thread->at = true;
     thread->end = thread->count = 0;
-    return MARK_READ;
+    return node->high ? LEAF_INSIDE : LEAF_ENDS;
 }
 
-static void step_mark(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+enum leaf_step match_leaf(const struct grammar *grammar, struct thread *thread, uint8_t byte)
 {
-    enum mark_step step = match_mark(match->grammar, &thread, byte);
-    if (step == MARK_READ && !match->grammar->nodes[thread.node].high)
-        leave(match, set, thread.stack);
-    else if (step == MARK_READ || step == MARK_SPACE)
-        match_add(match, set, thread);
+    const struct node *node = &grammar->nodes[thread->node];
+    switch (node->kind) {
+    case NODE_STRING: return step_string(node, thread, byte);
+    case NODE_MARK: return step_mark(grammar, thread, byte);
+    default: return step_dfa(grammar->dfas[node->table].states, thread, byte);
+    }
 }
 
 static struct thread_set begin_set(struct match *match)
@@ -239,7 +233,7 @@ struct thread_set match_behind(struct match *match, uint32_t stack)
 static bool is_left(const struct match *match, struct thread thread, uint8_t byte)
 {
     return match->grammar->nodes[thread.node].kind == NODE_MARK
-        && match_mark(match->grammar, &thread, byte) == MARK_LEFT;
+        && match_leaf(match->grammar, &thread, byte) == LEAF_LEFT;
 }
 
 // What comes behind the marks that this byte leaves.
@@ -257,12 +251,15 @@ static void step_threads(struct match *match, struct thread_set *set, struct thr
     match->work += from.count * MATCH_WORK_PER_THREAD;
     for (uint32_t i = 0; i < from.count; i++) {
         struct thread thread = match->threads[from.begin + i];
-        switch (match->grammar->nodes[thread.node].kind) {
-        case NODE_WORDS: step_words(match, set, thread, byte); break;
-        case NODE_STRING: step_string(match, set, thread, byte); break;
-        case NODE_MARK: step_mark(match, set, thread, byte); break;
-        default: step_machine(match, set, thread, byte);
+        if (match->grammar->nodes[thread.node].kind == NODE_WORDS) {
+            step_words(match, set, thread, byte);
+            continue;
         }
+        enum leaf_step step = match_leaf(match->grammar, &thread, byte);
+        if (step == LEAF_MAY_END || step == LEAF_ENDS)
+            leave(match, set, thread.stack);
+        if (step == LEAF_MAY_END || step == LEAF_INSIDE)
+            match_add(match, set, thread);
     }
 }
 
@@ -307,7 +304,7 @@ static uint32_t thread_closing(const struct match *match, const struct thread *t
         here += node->low > thread->count ? node->low - thread->count : 0;
         break;
     case NODE_MARK: here = !thread->at; break;
-    default: here = match->grammar->machines[node->table].states[thread->at].closing;
+    default: here = match->grammar->dfas[node->table].states[thread->at].closing;
     }
     return rules_add(here, match->stacks[thread->stack].closing);
 }
@@ -342,8 +339,7 @@ static void write_here(const struct match *match, const struct thread *thread, s
         return;
     case NODE_MARK: strbuf_add(out, (const char[]){ (char)node->first }, !thread->at); return;
     default:
-        for (const struct machine_state *states = match->grammar->machines[node->table].states,
-                                        *state = &states[thread->at];
+        for (const struct dfa_state *states = match->grammar->dfas[node->table].states, *state = &states[thread->at];
              state->closing; state = &states[state->next[state->toward]])
             strbuf_add_byte(out, (char)state->toward);
     }

@@ -560,7 +560,7 @@ static bool parse_pattern(struct parser *parser, bool whole, uint32_t from, uint
     return true;
 }
 
-static bool compile_plain(struct parser *parser, enum pattern_form form, size_t *work, struct machine *out)
+static bool compile_plain(struct parser *parser, enum pattern_form form, size_t *work, struct dfa *out)
 {
     uint32_t begin = NFA_START, end = NFA_END;
     parser->wide = form == PATTERN_WIDE;
@@ -574,7 +574,7 @@ static bool compile_plain(struct parser *parser, enum pattern_form form, size_t 
         nfa_bytes(&parser->nfa, end, NFA_END, '"', '"');
     }
     bool ok = parse_pattern(parser, form == PATTERN_WHOLE, begin, end);
-    if (ok && !machine_from_nfa(&parser->nfa, work, out))
+    if (ok && !dfa_from_nfa(&parser->nfa, work, out))
         ok = fail(parser->err, "it is too intricate");
     nfa_free(&parser->nfa);
     return ok;
@@ -583,14 +583,14 @@ static bool compile_plain(struct parser *parser, enum pattern_form form, size_t 
 // ---- look-ahead ----
 
 // What both accept, or what the first alone does, takes the first one's place.
-static bool narrow(struct machine *machine, const struct machine *by, bool with, size_t *work, struct error *err)
+static bool narrow(struct dfa *dfa, const struct dfa *by, bool with, size_t *work, struct error *err)
 {
-    struct machine narrower = { 0 };
-    bool ok = with ? machine_intersect(machine, by, work, &narrower) : machine_subtract(machine, by, work, &narrower);
+    struct dfa narrower = { 0 };
+    bool ok = with ? dfa_intersect(dfa, by, work, &narrower) : dfa_subtract(dfa, by, work, &narrower);
     if (!ok)
         return fail(err, "it is too intricate beside another");
-    machine_free(machine);
-    *machine = narrower;
+    dfa_free(dfa);
+    *dfa = narrower;
     return true;
 }
 
@@ -615,7 +615,7 @@ static bool has_alternatives(struct bytes text)
 
 // `^(?!A)B` is B without what begins with A; `^(?=A)B` is B that begins with A, too. A negative one is read the other
 // way about, wide in a narrow pattern, so that the result errs on the same side.
-static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct machine *machine,
+static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct dfa *dfa,
                        struct error *err)
 {
     bool negative = look.data[LOOK_BYTES - 1] == '!';
@@ -624,14 +624,14 @@ static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, 
                              .anchored = true,
                              .loose = negative ? NULL : loose,
                              .err = err };
-    struct machine ahead = { 0 };
+    struct dfa ahead = { 0 };
     bool ok = compile_plain(&parser, negative ? opposite : form, work, &ahead)
-        && narrow(machine, &ahead, !negative, work, err);
-    machine_free(&ahead);
+        && narrow(dfa, &ahead, !negative, work, err);
+    dfa_free(&ahead);
     return ok;
 }
 
-static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, struct machine *out, bool *loose,
+static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, struct dfa *out, bool *loose,
                     struct error *err)
 {
     size_t begin = pattern.len && pattern.data[0] == '^', at = begin, end;
@@ -650,30 +650,30 @@ static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, 
         ok = look_ahead((struct bytes){ pattern.data + begin, end - begin }, form, work, loose, out, err);
     }
     if (!ok)
-        machine_free(out);
+        dfa_free(out);
     return ok;
 }
 
-bool pattern_compile(struct bytes pattern, enum pattern_form form, bool both, size_t *work, struct machine *machine,
+bool pattern_compile(struct bytes pattern, enum pattern_form form, bool both, size_t *work, struct dfa *dfa,
                      bool *loose, struct error *err)
 {
-    struct machine one = { 0 };
+    struct dfa one = { 0 };
     bool ok = compile(pattern, form, work, &one, loose, err);
     if (ok && both)
-        ok = narrow(machine, &one, true, work, err);
+        ok = narrow(dfa, &one, true, work, err);
     else if (ok)
-        *machine = one;
+        *dfa = one;
     if (both)
-        machine_free(&one);
+        dfa_free(&one);
     if (!ok)
-        machine_free(machine);
+        dfa_free(dfa);
     return ok;
 }
 
-bool pattern_exclude(struct bytes pattern, size_t *work, struct machine *machine, struct error *err)
+bool pattern_exclude(struct bytes pattern, size_t *work, struct dfa *dfa, struct error *err)
 {
-    struct machine one = { 0 };
-    bool ok = compile(pattern, PATTERN_WIDE, work, &one, NULL, err) && narrow(machine, &one, false, work, err);
-    machine_free(&one);
+    struct dfa one = { 0 };
+    bool ok = compile(pattern, PATTERN_WIDE, work, &one, NULL, err) && narrow(dfa, &one, false, work, err);
+    dfa_free(&one);
     return ok;
 }

@@ -76,17 +76,17 @@ uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, stru
     return add_node(grammar, (struct node){ .kind = NODE_STRING, .low = low, .high = high }, err);
 }
 
-uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err)
+uint32_t rules_dfa(struct grammar *grammar, struct dfa *dfa, struct error *err)
 {
-    if (grammar->states + machine->count > MACHINE_STATES_MAX || grammar->machine_count == RULES_MACHINES_MAX) {
-        machine_free(machine);
+    if (grammar->states + dfa->count > DFA_STATES_MAX || grammar->dfa_count == RULES_DFAS_MAX) {
+        dfa_free(dfa);
         fail(err, "the schema's patterns, formats and number ranges are too intricate together; leave some out");
         return RULES_NONE;
     }
-    grammar->machines = memory_grow(grammar->machines, grammar->machine_count + 1, sizeof *grammar->machines);
-    grammar->machines[grammar->machine_count] = *machine;
-    grammar->states += machine->count;
-    return add_node(grammar, (struct node){ .kind = NODE_MACHINE, .table = grammar->machine_count++ }, err);
+    grammar->dfas = memory_grow(grammar->dfas, grammar->dfa_count + 1, sizeof *grammar->dfas);
+    grammar->dfas[grammar->dfa_count] = *dfa;
+    grammar->states += dfa->count;
+    return add_node(grammar, (struct node){ .kind = NODE_DFA, .table = grammar->dfa_count++ }, err);
 }
 
 uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err)
@@ -227,9 +227,9 @@ void grammar_free(struct grammar *grammar)
 {
     if (!grammar)
         return;
-    for (uint32_t i = 0; i < grammar->machine_count; i++)
-        machine_free(&grammar->machines[i]);
-    free(grammar->machines);
+    for (uint32_t i = 0; i < grammar->dfa_count; i++)
+        dfa_free(&grammar->dfas[i]);
+    free(grammar->dfas);
     free(grammar->nodes);
     free(grammar->tables);
     free(grammar->links);
@@ -302,9 +302,9 @@ static void measure_node(struct grammar *grammar, struct node *node)
         node->cost = rules_add(node->low, 2);
         node->height = 0;
         return;
-    case NODE_MACHINE:
-        if (grammar->machines[node->table].count) {
-            node->cost = grammar->machines[node->table].states[MACHINE_START].closing;
+    case NODE_DFA:
+        if (grammar->dfas[node->table].count) {
+            node->cost = grammar->dfas[node->table].states[DFA_START].closing;
             node->height = 0;
         }
         return;
@@ -410,7 +410,7 @@ static bool check_leads(struct grammar *grammar)
     return ok;
 }
 
-// Every byte of a word, marks, and the bytes on the ways out of machines and strings.
+// Every byte of a word, marks, and the bytes on the ways out of dfas and strings.
 static void find_needs(struct grammar *grammar)
 {
     byte_set_add(&grammar->needs, '"');
@@ -422,25 +422,25 @@ static void find_needs(struct grammar *grammar)
         for (uint32_t k = 0; k < grammar->tables[i].count; k++)
             for (size_t j = 0; j < grammar->tables[i].words[k].text.len; j++)
                 byte_set_add(&grammar->needs, (uint8_t)grammar->tables[i].words[k].text.data[j]);
-    for (uint32_t i = 0; i < grammar->machine_count; i++)
-        for (uint32_t k = MACHINE_START; k < grammar->machines[i].count; k++)
-            if (grammar->machines[i].states[k].closing)
-                byte_set_add(&grammar->needs, grammar->machines[i].states[k].toward);
+    for (uint32_t i = 0; i < grammar->dfa_count; i++)
+        for (uint32_t k = DFA_START; k < grammar->dfas[i].count; k++)
+            if (grammar->dfas[i].states[k].closing)
+                byte_set_add(&grammar->needs, grammar->dfas[i].states[k].toward);
     for (uint32_t i = 0; i < grammar->node_count; i++)
         if (grammar->nodes[i].kind == NODE_MARK)
             byte_set_add(&grammar->needs, (uint8_t)grammar->nodes[i].first);
 }
 
-// The first bytes of words, strings, machines and marks.
+// The first bytes of words, strings, dfas and marks.
 static void find_begins(struct grammar *grammar)
 {
     byte_set_add(&grammar->begins, '"');
     for (uint32_t i = 0; i < grammar->table_count; i++)
         for (uint32_t k = 0; k < grammar->tables[i].count; k++)
             byte_set_add(&grammar->begins, (uint8_t)grammar->tables[i].words[k].text.data[0]);
-    for (uint32_t i = 0; i < grammar->machine_count; i++)
-        for (int byte = 0; byte < 256 && grammar->machines[i].count; byte++)
-            if (grammar->machines[i].states[MACHINE_START].next[byte] != MACHINE_DEAD)
+    for (uint32_t i = 0; i < grammar->dfa_count; i++)
+        for (int byte = 0; byte < 256 && grammar->dfas[i].count; byte++)
+            if (grammar->dfas[i].states[DFA_START].next[byte] != DFA_DEAD)
                 byte_set_add(&grammar->begins, (uint8_t)byte);
     for (uint32_t i = 0; i < grammar->node_count; i++)
         if (grammar->nodes[i].kind == NODE_MARK)
@@ -494,10 +494,10 @@ static void postpone(struct shortest_work *work, uint32_t node, uint32_t done)
     work->items[work->count++] = (struct shortest_item){ node, done };
 }
 
-static void write_machine(const struct machine *machine, struct strbuf *out)
+static void write_dfa(const struct dfa *dfa, struct strbuf *out)
 {
-    const struct machine_state *state = &machine->states[MACHINE_START];
-    for (; state->closing; state = &machine->states[state->next[state->toward]])
+    const struct dfa_state *state = &dfa->states[DFA_START];
+    for (; state->closing; state = &dfa->states[state->next[state->toward]])
         strbuf_add_byte(out, (char)state->toward);
 }
 
@@ -518,7 +518,7 @@ static void write_node(const struct grammar *grammar, struct shortest_item item,
             strbuf_add_byte(out, ' ');
         strbuf_add_byte(out, '"');
         return;
-    case NODE_MACHINE: write_machine(&grammar->machines[node->table], out); return;
+    case NODE_DFA: write_dfa(&grammar->dfas[node->table], out); return;
     case NODE_MARK: strbuf_add_byte(out, (char)node->first); return;
     case NODE_SEQUENCE:
         postpone(work, node->rest, 0);

@@ -13,13 +13,13 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "text/grammar.h"
-#include "text/grammar/machine.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/mask_cache.h"
 
 enum {
     RULES_NODES_MAX = 1 << 16,
     RULES_TEXT_BYTES_MAX = 1 << 20, // of all words together
-    RULES_MACHINES_MAX = 1024,
+    RULES_DFAS_MAX = 1024,
     RULES_CHOICES_MAX = 512,           // of one node
     RULES_LINKS_MAX = 1 << 20,         // of all of them
     RULES_LEAD_MAX = 256,              // nodes entered one through the other before a byte is read
@@ -38,7 +38,7 @@ enum node_kind {
     NODE_WORDS,    // one of the words of a table with an index of low .. high, then what follows that word. These are
                    // `count` words from `first` on, and those of `rest`, another such node or RULES_NONE
     NODE_STRING,   // a JSON string with its quotes, of low .. high code points
-    NODE_MACHINE,  // a text that the machine accepts
+    NODE_DFA,      // a text that the dfa accepts
     NODE_MARK,     // punctuation of JSON: the byte `first`, with white space before it if `low`, behind it if `high`.
                    // One with white space behind it never ends an answer
     NODE_SEQUENCE, // `first`, then `rest`
@@ -51,7 +51,7 @@ struct node {
     uint32_t first, rest;
     uint32_t count;
     uint32_t low, high;
-    uint32_t table; // of words, or a machine
+    uint32_t table; // of words, or a dfa
     uint32_t cost;  // in bytes
     uint32_t height;
     uint32_t best; // WORDS, CHOICE: which one the cost is for
@@ -87,12 +87,12 @@ struct grammar {
     struct node *nodes;
     struct word_table *tables;
     uint32_t *links;
-    struct machine *machines;
-    uint32_t node_count, table_count, link_count, machine_count;
+    struct dfa *dfas;
+    uint32_t node_count, table_count, link_count, dfa_count;
     uint32_t node_capacity, table_capacity, link_capacity;
     uint32_t root;
     size_t text_bytes;           // of all words
-    size_t states;               // of all machines
+    size_t states;               // of all dfas
     size_t work;                 // that it took to make them
     struct byte_set needs;       // with these, an answer can be finished from wherever it is
     struct byte_set begins;      // no leaf begins with any other
@@ -109,8 +109,8 @@ uint32_t rules_words(struct grammar *grammar, struct word *words, uint32_t count
 uint32_t rules_words_part(struct grammar *grammar, uint32_t words, struct node part, struct error *err);
 uint32_t rules_literal(struct grammar *grammar, struct bytes text, struct error *err);
 uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, struct error *err);
-// The machine becomes the grammar's in any case.
-uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err);
+// The dfa becomes the grammar's in any case.
+uint32_t rules_dfa(struct grammar *grammar, struct dfa *dfa, struct error *err);
 uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err); // made once
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err);
 // Of 0: never. Alternatives that begin with the same mark are joined, so that a text behind the mark is in one place

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/grammar/schema.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -9,83 +8,12 @@
 #include "text/grammar/number.h"
 #include "text/grammar/validate.h"
 
-enum keyword_role { HELD, UNHELD };
-
-// What the value of a keyword has to be, where nothing that reads it says so.
-enum keyword_form { ANY_FORM, A_SCHEMA, SCHEMAS, A_COUNT, A_FLAG, A_POSITIVE, AN_OBJECT };
-
-// Keywords that constrain. Those that do not (title, default, examples ...) and unknown ones are passed over.
-static const struct keyword {
-    const char *name;
-    enum keyword_role role;
-    enum keyword_form form;
-} keywords[] = {
-    { "$ref" },
-    { "additionalItems" },
-    { "additionalProperties" },
-    { "allOf" },
-    { "anyOf" },
-    { "const" },
-    { "contains", HELD, A_SCHEMA },
-    { "dependencies", HELD, AN_OBJECT },
-    { "dependentRequired", HELD, AN_OBJECT },
-    { "dependentSchemas", HELD, AN_OBJECT },
-    { "else", HELD, A_SCHEMA },
-    { "enum" },
-    { "exclusiveMaximum" },
-    { "exclusiveMinimum" },
-    { "format" },
-    { "if", HELD, A_SCHEMA },
-    { "items" },
-    { "maxContains", HELD, A_COUNT },
-    { "maximum" },
-    { "maxItems" },
-    { "maxLength" },
-    { "maxProperties" },
-    { "minContains", HELD, A_COUNT },
-    { "minimum" },
-    { "minItems" },
-    { "minLength" },
-    { "minProperties" },
-    { "multipleOf", HELD, A_POSITIVE },
-    { "not", HELD, A_SCHEMA },
-    { "nullable" },
-    { "oneOf" },
-    { "pattern" },
-    { "patternProperties", HELD, SCHEMAS },
-    { "prefixItems" },
-    { "properties" },
-    { "propertyNames", HELD, A_SCHEMA },
-    { "required" },
-    { "then", HELD, A_SCHEMA },
-    { "type" },
-    { "uniqueItems", HELD, A_FLAG },
-    { "$dynamicRef", UNHELD },
-    { "$recursiveRef", UNHELD },
-    { "disallow", UNHELD },
-    { "divisibleBy", UNHELD },
-    { "extends", UNHELD },
-    { "propertyDependencies", UNHELD },
-    { "unevaluatedItems", UNHELD, A_SCHEMA },
-    { "unevaluatedProperties", UNHELD, A_SCHEMA },
-};
-
-static const struct keyword *find_keyword(const char *name)
-{
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i].name, name) == 0)
-            return &keywords[i];
-    return NULL;
-}
-
-bool schema_constrains(const char *name) { return find_keyword(name) != NULL; }
-
 const char *schema_constraint_beside(const json_t *json, const char *const *known)
 {
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)json, name, value) {
-        bool listed = !schema_constrains(name);
+        bool listed = keyword_find(name) < 0;
         for (size_t i = 0; known[i] && !listed; i++)
             listed = strcmp(known[i], name) == 0;
         if (!listed)
@@ -94,45 +22,17 @@ const char *schema_constraint_beside(const json_t *json, const char *const *know
     return NULL;
 }
 
-static bool is_schema(const json_t *value) { return json_is_object(value) || json_is_boolean(value); }
-
-static bool are_schemas(const json_t *value)
-{
-    const char *name;
-    json_t *item;
-    json_object_foreach ((json_t *)value, name, item)
-        if (!is_schema(item))
-            return false;
-    return json_is_object(value);
-}
-
-static bool check_form(struct schema *schema, const struct keyword *keyword, const json_t *value)
-{
-    switch (keyword->form) {
-    case ANY_FORM: return true;
-    case A_SCHEMA:
-        return is_schema(value) || fail(schema->err, "'%s' is not a schema: an object, true or false", keyword->name);
-    case SCHEMAS: return are_schemas(value) || fail(schema->err, "'%s' is not an object of schemas", keyword->name);
-    case A_COUNT:
-        return (json_is_integer(value) && json_integer_value(value) >= 0)
-            || fail(schema->err, "'%s' is not a count", keyword->name);
-    case A_FLAG: return json_is_boolean(value) || fail(schema->err, "'%s' is neither true nor false", keyword->name);
-    case A_POSITIVE:
-        return json_number_value(value) > 0 || fail(schema->err, "'%s' is not a number above 0", keyword->name);
-    case AN_OBJECT: return json_is_object(value) || fail(schema->err, "'%s' is not an object", keyword->name);
-    }
-    return true;
-}
-
 static bool check_keywords(struct schema *schema, const json_t *json)
 {
-    const char *name;
+    const char *name, *expected;
     json_t *value;
     json_object_foreach ((json_t *)json, name, value) {
-        const struct keyword *keyword = find_keyword(name);
-        if (keyword && !check_form(schema, keyword, value))
-            return false;
-        if (keyword && keyword->role == UNHELD && !json_is_true(value))
+        int keyword = keyword_find(name);
+        if (keyword < 0)
+            continue;
+        if (schema_keywords[keyword].form < FORM_READ_OBJECT && !keyword_fits(keyword, value, &expected))
+            return fail(schema->err, "'%s' is not %s", name, expected);
+        if (!validate_knows(name) && !json_is_true(value))
             schema_let_go(schema, name);
     }
     return true;
@@ -267,109 +167,6 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
 }
 
 // ---- types ----
-
-static const struct type_word {
-    const char *name;
-    unsigned type;
-} type_words[] = {
-    { "null", SCHEMA_NULL },     { "boolean", SCHEMA_BOOLEAN }, { "integer", SCHEMA_INTEGER },
-    { "number", SCHEMA_NUMBER }, { "string", SCHEMA_STRING },   { "array", SCHEMA_ARRAY },
-    { "object", SCHEMA_OBJECT },
-};
-
-static bool read_type(const json_t *value, unsigned *types, struct error *err)
-{
-    const char *name = json_string_value(value);
-    for (size_t i = 0; name && i < sizeof type_words / sizeof *type_words; i++)
-        if (strcmp(type_words[i].name, name) == 0)
-            return *types |= type_words[i].type, true;
-    return fail(err,
-                "'type' is not one of null, boolean, integer, number, string, array and object, nor a list of "
-                "them");
-}
-
-bool schema_read_types(const json_t *json, unsigned *out, struct error *err)
-{
-    const json_t *type = json_object_get(json, "type");
-    json_t *item;
-    size_t i;
-    *out = type ? 0 : SCHEMA_ALL;
-    if (json_is_array(type)) {
-        json_array_foreach (type, i, item)
-            if (!read_type(item, out, err))
-                return false;
-    } else if (type && !read_type(type, out, err)) {
-        return false;
-    }
-    if (json_is_true(json_object_get(json, "nullable")))
-        *out |= SCHEMA_NULL;
-    return true;
-}
-
-json_t *schema_type_names(unsigned types)
-{
-    json_t *names = json_array();
-    for (size_t i = sizeof type_words / sizeof *type_words; i-- > 0;) // number before integer
-        if ((types & type_words[i].type) == type_words[i].type) {
-            json_array_append_new(names, json_string(type_words[i].name));
-            types &= ~type_words[i].type;
-        }
-    return names;
-}
-
-unsigned schema_type_of(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_NULL: return SCHEMA_NULL;
-    case JSON_TRUE:
-    case JSON_FALSE: return SCHEMA_BOOLEAN;
-    case JSON_INTEGER: return SCHEMA_INTEGER;
-    case JSON_REAL: return floor(json_real_value(value)) == json_real_value(value) ? SCHEMA_INTEGER : SCHEMA_REAL;
-    case JSON_STRING: return SCHEMA_STRING;
-    case JSON_ARRAY: return SCHEMA_ARRAY;
-    case JSON_OBJECT: return SCHEMA_OBJECT;
-    }
-    return 0;
-}
-
-unsigned schema_implied_types(const json_t *json)
-{
-    static const struct {
-        const char *keyword;
-        unsigned type;
-    } signs[] = {
-        { "properties", SCHEMA_OBJECT },
-        { "required", SCHEMA_OBJECT },
-        { "additionalProperties", SCHEMA_OBJECT },
-        { "items", SCHEMA_ARRAY },
-        { "prefixItems", SCHEMA_ARRAY },
-        { "minItems", SCHEMA_ARRAY },
-        { "maxItems", SCHEMA_ARRAY },
-        { "pattern", SCHEMA_STRING },
-        { "format", SCHEMA_STRING },
-        { "minLength", SCHEMA_STRING },
-        { "maxLength", SCHEMA_STRING },
-        { "minimum", SCHEMA_NUMBER },
-        { "maximum", SCHEMA_NUMBER },
-        { "exclusiveMinimum", SCHEMA_NUMBER },
-        { "exclusiveMaximum", SCHEMA_NUMBER },
-        { "multipleOf", SCHEMA_NUMBER },
-        { "uniqueItems", SCHEMA_ARRAY },
-        { "contains", SCHEMA_ARRAY },
-        { "patternProperties", SCHEMA_OBJECT },
-        { "propertyNames", SCHEMA_OBJECT },
-        { "minProperties", SCHEMA_OBJECT },
-        { "maxProperties", SCHEMA_OBJECT },
-    };
-    static const char *const composed[] = { "$ref", "allOf", "anyOf", "oneOf", "not", "if" };
-    for (size_t i = 0; i < sizeof composed / sizeof *composed; i++)
-        if (json_object_get(json, composed[i]))
-            return SCHEMA_ALL;
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (json_object_get(json, signs[i].keyword))
-            return signs[i].type;
-    return SCHEMA_ALL;
-}
 
 // Adds a way to go on, unless nothing can meet it; false: it failed for another reason.
 static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)

@@ -8,6 +8,7 @@
 #ifndef TEXT_GRAMMAR_SCHEMA_H
 #define TEXT_GRAMMAR_SCHEMA_H
 
+#include "text/grammar/keywords.h"
 #include "text/grammar/rules.h"
 
 enum {
@@ -79,37 +80,18 @@ void schema_take_back(struct schema *schema, const struct schema_attempt *attemp
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
                    const char *high_name, uint32_t *high);
 
-// Is this a keyword that says something about which values are valid?
-bool schema_constrains(const char *keyword);
-// The first such keyword beside those listed, or NULL.
+// The first keyword that constrains beside those listed, or NULL.
 const char *schema_constraint_beside(const json_t *json, const char *const *known);
-
-// The types that a schema lets values have, as bits. Whole numbers are integers, whatever their spelling.
-enum {
-    SCHEMA_NULL = 1,
-    SCHEMA_BOOLEAN = 2,
-    SCHEMA_INTEGER = 4,
-    SCHEMA_REAL = 8,
-    SCHEMA_STRING = 16,
-    SCHEMA_ARRAY = 32,
-    SCHEMA_OBJECT = 64,
-    SCHEMA_NUMBER = SCHEMA_INTEGER | SCHEMA_REAL,
-    SCHEMA_ALL = 127,
-};
-bool schema_read_types(const json_t *json, unsigned *out, struct error *err); // of `type`; absent: all
-json_t *schema_type_names(unsigned types);         // a new list; a number that is no integer has no name
-unsigned schema_implied_types(const json_t *json); // without `type`, its keywords tell what an answer will be
-unsigned schema_type_of(const json_t *value);
 
 // ---- strings ----
 
-// The strings of a schema (its pattern, format, lengths, and what `not` excludes) as a machine over their JSON text, of
+// The strings of a schema (its pattern, format, lengths, and what `not` excludes) as a dfa over their JSON text, of
 // no states where there are none. False with a sentence: it would be too large, or the pattern cannot be masked.
-bool schema_string_machine(struct schema *schema, const json_t *json, struct machine *out);
-bool schema_any_string(struct schema *schema, struct machine *out);
+bool schema_string_dfa(struct schema *schema, const json_t *json, struct dfa *out);
+bool schema_any_string(struct schema *schema, struct dfa *out);
 // Leaves only the strings that match the pattern, or only those that do not.
-bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine);
-bool schema_drop_strings(struct schema *schema, const json_t *list, struct machine *machine);
+bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct dfa *dfa);
+bool schema_drop_strings(struct schema *schema, const json_t *list, struct dfa *dfa);
 // Is this {"type": "string", "not": E}, E being enum or pattern or an anyOf of such? Negations end in that form.
 bool schema_excludes_strings(const json_t *json);
 

@@ -64,36 +64,27 @@ const json_t *schema_without(struct schema *schema, const json_t *json, const ch
     return schema_keep(schema, copy);
 }
 
-// How two values of a keyword become one. Each returns a new reference, or NULL with a sentence.
+// Two values of a keyword, both of its form, as one. Each function returns a new reference, or NULL with a sentence.
 
-// The first alone is in the rules.
-static json_t *merge_loosely(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+// The rules hold the first alone.
+static json_t *merge_unmerged(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)b;
     schema_let_go(schema, keyword);
     return json_incref(a);
 }
 
-// Of two values that are not both what they have to be, the wrong one: it is refused where it is compiled.
-static json_t *wrong_one(json_t *a, json_t *b, bool a_is_right) { return json_incref(a_is_right ? b : a); }
-
-static json_t *merge_largest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+// The larger minimum, the smaller maximum.
+static json_t *merge_bounds(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
-    (void)schema, (void)keyword;
-    if (!json_is_number(a) || !json_is_number(b))
-        return wrong_one(a, b, json_is_number(a));
-    return json_incref(json_number_value(a) > json_number_value(b) ? a : b);
+    (void)schema;
+    if (!json_is_number(a) || !json_is_number(b)) // draft 4: a flag
+        return json_incref(json_is_number(a) ? b : a);
+    bool larger = json_number_value(a) > json_number_value(b), equal = json_number_value(a) == json_number_value(b);
+    return json_incref(!equal && larger != keyword_is_maximum(keyword) ? a : b);
 }
 
-static json_t *merge_smallest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
-{
-    (void)schema, (void)keyword;
-    if (!json_is_number(a) || !json_is_number(b))
-        return wrong_one(a, b, json_is_number(a));
-    return json_incref(json_number_value(a) < json_number_value(b) ? a : b);
-}
-
-static json_t *merge_either(struct schema *schema, const char *keyword, json_t *a, json_t *b) // of flags
+static json_t *merge_flags(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)schema, (void)keyword;
     return json_incref(json_is_true(a) ? a : b);
@@ -104,7 +95,7 @@ static json_t *merge_multiples(struct schema *schema, const char *keyword, json_
 {
     json_int_t x = json_integer_value(a), y = json_integer_value(b), product = x * y;
     if (x <= 0 || y <= 0 || x > INT32_MAX || y > INT32_MAX)
-        return merge_loosely(schema, keyword, a, b);
+        return merge_unmerged(schema, keyword, a, b);
     while (y) {
         json_int_t rest = x % y;
         x = y;
@@ -117,10 +108,8 @@ static json_t *merge_multiples(struct schema *schema, const char *keyword, json_
 static json_t *merge_patterns(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);
-    if (!x || !y)
-        return wrong_one(a, b, x);
     if (strchr(x, '|') || strchr(y, '|'))
-        return merge_loosely(schema, keyword, a, b);
+        return merge_unmerged(schema, keyword, a, b);
     return json_sprintf("^(?=%s%s)(?=%s%s)", x[0] == '^' ? "" : ".*", x, y[0] == '^' ? "" : ".*", y);
 }
 
@@ -166,8 +155,6 @@ static json_t *merge_constants(struct schema *schema, const char *keyword, json_
 static json_t *merge_lists(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)schema, (void)keyword;
-    if (!json_is_array(a) || !json_is_array(b))
-        return wrong_one(a, b, json_is_array(a));
     json_t *all = json_copy(a);
     json_array_extend(all, b);
     return all;
@@ -194,10 +181,8 @@ static json_t *merge_alternatives(struct schema *schema, const char *keyword, js
 {
     json_t *x, *y, *pairs;
     size_t i, j;
-    if (!json_is_array(a) || !json_is_array(b))
-        return wrong_one(a, b, json_is_array(a));
     if (json_array_size(a) * json_array_size(b) > SCHEMA_PRODUCT_MAX)
-        return merge_loosely(schema, keyword, a, b);
+        return merge_unmerged(schema, keyword, a, b);
     pairs = json_array();
     json_array_foreach (a, i, x)
         json_array_foreach (b, j, y)
@@ -210,8 +195,6 @@ static json_t *merge_properties(struct schema *schema, const char *keyword, json
     const char *name;
     json_t *value;
     (void)keyword;
-    if (!json_is_object(a) || !json_is_object(b))
-        return wrong_one(a, b, json_is_object(a));
     json_t *all = json_copy(a);
     json_object_foreach (b, name, value) {
         json_t *other = json_object_get(a, name);
@@ -223,46 +206,20 @@ static json_t *merge_properties(struct schema *schema, const char *keyword, json
     return all;
 }
 
-static json_t *merge_values_of(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+typedef json_t *merge(struct schema *schema, const char *keyword, json_t *a, json_t *b);
+
+static json_t *merge_values_of(struct schema *schema, const char *name, json_t *a, json_t *b)
 {
-    static const struct {
-        const char *keyword;
-        json_t *(*merge)(struct schema *schema, const char *keyword, json_t *a, json_t *b);
-    } rules[] = {
-        { "type", merge_types },
-        { "required", merge_lists },
-        { "allOf", merge_lists },
-        { "enum", merge_common },
-        { "const", merge_constants },
-        { "properties", merge_properties },
-        { "patternProperties", merge_properties },
-        { "additionalProperties", merge_schemas },
-        { "propertyNames", merge_schemas },
-        { "items", merge_schemas },
-        { "minimum", merge_largest },
-        { "exclusiveMinimum", merge_largest },
-        { "minLength", merge_largest },
-        { "minItems", merge_largest },
-        { "minProperties", merge_largest },
-        { "maximum", merge_smallest },
-        { "exclusiveMaximum", merge_smallest },
-        { "maxLength", merge_smallest },
-        { "maxItems", merge_smallest },
-        { "maxProperties", merge_smallest },
-        { "multipleOf", merge_multiples },
-        { "uniqueItems", merge_either },
-        { "pattern", merge_patterns },
-        { "not", merge_negated },
-        { "anyOf", merge_alternatives },
-        { "dependentRequired", merge_properties },
-        { "dependentSchemas", merge_properties },
-    };
-    if (!schema_constrains(keyword) || json_equal(a, b))
+#define X(name, form, type, merge, negate, check, opposite) merge_##merge,
+    static merge *const merges[] = { SCHEMA_KEYWORDS(X) };
+#undef X
+    const char *ignored;
+    int keyword = keyword_find(name);
+    if (keyword < 0 || json_equal(a, b))
         return json_incref(a);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i].keyword, keyword) == 0)
-            return rules[i].merge(schema, keyword, a, b);
-    return merge_loosely(schema, keyword, a, b);
+    if (!keyword_fits(keyword, a, &ignored)) // refused where it is compiled
+        return json_incref(a);
+    return keyword_fits(keyword, b, &ignored) ? merges[keyword](schema, name, a, b) : json_incref(b);
 }
 
 // A property that only one schema names is an additional one to the other.

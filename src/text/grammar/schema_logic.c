@@ -99,38 +99,21 @@ static void negate_values(struct negation *negation, const char *keyword, json_t
     json_decref(list);
 }
 
+static const struct keyword *keyword_of(const char *name) { return &schema_keywords[keyword_find(name)]; }
+
 static void negate_bound(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct {
-        const char *keyword, *opposite;
-    } rows[] = {
-        { "minimum", "exclusiveMaximum" },
-        { "maximum", "exclusiveMinimum" },
-        { "exclusiveMinimum", "maximum" },
-        { "exclusiveMaximum", "minimum" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].keyword, keyword) == 0 && json_is_number(value))
-            add_way(negation, json_pack("{ss sO}", "type", "number", rows[i].opposite, value));
+    if (json_is_number(value))
+        add_way(negation, json_pack("{ss sO}", "type", "number", keyword_of(keyword)->opposite, value));
 }
 
 static void negate_count(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct {
-        const char *keyword, *type, *opposite;
-        int step;
-    } rows[] = {
-        { "minLength", "string", "maxLength", -1 },
-        { "maxLength", "string", "minLength", 1 },
-        { "minItems", "array", "maxItems", -1 },
-        { "maxItems", "array", "minItems", 1 },
-        { "minProperties", "object", "maxProperties", -1 },
-        { "maxProperties", "object", "minProperties", 1 },
-    };
-    json_int_t count = json_integer_value(value);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].keyword, keyword) == 0 && count + rows[i].step >= 0 && count < SCHEMA_COUNT_MAX)
-            add_way(negation, json_pack("{ss sI}", "type", rows[i].type, rows[i].opposite, count + rows[i].step));
+    json_int_t count = json_integer_value(value) + (keyword_is_maximum(keyword) ? 1 : -1);
+    json_t *type = schema_type_names(keyword_of(keyword)->implies);
+    if (count >= 0 && json_integer_value(value) < SCHEMA_COUNT_MAX)
+        add_way(negation, json_pack("{sO sI}", "type", type, keyword_of(keyword)->opposite, count));
+    json_decref(type);
 }
 
 static void negate_pattern(struct negation *negation, const char *keyword, json_t *value)
@@ -210,42 +193,13 @@ static void negate_ref(struct negation *negation, const char *keyword, json_t *v
     add_way(negation, target ? negate(negation->schema, target, negation->depth + 1) : NULL);
 }
 
-static void negate_keyword(struct negation *negation, const char *keyword, json_t *value)
+static void negate_unknown(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct {
-        const char *keyword;
-        void (*negate)(struct negation *negation, const char *keyword, json_t *value);
-    } rows[] = {
-        { "type", negate_type },
-        { "enum", negate_values },
-        { "const", negate_values },
-        { "minimum", negate_bound },
-        { "maximum", negate_bound },
-        { "exclusiveMinimum", negate_bound },
-        { "exclusiveMaximum", negate_bound },
-        { "minLength", negate_count },
-        { "maxLength", negate_count },
-        { "minItems", negate_count },
-        { "maxItems", negate_count },
-        { "minProperties", negate_count },
-        { "maxProperties", negate_count },
-        { "pattern", negate_pattern },
-        { "required", negate_required },
-        { "properties", negate_properties },
-        { "items", negate_items },
-        { "allOf", negate_all },
-        { "anyOf", negate_any },
-        { "oneOf", negate_any },
-        { "not", negate_not },
-        { "$ref", negate_ref },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].keyword, keyword) == 0) {
-            rows[i].negate(negation, keyword, value);
-            return;
-        }
-    negation->schema->narrow |= schema_constrains(keyword);
+    (void)keyword, (void)value;
+    negation->schema->narrow = true;
 }
+
+typedef void negate_keyword(struct negation *negation, const char *keyword, json_t *value);
 
 // A schema of what is not valid against this one, as a new reference; NULL: none can be written down.
 static json_t *negate(struct schema *schema, const json_t *json, int depth)
@@ -253,6 +207,9 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
     struct negation negation = { schema, json, NULL, depth };
     const char *keyword;
     json_t *value;
+#define X(name, form, type, merge, negate, check, opposite) negate_##negate,
+    static negate_keyword *const negations[] = { SCHEMA_KEYWORDS(X) };
+#undef X
     bool narrow = schema->narrow;
     if (json_is_boolean(json))
         return json_boolean(json_is_false(json));
@@ -260,8 +217,11 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
         return NULL;
     negation.ways = json_array();
     schema->narrow = false;
-    json_object_foreach ((json_t *)json, keyword, value)
-        negate_keyword(&negation, keyword, value);
+    json_object_foreach ((json_t *)json, keyword, value) {
+        int index = keyword_find(keyword);
+        if (index >= 0)
+            negations[index](&negation, keyword, value);
+    }
     size_t count = json_array_size(negation.ways);
     json_t *result = count == 1 ? json_incref(json_array_get(negation.ways, 0))
         : count                 ? json_pack("{sO}", "anyOf", negation.ways)

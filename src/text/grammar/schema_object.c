@@ -149,8 +149,8 @@ static bool read_properties(struct object *object)
 
 // ---- properties whose names are only described ----
 
-// Takes the names of those that are named, and all that another pattern matches, out of a machine of names.
-static bool leave_out(struct object *object, const char *own, struct machine *names)
+// Takes the names of those that are named, and all that another pattern matches, out of a dfa of names.
+static bool leave_out(struct object *object, const char *own, struct dfa *names)
 {
     struct schema *schema = object->schema;
     const char *pattern;
@@ -175,7 +175,7 @@ static bool has_names(struct object *object)
 }
 
 // The names that propertyNames lets through; none where anything is let through.
-static void read_names(struct object *object, struct machine *names)
+static void read_names(struct object *object, struct dfa *names)
 {
     static const char *const simple[] = { "type", "pattern", "format", "minLength", "maxLength", NULL };
     const json_t *json = json_object_get(object->json, "propertyNames");
@@ -183,9 +183,9 @@ static void read_names(struct object *object, struct machine *names)
     if (!json || json_is_true(target))
         return;
     if (json_is_object(target) && !schema_constraint_beside(target, simple)
-        && schema_string_machine(object->schema, target, names) && names->count)
+        && schema_string_dfa(object->schema, target, names) && names->count)
         return;
-    machine_free(names);
+    dfa_free(names);
     object->schema->unmet = false;
     schema_let_go(object->schema, "propertyNames");
 }
@@ -195,7 +195,7 @@ static void read_names(struct object *object, struct machine *names)
 static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
 {
     struct schema *schema = object->schema;
-    struct machine names = { 0 };
+    struct dfa names = { 0 };
     struct error why, *err = schema->err;
     const char *keyword = pattern ? "patternProperties" : "additionalProperties";
     read_names(object, &names);
@@ -205,10 +205,10 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
     bool held = !plain && (names.count || schema_any_string(schema, &names))
         && (!pattern || schema_keep_matching(schema, pattern, true, &names)) && leave_out(object, pattern, &names);
     bool none = held && !names.count;
-    uint32_t node = held && !none ? rules_machine(schema->grammar, &names, &why) : RULES_NONE;
+    uint32_t node = held && !none ? rules_dfa(schema->grammar, &names, &why) : RULES_NONE;
     schema->err = err;
     if (!held)
-        machine_free(&names);
+        dfa_free(&names);
     if (node != RULES_NONE || none)
         return node;
     if (!plain)
