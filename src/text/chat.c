@@ -73,10 +73,7 @@ static bool sources_from_gguf(const struct gguf *gguf, struct sources *out, stru
         && gguf_get_string(gguf, "tokenizer.chat_template.tool_use", &out->with_tools, err);
 }
 
-static struct bytes bytes_of_json(const json_t *text)
-{
-    return (struct bytes){ json_string_value(text), json_string_length(text) };
-}
+static struct bytes bytes_of_json(const json_t *text) { return json_bytes(text); }
 
 // tokenizer_config.json: a string, or a list of {name, template}.
 static void sources_from_config(const json_t *config, struct sources *out)

@@ -5,8 +5,7 @@
 
 static bool is_text(const json_t *value, const char *text)
 {
-    return json_is_string(value)
-        && bytes_equal((struct bytes){ json_string_value(value), json_string_length(value) }, bytes_of(text));
+    return json_is_string(value) && bytes_equal(json_bytes(value), bytes_of(text));
 }
 
 // ---- one message --------------------------------------------------------------------------------------------------
@@ -19,7 +18,7 @@ bool message_has_role(const json_t *message, const char *role)
 struct bytes message_text(const json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
-    return (struct bytes){ json_string_value(content), json_string_length(content) };
+    return json_bytes(content);
 }
 
 void message_set_text(json_t *message, struct strbuf *text)
@@ -117,7 +116,7 @@ static bool normalise_content(json_t *message, size_t index, bool keep_list, str
 // A call's arguments as an object. A string that spells none stays as it is; of an empty one {} is meant.
 static json_t *arguments_of(json_t *arguments)
 {
-    struct bytes text = { json_string_value(arguments), json_string_length(arguments) };
+    struct bytes text = json_bytes(arguments);
     json_t *object = NULL;
     struct error ignored;
     if (!arguments || json_is_null(arguments) || (text.data && !text.len))

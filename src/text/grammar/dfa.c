@@ -29,10 +29,7 @@ void nfa_bytes(struct nfa *nfa, uint32_t from, uint32_t to, uint8_t low, uint8_t
     nfa->full |= nfa->edge_count >= NFA_EDGES_MAX;
     if (nfa->full)
         return;
-    if (nfa->edge_count == nfa->edge_capacity) {
-        nfa->edge_capacity = nfa->edge_capacity ? nfa->edge_capacity * 2 : 64;
-        nfa->edges = memory_grow(nfa->edges, nfa->edge_capacity, sizeof *nfa->edges);
-    }
+    MEMORY_RESERVE(nfa->edges, nfa->edge_count, nfa->edge_capacity);
     nfa->edges[nfa->edge_count++] = (struct nfa_edge){ from, to, low, high };
 }
 

@@ -52,10 +52,7 @@ void match_add(struct match *match, struct thread_set *set, struct thread thread
 {
     if (set->count == MATCH_THREADS_MAX)
         return;
-    if (match->thread_count == match->thread_capacity) {
-        match->thread_capacity = match->thread_capacity ? match->thread_capacity * 2 : 64;
-        match->threads = memory_grow(match->threads, match->thread_capacity, sizeof *match->threads);
-    }
+    MEMORY_RESERVE(match->threads, match->thread_count, match->thread_capacity);
     match->threads[match->thread_count++] = thread;
     set->count++;
 }

@@ -122,6 +122,8 @@ uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator
 uint32_t rules_reserve(struct grammar *grammar, struct error *err);
 void rules_settle(struct grammar *grammar, uint32_t reserved, uint32_t node);
 
+uint32_t rules_add_link(struct grammar *grammar, uint32_t node); // its place in grammar->links
+
 // Nodes that are worth making only once go by a name.
 bool rules_known(const struct grammar *grammar, const char *name, uint32_t *node);
 void rules_remember(struct grammar *grammar, const char *name, uint32_t node);

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "format/json.h"
 #include "text/grammar/ecma.h"
 #include "text/grammar/formats.h"
 #include "text/grammar/number.h"
@@ -175,11 +176,6 @@ static bool is_among(struct validator *v, const json_t *list, const json_t *inst
     return false;
 }
 
-static struct bytes text_of(const json_t *string)
-{
-    return (struct bytes){ json_string_value(string), json_string_length(string) };
-}
-
 static const struct ecma *find_regex(struct validator *v, struct bytes pattern)
 {
     int64_t place;
@@ -266,7 +262,7 @@ static bool check_count(struct validator *v, const struct check *check)
     const json_t *instance = check->instance;
     if (schema_type_of(instance) != schema_keywords[keyword_find(check->keyword)].implies)
         return true;
-    size_t count = json_is_string(instance) ? length_of(text_of(instance))
+    size_t count = json_is_string(instance) ? length_of(json_bytes(instance))
                                             : json_array_size(instance) + json_object_size(instance);
     double bound = json_number_value(check->value);
     return (keyword_is_maximum(check->keyword) ? (double)count <= bound : (double)count >= bound)
@@ -277,7 +273,7 @@ static bool check_pattern(struct validator *v, const struct check *check)
 {
     if (!json_is_string(check->instance))
         return true;
-    return matches(v, text_of(check->value), text_of(check->instance)) || violated(v, check, "it does not match");
+    return matches(v, json_bytes(check->value), json_bytes(check->instance)) || violated(v, check, "it does not match");
 }
 
 static bool check_format(struct validator *v, const struct check *check)
@@ -288,9 +284,9 @@ static bool check_format(struct validator *v, const struct check *check)
         return true;
     const char *pattern = format->checked ? format->checked : format->held;
     if (pattern)
-        return matches(v, bytes_of(pattern), text_of(check->instance))
+        return matches(v, bytes_of(pattern), json_bytes(check->instance))
             || violated(v, check, "it is no %s", format->name);
-    struct ecma *regex = ecma_new(text_of(check->instance), &why); // the format regex
+    struct ecma *regex = ecma_new(json_bytes(check->instance), &why); // the format regex
     bool ok = regex || violated(v, check, "%.200s", why.text);
     ecma_free(regex);
     return ok;

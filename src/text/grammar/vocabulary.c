@@ -178,7 +178,7 @@ static void sort_by_string(struct grammar_vocabulary *vocabulary, const struct e
             state = next;
         }
         if (state == STRING_CLOSED) {
-            struct bytes behind = { entry.text.data + at, entry.text.len - at };
+            struct bytes behind = bytes_from(entry.text, at);
             closers.items[closers.count++] = (struct entry){ behind, { entry.token.id, characters } };
         } else if (state != STRING_DEAD) {
             mask_set(vocabulary->plain, entry.token.id);

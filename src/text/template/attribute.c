@@ -89,7 +89,7 @@ static struct value character_at(struct render *render, struct value of, int64_t
     struct bytes text = of.string;
     size_t length = 0;
     if (index >= 0)
-        text = rest_of(text, unicode_offset(text, (size_t)index));
+        text = bytes_from(text, unicode_offset(text, (size_t)index));
     for (; index < -1 && text.len && render_step(render, 1); index++) {
         unicode_last(text, &length);
         text.len -= length;
@@ -98,7 +98,7 @@ static struct value character_at(struct render *render, struct value of, int64_t
         return value_missing();
     if (index < 0) {
         unicode_last(text, &length);
-        text = rest_of(text, text.len - length);
+        text = bytes_from(text, text.len - length);
     }
     unicode_first(text, &text.len);
     render_step_bytes(render, (size_t)(text.data - of.string.data));
@@ -169,7 +169,7 @@ static struct value slice_string(struct render *render, struct value of, int64_t
     struct value part;
     if (step == 1) {
         size_t from = unicode_offset(of.string, (size_t)start);
-        struct bytes rest = { of.string.data + from, of.string.len - from };
+        struct bytes rest = bytes_from(of.string, from);
         rest.len = unicode_offset(rest, (size_t)count);
         part = value_string(rest);
     } else {

@@ -84,11 +84,11 @@ struct value filter_title(struct call *call)
     while (rest.len && render_step(render, 1)) {
         size_t first, end = 0, length;
         bool between = begins_word(unicode_first(rest, &first));
-        while (end < rest.len && begins_word(unicode_first(rest_of(rest, end), &length)) == between)
+        while (end < rest.len && begins_word(unicode_first(bytes_from(rest, end), &length)) == between)
             end += length;
         unicode_upper(render->out, (struct bytes){ rest.data, first });
         unicode_lower(render->out, (struct bytes){ rest.data + first, end - first });
-        rest = rest_of(rest, end);
+        rest = bytes_from(rest, end);
     }
     return text_take(render, mark);
 }

@@ -35,7 +35,7 @@ static void json_string(struct render *render, struct bytes text, bool ascii)
         }
         text_put(render, (struct bytes){ text.data + at - plain, plain });
         plain = 0;
-        json_escape(render, unicode_first(rest_of(text, at), &length));
+        json_escape(render, unicode_first(bytes_from(text, at), &length));
     }
     text_put(render, (struct bytes){ text.data + text.len - plain, plain });
     text_put_byte(render, '"');

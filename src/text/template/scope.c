@@ -74,10 +74,7 @@ static struct reference refer(const struct symbol *symbol, int hops)
 
 static struct symbol *add_symbol(struct names *names, struct bytes name, struct symbol symbol)
 {
-    if (names->count == names->capacity) {
-        names->capacity = names->capacity ? names->capacity * 2 : 8;
-        names->symbols = memory_grow(names->symbols, names->capacity, sizeof *names->symbols);
-    }
+    MEMORY_RESERVE(names->symbols, names->count, names->capacity);
     map_put(&names->map, name, (int64_t)names->count);
     names->symbols[names->count] = symbol;
     return &names->symbols[names->count++];
@@ -88,10 +85,7 @@ static struct reference outside_name(struct resolver *resolver, struct bytes nam
     int64_t index;
     struct template *template = resolver->template;
     if (!map_get(&resolver->outside, name, &index)) {
-        if (template->outside_count == resolver->outside_capacity) {
-            resolver->outside_capacity = resolver->outside_capacity ? resolver->outside_capacity * 2 : 16;
-            template->outside = memory_grow(template->outside, resolver->outside_capacity, sizeof *template->outside);
-        }
+        MEMORY_RESERVE(template->outside, template->outside_count, resolver->outside_capacity);
         index = (int64_t)template->outside_count++;
         template->outside[index] = arena_text(&template->arena, name.data, name.len);
         map_put(&resolver->outside, name, index);

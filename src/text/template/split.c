@@ -40,10 +40,10 @@ static struct list *split_spaces(struct render *render, struct bytes text, int64
     render_step_characters(render, text.len);
     for (text = unicode_strip_left(text); text.len && render_step(render, 1); text = unicode_strip_left(text)) {
         size_t end = limit ? 0 : text.len, length;
-        while (end < text.len && !unicode_is_space(unicode_first(rest_of(text, end), &length)))
+        while (end < text.len && !unicode_is_space(unicode_first(bytes_from(text, end), &length)))
             end += length;
         add(render, words, text.data, text.data + end);
-        text = rest_of(text, end);
+        text = bytes_from(text, end);
         limit -= limit > 0;
     }
     return words;
@@ -71,7 +71,7 @@ static struct list *split_at(struct render *render, struct bytes text, struct by
     render_step_bytes(render, text.len);
     while (limit != 0 && render_step(render, 1) && (at = memmem(text.data, text.len, separator.data, separator.len))) {
         add(render, parts, text.data, at);
-        text = rest_of(text, (size_t)(at - text.data) + separator.len);
+        text = bytes_from(text, (size_t)(at - text.data) + separator.len);
         limit -= limit > 0;
     }
     add(render, parts, text.data, text.data + text.len);
@@ -120,7 +120,7 @@ struct list *split_lines(struct render *render, struct bytes text, bool keep_end
     struct list *lines = list_new(render, 0);
     size_t start = 0, length;
     for (size_t at = 0; at < text.len; at += length) {
-        uint32_t c = unicode_first(rest_of(text, at), &length);
+        uint32_t c = unicode_first(bytes_from(text, at), &length);
         if (!unicode_is_line_end(c))
             continue;
         if (!render_step(render, 1))

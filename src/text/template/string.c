@@ -43,7 +43,7 @@ struct value escape_html(struct render *render, struct value value)
         }
         text_put(render, (struct bytes){ rest.data, plain });
         text_put(render, bytes_of(entity));
-        rest = rest_of(rest, plain + 1);
+        rest = bytes_from(rest, plain + 1);
         plain = 0;
     }
     text_put(render, rest);

@@ -49,7 +49,7 @@ struct value string_removeprefix(struct call *call)
 {
     struct bytes text = call->self.string, part = call_string(call, 0, "");
     render_step_bytes(call->render, part.len);
-    return value_string(matches_at(text, part, false) ? rest_of(text, part.len) : text);
+    return value_string(matches_at(text, part, false) ? bytes_from(text, part.len) : text);
 }
 
 struct value string_removesuffix(struct call *call)
@@ -62,7 +62,7 @@ struct value string_removesuffix(struct call *call)
 static bool is_one_of(uint32_t c, struct bytes set)
 {
     for (size_t at = 0, length; at < set.len; at += length)
-        if (unicode_first(rest_of(set, at), &length) == c)
+        if (unicode_first(bytes_from(set, at), &length) == c)
             return true;
     return false;
 }
@@ -77,7 +77,7 @@ static struct value strip(struct call *call, bool left, bool right)
         uint32_t c = unicode_first(text, &length);
         if (spaces ? !unicode_is_space(c) : !is_one_of(c, set))
             break;
-        text = rest_of(text, length);
+        text = bytes_from(text, length);
     }
     while (right && text.len && render_step(call->render, cost)) {
         uint32_t c = unicode_last(text, &length);
@@ -109,7 +109,7 @@ struct value string_replace(struct call *call)
             break;
         text_put(render, (struct bytes){ text.data, (size_t)(at - text.data) });
         text_put(render, new.string);
-        text = rest_of(text, (size_t)(at - text.data) + old.len);
+        text = bytes_from(text, (size_t)(at - text.data) + old.len);
         count -= count > 0;
         if (old.len)
             continue;
@@ -118,7 +118,7 @@ struct value string_replace(struct call *call)
             break;
         unicode_first(text, &length);
         text_put(render, (struct bytes){ text.data, length });
-        text = rest_of(text, length);
+        text = bytes_from(text, length);
     }
     text_put(render, text);
     return text_take(render, mark);
@@ -180,11 +180,11 @@ struct value string_format(struct call *call)
     struct render *render = call->render;
     struct bytes rest = call->self.string;
     size_t mark = text_mark(render), automatic = 0;
-    for (size_t plain; rest.len && render_step(render, 1); rest = rest_of(rest, plain)) {
+    for (size_t plain; rest.len && render_step(render, 1); rest = bytes_from(rest, plain)) {
         for (plain = 0; plain < rest.len && rest.data[plain] != '{' && rest.data[plain] != '}';)
             plain++;
         text_put(render, (struct bytes){ rest.data, plain });
-        rest = rest_of(rest, plain);
+        rest = bytes_from(rest, plain);
         plain = 0;
         if (!rest.len)
             break;

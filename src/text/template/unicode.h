@@ -5,12 +5,6 @@
 
 #include "base/strbuf.h"
 
-// What is left of `text` from byte `at` on.
-static inline struct bytes rest_of(struct bytes text, size_t at)
-{
-    return (struct bytes){ text.data + at, text.len - at };
-}
-
 size_t unicode_count(struct bytes text);                   // code points
 size_t unicode_offset(struct bytes text, size_t index);    // byte where code point `index` starts, or text.len
 uint32_t unicode_first(struct bytes text, size_t *length); // the first code point and its bytes; text is not empty

@@ -74,10 +74,7 @@ void added_matches_free(struct added_matches *matches)
 
 static void add_match(struct added_matches *matches, struct added_match match)
 {
-    if (matches->count == matches->capacity) {
-        matches->capacity = matches->capacity ? matches->capacity * 2 : 16;
-        matches->items = memory_grow(matches->items, matches->capacity, sizeof *matches->items);
-    }
+    MEMORY_RESERVE(matches->items, matches->count, matches->capacity);
     matches->items[matches->count++] = match;
 }
 
@@ -106,7 +103,7 @@ static uint32_t character_before(struct bytes text, size_t at, size_t *begin)
 static uint32_t character_behind(struct bytes text, size_t at, size_t *end)
 {
     uint32_t codepoint;
-    size_t length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+    size_t length = utf8_decode(bytes_from(text, at), &codepoint);
     *end = at + length;
     return length ? codepoint : UTF8_REPLACEMENT;
 }

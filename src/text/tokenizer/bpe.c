@@ -160,10 +160,7 @@ static bool is_before(const struct bpe_candidate *a, const struct bpe_candidate 
 
 static void push(struct bpe_work *work, struct bpe_candidate candidate)
 {
-    if (work->queue_count == work->queue_capacity) {
-        work->queue_capacity = work->queue_capacity ? work->queue_capacity * 2 : 64;
-        work->queue = memory_grow(work->queue, work->queue_capacity, sizeof *work->queue);
-    }
+    MEMORY_RESERVE(work->queue, work->queue_count, work->queue_capacity);
     size_t at = work->queue_count++;
     for (size_t parent; at > 0 && is_before(&candidate, &work->queue[parent = (at - 1) / 2]); at = parent)
         work->queue[at] = work->queue[parent];
@@ -250,10 +247,7 @@ static void merge_all(const struct bpe *bpe, struct bytes text, struct bpe_work 
 
 static int32_t add_symbol(struct bpe_work *work, int32_t count, int32_t id, size_t begin, size_t bytes)
 {
-    if ((size_t)count == work->symbol_capacity) {
-        work->symbol_capacity = work->symbol_capacity ? work->symbol_capacity * 2 : 64;
-        work->symbols = memory_grow(work->symbols, work->symbol_capacity, sizeof *work->symbols);
-    }
+    MEMORY_RESERVE(work->symbols, (size_t)count, work->symbol_capacity);
     work->symbols[count] = (struct bpe_symbol){ id, (uint32_t)begin, (uint32_t)bytes, count - 1, count + 1 };
     return count + 1;
 }
@@ -286,7 +280,7 @@ static int32_t take_characters(const struct bpe *bpe, struct bytes text, struct 
     uint32_t codepoint;
     size_t length;
     for (size_t at = 0; at < text.len; at += length) {
-        length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+        length = utf8_decode(bytes_from(text, at), &codepoint);
         assert(length);
         int32_t id = vocab_find_inside(bpe->vocab, (struct bytes){ text.data + at, length });
         if (id >= 0 || bpe->scores)

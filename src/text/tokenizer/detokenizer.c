@@ -17,7 +17,7 @@ static bool is_valid(struct bytes text)
     uint32_t codepoint;
     size_t at = 0, length = 1;
     for (; at < text.len && length; at += length)
-        length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+        length = utf8_decode(bytes_from(text, at), &codepoint);
     return length;
 }
 
@@ -32,7 +32,7 @@ static void decode_strip(const struct decode_step *step, struct bytes text, stru
 {
     struct bytes content = step->content;
     for (size_t i = 0; i < step->start && bytes_start_with(text, content); i++)
-        text = (struct bytes){ text.data + content.len, text.len - content.len };
+        text = bytes_from(text, content.len);
     for (size_t i = 0; i < step->stop && text.len >= content.len; i++) {
         if (memcmp(text.data + text.len - content.len, content.data, content.len) != 0)
             break;
@@ -109,7 +109,7 @@ static void write_certain(struct detokenizer *state, struct bytes text, struct s
     strbuf_add(&all, text.data, text.len);
     state->pending_count = 0;
     for (size_t at = 0; at < all.len;) {
-        struct bytes rest = { all.data + at, all.len - at };
+        struct bytes rest = bytes_from(strbuf_bytes(&all), at);
         uint32_t codepoint;
         size_t length = utf8_decode(rest, &codepoint);
         if (!length && utf8_is_partial(rest)) {
@@ -135,7 +135,7 @@ void detokenizer_add(struct detokenizer *state, int32_t id, struct strbuf *out)
     if (state->started)
         write_certain(state, tokenizer->decoder.between, out);
     else if (strip.len && bytes_start_with(text, strip))
-        text = (struct bytes){ text.data + strip.len, text.len - strip.len };
+        text = bytes_from(text, strip.len);
     state->started |= decoded.len || !strip.len;
     write_certain(state, text, out);
     strbuf_free(&decoded);

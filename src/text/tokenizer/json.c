@@ -5,11 +5,6 @@
 #include "text/tokenizer/bytemap.h"
 #include "text/tokenizer/parts.h"
 
-static struct bytes bytes_of_json(const json_t *string)
-{
-    return (struct bytes){ json_string_value(string), json_string_length(string) };
-}
-
 // ---- the vocabulary ----
 
 // Ids may have holes, but not so many that a short file makes a large table.
@@ -41,7 +36,7 @@ static bool check_added(const json_t *token, size_t index, struct bytes *content
     const json_t *text = json_object_get(token, "content");
     if (!json_is_string(text))
         return fail(err, "entry %zu of \"added_tokens\" has no \"content\"", index);
-    *content = bytes_of_json(text);
+    *content = json_bytes(text);
     return read_id(json_object_get(token, "id"), *content, id, err);
 }
 
@@ -102,10 +97,10 @@ static bool read_merge(struct tokenizer *tokenizer, const json_t *merge, size_t 
     struct bytes left, right;
     if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0))
         && json_is_string(json_array_get(merge, 1))) {
-        left = bytes_of_json(json_array_get(merge, 0));
-        right = bytes_of_json(json_array_get(merge, 1));
+        left = json_bytes(json_array_get(merge, 0));
+        right = json_bytes(json_array_get(merge, 1));
     } else {
-        struct bytes text = bytes_of_json(merge);
+        struct bytes text = json_bytes(merge);
         const char *space = text.data ? memchr(text.data, ' ', text.len) : NULL;
         if (!space)
             return fail(err, "merge %zu is not two pieces", index);
@@ -123,7 +118,7 @@ static bool read_merges(struct tokenizer *tokenizer, const json_t *merges, struc
     size_t index;
     json_t *merge;
     json_array_foreach (merges, index, merge) {
-        bool comment = json_is_string(merge) && bytes_start_with(bytes_of_json(merge), bytes_of("#version"));
+        bool comment = json_is_string(merge) && bytes_start_with(json_bytes(merge), bytes_of("#version"));
         if (!comment && !read_merge(tokenizer, merge, index, err))
             return false;
     }
@@ -192,7 +187,7 @@ static bool read_model(struct tokenizer *tokenizer, const json_t *json, struct e
 
 static bool read_added_token(struct tokenizer *tokenizer, const json_t *json, struct error *err)
 {
-    struct added_token token = { .content = bytes_of_json(json_object_get(json, "content")) };
+    struct added_token token = { .content = json_bytes(json_object_get(json, "content")) };
     bool special = false, normalized = false;
     if (!json_get_bool(json, "single_word", &token.single_word, err)
         || !json_get_bool(json, "lstrip", &token.lstrip, err) || !json_get_bool(json, "rstrip", &token.rstrip, err)
@@ -307,7 +302,7 @@ static int32_t named_token(const struct tokenizer *tokenizer, const json_t *conf
 {
     const json_t *value = json_object_get(config, key);
     const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
-    return json_is_string(text) ? vocab_find(&tokenizer->vocab, bytes_of_json(text)) : -1;
+    return json_is_string(text) ? vocab_find(&tokenizer->vocab, json_bytes(text)) : -1;
 }
 
 static bool read_bos_rule(struct tokenizer *tokenizer, const json_t *config, struct error *err)

@@ -64,19 +64,14 @@ static const json_t *find_pattern(struct reading *reading, const json_t *json, b
     return *literal ? text : regex;
 }
 
-static struct bytes bytes_of_json(const json_t *string)
-{
-    return (struct bytes){ json_string_value(string), json_string_length(string) };
-}
-
 static struct regex *read_pattern(struct reading *reading, const json_t *json)
 {
     bool literal;
     const json_t *pattern = find_pattern(reading, json, &literal);
     if (!pattern)
         return NULL;
-    return literal ? regex_new_literal(bytes_of_json(pattern), reading->err)
-                   : regex_new(bytes_of_json(pattern), reading->err);
+    return literal ? regex_new_literal(json_bytes(pattern), reading->err)
+                   : regex_new(json_bytes(pattern), reading->err);
 }
 
 // ---- normalizers ----
@@ -211,9 +206,9 @@ static bool read_split(struct reading *reading, const json_t *json)
         || !json_get_bool(json, "invert", &step.invert, reading->err))
         return false;
     if (!literal)
-        return pretokenizer_add_split(&reading->tokenizer->pretokenizer, bytes_of_json(pattern), step.behavior,
+        return pretokenizer_add_split(&reading->tokenizer->pretokenizer, json_bytes(pattern), step.behavior,
                                       step.invert, reading->err);
-    step.regex = regex_new_literal(bytes_of_json(pattern), reading->err);
+    step.regex = regex_new_literal(json_bytes(pattern), reading->err);
     return step.regex && add_pretokenizer(reading, step);
 }
 

@@ -43,7 +43,7 @@ bool normalize_is_word(uint32_t c)
 
 static size_t decode_at(struct bytes text, size_t at, uint32_t *codepoint)
 {
-    return utf8_decode((struct bytes){ text.data + at, text.len - at }, codepoint);
+    return utf8_decode(bytes_from(text, at), codepoint);
 }
 
 // ---- the four forms ----

@@ -59,10 +59,7 @@ static void add_piece(struct pieces *pieces, size_t begin, size_t end)
 {
     if (begin == end)
         return;
-    if (pieces->count == pieces->capacity) {
-        pieces->capacity = pieces->capacity ? pieces->capacity * 2 : 64;
-        pieces->items = memory_grow(pieces->items, pieces->capacity, sizeof *pieces->items);
-    }
+    MEMORY_RESERVE(pieces->items, pieces->count, pieces->capacity);
     pieces->items[pieces->count++] = (struct piece){ begin, end };
 }
 

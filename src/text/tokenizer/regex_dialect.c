@@ -82,7 +82,7 @@ static bool ended(const struct translation *t) { return t->at == t->in.len; }
 
 static bool looking_at(const struct translation *t, const char *text)
 {
-    return bytes_start_with((struct bytes){ t->in.data + t->at, t->in.len - t->at }, bytes_of(text));
+    return bytes_start_with(bytes_from(t->in, t->at), bytes_of(text));
 }
 
 static bool accept(struct translation *t, const char *text)
@@ -100,7 +100,7 @@ static bool looking_at_one_of(const struct translation *t, const char *set)
 
 static bool take_codepoint(struct translation *t, uint32_t *out)
 {
-    size_t length = utf8_decode((struct bytes){ t->in.data + t->at, t->in.len - t->at }, out);
+    size_t length = utf8_decode(bytes_from(t->in, t->at), out);
     if (!length)
         return fail(t->err, "ends too early, or is not UTF-8");
     t->at += length;

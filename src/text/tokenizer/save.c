@@ -98,10 +98,7 @@ static json_t *make_merges(const struct tokenizer *tokenizer)
         for (size_t at = utf8_decode(piece, &codepoint); at && at < piece.len;) {
             struct bytes left = { piece.data, at }, right = { piece.data + at, piece.len - at };
             if (vocab_find(vocab, left) >= 0 && vocab_find(vocab, right) >= 0) {
-                if (count == capacity) {
-                    capacity = capacity ? capacity * 2 : 1024;
-                    merges = memory_grow(merges, capacity, sizeof *merges);
-                }
+                MEMORY_RESERVE(merges, count, capacity);
                 merges[count++] = (struct merge){ tokenizer->bpe.scores[id], (int32_t)id, (uint32_t)at };
             }
             size_t length = utf8_decode(right, &codepoint);
@@ -114,8 +111,7 @@ static json_t *make_merges(const struct tokenizer *tokenizer)
     for (size_t i = 0; i < count; i++) {
         struct bytes piece = vocab->pieces[merges[i].id];
         size_t left = merges[i].left;
-        json_array_append_new(
-            out, make_pair((struct bytes){ piece.data, left }, (struct bytes){ piece.data + left, piece.len - left }));
+        json_array_append_new(out, make_pair((struct bytes){ piece.data, left }, bytes_from(piece, left)));
     }
     free(merges);
     return out;

@@ -10,10 +10,7 @@
 
 void tokens_add(struct tokens *tokens, int32_t id)
 {
-    if (tokens->count == tokens->capacity) {
-        tokens->capacity = tokens->capacity ? tokens->capacity * 2 : 64;
-        tokens->ids = memory_grow(tokens->ids, tokens->capacity, sizeof *tokens->ids);
-    }
+    MEMORY_RESERVE(tokens->ids, tokens->count, tokens->capacity);
     tokens->ids[tokens->count++] = id;
 }
 
@@ -156,14 +153,14 @@ static bool encode_valid(struct encoding *encoding, struct bytes text, int where
         tokens_add(encoding->out, match.id);
         done = match.end;
     }
-    return encode_plain(encoding, (struct bytes){ normalized.data + done, normalized.len - done }, done ? 0 : where);
+    return encode_plain(encoding, bytes_from(normalized, done), done ? 0 : where);
 }
 
 static size_t valid_length(struct bytes text)
 {
     size_t at = 0, length;
     uint32_t codepoint;
-    while ((length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint)))
+    while ((length = utf8_decode(bytes_from(text, at), &codepoint)))
         at += length;
     return at;
 }
@@ -172,11 +169,11 @@ static size_t valid_length(struct bytes text)
 static bool encode_between(struct encoding *encoding, struct bytes text, int where)
 {
     for (size_t at = 0; at < text.len; where = PRETOKENIZE_CONTINUES) {
-        size_t length = valid_length((struct bytes){ text.data + at, text.len - at });
+        size_t length = valid_length(bytes_from(text, at));
         if (length && !encode_valid(encoding, (struct bytes){ text.data + at, length }, where))
             return false;
         at += length;
-        for (; at < text.len && !valid_length((struct bytes){ text.data + at, text.len - at }); at++) {
+        for (; at < text.len && !valid_length(bytes_from(text, at)); at++) {
             int32_t id = encoding->tokenizer->bytes[(unsigned char)text.data[at]];
             if (id >= 0)
                 tokens_add(encoding->out, id);
@@ -199,8 +196,7 @@ static bool encode_text(struct encoding *encoding, struct bytes text)
         tokens_add(encoding->out, match.id);
         done = match.end;
     }
-    return encode_between(encoding, (struct bytes){ text.data + done, text.len - done },
-                          done ? 0 : PRETOKENIZE_AT_START);
+    return encode_between(encoding, bytes_from(text, done), done ? 0 : PRETOKENIZE_AT_START);
 }
 
 static void add_all(struct tokens *out, const struct tokens *tokens)

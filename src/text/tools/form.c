@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "format/json.h"
 #include "text/template/lex.h"
 
 const struct tool_form_text tool_forms[] = {
@@ -124,7 +125,7 @@ json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function"), *own = tool_name(tools, i);
-        struct bytes text = { json_string_value(own), json_string_length(own) };
+        struct bytes text = json_bytes(own);
         *strict = json_is_true(json_object_get(function, "strict"));
         if (bytes_equal(text, name))
             return schema_of(function);

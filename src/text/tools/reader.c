@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "format/json.h"
 #include "text/tools/form.h"
 #include "text/tools/scan.h"
 
@@ -151,7 +152,7 @@ static void unwrap(struct strbuf *text)
 {
     json_t *string = json_loadb(text->data, text->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     struct strbuf inner = { 0 };
-    escape_all((struct bytes){ json_string_value(string), json_string_length(string) }, &inner);
+    escape_all(json_bytes(string), &inner);
     if (is_object(&inner)) {
         strbuf_free(text);
         *text = inner;
@@ -227,10 +228,10 @@ static struct bytes find_name(const struct tool_reader *reader, size_t end)
                               JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     int64_t index = -1;
     if (json_is_string(name))
-        map_get(&reader->names, (struct bytes){ json_string_value(name), json_string_length(name) }, &index);
+        map_get(&reader->names, json_bytes(name), &index);
     json_decref(name);
     const json_t *known = index < 0 ? NULL : tool_name(reader->tools, (size_t)index);
-    return (struct bytes){ json_string_value(known), json_string_length(known) };
+    return json_bytes(known);
 }
 
 // The value at hand ends before held byte `end`. False: it belongs to no call.
@@ -479,7 +480,7 @@ struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, c
     reader->tools = json_incref((json_t *)tools);
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *name = tool_name(tools, i);
-        map_put(&reader->names, (struct bytes){ json_string_value(name), json_string_length(name) }, (int64_t)i);
+        map_put(&reader->names, json_bytes(name), (int64_t)i);
     }
     reader->step = has_tags(reader) ? CONTENT : BETWEEN;
     return reader;
