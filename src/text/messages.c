@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// OpenAI chat messages to the shape that chat templates expect.
 #include "text/messages.h"
 
 #include "format/json.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tokenizer.json, tokenizer_config.json and the chat template of a checkpoint that is written.
 #include "text/save.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ranges of code points as byte sequences of UTF-8, in a JSON string or outside.
 #include "text/grammar/character_class.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Subset construction, products, counting and minimisation of automata. Each explores its states breadth first.
 #include "text/grammar/dfa.h"
 
 #include <stdlib.h>

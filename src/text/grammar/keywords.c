@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Forms of keyword values, and the types of JSON Schema.
 #include "text/grammar/keywords.h"
 
 #include <math.h>

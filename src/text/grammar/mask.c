@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens may come next: the tries of the vocabulary are walked with the threads of the matcher, and what is below
-// a byte that nothing waits for is passed over.
+// Token masks (XGrammar, llguidance): the vocabulary's trie is walked with the threads of the matcher, and a subtree is
+// skipped when no thread accepts its byte.
 #include <stddef.h>
 
 #include "text/grammar/matcher.h"
 #include "text/grammar/string.h"
 
-// What a walk is about: tokens of a trie that have low .. high characters are allowed where they lead somewhere.
+// A walk allows tokens of a trie that have low .. high characters, where a thread accepts them.
 struct walk {
     struct matcher *matcher;
     const struct trie *trie;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Simulation of a pushdown automaton with many threads (as a Pike VM, each thread with a stack; stacks are shared as a
+// graph-structured stack).
 #include "text/grammar/match.h"
 
 #include <assert.h>
@@ -57,7 +59,7 @@ void match_add(struct match *match, struct thread_set *set, struct thread thread
     set->count++;
 }
 
-// What was on top has ended: the node that waits comes next. In one step it need not be told twice.
+// The top of the stack has ended: the node below is entered. One entry per step is enough.
 static void leave(struct match *match, struct thread_set *set, uint32_t stack)
 {
     struct stack_entry *entry = &match->stacks[stack];
@@ -233,7 +235,7 @@ static bool is_left(const struct match *match, struct thread thread, uint8_t byt
         && match_leaf(match->grammar, &thread, byte) == LEAF_LEFT;
 }
 
-// What comes behind the marks that this byte leaves.
+// Enters the nodes behind marks that this byte ends.
 static struct thread_set enter_behind_marks(struct match *match, struct thread_set from, uint8_t byte)
 {
     struct thread_set set = begin_set(match);

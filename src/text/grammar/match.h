@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/match.h: following a text through a grammar, byte by byte. A text may be in several places at once: each
-// is a thread, a node that waits for a byte with a stack of nodes that wait for their turn.
+// text/grammar/match.h: a pushdown automaton over bytes, simulated with all of its possible states at once. Each is a
+// thread: a leaf that reads the next byte, with a stack of nodes to enter behind it.
 //   (1) every thread has a way to the end
 //   (2) a set of threads and the stacks it grew are thrown away by setting the counts back
 //   (3) threads past the limit are left out, which makes fewer answers possible, never an invalid one

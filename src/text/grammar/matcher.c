@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A matcher accepts tokens, and closes the answer by a shortest completion when the token budget gets short.
 #include "text/grammar/matcher.h"
 
 #include <assert.h>

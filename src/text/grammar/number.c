@@ -226,7 +226,7 @@ static uint32_t range_rule(struct grammar *grammar, const struct range *range, c
         strbuf_add_format(&name, " <%d %s.%s", !range->high_exclusive, range->high.whole, range->high.fraction);
     if (multiple->of)
         strbuf_add_format(&name, " multiple of %ue-%u", multiple->of, multiple->places);
-    if (!rules_known(grammar, name.data, &node)) {
+    if (!rules_find(grammar, name.data, &node)) {
         bool ok = dfa_build(&source, &(struct reading){ 0 }, &grammar->work, &dfa)
             || fail(err, "the bounds of a number are too intricate");
         if (ok)
@@ -235,7 +235,7 @@ static uint32_t range_rule(struct grammar *grammar, const struct range *range, c
             ok = keep_multiples(&dfa, multiple, &grammar->work, err);
         node = ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE;
         if (node != RULES_NONE)
-            rules_remember(grammar, name.data, node);
+            rules_name(grammar, name.data, node);
     }
     strbuf_free(&name);
     return node;
@@ -280,12 +280,12 @@ static uint32_t any_number(struct grammar *grammar, bool integer, struct error *
                                   : "-?(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,17})?(?:[eE][+-]?\\d{1,2})?";
     struct dfa dfa = { 0 };
     uint32_t node;
-    if (rules_known(grammar, pattern, &node))
+    if (rules_find(grammar, pattern, &node))
         return node;
     bool ok = pattern_compile(bytes_of(pattern), PATTERN_WHOLE, false, &grammar->work, &dfa, NULL, err);
     node = ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE;
     if (node != RULES_NONE)
-        rules_remember(grammar, pattern, node);
+        rules_name(grammar, pattern, node);
     return node;
 }
 

@@ -81,8 +81,8 @@ static bool read_character(struct parser *parser, uint32_t *out)
     return take(parser, "\\") ? read_escape(parser, out) : read_plain(parser, out);
 }
 
-// What cannot be followed is passed over, so that more is accepted; false with a sentence where that must not be.
-static bool pass_over(struct parser *parser, const char *what)
+// Skips an assertion, so that more is accepted; false with a sentence where it must not be skipped.
+static bool skip_assertion(struct parser *parser, const char *what)
 {
     if (parser->wide)
         return true;
@@ -98,7 +98,7 @@ static bool read_property(struct parser *parser, bool *ok)
         return false;
     while (!at_end(parser) && peek(parser) != '}')
         parser->at++;
-    *ok = (take(parser, "}") || fail(parser->err, "\\p{ is not closed")) && pass_over(parser, "\\p")
+    *ok = (take(parser, "}") || fail(parser->err, "\\p{ is not closed")) && skip_assertion(parser, "\\p")
         && class_add(&parser->class, parser->wide ? 1 : ' ', codepoint_max, parser->err);
     return true;
 }
@@ -187,12 +187,12 @@ static bool read_assertion(struct parser *parser, bool *ok)
     *ok = true;
     if (peek(parser) == '^' || peek(parser) == '$') {
         parser->at++;
-        *ok = pass_over(parser, "^ or $ inside of a pattern");
+        *ok = skip_assertion(parser, "^ or $ inside of a pattern");
     } else if (take(parser, "\\b") || take(parser, "\\B")) {
-        *ok = pass_over(parser, "\\b");
+        *ok = skip_assertion(parser, "\\b");
     } else if (is_look_ahead(rest(parser)) || is_look_behind(rest(parser))) {
         size_t end = group_end(parser->text, parser->at);
-        *ok = (end || fail(parser->err, "a group is not closed")) && pass_over(parser, "look-around");
+        *ok = (end || fail(parser->err, "a group is not closed")) && skip_assertion(parser, "look-around");
         parser->at = end ? end : parser->text.len;
     } else {
         return false;
@@ -406,7 +406,7 @@ static bool compile_plain(struct parser *parser, enum pattern_form form, size_t 
 
 // ---- look-ahead ----
 
-// What both accept, or what the first alone does, takes the first one's place.
+// *dfa becomes its intersection with `by` or (`with` false) the difference.
 static bool narrow(struct dfa *dfa, const struct dfa *by, bool with, size_t *work, struct error *err)
 {
     struct dfa narrower = { 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a grammar under construction.
+// Construction of grammar rules, with left factoring of alternatives that begin with the same punctuation.
 #include "text/grammar/rules.h"
 
 #include <stdio.h>
@@ -86,12 +86,12 @@ uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind
     uint32_t node;
     char name[16];
     snprintf(name, sizeof name, "mark %c%d%d", byte, before, behind);
-    if (rules_known(grammar, name, &node))
+    if (rules_find(grammar, name, &node))
         return node;
     node = add_node(grammar, (struct node){ .kind = NODE_MARK, .first = (uint8_t)byte, .low = before, .high = behind },
                     err);
     if (node != RULES_NONE)
-        rules_remember(grammar, name, node);
+        rules_name(grammar, name, node);
     return node;
 }
 
@@ -192,12 +192,12 @@ uint32_t rules_reserve(struct grammar *grammar, struct error *err)
     return add_node(grammar, node, err);
 }
 
-void rules_settle(struct grammar *grammar, uint32_t reserved, uint32_t node)
+void rules_define(struct grammar *grammar, uint32_t reserved, uint32_t node)
 {
     grammar->links[grammar->nodes[reserved].first] = node;
 }
 
-bool rules_known(const struct grammar *grammar, const char *name, uint32_t *node)
+bool rules_find(const struct grammar *grammar, const char *name, uint32_t *node)
 {
     int64_t value;
     if (!map_get(&grammar->known, bytes_of(name), &value))
@@ -206,7 +206,7 @@ bool rules_known(const struct grammar *grammar, const char *name, uint32_t *node
     return true;
 }
 
-void rules_remember(struct grammar *grammar, const char *name, uint32_t node)
+void rules_name(struct grammar *grammar, const char *name, uint32_t node)
 {
     size_t len = strlen(name);
     map_put(&grammar->known, (struct bytes){ arena_text(&grammar->arena, name, len), len }, node);
@@ -224,8 +224,8 @@ void grammar_free(struct grammar *grammar)
     free(grammar->links);
     mask_cache_close(grammar->masks);
     map_free(&grammar->known);
-    strbuf_free(&grammar->loose);
-    strbuf_free(&grammar->unheld);
+    strbuf_free(&grammar->unenforced);
+    strbuf_free(&grammar->unsupported);
     arena_free(&grammar->arena);
     free(grammar);
 }

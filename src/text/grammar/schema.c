@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The compiler from JSON Schema to grammar rules: keyword checks, types, $ref, allOf and anyOf.
 #include "text/grammar/schema.h"
 
 #include <stdarg.h>
@@ -32,16 +33,16 @@ static bool check_keywords(struct schema *schema, const json_t *json)
             continue;
         if (schema_keywords[keyword].form < FORM_READ_OBJECT && !keyword_fits(keyword, value, &expected))
             return fail(schema->err, "'%s' is not %s", name, expected);
-        if (!validate_knows(name) && !json_is_true(value))
-            schema_let_go(schema, name);
+        if (!validate_supports(name) && !json_is_true(value))
+            schema_defer(schema, name);
     }
     return true;
 }
 
-void schema_let_go(struct schema *schema, const char *keyword)
+void schema_defer(struct schema *schema, const char *keyword)
 {
     struct strbuf note = { 0 };
-    struct strbuf *notes = validate_knows(keyword) ? &schema->grammar->loose : &schema->grammar->unheld;
+    struct strbuf *notes = validate_supports(keyword) ? &schema->grammar->unenforced : &schema->grammar->unsupported;
     strbuf_add_format(&note, "'%s' at %s", keyword, schema->path.data);
     if (!notes->len || (notes->len < SCHEMA_NOTES_BYTES_MAX && !strstr(notes->data, note.data)))
         strbuf_add_format(notes, "%s%.200s", notes->len ? ", " : "", note.data);
@@ -59,9 +60,10 @@ bool schema_fail_unmet(struct schema *schema, const char *format, ...)
     return fail(schema->err, "it cannot be met: %s", why);
 }
 
-struct schema_attempt schema_begin(const struct schema *schema)
+struct schema_savepoint schema_begin(const struct schema *schema)
 {
-    return (struct schema_attempt){ schema->grammar->loose.len, schema->grammar->unheld.len, schema->path.len };
+    return (struct schema_savepoint){ schema->grammar->unenforced.len, schema->grammar->unsupported.len,
+                                      schema->path.len };
 }
 
 static void cut(struct strbuf *text, size_t len)
@@ -71,10 +73,10 @@ static void cut(struct strbuf *text, size_t len)
         text->data[len] = '\0';
 }
 
-void schema_take_back(struct schema *schema, const struct schema_attempt *attempt)
+void schema_undo(struct schema *schema, const struct schema_savepoint *attempt)
 {
-    cut(&schema->grammar->loose, attempt->loose);
-    cut(&schema->grammar->unheld, attempt->unheld);
+    cut(&schema->grammar->unenforced, attempt->unenforced);
+    cut(&schema->grammar->unsupported, attempt->unsupported);
     cut(&schema->path, attempt->path);
     schema->unmet = false;
 }
@@ -111,11 +113,11 @@ bool schema_counts(struct schema *schema, const json_t *json, const char *low_na
 uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err)
 {
     uint32_t node;
-    if (rules_known(grammar, text, &node))
+    if (rules_find(grammar, text, &node))
         return node;
     node = rules_literal(grammar, bytes_of(text), err);
     if (node != RULES_NONE)
-        rules_remember(grammar, text, node);
+        rules_name(grammar, text, node);
     return node;
 }
 
@@ -149,7 +151,7 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
 {
     static const char *const words[] = { "true", "false", "null" };
     uint32_t node, kinds[7];
-    if (rules_known(grammar, "any value", &node))
+    if (rules_find(grammar, "any value", &node))
         return node;
     node = rules_reserve(grammar, err);
     for (int i = 0; i < 3; i++)
@@ -161,8 +163,8 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
     uint32_t choice = rules_choice(grammar, kinds, 7, err);
     if (node == RULES_NONE || choice == RULES_NONE)
         return RULES_NONE;
-    rules_settle(grammar, node, choice);
-    rules_remember(grammar, "any value", node);
+    rules_define(grammar, node, choice);
+    rules_name(grammar, "any value", node);
     return node;
 }
 
@@ -245,7 +247,7 @@ static uint32_t compile_ref(struct schema *schema, const json_t *json)
         return RULES_NONE;
     if (node != RULES_NONE)
         schema_leave(schema, mark);
-    rules_settle(schema->grammar, reserved, node != RULES_NONE ? node : schema_never(schema));
+    rules_define(schema->grammar, reserved, node != RULES_NONE ? node : schema_never(schema));
     return node != RULES_NONE ? reserved : RULES_NONE;
 }
 

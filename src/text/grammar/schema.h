@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/schema.h: JSON Schema as rules. A keyword has one of three outcomes, and none is passed over silently:
-//   held     an answer that follows the rules meets it. Not every answer that meets the schema follows them: properties
-//            come in the order given, and none that the schema does not name comes beside those that it does
-//   checked  the rules let more through than the schema does: grammar->loose names the keyword, and the finished answer
-//            has to be given to the validator (validate.h)
-//   unheld   neither rules nor validator understand it: grammar->unheld names it, and the caller refuses or warns
+// text/grammar/schema.h: JSON Schema to a pushdown automaton over bytes (as in XGrammar and llguidance). A keyword is
+//   enforced     every answer that follows the grammar meets it. Not every valid answer follows the grammar: properties
+//                come in the order given, and unnamed ones do not come beside named ones
+//   checked      the grammar accepts more than the schema: grammar->unenforced lists the keyword, and the finished answer
+//                must be given to the validator (validate.h)
+//   unsupported  by grammar and validator: grammar->unsupported lists it, and the caller refuses or warns
 #ifndef TEXT_GRAMMAR_SCHEMA_H
 #define TEXT_GRAMMAR_SCHEMA_H
 
@@ -60,21 +60,21 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err);
 uint32_t schema_never(struct schema *schema);
 
-// Goes to a part of the schema, for sentences; back with schema_leave.
+// Enters a part of the schema, for the path in error messages; schema_leave returns.
 size_t schema_enter(struct schema *schema, const char *keyword, const char *name);
 void schema_leave(struct schema *schema, size_t mark);
 
-// Says of a keyword that rules do not hold it here.
-void schema_let_go(struct schema *schema, const char *keyword);
+// Leaves a keyword to the validator; the grammar accepts more than the schema here.
+void schema_defer(struct schema *schema, const char *keyword);
 // Fails with "it cannot be met: ..." and says so in schema->unmet; returns false.
 bool schema_fail_unmet(struct schema *schema, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// What would be refused or let go of in vain is taken back: the place before an attempt, and the way back to it.
-struct schema_attempt {
-    size_t loose, unheld, path;
+// A savepoint undoes what a failed attempt has deferred.
+struct schema_savepoint {
+    size_t unenforced, unsupported, path;
 };
-struct schema_attempt schema_begin(const struct schema *schema);
-void schema_take_back(struct schema *schema, const struct schema_attempt *attempt);
+struct schema_savepoint schema_begin(const struct schema *schema);
+void schema_undo(struct schema *schema, const struct schema_savepoint *attempt);
 
 // Two counts such as minLength and maxLength; false with a sentence when they are none or exclude each other.
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
@@ -111,7 +111,7 @@ const json_t *schema_resolve(const json_t *root, const char *ref, struct error *
 const json_t *schema_follow(struct schema *schema, const json_t *json); // through $ref, as far as that leads
 // Keeps a schema that was made until all is done; NULL with a sentence when there are too many.
 const json_t *schema_keep(struct schema *schema, json_t *made);
-// What is valid against both, borrowed; NULL with a sentence.
+// The schema of values that are valid against both, borrowed; NULL with a sentence.
 const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t *b);
 const json_t *schema_without(struct schema *schema, const json_t *json, const char *keyword); // borrowed
 json_t *schema_listed(const json_t *json); // the values of const or enum, as a new list; NULL: neither is there

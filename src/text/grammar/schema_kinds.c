@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas of arrays and numbers, and lists of values.
+// JSON Schema arrays, numbers, enum and const as grammar rules.
 #include <stdlib.h>
 
 #include "format/json.h"
@@ -119,7 +119,7 @@ static bool read_contains(struct schema *schema, const json_t *json, struct arra
     if (!contains || (!count && !json_object_get(json, "maxContains")))
         return true;
     if (count > CONTAINED_MAX || json_array_size(rule->prefix) || json_object_get(json, "maxContains"))
-        schema_let_go(schema, "contains");
+        schema_defer(schema, "contains");
     if (count > CONTAINED_MAX || json_array_size(rule->prefix))
         return true;
     json_t *first = json_array();
@@ -145,11 +145,11 @@ uint32_t schema_array(struct schema *schema, const json_t *json)
         return node;
     }
     if (unique)
-        schema_let_go(schema, "uniqueItems");
-    struct schema_attempt attempt = schema_begin(schema);
+        schema_defer(schema, "uniqueItems");
+    struct schema_savepoint attempt = schema_begin(schema);
     uint32_t item = compile_item(schema, rule.items, "items");
     if (item == RULES_NONE && schema->unmet) { // an array without items may be valid all the same
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
         item = schema_never(schema);
     }
     if (item == RULES_NONE)
@@ -199,14 +199,14 @@ uint32_t schema_number(struct schema *schema, const json_t *json, bool integer)
         range.multiple = (struct number_multiple){ 0 };
     }
     if (multiple)
-        schema_let_go(schema, "multipleOf");
+        schema_defer(schema, "multipleOf");
     uint32_t node = number_rule(schema->grammar, &range, schema->err);
     if (node != RULES_NONE)
         return node;
     static const char *const bounds[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum" };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (json_object_get(json, bounds[i]))
-            schema_let_go(schema, bounds[i]);
+            schema_defer(schema, bounds[i]);
     return number_rule(schema->grammar, &(struct number_range){ .integer = integer }, schema->err);
 }
 
@@ -267,7 +267,7 @@ static bool is_sifted_out(struct schema *schema, const json_t *beside, const jso
     enum validity verdict = validate(schema->root, beside, value, &ignored);
     schema->work += VALIDATE_COST;
     if (verdict == UNDECIDED)
-        schema_let_go(schema, "enum");
+        schema_defer(schema, "enum");
     return verdict == INVALID;
 }
 
@@ -290,7 +290,7 @@ static json_t *sifted_values(struct schema *schema, const json_t *json)
         if (is_sifted_out(schema, beside, json_array_get(values, i)))
             json_array_remove(values, i);
     if (schema->work >= SCHEMA_WORK_MAX)
-        schema_let_go(schema, "enum");
+        schema_defer(schema, "enum");
     return values;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logic among JSON schemas: not, if, overlapping oneOf and dependent*. A negation is spelled out as a schema without
-// `not`, as far as there is one (negation normal form): {"not": {"minimum": 3}} is {"type": "number",
-// "exclusiveMaximum": 3}. It may be narrower than the truth, never wider; what it cannot say is left to the validator.
+// Negation normal form for JSON Schema: not, if, overlapping oneOf and dependent* are rewritten without `not`, as far as
+// possible: {"not": {"minimum": 3}} becomes {"type": "number", "exclusiveMaximum": 3}. The result may be narrower than
+// the negation, never wider; a negation that cannot be written is left to the validator.
 #include <stdlib.h>
 
 #include "text/grammar/schema.h"
@@ -236,7 +236,7 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
 
 uint32_t schema_not(struct schema *schema, const json_t *json)
 {
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     const json_t *rest = schema_without(schema, json, "not");
     schema->narrow = false;
     json_t *other = negate(schema, json_object_get(json, "not"), 0);
@@ -246,9 +246,9 @@ uint32_t schema_not(struct schema *schema, const json_t *json)
         uint32_t node = both ? schema_value(schema, both) : RULES_NONE;
         if (node != RULES_NONE || !schema->unmet || !narrow)
             return node;
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
     }
-    schema_let_go(schema, "not");
+    schema_defer(schema, "not");
     return rest ? schema_value(schema, rest) : RULES_NONE;
 }
 
@@ -259,7 +259,7 @@ const json_t *schema_if_as_any(struct schema *schema, const json_t *json)
     then = then ? then : json_true();
     otherwise = otherwise ? otherwise : json_true();
     if (!other)
-        schema_let_go(schema, "if");
+        schema_defer(schema, "if");
     json_t *no = other ? json_pack("{s[oO]}", "allOf", other, otherwise) : json_incref(otherwise);
     return schema_keep(schema, json_pack("{s[{s[OO]} o]}", "anyOf", "allOf", condition, then, no));
 }
@@ -267,7 +267,7 @@ const json_t *schema_if_as_any(struct schema *schema, const json_t *json)
 // Without then and else there is nothing to say; each of them is left out where the other side is certain.
 uint32_t schema_if(struct schema *schema, const json_t *json)
 {
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     const json_t *rest = schema_without(schema, json, "if");
     rest = rest ? schema_without(schema, rest, "then") : NULL;
     rest = rest ? schema_without(schema, rest, "else") : NULL;
@@ -279,8 +279,8 @@ uint32_t schema_if(struct schema *schema, const json_t *json)
     uint32_t node = both ? schema_value(schema, both) : RULES_NONE;
     if (node != RULES_NONE || !schema->unmet)
         return node;
-    schema_take_back(schema, &attempt);
-    schema_let_go(schema, "if");
+    schema_undo(schema, &attempt);
+    schema_defer(schema, "if");
     return schema_value(schema, rest);
 }
 
@@ -344,7 +344,7 @@ static json_t *set_apart(struct schema *schema, const json_t *parts)
 uint32_t schema_one(struct schema *schema, const json_t *json)
 {
     const json_t *parts = json_object_get(json, "oneOf");
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     if (!json_is_array(parts) || are_exclusive(schema, parts))
         return schema_alternatives(schema, json, "oneOf");
     json_t *apart = set_apart(schema, parts);
@@ -354,8 +354,8 @@ uint32_t schema_one(struct schema *schema, const json_t *json)
         uint32_t node = both ? schema_value(schema, both) : RULES_NONE;
         if (node != RULES_NONE || !schema->unmet)
             return node;
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
     }
-    schema_let_go(schema, "oneOf");
+    schema_defer(schema, "oneOf");
     return schema_alternatives(schema, json, "oneOf");
 }

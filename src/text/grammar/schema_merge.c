@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas as JSON: following $ref, joining what must hold together, telling apart what cannot.
+// Rewriting of JSON schemas: $ref resolution, allOf as one merged schema, and a test for schemas that exclude each other.
 #include <stdlib.h>
 
 #include "base/strbuf.h"
@@ -44,7 +44,7 @@ const json_t *schema_resolve(const json_t *root, const char *ref, struct error *
     return target;
 }
 
-// ---- what must hold together ----
+// ---- merging ----
 
 const json_t *schema_keep(struct schema *schema, json_t *made)
 {
@@ -70,7 +70,7 @@ const json_t *schema_without(struct schema *schema, const json_t *json, const ch
 static json_t *merge_unmerged(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)b;
-    schema_let_go(schema, keyword);
+    schema_defer(schema, keyword);
     return json_incref(a);
 }
 
@@ -231,7 +231,7 @@ static void close_properties(struct schema *schema, const json_t *closed, const 
     if (!additional || json_is_true(additional) || !json_object_size(names))
         return;
     if (json_object_get(closed, "patternProperties")) { // which may name them
-        schema_let_go(schema, "additionalProperties");
+        schema_defer(schema, "additionalProperties");
         return;
     }
     json_t *properties = json_copy(json_object_get(both, "properties"));
@@ -305,16 +305,16 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
     if (json_object_get(a, "if") && json_object_get(b, "if") && !(b = spell_out_if(schema, b)))
         return NULL;
     if (!is_told_apart(a, b, "patternProperties", "additionalProperties"))
-        schema_let_go(schema, "additionalProperties");
+        schema_defer(schema, "additionalProperties");
     if (!is_told_apart(a, b, "prefixItems", "items")) {
-        schema_let_go(schema, "items");
+        schema_defer(schema, "items");
         if (!(b = schema_without(schema, b, "prefixItems")) || !(b = schema_without(schema, b, "items")))
             return NULL;
     }
     return merge_objects(schema, a, b);
 }
 
-// ---- what can be told apart ----
+// ---- mutual exclusion ----
 
 const json_t *schema_follow(struct schema *schema, const json_t *json)
 {

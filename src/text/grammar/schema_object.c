@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas of objects: properties in the order given, then those whose names are only described (patternProperties,
-// additionalProperties), with as many members as minProperties and maxProperties ask for.
+// JSON Schema objects as grammar rules: properties in the order given, then those that a pattern names
+// (patternProperties, additionalProperties), with as many members as minProperties and maxProperties ask for.
 #include <stdlib.h>
 
 #include "text/grammar/ecma.h"
@@ -56,8 +56,8 @@ static bool is_allowed_name(struct object *object, const char *name)
     return allowed;
 }
 
-// What the value of a property has to meet: its own schema and those of all patterns that its name matches, or else
-// that of additional ones. NULL with a sentence.
+// The schema of a property's value: its own, merged with those of all patterns that its name matches; without any, that
+// of additional properties. NULL with a sentence.
 static const json_t *schema_of(struct object *object, const char *name, const json_t *own)
 {
     const json_t *all = own, *additional = json_object_get(object->json, "additionalProperties");
@@ -84,14 +84,14 @@ static bool is_required(const struct object *object, const char *name)
 static bool add_property(struct object *object, const char *name, const json_t *own)
 {
     struct schema *schema = object->schema;
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     if (object->count == SCHEMA_PROPERTIES_MAX)
         return fail(schema->err, "an object of more than %d properties", SCHEMA_PROPERTIES_MAX);
     schema_enter(schema, "properties", name);
     const json_t *json = schema_of(object, name, own);
     uint32_t value = json ? schema_value(schema, json) : RULES_NONE;
     if (value == RULES_NONE && schema->unmet && !is_required(object, name)) { // then it never comes
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
         value = schema_never(schema);
     }
     if (value == RULES_NONE)
@@ -129,7 +129,7 @@ static json_t *listed_names(struct object *object)
     return json_is_object(names) ? schema_listed(names) : NULL;
 }
 
-// What the schema names, in its order; then what is required without being described; then what propertyNames lists.
+// Properties come in this order: those under `properties`, other required ones, others that propertyNames lists.
 static bool read_properties(struct object *object)
 {
     const json_t *named = json_object_get(object->json, "properties");
@@ -187,7 +187,7 @@ static void read_names(struct object *object, struct dfa *names)
         return;
     dfa_free(names);
     object->schema->unmet = false;
-    schema_let_go(object->schema, "propertyNames");
+    schema_defer(object->schema, "propertyNames");
 }
 
 // The node of a name: one that matches the pattern (NULL: any) and no other; any string where that is too much.
@@ -212,7 +212,7 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
     if (node != RULES_NONE || none)
         return node;
     if (!plain)
-        schema_let_go(schema, keyword);
+        schema_defer(schema, keyword);
     node = rules_string(schema->grammar, 0, RULES_UNBOUNDED, schema->err);
     *ok = node != RULES_NONE;
     return node;
@@ -222,12 +222,12 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
 static bool add_extra(struct object *object, const char *pattern, const json_t *json, uint32_t *ways, size_t *count)
 {
     struct schema *schema = object->schema;
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     bool ok = true;
     schema_enter(schema, pattern ? "patternProperties" : "additionalProperties", pattern);
     uint32_t value = schema_value(schema, json);
     if (value == RULES_NONE && schema->unmet)
-        return schema_take_back(schema, &attempt), true;
+        return schema_undo(schema, &attempt), true;
     if (value == RULES_NONE)
         return false;
     schema_leave(schema, attempt.path);
@@ -274,7 +274,7 @@ static bool read_extra(struct object *object)
         ok = add_extra(object, NULL, additional ? additional : json_true(), ways, &count);
     object->extra = ok && count ? rules_choice(schema->grammar, ways, count, schema->err) : RULES_NONE;
     if (ok && count && object->low > 1 && object->low > object->required)
-        schema_let_go(schema, "minProperties"); // nothing keeps two names from being the same
+        schema_defer(schema, "minProperties"); // nothing keeps two names from being the same
     json_decref(listed);
     free(ways);
     return ok;
@@ -292,7 +292,7 @@ static struct bytes key_text(const char *name, struct strbuf *out)
     return strbuf_bytes(out);
 }
 
-// The keys of an object. What follows them is told later.
+// The keys of an object. The nodes behind them are set later.
 static uint32_t key_words(const struct object *object)
 {
     struct word *words = memory_new(object->count, sizeof *words);
@@ -324,10 +324,10 @@ static uint32_t compile_end(const struct object *object, uint32_t have, bool fir
     return rules_sequence(grammar, extras, close, err);
 }
 
-// What follows when `have` members are there, from the last property to the first: tails[i] is what may come when i or
-// a later property is next: a comma, a key of property i or a later one, up to the next that is required, a colon and
-// its value; or the end. `after` has the tails of one member more: these themselves, where counting has come to its
-// end. Returns the first key, RULES_NONE on failure.
+// The rest of an object that has `have` members, built from the last property to the first. tails[i] is the rest where
+// property i or a later one is next: a comma, one of the keys from i up to the next required one, a colon and the value;
+// or the end. `after` has the tails for one member more, and is `tails` itself where members are no longer counted.
+// Returns the node of the first key, RULES_NONE on failure.
 static uint32_t compile_level(const struct object *object, uint32_t have, const uint32_t *after, uint32_t *tails)
 {
     struct grammar *grammar = object->schema->grammar;
@@ -409,9 +409,9 @@ static void simplify_counts(struct object *object)
     if ((uint64_t)levels * object->count <= OBJECT_STATES_MAX)
         return;
     if (object->low)
-        schema_let_go(object->schema, "minProperties");
+        schema_defer(object->schema, "minProperties");
     if (object->high != RULES_UNBOUNDED)
-        schema_let_go(object->schema, "maxProperties");
+        schema_defer(object->schema, "maxProperties");
     object->low = 0;
     object->high = RULES_UNBOUNDED;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings: their length, their pattern, their format, and which ones `not` excludes.
+// JSON Schema strings as automata: pattern, format and length intersected, strings under `not` subtracted.
 #include <stdlib.h>
 
 #include "format/json.h"
@@ -8,7 +8,7 @@
 #include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
-// What a schema says of a string.
+// The keywords of a string.
 struct string_rule {
     uint32_t low, high;
     const char *pattern;
@@ -39,7 +39,7 @@ static bool add_pattern(struct schema *schema, const char *pattern, struct dfa *
     if (!regex)
         return fail_within(schema->err, "'pattern'");
     ecma_free(regex);
-    schema_let_go(schema, "pattern");
+    schema_defer(schema, "pattern");
     return true;
 }
 
@@ -144,7 +144,7 @@ static bool add_format(struct schema *schema, const struct string_rule *rule, st
         *dfa = *result;
         *result = old;
     } else {
-        schema_let_go(schema, "format");
+        schema_defer(schema, "format");
     }
     dfa_free(&both);
     dfa_free(&own);
@@ -160,9 +160,9 @@ static void limit_length(struct schema *schema, const struct string_rule *rule, 
         return;
     }
     if (rule->low)
-        schema_let_go(schema, "minLength");
+        schema_defer(schema, "minLength");
     if (rule->high != RULES_UNBOUNDED)
-        schema_let_go(schema, "maxLength");
+        schema_defer(schema, "maxLength");
 }
 
 // *held: the dfa is there, and it is all that holds; else the lengths are left to hold.
@@ -178,7 +178,7 @@ static bool build_dfa(struct schema *schema, const struct string_rule *rule, str
     if (rule->not) {
         bool excluded = (dfa->count || schema_any_string(schema, dfa)) && exclude(schema, rule->not, dfa);
         if (!excluded)
-            schema_let_go(schema, "not");
+            schema_defer(schema, "not");
         *held |= excluded;
     }
     if (*held && dfa->count && (rule->low || rule->high != RULES_UNBOUNDED))
@@ -217,7 +217,7 @@ static uint32_t compile_dfa(struct schema *schema, const json_t *json, const str
     static const char *const keywords[] = { "pattern", "format", "not" };
     for (size_t i = 0; held && i < sizeof keywords / sizeof *keywords; i++)
         if (json_object_get(json, keywords[i]))
-            schema_let_go(schema, keywords[i]);
+            schema_defer(schema, keywords[i]);
     return rules_string(schema->grammar, rule->low, rule->high, schema->err);
 }
 
@@ -231,13 +231,14 @@ uint32_t schema_string(struct schema *schema, const json_t *json)
     if (!rule.pattern && !rule.format && !rule.not)
         return rules_string(schema->grammar, rule.low, rule.high, schema->err);
     char *excluded = json_dumps(rule.not, JSON_ENCODE_ANY | JSON_COMPACT);
-    size_t before = schema->grammar->loose.len;
+    size_t before = schema->grammar->unenforced.len;
     strbuf_add_format(&name, "string %u %u %s %s %s", rule.low, rule.high, rule.format ? rule.format->name : "",
                       excluded ? excluded : "", rule.pattern ? rule.pattern : "");
-    if (!rules_known(schema->grammar, name.data, &node)) {
+    if (!rules_find(schema->grammar, name.data, &node)) {
         node = compile_dfa(schema, json, &rule);
-        if (node != RULES_NONE && schema->grammar->loose.len == before) // what is checked is named wherever it stands
-            rules_remember(schema->grammar, name.data, node);
+        if (node != RULES_NONE
+            && schema->grammar->unenforced.len == before) // a deferred keyword is listed at each place
+            rules_name(schema->grammar, name.data, node);
     }
     strbuf_free(&name);
     free(excluded);

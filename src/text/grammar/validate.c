@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per keyword. A keyword that does not speak of the value's type holds.
+// A JSON Schema validator: one check per keyword of keywords.h. A keyword of another type than the value's holds.
 #include "text/grammar/validate.h"
 
 #include <stdarg.h>
@@ -73,18 +73,11 @@ static bool spend(struct validator *v, size_t work)
 
 static size_t enter(struct strbuf *path, const char *step)
 {
-    enum { PATH_BYTES_MAX = 512 }; // of what a sentence shows
+    enum { PATH_BYTES_MAX = 512 }; // of the path in a message
     size_t mark = path->len;
-    if (mark < PATH_BYTES_MAX)
+    if (step && mark < PATH_BYTES_MAX)
         strbuf_add_format(path, "/%.64s", step);
     return mark;
-}
-
-static size_t enter_index(struct strbuf *path, size_t index)
-{
-    char step[24];
-    snprintf(step, sizeof step, "%zu", index);
-    return enter(path, step);
 }
 
 static void leave(struct strbuf *path, size_t mark)
@@ -96,32 +89,22 @@ static void leave(struct strbuf *path, size_t mark)
 
 static bool holds(struct validator *v, const json_t *schema, const json_t *instance);
 
-// A schema under a keyword, for the value itself.
-static bool holds_in_place(struct validator *v, const char *keyword, const json_t *schema, const json_t *instance)
+// The schema at `keyword`/`name` (NULL: at the keyword itself), for the part of the value at `step` (NULL: all of it).
+static bool holds_at(struct validator *v, const char *keyword, const char *name, const json_t *schema, const char *step,
+                     const json_t *instance)
 {
-    size_t mark = enter(&v->where, keyword);
+    size_t where = enter(&v->where, keyword), at = enter(&v->at, step);
+    enter(&v->where, name);
     bool ok = holds(v, schema, instance);
-    leave(&v->where, mark);
+    leave(&v->where, where);
+    leave(&v->at, at);
     return ok;
 }
 
-// A schema under a keyword, for a part of the value.
-static bool holds_for(struct validator *v, const char *keyword, const json_t *schema, const char *name,
-                      const json_t *instance)
+static const char *index_text(size_t index, char text[24])
 {
-    size_t mark = enter(&v->at, name);
-    bool ok = holds_in_place(v, keyword, schema, instance);
-    leave(&v->at, mark);
-    return ok;
-}
-
-static bool holds_for_item(struct validator *v, const char *keyword, const json_t *schema, size_t index,
-                           const json_t *instance)
-{
-    size_t mark = enter_index(&v->at, index);
-    bool ok = holds_in_place(v, keyword, schema, instance);
-    leave(&v->at, mark);
-    return ok;
+    snprintf(text, 24, "%zu", index);
+    return text;
 }
 
 static bool holds_quietly(struct validator *v, const json_t *schema, const json_t *instance)
@@ -304,12 +287,11 @@ static const json_t *prefix_of(const json_t *schema)
 static bool check_prefix(struct validator *v, const struct check *check)
 {
     const json_t *item;
+    char step[24];
     size_t i;
     json_array_foreach (check->instance, i, item) {
         const json_t *schema = json_array_get(check->value, i);
-        if (!schema)
-            break;
-        if (!holds_for_item(v, check->keyword, schema, i, item))
+        if (schema && !holds_at(v, check->keyword, NULL, schema, index_text(i, step), item))
             return false;
     }
     return true;
@@ -320,12 +302,13 @@ static bool check_items(struct validator *v, const struct check *check)
     bool older = json_is_array(json_object_get(check->schema, "items"));
     size_t first = json_array_size(prefix_of(check->schema)), i;
     const json_t *item;
+    char step[24];
     if (json_is_array(check->value))
         return check_prefix(v, check);
     if (!older && strcmp(check->keyword, "additionalItems") == 0)
         return true;
     json_array_foreach (check->instance, i, item)
-        if (i >= first && !holds_for_item(v, check->keyword, check->value, i, item))
+        if (i >= first && !holds_at(v, check->keyword, NULL, check->value, index_text(i, step), item))
             return false;
     return true;
 }
@@ -365,10 +348,7 @@ static bool check_properties(struct validator *v, const struct check *check)
     json_t *schema;
     json_object_foreach ((json_t *)check->value, name, schema) {
         const json_t *value = json_object_get(check->instance, name);
-        size_t mark = enter(&v->where, check->keyword);
-        bool ok = !value || holds_for(v, name, schema, name, value);
-        leave(&v->where, mark);
-        if (!ok || !spend(v, 1))
+        if ((value && !holds_at(v, check->keyword, name, schema, name, value)) || !spend(v, 1))
             return false;
     }
     return true;
@@ -379,13 +359,11 @@ static bool check_pattern_properties(struct validator *v, const struct check *ch
     const char *pattern, *name;
     json_t *schema, *value;
     json_object_foreach ((json_t *)check->value, pattern, schema)
-        json_object_foreach ((json_t *)check->instance, name, value) {
-            size_t mark = enter(&v->where, check->keyword);
-            bool ok = !matches(v, bytes_of(pattern), bytes_of(name)) || holds_for(v, pattern, schema, name, value);
-            leave(&v->where, mark);
-            if (!ok || v->undecided)
+        json_object_foreach ((json_t *)check->instance, name, value)
+            if ((matches(v, bytes_of(pattern), bytes_of(name))
+                 && !holds_at(v, check->keyword, pattern, schema, name, value))
+                || v->undecided)
                 return false;
-        }
     return true;
 }
 
@@ -407,7 +385,7 @@ static bool check_additional(struct validator *v, const struct check *check)
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)check->instance, name, value)
-        if (!is_named(v, check->schema, name) && !holds_for(v, check->keyword, check->value, name, value))
+        if (!is_named(v, check->schema, name) && !holds_at(v, check->keyword, NULL, check->value, name, value))
             return false;
     return true;
 }
@@ -418,7 +396,7 @@ static bool check_names(struct validator *v, const struct check *check)
     json_t *value;
     json_object_foreach ((json_t *)check->instance, name, value) {
         json_t *text = json_string_nocheck(name);
-        bool ok = holds_for(v, check->keyword, check->value, name, text);
+        bool ok = holds_at(v, check->keyword, NULL, check->value, name, text);
         json_decref(text);
         if (!ok)
             return false;
@@ -451,7 +429,8 @@ static bool check_dependent(struct validator *v, const struct check *check)
             return false;
         if (!json_object_get(check->instance, name))
             continue;
-        if (!(json_is_array(then) ? has_all(v, check, then) : holds_in_place(v, name, then, check->instance)))
+        if (!(json_is_array(then) ? has_all(v, check, then)
+                                  : holds_at(v, check->keyword, name, then, NULL, check->instance)))
             return false;
     }
     return true;
@@ -473,12 +452,8 @@ static bool check_all(struct validator *v, const struct check *check)
     json_t *schema;
     size_t i;
     json_array_foreach (check->value, i, schema) {
-        size_t mark = enter(&v->where, check->keyword);
         char name[24];
-        snprintf(name, sizeof name, "%zu", i);
-        bool ok = holds_in_place(v, name, schema, check->instance);
-        leave(&v->where, mark);
-        if (!ok)
+        if (!holds_at(v, check->keyword, index_text(i, name), schema, NULL, check->instance))
             return false;
     }
     return true;
@@ -509,14 +484,14 @@ static bool check_if(struct validator *v, const struct check *check)
 {
     const char *branch = holds_quietly(v, check->value, check->instance) ? "then" : "else";
     const json_t *schema = json_object_get(check->schema, branch);
-    return !schema || holds_in_place(v, branch, schema, check->instance);
+    return !schema || holds_at(v, branch, NULL, schema, NULL, check->instance);
 }
 
 static bool check_ref(struct validator *v, const struct check *check)
 {
     struct error why;
     const json_t *target = schema_resolve(v->root, json_string_value(check->value), &why);
-    return target ? holds_in_place(v, check->keyword, target, check->instance) : give_up(v, why.text);
+    return target ? holds_at(v, check->keyword, NULL, target, NULL, check->instance) : give_up(v, why.text);
 }
 
 // ---- the whole ----
@@ -534,7 +509,7 @@ typedef bool check_keyword(struct validator *v, const struct check *check);
 static check_keyword *const checks[] = { SCHEMA_KEYWORDS(X) };
 #undef X
 
-bool validate_knows(const char *name)
+bool validate_supports(const char *name)
 {
     int keyword = keyword_find(name);
     return keyword >= 0 && checks[keyword];

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tries over a vocabulary, and a cut of a text into as few tokens as possible (dynamic programming).
 #include "text/grammar/vocabulary.h"
 
 #include <stdlib.h>
@@ -161,7 +162,7 @@ static int by_characters(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-// What becomes of each token inside a JSON string.
+// Sorts tokens by what they do inside a JSON string: stay inside, end it, or break it.
 static void sort_by_string(struct grammar_vocabulary *vocabulary, const struct entries *tokens)
 {
     struct entries closers = { memory_new(tokens->count + 1, sizeof *closers.items), 0 };
@@ -273,7 +274,7 @@ static void cut_at(const struct trie *trie, struct bytes text, size_t at, struct
         if (node == end)
             return;
         uint32_t rest = cuts[i + 1].tokens;
-        // Of equally good ones the longer.
+        // A later, longer token wins a tie.
         if (trie->nodes[node].tokens < trie->nodes[node + 1].tokens && rest < cuts[at].tokens)
             cuts[at] = (struct cut){ rest + 1, trie->tokens[trie->nodes[node].tokens].id, (uint32_t)(i + 1 - at) };
         end = trie->nodes[node++].skip;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/call.h: whatever can be called.
+// text/template/call.h: calls of macros, functions and methods.
 #ifndef TEXT_TEMPLATE_CALL_H
 #define TEXT_TEMPLATE_CALL_H
 

@@ -38,7 +38,7 @@ static bool simple_escape(char letter, char *out)
     return at;
 }
 
-// What follows a backslash: bytes of `text` read, 0 when it means nothing. *codepoint is what it stands for.
+// Reads an escape behind its backslash into *codepoint. Returns its length, 0 when it is no escape.
 static size_t read_escape(struct bytes text, uint32_t *codepoint, const char **why)
 {
     char plain;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/eval.h: running a tree. Expressions give values, statements put text.
+// text/template/eval.h: a tree-walking interpreter. Expressions give values, statements append text.
 #ifndef TEXT_TEMPLATE_EVAL_H
 #define TEXT_TEMPLATE_EVAL_H
 
 #include "text/template/builtin.h"
 #include "text/template/tree.h"
 
+struct value *eval_variable(struct render *render, struct reference at);
 struct value eval_expression(struct render *render, const struct node *node);
 struct value eval_filter(struct render *render, const struct node *node, struct value text); // of a block's text
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/expression.c: the half of the parser that reads expressions. Operators bind as in jinja2, which is not
-// quite Python: ~ binds tighter than + and -.
+// text/template/expression.c: a recursive-descent parser of Jinja expressions, with jinja2's precedences: ~ binds tighter than +
+// and -.
 #include "text/template/parser.h"
 
 static struct node *parse_unary(struct parser *parser, bool with_filters);
@@ -144,7 +144,7 @@ static struct node *parse_primary_or_attribute(struct parser *parser)
     return parse_primary_or_namespace(parser, true);
 }
 
-// What stands between brackets behind a value: an index or a slice.
+// The inside of the brackets behind a value: an index or a slice.
 static struct node *parse_index(struct parser *parser)
 {
     int line = parser->token->line;

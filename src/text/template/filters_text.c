@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/filters_text.c: filters that make strings.
+// text/template/filters_text.c: Jinja filters of strings.
 #include "text/template/environment.h"
 #include "text/template/unicode.h"
 
@@ -42,9 +42,9 @@ struct value filter_indent(struct call *call)
     struct render *render = call->render;
     struct bytes text = call->self.string, indent;
     if (call->self.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, call->self);
+        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_STRING)
-        return trouble(render, "indent takes a string, not %s", value_kind(call->self));
+        return render_fail(render, "indent takes a string, not %s", value_kind(call->self));
     size_t mark = text_mark(render);
     if (call->arg[0].type == VALUE_STRING) {
         indent = call->arg[0].string;

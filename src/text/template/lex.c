@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A Jinja lexer with trim_blocks and lstrip_blocks.
 #include "text/template/lex.h"
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/methods.c: the methods of dicts and of the loop object.
+// text/template/methods.c: methods of dict and of Jinja's loop object.
 #include "text/template/environment.h"
 
 struct value dict_get(struct call *call)
 {
     if (!value_is_hashable(call->render, call->arg[0]))
-        return trouble(call->render, "%s cannot be the key of a dict", value_kind(call->arg[0]));
+        return render_fail(call->render, "%s cannot be the key of a dict", value_kind(call->arg[0]));
     struct value *value = dict_find(call->render, call->self.dict, call->arg[0]);
     return value ? *value : value_given(call->arg[1]) ? call->arg[1] : value_none();
 }
@@ -17,7 +17,7 @@ struct value dict_items(struct call *call) { return value_view(call->self.dict, 
 struct value loop_cycle(struct call *call)
 {
     if (!call->all->count || call->all->keyword_count)
-        return trouble(call->render, "loop.cycle takes the values to choose from");
+        return render_fail(call->render, "loop.cycle takes the values to choose from");
     size_t index = call->self.loop->index;
     return call->all->values[(index ? index - 1 : 0) % call->all->count];
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// str() and repr() of Python.
 #include "text/template/print.h"
 
 #include <float.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/string.c: strings made from values, and numbers read from strings.
+// text/template/string.c: str(), int() and float() of Python, HTML escapes of Markup, and appending in amortised linear time.
 #include <stdlib.h>
 
 #include "text/template/builtin.h"
@@ -119,7 +119,7 @@ bool string_to_int(struct bytes text, int64_t *out, bool *too_big)
 
 bool string_to_float(struct bytes text, double *out)
 {
-    char plain[512]; // nobody writes longer ones
+    char plain[512]; // longer ones are not numbers anyone writes
     size_t used = 0;
     text = stripped(text);
     for (size_t i = 0; i < text.len; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/string_methods.c: the methods of strings, which count in code points.
+// text/template/string_methods.c: methods of Python's str.
 #include "text/template/environment.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
@@ -29,12 +29,12 @@ static struct value matches(struct call *call, bool end)
     struct bytes text = call->self.string;
     struct value wanted = call->arg[0];
     if (wanted.type != VALUE_STRING && wanted.type != VALUE_TUPLE)
-        return trouble(call->render, "startswith and endswith take strings, not %s", value_kind(wanted));
+        return render_fail(call->render, "startswith and endswith take strings, not %s", value_kind(wanted));
     const struct list *choices = wanted.type == VALUE_TUPLE ? wanted.list : &(struct list){ &wanted, 1, 1 };
     for (size_t i = 0; i < choices->count && render_step(call->render, 1); i++) {
         struct value choice = choices->items[i];
         if (choice.type != VALUE_STRING)
-            return trouble(call->render, "startswith and endswith take tuples of strings only");
+            return render_fail(call->render, "startswith and endswith take tuples of strings only");
         render_step_bytes(call->render, choice.string.len);
         if (matches_at(text, choice.string, end))
             return value_bool(true);
@@ -134,7 +134,7 @@ struct value string_join(struct call *call)
         if (call->self.safe)
             item = escape_html(render, item);
         if (item.type != VALUE_STRING)
-            return text_drop(render, mark), trouble(render, "join takes strings, not %s", value_kind(item));
+            return text_drop(render, mark), render_fail(render, "join takes strings, not %s", value_kind(item));
         text_put(render, i ? call->self.string : bytes_of(""));
         text_put(render, item.string);
     }
@@ -171,8 +171,8 @@ static struct value format_argument(struct call *call, struct bytes field, size_
     for (size_t i = 0; i < all->keyword_count && render_step(call->render, 1); i++)
         if (bytes_equal(all->keywords[i].name, field))
             return all->keywords[i].value;
-    return trouble(call->render, "format() has no value for '{%.*s}'; it takes {}, {0} and {name} alone",
-                   shown_length(field), field.data);
+    return render_fail(call->render, "format() has no value for '{%.*s}'; it takes {}, {0} and {name} alone",
+                       shown_length(field), field.data);
 }
 
 struct value string_format(struct call *call)
@@ -197,7 +197,7 @@ struct value string_format(struct call *call)
             struct value value = format_argument(call, (struct bytes){ rest.data + 1, plain - 2 }, &automatic);
             print_value(render, call->self.safe ? escape_html(render, value) : value);
         } else {
-            trouble(render, "a format has a single '%c'", rest.data[0]);
+            render_fail(render, "a format has a single '%c'", rest.data[0]);
         }
     }
     return text_take(render, mark);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parsing and rendering of a template, and JSON as template values.
 #include "text/template.h"
 
 #include <stdlib.h>

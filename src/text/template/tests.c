@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/tests.c: what may follow `is`.
+// text/template/tests.c: Jinja's tests (`x is defined`).
 #include "text/template/environment.h"
 #include "text/template/eval.h"
 

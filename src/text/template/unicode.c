@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Python's str by code points: classification and case mapping, on utf8proc.
 #include "text/template/unicode.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/unicode.h: strings by code points, as Python sees them. Every string here is valid UTF-8.
+// text/template/unicode.h: Python's str by code points. Every string here is valid UTF-8.
 #ifndef TEXT_TEMPLATE_UNICODE_H
 #define TEXT_TEMPLATE_UNICODE_H
 

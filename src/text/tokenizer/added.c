@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Search for added tokens in a text, by length and first byte.
 #include "text/tokenizer/added.h"
 
 #include <stdlib.h>

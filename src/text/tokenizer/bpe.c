@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of n characters takes O(n log n): its symbols are a linked list, the merges that are possible a heap. A
-// candidate in the heap may have gone stale; it is then dropped when it comes up.
+// BPE with a heap of candidate merges over a linked list of symbols: O(n log n) for n characters. Stale candidates are
+// dropped when they are popped.
 #include "text/tokenizer/bpe.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// GPT-2's bytes_to_unicode, and names of byte tokens such as <0x0A>.
 #include "text/tokenizer/bytemap.h"
 
 #include <stdio.h>

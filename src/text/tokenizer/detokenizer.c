@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens back to text. Each token is decoded by itself; only an incomplete UTF-8 sequence waits for the next one.
+// Streaming detokenizer: each token is decoded alone; only an incomplete UTF-8 sequence waits for the next token.
 #include <stdlib.h>
 
 #include "base/utf8.h"

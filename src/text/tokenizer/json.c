@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokenizer.json, and what it leaves open from tokenizer_config.json, generation_config.json and config.json.
-// The steps around the model are read in json_steps.c.
+// tokenizer.json of Hugging Face: vocabulary, merges, added tokens and post-processor. BOS and EOS come from
+// tokenizer_config.json, generation_config.json and config.json, the other steps from json_steps.c.
 #include "format/json.h"
 #include "text/tokenizer/bytemap.h"
 #include "text/tokenizer/parts.h"
@@ -356,8 +356,9 @@ static void find_ends(struct tokenizer *tokenizer, const struct checkpoint *chec
         tokenizer->vocab.flags[tokenizer->eos] |= VOCAB_END;
         return;
     }
-    for (size_t i = 0; i < tokenizer_end_name_count; i++) {
-        int32_t id = vocab_find(&tokenizer->vocab, bytes_of(tokenizer_end_names[i]));
+    const char *names = tokenizer_end_names;
+    for (struct bytes name; tokenizer_next_name(&names, &name);) {
+        int32_t id = vocab_find(&tokenizer->vocab, name);
         if (id >= 0 && tokenizer->vocab.flags[id] & VOCAB_SPECIAL)
             tokenizer->vocab.flags[id] |= VOCAB_END;
     }

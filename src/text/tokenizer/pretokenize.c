@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pre-tokenizers: splits by regex, and replacements inside pieces.
 #include "text/tokenizer/pretokenize.h"
 
 #include <stdlib.h>

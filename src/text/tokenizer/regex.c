@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// PCRE2 with JIT, and limits on stack, heap and time.
 #include "text/tokenizer/regex.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A recursive-descent translator of regexes from Oniguruma to PCRE2.
 #include "text/tokenizer/regex_dialect.h"
 
 #include <stdio.h>
@@ -178,7 +179,7 @@ static bool take_property(struct translation *t, struct bytes *name, bool *negat
     return true;
 }
 
-// What a property stands for, as items of a class.
+// The items of a class that a Unicode property stands for.
 static void add_property(struct bytes name, struct strbuf *items)
 {
     strbuf_add_format(items, "\\p{%s%.*s}", name.len > 2 && is_script(name) ? "sc:" : "", (int)name.len, name.data);
@@ -221,8 +222,8 @@ static bool translate_escape(struct translation *t, struct strbuf *out)
 }
 
 // ---- classes ----
-// A class is a union of items. What PCRE2 can hold between brackets is gathered in `items`; nested classes and \W
-// become alternatives beside it. Of an intersection, all but the last union are lookaheads in front of it.
+// A class is a union of items. Items that PCRE2 has between brackets are collected in `items`; nested classes and \W
+// become alternatives beside them. In an intersection, each union but the last becomes a lookahead.
 
 struct class {
     struct strbuf items, alternatives, lookaheads;

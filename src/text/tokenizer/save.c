@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A tokenizer.json written from a GGUF's tokenizer.
 #include "text/tokenizer/save.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encoding: added tokens, normalizer, pre-tokenizer, BPE, and invalid bytes as byte tokens.
 #include "text/tokenizer.h"
 
 #include <assert.h>
@@ -20,32 +21,19 @@ void tokens_free(struct tokens *tokens)
     *tokens = (struct tokens){ 0 };
 }
 
-const char *const tokenizer_end_names[] = {
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "[e~[",
-    "<eos>",
-    "<end_of_utterance>",
-    "<turn|>",
-    "<|tool_response>",
-    TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence"),
-};
+// clang-format off
+const char tokenizer_end_names[] =
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s> <|eom_id|> "
+    "<EOT> _<EOT> [EOT] [EOS] <|end_of_text|> [e~[ <eos> <end_of_utterance> <turn|> <|tool_response> "
+    TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence");
+// clang-format on
 
-const size_t tokenizer_end_name_count = sizeof tokenizer_end_names / sizeof *tokenizer_end_names;
+bool tokenizer_next_name(const char **names, struct bytes *name)
+{
+    *name = (struct bytes){ *names, strcspn(*names, " ") };
+    *names += name->len + ((*names)[name->len] == ' ');
+    return name->len;
+}
 
 // ---- open and close ----
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tool-call formats of model families (Hermes, Llama 3): detection in a chat template, tool checks, and the grammar.
 #include "text/tools/form.h"
 
 #include <stdlib.h>
@@ -40,15 +41,15 @@ static bool holds(struct bytes text, const char *part)
     return text.len && memmem(text.data, text.len, part, strlen(part));
 }
 
-enum tool_form tools_form(struct bytes template_source, bool *knows_tools)
+enum tool_form tools_form(struct bytes template_source, bool *supports_tools)
 {
     struct arena arena = { 0 };
     struct error ignored; // a template that cannot be read has no form of its own
     struct token *tokens = template_lex(template_source, &arena, &ignored);
     bool tag = false, python_tag = false, ipython = false, parameters = false;
-    *knows_tools = false;
+    *supports_tools = false;
     for (const struct token *token = tokens, *previous = NULL; token && token->type != TOKEN_END; previous = token++) {
-        *knows_tools |= reads_variable(token, previous, "tools");
+        *supports_tools |= reads_variable(token, previous, "tools");
         if (token->type != TOKEN_DATA && token->type != TOKEN_STRING)
             continue;
         tag |= holds(token->text, tool_forms[TOOLS_HERMES].open);

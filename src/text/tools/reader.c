@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/reader.c: calls read out of an answer while it streams.
-//   (1) What is told does not depend on where the pieces are cut, and time is linear in their length.
-//   (2) What is no call is content, byte for byte; only white space around calls is dropped.
-//   (3) A call is told once its name is known and its arguments begin. From then on it stays one, whatever follows.
+// text/tools/reader.c: a streaming parser of tool calls.
+//   (1) Its events do not depend on where the text is cut into pieces, and time is linear in its length.
+//   (2) Text that is no call is content, byte for byte; only white space around calls is dropped.
+//   (3) A call is emitted once its name is known and its arguments begin. From then on it stays one, whatever follows.
 //   (4) Until then it may still become content, so it is held, but never more than TOOL_HELD_BYTES_MAX.
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ enum step {
     BETWEEN,   // without: before the first call, or behind one
     PLAIN,     // without: an answer that is no call, to its end
     OVER,      // behind the only call there may be: whatever comes is dropped
-    BROKEN,    // arguments that turned out not to be JSON: told as written, until the tag closes
+    BROKEN,    // arguments that turned out not to be JSON: emitted as written, until the tag closes
     OBJECT,    // a call's object is due; from here on: inside it
     FIRST_KEY, // a key is due, or }
     KEY,       // a key is due
@@ -26,7 +26,7 @@ enum step {
     COLON,      // is due
     FIRST_BYTE, // of a value, is due
     VALUE,
-    ARGUMENTS, // a value that is told as it comes
+    ARGUMENTS, // a value that is emitted as it comes
     NEXT,      // a comma is due, or }
 };
 
@@ -59,7 +59,7 @@ struct tool_reader {
     bool ends_with_call;
 
     struct { // the call at hand
-        bool told;
+        bool emitted;
         struct bytes name; // .data is NULL until it is known
         char key[KEY_BYTES_MAX];
         size_t key_len;
@@ -67,16 +67,16 @@ struct tool_reader {
         size_t start;                    // of the value in `held`
         size_t arguments, arguments_end; // where they are in `held`, when the name comes behind them
         struct scan scan;                // of the key or the value
-        struct scan_quotes quotes;       // in the arguments that were told
+        struct scan_quotes quotes;       // in the arguments that were emitted
     } call;
 
-    struct strbuf out;  // what the sink has not been told yet
+    struct strbuf out;  // not given to the sink yet
     bool out_arguments; // it is arguments of the last call, not content
 };
 
 static bool has_tags(const struct tool_reader *reader) { return *reader->form->open; }
 
-// ---- telling ------------------------------------------------------------------------------------------------------
+// ---- events ------------------------------------------------------------------------------------------------------
 
 static void flush(struct tool_reader *reader)
 {
@@ -96,7 +96,7 @@ static struct strbuf *out_of(struct tool_reader *reader, bool arguments)
     return &reader->out;
 }
 
-static void tell_content(struct tool_reader *reader, const char *text, size_t len)
+static void emit_content(struct tool_reader *reader, const char *text, size_t len)
 {
     if (!len)
         return;
@@ -110,22 +110,22 @@ static void release(struct tool_reader *reader)
     reader->matched = 0;
 }
 
-static void tell_held(struct tool_reader *reader)
+static void emit_held(struct tool_reader *reader)
 {
-    tell_content(reader, reader->held.data, reader->held.len);
+    emit_content(reader, reader->held.data, reader->held.len);
     release(reader);
 }
 
-static void tell_call(struct tool_reader *reader)
+static void emit_call(struct tool_reader *reader)
 {
     flush(reader);
     if (reader->sink.call)
         reader->sink.call(reader->sink.context, reader->calls, reader->call.name);
     reader->calls++;
-    reader->call.told = true;
+    reader->call.emitted = true;
 }
 
-static void tell_argument(struct tool_reader *reader, char byte)
+static void emit_argument(struct tool_reader *reader, char byte)
 {
     scan_escape(&reader->call.quotes, byte, out_of(reader, true));
 }
@@ -162,7 +162,7 @@ static void unwrap(struct strbuf *text)
     json_decref(string);
 }
 
-static void tell_held_arguments(struct tool_reader *reader)
+static void emit_held_arguments(struct tool_reader *reader)
 {
     struct strbuf text = { 0 };
     escape_all((struct bytes){ reader->held.data + reader->call.arguments,
@@ -206,7 +206,7 @@ static bool end_key(struct tool_reader *reader)
         }
     }
     reader->call.member = MEMBER_OTHER;
-    return has_tags(reader) || reader->call.told;
+    return has_tags(reader) || reader->call.emitted;
 }
 
 static bool add_to_key(struct tool_reader *reader, char byte)
@@ -238,7 +238,7 @@ static struct bytes find_name(const struct tool_reader *reader, size_t end)
 static bool end_value(struct tool_reader *reader, size_t end)
 {
     reader->step = NEXT;
-    if (reader->call.told)
+    if (reader->call.emitted)
         return true;
     if (reader->call.member == MEMBER_NAME) {
         reader->call.name = find_name(reader, end);
@@ -250,8 +250,8 @@ static bool end_value(struct tool_reader *reader, size_t end)
         reader->call.arguments_end = end;
     }
     if (reader->call.name.data && reader->call.arguments_end) {
-        tell_call(reader);
-        tell_held_arguments(reader);
+        emit_call(reader);
+        emit_held_arguments(reader);
         release(reader);
     }
     return true;
@@ -259,24 +259,24 @@ static bool end_value(struct tool_reader *reader, size_t end)
 
 static bool end_object(struct tool_reader *reader)
 {
-    if (!reader->call.told && (!reader->call.name.data || !has_tags(reader)))
+    if (!reader->call.emitted && (!reader->call.name.data || !has_tags(reader)))
         return false;
-    if (!reader->call.told) {
-        tell_call(reader);
+    if (!reader->call.emitted) {
+        emit_call(reader);
         strbuf_add_text(out_of(reader, true), "{}");
     }
     leave_call(reader, behind_object(reader));
     return true;
 }
 
-// From here on, arguments that are an object are told as they come.
+// From here on, arguments that are an object are emitted as they come.
 static void begin_value(struct tool_reader *reader, char byte)
 {
     reader->call.scan = (struct scan){ 0 };
-    reader->call.start = reader->held.len - !reader->call.told;
+    reader->call.start = reader->held.len - !reader->call.emitted;
     reader->step = VALUE;
-    if (reader->call.member == MEMBER_ARGUMENTS && reader->call.name.data && !reader->call.told && byte == '{') {
-        tell_call(reader);
+    if (reader->call.member == MEMBER_ARGUMENTS && reader->call.name.data && !reader->call.emitted && byte == '{') {
+        emit_call(reader);
         release(reader);
         reader->step = ARGUMENTS;
     }
@@ -292,7 +292,7 @@ static void add_to_arguments(struct tool_reader *reader, char byte)
         add_broken(reader, byte);
         return;
     }
-    tell_argument(reader, byte);
+    emit_argument(reader, byte);
     if (answer == SCAN_WHOLE)
         reader->step = NEXT;
 }
@@ -324,12 +324,12 @@ static bool add_to_value(struct tool_reader *reader, char byte)
     switch (scan_add(&reader->call.scan, byte)) {
     case SCAN_MORE: return true;
     case SCAN_WHOLE: return end_value(reader, reader->held.len);
-    case SCAN_BEFORE: return end_value(reader, reader->held.len - !reader->call.told) && add_between(reader, byte);
+    case SCAN_BEFORE: return end_value(reader, reader->held.len - !reader->call.emitted) && add_between(reader, byte);
     default: return false;
     }
 }
 
-// False: with this byte, which is the last of `held` until the call is told, it is none.
+// False: with this byte, which is the last of `held` until the call is emitted, it is no call.
 static bool add_to_object(struct tool_reader *reader, char byte)
 {
     if (reader->step == FIRST_BYTE && !scan_is_space(byte))
@@ -344,13 +344,13 @@ static bool add_to_object(struct tool_reader *reader, char byte)
 
 static void add(struct tool_reader *reader, char byte);
 
-// What is held turns out to be content; white space at its end may yet stand before a call.
+// The held text turns out to be content; white space at its end may still precede a call.
 static void give_up_call(struct tool_reader *reader)
 {
     size_t end = reader->held.len;
     while (has_tags(reader) && end && scan_is_space(reader->held.data[end - 1]))
         end--;
-    tell_content(reader, reader->held.data, end);
+    emit_content(reader, reader->held.data, end);
     reader->held.len -= end;
     memmove(reader->held.data, reader->held.data + end, reader->held.len);
     reader->step = has_tags(reader) ? CONTENT : PLAIN;
@@ -358,11 +358,11 @@ static void give_up_call(struct tool_reader *reader)
 
 static void add_to_call(struct tool_reader *reader, char byte)
 {
-    if (!reader->call.told)
+    if (!reader->call.emitted)
         strbuf_add_byte(&reader->held, byte);
     if (add_to_object(reader, byte))
         return;
-    if (reader->call.told) {
+    if (reader->call.emitted) {
         leave_call(reader, behind_object(reader));
     } else {
         reader->held.len--;
@@ -386,15 +386,15 @@ static void add_to_content(struct tool_reader *reader, char byte)
 {
     const char *tag = reader->form->open;
     if (reader->matched && byte != tag[reader->matched])
-        tell_held(reader);
+        emit_held(reader);
     if (extends_tag(reader, tag, byte)) {
         if (!tag[reader->matched])
             begin_call(reader, OBJECT);
     } else if (scan_is_space(byte)) {
         strbuf_add_byte(&reader->held, byte);
     } else {
-        tell_held(reader);
-        tell_content(reader, &byte, 1);
+        emit_held(reader);
+        emit_content(reader, &byte, 1);
     }
 }
 
@@ -411,7 +411,7 @@ static void add_broken(struct tool_reader *reader, char byte)
         leave_call(reader, CONTENT);
 }
 
-// What belongs to a list, and brackets too many, are dropped with the tag; a further object is a further call.
+// Commas and brackets of a list, and surplus brackets, are dropped with the tag; another object is another call.
 static void add_closing(struct tool_reader *reader, char byte)
 {
     const char *tag = reader->form->close;
@@ -447,8 +447,8 @@ static void add_bare(struct tool_reader *reader, char byte)
     } else if (!reader->matched && (scan_is_space(byte) || (byte && strchr(separators, byte)))) {
         strbuf_add_byte(&reader->held, byte);
     } else {
-        tell_held(reader);
-        tell_content(reader, &byte, 1);
+        emit_held(reader);
+        emit_content(reader, &byte, 1);
         reader->step = PLAIN;
     }
 }
@@ -458,14 +458,14 @@ static void add(struct tool_reader *reader, char byte)
     switch (reader->step) {
     case CONTENT: add_to_content(reader, byte); break;
     case BETWEEN: add_bare(reader, byte); break;
-    case PLAIN: tell_content(reader, &byte, 1); break;
+    case PLAIN: emit_content(reader, &byte, 1); break;
     case OVER: break;
     case BROKEN: add_broken(reader, byte); break;
     case CLOSING: add_closing(reader, byte); break;
     default: add_to_call(reader, byte); break;
     }
     if (reader->held.len > TOOL_HELD_BYTES_MAX) {
-        tell_held(reader);
+        emit_held(reader);
         reader->step = has_tags(reader) ? CONTENT : PLAIN;
     }
 }
@@ -497,19 +497,19 @@ void tool_reader_add(struct tool_reader *reader, struct bytes text)
     flush(reader);
 }
 
-// A call that the end cut off before it was told: with a tag, its name is enough.
+// A call that the end of the answer cut off before it was emitted: with a tag, its name is enough.
 static void finish_call(struct tool_reader *reader)
 {
     bool arguments = reader->step == VALUE && reader->call.member == MEMBER_ARGUMENTS;
-    if (reader->call.told || !reader->call.name.data || !(arguments || has_tags(reader))) {
-        tell_held(reader);
+    if (reader->call.emitted || !reader->call.name.data || !(arguments || has_tags(reader))) {
+        emit_held(reader);
         return;
     }
-    tell_call(reader);
+    emit_call(reader);
     if (arguments) {
         reader->call.arguments = reader->call.start;
         reader->call.arguments_end = reader->held.len;
-        tell_held_arguments(reader);
+        emit_held_arguments(reader);
     }
 }
 
@@ -519,7 +519,7 @@ void tool_reader_finish(struct tool_reader *reader)
     case CONTENT:
     case BETWEEN:
         if (reader->matched || !reader->behind_call)
-            tell_held(reader);
+            emit_held(reader);
         break;
     case BROKEN: strbuf_add(out_of(reader, true), reader->held.data, reader->held.len); break;
     case PLAIN:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A JSON recogniser as a state machine with a stack of open brackets.
 #include "text/tools/scan.h"
 
 enum state {
@@ -71,7 +72,7 @@ static enum scan_answer begin_value(struct scan *scan, char byte)
     }
 }
 
-// What a number becomes with this byte; BEHIND: it cannot be one of its bytes.
+// The state behind this byte of a number; BEHIND: the number ends before it.
 static enum state extend_number(enum state state, char byte)
 {
     bool digit = byte >= '0' && byte <= '9', e = byte == 'e' || byte == 'E';
