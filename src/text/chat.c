@@ -184,8 +184,8 @@ static bool shows_probe(const struct strbuf *prompt)
     return prompt->len && memmem(prompt->data, prompt->len, PROBE, strlen(PROBE));
 }
 
-// Finds out by rendering whether the template takes lists of parts and a system message: its source has too many ways to
-// write that.
+// Finds out by rendering whether the template takes lists of parts and a system message: its source has too many ways
+// to write that.
 static void probe_features(struct chat *chat)
 {
     struct strbuf text = probe(chat, "[{\"role\": \"user\", \"content\": \"" PROBE "\"}]");

@@ -52,8 +52,8 @@ static int search_byte(struct stop *stop, char byte, size_t *open)
     return hit;
 }
 
-// Emits the held text up to `end`. Emitted bytes leave the buffer when they are half of it or more, so that each byte is
-// moved once on average.
+// Emits the held text up to `end`. Emitted bytes leave the buffer when they are half of it or more, so that each byte
+// is moved once on average.
 static void emit(struct stop *stop, size_t end, struct strbuf *out)
 {
     strbuf_add(out, stop->held.data + stop->emitted, end - stop->emitted);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/stop.h: stop strings in streamed text. A possible beginning of one is held back until the next piece decides. The text ends as soon as it holds a stop string, wherever the pieces were cut: the one that ends
-// first wins; of those that end together the longest, which began first; of equal ones the first listed.
+// text/stop.h: stop strings in streamed text. A possible beginning of one is held back until the next piece decides.
+// The text ends as soon as it holds a stop string, wherever the pieces were cut: the one that ends first wins; of those
+// that end together the longest, which began first; of equal ones the first listed.
 #ifndef TEXT_STOP_H
 #define TEXT_STOP_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer.h: tokenizers of Hugging Face (tokenizer.json) and GGUF: byte-level BPE and SentencePiece BPE, with the
-// same ids as the original.
+// text/tokenizer.h: tokenizers of Hugging Face (tokenizer.json) and GGUF: byte-level BPE and SentencePiece BPE, with
+// the same ids as the original.
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 

@@ -48,10 +48,9 @@ struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const st
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// Events of a streamed answer; a callback may be NULL. Names are checked against the tools that were given: text that only
-// looks like a call stays content. Arguments are the model's own text; where it ended the call
-// properly they are valid JSON (control bytes in strings are escaped, an object inside a string is taken out of it,
-// none at all are {}).
+// Events of a streamed answer; a callback may be NULL. Names are checked against the tools that were given: text that
+// only looks like a call stays content. Arguments are the model's own text; where it ended the call properly they are
+// valid JSON (control bytes in strings are escaped, an object inside a string is taken out of it, none at all are {}).
 struct tool_sink {
     void *context;
     void (*content)(void *context, struct bytes text);

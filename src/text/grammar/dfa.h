@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/dfa.h: deterministic finite automata over bytes, the one form of everything regular in a schema: regexes,
-// formats, string lengths, number ranges and multiples. From every state but DFA_DEAD a path leads to an accepting one.
+// text/grammar/dfa.h: deterministic finite automata over bytes, the one form of everything regular in a schema:
+// regexes, formats, string lengths, number ranges and multiples. From every state but DFA_DEAD a path leads to an
+// accepting one.
 #ifndef TEXT_GRAMMAR_DFA_H
 #define TEXT_GRAMMAR_DFA_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/grammar/keywords.h: the keywords of JSON Schema (draft 2020-12, with older spellings) that say which values are
-// valid, in one list for all that reads them: the compiler, allOf, not, and the validator. Keywords that describe (title,
-// default, examples ...) and unknown ones are not here and are ignored.
+// valid, in one list for all that reads them: the compiler, allOf, not, and the validator. Keywords that describe
+// (title, default, examples ...) and unknown ones are not here and are ignored.
 #ifndef TEXT_GRAMMAR_KEYWORDS_H
 #define TEXT_GRAMMAR_KEYWORDS_H
 

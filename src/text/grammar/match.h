@@ -59,8 +59,8 @@ enum leaf_step {
     LEAF_INSIDE, // the byte belongs to the leaf, which goes on
     LEAF_MAY_END,
     LEAF_ENDS,
-    LEAF_LEFT, // MARK: the byte begins what comes behind the mark and its white space. That is entered only then, so that
-               // a run of white space costs one thread
+    LEAF_LEFT, // MARK: the byte begins the node behind the mark and its white space. That node is entered only then,
+               // so that a run of white space costs one thread
 };
 
 // Moves a STRING's, DFA's or MARK's thread by one byte.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/rules.h: a context-free grammar over bytes as a graph of nodes, which match.h runs as a pushdown automaton.
+// text/grammar/rules.h: a context-free grammar over bytes as a graph of nodes, which match.h runs as a pushdown
+// automaton.
 //   (1) no node leads to itself without a byte in between; such chains are short, and no choice is among choices
 //   (2) a node's cost is the length of a text that it can be, found by following `best`; a node that can be nothing has
 //       RULES_NEVER and is never entered
@@ -113,8 +114,8 @@ uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, stru
 uint32_t rules_dfa(struct grammar *grammar, struct dfa *dfa, struct error *err);
 uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err); // made once
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err);
-// Without alternatives: never. Alternatives that begin with the same mark are left-factored, so that matching behind the
-// mark runs one thread and not hundreds.
+// Without alternatives: never. Alternatives that begin with the same mark are left-factored, so that matching behind
+// the mark runs one thread and not hundreds.
 uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err);
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,
                       struct error *err);

@@ -2,8 +2,8 @@
 // text/grammar/schema.h: JSON Schema to a pushdown automaton over bytes (as in XGrammar and llguidance). A keyword is
 //   enforced     every answer that follows the grammar meets it. Not every valid answer follows the grammar: properties
 //                come in the order given, and unnamed ones do not come beside named ones
-//   checked      the grammar accepts more than the schema: grammar->unenforced lists the keyword, and the finished answer
-//                must be given to the validator (validate.h)
+//   checked      the grammar accepts more than the schema: grammar->unenforced lists the keyword, and the finished
+//                answer must be given to the validator (validate.h)
 //   unsupported  by grammar and validator: grammar->unsupported lists it, and the caller refuses or warns
 #ifndef TEXT_GRAMMAR_SCHEMA_H
 #define TEXT_GRAMMAR_SCHEMA_H

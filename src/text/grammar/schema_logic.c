@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Negation normal form for JSON Schema: not, if, overlapping oneOf and dependent* are rewritten without `not`, as far as
-// possible: {"not": {"minimum": 3}} becomes {"type": "number", "exclusiveMaximum": 3}. The result may be narrower than
-// the negation, never wider; a negation that cannot be written is left to the validator.
+// Negation normal form for JSON Schema: not, if, overlapping oneOf and dependent* are rewritten without `not`, as far
+// as possible: {"not": {"minimum": 3}} becomes {"type": "number", "exclusiveMaximum": 3}. The result may be narrower
+// than the negation, never wider; a negation that cannot be written is left to the validator.
 #include <stdlib.h>
 
 #include "text/grammar/schema.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewriting of JSON schemas: $ref resolution, allOf as one merged schema, and a test for schemas that exclude each other.
+// Rewriting of JSON schemas: $ref resolution, allOf as one merged schema, and a test for schemas that exclude each
+// other.
 #include <stdlib.h>
 
 #include "base/strbuf.h"

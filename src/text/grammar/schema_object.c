@@ -325,9 +325,9 @@ static uint32_t compile_end(const struct object *object, uint32_t have, bool fir
 }
 
 // The rest of an object that has `have` members, built from the last property to the first. tails[i] is the rest where
-// property i or a later one is next: a comma, one of the keys from i up to the next required one, a colon and the value;
-// or the end. `after` has the tails for one member more, and is `tails` itself where members are no longer counted.
-// Returns the node of the first key, RULES_NONE on failure.
+// property i or a later one is next: a comma, one of the keys from i up to the next required one, a colon and the
+// value; or the end. `after` has the tails for one member more, and is `tails` itself where members are no longer
+// counted. Returns the node of the first key, RULES_NONE on failure.
 static uint32_t compile_level(const struct object *object, uint32_t have, const uint32_t *after, uint32_t *tails)
 {
     struct grammar *grammar = object->schema->grammar;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/grammar/validate.h: a JSON Schema validator (draft 2020-12, with the older spellings that masks understand), for
-// answers whose grammar does not enforce all of their schema. The work is bounded: a check that takes too long is undecided.
+// answers whose grammar does not enforce all of their schema. The work is bounded: a check that takes too long is
+// undecided.
 #ifndef TEXT_GRAMMAR_VALIDATE_H
 #define TEXT_GRAMMAR_VALIDATE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/attribute.c: a.b, a["b"] and a[1:2], with Python's rules. A dot finds a method first and a key then, brackets the
-// other way round. A missing attribute is undefined; an attribute of an undefined value is an error.
+// text/template/attribute.c: a.b, a["b"] and a[1:2], with Python's rules. A dot finds a method first and a key then,
+// brackets the other way round. A missing attribute is undefined; an attribute of an undefined value is an error.
 #include "text/template/eval.h"
 #include "text/template/unicode.h"
 

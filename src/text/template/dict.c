@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/dict.c: Python's dict: insertion order, and a hash index once a larger one is first searched. Probes are
-// charged as steps, so keys made to collide end in an error.
+// text/template/dict.c: Python's dict: insertion order, and a hash index once a larger one is first searched. Probes
+// are charged as steps, so keys made to collide end in an error.
 #include <math.h>
 
 #include "text/template/value.h"

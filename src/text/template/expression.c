@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/expression.c: a recursive-descent parser of Jinja expressions, with jinja2's precedences: ~ binds tighter than +
-// and -.
+// text/template/expression.c: a recursive-descent parser of Jinja expressions, with jinja2's precedences: ~ binds
+// tighter than + and -.
 #include "text/template/parser.h"
 
 static struct node *parse_unary(struct parser *parser, bool with_filters);

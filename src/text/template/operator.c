@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/operator.c: binary and unary operators with Python's rules for numbers: / gives a float, // and % round towards minus
-// infinity, and integers that outgrow 64 bits are an error (Python's have no limit).
+// text/template/operator.c: binary and unary operators with Python's rules for numbers: / gives a float, // and % round
+// towards minus infinity, and integers that outgrow 64 bits are an error (Python's have no limit).
 #include <math.h>
 
 #include "text/template/eval.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/parser.h: shared by the parsers of statements and expressions. Errors are sticky: the first message stays,
-// and from then on the current token is the end of the template.
+// text/template/parser.h: shared by the parsers of statements and expressions. Errors are sticky: the first message
+// stays, and from then on the current token is the end of the template.
 #ifndef TEXT_TEMPLATE_PARSER_H
 #define TEXT_TEMPLATE_PARSER_H
 

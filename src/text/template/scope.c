@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/scope.c: name resolution by jinja2's rules (its idtracking.py), in two passes over each scope (loop body, macro,
-// captured block): the first collects the names that it loads and sets, the second resolves them.
+// text/template/scope.c: name resolution by jinja2's rules (its idtracking.py), in two passes over each scope (loop
+// body, macro, captured block): the first collects the names that it loads and sets, the second resolves them.
 //   - A name that some scope around here has is that variable.
 //   - Setting it in an inner scope makes a variable of that scope, which starts with the outer one's value.
 //   - A name that no scope has comes from outside; if the scope sets it, but perhaps only later or never because an if

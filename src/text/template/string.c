@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/string.c: str(), int() and float() of Python, HTML escapes of Markup, and appending in amortised linear time.
+// text/template/string.c: str(), int() and float() of Python, HTML escapes of Markup, and appending in amortised linear
+// time.
 #include <stdlib.h>
 
 #include "text/template/builtin.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/tree.h: the abstract syntax tree of a template. parse.c and expression.c build it, scope.c resolves its names;
-// after that it is immutable, and renderings share it.
+// text/template/tree.h: the abstract syntax tree of a template. parse.c and expression.c build it, scope.c resolves its
+// names; after that it is immutable, and renderings share it.
 //   (1) Lists of nodes are chained by `next`.
 //   (2) No tree is higher than TEMPLATE_HEIGHT_MAX, so walking it recursively is safe.
 //   (3) A name is a slot in the activation `hops` definitions further out, or a slot in the table of outside names.

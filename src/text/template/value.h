@@ -2,8 +2,8 @@
 // text/template/value.h: dynamically typed values of a template (Python's), and the state of one rendering.
 //   (1) Everything lives in the rendering's arena (or is borrowed from the template or the variables) and dies with it;
 //       the arena has a byte limit, checked in render_new and render_room.
-//   (2) Errors are sticky: the first message stays, later results are undefined and ignored. Every loop calls an iterator
-//       or render_step, and both return false after an error.
+//   (2) Errors are sticky: the first message stays, later results are undefined and ignored. Every loop calls an
+//       iterator or render_step, and both return false after an error.
 //   (3) Every string is valid UTF-8. Strings, lists and dicts never change once a template can see them (the sandbox
 //       forbids the methods that would); namespaces, iterators and loops do.
 #ifndef TEXT_TEMPLATE_VALUE_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/bpe.h: byte pair encoding (GPT-2, SentencePiece). Adjacent symbols of a piece are merged, cheapest merge
-// first, leftmost on a tie. The cost of a merge is its rank in the list of merges, or minus the score of the token that
-// it makes (SentencePiece).
+// text/tokenizer/bpe.h: byte pair encoding (GPT-2, SentencePiece). Adjacent symbols of a piece are merged, cheapest
+// merge first, leftmost on a tie. The cost of a merge is its rank in the list of merges, or minus the score of the
+// token that it makes (SentencePiece).
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GGUF's tokenizer, from its tokenizer.ggml.* keys. Defaults are llama.cpp's, for which the files are made: ids of BOS
-// and EOS, names of tokens that end an answer, the longest added token first.
+// A GGUF's tokenizer, from its tokenizer.ggml.* keys. Defaults are llama.cpp's, for which the files are made: ids of
+// BOS and EOS, names of tokens that end an answer, the longest added token first.
 #include <math.h>
 
 #include "format/gguf.h"

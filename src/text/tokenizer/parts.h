@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/parts.h: the stages of a tokenizer, as in Hugging Face `tokenizers`. The readers (gguf.c, json.c) fill it in,
-// tokenizer.c encodes with it and detokenizer.c decodes.
+// text/tokenizer/parts.h: the stages of a tokenizer, as in Hugging Face `tokenizers`. The readers (gguf.c, json.c) fill
+// it in, tokenizer.c encodes with it and detokenizer.c decodes.
 //   text -> added tokens in it -> normalizer -> added tokens in normalised text -> pre-tokenizer -> merges -> ids
 #ifndef TEXT_TOKENIZER_PARTS_H
 #define TEXT_TOKENIZER_PARTS_H

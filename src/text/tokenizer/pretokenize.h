@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/pretokenize.h: pre-tokenizers: steps that split text into pieces, which merges never cross. The published pre-
-// tokenizers (ByteLevel, Metaspace, Digits, Punctuation ...) are all made of these four.
+// text/tokenizer/pretokenize.h: pre-tokenizers: steps that split text into pieces, which merges never cross. The
+// published pre- tokenizers (ByteLevel, Metaspace, Digits, Punctuation ...) are all made of these four.
 #ifndef TEXT_PRETOKENIZE_H
 #define TEXT_PRETOKENIZE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/scan.h: an incremental JSON recogniser: one value, byte by byte as a model writes it. Strings may hold control bytes, which
-// JSON does not allow and models write all the same; otherwise nothing passes that is not JSON.
+// text/tools/scan.h: an incremental JSON recogniser: one value, byte by byte as a model writes it. Strings may hold
+// control bytes, which JSON does not allow and models write all the same; otherwise nothing passes that is not JSON.
 #ifndef TEXT_TOOLS_SCAN_H
 #define TEXT_TOOLS_SCAN_H
 
