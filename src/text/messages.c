@@ -80,7 +80,7 @@ static json_t *parts_as_list(const json_t *parts, size_t message, struct error *
     return list;
 }
 
-// Parts become lines, as the servers that clients know join them.
+// Parts become lines, as OpenAI-compatible servers join them.
 static void join_parts(json_t *message, const json_t *list)
 {
     struct strbuf text = { 0 };

@@ -64,7 +64,8 @@ struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, c
 void tool_reader_end_with_call(struct tool_reader *reader);
 bool tool_reader_is_over(const struct tool_reader *reader);
 void tool_reader_add(struct tool_reader *reader, struct bytes text);
-void tool_reader_finish(struct tool_reader *reader); // what is unfinished is told as what it most likely is
+void tool_reader_finish(
+    struct tool_reader *reader); // an unfinished call is emitted as the call or content that it most likely is
 int tool_reader_calls(const struct tool_reader *reader);
 void tool_reader_close(struct tool_reader *reader);
 

@@ -21,7 +21,7 @@ static void allow(const struct walk *walk, uint32_t begin, uint32_t end)
             mask_set(walk->matcher->allowed, tokens[i].id);
 }
 
-// How far a walk has come on one level of the trie, and what there was when it came there.
+// The threads at one level of the trie, and the sizes to cut match's arrays back to.
 struct level {
     struct thread_set set;
     uint32_t threads, stacks;
@@ -42,8 +42,8 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 // ---- a thread that is alone ----
 
-// As walk_from, without making sets of threads as long as the thread stays inside of its node: strings and patterns let
-// most of the vocabulary pass, and white space is long in some of them.
+// As walk_from, but without sets of threads while the thread stays inside its leaf: strings and patterns accept most of
+// the vocabulary.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
 {
     struct match *match = &walk->matcher->match;
@@ -78,7 +78,7 @@ static bool is_alone(const struct match *match, const struct thread_set *set)
 
 // ---- any threads ----
 
-// The nodes from `begin` to `end`, which stand side by side or below each other; `start` is what came before them.
+// Walks the trie nodes from `begin` to `end`, siblings and their subtrees; `start` has the threads before them.
 static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, struct thread_set start)
 {
     struct match *match = &walk->matcher->match;
@@ -103,7 +103,7 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 // ---- inside strings ----
 
-// Tokens that stay inside and have no more than `room` characters.
+// Allows tokens that stay inside the string and have no more than `room` characters.
 static void allow_plain(struct matcher *matcher, uint32_t room)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
@@ -129,7 +129,8 @@ static void allow_plain(struct matcher *matcher, uint32_t room)
         matcher->allowed[i] |= matcher->spare[i];
 }
 
-// A thread between two characters of a string: the vocabulary knows which tokens stay inside and which end it.
+// A thread between two characters of a string: tokens have been sorted by what they do there, so only those that end it
+// are walked.
 static void allow_in_string(struct matcher *matcher, const struct thread *thread)
 {
     const struct node *node = &matcher->match.grammar->nodes[thread->node];
@@ -146,7 +147,7 @@ static void allow_in_string(struct matcher *matcher, const struct thread *thread
 
 // ---- masks ----
 
-// Everything that the mask depends on, as bytes.
+// The key of the mask cache: all that the mask depends on, as bytes.
 static void write_state(struct matcher *matcher)
 {
     const struct match *match = &matcher->match;
@@ -158,8 +159,8 @@ static void write_state(struct matcher *matcher)
         strbuf_add(out, (const char *)&match->stacks[i], offsetof(struct stack_entry, depth));
 }
 
-// Threads between the characters of a string are left to what the vocabulary knows; those elsewhere in strings and in
-// dfas walk alone; words walk together.
+// Threads between two characters of a string use the sorted tokens; other threads in strings and automata walk the trie
+// alone; those in words walk it together.
 static void allow_by_threads(struct matcher *matcher)
 {
     struct match *match = &matcher->match;
@@ -182,7 +183,7 @@ static void allow_by_threads(struct matcher *matcher)
     return_to(match, &before);
 }
 
-// Into matcher->allowed.
+// Computes the mask into matcher->allowed.
 static void compute(struct matcher *matcher)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;

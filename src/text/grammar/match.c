@@ -82,7 +82,7 @@ static void enter_repeat(struct match *match, struct thread_set *set, uint32_t i
     if (done >= node->high || !rules_fit(match->grammar, node->first, depth + 1)
         || (node->rest != RULES_NONE && depth + 2 > RULES_HEIGHT_MAX))
         return;
-    // Without an end, counting stops when there are enough, so that later items are followed by the same stack.
+    // Without a maximum, counting stops at the minimum, so that later items share one stack entry.
     uint32_t next = node->high == RULES_UNBOUNDED && done > node->low ? done : done + 1;
     uint32_t again = push(match, id, next, stack);
     if (separated)
@@ -91,7 +91,7 @@ static void enter_repeat(struct match *match, struct thread_set *set, uint32_t i
         enter(match, set, node->first, 0, again);
 }
 
-// Goes on to every place where a byte is waited for.
+// Enters a node: adds a thread for each leaf that can come first.
 static void enter(struct match *match, struct thread_set *set, uint32_t id, uint32_t done, uint32_t stack)
 {
     const struct grammar *grammar = match->grammar;
@@ -116,7 +116,7 @@ static void enter(struct match *match, struct thread_set *set, uint32_t id, uint
 
 // ---- one byte ----
 
-// Where the words from `at` on have a byte of at least `byte` behind `count` others; those that end there come first.
+// The first word from `at` on whose byte at place `count` is at least `byte`; words that end there come before.
 static uint32_t lower_bound(const struct word *words, const struct thread *thread, uint32_t at, int byte)
 {
     uint32_t end = thread->end;
@@ -277,7 +277,7 @@ struct thread_set match_byte(struct match *match, struct thread_set from, uint8_
 
 // ---- the way to the end ----
 
-// The word by which a thread ends soonest.
+// The word with the shortest completion.
 static const struct word *nearest_word(const struct match *match, const struct thread *thread)
 {
     const struct node *node = &match->grammar->nodes[thread->node];
@@ -353,7 +353,7 @@ void match_write_closing(const struct match *match, const struct thread *thread,
 
 // ---- throwing away ----
 
-// Parents stand before their children: one pass back finds what is needed, one forth moves it down.
+// Mark and compact: parents stand before their children, so one backward pass marks and one forward pass moves.
 static void keep_stacks(struct match *match, struct thread_set set)
 {
     uint32_t *moved = memory_new(match->stack_count, sizeof *moved), count = 0;

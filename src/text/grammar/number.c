@@ -233,9 +233,7 @@ static uint32_t range_rule(struct grammar *grammar, const struct range *range, c
             dfa_minimise(&dfa, &grammar->work);
         if (ok && multiple->of)
             ok = keep_multiples(&dfa, multiple, &grammar->work, err);
-        node = ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE;
-        if (node != RULES_NONE)
-            rules_name(grammar, name.data, node);
+        node = rules_name(grammar, name.data, ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE);
     }
     strbuf_free(&name);
     return node;
@@ -283,10 +281,7 @@ static uint32_t any_number(struct grammar *grammar, bool integer, struct error *
     if (rules_find(grammar, pattern, &node))
         return node;
     bool ok = pattern_compile(bytes_of(pattern), PATTERN_WHOLE, false, &grammar->work, &dfa, NULL, err);
-    node = ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE;
-    if (node != RULES_NONE)
-        rules_name(grammar, pattern, node);
-    return node;
+    return rules_name(grammar, pattern, ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE);
 }
 
 uint32_t number_rule(struct grammar *grammar, const struct number_range *range, struct error *err)

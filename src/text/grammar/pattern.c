@@ -151,23 +151,27 @@ static bool read_class(struct parser *parser)
 
 static bool parse_choice(struct parser *parser, uint32_t from, uint32_t to);
 
-// The end of the group that begins at `at`, behind its parenthesis; 0: there is none.
-static size_t group_end(struct bytes text, size_t at)
+// The place behind the first `wanted` from `at` on that is outside of classes and, but for the one that begins at `at`,
+// of groups; 0: there is none.
+static size_t find_outside(struct bytes text, size_t at, char wanted)
 {
     int depth = 0;
     for (bool class = false; at < text.len; at++) {
         char c = text.data[at];
-        if (c == '\\')
+        if (c == '\\') {
             at++;
-        else if (class || c == '[')
+        } else if (class || c == '[') {
             class = c != ']';
-        else if (c == '(')
-            depth++;
-        else if (c == ')' && --depth == 0)
-            return at + 1;
+        } else {
+            depth += (c == '(') - (c == ')');
+            if (c == wanted && !depth)
+                return at + 1;
+        }
     }
     return 0;
 }
+
+static size_t group_end(struct bytes text, size_t at) { return find_outside(text, at, ')'); }
 
 enum { LOOK_BYTES = 3 }; // (?= and (?!
 
@@ -418,25 +422,6 @@ static bool narrow(struct dfa *dfa, const struct dfa *by, bool with, size_t *wor
     return true;
 }
 
-// Is there a | outside of all groups? Then a look-ahead belongs to the first alternative only.
-static bool has_alternatives(struct bytes text)
-{
-    int depth = 0;
-    bool class = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        if (c == '\\')
-            i++;
-        else if (class || c == '[')
-            class = c != ']';
-        else if (c == '|' && !depth)
-            return true;
-        else
-            depth += (c == '(') - (c == ')');
-    }
-    return false;
-}
-
 // `^(?!A)B` is B without what begins with A; `^(?=A)B` is B that begins with A, too. A negative one is read the other
 // way about, wide in a narrow pattern, so that the result errs on the same side.
 static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct dfa *dfa,
@@ -459,7 +444,7 @@ static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, 
                     struct error *err)
 {
     size_t begin = pattern.len && pattern.data[0] == '^', at = begin, end;
-    if (form == PATTERN_WHOLE || has_alternatives(pattern))
+    if (form == PATTERN_WHOLE || find_outside(pattern, 0, '|')) // a look-ahead would belong to the first alternative
         begin = at = 0;
     while (at && at < pattern.len && is_look_ahead(bytes_from(pattern, at)) && (end = group_end(pattern, at)))
         at = end;

@@ -90,9 +90,7 @@ uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind
         return node;
     node = add_node(grammar, (struct node){ .kind = NODE_MARK, .first = (uint8_t)byte, .low = before, .high = behind },
                     err);
-    if (node != RULES_NONE)
-        rules_name(grammar, name, node);
-    return node;
+    return rules_name(grammar, name, node);
 }
 
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err)
@@ -109,8 +107,7 @@ uint32_t rules_add_link(struct grammar *grammar, uint32_t node)
     return grammar->link_count++;
 }
 
-// The mark that a node begins with, and what comes behind that, where the node is a sequence of the two or refers to
-// one.
+// Splits a sequence (or a reference to one) that begins with a mark into the mark and the rest.
 static bool split_at_mark(const struct grammar *grammar, uint32_t node, uint32_t *mark, uint32_t *rest)
 {
     for (int i = 0; i < 4 && node != RULES_NONE; i++) { // references to references are rare
@@ -140,7 +137,7 @@ static uint32_t choose(struct grammar *grammar, const uint32_t *nodes, size_t co
     return add_node(grammar, choice, err);
 }
 
-// Left factoring: alternatives that begin with the same mark as alternative i, which is the first of them, as one node.
+// Left factoring: joins the alternatives that begin with the same mark as alternative i, the first of them.
 static uint32_t factor(struct grammar *grammar, const uint32_t *nodes, size_t i, size_t count, uint32_t *rests,
                        bool *again, struct error *err)
 {
@@ -206,10 +203,12 @@ bool rules_find(const struct grammar *grammar, const char *name, uint32_t *node)
     return true;
 }
 
-void rules_name(struct grammar *grammar, const char *name, uint32_t node)
+uint32_t rules_name(struct grammar *grammar, const char *name, uint32_t node)
 {
     size_t len = strlen(name);
-    map_put(&grammar->known, (struct bytes){ arena_text(&grammar->arena, name, len), len }, node);
+    if (node != RULES_NONE)
+        map_put(&grammar->known, (struct bytes){ arena_text(&grammar->arena, name, len), len }, node);
+    return node;
 }
 
 void grammar_free(struct grammar *grammar)

@@ -127,7 +127,8 @@ uint32_t rules_add_link(struct grammar *grammar, uint32_t node); // its place in
 
 // Nodes that are shared are found by a name.
 bool rules_find(const struct grammar *grammar, const char *name, uint32_t *node);
-void rules_name(struct grammar *grammar, const char *name, uint32_t node);
+uint32_t rules_name(struct grammar *grammar, const char *name,
+                    uint32_t node); // returns the node, which may be RULES_NONE
 
 // The last step: measures every node. Fails where no answer is possible, or only absurd ones.
 bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err);

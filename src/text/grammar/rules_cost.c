@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shortest derivations: the cost of every node (passes to a fixed point, as in Bellman-Ford), checks
-// that need it, and the shortest text itself.
+// Shortest derivations: the cost of every node (passes to a fixed point, as in Bellman-Ford), checks for left recursion
+// and depth, and the shortest text.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -90,7 +90,7 @@ static void measure_node(struct grammar *grammar, struct node *node)
     }
 }
 
-// Costs and heights only fall. A pass settles what refers to earlier nodes, as nearly all do: more are for cycles.
+// Costs and heights only fall. One pass is enough for nodes that refer to earlier ones; cycles need more.
 static void measure(struct grammar *grammar)
 {
     bool changed = true;
@@ -116,7 +116,7 @@ struct leads {
 
 enum { LEAD_UNKNOWN, LEAD_BUSY };
 
-// Alternatives of alternatives become its own, each once. False: there are too many.
+// Flattens nested choices into one, without duplicates. False: there are too many alternatives.
 static bool flatten(struct grammar *grammar, uint32_t id, struct leads *leads)
 {
     struct node *choice = &grammar->nodes[id];
@@ -141,7 +141,7 @@ static bool flatten(struct grammar *grammar, uint32_t id, struct leads *leads)
 
 static bool may_be_empty(const struct node *node) { return node->kind == NODE_REPEAT && !node->low; }
 
-// The longest chain from a node; 0: it has no end, or is too long or too wide.
+// The longest chain of nodes entered before a byte is read; 0: it is left-recursive, too long or too wide.
 static uint32_t lead(struct grammar *grammar, uint32_t id, uint32_t depth, struct leads *leads)
 {
     struct node node = grammar->nodes[id];

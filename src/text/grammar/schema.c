@@ -115,10 +115,7 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
     uint32_t node;
     if (rules_find(grammar, text, &node))
         return node;
-    node = rules_literal(grammar, bytes_of(text), err);
-    if (node != RULES_NONE)
-        rules_name(grammar, text, node);
-    return node;
+    return rules_name(grammar, text, rules_literal(grammar, bytes_of(text), err));
 }
 
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
@@ -164,13 +161,12 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
     if (node == RULES_NONE || choice == RULES_NONE)
         return RULES_NONE;
     rules_define(grammar, node, choice);
-    rules_name(grammar, "any value", node);
-    return node;
+    return rules_name(grammar, "any value", node);
 }
 
 // ---- types ----
 
-// Adds a way to go on, unless nothing can meet it; false: it failed for another reason.
+// Adds an alternative, unless its schema cannot be met; false: it failed for another reason.
 static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)
 {
     bool unmet = schema->unmet;
@@ -181,7 +177,7 @@ static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_
     return true;
 }
 
-// One of the ways. Without any, what was said of the last one stands.
+// One of the alternatives. Without any, the error of the last one stands.
 static uint32_t choose(struct schema *schema, const uint32_t *nodes, size_t count)
 {
     schema->unmet = !count;
@@ -299,8 +295,8 @@ static uint32_t compile_not(struct schema *schema, const json_t *json)
     return schema_excludes_strings(json) ? compile_types(schema, json) : schema_not(schema, json);
 }
 
-// Schemas that become simpler ones, in this order: listed values are sifted by all that stands beside them, then what
-// must hold together is joined, then what divides; a negation is the last to be spelled out.
+// Keywords that rewrite a schema into simpler ones, in this order: enum and const are filtered by the keywords beside
+// them, then conjunctions are merged, then disjunctions are split; a negation comes last.
 static const struct {
     const char *keyword;
     uint32_t (*compile)(struct schema *schema, const json_t *json);

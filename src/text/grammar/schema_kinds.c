@@ -20,7 +20,7 @@ static uint32_t compile_item(struct schema *schema, const json_t *json, const ch
     return node;
 }
 
-// From the last to the first: item i with a comma before it, or the end, where there are enough.
+// From the last item to the first: item i behind a comma, or the end where there are enough items.
 static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint32_t rest, uint32_t low, uint32_t high)
 {
     struct grammar *grammar = schema->grammar;
@@ -48,7 +48,7 @@ static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint
 
 enum { UNIQUE_VALUES_MAX = 8 };
 
-// The values of items that are listed, if they are few; NULL otherwise. A new reference.
+// The values under enum or const of the items, if they are few; NULL otherwise. A new reference.
 static json_t *few_values(struct schema *schema, const json_t *items)
 {
     const json_t *target = schema_follow(schema, items);
@@ -60,7 +60,8 @@ static json_t *few_values(struct schema *schema, const json_t *items)
     return NULL;
 }
 
-// Items that have not been yet, by which of them have been: a state is a set. From all of them to none.
+// A state is the set of values that have been used; each value that has not may follow. From the full set to the empty
+// one.
 static uint32_t compile_unique(struct schema *schema, const json_t *values, uint32_t low, uint32_t high)
 {
     struct grammar *grammar = schema->grammar;
@@ -110,7 +111,7 @@ static bool read_array(struct schema *schema, const json_t *json, struct array_r
     return schema_counts(schema, json, "minItems", &rule->low, "maxItems", &rule->high);
 }
 
-// As many items as must be such that `contains` names come first.
+// The items that `contains` requires come first, as a prefix.
 static bool read_contains(struct schema *schema, const json_t *json, struct array_rule *rule)
 {
     enum { CONTAINED_MAX = 8 };
@@ -212,7 +213,7 @@ uint32_t schema_number(struct schema *schema, const json_t *json, bool integer)
 
 // ---- values that are listed ----
 
-// As a person would write it: a real with as few digits as bring it back.
+// The shortest JSON text that reads back as the same value.
 static char *value_text(const json_t *value)
 {
     static const size_t precisions[] = { JSON_REAL_PRECISION(15), JSON_REAL_PRECISION(17) };
@@ -238,7 +239,7 @@ static bool is_in(struct schema *schema, const json_t *list, const json_t *value
     return false;
 }
 
-// The words of those values that have one of the types; texts are the caller's to free.
+// The texts of values that have one of the types, for the caller to free.
 static uint32_t list_words(const json_t *values, unsigned types, struct word *words)
 {
     struct map seen = { 0 };
@@ -260,7 +261,7 @@ static uint32_t list_words(const json_t *values, unsigned types, struct word *wo
     return count;
 }
 
-// Is the value valid against what stands beside enum and const?
+// Is the value invalid against the keywords beside enum and const?
 static bool is_sifted_out(struct schema *schema, const json_t *beside, const json_t *value)
 {
     struct error ignored;

@@ -54,7 +54,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The numbers between those that are listed.
+// The open intervals between the listed numbers.
 static void add_gaps(struct negation *negation, double *numbers, size_t count)
 {
     qsort(numbers, count, sizeof *numbers, compare_numbers);
@@ -142,7 +142,7 @@ static void negate_properties(struct negation *negation, const char *keyword, js
     }
 }
 
-// Some item is not as asked for: the first one, here.
+// Some item does not meet the schema: here, the first one.
 static void negate_items(struct negation *negation, const char *keyword, json_t *value)
 {
     json_t *other = json_is_array(value) ? NULL : negate(negation->schema, value, negation->depth + 1);
@@ -201,7 +201,7 @@ static void negate_unknown(struct negation *negation, const char *keyword, json_
 
 typedef void negate_keyword(struct negation *negation, const char *keyword, json_t *value);
 
-// A schema of what is not valid against this one, as a new reference; NULL: none can be written down.
+// A schema of values that are invalid against this one, as a new reference; NULL: it cannot be written.
 static json_t *negate(struct schema *schema, const json_t *json, int depth)
 {
     struct negation negation = { schema, json, NULL, depth };
@@ -264,7 +264,7 @@ const json_t *schema_if_as_any(struct schema *schema, const json_t *json)
     return schema_keep(schema, json_pack("{s[{s[OO]} o]}", "anyOf", "allOf", condition, then, no));
 }
 
-// Without then and else there is nothing to say; each of them is left out where the other side is certain.
+// Without then and else, `if` constrains nothing.
 uint32_t schema_if(struct schema *schema, const json_t *json)
 {
     struct schema_savepoint attempt = schema_begin(schema);
@@ -284,7 +284,7 @@ uint32_t schema_if(struct schema *schema, const json_t *json)
     return schema_value(schema, rest);
 }
 
-// {"a": ["b"]} says: with a property a there is a property b; {"a": S}: with a property a, S is met.
+// {"a": ["b"]}: a property a requires a property b; {"a": S}: a property a requires that S is met.
 uint32_t schema_dependent(struct schema *schema, const json_t *json)
 {
     static const char *const spellings[] = { "dependentRequired", "dependentSchemas", "dependencies" };
@@ -319,7 +319,7 @@ static bool are_exclusive(struct schema *schema, const json_t *parts)
     return true;
 }
 
-// Each alternative without what is valid against another, as anyOf; NULL: that cannot be written down.
+// anyOf of each alternative without the values that another one takes; NULL: it cannot be written.
 static json_t *set_apart(struct schema *schema, const json_t *parts)
 {
     json_t *apart = json_array();
@@ -340,7 +340,7 @@ static json_t *set_apart(struct schema *schema, const json_t *parts)
     return any;
 }
 
-// oneOf is anyOf where no value can be valid against two: then one is always exactly one.
+// oneOf equals anyOf where no value is valid against two alternatives.
 uint32_t schema_one(struct schema *schema, const json_t *json)
 {
     const json_t *parts = json_object_get(json, "oneOf");

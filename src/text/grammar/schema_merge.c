@@ -8,7 +8,7 @@
 
 // ---- references ----
 
-// One step of a JSON pointer, ~ and % undone, is appended to *out; the rest of the pointer.
+// Appends one unescaped step of a JSON pointer (RFC 6901) to *out; returns the rest of the pointer.
 static const char *read_step(const char *at, struct strbuf *out)
 {
     for (; *at && *at != '/'; at++) {
@@ -67,7 +67,7 @@ const json_t *schema_without(struct schema *schema, const json_t *json, const ch
 
 // Two values of a keyword, both of its form, as one. Each function returns a new reference, or NULL with a sentence.
 
-// The rules hold the first alone.
+// The grammar enforces the first value alone.
 static json_t *merge_unmerged(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)b;
@@ -105,7 +105,7 @@ static json_t *merge_multiples(struct schema *schema, const char *keyword, json_
     return json_integer(product / x);
 }
 
-// A text that matches both: ^(?=A)(?=B). Alternatives would have to be told apart first.
+// A text that matches both: ^(?=A)(?=B), which does not work for patterns with alternatives.
 static json_t *merge_patterns(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);
@@ -161,7 +161,7 @@ static json_t *merge_lists(struct schema *schema, const char *keyword, json_t *a
     return all;
 }
 
-// A schema for both is left to be merged when it is looked at.
+// The two schemas are merged later, when the result is compiled.
 static json_t *merge_schemas(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)schema, (void)keyword;
@@ -177,7 +177,7 @@ static json_t *merge_negated(struct schema *schema, const char *keyword, json_t 
     return json_pack("{s[OO]}", "anyOf", a, b);
 }
 
-// One alternative of each: all pairs, as long as they are few.
+// All pairs of alternatives, if they are few.
 static json_t *merge_alternatives(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     json_t *x, *y, *pairs;
@@ -223,7 +223,7 @@ static json_t *merge_values_of(struct schema *schema, const char *name, json_t *
     return keyword_fits(keyword, b, &ignored) ? merges[keyword](schema, name, a, b) : json_incref(b);
 }
 
-// A property that only one schema names is an additional one to the other.
+// A property that one schema names is an additional one to the other.
 static void close_properties(struct schema *schema, const json_t *closed, const json_t *other, json_t *both)
 {
     json_t *additional = json_object_get(closed, "additionalProperties"), *value;
@@ -242,8 +242,8 @@ static void close_properties(struct schema *schema, const json_t *closed, const 
     json_object_set_new(both, "properties", properties ? properties : json_object());
 }
 
-// Keywords that mean something else beside those of another schema: `items` the items behind the prefix of its own,
-// `additionalProperties` what its own patternProperties do not name.
+// Keywords whose meaning depends on another one in their own schema: `items` on prefixItems, `additionalProperties` on
+// patternProperties. False: they cannot be merged as they are.
 static bool is_told_apart(const json_t *a, const json_t *b, const char *keyword, const char *beside)
 {
     const json_t *own = json_object_get(a, keyword), *other = json_object_get(b, keyword);
@@ -377,8 +377,8 @@ static bool requires(struct schema *schema, const json_t *json, const char *name
     return false;
 }
 
-// Objects are told apart by a property that both require with different values, or that one requires and the other does
-// not let in.
+// Objects exclude each other by a property that both require with different values, or that one requires and the other
+// forbids.
 static bool exclusive_objects(struct schema *schema, const json_t *a, const json_t *b, int depth)
 {
     const json_t *names = json_object_get(a, "properties"), *others = json_object_get(b, "properties");

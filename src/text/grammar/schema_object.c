@@ -43,7 +43,7 @@ static bool is_match(const char *pattern, const char *name)
     return found;
 }
 
-// Is this a name that propertyNames lets through?
+// Does propertyNames allow the name?
 static bool is_allowed_name(struct object *object, const char *name)
 {
     const json_t *names = json_object_get(object->json, "propertyNames");
@@ -149,7 +149,7 @@ static bool read_properties(struct object *object)
 
 // ---- properties whose names are only described ----
 
-// Takes the names of those that are named, and all that another pattern matches, out of a dfa of names.
+// Subtracts named properties, and names that another pattern matches, from an automaton of names.
 static bool leave_out(struct object *object, const char *own, struct dfa *names)
 {
     struct schema *schema = object->schema;
@@ -165,7 +165,7 @@ static bool leave_out(struct object *object, const char *own, struct dfa *names)
     return ok;
 }
 
-// Does propertyNames let any string through?
+// Does propertyNames allow any string at all?
 static bool has_names(struct object *object)
 {
     const json_t *target = schema_follow(object->schema, json_object_get(object->json, "propertyNames"));
@@ -174,7 +174,7 @@ static bool has_names(struct object *object)
     return !json_is_false(target) && (!schema_read_types(target, &types, &ignored) || types & SCHEMA_STRING);
 }
 
-// The names that propertyNames lets through; none where anything is let through.
+// The automaton of names that propertyNames allows; without states where it allows all.
 static void read_names(struct object *object, struct dfa *names)
 {
     static const char *const simple[] = { "type", "pattern", "format", "minLength", "maxLength", NULL };
@@ -218,7 +218,7 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
     return node;
 }
 
-// Adds "name: value" to the ways of an extra member; one whose value cannot be met is none.
+// Adds "name: value" as an alternative for extra members, unless its value cannot be met.
 static bool add_extra(struct object *object, const char *pattern, const json_t *json, uint32_t *ways, size_t *count)
 {
     struct schema *schema = object->schema;
@@ -254,7 +254,7 @@ static bool check_patterns(struct object *object, const json_t *patterns)
     return true;
 }
 
-// Additional properties come only where nothing else is named, or where more members are asked for than are named.
+// Additional properties come only in objects without named ones, or where minProperties asks for more than are named.
 static bool read_extra(struct object *object)
 {
     struct schema *schema = object->schema;
@@ -307,7 +307,7 @@ static uint32_t key_words(const struct object *object)
     return node;
 }
 
-// The end of an object that has `have` members, all that are named being past: extra ones, as many as may or must come,
+// The end of an object that has `have` members, behind all named ones: extra members, as many as allowed or required,
 // and the brace.
 static uint32_t compile_end(const struct object *object, uint32_t have, bool first)
 {
@@ -358,7 +358,7 @@ static uint32_t compile_level(const struct object *object, uint32_t have, const 
     return tails[0] == RULES_NONE ? RULES_NONE : pick;
 }
 
-// No more members may come: the end, unless one is still required.
+// The object is full: the end, unless a required member is missing.
 static void compile_full(const struct object *object, uint32_t *tails)
 {
     uint32_t end = compile_end(object, object->high, false), never = schema_never(object->schema);
@@ -370,7 +370,7 @@ static void compile_full(const struct object *object, uint32_t *tails)
     }
 }
 
-// Members are counted as far as the counts ask for it: from the highest to none.
+// One level of states for each number of members that minProperties and maxProperties distinguish.
 static uint32_t compile_members(const struct object *object)
 {
     bool bounded = object->high != RULES_UNBOUNDED;
@@ -398,7 +398,7 @@ static uint32_t compile_members(const struct object *object)
     return rules_choice(object->schema->grammar, ways, count, object->schema->err);
 }
 
-// Counts that all objects have anyway are not counted, nor those that would take too many states.
+// Drops counts that every object meets, and those that would take too many states.
 static void simplify_counts(struct object *object)
 {
     if (object->required >= object->low)

@@ -26,7 +26,7 @@ static bool read_rule(struct schema *schema, const json_t *json, struct string_r
 
 // ---- dfas ----
 
-// A pattern that masks cannot follow is checked, if it is a regex at all.
+// A pattern that masks cannot enforce is left to the validator, if PCRE2 compiles it.
 static bool add_pattern(struct schema *schema, const char *pattern, struct dfa *dfa, bool *held)
 {
     bool loose = false;
@@ -126,7 +126,8 @@ static bool exclude(struct schema *schema, const json_t *exclusion, struct dfa *
 
 // ---- strings ----
 
-// Formats narrow more than they have to: beside something that they leave nothing of, they are checked instead.
+// The enforced regex of a format is narrower than the format. Where nothing is left beside other keywords, the format
+// is left to the validator.
 static bool add_format(struct schema *schema, const struct string_rule *rule, struct dfa *dfa)
 {
     struct dfa both = { 0 }, own = { 0 }, limited = { 0 };
@@ -165,7 +166,7 @@ static void limit_length(struct schema *schema, const struct string_rule *rule, 
         schema_defer(schema, "maxLength");
 }
 
-// *held: the dfa is there, and it is all that holds; else the lengths are left to hold.
+// *held: the automaton enforces all keywords; else the lengths are still to be enforced.
 static bool build_dfa(struct schema *schema, const struct string_rule *rule, struct dfa *dfa, bool *held)
 {
     *held = false;

@@ -96,7 +96,7 @@ static void trie_free(struct trie *trie)
     free(trie->tokens);
 }
 
-// The node of a byte among those from `at` up to `end` that stand side by side; `end`: there is none.
+// The sibling of a byte among those from `at` to `end`; `end`: there is none.
 static uint32_t trie_find(const struct trie *trie, uint32_t at, uint32_t end, uint8_t byte)
 {
     while (at < end && trie->nodes[at].byte != byte)
@@ -138,7 +138,7 @@ static bool begins_differently(const struct tokenizer *tokenizer)
     return differently;
 }
 
-// The same tokens at the beginning of a text, where one may be a space that is not written.
+// The tokens at the beginning of a text, where SentencePiece drops a leading space.
 static void read_first(struct grammar_vocabulary *vocabulary, const struct entries *inside, struct arena *arena)
 {
     struct entries first = { memory_new(inside->count + 1, sizeof *first.items), inside->count };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Argument binding of functions and macros, and calls.
-#include "text/template/call.h"
 
 #include "text/template/eval.h"
 #include "text/template/unicode.h"

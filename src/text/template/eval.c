@@ -2,7 +2,6 @@
 // text/template/eval.c: evaluation of expressions.
 #include "text/template/eval.h"
 
-#include "text/template/call.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
 

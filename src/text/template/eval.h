@@ -26,4 +26,12 @@ struct value operator_sign(struct render *render, struct value value, bool negat
 bool operator_compare(struct render *render, enum token_type op, struct value left, struct value right);
 bool operator_contains(struct render *render, struct value container, struct value item);
 
+struct macro {
+    const struct node_function *function;
+    struct activation *frame; // where it was defined
+};
+
+struct value macro_new(struct render *render, const struct node_function *function);
+struct value call_value(struct render *render, struct value callee, const struct arguments *arguments);
+
 #endif

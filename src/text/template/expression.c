@@ -22,7 +22,7 @@ static struct node *constant(struct parser *parser, int line, struct value value
     return node;
 }
 
-// Strings side by side are one.
+// Adjacent string literals are one string.
 static struct node *parse_strings(struct parser *parser)
 {
     struct token first = token_next(parser);
@@ -373,7 +373,7 @@ static struct node *parse_sum(struct parser *parser)
     return left;
 }
 
-// True when a comparison operator was there; it is passed.
+// Skips a comparison operator; false when there is none.
 static bool comparison(struct parser *parser, enum token_type *op, bool *negated)
 {
     *op = parser->token->type;

@@ -3,7 +3,7 @@
 #include "text/template/environment.h"
 #include "text/template/unicode.h"
 
-// The string method of that name, on the value's text, with the given arguments.
+// Calls the string method of that name on str(value).
 static struct value by_method(struct call *call, const char *name, size_t count)
 {
     while (count && !value_given(call->arg[count - 1]))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/globals.c: Jinja's global functions, and those of transformers' chat templates.
+// text/template/globals.c: Jinja's global functions, those of transformers' chat templates, and methods of dict and
+// the loop object.
 #include "text/template/environment.h"
 
 static uint64_t distance(int64_t from, int64_t to) { return (uint64_t)to - (uint64_t)from; }
@@ -111,4 +112,26 @@ struct value global_strftime_now(struct call *call)
     size_t mark = text_mark(render);
     text_put(render, (struct bytes){ text + 1, length - 1 });
     return text_take(render, mark);
+}
+
+// ---- methods ----
+
+struct value dict_get(struct call *call)
+{
+    if (!value_is_hashable(call->render, call->arg[0]))
+        return render_fail(call->render, "%s cannot be the key of a dict", value_kind(call->arg[0]));
+    struct value *value = dict_find(call->render, call->self.dict, call->arg[0]);
+    return value ? *value : value_given(call->arg[1]) ? call->arg[1] : value_none();
+}
+
+struct value dict_keys(struct call *call) { return value_view(call->self.dict, VIEW_KEYS); }
+struct value dict_values(struct call *call) { return value_view(call->self.dict, VIEW_VALUES); }
+struct value dict_items(struct call *call) { return value_view(call->self.dict, VIEW_ITEMS); }
+
+struct value loop_cycle(struct call *call)
+{
+    if (!call->all->count || call->all->keyword_count)
+        return render_fail(call->render, "loop.cycle takes the values to choose from");
+    size_t index = call->self.loop->index;
+    return call->all->values[(index ? index - 1 : 0) % call->all->count];
 }

@@ -31,7 +31,7 @@ static bool draw(struct render *render, struct iterator *iterator, struct value 
     return iterator_next(render, iterator->from, item);
 }
 
-// The first argument, which is taken off; missing when there is none.
+// Removes and returns the first argument; missing when there is none.
 static struct value shift(struct arguments *arguments)
 {
     if (!arguments->count)

@@ -2,7 +2,6 @@
 // text/template/run.c: execution of statements.
 #include <assert.h>
 
-#include "text/template/call.h"
 #include "text/template/eval.h"
 #include "text/template/print.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/template/scope.c: name resolution by jinja2's rules (its idtracking.py), in two passes over each scope (loop
 // body, macro, captured block): the first collects the names that it loads and sets, the second resolves them.
-//   - A name that some scope around here has is that variable.
+//   - A name that an enclosing scope has is that variable.
 //   - Setting it in an inner scope makes a variable of that scope, which starts with the outer one's value.
-//   - A name that no scope has comes from outside; if the scope sets it, but perhaps only later or never because an if
-//     is around, it starts with the value from outside. If it is set for certain, it starts unset.
+//   - A name that no scope has is a template variable. If the scope sets it inside an if, it starts with the variable's
+//     value; if the scope sets it in any case, it starts unset.
 // Names of filters, tests, functions and methods are looked up here, too: an unknown one fails at once, or, within an
 // if, when it is used.
 #include <assert.h>
@@ -158,7 +158,7 @@ static void visit_target(struct resolver *resolver, struct node *target, bool pa
         declare_set(resolver, target->name.name);
 }
 
-// What a scope is made of; visited twice.
+// Visits the contents of a scope.
 typedef void visit_scope(struct resolver *resolver, const void *context);
 
 static void collect_loads(const struct names *names, struct arena *arena, struct scope *scope)
@@ -169,7 +169,7 @@ static void collect_loads(const struct names *names, struct arena *arena, struct
             scope->loads[scope->count++] = names->symbols[i].load;
 }
 
-// Resolves a scope within the one at hand: the first pass collects its names, the second resolves them.
+// Resolves a scope inside the current one: the first pass collects its names, the second resolves them.
 static void resolve_scope(struct resolver *resolver, struct function *function, struct scope *scope, visit_scope *visit,
                           const void *context)
 {

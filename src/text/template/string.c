@@ -53,8 +53,8 @@ struct value escape_html(struct render *render, struct value value)
     return text;
 }
 
-// The longest string that is being added to has room behind it, so that a text built up piece by piece costs its
-// length and not its square. Older, shorter views of it stay as they are: nothing before their end changes.
+// Concatenation in amortised linear time: the longest string that was appended to has spare room behind it. Older,
+// shorter strings share its beginning, which never changes.
 struct value string_concat(struct render *render, struct value a, struct value b)
 {
     bool safe = a.safe || b.safe;

@@ -77,7 +77,7 @@ static struct value from_json(struct render *render, const json_t *json)
     return value;
 }
 
-// The names a template uses without setting them: variables first, global functions then, else left unset.
+// Looks up the names that a template uses without setting them: variables first, then global functions.
 static void look_outside(struct render *render, const json_t *variables)
 {
     const struct template *template = render->template;

@@ -116,8 +116,8 @@ static bool is_word_of_its_own(struct bytes text, size_t begin, size_t end)
         && (end == text.len || !normalize_is_word(character_behind(text, end, &edge)));
 }
 
-// With the white space it takes, as far as that is not taken up to `taken` already. A token that is white space itself
-// may be left with nothing.
+// The match with the white space that lstrip and rstrip add, but not before `taken`. A token that is white space itself
+// may become empty.
 static struct added_match widen(const struct added_token *token, struct bytes text, size_t at, size_t taken)
 {
     struct added_match match = { at, at + token->content.len, token->id };

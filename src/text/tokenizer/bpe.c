@@ -94,8 +94,8 @@ bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struc
 
 // ---- words ----
 // SentencePiece vocabularies have no pre-tokenizer, so a whole text comes as one piece. Hardly any token has a
-// separator behind another character: where none has it behind this one, no merge reaches across, and the piece falls
-// into words with the same result in far less time.
+// separator behind another character. Where no token has it behind this character, no merge reaches across, so the
+// piece is split into words there, with the same result in far less time.
 
 static bool is_separator(struct bytes text, size_t at)
 {
@@ -114,8 +114,7 @@ static void note_glued(struct bpe *bpe, struct bytes piece)
     }
 }
 
-// Where the separator itself, or whatever stands between it and a glued character, may be left out or fused with its
-// neighbours, merges reach further than the text shows.
+// True when characters may be dropped or fused as unknown tokens, so that merges may reach across a separator anyway.
 static bool loses_characters(const struct bpe *bpe)
 {
     bool all_bytes = true, any_glued = false;

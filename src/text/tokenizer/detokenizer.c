@@ -41,7 +41,7 @@ static void decode_strip(const struct decode_step *step, struct bytes text, stru
     strbuf_add(out, text.data, text.len);
 }
 
-// One step; true: *out is what the piece becomes. *final: that is bytes, and no further step is for bytes.
+// One step. True: it applies, and *out is its result. *final: the result is bytes, and no step follows.
 static bool decode_step(const struct decode_step *step, struct bytes piece, bool added, bool first, bool *final,
                         struct strbuf *out)
 {
@@ -101,7 +101,7 @@ static void decode_piece(const struct tokenizer *tokenizer, int32_t id, bool fir
     strbuf_free(&next);
 }
 
-// Writes what is certain and keeps an unfinished character at the end for later.
+// Writes whole characters and keeps an incomplete one for the next token.
 static void write_certain(struct detokenizer *state, struct bytes text, struct strbuf *out)
 {
     struct strbuf all = { 0 };

@@ -251,7 +251,7 @@ static bool add_template_token(struct tokenizer *tokenizer, const json_t *templa
     return true;
 }
 
-// One around the other: what this one puts around a text goes outside of what is there.
+// Post-processors nest: tokens of this template go outside of those that are there.
 static bool read_template(struct tokenizer *tokenizer, const json_t *template, struct error *err)
 {
     struct tokens before = { 0 }, after = { 0 };
@@ -275,7 +275,7 @@ static bool read_template(struct tokenizer *tokenizer, const json_t *template, s
     return ok;
 }
 
-// *decided: it says what is put around a text. ByteLevel, for one, does not.
+// *decided: the post-processor defines the tokens around a text. ByteLevel does not.
 static bool read_post_processor(struct tokenizer *tokenizer, const json_t *json, bool *decided, struct error *err)
 {
     if (!json || json_is_null(json))

@@ -240,7 +240,7 @@ static bool read_punctuation(struct reading *reading, const json_t *json)
     return read_behavior(reading, json, &behavior) && add_split(reading, "[\\p{P}!-/:-@\\[-`{-~]", behavior, false);
 }
 
-// Whether Metaspace puts its sign in front of text, and of which.
+// prepend_scheme of Metaspace: where it puts its sign in front of text.
 enum scheme { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
 
 static bool read_scheme(struct reading *reading, const json_t *json, enum scheme *out)
@@ -302,8 +302,8 @@ static bool read_pretokenizers(struct reading *reading, const json_t *json)
 }
 
 // ---- decoders ----
-// Tokens are decoded one by one, so once a step has joined them (Fuse, ByteLevel), only what can be done at the very
-// beginning of the text may follow.
+// Tokens are decoded one by one. Behind a step that joins them (Fuse, ByteLevel), only a step that changes the
+// beginning of the text is supported.
 
 static bool add_decoder(struct reading *reading, struct decode_step step)
 {

@@ -53,7 +53,7 @@ static json_t *make_pair(struct bytes left, struct bytes right)
     return pair;
 }
 
-// A list of merges is carried over.
+// Copies the list of merges.
 static json_t *copy_merges(const struct gguf *gguf, struct error *err)
 {
     const struct gguf_value *merges;
@@ -87,7 +87,7 @@ static int compare_merges(const void *a, const void *b)
     return (x->left < y->left) - (x->left > y->left);
 }
 
-// Scores say how good a token is, whatever it is made of: each way to make it of two others is a merge.
+// A score rates a token however it is made: each pair of tokens that makes it becomes a merge.
 static json_t *make_merges(const struct tokenizer *tokenizer)
 {
     const struct vocab *vocab = &tokenizer->vocab;

@@ -93,7 +93,7 @@ struct encoding {
     bool special; // recognise special tokens
     struct tokens *out;
     struct error *err;
-    // memory that is used again from one stretch of text to the next
+    // buffers reused from one part of the text to the next
     struct strbuf normalized;
     struct added_matches in_raw, in_normalized;
     struct pieces pieces;
@@ -153,7 +153,7 @@ static size_t valid_length(struct bytes text)
     return at;
 }
 
-// Text between added tokens. Bytes that are not UTF-8 pass by everything but the vocabulary.
+// Text between added tokens. Bytes that are not UTF-8 become byte tokens directly.
 static bool encode_between(struct encoding *encoding, struct bytes text, int where)
 {
     for (size_t at = 0; at < text.len; where = PRETOKENIZE_CONTINUES) {

@@ -108,8 +108,7 @@ bool tools_check(const json_t *tools, struct error *err)
 
 // ---- what a call must be ------------------------------------------------------------------------------------------
 
-// The schema of a tool's arguments (new reference), which are an object whatever it leaves unsaid. A tool without
-// parameters takes none.
+// The schema of a tool's arguments (new reference), an object by default. A tool without parameters takes none.
 static json_t *schema_of(const json_t *function)
 {
     json_t *parameters = json_object_get(function, "parameters");

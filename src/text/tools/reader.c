@@ -130,51 +130,10 @@ static void emit_argument(struct tool_reader *reader, char byte)
     scan_escape(&reader->call.quotes, byte, out_of(reader, true));
 }
 
-// ---- arguments that were held -------------------------------------------------------------------------------------
-
-static void escape_all(struct bytes json, struct strbuf *out)
-{
-    struct scan_quotes quotes = { 0 };
-    for (size_t i = 0; i < json.len; i++)
-        scan_escape(&quotes, json.data[i], out);
-}
-
-static bool is_object(const struct strbuf *text)
-{
-    json_t *value = json_loadb(strbuf_text(text), text->len, JSON_ALLOW_NUL, NULL);
-    bool object = json_is_object(value);
-    json_decref(value);
-    return object;
-}
-
-// Some models write their arguments as a string that holds the object: the object is meant.
-static void unwrap(struct strbuf *text)
-{
-    json_t *string = json_loadb(text->data, text->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    struct strbuf inner = { 0 };
-    escape_all(json_bytes(string), &inner);
-    if (is_object(&inner)) {
-        strbuf_free(text);
-        *text = inner;
-    } else {
-        strbuf_free(&inner);
-    }
-    json_decref(string);
-}
-
 static void emit_held_arguments(struct tool_reader *reader)
 {
-    struct strbuf text = { 0 };
-    escape_all((struct bytes){ reader->held.data + reader->call.arguments,
-                               reader->call.arguments_end - reader->call.arguments },
-               &text);
-    if (text.data[0] == '"')
-        unwrap(&text);
-    struct bytes value = strbuf_bytes(&text);
-    bool none = bytes_equal(value, bytes_of("null")) || bytes_equal(value, bytes_of("\"\""));
-    value = none ? bytes_of("{}") : value;
-    strbuf_add(out_of(reader, true), value.data, value.len);
-    strbuf_free(&text);
+    size_t begin = reader->call.arguments, end = reader->call.arguments_end;
+    scan_arguments((struct bytes){ reader->held.data + begin, end - begin }, out_of(reader, true));
 }
 
 // ---- inside a call ------------------------------------------------------------------------------------------------
@@ -221,7 +180,7 @@ static bool add_to_key(struct tool_reader *reader, char byte)
     }
 }
 
-// The tool that the value at hand names; .data is NULL where there is none.
+// The tool that the current value names; .data is NULL where there is none.
 static struct bytes find_name(const struct tool_reader *reader, size_t end)
 {
     json_t *name = json_loadb(reader->held.data + reader->call.start, end - reader->call.start,
@@ -234,7 +193,7 @@ static struct bytes find_name(const struct tool_reader *reader, size_t end)
     return json_bytes(known);
 }
 
-// The value at hand ends before held byte `end`. False: it belongs to no call.
+// The current value ends before held byte `end`. False: it belongs to no call.
 static bool end_value(struct tool_reader *reader, size_t end)
 {
     reader->step = NEXT;

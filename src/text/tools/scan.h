@@ -33,6 +33,10 @@ struct scan_quotes { // zeroed: at the beginning of a JSON text
 // Appends a byte of a JSON text; a control byte between quotes as its escape.
 void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out);
 
+// Appends the arguments of a call, which are whole: control bytes in strings are escaped, an object inside a string is
+// taken out of it, and no arguments are {}.
+void scan_arguments(struct bytes json, struct strbuf *out);
+
 static inline bool scan_is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 
 #endif
