@@ -46,11 +46,10 @@ static const json_t *part_text(const json_t *part, size_t message, size_t index,
     if (json_is_string(part))
         return part;
     const json_t *type = json_object_get(part, "type");
-    if (!json_is_string(type)) {
-        fail(err, "messages[%zu].content[%zu] has no type; write {\"type\": \"text\", \"text\": \"...\"}", message,
-             index);
-        return NULL;
-    }
+    if (!json_is_string(type))
+        return fail(err, "messages[%zu].content[%zu] has no type; write {\"type\": \"text\", \"text\": \"...\"}",
+                    message, index),
+               NULL;
     for (size_t i = 0; i < sizeof text_parts / sizeof *text_parts; i++) {
         if (!is_text(type, text_parts[i].type))
             continue;
@@ -59,9 +58,9 @@ static const json_t *part_text(const json_t *part, size_t message, size_t index,
             fail(err, "messages[%zu].content[%zu].%s is no string", message, index, text_parts[i].key);
         return json_is_string(text) ? text : NULL;
     }
-    fail(err, "messages[%zu].content[%zu] is of type %s; this model reads text only", message, index,
-         json_string_value(type));
-    return NULL;
+    return fail(err, "messages[%zu].content[%zu] is of type %s; this model reads text only", message, index,
+                json_string_value(type)),
+           NULL;
 }
 
 static json_t *text_part(const json_t *text) { return json_pack("{s:s, s:O}", "type", "text", "text", text); }
@@ -131,10 +130,8 @@ static json_t *arguments_of(json_t *arguments)
 static json_t *normalise_call(const json_t *call, size_t message, size_t index, struct error *err)
 {
     const json_t *function = json_object_get(call, "function");
-    if (!json_is_string(json_object_get(function, "name"))) {
-        fail(err, "messages[%zu].tool_calls[%zu] has no function with a name", message, index);
-        return NULL;
-    }
+    if (!json_is_string(json_object_get(function, "name")))
+        return fail(err, "messages[%zu].tool_calls[%zu] has no function with a name", message, index), NULL;
     json_t *own_call = json_copy((json_t *)call), *own_function = json_copy((json_t *)function);
     json_object_set_new(own_function, "arguments", arguments_of(json_object_get(function, "arguments")));
     json_object_set_new(own_call, "function", own_function);
@@ -177,10 +174,8 @@ static bool normalise_message(json_t *message, size_t index, bool keep_lists, st
 
 json_t *messages_normalise(const json_t *messages, bool keep_lists, struct error *err)
 {
-    if (!json_is_array(messages)) {
-        fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]");
-        return NULL;
-    }
+    if (!json_is_array(messages))
+        return fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]"), NULL;
     json_t *own = json_array();
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *message = json_copy(json_array_get(messages, i));

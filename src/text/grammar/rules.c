@@ -9,10 +9,8 @@
 
 static uint32_t add_node(struct grammar *grammar, struct node node, struct error *err)
 {
-    if (grammar->node_count >= RULES_NODES_MAX) {
-        fail(err, "the schema takes more than %d rules; make it smaller", RULES_NODES_MAX);
-        return RULES_NONE;
-    }
+    if (grammar->node_count >= RULES_NODES_MAX)
+        return fail(err, "the schema takes more than %d rules; make it smaller", RULES_NODES_MAX), RULES_NONE;
     MEMORY_RESERVE(grammar->nodes, grammar->node_count, grammar->node_capacity);
     node.cost = node.height = RULES_NEVER;
     grammar->nodes[grammar->node_count] = node;
@@ -31,11 +29,10 @@ uint32_t rules_words(struct grammar *grammar, struct word *words, uint32_t count
     struct word_table table = { ARENA_NEW(&grammar->arena, struct word, count), count };
     for (uint32_t i = 0; i < count; i++) {
         grammar->text_bytes += words[i].text.len;
-        if (grammar->text_bytes > RULES_TEXT_BYTES_MAX) {
-            fail(err, "the names and values of the schema take more than %d bytes; make it smaller",
-                 RULES_TEXT_BYTES_MAX);
-            return RULES_NONE;
-        }
+        if (grammar->text_bytes > RULES_TEXT_BYTES_MAX)
+            return fail(err, "the names and values of the schema take more than %d bytes; make it smaller",
+                        RULES_TEXT_BYTES_MAX),
+                   RULES_NONE;
         table.words[i] = words[i];
         table.words[i].text.data = arena_text(&grammar->arena, words[i].text.data, words[i].text.len);
     }
@@ -159,10 +156,8 @@ uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t cou
 {
     if (count == 1)
         return nodes[0];
-    if (count > RULES_CHOICES_MAX) {
-        fail(err, "a choice of %zu alternatives, and %d is the limit", count, RULES_CHOICES_MAX);
-        return RULES_NONE;
-    }
+    if (count > RULES_CHOICES_MAX)
+        return fail(err, "a choice of %zu alternatives, and %d is the limit", count, RULES_CHOICES_MAX), RULES_NONE;
     uint32_t kept[RULES_CHOICES_MAX], rests[RULES_CHOICES_MAX];
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++) {

@@ -28,10 +28,9 @@ const json_t *schema_resolve(const json_t *root, const char *ref, struct error *
 {
     const json_t *target = root;
     const char *at = ref + 1;
-    if (ref[0] != '#' || (*at && *at != '/')) {
-        fail(err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref);
-        return NULL;
-    }
+    if (ref[0] != '#' || (*at && *at != '/'))
+        return fail(err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref),
+               NULL;
     while (*at == '/' && target) {
         struct strbuf step = { 0 };
         strbuf_add_text(&step, "");
@@ -292,10 +291,8 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
         return NULL;
     if (json_is_boolean(a) || json_is_boolean(b))
         return json_is_true(a) || json_is_false(b) ? b : a;
-    if (!json_is_object(a) || !json_is_object(b)) {
-        fail(schema->err, "a schema is an object, true or false");
-        return NULL;
-    }
+    if (!json_is_object(a) || !json_is_object(b))
+        return fail(schema->err, "a schema is an object, true or false"), NULL;
     const json_t *ref = json_object_get(b, "$ref");
     if (json_is_string(ref)) { // b may be anything; what it stands for is joined first
         const json_t *target = schema_resolve(schema->root, json_string_value(ref), schema->err);

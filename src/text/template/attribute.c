@@ -130,10 +130,8 @@ static int64_t slice_bound(struct render *render, struct value bound, int64_t le
 {
     if (bound.type == VALUE_NONE)
         return otherwise;
-    if (!value_is_integral(bound)) {
-        render_fail(render, "a slice goes by integers, not by %s", value_kind(bound));
-        return otherwise;
-    }
+    if (!value_is_integral(bound))
+        return render_fail(render, "a slice goes by integers, not by %s", value_kind(bound)), otherwise;
     int64_t index = value_integer(bound);
     index += index < 0 ? length : 0;
     return index < low ? low : index > high ? high : index;

@@ -30,27 +30,24 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
 {
     const struct arguments *all = call->all;
     size_t count = parameter_count(builtin->parameters);
-    if (all->count > count) {
-        render_fail(call->render, "%s takes at most %zu arguments, not %zu", builtin->name, count, all->count);
-        return false;
-    }
+    if (all->count > count)
+        return render_fail(call->render, "%s takes at most %zu arguments, not %zu", builtin->name, count, all->count),
+               false;
     for (size_t i = 0; i < all->count; i++)
         call->arg[i] = all->values[i];
     for (size_t i = 0; i < all->keyword_count; i++) {
         struct keyword keyword = all->keywords[i];
         int index = parameter_index(builtin->parameters, keyword.name);
-        if (index < 0 || value_given(call->arg[index])) {
-            render_fail(call->render, "%s %s argument '%.*s'", builtin->name,
-                        index < 0 ? "has no" : "was given twice the", shown_length(keyword.name), keyword.name.data);
-            return false;
-        }
+        if (index < 0 || value_given(call->arg[index]))
+            return render_fail(call->render, "%s %s argument '%.*s'", builtin->name,
+                               index < 0 ? "has no" : "was given twice the", shown_length(keyword.name),
+                               keyword.name.data),
+                   false;
         call->arg[index] = keyword.value;
     }
     for (int i = 0; i < builtin->required; i++)
-        if (!value_given(call->arg[i])) {
-            render_fail(call->render, "%s needs %d arguments", builtin->name, builtin->required);
-            return false;
-        }
+        if (!value_given(call->arg[i]))
+            return render_fail(call->render, "%s needs %d arguments", builtin->name, builtin->required), false;
     return true;
 }
 
@@ -85,10 +82,8 @@ int64_t call_int(struct call *call, int index, int64_t otherwise)
     struct value value = call->arg[index];
     if (!value_given(value))
         return otherwise;
-    if (!value_is_integral(value)) {
-        render_fail(call->render, "expected an integer as an argument, found %s", value_kind(value));
-        return otherwise;
-    }
+    if (!value_is_integral(value))
+        return render_fail(call->render, "expected an integer as an argument, found %s", value_kind(value)), otherwise;
     return value_integer(value);
 }
 
@@ -102,10 +97,9 @@ struct bytes call_string(struct call *call, int index, const char *otherwise)
     struct value value = call->arg[index];
     if (!value_given(value))
         return bytes_of(otherwise);
-    if (value.type != VALUE_STRING) {
-        render_fail(call->render, "expected a string as an argument, found %s", value_kind(value));
-        return bytes_of(otherwise);
-    }
+    if (value.type != VALUE_STRING)
+        return render_fail(call->render, "expected a string as an argument, found %s", value_kind(value)),
+               bytes_of(otherwise);
     return value.string;
 }
 

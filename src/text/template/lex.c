@@ -414,14 +414,11 @@ static struct bytes normalise(struct bytes source, struct arena *arena)
 
 struct token *template_lex(struct bytes source, struct arena *arena, struct error *err)
 {
-    if (source.len > TEMPLATE_SOURCE_BYTES_MAX) {
-        fail(err, "chat template: it has %zu bytes, the limit is %d", source.len, TEMPLATE_SOURCE_BYTES_MAX);
-        return NULL;
-    }
-    if (!unicode_is_valid(source)) {
-        fail(err, "chat template: it is not valid UTF-8");
-        return NULL;
-    }
+    if (source.len > TEMPLATE_SOURCE_BYTES_MAX)
+        return fail(err, "chat template: it has %zu bytes, the limit is %d", source.len, TEMPLATE_SOURCE_BYTES_MAX),
+               NULL;
+    if (!unicode_is_valid(source))
+        return fail(err, "chat template: it is not valid UTF-8"), NULL;
     struct lexer lexer = { .line = 1, .line_starting = true, .arena = arena, .err = err };
     lexer.in = normalise(source, arena);
     if (!lex_all(&lexer)) {

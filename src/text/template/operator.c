@@ -161,20 +161,16 @@ bool operator_compare(struct render *render, enum token_type op, struct value le
 
 static bool string_contains(struct render *render, struct bytes text, struct value part)
 {
-    if (part.type != VALUE_STRING) {
-        render_fail(render, "only a string can be 'in' a string, not %s", value_kind(part));
-        return false;
-    }
+    if (part.type != VALUE_STRING)
+        return render_fail(render, "only a string can be 'in' a string, not %s", value_kind(part)), false;
     render_step_bytes(render, text.len);
     return !part.string.len || memmem(text.data, text.len, part.string.data, part.string.len);
 }
 
 static bool dict_contains(struct render *render, struct dict *dict, struct value key)
 {
-    if (!value_is_hashable(render, key)) {
-        render_fail(render, "%s cannot be the key of a dict", value_kind(key));
-        return false;
-    }
+    if (!value_is_hashable(render, key))
+        return render_fail(render, "%s cannot be the key of a dict", value_kind(key)), false;
     return dict_find(render, dict, key);
 }
 

@@ -60,10 +60,9 @@ bool render_step_characters(struct render *render, size_t bytes)
 
 bool render_enter(struct render *render)
 {
-    if (render->depth >= RENDER_DEPTH_MAX) {
-        render_fail(render, "the template nests deeper than %d levels, which is the limit", RENDER_DEPTH_MAX);
-        return false;
-    }
+    if (render->depth >= RENDER_DEPTH_MAX)
+        return render_fail(render, "the template nests deeper than %d levels, which is the limit", RENDER_DEPTH_MAX),
+               false;
     render->depth++;
     return true;
 }
@@ -77,10 +76,9 @@ void render_leave(struct render *render)
 // True when the bytes were within the limit.
 static bool account(struct render *render, size_t bytes)
 {
-    if (bytes > RENDER_MEMORY_BYTES_MAX - render->memory_used) {
-        render_fail(render, "the template needs more than %d MB of memory", RENDER_MEMORY_BYTES_MAX >> 20);
-        return false;
-    }
+    if (bytes > RENDER_MEMORY_BYTES_MAX - render->memory_used)
+        return render_fail(render, "the template needs more than %d MB of memory", RENDER_MEMORY_BYTES_MAX >> 20),
+               false;
     render->memory_used += bytes;
     return render_step_bytes(render, bytes);
 }

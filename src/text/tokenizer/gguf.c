@@ -33,9 +33,9 @@ static const struct model *find_model(const struct gguf *gguf, struct error *err
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (bytes_equal(name, bytes_of(models[i].name)))
             return &models[i];
-    fail(err, "the tokenizer is of the type \"%.*s\"; nibble reads gpt2, llama and gemma4",
-         name.len < 64 ? (int)name.len : 64, name.data);
-    return NULL;
+    return fail(err, "the tokenizer is of the type \"%.*s\"; nibble reads gpt2, llama and gemma4",
+                name.len < 64 ? (int)name.len : 64, name.data),
+           NULL;
 }
 
 static const struct gguf_pre *find_pre(const struct gguf *gguf, const struct model *model, struct error *err)
