@@ -15,6 +15,11 @@ struct bytes {
 
 static inline struct bytes bytes_of(const char *text) { return (struct bytes){ text, strlen(text) }; }
 
+static inline struct bytes bytes_from(struct bytes text, size_t at) // the rest from byte `at` on
+{
+    return (struct bytes){ text.data + at, text.len - at };
+}
+
 static inline bool bytes_equal(struct bytes a, struct bytes b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);

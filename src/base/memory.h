@@ -11,6 +11,15 @@
 void *memory_new(size_t count, size_t size) __attribute__((malloc, returns_nonnull));     // zeroed; release with free()
 void *memory_grow(void *old, size_t count, size_t size) __attribute__((returns_nonnull)); // new bytes are not zeroed
 
+// Makes room for one more item in an array that grows by doubling.
+#define MEMORY_RESERVE(items, count, capacity)                           \
+    do {                                                                 \
+        if ((count) == (capacity)) {                                     \
+            (capacity) = (capacity) ? (capacity) * 2 : 64;               \
+            (items) = memory_grow((items), (capacity), sizeof *(items)); \
+        }                                                                \
+    } while (0)
+
 char *memory_text(const char *text) __attribute__((malloc, returns_nonnull)); // a copy; release with free()
 
 // malloc and realloc that never return NULL, for libraries (PCRE2, libevent): some go on when they get no memory.

@@ -24,6 +24,11 @@ bool json_read_strict(struct bytes in, size_t containers_max, json_t **out, stru
 size_t json_memory(struct bytes in);
 bool json_read_file(const char *path, json_t **out, struct error *err);
 
+static inline struct bytes json_bytes(const json_t *string) // .data is NULL for other values
+{
+    return (struct bytes){ json_string_value(string), json_string_length(string) };
+}
+
 // Writes a new, indented file and fsyncs it.
 bool json_save(const json_t *value, const char *folder, const char *name, struct error *err);
 

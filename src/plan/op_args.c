@@ -42,8 +42,8 @@ static void (*const setters[OP_COUNT])(const struct known *, union op_args *) = 
 static void set_shape(const struct op_matrix *matrix, struct weight *out)
 {
     out->dtype = matrix->tensor->dtype;
-    out->rows = (int)stored_rows(matrix->tensor);
-    out->cols = (int)stored_cols(matrix->tensor);
+    out->rows = (int)tensor_rows(matrix->tensor);
+    out->cols = (int)tensor_cols(matrix->tensor);
 }
 
 void plan_op_args(const struct plan *plan, int index, union op_args *out)

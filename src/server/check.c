@@ -20,7 +20,7 @@ void check_warn(struct job *job, const char *format, ...)
 
 bool check_prepare(struct job *job, const json_t *schema, bool strict, const char *param)
 {
-    const char *unheld = grammar_unheld(job->grammar);
+    const char *unheld = grammar_unsupported(job->grammar);
     if (unheld && strict)
         return api_fail(&job->error, 400, param,
                         "the schema cannot be used: %s cannot be enforced; leave it out, or "
@@ -28,7 +28,7 @@ bool check_prepare(struct job *job, const json_t *schema, bool strict, const cha
                         unheld);
     if (unheld && !*job->warning)
         check_warn(job, "not enforced: %s", unheld);
-    job->checked = grammar_loose(job->grammar) != NULL;
+    job->checked = grammar_unenforced(job->grammar) != NULL;
     if (schema) {
         job->schema = json_incref((json_t *)schema);
         job->strict = strict;

@@ -111,7 +111,7 @@ static bool read_tool_choice(struct job *job)
 bool read_tools(struct job *job)
 {
     const json_t *tools = json_object_get(job->json, "tools");
-    bool parallel = true, knows_tools;
+    bool parallel = true, supports_tools;
     struct error trouble;
     if (json_is_array(tools) && !json_array_size(tools))
         tools = NULL;
@@ -125,7 +125,7 @@ bool read_tools(struct job *job)
     if (!job->tools || !job->api->chat)
         return true;
     job->one_call = !parallel || job->must_name;
-    job->tool_form = chat_tool_form(job->api->chat, &knows_tools);
+    job->tool_form = chat_tool_form(job->api->chat, &supports_tools);
     int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
     if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
         job->fields.skip_special = false; // or the reader would not see it

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chat template selection, and the variables that it is rendered with (Hugging Face's apply_chat_template).
 #include "text/chat.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ struct chat {
     struct template *with_tools; // NULL: the plain one serves both
     json_t *specials;            // bos_token, eos_token ...
     enum tool_form tool_form;
-    bool knows_tools;
+    bool supports_tools;
     bool takes_lists, needs_lists; // contents may, or must, be lists of parts
     bool takes_system;
 };
@@ -73,26 +74,21 @@ static bool sources_from_gguf(const struct gguf *gguf, struct sources *out, stru
         && gguf_get_string(gguf, "tokenizer.chat_template.tool_use", &out->with_tools, err);
 }
 
-static struct bytes bytes_of_json(const json_t *text)
-{
-    return (struct bytes){ json_string_value(text), json_string_length(text) };
-}
-
 // tokenizer_config.json: a string, or a list of {name, template}.
 static void sources_from_config(const json_t *config, struct sources *out)
 {
     const json_t *value = json_object_get(config, "chat_template");
     if (json_is_string(value))
-        out->plain = bytes_of_json(value);
+        out->plain = json_bytes(value);
     size_t index;
     const json_t *entry;
     json_array_foreach (value, index, entry) {
-        struct bytes name = bytes_of_json(json_object_get(entry, "name"));
+        struct bytes name = json_bytes(json_object_get(entry, "name"));
         const json_t *source = json_object_get(entry, "template");
         if (name.data && bytes_equal(name, bytes_of("default")))
-            out->plain = bytes_of_json(source);
+            out->plain = json_bytes(source);
         if (name.data && bytes_equal(name, bytes_of("tool_use")))
-            out->with_tools = bytes_of_json(source);
+            out->with_tools = json_bytes(source);
     }
 }
 
@@ -112,7 +108,7 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
     struct bytes plain = sources->plain.data ? sources->plain : sources->with_tools;
     if (!plain.data)
         return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
-    chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->knows_tools);
+    chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->supports_tools);
     chat->plain = template_parse(plain, err);
     if (chat->plain && sources->with_tools.data)
         chat->with_tools = template_parse(sources->with_tools, err);
@@ -136,7 +132,7 @@ static bool open_templates(struct chat *chat, const struct checkpoint *checkpoin
 
 // ---- rendering ----------------------------------------------------------------------------------------------------
 
-// What a template sees: the request's own keys, then what it left out.
+// The template's variables: the keys of the request, then defaults of those that are absent.
 static json_t *variables_of(const struct chat *chat, const json_t *request)
 {
     json_t *variables = json_is_array(request) ? json_object() : json_copy((json_t *)request);
@@ -167,7 +163,7 @@ bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *
     return ok;
 }
 
-// ---- what the template makes of messages --------------------------------------------------------------------------
+// ---- features of the template --------------------------------------------------------------------------
 
 #define PROBE "nibble-probe"
 
@@ -188,8 +184,9 @@ static bool shows_probe(const struct strbuf *prompt)
     return prompt->len && memmem(prompt->data, prompt->len, PROBE, strlen(PROBE));
 }
 
-// Asked of the template itself, by rendering: what its source says of lists and roles has too many spellings.
-static void learn_habits(struct chat *chat)
+// Finds out by rendering whether the template takes lists of parts and a system message: its source has too many ways
+// to write that.
+static void probe_features(struct chat *chat)
 {
     struct strbuf text = probe(chat, "[{\"role\": \"user\", \"content\": \"" PROBE "\"}]");
     struct strbuf list = probe(chat,
@@ -222,7 +219,7 @@ static struct chat *finish_chat(struct chat *chat, bool parsed)
         chat_close(chat);
         return NULL;
     }
-    learn_habits(chat);
+    probe_features(chat);
     return chat;
 }
 
@@ -256,9 +253,9 @@ void chat_close(struct chat *chat)
     free(chat);
 }
 
-enum tool_form chat_tool_form(const struct chat *chat, bool *knows_tools)
+enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
 {
-    *knows_tools = chat->knows_tools;
+    *supports_tools = chat->supports_tools;
     return chat->tool_form;
 }
 
@@ -269,10 +266,10 @@ bool chat_reads(const struct chat *chat, const char *variable)
 
 json_t *chat_normalise(const struct chat *chat, const json_t *messages, const json_t *tools, struct error *err)
 {
-    json_t *own = messages_normalise(messages, chat->knows_tools && chat->takes_lists, err);
+    json_t *own = messages_normalise(messages, chat->supports_tools && chat->takes_lists, err);
     if (!own)
         return NULL;
-    if (!chat->knows_tools) {
+    if (!chat->supports_tools) {
         bool system_before = message_has_role(json_array_get(own, 0), "system");
         json_t *in_words = tools_as_text(chat->tool_form, own, tools);
         json_decref(own);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chat templates for checkpoints without one (ChatML and its relatives).
 #include "text/chat_builtin.h"
 
 static const struct chat_builtin builtins[] = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar.h: constrained decoding: answers that parse unless they are cut off. A JSON schema (or a form of tool
-// calls) becomes a grammar over bytes; a matcher follows one answer through it and says which tokens may come next.
-// What a schema may cost is bounded when it is compiled; after that a matcher cannot fail.
+// text/grammar.h: constrained decoding (structured outputs). A JSON schema, a regex or a form of tool calls becomes a
+// grammar over bytes; a matcher follows one answer and masks the tokens that cannot come next. The cost of a schema is
+// bounded when it is compiled; after that a matcher cannot fail.
 #ifndef TEXT_GRAMMAR_H
 #define TEXT_GRAMMAR_H
 
@@ -20,11 +20,11 @@ void grammar_free(struct grammar *grammar);
 
 // NULL with a sentence: a schema that is malformed, too large or cannot be met.
 struct grammar *grammar_from_schema(const json_t *schema, struct error *err);
-// Keywords that the grammar is looser than, and where they stand ("'not' at #/items, ..."): an answer has to be given
-// to validate() (text/grammar/validate.h). NULL: whatever follows the grammar meets its schemas.
-const char *grammar_loose(const struct grammar *grammar);
+// Keywords that the grammar does not enforce, with their places ("'not' at #/items, ..."): an answer has to be given
+// to validate() (text/grammar/validate.h). NULL: every answer that follows the grammar meets its schemas.
+const char *grammar_unenforced(const struct grammar *grammar);
 // Keywords that neither the grammar nor the validator understands. NULL: there are none.
-const char *grammar_unheld(const struct grammar *grammar);
+const char *grammar_unsupported(const struct grammar *grammar);
 // Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
 

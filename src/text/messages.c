@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// OpenAI chat messages to the shape that chat templates expect.
 #include "text/messages.h"
 
 #include "format/json.h"
 
 static bool is_text(const json_t *value, const char *text)
 {
-    return json_is_string(value)
-        && bytes_equal((struct bytes){ json_string_value(value), json_string_length(value) }, bytes_of(text));
+    return json_is_string(value) && bytes_equal(json_bytes(value), bytes_of(text));
 }
 
 // ---- one message --------------------------------------------------------------------------------------------------
@@ -19,7 +19,7 @@ bool message_has_role(const json_t *message, const char *role)
 struct bytes message_text(const json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
-    return (struct bytes){ json_string_value(content), json_string_length(content) };
+    return json_bytes(content);
 }
 
 void message_set_text(json_t *message, struct strbuf *text)
@@ -46,11 +46,10 @@ static const json_t *part_text(const json_t *part, size_t message, size_t index,
     if (json_is_string(part))
         return part;
     const json_t *type = json_object_get(part, "type");
-    if (!json_is_string(type)) {
-        fail(err, "messages[%zu].content[%zu] has no type; write {\"type\": \"text\", \"text\": \"...\"}", message,
-             index);
-        return NULL;
-    }
+    if (!json_is_string(type))
+        return fail(err, "messages[%zu].content[%zu] has no type; write {\"type\": \"text\", \"text\": \"...\"}",
+                    message, index),
+               NULL;
     for (size_t i = 0; i < sizeof text_parts / sizeof *text_parts; i++) {
         if (!is_text(type, text_parts[i].type))
             continue;
@@ -59,9 +58,9 @@ static const json_t *part_text(const json_t *part, size_t message, size_t index,
             fail(err, "messages[%zu].content[%zu].%s is no string", message, index, text_parts[i].key);
         return json_is_string(text) ? text : NULL;
     }
-    fail(err, "messages[%zu].content[%zu] is of type %s; this model reads text only", message, index,
-         json_string_value(type));
-    return NULL;
+    return fail(err, "messages[%zu].content[%zu] is of type %s; this model reads text only", message, index,
+                json_string_value(type)),
+           NULL;
 }
 
 static json_t *text_part(const json_t *text) { return json_pack("{s:s, s:O}", "type", "text", "text", text); }
@@ -80,7 +79,7 @@ static json_t *parts_as_list(const json_t *parts, size_t message, struct error *
     return list;
 }
 
-// Parts become lines, as the servers that clients know join them.
+// Parts become lines, as OpenAI-compatible servers join them.
 static void join_parts(json_t *message, const json_t *list)
 {
     struct strbuf text = { 0 };
@@ -117,7 +116,7 @@ static bool normalise_content(json_t *message, size_t index, bool keep_list, str
 // A call's arguments as an object. A string that spells none stays as it is; of an empty one {} is meant.
 static json_t *arguments_of(json_t *arguments)
 {
-    struct bytes text = { json_string_value(arguments), json_string_length(arguments) };
+    struct bytes text = json_bytes(arguments);
     json_t *object = NULL;
     struct error ignored;
     if (!arguments || json_is_null(arguments) || (text.data && !text.len))
@@ -131,10 +130,8 @@ static json_t *arguments_of(json_t *arguments)
 static json_t *normalise_call(const json_t *call, size_t message, size_t index, struct error *err)
 {
     const json_t *function = json_object_get(call, "function");
-    if (!json_is_string(json_object_get(function, "name"))) {
-        fail(err, "messages[%zu].tool_calls[%zu] has no function with a name", message, index);
-        return NULL;
-    }
+    if (!json_is_string(json_object_get(function, "name")))
+        return fail(err, "messages[%zu].tool_calls[%zu] has no function with a name", message, index), NULL;
     json_t *own_call = json_copy((json_t *)call), *own_function = json_copy((json_t *)function);
     json_object_set_new(own_function, "arguments", arguments_of(json_object_get(function, "arguments")));
     json_object_set_new(own_call, "function", own_function);
@@ -177,10 +174,8 @@ static bool normalise_message(json_t *message, size_t index, bool keep_lists, st
 
 json_t *messages_normalise(const json_t *messages, bool keep_lists, struct error *err)
 {
-    if (!json_is_array(messages)) {
-        fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]");
-        return NULL;
-    }
+    if (!json_is_array(messages))
+        return fail(err, "messages is not a list; write [{\"role\": \"user\", \"content\": \"...\"}]"), NULL;
     json_t *own = json_array();
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *message = json_copy(json_array_get(messages, i));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tokenizer.json, tokenizer_config.json and the chat template of a checkpoint that is written.
 #include "text/save.h"
 
 #include <dirent.h>
@@ -13,7 +14,7 @@
 
 // ---- from a folder ----
 
-// Everything small beside the weights, which others of the model's files or its readers may name.
+// Small files beside the weights, to which other files or programs may refer.
 static bool is_wanted(const char *name)
 {
     static const char *const wanted[] = { "*.json",     "*.jinja", "*.model",  "*.txt",

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Stop strings by Knuth-Morris-Pratt, one search per string, fed byte by byte.
 #include "text/stop.h"
 
 #include <assert.h>
@@ -6,7 +7,7 @@
 
 #include "base/memory.h"
 
-// The search of Knuth, Morris and Pratt for one string: no byte of the text is looked at again.
+// One search: no byte of the text is read twice.
 struct stop_search {
     struct bytes string;
     uint16_t *borders; // [n]: the longest proper prefix that also ends the first n + 1 bytes
@@ -51,16 +52,16 @@ static int search_byte(struct stop *stop, char byte, size_t *open)
     return hit;
 }
 
-// Puts out what is held up to `end`. What is out leaves the buffer when it is at least half of it, so that each byte
-// is moved once on average, however long the rest is held.
-static void tell(struct stop *stop, size_t end, struct strbuf *out)
+// Emits the held text up to `end`. Emitted bytes leave the buffer when they are half of it or more, so that each byte
+// is moved once on average.
+static void emit(struct stop *stop, size_t end, struct strbuf *out)
 {
-    strbuf_add(out, stop->held.data + stop->told, end - stop->told);
-    stop->told = end;
-    if (stop->told * 2 >= stop->held.len) {
-        stop->held.len -= stop->told;
-        memmove(stop->held.data, stop->held.data + stop->told, stop->held.len);
-        stop->told = 0;
+    strbuf_add(out, stop->held.data + stop->emitted, end - stop->emitted);
+    stop->emitted = end;
+    if (stop->emitted * 2 >= stop->held.len) {
+        stop->held.len -= stop->emitted;
+        memmove(stop->held.data, stop->held.data + stop->emitted, stop->held.len);
+        stop->emitted = 0;
     }
 }
 
@@ -77,19 +78,19 @@ int stop_add(struct stop *stop, struct bytes piece, struct strbuf *out)
         strbuf_add_byte(&stop->held, piece.data[i]);
         int hit = search_byte(stop, piece.data[i], &open);
         if (hit >= 0) {
-            tell(stop, stop->held.len - (stop->include ? 0 : stop->strings[hit].len), out);
+            emit(stop, stop->held.len - (stop->include ? 0 : stop->strings[hit].len), out);
             stop_free(stop);
             return hit;
         }
     }
-    tell(stop, stop->held.len - open, out);
+    emit(stop, stop->held.len - open, out);
     return -1;
 }
 
 void stop_finish(struct stop *stop, struct strbuf *out)
 {
     if (stop->held.len)
-        tell(stop, stop->held.len, out);
+        emit(stop, stop->held.len, out);
     stop_free(stop);
 }
 
@@ -100,5 +101,5 @@ void stop_free(struct stop *stop)
     free(stop->searches);
     stop->searches = NULL;
     strbuf_free(&stop->held);
-    stop->told = 0;
+    stop->emitted = 0;
 }

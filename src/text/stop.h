@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/stop.h: stop strings in a text that comes in pieces. What might be the beginning of one is held back until the
-// next piece decides. The text ends as soon as it holds a stop string, wherever the pieces were cut: the one that ends
-// first wins; of those that end together the longest, which began first; of equal ones the first listed.
+// text/stop.h: stop strings in streamed text. A possible beginning of one is held back until the next piece decides.
+// The text ends as soon as it holds a stop string, wherever the pieces were cut: the one that ends first wins; of those
+// that end together the longest, which began first; of equal ones the first listed.
 #ifndef TEXT_STOP_H
 #define TEXT_STOP_H
 
@@ -14,7 +14,7 @@ struct stop {
     int count;
     bool include;                 // the string that hits belongs to the text
     struct strbuf held;           // its end may begin a stop string
-    size_t told;                  // bytes of `held` that are out already
+    size_t emitted;               // bytes of `held` that are emitted already
     struct stop_search *searches; // one per string, from the first piece on
 };
 

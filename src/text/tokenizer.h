@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer.h: text to token ids and back, exactly as the model was trained with it.
+// text/tokenizer.h: tokenizers of Hugging Face (tokenizer.json) and GGUF: byte-level BPE and SentencePiece BPE, with
+// the same ids as the original.
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
@@ -24,7 +25,7 @@ void tokens_free(struct tokens *tokens);
 struct tokenizer *tokenizer_open(const struct checkpoint *checkpoint, struct error *err); // NULL on failure
 void tokenizer_close(struct tokenizer *tokenizer);
 
-// What to do about special tokens, as bits.
+// Treatment of special tokens, as bits.
 enum {
     TOKENIZE_ADD_SPECIAL = 1,   // put BOS / EOS where the tokenizer adds them
     TOKENIZE_PARSE_SPECIAL = 2, // recognise special tokens written out in the text (other added tokens always are)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools.h: tool calls. How a model is told of its tools, how it must write a call, and how calls are read back out
-// of the text while it streams. The form is the model's own, found in its chat template.
+// text/tools.h: tool calling (function calling): tools in the prompt, a grammar for calls, and a streaming parser of
+// calls. The format is the model's own, found in its chat template.
 #ifndef TEXT_TOOLS_H
 #define TEXT_TOOLS_H
 
@@ -21,8 +21,8 @@ enum tool_form {
     TOOLS_LLAMA3, // {"name": ..., "parameters": {...}} as the whole answer, <|python_tag|> before it or not (Llama 3)
 };
 
-// The form that a template's source asks for. *knows_tools: the template puts `tools` into the prompt itself.
-enum tool_form tools_form(struct bytes template_source, bool *knows_tools);
+// The form that a template's source asks for. *supports_tools: the template puts `tools` into the prompt itself.
+enum tool_form tools_form(struct bytes template_source, bool *supports_tools);
 
 // Is this what OpenAI calls tools: a list of {"type": "function", "function": {"name", "description", "parameters"}}?
 bool tools_check(const json_t *tools, struct error *err);
@@ -35,7 +35,7 @@ json_t *tools_as_text(enum tool_form form, const json_t *messages, const json_t 
 // NULL: there is no such tool.
 json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict);
 
-// What an answer may be when it is held to a form.
+// Constraints on an answer that is masked.
 struct tools_choice {
     const char *name;        // the tool that is called; NULL: any of them
     bool parallel;           // several calls, where the form has a way to write them
@@ -48,10 +48,9 @@ struct grammar *tools_grammar(enum tool_form form, const json_t *tools, const st
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
-// What an answer's text turns out to be, piece by piece; NULL: nobody asks. Names are checked against the tools that
-// were given: what only looks like a call stays content. Arguments are the model's own text; where it ended the call
-// properly they are valid JSON (control bytes in strings are escaped, an object inside a string is taken out of it,
-// none at all are {}).
+// Events of a streamed answer; a callback may be NULL. Names are checked against the tools that were given: text that
+// only looks like a call stays content. Arguments are the model's own text; where it ended the call properly they are
+// valid JSON (control bytes in strings are escaped, an object inside a string is taken out of it, none at all are {}).
 struct tool_sink {
     void *context;
     void (*content)(void *context, struct bytes text);
@@ -65,7 +64,8 @@ struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, c
 void tool_reader_end_with_call(struct tool_reader *reader);
 bool tool_reader_is_over(const struct tool_reader *reader);
 void tool_reader_add(struct tool_reader *reader, struct bytes text);
-void tool_reader_finish(struct tool_reader *reader); // what is unfinished is told as what it most likely is
+void tool_reader_finish(
+    struct tool_reader *reader); // an unfinished call is emitted as the call or content that it most likely is
 int tool_reader_calls(const struct tool_reader *reader);
 void tool_reader_close(struct tool_reader *reader);
 

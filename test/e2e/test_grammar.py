@@ -18,8 +18,8 @@ PROTOTYPES = {
     "grammar_vocabulary_close": (None, [c_void_p]),
     "grammar_from_schema": (c_void_p, [c_void_p, POINTER(libnibble.Error)]),
     "grammar_free": (None, [c_void_p]),
-    "grammar_loose": (c_char_p, [c_void_p]),
-    "grammar_unheld": (c_char_p, [c_void_p]),
+    "grammar_unenforced": (c_char_p, [c_void_p]),
+    "grammar_unsupported": (c_char_p, [c_void_p]),
     "validate": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(libnibble.Error)]),
     "grammar_shortest": (c_int, [c_void_p, c_void_p]),
     "matcher_open": (c_void_p, [c_void_p, c_void_p]),
@@ -68,7 +68,7 @@ class Grammar:
         lib.json_delete(value)
         if not self.pointer:
             raise Refused(error.text.decode())
-        self.loose, self.unheld = ((function(self.pointer) or b"").decode() for function in (lib.grammar_loose, lib.grammar_unheld))
+        self.loose, self.unheld = ((function(self.pointer) or b"").decode() for function in (lib.grammar_unenforced, lib.grammar_unsupported))
 
     def __enter__(self):
         return self

@@ -23,7 +23,7 @@ static void test_form(void **state)
     static const struct {
         const char *source;
         enum tool_form form;
-        bool knows_tools;
+        bool supports_tools;
     } cases[] = {
         { "{% for m in messages %}{{ m.content }}{% endfor %}", TOOLS_HERMES, false },
         { "{% if tools %}{{ 'write <tool_call>' }}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}",
@@ -43,8 +43,9 @@ static void test_form(void **state)
         { "", TOOLS_HERMES, false },
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        bool knows_tools;
-        if (tools_form(bytes_of(cases[i].source), &knows_tools) != cases[i].form || knows_tools != cases[i].knows_tools)
+        bool supports_tools;
+        if (tools_form(bytes_of(cases[i].source), &supports_tools) != cases[i].form
+            || supports_tools != cases[i].supports_tools)
             fail_msg("%s", cases[i].source);
     }
 }
@@ -290,9 +291,9 @@ static void test_chat_without_system(void **state)
                                                                "raise_exception('no system') }}{% endif %}" PLAIN) };
     struct error err;
     struct chat *chat = chat_open(&checkpoint, NULL, &err);
-    bool knows_tools = true;
-    assert_int_equal(chat_tool_form(chat, &knows_tools), TOOLS_HERMES);
-    assert_false(knows_tools);
+    bool supports_tools = true;
+    assert_int_equal(chat_tool_form(chat, &supports_tools), TOOLS_HERMES);
+    assert_false(supports_tools);
     json_t *tools = read_quoted(one_tool);
     static const struct {
         const char *messages;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A wrapper of PCRE2 with the options that ECMA 262 needs.
 #include "text/grammar/ecma.h"
 
 #include <stdlib.h>

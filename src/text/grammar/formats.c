@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One regex that masks enforce and one that the validator checks, for each format.
 #include "text/grammar/formats.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole grammars: a schema alone, or texts and schemas in a row.
+// Whole grammars: of a schema, of a regex, or of tool calls (alternatives of literals and schemas, as a prefix tree).
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,18 +20,24 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
-const char *grammar_loose(const struct grammar *grammar) { return grammar->loose.len ? grammar->loose.data : NULL; }
+const char *grammar_unenforced(const struct grammar *grammar)
+{
+    return grammar->unenforced.len ? grammar->unenforced.data : NULL;
+}
 
-const char *grammar_unheld(const struct grammar *grammar) { return grammar->unheld.len ? grammar->unheld.data : NULL; }
+const char *grammar_unsupported(const struct grammar *grammar)
+{
+    return grammar->unsupported.len ? grammar->unsupported.data : NULL;
+}
 
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err)
 {
     struct grammar *grammar = memory_new(1, sizeof *grammar);
-    struct machine machine = { 0 };
+    struct dfa dfa = { 0 };
     uint32_t root = RULES_NONE;
-    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &machine, NULL, err)) {
-        if (machine.count)
-            root = rules_machine(grammar, &machine, err);
+    if (pattern_compile(pattern, PATTERN_WHOLE, false, &grammar->work, &dfa, NULL, err)) {
+        if (dfa.count)
+            root = rules_dfa(grammar, &dfa, err);
         else
             fail(err, "it cannot be met: no text has that pattern");
     }
@@ -69,13 +75,13 @@ static int gather_alike(const struct grammar_alternative **alternatives, int cou
     return alike;
 }
 
-// Alternatives that are alike up to a part: its index, and how many of them there are.
+// A node of the prefix tree: `count` alternatives that are equal up to part `at`.
 struct prefix {
     const struct grammar_alternative **alternatives;
     int count, at;
 };
 
-// Whether all end there, which only one may; false with a sentence when some do and others do not.
+// Whether the alternative ends there; false with a sentence when another one goes on.
 static bool check_end(const struct prefix *prefix, bool *ends, struct error *err)
 {
     *ends = prefix->count == 1 && prefix->at && prefix->alternatives[0]->count == prefix->at;
@@ -89,8 +95,8 @@ static bool check_end(const struct prefix *prefix, bool *ends, struct error *err
 
 static bool compile_rest(struct grammar *grammar, struct prefix prefix, uint32_t *out, struct error *err);
 
-// One node of what they go on with: told apart where they differ, byte by byte where texts do, instead of all being
-// followed at once. RULES_NONE with a sentence when a limit is passed.
+// The alternatives behind the prefix: one branch for each different part; literals are one table of words, so that
+// matching follows one thread instead of one per alternative. RULES_NONE with a sentence when a limit is passed.
 static uint32_t compile_prefix(struct grammar *grammar, const struct prefix *prefix, struct word *words,
                                uint32_t *nodes, struct error *err)
 {

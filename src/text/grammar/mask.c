@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens may come next: the tries of the vocabulary are walked with the threads of the matcher, and what is below
-// a byte that nothing waits for is passed over.
+// Token masks (XGrammar, llguidance): the vocabulary's trie is walked with the threads of the matcher, and a subtree is
+// skipped when no thread accepts its byte.
 #include <stddef.h>
 
 #include "text/grammar/matcher.h"
 #include "text/grammar/string.h"
 
-// What a walk is about: tokens of a trie that have low .. high characters are allowed where they lead somewhere.
+// A walk allows tokens of a trie that have low .. high characters, where a thread accepts them.
 struct walk {
     struct matcher *matcher;
     const struct trie *trie;
@@ -21,7 +21,7 @@ static void allow(const struct walk *walk, uint32_t begin, uint32_t end)
             mask_set(walk->matcher->allowed, tokens[i].id);
 }
 
-// How far a walk has come on one level of the trie, and what there was when it came there.
+// The threads at one level of the trie, and the sizes to cut match's arrays back to.
 struct level {
     struct thread_set set;
     uint32_t threads, stacks;
@@ -42,67 +42,30 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 // ---- a thread that is alone ----
 
-enum stride { STRIDE_NONE, STRIDE_INSIDE, STRIDE_OUT };
-
-// Where a thread is in its string, machine or mark.
-struct place {
-    uint32_t at, end, count;
-};
-
-static enum stride stride_mark(const struct match *match, uint32_t node, struct place *place, uint8_t byte)
-{
-    struct thread thread = { node, 0, place->at, place->end, place->count };
-    enum mark_step step = match_mark(match->grammar, &thread, byte);
-    *place = (struct place){ thread.at, thread.end, thread.count };
-    return step == MARK_SPACE ? STRIDE_INSIDE : step == MARK_DEAD ? STRIDE_NONE : STRIDE_OUT;
-}
-
-// STRIDE_OUT: the byte ends the string, may be the last one of the machine, is the mark's or comes behind it.
-static enum stride stride(const struct match *match, uint32_t id, struct place *place, uint8_t byte)
-{
-    const struct node *node = &match->grammar->nodes[id];
-    if (node->kind == NODE_MARK)
-        return stride_mark(match, id, place, byte);
-    if (node->kind == NODE_MACHINE) {
-        const struct machine_state *states = match->grammar->machines[node->table].states;
-        place->at = states[place->at].next[byte];
-        return !place->at ? STRIDE_NONE : states[place->at].accepts ? STRIDE_OUT : STRIDE_INSIDE;
-    }
-    enum string_state next = string_step(place->at, byte);
-    place->count += string_begins_character(place->at, next);
-    place->at = next;
-    if (next == STRING_DEAD || place->count > node->high)
-        return STRIDE_NONE;
-    return next == STRING_CLOSED ? STRIDE_OUT : STRIDE_INSIDE;
-}
-
-// As walk_from, without making sets of threads as long as the thread stays inside of its node: strings and patterns let
-// most of the vocabulary pass, and white space is long in some of them.
+// As walk_from, but without sets of threads while the thread stays inside its leaf: strings and patterns accept most of
+// the vocabulary.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
 {
     struct match *match = &walk->matcher->match;
     const struct trie_node *nodes = walk->trie->nodes;
-    struct place places[VOCABULARY_TOKEN_BYTES_MAX + 1];
+    struct thread at[VOCABULARY_TOKEN_BYTES_MAX + 1]; // by depth
     struct level before = level_here(match, (struct thread_set){ 0 });
     if (begin < end)
-        places[nodes[begin].depth - 1] = (struct place){ thread.at, thread.end, thread.count };
+        at[nodes[begin].depth - 1] = thread;
     for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
-        struct place place = places[nodes[i].depth - 1];
-        switch (stride(match, thread.node, &place, nodes[i].byte)) {
-        case STRIDE_INSIDE:
-            places[nodes[i].depth] = place;
+        struct thread *next = &at[nodes[i].depth];
+        *next = at[nodes[i].depth - 1];
+        enum leaf_step step = match_leaf(match->grammar, next, nodes[i].byte);
+        if (step == LEAF_INSIDE) {
             allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
             i++;
             continue;
-        case STRIDE_OUT: {
+        }
+        if (step != LEAF_DEAD) {
             struct thread_set set = { .begin = match->thread_count };
-            place = places[nodes[i].depth - 1];
-            match_add(match, &set, (struct thread){ thread.node, thread.stack, place.at, place.end, place.count });
+            match_add(match, &set, at[nodes[i].depth - 1]);
             walk_from(walk, i, nodes[i].skip, set);
             return_to(match, &before);
-            break;
-        }
-        case STRIDE_NONE: break;
         }
         i = nodes[i].skip;
     }
@@ -115,7 +78,7 @@ static bool is_alone(const struct match *match, const struct thread_set *set)
 
 // ---- any threads ----
 
-// The nodes from `begin` to `end`, which stand side by side or below each other; `start` is what came before them.
+// Walks the trie nodes from `begin` to `end`, siblings and their subtrees; `start` has the threads before them.
 static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, struct thread_set start)
 {
     struct match *match = &walk->matcher->match;
@@ -140,7 +103,7 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 // ---- inside strings ----
 
-// Tokens that stay inside and have no more than `room` characters.
+// Allows tokens that stay inside the string and have no more than `room` characters.
 static void allow_plain(struct matcher *matcher, uint32_t room)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;
@@ -166,7 +129,8 @@ static void allow_plain(struct matcher *matcher, uint32_t room)
         matcher->allowed[i] |= matcher->spare[i];
 }
 
-// A thread between two characters of a string: the vocabulary knows which tokens stay inside and which end it.
+// A thread between two characters of a string: tokens have been sorted by what they do there, so only those that end it
+// are walked.
 static void allow_in_string(struct matcher *matcher, const struct thread *thread)
 {
     const struct node *node = &matcher->match.grammar->nodes[thread->node];
@@ -183,7 +147,7 @@ static void allow_in_string(struct matcher *matcher, const struct thread *thread
 
 // ---- masks ----
 
-// Everything that the mask depends on, as bytes.
+// The key of the mask cache: all that the mask depends on, as bytes.
 static void write_state(struct matcher *matcher)
 {
     const struct match *match = &matcher->match;
@@ -195,8 +159,8 @@ static void write_state(struct matcher *matcher)
         strbuf_add(out, (const char *)&match->stacks[i], offsetof(struct stack_entry, depth));
 }
 
-// Threads between the characters of a string are left to what the vocabulary knows; those elsewhere in strings and in
-// machines walk alone; words walk together.
+// Threads between two characters of a string use the sorted tokens; other threads in strings and automata walk the trie
+// alone; those in words walk it together.
 static void allow_by_threads(struct matcher *matcher)
 {
     struct match *match = &matcher->match;
@@ -219,7 +183,7 @@ static void allow_by_threads(struct matcher *matcher)
     return_to(match, &before);
 }
 
-// Into matcher->allowed.
+// Computes the mask into matcher->allowed.
 static void compute(struct matcher *matcher)
 {
     const struct grammar_vocabulary *vocabulary = matcher->vocabulary;

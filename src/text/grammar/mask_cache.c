@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// An LRU cache of token masks, shared by threads; a mask under computation is waited for.
 #include "text/grammar/mask_cache.h"
 
 #include <assert.h>

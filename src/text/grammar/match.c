@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Simulation of a pushdown automaton with many threads (as a Pike VM, each thread with a stack; stacks are shared as a
+// graph-structured stack).
 #include "text/grammar/match.h"
 
 #include <assert.h>
@@ -52,15 +54,12 @@ void match_add(struct match *match, struct thread_set *set, struct thread thread
 {
     if (set->count == MATCH_THREADS_MAX)
         return;
-    if (match->thread_count == match->thread_capacity) {
-        match->thread_capacity = match->thread_capacity ? match->thread_capacity * 2 : 64;
-        match->threads = memory_grow(match->threads, match->thread_capacity, sizeof *match->threads);
-    }
+    MEMORY_RESERVE(match->threads, match->thread_count, match->thread_capacity);
     match->threads[match->thread_count++] = thread;
     set->count++;
 }
 
-// What was on top has ended: the node that waits comes next. In one step it need not be told twice.
+// The top of the stack has ended: the node below is entered. One entry per step is enough.
 static void leave(struct match *match, struct thread_set *set, uint32_t stack)
 {
     struct stack_entry *entry = &match->stacks[stack];
@@ -83,7 +82,7 @@ static void enter_repeat(struct match *match, struct thread_set *set, uint32_t i
     if (done >= node->high || !rules_fit(match->grammar, node->first, depth + 1)
         || (node->rest != RULES_NONE && depth + 2 > RULES_HEIGHT_MAX))
         return;
-    // Without an end, counting stops when there are enough, so that later items are followed by the same stack.
+    // Without a maximum, counting stops at the minimum, so that later items share one stack entry.
     uint32_t next = node->high == RULES_UNBOUNDED && done > node->low ? done : done + 1;
     uint32_t again = push(match, id, next, stack);
     if (separated)
@@ -92,7 +91,7 @@ static void enter_repeat(struct match *match, struct thread_set *set, uint32_t i
         enter(match, set, node->first, 0, again);
 }
 
-// Goes on to every place where a byte is waited for.
+// Enters a node: adds a thread for each leaf that can come first.
 static void enter(struct match *match, struct thread_set *set, uint32_t id, uint32_t done, uint32_t stack)
 {
     const struct grammar *grammar = match->grammar;
@@ -103,7 +102,7 @@ static void enter(struct match *match, struct thread_set *set, uint32_t id, uint
         match_add(match, set, (struct thread){ id, stack, 0, grammar->tables[node->table].count, 0 });
         return;
     case NODE_STRING: match_add(match, set, (struct thread){ id, stack, STRING_OPEN, 0, 0 }); return;
-    case NODE_MACHINE: match_add(match, set, (struct thread){ id, stack, MACHINE_START, 0, 0 }); return;
+    case NODE_DFA: match_add(match, set, (struct thread){ id, stack, DFA_START, 0, 0 }); return;
     case NODE_MARK: match_add(match, set, (struct thread){ id, stack, false, 0, 0 }); return;
     case NODE_SEQUENCE: enter(match, set, node->first, 0, push(match, node->rest, 0, stack)); return;
     case NODE_CHOICE:
@@ -117,7 +116,7 @@ static void enter(struct match *match, struct thread_set *set, uint32_t id, uint
 
 // ---- one byte ----
 
-// Where the words from `at` on have a byte of at least `byte` behind `count` others; those that end there come first.
+// The first word from `at` on whose byte at place `count` is at least `byte`; words that end there come before.
 static uint32_t lower_bound(const struct word *words, const struct thread *thread, uint32_t at, int byte)
 {
     uint32_t end = thread->end;
@@ -159,61 +158,55 @@ static void step_words(struct match *match, struct thread_set *set, struct threa
         }
 }
 
-static void step_string(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+static enum leaf_step step_string(const struct node *node, struct thread *thread, uint8_t byte)
 {
-    const struct node *node = &match->grammar->nodes[thread.node];
-    enum string_state next = string_step(thread.at, byte);
-    if (next == STRING_DEAD)
-        return;
-    if (next == STRING_CLOSED) {
-        if (thread.count >= node->low)
-            leave(match, set, thread.stack);
-        return;
+    enum string_state next = string_step(thread->at, byte);
+    if (next == STRING_CLOSED)
+        return thread->count >= node->low ? LEAF_ENDS : LEAF_DEAD;
+    if (string_begins_character(thread->at, next)) {
+        if (thread->count == node->high)
+            return LEAF_DEAD;
+        thread->count += node->high != RULES_UNBOUNDED || thread->count < node->low;
     }
-    if (string_begins_character(thread.at, next)) {
-        if (thread.count == node->high)
-            return;
-        thread.count += node->high != RULES_UNBOUNDED || thread.count < node->low;
-    }
-    thread.at = next;
-    match_add(match, set, thread);
+    thread->at = next;
+    return next == STRING_DEAD ? LEAF_DEAD : LEAF_INSIDE;
 }
 
-static void step_machine(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+static enum leaf_step step_dfa(const struct dfa_state *states, struct thread *thread, uint8_t byte)
 {
-    const struct machine_state *states = match->grammar->machines[match->grammar->nodes[thread.node].table].states;
-    thread.at = states[thread.at].next[byte];
-    if (thread.at != MACHINE_DEAD && states[thread.at].accepts)
-        leave(match, set, thread.stack);
-    if (thread.at != MACHINE_DEAD && states[thread.at].continues)
-        match_add(match, set, thread);
+    thread->at = states[thread->at].next[byte];
+    const struct dfa_state *state = &states[thread->at];
+    if (thread->at == DFA_DEAD)
+        return LEAF_DEAD;
+    return !state->accepts ? LEAF_INSIDE : state->continues ? LEAF_MAY_END : LEAF_ENDS;
 }
 
-enum mark_step match_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte)
+static enum leaf_step step_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte)
 {
     const struct node *node = &grammar->nodes[thread->node];
     struct space space = { thread->end, thread->count };
     if ((thread->at ? node->high : node->low) && space_step(&space, byte)) {
         thread->end = space.lines;
         thread->count = space.blanks;
-        return MARK_SPACE;
+        return LEAF_INSIDE;
     }
     if (thread->at)
-        return byte_set_has(&grammar->begins, byte) ? MARK_LEFT : MARK_DEAD;
+        return byte_set_has(&grammar->begins, byte) ? LEAF_LEFT : LEAF_DEAD;
     if (byte != node->first)
-        return MARK_DEAD;
+        return LEAF_DEAD;
     thread->at = true;
     thread->end = thread->count = 0;
-    return MARK_READ;
+    return node->high ? LEAF_INSIDE : LEAF_ENDS;
 }
 
-static void step_mark(struct match *match, struct thread_set *set, struct thread thread, uint8_t byte)
+enum leaf_step match_leaf(const struct grammar *grammar, struct thread *thread, uint8_t byte)
 {
-    enum mark_step step = match_mark(match->grammar, &thread, byte);
-    if (step == MARK_READ && !match->grammar->nodes[thread.node].high)
-        leave(match, set, thread.stack);
-    else if (step == MARK_READ || step == MARK_SPACE)
-        match_add(match, set, thread);
+    const struct node *node = &grammar->nodes[thread->node];
+    switch (node->kind) {
+    case NODE_STRING: return step_string(node, thread, byte);
+    case NODE_MARK: return step_mark(grammar, thread, byte);
+    default: return step_dfa(grammar->dfas[node->table].states, thread, byte);
+    }
 }
 
 static struct thread_set begin_set(struct match *match)
@@ -239,10 +232,10 @@ struct thread_set match_behind(struct match *match, uint32_t stack)
 static bool is_left(const struct match *match, struct thread thread, uint8_t byte)
 {
     return match->grammar->nodes[thread.node].kind == NODE_MARK
-        && match_mark(match->grammar, &thread, byte) == MARK_LEFT;
+        && match_leaf(match->grammar, &thread, byte) == LEAF_LEFT;
 }
 
-// What comes behind the marks that this byte leaves.
+// Enters the nodes behind marks that this byte ends.
 static struct thread_set enter_behind_marks(struct match *match, struct thread_set from, uint8_t byte)
 {
     struct thread_set set = begin_set(match);
@@ -257,12 +250,15 @@ static void step_threads(struct match *match, struct thread_set *set, struct thr
     match->work += from.count * MATCH_WORK_PER_THREAD;
     for (uint32_t i = 0; i < from.count; i++) {
         struct thread thread = match->threads[from.begin + i];
-        switch (match->grammar->nodes[thread.node].kind) {
-        case NODE_WORDS: step_words(match, set, thread, byte); break;
-        case NODE_STRING: step_string(match, set, thread, byte); break;
-        case NODE_MARK: step_mark(match, set, thread, byte); break;
-        default: step_machine(match, set, thread, byte);
+        if (match->grammar->nodes[thread.node].kind == NODE_WORDS) {
+            step_words(match, set, thread, byte);
+            continue;
         }
+        enum leaf_step step = match_leaf(match->grammar, &thread, byte);
+        if (step == LEAF_MAY_END || step == LEAF_ENDS)
+            leave(match, set, thread.stack);
+        if (step == LEAF_MAY_END || step == LEAF_INSIDE)
+            match_add(match, set, thread);
     }
 }
 
@@ -281,7 +277,7 @@ struct thread_set match_byte(struct match *match, struct thread_set from, uint8_
 
 // ---- the way to the end ----
 
-// The word by which a thread ends soonest.
+// The word with the shortest completion.
 static const struct word *nearest_word(const struct match *match, const struct thread *thread)
 {
     const struct node *node = &match->grammar->nodes[thread->node];
@@ -307,7 +303,7 @@ static uint32_t thread_closing(const struct match *match, const struct thread *t
         here += node->low > thread->count ? node->low - thread->count : 0;
         break;
     case NODE_MARK: here = !thread->at; break;
-    default: here = match->grammar->machines[node->table].states[thread->at].closing;
+    default: here = match->grammar->dfas[node->table].states[thread->at].closing;
     }
     return rules_add(here, match->stacks[thread->stack].closing);
 }
@@ -342,8 +338,7 @@ static void write_here(const struct match *match, const struct thread *thread, s
         return;
     case NODE_MARK: strbuf_add(out, (const char[]){ (char)node->first }, !thread->at); return;
     default:
-        for (const struct machine_state *states = match->grammar->machines[node->table].states,
-                                        *state = &states[thread->at];
+        for (const struct dfa_state *states = match->grammar->dfas[node->table].states, *state = &states[thread->at];
              state->closing; state = &states[state->next[state->toward]])
             strbuf_add_byte(out, (char)state->toward);
     }
@@ -358,7 +353,7 @@ void match_write_closing(const struct match *match, const struct thread *thread,
 
 // ---- throwing away ----
 
-// Parents stand before their children: one pass back finds what is needed, one forth moves it down.
+// Mark and compact: parents stand before their children, so one backward pass marks and one forward pass moves.
 static void keep_stacks(struct match *match, struct thread_set set)
 {
     uint32_t *moved = memory_new(match->stack_count, sizeof *moved), count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/match.h: following a text through a grammar, byte by byte. A text may be in several places at once: each
-// is a thread, a node that waits for a byte with a stack of nodes that wait for their turn.
+// text/grammar/match.h: a pushdown automaton over bytes, simulated with all of its possible states at once. Each is a
+// thread: a leaf that reads the next byte, with a stack of nodes to enter behind it.
 //   (1) every thread has a way to the end
 //   (2) a set of threads and the stacks it grew are thrown away by setting the counts back
 //   (3) threads past the limit are left out, which makes fewer answers possible, never an invalid one
@@ -12,9 +12,9 @@
 enum { MATCH_THREADS_MAX = 512, MATCH_WORK_PER_THREAD = 32 };
 
 struct thread {
-    uint32_t node;  // WORDS, STRING, MACHINE or MARK
+    uint32_t node;  // WORDS, STRING, DFA or MARK
     uint32_t stack; // what comes behind it
-    uint32_t at;    // WORDS: the first word that it may still be; STRING, MACHINE: the state; MARK: its byte was read
+    uint32_t at;    // WORDS: the first word that it may still be; STRING, DFA: the state; MARK: its byte was read
     uint32_t end;   // WORDS: the end of those words; MARK: line breaks read, before or behind it
     uint32_t count; // WORDS: bytes read; STRING: characters begun; MARK: blanks read
 };
@@ -54,11 +54,17 @@ struct thread_set match_start(struct match *match);
 struct thread_set match_byte(struct match *match, struct thread_set from, uint8_t byte);
 struct thread_set match_behind(struct match *match, uint32_t stack); // where what was on top of `stack` has ended
 
-enum mark_step { MARK_DEAD, MARK_SPACE, MARK_READ, MARK_LEFT };
+enum leaf_step {
+    LEAF_DEAD,
+    LEAF_INSIDE, // the byte belongs to the leaf, which goes on
+    LEAF_MAY_END,
+    LEAF_ENDS,
+    LEAF_LEFT, // MARK: the byte begins the node behind the mark and its white space. That node is entered only then,
+               // so that a run of white space costs one thread
+};
 
-// What a byte is to a MARK's thread: white space, its byte, or (MARK_LEFT) the beginning of what comes behind the mark
-// and its white space. That is entered only then, so that a run of white space costs one thread.
-enum mark_step match_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte);
+// Moves a STRING's, DFA's or MARK's thread by one byte.
+enum leaf_step match_leaf(const struct grammar *grammar, struct thread *thread, uint8_t byte);
 
 // The fewest bytes to the end of the answer, and which thread has them.
 uint32_t match_closing(const struct match *match, struct thread_set set, uint32_t *thread);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A matcher accepts tokens, and closes the answer by a shortest completion when the token budget gets short.
 #include "text/grammar/matcher.h"
 
 #include <assert.h>
@@ -38,7 +39,7 @@ bool matcher_done(const struct matcher *matcher)
 
 bool matcher_forced(const struct matcher *matcher) { return matcher->forced; }
 
-// Where a token leads to, behind everything that is there.
+// The threads behind a token, appended to match.threads.
 static struct thread_set follow(struct matcher *matcher, int32_t id)
 {
     struct strbuf text = { 0 };
@@ -64,7 +65,7 @@ bool matcher_write_rest(const struct matcher *matcher, struct thread_set set, bo
     return ok;
 }
 
-// Can an answer that is at `set` be finished with so many tokens? Each byte is a token, at worst.
+// Can an answer at `set` be completed with so many tokens? At worst each byte is a token.
 static bool can_finish(const struct matcher *matcher, struct thread_set set, int tokens)
 {
     struct tokens rest = { 0 };
@@ -117,7 +118,7 @@ void matcher_accept(struct matcher *matcher, int32_t id)
     matcher->first = false;
 }
 
-// By the way that a matcher would take, so that it has as many tokens as it needs from the start.
+// Uses the completion that a matcher would take, so that the count is exact.
 int grammar_shortest(const struct grammar *grammar, const struct grammar_vocabulary *vocabulary)
 {
     struct tokens tokens = { 0 };

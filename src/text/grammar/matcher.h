@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/matcher.h: one answer on its way through a grammar.
-//   free     threads follow what is written
-//   forced   the tokens left were only just enough to close it: the rest of the answer is known, token by token
+// text/grammar/matcher.h: the state of one answer under a grammar (XGrammar's GrammarMatcher).
+//   free     threads follow the accepted tokens
+//   forced   the token budget is just enough for a shortest completion, which is taken token by token
 #ifndef TEXT_GRAMMAR_MATCHER_H
 #define TEXT_GRAMMAR_MATCHER_H
 

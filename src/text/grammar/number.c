@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bound becomes a pattern over digits, and a range the machine that accepts what both patterns and the shape of a
-// number do.
+// Number ranges and multiples as automata: a state says how far a number has been read and how it compares with the
+// bounds, digit by digit.
 #include "text/grammar/number.h"
 
 #include <math.h>
@@ -8,8 +8,6 @@
 #include <stdlib.h>
 
 #include "text/grammar/pattern.h"
-
-#define FRACTION "(?:\\.\\d+)?"
 
 // A number without its sign, as it is written.
 struct decimal {
@@ -45,72 +43,75 @@ static bool decimal_of(double value, struct decimal *out)
     return true;
 }
 
-static int length(const char *text) { return (int)strlen(text); }
+// ---- ranges ----
 
-// How a number that differs from the bound first at digit i goes on: "12[4-9]\d{2}".
-static void add_branch(struct strbuf *out, const char *digits, int i, char low, char high)
+// The numbers without a sign that have at most so many digits and places, between two bounds.
+struct range {
+    int digits, places;
+    bool has_low, has_high, low_exclusive, high_exclusive;
+    struct decimal low, high;
+};
+
+// A number read so far. `low` and `high` compare its digits with those of the bound: -1 less, 0 equal, 1 greater.
+struct reading {
+    uint8_t digits, places;
+    bool zero, point;
+    int8_t low, high;
+};
+
+// The comparison with a bound once all whole digits are known.
+static int8_t order_of_whole(const struct reading *at, const struct decimal *bound, int8_t order)
 {
-    if (low <= high)
-        strbuf_add_format(out, "%.*s[%c-%c]", i, digits, low, high);
+    int length = (int)strlen(bound->whole);
+    return at->digits < length ? -1 : at->digits > length ? 1 : order;
 }
 
-static void add_whole_branches(struct strbuf *out, const char *whole, bool larger)
+static int8_t order_with_digit(const struct reading *at, const struct decimal *bound, int8_t order, uint8_t digit)
 {
-    int count = length(whole);
-    for (int i = 0; i < count; i++) {
-        char low = larger ? (char)(whole[i] + 1) : !i && count > 1 ? '1' : '0';
-        char high = larger ? '9' : (char)(whole[i] - 1);
-        if (low > high)
-            continue;
-        strbuf_add_byte(out, '|');
-        add_branch(out, whole, i, low, high);
-        strbuf_add_format(out, "\\d{%d}" FRACTION, count - 1 - i);
+    const char *digits = at->point ? bound->fraction : bound->whole;
+    size_t index = at->point ? at->places : at->digits;
+    char due = index < strlen(digits) ? digits[index] : '0';
+    return order ? order : (int8_t)((digit > due) - (digit < due));
+}
+
+// -1, 0 or 1: the number as it stands is less than the bound, equal to it, or greater.
+static int8_t order_of_number(const struct reading *at, const struct decimal *bound, int8_t order)
+{
+    if (!at->point)
+        order = order_of_whole(at, bound, order);
+    return !order && at->places < strlen(bound->fraction) ? -1 : order;
+}
+
+static bool range_accepts(const void *context, const void *state)
+{
+    const struct range *range = context;
+    const struct reading *at = state;
+    int8_t low = range->has_low ? order_of_number(at, &range->low, at->low) : 1;
+    int8_t high = range->has_high ? order_of_number(at, &range->high, at->high) : -1;
+    return at->digits && (!at->point || at->places) && low >= range->low_exclusive && high <= -range->high_exclusive;
+}
+
+static bool range_step(const void *context, const void *state, uint8_t byte, void *next)
+{
+    const struct range *range = context;
+    struct reading at = *(const struct reading *)state;
+    bool point = byte == '.' && !at.point && at.digits && range->places;
+    bool digit = byte >= '0' && byte <= '9' && (at.point ? at.places < range->places : at.digits < range->digits);
+    if (point) {
+        at.low = range->has_low ? order_of_whole(&at, &range->low, at.low) : 0;
+        at.high = range->has_high ? order_of_whole(&at, &range->high, at.high) : 0;
+        at.point = true;
+    } else if (digit && (at.point || !at.zero)) {
+        at.low = range->has_low ? order_with_digit(&at, &range->low, at.low, byte) : 0;
+        at.high = range->has_high ? order_with_digit(&at, &range->high, at.high, byte) : 0;
+        at.zero |= !at.digits && byte == '0';
+        at.places += at.point;
+        at.digits += !at.point;
+    } else {
+        return false;
     }
-}
-
-static void add_fraction_branches(struct strbuf *out, const struct decimal *bound, bool larger)
-{
-    for (int i = 0; i < length(bound->fraction); i++) {
-        char low = larger ? (char)(bound->fraction[i] + 1) : '0';
-        char high = larger ? '9' : (char)(bound->fraction[i] - 1);
-        if (low > high)
-            continue;
-        strbuf_add_format(out, "|%s\\.", bound->whole);
-        add_branch(out, bound->fraction, i, low, high);
-        strbuf_add_text(out, "\\d*");
-    }
-}
-
-static void at_least(struct strbuf *out, const struct decimal *bound, bool exclusive)
-{
-    const char *whole = bound->whole, *fraction = bound->fraction;
-    strbuf_add_format(out, "^(?:[1-9]\\d{%d}\\d*" FRACTION, length(whole));
-    add_whole_branches(out, whole, true);
-    add_fraction_branches(out, bound, true);
-    if (exclusive)
-        strbuf_add_format(out, "|%s\\.%s\\d*[1-9]\\d*", whole, fraction);
-    else if (*fraction)
-        strbuf_add_format(out, "|%s\\.%s\\d*", whole, fraction);
-    else
-        strbuf_add_format(out, "|%s" FRACTION, whole);
-    strbuf_add_text(out, ")$");
-}
-
-static void at_most(struct strbuf *out, const struct decimal *bound, bool exclusive)
-{
-    const char *whole = bound->whole, *fraction = bound->fraction;
-    strbuf_add_text(out, "^(?:");
-    if (length(whole) > 1)
-        strbuf_add_format(out, "0" FRACTION "|[1-9]\\d{0,%d}" FRACTION, length(whole) - 2);
-    add_whole_branches(out, whole, false);
-    add_fraction_branches(out, bound, false);
-    if (*fraction)
-        strbuf_add_format(out, "|%s", whole);
-    for (int i = 1; i < length(fraction); i++)
-        strbuf_add_format(out, "|%s\\.%.*s", whole, i, fraction);
-    if (!exclusive)
-        strbuf_add_format(out, *fraction ? "|%s\\.%s0*" : "|%s%s(?:\\.0+)?", whole, fraction);
-    strbuf_add_text(out, ")$");
+    memcpy(next, &at, sizeof at);
+    return true;
 }
 
 // ---- multiples ----
@@ -165,152 +166,85 @@ bool number_read_multiple(const json_t *of, struct number_multiple *out)
     return true;
 }
 
-// Digits, with a point among them or not, as a number modulo multiple->of: a state is the remainder of the digits so
-// far, and its layer: 0 before the point, 1 + n behind n decimals. Class 0 is that of no way on.
-enum { SYMBOLS = 11 }; // ten digits and the point
-
-struct remainders {
-    const struct number_multiple *multiple;
-    uint32_t count;    // of states
-    uint32_t *classes; // of the states: those of one class accept the same
+// Digits, with a point among them or not, modulo multiple->of.
+struct remainder {
+    uint16_t left;
+    uint16_t layer; // 0 before the point, 1 + n behind n decimals
 };
 
-// The state that a symbol leads to; UINT32_MAX: none.
-static uint32_t next_state(const struct number_multiple *multiple, uint32_t state, uint32_t symbol)
+static bool multiple_accepts(const void *context, const void *state)
 {
-    uint32_t layer = state / multiple->of, left = state % multiple->of;
-    if (symbol == SYMBOLS - 1)
-        return !layer && multiple->places ? multiple->of + left : UINT32_MAX;
-    uint32_t behind = layer ? layer + 1 : 0;
-    return behind <= multiple->places + 1 ? behind * multiple->of + (left * 10 + symbol) % multiple->of : UINT32_MAX;
-}
-
-static bool is_whole(const struct number_multiple *multiple, uint32_t state)
-{
-    uint32_t layer = state / multiple->of, left = state % multiple->of;
-    for (uint32_t decimals = layer ? layer - 1 : 0; decimals < multiple->places; decimals++)
+    const struct number_multiple *multiple = context;
+    const struct remainder *at = state;
+    uint32_t left = at->left;
+    for (uint32_t decimals = at->layer ? at->layer - 1u : 0; decimals < multiple->places; decimals++)
         left = left * 10 % multiple->of; // places that are not written are zeros
     return !left;
 }
 
-// Splits classes by where their states lead to (Moore's minimisation). How many there are then, class 0 included.
-static uint32_t split_classes(struct remainders *remainders)
+static bool multiple_step(const void *context, const void *state, uint8_t byte, void *next)
 {
-    uint32_t *finer = memory_new(remainders->count, sizeof *finer), found = 1;
-    uint32_t (*keys)[SYMBOLS + 1] = memory_new(remainders->count, sizeof *keys);
-    struct map known = { 0 };
-    for (uint32_t i = 0; i < remainders->count; i++) {
-        int64_t class = 0;
-        keys[i][SYMBOLS] = remainders->classes[i];
-        for (uint32_t symbol = 0; symbol < SYMBOLS; symbol++) {
-            uint32_t next = next_state(remainders->multiple, i, symbol);
-            keys[i][symbol] = next == UINT32_MAX ? 0 : remainders->classes[next];
-        }
-        struct bytes key = { (const char *)keys[i], sizeof keys[i] };
-        if (!map_get(&known, key, &class))
-            map_put(&known, key, class = found++);
-        finer[i] = (uint32_t)class;
-    }
-    map_free(&known);
-    free(keys);
-    free(remainders->classes);
-    remainders->classes = finer;
-    return found;
+    const struct number_multiple *multiple = context;
+    struct remainder at = *(const struct remainder *)state;
+    bool point = byte == '.' && !at.layer && multiple->places;
+    if (!point && (byte < '0' || byte > '9'))
+        return false;
+    at.layer += point || at.layer;
+    at.left = point ? at.left : (uint16_t)((at.left * 10 + (byte - '0')) % multiple->of);
+    memcpy(next, &at, sizeof at);
+    return at.layer <= multiple->places + 1;
 }
 
-// The classes as states of an automaton: what follows is that of any state of the class.
-static void lay_out(struct nfa *nfa, const struct remainders *remainders, uint32_t class_count)
+// Keeps the numbers that are multiples.
+static bool keep_multiples(struct dfa *dfa, const struct number_multiple *multiple, size_t *work, struct error *err)
 {
-    uint32_t *states = memory_new(class_count, sizeof *states);
-    bool *done = memory_new(class_count, sizeof *done);
-    for (uint32_t class = 1; class < class_count; class++)
-        states[class] = nfa_state(nfa);
-    nfa_skip(nfa, NFA_START, states[remainders->classes[0]]);
-    for (uint32_t i = 0; i < remainders->count; i++) {
-        uint32_t class = remainders->classes[i];
-        for (uint32_t symbol = 0; symbol < SYMBOLS && !done[class]; symbol++) {
-            uint32_t next = next_state(remainders->multiple, i, symbol);
-            uint8_t byte = symbol == SYMBOLS - 1 ? '.' : (uint8_t)('0' + symbol);
-            if (next != UINT32_MAX)
-                nfa_bytes(nfa, states[class], states[remainders->classes[next]], byte, byte);
-        }
-        if (!done[class] && is_whole(remainders->multiple, i))
-            nfa_skip(nfa, states[class], NFA_END);
-        done[class] = true;
-    }
-    free(done);
-    free(states);
-}
-
-static bool multiple_machine(const struct number_multiple *multiple, size_t *work, struct machine *out)
-{
-    struct nfa nfa = { 0 };
-    struct remainders remainders = { multiple, multiple->of * (multiple->places ? multiple->places + 2 : 1), NULL };
-    uint32_t before = 0, count = 1;
-    remainders.classes = memory_new(remainders.count, sizeof *remainders.classes);
-    for (uint32_t i = 0; i < remainders.count; i++)
-        remainders.classes[i] = is_whole(multiple, i) ? 2 : 1;
-    for (; before != count; *work += remainders.count * SYMBOLS) {
-        before = count;
-        count = split_classes(&remainders);
-    }
-    lay_out(&nfa, &remainders, count);
-    bool ok = machine_from_nfa(&nfa, work, out);
-    nfa_free(&nfa);
-    free(remainders.classes);
-    return ok;
-}
-
-static bool keep_multiples(struct machine *machine, const struct number_multiple *multiple, size_t *work,
-                           struct error *err)
-{
-    struct machine multiples = { 0 }, both = { 0 };
-    bool ok = multiple_machine(multiple, work, &multiples) && machine_intersect(machine, &multiples, work, &both);
-    machine_free(&multiples);
-    machine_free(machine);
-    *machine = both;
+    struct dfa multiples = { 0 }, both = { 0 };
+    struct dfa_source source = { multiple, sizeof(struct remainder), multiple_accepts, multiple_step };
+    bool ok = dfa_build(&source, &(struct remainder){ 0 }, work, &multiples);
+    if (ok)
+        dfa_minimise(&multiples, work);
+    ok = ok && dfa_intersect(dfa, &multiples, work, &both);
+    dfa_free(&multiples);
+    dfa_free(dfa);
+    *dfa = both;
     return ok || fail(err, "'multipleOf' is too intricate beside the bounds");
 }
 
-// ---- ranges ----
+// ---- rules ----
 
-// What all of the patterns accept, where it is a multiple (of 0: all of it).
-static uint32_t machine_rule(struct grammar *grammar, const struct strbuf *patterns, size_t count,
-                             const struct number_multiple *multiple, struct error *err)
+static uint32_t range_rule(struct grammar *grammar, const struct range *range, const struct number_multiple *multiple,
+                           struct error *err)
 {
-    struct machine machine = { 0 };
+    struct dfa_source source = { range, sizeof(struct reading), range_accepts, range_step };
     struct strbuf name = { 0 };
-    uint32_t node = RULES_NONE;
-    bool ok = true;
-    for (size_t i = 0; i < count; i++)
-        strbuf_add_format(&name, "%s ", strbuf_text(&patterns[i]));
+    struct dfa dfa = { 0 };
+    uint32_t node;
+    strbuf_add_format(&name, "number %d.%d", range->digits, range->places);
+    if (range->has_low)
+        strbuf_add_format(&name, " >%d %s.%s", !range->low_exclusive, range->low.whole, range->low.fraction);
+    if (range->has_high)
+        strbuf_add_format(&name, " <%d %s.%s", !range->high_exclusive, range->high.whole, range->high.fraction);
     if (multiple->of)
-        strbuf_add_format(&name, "multiple of %ue-%u", multiple->of, multiple->places);
-    if (!rules_known(grammar, name.data, &node)) {
-        for (size_t i = 0; ok && i < count; i++)
-            ok = pattern_compile(strbuf_bytes(&patterns[i]), PATTERN_BARE, i, &grammar->work, &machine, NULL, err);
+        strbuf_add_format(&name, " multiple of %ue-%u", multiple->of, multiple->places);
+    if (!rules_find(grammar, name.data, &node)) {
+        bool ok = dfa_build(&source, &(struct reading){ 0 }, &grammar->work, &dfa)
+            || fail(err, "the bounds of a number are too intricate");
+        if (ok)
+            dfa_minimise(&dfa, &grammar->work);
         if (ok && multiple->of)
-            ok = keep_multiples(&machine, multiple, &grammar->work, err);
-        node = ok ? rules_machine(grammar, &machine, err) : RULES_NONE;
-        if (node != RULES_NONE)
-            rules_remember(grammar, name.data, node);
+            ok = keep_multiples(&dfa, multiple, &grammar->work, err);
+        node = rules_name(grammar, name.data, ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE);
     }
     strbuf_free(&name);
     return node;
 }
 
-// The pattern of a bound, and at least as many digits as it has.
-static bool write_bound(struct strbuf *out, const struct number_bound *bound, bool least, int *digits,
-                        struct error *err)
+static bool read_bound(const struct number_bound *bound, struct decimal *out, int *digits, struct error *err)
 {
-    struct decimal decimal;
-    if (!decimal_of(bound->value, &decimal))
+    if (!decimal_of(bound->value, out))
         return fail(err, "a bound of %g cannot be enforced", bound->value);
-    *digits = length(decimal.whole) > *digits ? length(decimal.whole) : *digits;
-    if (least)
-        at_least(out, &decimal, bound->exclusive);
-    else
-        at_most(out, &decimal, bound->exclusive);
+    int length = (int)strlen(out->whole);
+    *digits = length > *digits ? length : *digits;
     return true;
 }
 
@@ -318,38 +252,36 @@ static bool write_bound(struct strbuf *out, const struct number_bound *bound, bo
 static uint32_t unsigned_rule(struct grammar *grammar, const struct number_range *range, struct number_bound low,
                               struct number_bound high, struct error *err)
 {
-    enum { WHOLE_DIGITS = 9, MULTIPLE_DIGITS = 9 }; // where nothing bounds them
-    static const double beyond = 1e15;              // all that is written
-    struct strbuf patterns[3] = { 0 };              // the shape first
-    size_t count = 1;
-    bool integer = range->integer, bounded = high.present && high.value < beyond;
-    int digits = bounded          ? 1
-        : range->multiple.of      ? MULTIPLE_DIGITS
-        : high.present || integer ? NUMBER_DIGITS_MAX
-                                  : WHOLE_DIGITS;
+    enum { WHOLE_DIGITS = 9, MULTIPLE_DIGITS = 9 }; // of numbers without a bound
+    static const double beyond = 1e15;              // more than is ever written
+    bool bounded = high.present && high.value < beyond;
+    struct range unsigned_range = {
+        .has_low = low.present, .has_high = bounded, .low_exclusive = low.exclusive, .high_exclusive = high.exclusive
+    };
+    int digits = bounded                 ? 1
+        : range->multiple.of             ? MULTIPLE_DIGITS
+        : high.present || range->integer ? NUMBER_DIGITS_MAX
+                                         : WHOLE_DIGITS;
     if (low.present && low.value >= beyond)
         return rules_choice(grammar, NULL, 0, err);
-    bool ok = (!low.present || write_bound(&patterns[count++], &low, true, &digits, err))
-        && (!bounded || write_bound(&patterns[count++], &high, false, &digits, err));
-    strbuf_add_format(&patterns[0], "^(?:0|[1-9]\\d{0,%d})", digits - 1);
-    if (!integer && digits < NUMBER_DIGITS_MAX)
-        strbuf_add_format(&patterns[0], "(?:\\.\\d{1,%d})?", NUMBER_DIGITS_MAX - digits);
-    strbuf_add_text(&patterns[0], "$");
-    uint32_t node = ok ? machine_rule(grammar, patterns, count, &range->multiple, err) : RULES_NONE;
-    for (size_t i = 0; i < count; i++)
-        strbuf_free(&patterns[i]);
-    return node;
+    if ((low.present && !read_bound(&low, &unsigned_range.low, &digits, err))
+        || (bounded && !read_bound(&high, &unsigned_range.high, &digits, err)))
+        return RULES_NONE;
+    unsigned_range.digits = digits;
+    unsigned_range.places = range->integer ? 0 : NUMBER_DIGITS_MAX - digits;
+    return range_rule(grammar, &unsigned_range, &range->multiple, err);
 }
 
 static uint32_t any_number(struct grammar *grammar, bool integer, struct error *err)
 {
-    struct strbuf pattern = { 0 };
-    strbuf_add_text(
-        &pattern,
-        integer ? "^(?:0|-?[1-9]\\d{0,14})$" : "^-?(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,17})?(?:[eE][+-]?\\d{1,2})?$");
-    uint32_t node = machine_rule(grammar, &pattern, 1, &(struct number_multiple){ 0 }, err);
-    strbuf_free(&pattern);
-    return node;
+    const char *pattern = integer ? "0|-?[1-9]\\d{0,14}"
+                                  : "-?(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,17})?(?:[eE][+-]?\\d{1,2})?";
+    struct dfa dfa = { 0 };
+    uint32_t node;
+    if (rules_find(grammar, pattern, &node))
+        return node;
+    bool ok = pattern_compile(bytes_of(pattern), PATTERN_WHOLE, false, &grammar->work, &dfa, NULL, err);
+    return rules_name(grammar, pattern, ok ? rules_dfa(grammar, &dfa, err) : RULES_NONE);
 }
 
 uint32_t number_rule(struct grammar *grammar, const struct number_range *range, struct error *err)

@@ -29,7 +29,7 @@ struct number_range {
 // Is one a multiple of the other, which is positive? Both are taken as the decimals that they are written as: 0.07 is a
 // multiple of 0.01, though the doubles are not.
 bool number_is_multiple(const json_t *number, const json_t *of);
-// A multipleOf for a number_range; false: its machine would be too large.
+// A multipleOf for a number_range; false: its dfa would be too large.
 bool number_read_multiple(const json_t *of, struct number_multiple *out);
 
 uint32_t number_rule(struct grammar *grammar, const struct number_range *range, struct error *err);

@@ -1,206 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pattern is read and laid out as an automaton at once; what is counted is read again for each copy.
+// Regexes to NFAs (Thompson's construction), in one pass: a recursive-descent parser lays out states as it reads, and
+// reads again what is counted, once for each copy.
 #include "text/grammar/pattern.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
-
-struct range {
-    uint32_t low, high;
-};
-
-struct class {
-    struct range ranges[PATTERN_RANGES_MAX];
-    size_t count;
-    bool letters; // has \d, \w or \s in it, on which the readers of regexes agree in ASCII alone
-};
+#include "text/grammar/character_class.h"
 
 struct parser {
     struct bytes text;
     size_t at;
     int depth;
     struct nfa nfa;
-    struct class class; // being read
-    bool in_string;     // PATTERN_STRING, PATTERN_WIDE: characters are escaped as JSON does
-    bool wide;          // PATTERN_WIDE
-    bool anchored;      // every alternative begins where the text does
-    bool *loose;        // NULL: assertions are not passed over
+    struct character_class class; // being read
+    bool wide;                    // PATTERN_WIDE
+    bool anchored;                // every alternative begins where the text does
+    bool *loose;                  // NULL: assertions may not be skipped
     struct error *err;
 };
 
-static const uint32_t codepoint_max = 0x10FFFF, ascii_max = 0x7F;
-
-// ---- characters as the bytes that stand for them ----
-
-static void add_text(struct nfa *nfa, uint32_t from, uint32_t to, const char *text)
-{
-    for (; text[1]; text++) {
-        uint32_t next = nfa_state(nfa);
-        nfa_bytes(nfa, from, next, (uint8_t)*text, (uint8_t)*text);
-        from = next;
-    }
-    nfa_bytes(nfa, from, to, (uint8_t)*text, (uint8_t)*text);
-}
-
-// The characters between two of equally many bytes.
-static void add_between(struct nfa *nfa, uint32_t from, uint32_t to, const uint8_t *low, const uint8_t *high,
-                        size_t len)
-{
-    static const uint8_t lowest[UTF8_BYTES_MAX] = { 0x80, 0x80, 0x80, 0x80 };
-    static const uint8_t highest[UTF8_BYTES_MAX] = { 0xBF, 0xBF, 0xBF, 0xBF };
-    uint8_t first = low[0], last = high[0];
-    if (len == 1) {
-        nfa_bytes(nfa, from, to, first, last);
-        return;
-    }
-    if (first == last) {
-        uint32_t next = nfa_state(nfa);
-        nfa_bytes(nfa, from, next, first, first);
-        add_between(nfa, next, to, low + 1, high + 1, len - 1);
-        return;
-    }
-    // The characters of the first byte and of the last are cut short; those in between are whole.
-    if (memcmp(low + 1, lowest, len - 1) != 0) {
-        uint8_t end[UTF8_BYTES_MAX] = { first++, 0xBF, 0xBF, 0xBF };
-        add_between(nfa, from, to, low, end, len);
-    }
-    if (memcmp(high + 1, highest, len - 1) != 0) {
-        uint8_t begin[UTF8_BYTES_MAX] = { last--, 0x80, 0x80, 0x80 };
-        add_between(nfa, from, to, begin, high, len);
-    }
-    if (first <= last) {
-        uint32_t next = nfa_state(nfa);
-        nfa_bytes(nfa, from, next, first, last);
-        add_between(nfa, next, to, lowest, highest, len - 1);
-    }
-}
-
-static void add_beyond_ascii(struct nfa *nfa, uint32_t from, uint32_t to, struct range range)
-{
-    static const struct range lengths[] = {
-        { 0x80, 0x7FF }, { 0x800, 0xD7FF }, { 0xE000, 0xFFFF }, { 0x10000, 0x10FFFF }
-    }; // of equally many bytes; no surrogates
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        uint32_t low = range.low > lengths[i].low ? range.low : lengths[i].low;
-        uint32_t high = range.high < lengths[i].high ? range.high : lengths[i].high;
-        char first[UTF8_BYTES_MAX], last[UTF8_BYTES_MAX];
-        if (low > high)
-            continue;
-        size_t len = utf8_encode(low, first);
-        utf8_encode(high, last);
-        add_between(nfa, from, to, (uint8_t *)first, (uint8_t *)last, len);
-    }
-}
-
-// A character that JSON escapes; NUL is left out.
-static void add_escaped(struct nfa *nfa, uint32_t from, uint32_t to, uint32_t c)
-{
-    static const char short_form[] = "\"\"\\\\\bb\ff\nn\rr\tt"; // a character, and the letter behind its backslash
-    char text[8];
-    for (const char *pair = short_form; *pair; pair += 2)
-        if ((uint32_t)*pair == c) {
-            add_text(nfa, from, to, (char[]){ '\\', pair[1], '\0' });
-            return;
-        }
-    snprintf(text, sizeof text, "\\u%04x", c);
-    if (c)
-        add_text(nfa, from, to, text);
-}
-
-static void add_ascii_of_string(struct nfa *nfa, uint32_t from, uint32_t to, struct range range)
-{
-    static const struct {
-        struct range range;
-        bool escaped;
-    } parts[] = {
-        { { 0, ' ' - 1 }, true },         { { ' ', '"' - 1 }, false }, { { '"', '"' }, true },
-        { { '"' + 1, '\\' - 1 }, false }, { { '\\', '\\' }, true },    { { '\\' + 1, 0x7F }, false },
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        uint32_t low = range.low > parts[i].range.low ? range.low : parts[i].range.low;
-        uint32_t high = range.high < parts[i].range.high ? range.high : parts[i].range.high;
-        if (low <= high && !parts[i].escaped)
-            nfa_bytes(nfa, from, to, (uint8_t)low, (uint8_t)high);
-        for (uint32_t c = low; c <= high && parts[i].escaped; c++)
-            add_escaped(nfa, from, to, c);
-    }
-}
-
-static void add_class(struct parser *parser, uint32_t from, uint32_t to)
-{
-    struct nfa *nfa = &parser->nfa;
-    for (size_t i = 0; i < parser->class.count; i++) {
-        struct range range = parser->class.ranges[i];
-        if (parser->in_string)
-            add_ascii_of_string(nfa, from, to, range);
-        else if (range.low <= ascii_max)
-            nfa_bytes(nfa, from, to, (uint8_t)range.low, (uint8_t)(range.high < ascii_max ? range.high : ascii_max));
-        add_beyond_ascii(nfa, from, to, range);
-    }
-}
-
-// ---- classes ----
-
-static bool class_add(struct parser *parser, uint32_t low, uint32_t high)
-{
-    struct class *class = &parser->class;
-    if (class->count == PATTERN_RANGES_MAX)
-        return fail(parser->err, "a class of more than %d ranges", PATTERN_RANGES_MAX);
-    class->ranges[class->count++] = (struct range){ low, high };
-    return true;
-}
-
-static int compare_ranges(const void *a, const void *b)
-{
-    uint32_t x = ((const struct range *)a)->low, y = ((const struct range *)b)->low;
-    return (x > y) - (x < y);
-}
-
-static bool class_negate(struct parser *parser)
-{
-    struct class *class = &parser->class, all = *class;
-    uint32_t next = parser->wide ? 1 : ' '; // control characters are in no negated class
-    uint32_t end = all.letters ? ascii_max : codepoint_max;
-    qsort(all.ranges, all.count, sizeof *all.ranges, compare_ranges);
-    class->count = 0;
-    for (size_t i = 0; i < all.count; i++) {
-        if (all.ranges[i].low > next && !class_add(parser, next, all.ranges[i].low - 1))
-            return false;
-        if (all.ranges[i].high >= next)
-            next = all.ranges[i].high + 1;
-    }
-    return (next > end || class_add(parser, next, end))
-        && (!all.letters || !parser->wide || class_add(parser, ascii_max + 1, codepoint_max));
-}
-
-// \d \w \s and their opposites. False: it is none of them.
-static bool class_add_letter(struct parser *parser, char letter)
-{
-    static const struct {
-        char letter;
-        struct range ranges[5];
-    } rows[] = {
-        { 'd', { { '0', '9' } } },
-        { 'D', { { ' ', '/' }, { ':', '~' } } },
-        { 'w', { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } } },
-        { 'W', { { ' ', '/' }, { ':', '@' }, { '[', '^' }, { '`', '`' }, { '{', '~' } } },
-        { 's', { { '\t', '\r' }, { ' ', ' ' } } },
-        { 'S', { { '!', '~' } } },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].letter == letter) {
-            for (size_t k = 0; k < 5 && rows[i].ranges[k].high; k++)
-                class_add(parser, rows[i].ranges[k].low, rows[i].ranges[k].high);
-            if (parser->wide)
-                class_add(parser, ascii_max + 1, codepoint_max);
-            if (parser->wide && letter < 'a') // an opposite
-                class_add(parser, 1, ' '), class_add(parser, ascii_max, ascii_max);
-            return parser->class.letters = true;
-        }
-    return false;
-}
+static const uint32_t codepoint_max = 0x10FFFF;
 
 // ---- reading ----
 
@@ -208,10 +28,11 @@ static bool at_end(const struct parser *parser) { return parser->at >= parser->t
 
 static char peek(const struct parser *parser) { return at_end(parser) ? '\0' : parser->text.data[parser->at]; }
 
+static struct bytes rest(const struct parser *parser) { return bytes_from(parser->text, parser->at); }
+
 static bool take(struct parser *parser, const char *text)
 {
-    struct bytes rest = { parser->text.data + parser->at, parser->text.len - parser->at };
-    if (!bytes_start_with(rest, bytes_of(text)))
+    if (!bytes_start_with(rest(parser), bytes_of(text)))
         return false;
     parser->at += strlen(text);
     return true;
@@ -227,6 +48,13 @@ static bool read_hex(struct parser *parser, size_t digits, uint32_t *out)
         *out = *out << 4 | (uint32_t)digit;
     }
     return true;
+}
+
+static bool read_plain(struct parser *parser, uint32_t *out)
+{
+    size_t len = utf8_decode(rest(parser), out);
+    parser->at += len;
+    return len || fail(parser->err, "it is not valid UTF-8");
 }
 
 // Behind a backslash: one character.
@@ -245,22 +73,16 @@ static bool read_escape(struct parser *parser, uint32_t *out)
         return parser->at++, read_hex(parser, 4, out);
     if ((letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'))
         return fail(parser->err, "\\%c cannot be enforced", letter);
-    size_t len = utf8_decode((struct bytes){ parser->text.data + parser->at, parser->text.len - parser->at }, out);
-    parser->at += len;
-    return len || fail(parser->err, "it is not valid UTF-8");
+    return read_plain(parser, out);
 }
 
 static bool read_character(struct parser *parser, uint32_t *out)
 {
-    if (take(parser, "\\"))
-        return read_escape(parser, out);
-    size_t len = utf8_decode((struct bytes){ parser->text.data + parser->at, parser->text.len - parser->at }, out);
-    parser->at += len;
-    return len || fail(parser->err, "it is not valid UTF-8");
+    return take(parser, "\\") ? read_escape(parser, out) : read_plain(parser, out);
 }
 
-// What cannot be followed is passed over, so that more is accepted; false with a sentence where that must not be.
-static bool pass_over(struct parser *parser, const char *what)
+// Skips an assertion, so that more is accepted; false with a sentence where it must not be skipped.
+static bool skip_assertion(struct parser *parser, const char *what)
 {
     if (parser->wide)
         return true;
@@ -276,8 +98,18 @@ static bool read_property(struct parser *parser, bool *ok)
         return false;
     while (!at_end(parser) && peek(parser) != '}')
         parser->at++;
-    *ok = (take(parser, "}") || fail(parser->err, "\\p{ is not closed")) && pass_over(parser, "\\p")
-        && class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
+    *ok = (take(parser, "}") || fail(parser->err, "\\p{ is not closed")) && skip_assertion(parser, "\\p")
+        && class_add(&parser->class, parser->wide ? 1 : ' ', codepoint_max, parser->err);
+    return true;
+}
+
+// \d \w \s and their complements. False: it is none of them.
+static bool read_letter_class(struct parser *parser)
+{
+    bool escape = peek(parser) == '\\' && parser->at + 1 < parser->text.len;
+    if (!escape || !class_add_letter(&parser->class, parser->text.data[parser->at + 1], parser->err))
+        return false;
+    parser->at += 2;
     return true;
 }
 
@@ -288,13 +120,10 @@ static bool read_class_item(struct parser *parser)
     bool ok = true;
     if (read_property(parser, &ok))
         return ok;
-    if (peek(parser) == '\\' && parser->at + 1 < parser->text.len
-        && class_add_letter(parser, parser->text.data[parser->at + 1])) {
-        parser->at += 2;
+    if (read_letter_class(parser))
         return true;
-    }
     if (take(parser, "\\b"))
-        return class_add(parser, '\b', '\b');
+        return class_add(&parser->class, '\b', '\b', parser->err);
     if (!read_character(parser, &low))
         return false;
     high = low;
@@ -305,7 +134,7 @@ static bool read_class_item(struct parser *parser)
     }
     if (high < low)
         return fail(parser->err, "a range of a class runs backwards");
-    return class_add(parser, low, high);
+    return class_add(&parser->class, low, high, parser->err);
 }
 
 static bool read_class(struct parser *parser)
@@ -317,40 +146,42 @@ static bool read_class(struct parser *parser)
         if (!read_class_item(parser))
             return false;
     }
-    return !negated || class_negate(parser);
+    return !negated || class_negate(&parser->class, parser->err);
 }
 
 static bool parse_choice(struct parser *parser, uint32_t from, uint32_t to);
 
-// The end of the group that begins at `at`, behind its parenthesis; 0: there is none.
-static size_t group_end(struct bytes text, size_t at)
+// The place behind the first `wanted` from `at` on that is outside of classes and, but for the one that begins at `at`,
+// of groups; 0: there is none.
+static size_t find_outside(struct bytes text, size_t at, char wanted)
 {
     int depth = 0;
     for (bool class = false; at < text.len; at++) {
         char c = text.data[at];
-        if (c == '\\')
+        if (c == '\\') {
             at++;
-        else if (class || c == '[')
+        } else if (class || c == '[') {
             class = c != ']';
-        else if (c == '(')
-            depth++;
-        else if (c == ')' && --depth == 0)
-            return at + 1;
+        } else {
+            depth += (c == '(') - (c == ')');
+            if (c == wanted && !depth)
+                return at + 1;
+        }
     }
     return 0;
 }
 
+static size_t group_end(struct bytes text, size_t at) { return find_outside(text, at, ')'); }
+
 enum { LOOK_BYTES = 3 }; // (?= and (?!
 
-static bool is_look_ahead(struct bytes text, size_t at)
+static bool is_look_ahead(struct bytes rest)
 {
-    struct bytes rest = { text.data + at, text.len - at };
     return bytes_start_with(rest, bytes_of("(?=")) || bytes_start_with(rest, bytes_of("(?!"));
 }
 
-static bool is_look_behind(struct bytes text, size_t at)
+static bool is_look_behind(struct bytes rest)
 {
-    struct bytes rest = { text.data + at, text.len - at };
     return bytes_start_with(rest, bytes_of("(?<=")) || bytes_start_with(rest, bytes_of("(?<!"));
 }
 
@@ -360,12 +191,12 @@ static bool read_assertion(struct parser *parser, bool *ok)
     *ok = true;
     if (peek(parser) == '^' || peek(parser) == '$') {
         parser->at++;
-        *ok = pass_over(parser, "^ or $ inside of a pattern");
+        *ok = skip_assertion(parser, "^ or $ inside of a pattern");
     } else if (take(parser, "\\b") || take(parser, "\\B")) {
-        *ok = pass_over(parser, "\\b");
-    } else if (is_look_ahead(parser->text, parser->at) || is_look_behind(parser->text, parser->at)) {
+        *ok = skip_assertion(parser, "\\b");
+    } else if (is_look_ahead(rest(parser)) || is_look_behind(rest(parser))) {
         size_t end = group_end(parser->text, parser->at);
-        *ok = (end || fail(parser->err, "a group is not closed")) && pass_over(parser, "look-around");
+        *ok = (end || fail(parser->err, "a group is not closed")) && skip_assertion(parser, "look-around");
         parser->at = end ? end : parser->text.len;
     } else {
         return false;
@@ -401,25 +232,22 @@ static bool parse_group(struct parser *parser, uint32_t from, uint32_t to)
 // One character out of a class, or one that stands for itself.
 static bool parse_character(struct parser *parser, uint32_t from, uint32_t to)
 {
+    struct character_class *class = &parser->class;
+    struct error *err = parser->err;
     uint32_t c;
     bool ok = true;
-    parser->class.count = 0;
-    parser->class.letters = false;
+    class->count = 0;
+    class->letters = false;
     if (take(parser, ".")) {
-        class_add(parser, parser->wide ? 1 : ' ', parser->wide ? codepoint_max : 0x2027); // no line ends
-        class_add(parser, 0x202A, codepoint_max);
+        class_add(class, parser->wide ? 1 : ' ', parser->wide ? codepoint_max : 0x2027, err); // no line ends
+        class_add(class, 0x202A, codepoint_max, err);
     } else if (take(parser, "[")) {
         ok = read_class(parser);
-    } else if (read_property(parser, &ok)) {
-        ;
-    } else if (peek(parser) == '\\' && parser->at + 1 < parser->text.len
-               && class_add_letter(parser, parser->text.data[parser->at + 1])) {
-        parser->at += 2;
-    } else {
-        ok = read_character(parser, &c) && class_add(parser, c, c);
+    } else if (!read_property(parser, &ok) && !read_letter_class(parser)) {
+        ok = read_character(parser, &c) && class_add(class, c, c, err);
     }
     if (ok)
-        add_class(parser, from, to);
+        class_to_nfa(class, &parser->nfa, from, to);
     return ok;
 }
 
@@ -532,9 +360,9 @@ static void add_anything(struct parser *parser, uint32_t from, uint32_t to)
 {
     uint32_t state = nfa_state(&parser->nfa);
     parser->class.count = 0;
-    class_add(parser, parser->wide ? 1 : ' ', codepoint_max);
+    class_add(&parser->class, parser->wide ? 1 : ' ', codepoint_max, parser->err);
     nfa_skip(&parser->nfa, from, state);
-    add_class(parser, state, state);
+    class_to_nfa(&parser->class, &parser->nfa, state, state);
     nfa_skip(&parser->nfa, state, to);
 }
 
@@ -560,21 +388,21 @@ static bool parse_pattern(struct parser *parser, bool whole, uint32_t from, uint
     return true;
 }
 
-static bool compile_plain(struct parser *parser, enum pattern_form form, size_t *work, struct machine *out)
+static bool compile_plain(struct parser *parser, enum pattern_form form, size_t *work, struct dfa *out)
 {
     uint32_t begin = NFA_START, end = NFA_END;
-    parser->wide = form == PATTERN_WIDE;
-    parser->in_string = form == PATTERN_STRING || form == PATTERN_WIDE;
+    parser->wide = parser->class.wide = form == PATTERN_WIDE;
+    parser->class.in_string = form != PATTERN_WHOLE;
     if (parser->text.len > PATTERN_BYTES_MAX)
         return fail(parser->err, "it is %zu bytes long, and %d is the limit", parser->text.len, PATTERN_BYTES_MAX);
-    if (parser->in_string) {
+    if (parser->class.in_string) {
         begin = nfa_state(&parser->nfa);
         end = nfa_state(&parser->nfa);
         nfa_bytes(&parser->nfa, NFA_START, begin, '"', '"');
         nfa_bytes(&parser->nfa, end, NFA_END, '"', '"');
     }
     bool ok = parse_pattern(parser, form == PATTERN_WHOLE, begin, end);
-    if (ok && !machine_from_nfa(&parser->nfa, work, out))
+    if (ok && !dfa_from_nfa(&parser->nfa, work, out))
         ok = fail(parser->err, "it is too intricate");
     nfa_free(&parser->nfa);
     return ok;
@@ -582,40 +410,21 @@ static bool compile_plain(struct parser *parser, enum pattern_form form, size_t 
 
 // ---- look-ahead ----
 
-// What both accept, or what the first alone does, takes the first one's place.
-static bool narrow(struct machine *machine, const struct machine *by, bool with, size_t *work, struct error *err)
+// *dfa becomes its intersection with `by` or (`with` false) the difference.
+static bool narrow(struct dfa *dfa, const struct dfa *by, bool with, size_t *work, struct error *err)
 {
-    struct machine narrower = { 0 };
-    bool ok = with ? machine_intersect(machine, by, work, &narrower) : machine_subtract(machine, by, work, &narrower);
+    struct dfa narrower = { 0 };
+    bool ok = with ? dfa_intersect(dfa, by, work, &narrower) : dfa_subtract(dfa, by, work, &narrower);
     if (!ok)
         return fail(err, "it is too intricate beside another");
-    machine_free(machine);
-    *machine = narrower;
+    dfa_free(dfa);
+    *dfa = narrower;
     return true;
-}
-
-// Is there a | outside of all groups? Then a look-ahead belongs to the first alternative only.
-static bool has_alternatives(struct bytes text)
-{
-    int depth = 0;
-    bool class = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        if (c == '\\')
-            i++;
-        else if (class || c == '[')
-            class = c != ']';
-        else if (c == '|' && !depth)
-            return true;
-        else
-            depth += (c == '(') - (c == ')');
-    }
-    return false;
 }
 
 // `^(?!A)B` is B without what begins with A; `^(?=A)B` is B that begins with A, too. A negative one is read the other
 // way about, wide in a narrow pattern, so that the result errs on the same side.
-static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct machine *machine,
+static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, bool *loose, struct dfa *dfa,
                        struct error *err)
 {
     bool negative = look.data[LOOK_BYTES - 1] == '!';
@@ -624,20 +433,20 @@ static bool look_ahead(struct bytes look, enum pattern_form form, size_t *work, 
                              .anchored = true,
                              .loose = negative ? NULL : loose,
                              .err = err };
-    struct machine ahead = { 0 };
+    struct dfa ahead = { 0 };
     bool ok = compile_plain(&parser, negative ? opposite : form, work, &ahead)
-        && narrow(machine, &ahead, !negative, work, err);
-    machine_free(&ahead);
+        && narrow(dfa, &ahead, !negative, work, err);
+    dfa_free(&ahead);
     return ok;
 }
 
-static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, struct machine *out, bool *loose,
+static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, struct dfa *out, bool *loose,
                     struct error *err)
 {
     size_t begin = pattern.len && pattern.data[0] == '^', at = begin, end;
-    if ((form != PATTERN_STRING && form != PATTERN_WIDE) || has_alternatives(pattern))
+    if (form == PATTERN_WHOLE || find_outside(pattern, 0, '|')) // a look-ahead would belong to the first alternative
         begin = at = 0;
-    while (at && at < pattern.len && is_look_ahead(pattern, at) && (end = group_end(pattern, at)))
+    while (at && at < pattern.len && is_look_ahead(bytes_from(pattern, at)) && (end = group_end(pattern, at)))
         at = end;
     struct parser parser = {
         .text = { pattern.data + at, pattern.len - at }, .anchored = at, .loose = loose, .err = err
@@ -650,30 +459,30 @@ static bool compile(struct bytes pattern, enum pattern_form form, size_t *work, 
         ok = look_ahead((struct bytes){ pattern.data + begin, end - begin }, form, work, loose, out, err);
     }
     if (!ok)
-        machine_free(out);
+        dfa_free(out);
     return ok;
 }
 
-bool pattern_compile(struct bytes pattern, enum pattern_form form, bool both, size_t *work, struct machine *machine,
+bool pattern_compile(struct bytes pattern, enum pattern_form form, bool both, size_t *work, struct dfa *dfa,
                      bool *loose, struct error *err)
 {
-    struct machine one = { 0 };
+    struct dfa one = { 0 };
     bool ok = compile(pattern, form, work, &one, loose, err);
     if (ok && both)
-        ok = narrow(machine, &one, true, work, err);
+        ok = narrow(dfa, &one, true, work, err);
     else if (ok)
-        *machine = one;
+        *dfa = one;
     if (both)
-        machine_free(&one);
+        dfa_free(&one);
     if (!ok)
-        machine_free(machine);
+        dfa_free(dfa);
     return ok;
 }
 
-bool pattern_exclude(struct bytes pattern, size_t *work, struct machine *machine, struct error *err)
+bool pattern_exclude(struct bytes pattern, size_t *work, struct dfa *dfa, struct error *err)
 {
-    struct machine one = { 0 };
-    bool ok = compile(pattern, PATTERN_WIDE, work, &one, NULL, err) && narrow(machine, &one, false, work, err);
-    machine_free(&one);
+    struct dfa one = { 0 };
+    bool ok = compile(pattern, PATTERN_WIDE, work, &one, NULL, err) && narrow(dfa, &one, false, work, err);
+    dfa_free(&one);
     return ok;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/rules.h: a grammar in the form in which it is followed: nodes that run one after another over bytes.
+// text/grammar/rules.h: a context-free grammar over bytes as a graph of nodes, which match.h runs as a pushdown
+// automaton.
 //   (1) no node leads to itself without a byte in between; such chains are short, and no choice is among choices
 //   (2) a node's cost is the length of a text that it can be, found by following `best`; a node that can be nothing has
 //       RULES_NEVER and is never entered
@@ -13,13 +14,13 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "text/grammar.h"
-#include "text/grammar/machine.h"
+#include "text/grammar/dfa.h"
 #include "text/grammar/mask_cache.h"
 
 enum {
     RULES_NODES_MAX = 1 << 16,
     RULES_TEXT_BYTES_MAX = 1 << 20, // of all words together
-    RULES_MACHINES_MAX = 1024,
+    RULES_DFAS_MAX = 1024,
     RULES_CHOICES_MAX = 512,           // of one node
     RULES_LINKS_MAX = 1 << 20,         // of all of them
     RULES_LEAD_MAX = 256,              // nodes entered one through the other before a byte is read
@@ -38,7 +39,7 @@ enum node_kind {
     NODE_WORDS,    // one of the words of a table with an index of low .. high, then what follows that word. These are
                    // `count` words from `first` on, and those of `rest`, another such node or RULES_NONE
     NODE_STRING,   // a JSON string with its quotes, of low .. high code points
-    NODE_MACHINE,  // a text that the machine accepts
+    NODE_DFA,      // a text that the dfa accepts
     NODE_MARK,     // punctuation of JSON: the byte `first`, with white space before it if `low`, behind it if `high`.
                    // One with white space behind it never ends an answer
     NODE_SEQUENCE, // `first`, then `rest`
@@ -51,7 +52,7 @@ struct node {
     uint32_t first, rest;
     uint32_t count;
     uint32_t low, high;
-    uint32_t table; // of words, or a machine
+    uint32_t table; // of words, or a dfa
     uint32_t cost;  // in bytes
     uint32_t height;
     uint32_t best; // WORDS, CHOICE: which one the cost is for
@@ -87,19 +88,19 @@ struct grammar {
     struct node *nodes;
     struct word_table *tables;
     uint32_t *links;
-    struct machine *machines;
-    uint32_t node_count, table_count, link_count, machine_count;
+    struct dfa *dfas;
+    uint32_t node_count, table_count, link_count, dfa_count;
     uint32_t node_capacity, table_capacity, link_capacity;
     uint32_t root;
-    size_t text_bytes;           // of all words
-    size_t states;               // of all machines
-    size_t work;                 // that it took to make them
-    struct byte_set needs;       // with these, an answer can be finished from wherever it is
-    struct byte_set begins;      // no leaf begins with any other
-    struct mask_cache *masks;    // of all its matchers, which have one vocabulary
-    struct strbuf loose, unheld; // keywords of schemas that an answer has to be checked for, and that nobody can check
-    struct map known;            // nodes that are made once: by a name that says what they are
-    struct arena arena;          // words
+    size_t text_bytes;                     // of all words
+    size_t states;                         // of all dfas
+    size_t work;                           // that it took to make them
+    struct byte_set needs;                 // with these, an answer can be finished from wherever it is
+    struct byte_set begins;                // no leaf begins with any other
+    struct mask_cache *masks;              // of all its matchers, which have one vocabulary
+    struct strbuf unenforced, unsupported; // keywords left to the validator, and those that it lacks
+    struct map known;                      // nodes that are made once: by a name that says what they are
+    struct arena arena;                    // words
 };
 
 // ---- making rules. Each returns the node, or RULES_NONE with a sentence when a limit is passed ---------------------
@@ -109,22 +110,25 @@ uint32_t rules_words(struct grammar *grammar, struct word *words, uint32_t count
 uint32_t rules_words_part(struct grammar *grammar, uint32_t words, struct node part, struct error *err);
 uint32_t rules_literal(struct grammar *grammar, struct bytes text, struct error *err);
 uint32_t rules_string(struct grammar *grammar, uint32_t low, uint32_t high, struct error *err);
-// The machine becomes the grammar's in any case.
-uint32_t rules_machine(struct grammar *grammar, struct machine *machine, struct error *err);
+// The dfa becomes the grammar's in any case.
+uint32_t rules_dfa(struct grammar *grammar, struct dfa *dfa, struct error *err);
 uint32_t rules_mark(struct grammar *grammar, char byte, bool before, bool behind, struct error *err); // made once
 uint32_t rules_sequence(struct grammar *grammar, uint32_t first, uint32_t rest, struct error *err);
-// Of 0: never. Alternatives that begin with the same mark are joined, so that a text behind the mark is in one place
-// and not in hundreds.
+// Without alternatives: never. Alternatives that begin with the same mark are left-factored, so that matching behind
+// the mark runs one thread and not hundreds.
 uint32_t rules_choice(struct grammar *grammar, const uint32_t *nodes, size_t count, struct error *err);
 uint32_t rules_repeat(struct grammar *grammar, uint32_t item, uint32_t separator, uint32_t low, uint32_t high,
                       struct error *err);
-// A node that can be referred to before it is known what it is, and then is told.
+// A forward declaration, for recursive schemas; rules_define sets the node.
 uint32_t rules_reserve(struct grammar *grammar, struct error *err);
-void rules_settle(struct grammar *grammar, uint32_t reserved, uint32_t node);
+void rules_define(struct grammar *grammar, uint32_t reserved, uint32_t node);
 
-// Nodes that are worth making only once go by a name.
-bool rules_known(const struct grammar *grammar, const char *name, uint32_t *node);
-void rules_remember(struct grammar *grammar, const char *name, uint32_t node);
+uint32_t rules_add_link(struct grammar *grammar, uint32_t node); // its place in grammar->links
+
+// Nodes that are shared are found by a name.
+bool rules_find(const struct grammar *grammar, const char *name, uint32_t *node);
+uint32_t rules_name(struct grammar *grammar, const char *name,
+                    uint32_t node); // returns the node, which may be RULES_NONE
 
 // The last step: measures every node. Fails where no answer is possible, or only absurd ones.
 bool rules_finish(struct grammar *grammar, uint32_t root, struct error *err);

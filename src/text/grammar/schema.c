@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The compiler from JSON Schema to grammar rules: keyword checks, types, $ref, allOf and anyOf.
 #include "text/grammar/schema.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -9,83 +9,12 @@
 #include "text/grammar/number.h"
 #include "text/grammar/validate.h"
 
-enum keyword_role { HELD, UNHELD };
-
-// What the value of a keyword has to be, where nothing that reads it says so.
-enum keyword_form { ANY_FORM, A_SCHEMA, SCHEMAS, A_COUNT, A_FLAG, A_POSITIVE, AN_OBJECT };
-
-// Keywords that constrain. Those that do not (title, default, examples ...) and unknown ones are passed over.
-static const struct keyword {
-    const char *name;
-    enum keyword_role role;
-    enum keyword_form form;
-} keywords[] = {
-    { "$ref" },
-    { "additionalItems" },
-    { "additionalProperties" },
-    { "allOf" },
-    { "anyOf" },
-    { "const" },
-    { "contains", HELD, A_SCHEMA },
-    { "dependencies", HELD, AN_OBJECT },
-    { "dependentRequired", HELD, AN_OBJECT },
-    { "dependentSchemas", HELD, AN_OBJECT },
-    { "else", HELD, A_SCHEMA },
-    { "enum" },
-    { "exclusiveMaximum" },
-    { "exclusiveMinimum" },
-    { "format" },
-    { "if", HELD, A_SCHEMA },
-    { "items" },
-    { "maxContains", HELD, A_COUNT },
-    { "maximum" },
-    { "maxItems" },
-    { "maxLength" },
-    { "maxProperties" },
-    { "minContains", HELD, A_COUNT },
-    { "minimum" },
-    { "minItems" },
-    { "minLength" },
-    { "minProperties" },
-    { "multipleOf", HELD, A_POSITIVE },
-    { "not", HELD, A_SCHEMA },
-    { "nullable" },
-    { "oneOf" },
-    { "pattern" },
-    { "patternProperties", HELD, SCHEMAS },
-    { "prefixItems" },
-    { "properties" },
-    { "propertyNames", HELD, A_SCHEMA },
-    { "required" },
-    { "then", HELD, A_SCHEMA },
-    { "type" },
-    { "uniqueItems", HELD, A_FLAG },
-    { "$dynamicRef", UNHELD },
-    { "$recursiveRef", UNHELD },
-    { "disallow", UNHELD },
-    { "divisibleBy", UNHELD },
-    { "extends", UNHELD },
-    { "propertyDependencies", UNHELD },
-    { "unevaluatedItems", UNHELD, A_SCHEMA },
-    { "unevaluatedProperties", UNHELD, A_SCHEMA },
-};
-
-static const struct keyword *find_keyword(const char *name)
-{
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i].name, name) == 0)
-            return &keywords[i];
-    return NULL;
-}
-
-bool schema_constrains(const char *name) { return find_keyword(name) != NULL; }
-
 const char *schema_constraint_beside(const json_t *json, const char *const *known)
 {
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)json, name, value) {
-        bool listed = !schema_constrains(name);
+        bool listed = keyword_find(name) < 0;
         for (size_t i = 0; known[i] && !listed; i++)
             listed = strcmp(known[i], name) == 0;
         if (!listed)
@@ -94,54 +23,26 @@ const char *schema_constraint_beside(const json_t *json, const char *const *know
     return NULL;
 }
 
-static bool is_schema(const json_t *value) { return json_is_object(value) || json_is_boolean(value); }
-
-static bool are_schemas(const json_t *value)
-{
-    const char *name;
-    json_t *item;
-    json_object_foreach ((json_t *)value, name, item)
-        if (!is_schema(item))
-            return false;
-    return json_is_object(value);
-}
-
-static bool check_form(struct schema *schema, const struct keyword *keyword, const json_t *value)
-{
-    switch (keyword->form) {
-    case ANY_FORM: return true;
-    case A_SCHEMA:
-        return is_schema(value) || fail(schema->err, "'%s' is not a schema: an object, true or false", keyword->name);
-    case SCHEMAS: return are_schemas(value) || fail(schema->err, "'%s' is not an object of schemas", keyword->name);
-    case A_COUNT:
-        return (json_is_integer(value) && json_integer_value(value) >= 0)
-            || fail(schema->err, "'%s' is not a count", keyword->name);
-    case A_FLAG: return json_is_boolean(value) || fail(schema->err, "'%s' is neither true nor false", keyword->name);
-    case A_POSITIVE:
-        return json_number_value(value) > 0 || fail(schema->err, "'%s' is not a number above 0", keyword->name);
-    case AN_OBJECT: return json_is_object(value) || fail(schema->err, "'%s' is not an object", keyword->name);
-    }
-    return true;
-}
-
 static bool check_keywords(struct schema *schema, const json_t *json)
 {
-    const char *name;
+    const char *name, *expected;
     json_t *value;
     json_object_foreach ((json_t *)json, name, value) {
-        const struct keyword *keyword = find_keyword(name);
-        if (keyword && !check_form(schema, keyword, value))
-            return false;
-        if (keyword && keyword->role == UNHELD && !json_is_true(value))
-            schema_let_go(schema, name);
+        int keyword = keyword_find(name);
+        if (keyword < 0)
+            continue;
+        if (schema_keywords[keyword].form < FORM_READ_OBJECT && !keyword_fits(keyword, value, &expected))
+            return fail(schema->err, "'%s' is not %s", name, expected);
+        if (!validate_supports(name) && !json_is_true(value))
+            schema_defer(schema, name);
     }
     return true;
 }
 
-void schema_let_go(struct schema *schema, const char *keyword)
+void schema_defer(struct schema *schema, const char *keyword)
 {
     struct strbuf note = { 0 };
-    struct strbuf *notes = validate_knows(keyword) ? &schema->grammar->loose : &schema->grammar->unheld;
+    struct strbuf *notes = validate_supports(keyword) ? &schema->grammar->unenforced : &schema->grammar->unsupported;
     strbuf_add_format(&note, "'%s' at %s", keyword, schema->path.data);
     if (!notes->len || (notes->len < SCHEMA_NOTES_BYTES_MAX && !strstr(notes->data, note.data)))
         strbuf_add_format(notes, "%s%.200s", notes->len ? ", " : "", note.data);
@@ -159,9 +60,10 @@ bool schema_fail_unmet(struct schema *schema, const char *format, ...)
     return fail(schema->err, "it cannot be met: %s", why);
 }
 
-struct schema_attempt schema_begin(const struct schema *schema)
+struct schema_savepoint schema_begin(const struct schema *schema)
 {
-    return (struct schema_attempt){ schema->grammar->loose.len, schema->grammar->unheld.len, schema->path.len };
+    return (struct schema_savepoint){ schema->grammar->unenforced.len, schema->grammar->unsupported.len,
+                                      schema->path.len };
 }
 
 static void cut(struct strbuf *text, size_t len)
@@ -171,10 +73,10 @@ static void cut(struct strbuf *text, size_t len)
         text->data[len] = '\0';
 }
 
-void schema_take_back(struct schema *schema, const struct schema_attempt *attempt)
+void schema_undo(struct schema *schema, const struct schema_savepoint *attempt)
 {
-    cut(&schema->grammar->loose, attempt->loose);
-    cut(&schema->grammar->unheld, attempt->unheld);
+    cut(&schema->grammar->unenforced, attempt->unenforced);
+    cut(&schema->grammar->unsupported, attempt->unsupported);
     cut(&schema->path, attempt->path);
     schema->unmet = false;
 }
@@ -211,12 +113,9 @@ bool schema_counts(struct schema *schema, const json_t *json, const char *low_na
 uint32_t schema_token(struct grammar *grammar, const char *text, struct error *err)
 {
     uint32_t node;
-    if (rules_known(grammar, text, &node))
+    if (rules_find(grammar, text, &node))
         return node;
-    node = rules_literal(grammar, bytes_of(text), err);
-    if (node != RULES_NONE)
-        rules_remember(grammar, text, node);
-    return node;
+    return rules_name(grammar, text, rules_literal(grammar, bytes_of(text), err));
 }
 
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err)
@@ -249,7 +148,7 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
 {
     static const char *const words[] = { "true", "false", "null" };
     uint32_t node, kinds[7];
-    if (rules_known(grammar, "any value", &node))
+    if (rules_find(grammar, "any value", &node))
         return node;
     node = rules_reserve(grammar, err);
     for (int i = 0; i < 3; i++)
@@ -261,117 +160,13 @@ uint32_t schema_any(struct grammar *grammar, struct error *err)
     uint32_t choice = rules_choice(grammar, kinds, 7, err);
     if (node == RULES_NONE || choice == RULES_NONE)
         return RULES_NONE;
-    rules_settle(grammar, node, choice);
-    rules_remember(grammar, "any value", node);
-    return node;
+    rules_define(grammar, node, choice);
+    return rules_name(grammar, "any value", node);
 }
 
 // ---- types ----
 
-static const struct type_word {
-    const char *name;
-    unsigned type;
-} type_words[] = {
-    { "null", SCHEMA_NULL },     { "boolean", SCHEMA_BOOLEAN }, { "integer", SCHEMA_INTEGER },
-    { "number", SCHEMA_NUMBER }, { "string", SCHEMA_STRING },   { "array", SCHEMA_ARRAY },
-    { "object", SCHEMA_OBJECT },
-};
-
-static bool read_type(const json_t *value, unsigned *types, struct error *err)
-{
-    const char *name = json_string_value(value);
-    for (size_t i = 0; name && i < sizeof type_words / sizeof *type_words; i++)
-        if (strcmp(type_words[i].name, name) == 0)
-            return *types |= type_words[i].type, true;
-    return fail(err,
-                "'type' is not one of null, boolean, integer, number, string, array and object, nor a list of "
-                "them");
-}
-
-bool schema_read_types(const json_t *json, unsigned *out, struct error *err)
-{
-    const json_t *type = json_object_get(json, "type");
-    json_t *item;
-    size_t i;
-    *out = type ? 0 : SCHEMA_ALL;
-    if (json_is_array(type)) {
-        json_array_foreach (type, i, item)
-            if (!read_type(item, out, err))
-                return false;
-    } else if (type && !read_type(type, out, err)) {
-        return false;
-    }
-    if (json_is_true(json_object_get(json, "nullable")))
-        *out |= SCHEMA_NULL;
-    return true;
-}
-
-json_t *schema_type_names(unsigned types)
-{
-    json_t *names = json_array();
-    for (size_t i = sizeof type_words / sizeof *type_words; i-- > 0;) // number before integer
-        if ((types & type_words[i].type) == type_words[i].type) {
-            json_array_append_new(names, json_string(type_words[i].name));
-            types &= ~type_words[i].type;
-        }
-    return names;
-}
-
-unsigned schema_type_of(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_NULL: return SCHEMA_NULL;
-    case JSON_TRUE:
-    case JSON_FALSE: return SCHEMA_BOOLEAN;
-    case JSON_INTEGER: return SCHEMA_INTEGER;
-    case JSON_REAL: return floor(json_real_value(value)) == json_real_value(value) ? SCHEMA_INTEGER : SCHEMA_REAL;
-    case JSON_STRING: return SCHEMA_STRING;
-    case JSON_ARRAY: return SCHEMA_ARRAY;
-    case JSON_OBJECT: return SCHEMA_OBJECT;
-    }
-    return 0;
-}
-
-unsigned schema_implied_types(const json_t *json)
-{
-    static const struct {
-        const char *keyword;
-        unsigned type;
-    } signs[] = {
-        { "properties", SCHEMA_OBJECT },
-        { "required", SCHEMA_OBJECT },
-        { "additionalProperties", SCHEMA_OBJECT },
-        { "items", SCHEMA_ARRAY },
-        { "prefixItems", SCHEMA_ARRAY },
-        { "minItems", SCHEMA_ARRAY },
-        { "maxItems", SCHEMA_ARRAY },
-        { "pattern", SCHEMA_STRING },
-        { "format", SCHEMA_STRING },
-        { "minLength", SCHEMA_STRING },
-        { "maxLength", SCHEMA_STRING },
-        { "minimum", SCHEMA_NUMBER },
-        { "maximum", SCHEMA_NUMBER },
-        { "exclusiveMinimum", SCHEMA_NUMBER },
-        { "exclusiveMaximum", SCHEMA_NUMBER },
-        { "multipleOf", SCHEMA_NUMBER },
-        { "uniqueItems", SCHEMA_ARRAY },
-        { "contains", SCHEMA_ARRAY },
-        { "patternProperties", SCHEMA_OBJECT },
-        { "propertyNames", SCHEMA_OBJECT },
-        { "minProperties", SCHEMA_OBJECT },
-        { "maxProperties", SCHEMA_OBJECT },
-    };
-    static const char *const composed[] = { "$ref", "allOf", "anyOf", "oneOf", "not", "if" };
-    for (size_t i = 0; i < sizeof composed / sizeof *composed; i++)
-        if (json_object_get(json, composed[i]))
-            return SCHEMA_ALL;
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (json_object_get(json, signs[i].keyword))
-            return signs[i].type;
-    return SCHEMA_ALL;
-}
-
-// Adds a way to go on, unless nothing can meet it; false: it failed for another reason.
+// Adds an alternative, unless its schema cannot be met; false: it failed for another reason.
 static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_t *count)
 {
     bool unmet = schema->unmet;
@@ -382,7 +177,7 @@ static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_
     return true;
 }
 
-// One of the ways. Without any, what was said of the last one stands.
+// One of the alternatives. Without any, the error of the last one stands.
 static uint32_t choose(struct schema *schema, const uint32_t *nodes, size_t count)
 {
     schema->unmet = !count;
@@ -448,7 +243,7 @@ static uint32_t compile_ref(struct schema *schema, const json_t *json)
         return RULES_NONE;
     if (node != RULES_NONE)
         schema_leave(schema, mark);
-    rules_settle(schema->grammar, reserved, node != RULES_NONE ? node : schema_never(schema));
+    rules_define(schema->grammar, reserved, node != RULES_NONE ? node : schema_never(schema));
     return node != RULES_NONE ? reserved : RULES_NONE;
 }
 
@@ -500,8 +295,8 @@ static uint32_t compile_not(struct schema *schema, const json_t *json)
     return schema_excludes_strings(json) ? compile_types(schema, json) : schema_not(schema, json);
 }
 
-// Schemas that become simpler ones, in this order: listed values are sifted by all that stands beside them, then what
-// must hold together is joined, then what divides; a negation is the last to be spelled out.
+// Keywords that rewrite a schema into simpler ones, in this order: enum and const are filtered by the keywords beside
+// them, then conjunctions are merged, then disjunctions are split; a negation comes last.
 static const struct {
     const char *keyword;
     uint32_t (*compile)(struct schema *schema, const json_t *json);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/schema.h: JSON Schema as rules. A keyword has one of three outcomes, and none is passed over silently:
-//   held     an answer that follows the rules meets it. Not every answer that meets the schema follows them: properties
-//            come in the order given, and none that the schema does not name comes beside those that it does
-//   checked  the rules let more through than the schema does: grammar->loose names the keyword, and the finished answer
-//            has to be given to the validator (validate.h)
-//   unheld   neither rules nor validator understand it: grammar->unheld names it, and the caller refuses or warns
+// text/grammar/schema.h: JSON Schema to a pushdown automaton over bytes (as in XGrammar and llguidance). A keyword is
+//   enforced     every answer that follows the grammar meets it. Not every valid answer follows the grammar: properties
+//                come in the order given, and unnamed ones do not come beside named ones
+//   checked      the grammar accepts more than the schema: grammar->unenforced lists the keyword, and the finished
+//                answer must be given to the validator (validate.h)
+//   unsupported  by grammar and validator: grammar->unsupported lists it, and the caller refuses or warns
 #ifndef TEXT_GRAMMAR_SCHEMA_H
 #define TEXT_GRAMMAR_SCHEMA_H
 
+#include "text/grammar/keywords.h"
 #include "text/grammar/rules.h"
 
 enum {
@@ -59,57 +60,38 @@ uint32_t schema_token(struct grammar *grammar, const char *text, struct error *e
 uint32_t schema_mark(struct grammar *grammar, char byte, struct error *err);
 uint32_t schema_never(struct schema *schema);
 
-// Goes to a part of the schema, for sentences; back with schema_leave.
+// Enters a part of the schema, for the path in error messages; schema_leave returns.
 size_t schema_enter(struct schema *schema, const char *keyword, const char *name);
 void schema_leave(struct schema *schema, size_t mark);
 
-// Says of a keyword that rules do not hold it here.
-void schema_let_go(struct schema *schema, const char *keyword);
+// Leaves a keyword to the validator; the grammar accepts more than the schema here.
+void schema_defer(struct schema *schema, const char *keyword);
 // Fails with "it cannot be met: ..." and says so in schema->unmet; returns false.
 bool schema_fail_unmet(struct schema *schema, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// What would be refused or let go of in vain is taken back: the place before an attempt, and the way back to it.
-struct schema_attempt {
-    size_t loose, unheld, path;
+// A savepoint undoes what a failed attempt has deferred.
+struct schema_savepoint {
+    size_t unenforced, unsupported, path;
 };
-struct schema_attempt schema_begin(const struct schema *schema);
-void schema_take_back(struct schema *schema, const struct schema_attempt *attempt);
+struct schema_savepoint schema_begin(const struct schema *schema);
+void schema_undo(struct schema *schema, const struct schema_savepoint *attempt);
 
 // Two counts such as minLength and maxLength; false with a sentence when they are none or exclude each other.
 bool schema_counts(struct schema *schema, const json_t *json, const char *low_name, uint32_t *low,
                    const char *high_name, uint32_t *high);
 
-// Is this a keyword that says something about which values are valid?
-bool schema_constrains(const char *keyword);
-// The first such keyword beside those listed, or NULL.
+// The first keyword that constrains beside those listed, or NULL.
 const char *schema_constraint_beside(const json_t *json, const char *const *known);
-
-// The types that a schema lets values have, as bits. Whole numbers are integers, whatever their spelling.
-enum {
-    SCHEMA_NULL = 1,
-    SCHEMA_BOOLEAN = 2,
-    SCHEMA_INTEGER = 4,
-    SCHEMA_REAL = 8,
-    SCHEMA_STRING = 16,
-    SCHEMA_ARRAY = 32,
-    SCHEMA_OBJECT = 64,
-    SCHEMA_NUMBER = SCHEMA_INTEGER | SCHEMA_REAL,
-    SCHEMA_ALL = 127,
-};
-bool schema_read_types(const json_t *json, unsigned *out, struct error *err); // of `type`; absent: all
-json_t *schema_type_names(unsigned types);         // a new list; a number that is no integer has no name
-unsigned schema_implied_types(const json_t *json); // without `type`, its keywords tell what an answer will be
-unsigned schema_type_of(const json_t *value);
 
 // ---- strings ----
 
-// The strings of a schema (its pattern, format, lengths, and what `not` excludes) as a machine over their JSON text, of
+// The strings of a schema (its pattern, format, lengths, and what `not` excludes) as a dfa over their JSON text, of
 // no states where there are none. False with a sentence: it would be too large, or the pattern cannot be masked.
-bool schema_string_machine(struct schema *schema, const json_t *json, struct machine *out);
-bool schema_any_string(struct schema *schema, struct machine *out);
+bool schema_string_dfa(struct schema *schema, const json_t *json, struct dfa *out);
+bool schema_any_string(struct schema *schema, struct dfa *out);
 // Leaves only the strings that match the pattern, or only those that do not.
-bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine);
-bool schema_drop_strings(struct schema *schema, const json_t *list, struct machine *machine);
+bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct dfa *dfa);
+bool schema_drop_strings(struct schema *schema, const json_t *list, struct dfa *dfa);
 // Is this {"type": "string", "not": E}, E being enum or pattern or an anyOf of such? Negations end in that form.
 bool schema_excludes_strings(const json_t *json);
 
@@ -129,7 +111,7 @@ const json_t *schema_resolve(const json_t *root, const char *ref, struct error *
 const json_t *schema_follow(struct schema *schema, const json_t *json); // through $ref, as far as that leads
 // Keeps a schema that was made until all is done; NULL with a sentence when there are too many.
 const json_t *schema_keep(struct schema *schema, json_t *made);
-// What is valid against both, borrowed; NULL with a sentence.
+// The schema of values that are valid against both, borrowed; NULL with a sentence.
 const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t *b);
 const json_t *schema_without(struct schema *schema, const json_t *json, const char *keyword); // borrowed
 json_t *schema_listed(const json_t *json); // the values of const or enum, as a new list; NULL: neither is there

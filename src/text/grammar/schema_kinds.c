@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas of arrays and numbers, and lists of values.
+// JSON Schema arrays, numbers, enum and const as grammar rules.
 #include <stdlib.h>
 
 #include "format/json.h"
@@ -20,7 +20,7 @@ static uint32_t compile_item(struct schema *schema, const json_t *json, const ch
     return node;
 }
 
-// From the last to the first: item i with a comma before it, or the end, where there are enough.
+// From the last item to the first: item i behind a comma, or the end where there are enough items.
 static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint32_t rest, uint32_t low, uint32_t high)
 {
     struct grammar *grammar = schema->grammar;
@@ -48,7 +48,7 @@ static uint32_t compile_prefix(struct schema *schema, const json_t *prefix, uint
 
 enum { UNIQUE_VALUES_MAX = 8 };
 
-// The values of items that are listed, if they are few; NULL otherwise. A new reference.
+// The values under enum or const of the items, if they are few; NULL otherwise. A new reference.
 static json_t *few_values(struct schema *schema, const json_t *items)
 {
     const json_t *target = schema_follow(schema, items);
@@ -60,7 +60,8 @@ static json_t *few_values(struct schema *schema, const json_t *items)
     return NULL;
 }
 
-// Items that have not been yet, by which of them have been: a state is a set. From all of them to none.
+// A state is the set of values that have been used; each value that has not may follow. From the full set to the empty
+// one.
 static uint32_t compile_unique(struct schema *schema, const json_t *values, uint32_t low, uint32_t high)
 {
     struct grammar *grammar = schema->grammar;
@@ -110,7 +111,7 @@ static bool read_array(struct schema *schema, const json_t *json, struct array_r
     return schema_counts(schema, json, "minItems", &rule->low, "maxItems", &rule->high);
 }
 
-// As many items as must be such that `contains` names come first.
+// The items that `contains` requires come first, as a prefix.
 static bool read_contains(struct schema *schema, const json_t *json, struct array_rule *rule)
 {
     enum { CONTAINED_MAX = 8 };
@@ -119,7 +120,7 @@ static bool read_contains(struct schema *schema, const json_t *json, struct arra
     if (!contains || (!count && !json_object_get(json, "maxContains")))
         return true;
     if (count > CONTAINED_MAX || json_array_size(rule->prefix) || json_object_get(json, "maxContains"))
-        schema_let_go(schema, "contains");
+        schema_defer(schema, "contains");
     if (count > CONTAINED_MAX || json_array_size(rule->prefix))
         return true;
     json_t *first = json_array();
@@ -145,11 +146,11 @@ uint32_t schema_array(struct schema *schema, const json_t *json)
         return node;
     }
     if (unique)
-        schema_let_go(schema, "uniqueItems");
-    struct schema_attempt attempt = schema_begin(schema);
+        schema_defer(schema, "uniqueItems");
+    struct schema_savepoint attempt = schema_begin(schema);
     uint32_t item = compile_item(schema, rule.items, "items");
     if (item == RULES_NONE && schema->unmet) { // an array without items may be valid all the same
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
         item = schema_never(schema);
     }
     if (item == RULES_NONE)
@@ -199,20 +200,20 @@ uint32_t schema_number(struct schema *schema, const json_t *json, bool integer)
         range.multiple = (struct number_multiple){ 0 };
     }
     if (multiple)
-        schema_let_go(schema, "multipleOf");
+        schema_defer(schema, "multipleOf");
     uint32_t node = number_rule(schema->grammar, &range, schema->err);
     if (node != RULES_NONE)
         return node;
     static const char *const bounds[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum" };
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (json_object_get(json, bounds[i]))
-            schema_let_go(schema, bounds[i]);
+            schema_defer(schema, bounds[i]);
     return number_rule(schema->grammar, &(struct number_range){ .integer = integer }, schema->err);
 }
 
 // ---- values that are listed ----
 
-// As a person would write it: a real with as few digits as bring it back.
+// The shortest JSON text that reads back as the same value.
 static char *value_text(const json_t *value)
 {
     static const size_t precisions[] = { JSON_REAL_PRECISION(15), JSON_REAL_PRECISION(17) };
@@ -238,7 +239,7 @@ static bool is_in(struct schema *schema, const json_t *list, const json_t *value
     return false;
 }
 
-// The words of those values that have one of the types; texts are the caller's to free.
+// The texts of values that have one of the types, for the caller to free.
 static uint32_t list_words(const json_t *values, unsigned types, struct word *words)
 {
     struct map seen = { 0 };
@@ -260,14 +261,14 @@ static uint32_t list_words(const json_t *values, unsigned types, struct word *wo
     return count;
 }
 
-// Is the value valid against what stands beside enum and const?
+// Is the value invalid against the keywords beside enum and const?
 static bool is_sifted_out(struct schema *schema, const json_t *beside, const json_t *value)
 {
     struct error ignored;
     enum validity verdict = validate(schema->root, beside, value, &ignored);
     schema->work += VALIDATE_COST;
     if (verdict == UNDECIDED)
-        schema_let_go(schema, "enum");
+        schema_defer(schema, "enum");
     return verdict == INVALID;
 }
 
@@ -290,7 +291,7 @@ static json_t *sifted_values(struct schema *schema, const json_t *json)
         if (is_sifted_out(schema, beside, json_array_get(values, i)))
             json_array_remove(values, i);
     if (schema->work >= SCHEMA_WORK_MAX)
-        schema_let_go(schema, "enum");
+        schema_defer(schema, "enum");
     return values;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logic among JSON schemas: not, if, overlapping oneOf and dependent*. A negation is spelled out as a schema without
-// `not`, as far as there is one (negation normal form): {"not": {"minimum": 3}} is {"type": "number",
-// "exclusiveMaximum": 3}. It may be narrower than the truth, never wider; what it cannot say is left to the validator.
+// Negation normal form for JSON Schema: not, if, overlapping oneOf and dependent* are rewritten without `not`, as far
+// as possible: {"not": {"minimum": 3}} becomes {"type": "number", "exclusiveMaximum": 3}. The result may be narrower
+// than the negation, never wider; a negation that cannot be written is left to the validator.
 #include <stdlib.h>
 
 #include "text/grammar/schema.h"
@@ -54,7 +54,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The numbers between those that are listed.
+// The open intervals between the listed numbers.
 static void add_gaps(struct negation *negation, double *numbers, size_t count)
 {
     qsort(numbers, count, sizeof *numbers, compare_numbers);
@@ -99,38 +99,21 @@ static void negate_values(struct negation *negation, const char *keyword, json_t
     json_decref(list);
 }
 
+static const struct keyword *keyword_of(const char *name) { return &schema_keywords[keyword_find(name)]; }
+
 static void negate_bound(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct {
-        const char *keyword, *opposite;
-    } rows[] = {
-        { "minimum", "exclusiveMaximum" },
-        { "maximum", "exclusiveMinimum" },
-        { "exclusiveMinimum", "maximum" },
-        { "exclusiveMaximum", "minimum" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].keyword, keyword) == 0 && json_is_number(value))
-            add_way(negation, json_pack("{ss sO}", "type", "number", rows[i].opposite, value));
+    if (json_is_number(value))
+        add_way(negation, json_pack("{ss sO}", "type", "number", keyword_of(keyword)->opposite, value));
 }
 
 static void negate_count(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct {
-        const char *keyword, *type, *opposite;
-        int step;
-    } rows[] = {
-        { "minLength", "string", "maxLength", -1 },
-        { "maxLength", "string", "minLength", 1 },
-        { "minItems", "array", "maxItems", -1 },
-        { "maxItems", "array", "minItems", 1 },
-        { "minProperties", "object", "maxProperties", -1 },
-        { "maxProperties", "object", "minProperties", 1 },
-    };
-    json_int_t count = json_integer_value(value);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].keyword, keyword) == 0 && count + rows[i].step >= 0 && count < SCHEMA_COUNT_MAX)
-            add_way(negation, json_pack("{ss sI}", "type", rows[i].type, rows[i].opposite, count + rows[i].step));
+    json_int_t count = json_integer_value(value) + (keyword_is_maximum(keyword) ? 1 : -1);
+    json_t *type = schema_type_names(keyword_of(keyword)->implies);
+    if (count >= 0 && json_integer_value(value) < SCHEMA_COUNT_MAX)
+        add_way(negation, json_pack("{sO sI}", "type", type, keyword_of(keyword)->opposite, count));
+    json_decref(type);
 }
 
 static void negate_pattern(struct negation *negation, const char *keyword, json_t *value)
@@ -159,7 +142,7 @@ static void negate_properties(struct negation *negation, const char *keyword, js
     }
 }
 
-// Some item is not as asked for: the first one, here.
+// Some item does not meet the schema: here, the first one.
 static void negate_items(struct negation *negation, const char *keyword, json_t *value)
 {
     json_t *other = json_is_array(value) ? NULL : negate(negation->schema, value, negation->depth + 1);
@@ -210,49 +193,23 @@ static void negate_ref(struct negation *negation, const char *keyword, json_t *v
     add_way(negation, target ? negate(negation->schema, target, negation->depth + 1) : NULL);
 }
 
-static void negate_keyword(struct negation *negation, const char *keyword, json_t *value)
+static void negate_unknown(struct negation *negation, const char *keyword, json_t *value)
 {
-    static const struct {
-        const char *keyword;
-        void (*negate)(struct negation *negation, const char *keyword, json_t *value);
-    } rows[] = {
-        { "type", negate_type },
-        { "enum", negate_values },
-        { "const", negate_values },
-        { "minimum", negate_bound },
-        { "maximum", negate_bound },
-        { "exclusiveMinimum", negate_bound },
-        { "exclusiveMaximum", negate_bound },
-        { "minLength", negate_count },
-        { "maxLength", negate_count },
-        { "minItems", negate_count },
-        { "maxItems", negate_count },
-        { "minProperties", negate_count },
-        { "maxProperties", negate_count },
-        { "pattern", negate_pattern },
-        { "required", negate_required },
-        { "properties", negate_properties },
-        { "items", negate_items },
-        { "allOf", negate_all },
-        { "anyOf", negate_any },
-        { "oneOf", negate_any },
-        { "not", negate_not },
-        { "$ref", negate_ref },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(rows[i].keyword, keyword) == 0) {
-            rows[i].negate(negation, keyword, value);
-            return;
-        }
-    negation->schema->narrow |= schema_constrains(keyword);
+    (void)keyword, (void)value;
+    negation->schema->narrow = true;
 }
 
-// A schema of what is not valid against this one, as a new reference; NULL: none can be written down.
+typedef void negate_keyword(struct negation *negation, const char *keyword, json_t *value);
+
+// A schema of values that are invalid against this one, as a new reference; NULL: it cannot be written.
 static json_t *negate(struct schema *schema, const json_t *json, int depth)
 {
     struct negation negation = { schema, json, NULL, depth };
     const char *keyword;
     json_t *value;
+#define X(name, form, type, merge, negate, check, opposite) negate_##negate,
+    static negate_keyword *const negations[] = { SCHEMA_KEYWORDS(X) };
+#undef X
     bool narrow = schema->narrow;
     if (json_is_boolean(json))
         return json_boolean(json_is_false(json));
@@ -260,8 +217,11 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
         return NULL;
     negation.ways = json_array();
     schema->narrow = false;
-    json_object_foreach ((json_t *)json, keyword, value)
-        negate_keyword(&negation, keyword, value);
+    json_object_foreach ((json_t *)json, keyword, value) {
+        int index = keyword_find(keyword);
+        if (index >= 0)
+            negations[index](&negation, keyword, value);
+    }
     size_t count = json_array_size(negation.ways);
     json_t *result = count == 1 ? json_incref(json_array_get(negation.ways, 0))
         : count                 ? json_pack("{sO}", "anyOf", negation.ways)
@@ -276,7 +236,7 @@ static json_t *negate(struct schema *schema, const json_t *json, int depth)
 
 uint32_t schema_not(struct schema *schema, const json_t *json)
 {
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     const json_t *rest = schema_without(schema, json, "not");
     schema->narrow = false;
     json_t *other = negate(schema, json_object_get(json, "not"), 0);
@@ -286,9 +246,9 @@ uint32_t schema_not(struct schema *schema, const json_t *json)
         uint32_t node = both ? schema_value(schema, both) : RULES_NONE;
         if (node != RULES_NONE || !schema->unmet || !narrow)
             return node;
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
     }
-    schema_let_go(schema, "not");
+    schema_defer(schema, "not");
     return rest ? schema_value(schema, rest) : RULES_NONE;
 }
 
@@ -299,15 +259,15 @@ const json_t *schema_if_as_any(struct schema *schema, const json_t *json)
     then = then ? then : json_true();
     otherwise = otherwise ? otherwise : json_true();
     if (!other)
-        schema_let_go(schema, "if");
+        schema_defer(schema, "if");
     json_t *no = other ? json_pack("{s[oO]}", "allOf", other, otherwise) : json_incref(otherwise);
     return schema_keep(schema, json_pack("{s[{s[OO]} o]}", "anyOf", "allOf", condition, then, no));
 }
 
-// Without then and else there is nothing to say; each of them is left out where the other side is certain.
+// Without then and else, `if` constrains nothing.
 uint32_t schema_if(struct schema *schema, const json_t *json)
 {
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     const json_t *rest = schema_without(schema, json, "if");
     rest = rest ? schema_without(schema, rest, "then") : NULL;
     rest = rest ? schema_without(schema, rest, "else") : NULL;
@@ -319,12 +279,12 @@ uint32_t schema_if(struct schema *schema, const json_t *json)
     uint32_t node = both ? schema_value(schema, both) : RULES_NONE;
     if (node != RULES_NONE || !schema->unmet)
         return node;
-    schema_take_back(schema, &attempt);
-    schema_let_go(schema, "if");
+    schema_undo(schema, &attempt);
+    schema_defer(schema, "if");
     return schema_value(schema, rest);
 }
 
-// {"a": ["b"]} says: with a property a there is a property b; {"a": S}: with a property a, S is met.
+// {"a": ["b"]}: a property a requires a property b; {"a": S}: a property a requires that S is met.
 uint32_t schema_dependent(struct schema *schema, const json_t *json)
 {
     static const char *const spellings[] = { "dependentRequired", "dependentSchemas", "dependencies" };
@@ -359,7 +319,7 @@ static bool are_exclusive(struct schema *schema, const json_t *parts)
     return true;
 }
 
-// Each alternative without what is valid against another, as anyOf; NULL: that cannot be written down.
+// anyOf of each alternative without the values that another one takes; NULL: it cannot be written.
 static json_t *set_apart(struct schema *schema, const json_t *parts)
 {
     json_t *apart = json_array();
@@ -380,11 +340,11 @@ static json_t *set_apart(struct schema *schema, const json_t *parts)
     return any;
 }
 
-// oneOf is anyOf where no value can be valid against two: then one is always exactly one.
+// oneOf equals anyOf where no value is valid against two alternatives.
 uint32_t schema_one(struct schema *schema, const json_t *json)
 {
     const json_t *parts = json_object_get(json, "oneOf");
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     if (!json_is_array(parts) || are_exclusive(schema, parts))
         return schema_alternatives(schema, json, "oneOf");
     json_t *apart = set_apart(schema, parts);
@@ -394,8 +354,8 @@ uint32_t schema_one(struct schema *schema, const json_t *json)
         uint32_t node = both ? schema_value(schema, both) : RULES_NONE;
         if (node != RULES_NONE || !schema->unmet)
             return node;
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
     }
-    schema_let_go(schema, "oneOf");
+    schema_defer(schema, "oneOf");
     return schema_alternatives(schema, json, "oneOf");
 }

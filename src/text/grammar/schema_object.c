@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas of objects: properties in the order given, then those whose names are only described (patternProperties,
-// additionalProperties), with as many members as minProperties and maxProperties ask for.
+// JSON Schema objects as grammar rules: properties in the order given, then those that a pattern names
+// (patternProperties, additionalProperties), with as many members as minProperties and maxProperties ask for.
 #include <stdlib.h>
 
 #include "text/grammar/ecma.h"
@@ -43,7 +43,7 @@ static bool is_match(const char *pattern, const char *name)
     return found;
 }
 
-// Is this a name that propertyNames lets through?
+// Does propertyNames allow the name?
 static bool is_allowed_name(struct object *object, const char *name)
 {
     const json_t *names = json_object_get(object->json, "propertyNames");
@@ -56,8 +56,8 @@ static bool is_allowed_name(struct object *object, const char *name)
     return allowed;
 }
 
-// What the value of a property has to meet: its own schema and those of all patterns that its name matches, or else
-// that of additional ones. NULL with a sentence.
+// The schema of a property's value: its own, merged with those of all patterns that its name matches; without any, that
+// of additional properties. NULL with a sentence.
 static const json_t *schema_of(struct object *object, const char *name, const json_t *own)
 {
     const json_t *all = own, *additional = json_object_get(object->json, "additionalProperties");
@@ -84,14 +84,14 @@ static bool is_required(const struct object *object, const char *name)
 static bool add_property(struct object *object, const char *name, const json_t *own)
 {
     struct schema *schema = object->schema;
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     if (object->count == SCHEMA_PROPERTIES_MAX)
         return fail(schema->err, "an object of more than %d properties", SCHEMA_PROPERTIES_MAX);
     schema_enter(schema, "properties", name);
     const json_t *json = schema_of(object, name, own);
     uint32_t value = json ? schema_value(schema, json) : RULES_NONE;
     if (value == RULES_NONE && schema->unmet && !is_required(object, name)) { // then it never comes
-        schema_take_back(schema, &attempt);
+        schema_undo(schema, &attempt);
         value = schema_never(schema);
     }
     if (value == RULES_NONE)
@@ -129,7 +129,7 @@ static json_t *listed_names(struct object *object)
     return json_is_object(names) ? schema_listed(names) : NULL;
 }
 
-// What the schema names, in its order; then what is required without being described; then what propertyNames lists.
+// Properties come in this order: those under `properties`, other required ones, others that propertyNames lists.
 static bool read_properties(struct object *object)
 {
     const json_t *named = json_object_get(object->json, "properties");
@@ -149,8 +149,8 @@ static bool read_properties(struct object *object)
 
 // ---- properties whose names are only described ----
 
-// Takes the names of those that are named, and all that another pattern matches, out of a machine of names.
-static bool leave_out(struct object *object, const char *own, struct machine *names)
+// Subtracts named properties, and names that another pattern matches, from an automaton of names.
+static bool leave_out(struct object *object, const char *own, struct dfa *names)
 {
     struct schema *schema = object->schema;
     const char *pattern;
@@ -165,7 +165,7 @@ static bool leave_out(struct object *object, const char *own, struct machine *na
     return ok;
 }
 
-// Does propertyNames let any string through?
+// Does propertyNames allow any string at all?
 static bool has_names(struct object *object)
 {
     const json_t *target = schema_follow(object->schema, json_object_get(object->json, "propertyNames"));
@@ -174,8 +174,8 @@ static bool has_names(struct object *object)
     return !json_is_false(target) && (!schema_read_types(target, &types, &ignored) || types & SCHEMA_STRING);
 }
 
-// The names that propertyNames lets through; none where anything is let through.
-static void read_names(struct object *object, struct machine *names)
+// The automaton of names that propertyNames allows; without states where it allows all.
+static void read_names(struct object *object, struct dfa *names)
 {
     static const char *const simple[] = { "type", "pattern", "format", "minLength", "maxLength", NULL };
     const json_t *json = json_object_get(object->json, "propertyNames");
@@ -183,11 +183,11 @@ static void read_names(struct object *object, struct machine *names)
     if (!json || json_is_true(target))
         return;
     if (json_is_object(target) && !schema_constraint_beside(target, simple)
-        && schema_string_machine(object->schema, target, names) && names->count)
+        && schema_string_dfa(object->schema, target, names) && names->count)
         return;
-    machine_free(names);
+    dfa_free(names);
     object->schema->unmet = false;
-    schema_let_go(object->schema, "propertyNames");
+    schema_defer(object->schema, "propertyNames");
 }
 
 // The node of a name: one that matches the pattern (NULL: any) and no other; any string where that is too much.
@@ -195,7 +195,7 @@ static void read_names(struct object *object, struct machine *names)
 static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
 {
     struct schema *schema = object->schema;
-    struct machine names = { 0 };
+    struct dfa names = { 0 };
     struct error why, *err = schema->err;
     const char *keyword = pattern ? "patternProperties" : "additionalProperties";
     read_names(object, &names);
@@ -205,29 +205,29 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
     bool held = !plain && (names.count || schema_any_string(schema, &names))
         && (!pattern || schema_keep_matching(schema, pattern, true, &names)) && leave_out(object, pattern, &names);
     bool none = held && !names.count;
-    uint32_t node = held && !none ? rules_machine(schema->grammar, &names, &why) : RULES_NONE;
+    uint32_t node = held && !none ? rules_dfa(schema->grammar, &names, &why) : RULES_NONE;
     schema->err = err;
     if (!held)
-        machine_free(&names);
+        dfa_free(&names);
     if (node != RULES_NONE || none)
         return node;
     if (!plain)
-        schema_let_go(schema, keyword);
+        schema_defer(schema, keyword);
     node = rules_string(schema->grammar, 0, RULES_UNBOUNDED, schema->err);
     *ok = node != RULES_NONE;
     return node;
 }
 
-// Adds "name: value" to the ways of an extra member; one whose value cannot be met is none.
+// Adds "name: value" as an alternative for extra members, unless its value cannot be met.
 static bool add_extra(struct object *object, const char *pattern, const json_t *json, uint32_t *ways, size_t *count)
 {
     struct schema *schema = object->schema;
-    struct schema_attempt attempt = schema_begin(schema);
+    struct schema_savepoint attempt = schema_begin(schema);
     bool ok = true;
     schema_enter(schema, pattern ? "patternProperties" : "additionalProperties", pattern);
     uint32_t value = schema_value(schema, json);
     if (value == RULES_NONE && schema->unmet)
-        return schema_take_back(schema, &attempt), true;
+        return schema_undo(schema, &attempt), true;
     if (value == RULES_NONE)
         return false;
     schema_leave(schema, attempt.path);
@@ -254,7 +254,7 @@ static bool check_patterns(struct object *object, const json_t *patterns)
     return true;
 }
 
-// Additional properties come only where nothing else is named, or where more members are asked for than are named.
+// Additional properties come only in objects without named ones, or where minProperties asks for more than are named.
 static bool read_extra(struct object *object)
 {
     struct schema *schema = object->schema;
@@ -274,7 +274,7 @@ static bool read_extra(struct object *object)
         ok = add_extra(object, NULL, additional ? additional : json_true(), ways, &count);
     object->extra = ok && count ? rules_choice(schema->grammar, ways, count, schema->err) : RULES_NONE;
     if (ok && count && object->low > 1 && object->low > object->required)
-        schema_let_go(schema, "minProperties"); // nothing keeps two names from being the same
+        schema_defer(schema, "minProperties"); // nothing keeps two names from being the same
     json_decref(listed);
     free(ways);
     return ok;
@@ -292,7 +292,7 @@ static struct bytes key_text(const char *name, struct strbuf *out)
     return strbuf_bytes(out);
 }
 
-// The keys of an object. What follows them is told later.
+// The keys of an object. The nodes behind them are set later.
 static uint32_t key_words(const struct object *object)
 {
     struct word *words = memory_new(object->count, sizeof *words);
@@ -307,7 +307,7 @@ static uint32_t key_words(const struct object *object)
     return node;
 }
 
-// The end of an object that has `have` members, all that are named being past: extra ones, as many as may or must come,
+// The end of an object that has `have` members, behind all named ones: extra members, as many as allowed or required,
 // and the brace.
 static uint32_t compile_end(const struct object *object, uint32_t have, bool first)
 {
@@ -324,10 +324,10 @@ static uint32_t compile_end(const struct object *object, uint32_t have, bool fir
     return rules_sequence(grammar, extras, close, err);
 }
 
-// What follows when `have` members are there, from the last property to the first: tails[i] is what may come when i or
-// a later property is next: a comma, a key of property i or a later one, up to the next that is required, a colon and
-// its value; or the end. `after` has the tails of one member more: these themselves, where counting has come to its
-// end. Returns the first key, RULES_NONE on failure.
+// The rest of an object that has `have` members, built from the last property to the first. tails[i] is the rest where
+// property i or a later one is next: a comma, one of the keys from i up to the next required one, a colon and the
+// value; or the end. `after` has the tails for one member more, and is `tails` itself where members are no longer
+// counted. Returns the node of the first key, RULES_NONE on failure.
 static uint32_t compile_level(const struct object *object, uint32_t have, const uint32_t *after, uint32_t *tails)
 {
     struct grammar *grammar = object->schema->grammar;
@@ -358,7 +358,7 @@ static uint32_t compile_level(const struct object *object, uint32_t have, const 
     return tails[0] == RULES_NONE ? RULES_NONE : pick;
 }
 
-// No more members may come: the end, unless one is still required.
+// The object is full: the end, unless a required member is missing.
 static void compile_full(const struct object *object, uint32_t *tails)
 {
     uint32_t end = compile_end(object, object->high, false), never = schema_never(object->schema);
@@ -370,7 +370,7 @@ static void compile_full(const struct object *object, uint32_t *tails)
     }
 }
 
-// Members are counted as far as the counts ask for it: from the highest to none.
+// One level of states for each number of members that minProperties and maxProperties distinguish.
 static uint32_t compile_members(const struct object *object)
 {
     bool bounded = object->high != RULES_UNBOUNDED;
@@ -398,7 +398,7 @@ static uint32_t compile_members(const struct object *object)
     return rules_choice(object->schema->grammar, ways, count, object->schema->err);
 }
 
-// Counts that all objects have anyway are not counted, nor those that would take too many states.
+// Drops counts that every object meets, and those that would take too many states.
 static void simplify_counts(struct object *object)
 {
     if (object->required >= object->low)
@@ -409,9 +409,9 @@ static void simplify_counts(struct object *object)
     if ((uint64_t)levels * object->count <= OBJECT_STATES_MAX)
         return;
     if (object->low)
-        schema_let_go(object->schema, "minProperties");
+        schema_defer(object->schema, "minProperties");
     if (object->high != RULES_UNBOUNDED)
-        schema_let_go(object->schema, "maxProperties");
+        schema_defer(object->schema, "maxProperties");
     object->low = 0;
     object->high = RULES_UNBOUNDED;
 }

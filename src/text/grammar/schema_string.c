@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings: their length, their pattern, their format, and which ones `not` excludes.
+// JSON Schema strings as automata: pattern, format and length intersected, strings under `not` subtracted.
 #include <stdlib.h>
 
 #include "format/json.h"
@@ -8,7 +8,7 @@
 #include "text/grammar/pattern.h"
 #include "text/grammar/schema.h"
 
-// What a schema says of a string.
+// The keywords of a string.
 struct string_rule {
     uint32_t low, high;
     const char *pattern;
@@ -24,36 +24,36 @@ static bool read_rule(struct schema *schema, const json_t *json, struct string_r
         && json_get_text(json, "pattern", &rule->pattern, schema->err);
 }
 
-// ---- machines ----
+// ---- dfas ----
 
-// A pattern that masks cannot follow is checked, if it is a regex at all.
-static bool add_pattern(struct schema *schema, const char *pattern, struct machine *machine, bool *held)
+// A pattern that masks cannot enforce is left to the validator, if PCRE2 compiles it.
+static bool add_pattern(struct schema *schema, const char *pattern, struct dfa *dfa, bool *held)
 {
     bool loose = false;
     struct error why;
     struct bytes text = bytes_of(pattern);
-    *held = pattern_compile(text, PATTERN_STRING, false, &schema->grammar->work, machine, &loose, &why);
+    *held = pattern_compile(text, PATTERN_STRING, false, &schema->grammar->work, dfa, &loose, &why);
     if (*held && !loose)
         return true;
     struct ecma *regex = ecma_new(text, schema->err);
     if (!regex)
         return fail_within(schema->err, "'pattern'");
     ecma_free(regex);
-    schema_let_go(schema, "pattern");
+    schema_defer(schema, "pattern");
     return true;
 }
 
-bool schema_any_string(struct schema *schema, struct machine *machine)
+bool schema_any_string(struct schema *schema, struct dfa *dfa)
 {
-    return pattern_compile(bytes_of(""), PATTERN_STRING, false, &schema->grammar->work, machine, NULL, schema->err);
+    return pattern_compile(bytes_of(""), PATTERN_STRING, false, &schema->grammar->work, dfa, NULL, schema->err);
 }
 
-bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct machine *machine)
+bool schema_keep_matching(struct schema *schema, const char *pattern, bool matching, struct dfa *dfa)
 {
     bool loose = false;
     if (!matching)
-        return pattern_exclude(bytes_of(pattern), &schema->grammar->work, machine, schema->err);
-    if (!pattern_compile(bytes_of(pattern), PATTERN_STRING, true, &schema->grammar->work, machine, &loose, schema->err))
+        return pattern_exclude(bytes_of(pattern), &schema->grammar->work, dfa, schema->err);
+    if (!pattern_compile(bytes_of(pattern), PATTERN_STRING, true, &schema->grammar->work, dfa, &loose, schema->err))
         return false;
     return !loose || fail(schema->err, "the pattern '%s' cannot be masked", pattern);
 }
@@ -67,7 +67,7 @@ static void add_escaped(struct strbuf *out, const char *text)
     }
 }
 
-bool schema_drop_strings(struct schema *schema, const json_t *list, struct machine *machine)
+bool schema_drop_strings(struct schema *schema, const json_t *list, struct dfa *dfa)
 {
     struct strbuf pattern = { 0 };
     json_t *item;
@@ -78,7 +78,7 @@ bool schema_drop_strings(struct schema *schema, const json_t *list, struct machi
         add_escaped(&pattern, json_string_value(item));
     }
     strbuf_add_text(&pattern, ")$");
-    bool ok = pattern_exclude(strbuf_bytes(&pattern), &schema->grammar->work, machine, schema->err);
+    bool ok = pattern_exclude(strbuf_bytes(&pattern), &schema->grammar->work, dfa, schema->err);
     strbuf_free(&pattern);
     return ok;
 }
@@ -109,90 +109,91 @@ bool schema_excludes_strings(const json_t *json)
         && is_exclusion(json_object_get(json, "not"), 0);
 }
 
-static bool exclude(struct schema *schema, const json_t *exclusion, struct machine *machine)
+static bool exclude(struct schema *schema, const json_t *exclusion, struct dfa *dfa)
 {
     const char *pattern = json_string_value(json_object_get(exclusion, "pattern"));
     json_t *listed = json_object_get(exclusion, "enum"), *item;
     size_t i;
     if (pattern)
-        return schema_keep_matching(schema, pattern, false, machine);
+        return schema_keep_matching(schema, pattern, false, dfa);
     if (listed)
-        return schema_drop_strings(schema, listed, machine);
+        return schema_drop_strings(schema, listed, dfa);
     json_array_foreach (json_object_get(exclusion, "anyOf"), i, item)
-        if (!exclude(schema, item, machine))
+        if (!exclude(schema, item, dfa))
             return false;
     return true;
 }
 
 // ---- strings ----
 
-// Formats narrow more than they have to: beside something that they leave nothing of, they are checked instead.
-static bool add_format(struct schema *schema, const struct string_rule *rule, struct machine *machine)
+// The enforced regex of a format is narrower than the format. Where nothing is left beside other keywords, the format
+// is left to the validator.
+static bool add_format(struct schema *schema, const struct string_rule *rule, struct dfa *dfa)
 {
-    struct machine both = { 0 }, own = { 0 }, limited = { 0 };
+    struct dfa both = { 0 }, own = { 0 }, limited = { 0 };
     bool bounded = rule->low || rule->high != RULES_UNBOUNDED;
     size_t *work = &schema->grammar->work;
     bool ok = rule->format->held
         && pattern_compile(bytes_of(rule->format->held), PATTERN_STRING, false, work, &own, NULL, schema->err)
-        && (!machine->count || machine_intersect(machine, &own, work, &both));
-    struct machine *result = machine->count ? &both : &own;
+        && (!dfa->count || dfa_intersect(dfa, &own, work, &both));
+    struct dfa *result = dfa->count ? &both : &own;
     ok = ok && result->count
-        && (!bounded || (machine_limit_length(result, rule->low, rule->high, work, &limited) && limited.count));
-    machine_free(&limited);
+        && (!bounded || (dfa_limit_length(result, rule->low, rule->high, work, &limited) && limited.count));
+    dfa_free(&limited);
     if (ok) {
-        struct machine old = *machine;
-        *machine = *result;
+        struct dfa old = *dfa;
+        *dfa = *result;
         *result = old;
     } else {
-        schema_let_go(schema, "format");
+        schema_defer(schema, "format");
     }
-    machine_free(&both);
-    machine_free(&own);
+    dfa_free(&both);
+    dfa_free(&own);
     return ok;
 }
 
-static void limit_length(struct schema *schema, const struct string_rule *rule, struct machine *machine)
+static void limit_length(struct schema *schema, const struct string_rule *rule, struct dfa *dfa)
 {
-    struct machine limited;
-    if (machine_limit_length(machine, rule->low, rule->high, &schema->grammar->work, &limited)) {
-        machine_free(machine);
-        *machine = limited;
+    struct dfa limited;
+    if (dfa_limit_length(dfa, rule->low, rule->high, &schema->grammar->work, &limited)) {
+        dfa_free(dfa);
+        *dfa = limited;
         return;
     }
     if (rule->low)
-        schema_let_go(schema, "minLength");
+        schema_defer(schema, "minLength");
     if (rule->high != RULES_UNBOUNDED)
-        schema_let_go(schema, "maxLength");
+        schema_defer(schema, "maxLength");
 }
 
-// *held: the machine is there, and it is all that holds; else the lengths are left to hold.
-static bool build_machine(struct schema *schema, const struct string_rule *rule, struct machine *machine, bool *held)
+// *held: the automaton enforces all keywords; else the lengths are still to be enforced.
+static bool build_dfa(struct schema *schema, const struct string_rule *rule, struct dfa *dfa, bool *held)
 {
     *held = false;
-    if (rule->pattern && !add_pattern(schema, rule->pattern, machine, held))
+    if (rule->pattern && !add_pattern(schema, rule->pattern, dfa, held))
         return false;
-    if (*held && !machine->count)
+    if (*held && !dfa->count)
         return schema_fail_unmet(schema, "no string has that pattern");
     if (rule->format)
-        *held |= add_format(schema, rule, machine);
+        *held |= add_format(schema, rule, dfa);
     if (rule->not) {
-        bool excluded = (machine->count || schema_any_string(schema, machine)) && exclude(schema, rule->not, machine);
+        bool excluded = (dfa->count || schema_any_string(schema, dfa)) && exclude(schema, rule->not, dfa);
         if (!excluded)
-            schema_let_go(schema, "not");
+            schema_defer(schema, "not");
         *held |= excluded;
     }
-    if (*held && machine->count && (rule->low || rule->high != RULES_UNBOUNDED))
-        limit_length(schema, rule, machine);
-    if (*held && !machine->count)
+    if (*held && dfa->count && (rule->low || rule->high != RULES_UNBOUNDED))
+        limit_length(schema, rule, dfa);
+    if (*held && !dfa->count)
         return schema_fail_unmet(schema, "no string has that pattern, format and length");
     return true;
 }
 
-bool schema_string_machine(struct schema *schema, const json_t *json, struct machine *out)
+bool schema_string_dfa(struct schema *schema, const json_t *json, struct dfa *out)
 {
     struct string_rule rule;
     bool held;
-    if (!read_rule(schema, json, &rule) || !build_machine(schema, &rule, out, &held)
+    if (!read_rule(schema, json, &rule) || !build_dfa(schema, &rule, out, &held)
         || (!held && !out->count && !schema_any_string(schema, out)))
         return false;
     if (!held && (rule.low || rule.high != RULES_UNBOUNDED))
@@ -200,24 +201,24 @@ bool schema_string_machine(struct schema *schema, const json_t *json, struct mac
     return true;
 }
 
-static uint32_t compile_machine(struct schema *schema, const json_t *json, const struct string_rule *rule)
+static uint32_t compile_dfa(struct schema *schema, const json_t *json, const struct string_rule *rule)
 {
-    struct machine machine = { 0 };
+    struct dfa dfa = { 0 };
     struct error why;
     bool held;
-    if (!build_machine(schema, rule, &machine, &held)) {
-        machine_free(&machine);
+    if (!build_dfa(schema, rule, &dfa, &held)) {
+        dfa_free(&dfa);
         return RULES_NONE;
     }
-    uint32_t node = held ? rules_machine(schema->grammar, &machine, &why) : RULES_NONE;
+    uint32_t node = held ? rules_dfa(schema->grammar, &dfa, &why) : RULES_NONE;
     if (node != RULES_NONE)
         return node;
     if (!held)
-        machine_free(&machine);
+        dfa_free(&dfa);
     static const char *const keywords[] = { "pattern", "format", "not" };
     for (size_t i = 0; held && i < sizeof keywords / sizeof *keywords; i++)
         if (json_object_get(json, keywords[i]))
-            schema_let_go(schema, keywords[i]);
+            schema_defer(schema, keywords[i]);
     return rules_string(schema->grammar, rule->low, rule->high, schema->err);
 }
 
@@ -231,13 +232,14 @@ uint32_t schema_string(struct schema *schema, const json_t *json)
     if (!rule.pattern && !rule.format && !rule.not)
         return rules_string(schema->grammar, rule.low, rule.high, schema->err);
     char *excluded = json_dumps(rule.not, JSON_ENCODE_ANY | JSON_COMPACT);
-    size_t before = schema->grammar->loose.len;
+    size_t before = schema->grammar->unenforced.len;
     strbuf_add_format(&name, "string %u %u %s %s %s", rule.low, rule.high, rule.format ? rule.format->name : "",
                       excluded ? excluded : "", rule.pattern ? rule.pattern : "");
-    if (!rules_known(schema->grammar, name.data, &node)) {
-        node = compile_machine(schema, json, &rule);
-        if (node != RULES_NONE && schema->grammar->loose.len == before) // what is checked is named wherever it stands
-            rules_remember(schema->grammar, name.data, node);
+    if (!rules_find(schema->grammar, name.data, &node)) {
+        node = compile_dfa(schema, json, &rule);
+        if (node != RULES_NONE
+            && schema->grammar->unenforced.len == before) // a deferred keyword is listed at each place
+            rules_name(schema->grammar, name.data, node);
     }
     strbuf_free(&name);
     free(excluded);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/space.h: the white space of JSON (RFC 8259, section 2) around punctuation, in runs that are bounded, so
-// that an answer cannot be white space alone: a few blanks, then up to two line breaks, each with the indentation
-// behind it.
+// text/grammar/space.h: JSON white space (RFC 8259, section 2) around punctuation. Runs are bounded, so that a model
+// cannot write white space for ever: a few blanks, then up to two line breaks, each followed by indentation.
 #ifndef TEXT_GRAMMAR_SPACE_H
 #define TEXT_GRAMMAR_SPACE_H
 

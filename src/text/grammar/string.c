@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The automaton of a JSON string (RFC 8259, section 7) over UTF-8, by hand: its states have names that masks rely on.
 #include "text/grammar/string.h"
 
 #include <string.h>

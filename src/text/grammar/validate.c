@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per keyword. A keyword that does not speak of the value's type holds.
+// A JSON Schema validator: one check per keyword of keywords.h. A keyword of another type than the value's holds.
 #include "text/grammar/validate.h"
 
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "format/json.h"
 #include "text/grammar/ecma.h"
 #include "text/grammar/formats.h"
 #include "text/grammar/number.h"
@@ -68,29 +69,15 @@ static bool spend(struct validator *v, size_t work)
     return (v->work <= VALIDATE_WORK_MAX && !v->undecided) || give_up(v, "it takes too many steps");
 }
 
-static bool malformed(struct validator *v, const struct check *check)
-{
-    char why[96];
-    snprintf(why, sizeof why, "the value of '%.40s' is not one that it may have", check->keyword);
-    return give_up(v, why);
-}
-
 // ---- going down ----
 
 static size_t enter(struct strbuf *path, const char *step)
 {
-    enum { PATH_BYTES_MAX = 512 }; // of what a sentence shows
+    enum { PATH_BYTES_MAX = 512 }; // of the path in a message
     size_t mark = path->len;
-    if (mark < PATH_BYTES_MAX)
+    if (step && mark < PATH_BYTES_MAX)
         strbuf_add_format(path, "/%.64s", step);
     return mark;
-}
-
-static size_t enter_index(struct strbuf *path, size_t index)
-{
-    char step[24];
-    snprintf(step, sizeof step, "%zu", index);
-    return enter(path, step);
 }
 
 static void leave(struct strbuf *path, size_t mark)
@@ -102,32 +89,22 @@ static void leave(struct strbuf *path, size_t mark)
 
 static bool holds(struct validator *v, const json_t *schema, const json_t *instance);
 
-// A schema under a keyword, for the value itself.
-static bool holds_in_place(struct validator *v, const char *keyword, const json_t *schema, const json_t *instance)
+// The schema at `keyword`/`name` (NULL: at the keyword itself), for the part of the value at `step` (NULL: all of it).
+static bool holds_at(struct validator *v, const char *keyword, const char *name, const json_t *schema, const char *step,
+                     const json_t *instance)
 {
-    size_t mark = enter(&v->where, keyword);
+    size_t where = enter(&v->where, keyword), at = enter(&v->at, step);
+    enter(&v->where, name);
     bool ok = holds(v, schema, instance);
-    leave(&v->where, mark);
+    leave(&v->where, where);
+    leave(&v->at, at);
     return ok;
 }
 
-// A schema under a keyword, for a part of the value.
-static bool holds_for(struct validator *v, const char *keyword, const json_t *schema, const char *name,
-                      const json_t *instance)
+static const char *index_text(size_t index, char text[24])
 {
-    size_t mark = enter(&v->at, name);
-    bool ok = holds_in_place(v, keyword, schema, instance);
-    leave(&v->at, mark);
-    return ok;
-}
-
-static bool holds_for_item(struct validator *v, const char *keyword, const json_t *schema, size_t index,
-                           const json_t *instance)
-{
-    size_t mark = enter_index(&v->at, index);
-    bool ok = holds_in_place(v, keyword, schema, instance);
-    leave(&v->at, mark);
-    return ok;
+    snprintf(text, 24, "%zu", index);
+    return text;
 }
 
 static bool holds_quietly(struct validator *v, const json_t *schema, const json_t *instance)
@@ -182,11 +159,6 @@ static bool is_among(struct validator *v, const json_t *list, const json_t *inst
     return false;
 }
 
-static struct bytes text_of(const json_t *string)
-{
-    return (struct bytes){ json_string_value(string), json_string_length(string) };
-}
-
 static const struct ecma *find_regex(struct validator *v, struct bytes pattern)
 {
     int64_t place;
@@ -218,17 +190,15 @@ static bool matches(struct validator *v, struct bytes pattern, struct bytes text
 
 static bool check_type(struct validator *v, const struct check *check)
 {
-    struct error ignored;
+    struct error why;
     unsigned types;
-    if (!schema_read_types(check->schema, &types, &ignored))
-        return malformed(v, check);
+    if (!schema_read_types(check->schema, &types, &why))
+        return give_up(v, why.text);
     return (schema_type_of(check->instance) & types) || violated(v, check, "it is of another type");
 }
 
 static bool check_enum(struct validator *v, const struct check *check)
 {
-    if (!json_is_array(check->value))
-        return malformed(v, check);
     return is_among(v, check->value, check->instance) || violated(v, check, "it is none of the values");
 }
 
@@ -241,12 +211,10 @@ static bool check_const(struct validator *v, const struct check *check)
 
 static bool check_bound(struct validator *v, const struct check *check)
 {
-    bool low = strstr(check->keyword, "inimum"), exclusive = check->keyword[0] == 'e';
+    bool low = !keyword_is_maximum(check->keyword), exclusive = check->keyword[0] == 'e';
     const json_t *flag = json_object_get(check->schema, low ? "exclusiveMinimum" : "exclusiveMaximum");
     if (!json_is_number(check->instance) || json_is_boolean(check->value))
-        return true; // the older spelling: a flag beside the bound
-    if (!json_is_number(check->value))
-        return malformed(v, check);
+        return true; // draft 4 has a flag beside the bound
     double value = json_number_value(check->instance), bound = json_number_value(check->value);
     exclusive |= json_is_true(flag);
     bool ok = low ? exclusive ? value > bound : value >= bound : exclusive ? value < bound : value <= bound;
@@ -257,8 +225,6 @@ static bool check_multiple(struct validator *v, const struct check *check)
 {
     if (!json_is_number(check->instance))
         return true;
-    if (!json_is_number(check->value) || !(json_number_value(check->value) > 0))
-        return malformed(v, check);
     return number_is_multiple(check->instance, check->value)
         || violated(v, check, "%g is not a multiple", json_number_value(check->instance));
 }
@@ -277,18 +243,12 @@ static size_t length_of(struct bytes text)
 static bool check_count(struct validator *v, const struct check *check)
 {
     const json_t *instance = check->instance;
-    const char *what = check->keyword + strlen("min");
-    bool speaks = strcmp(what, "Length") == 0 ? json_is_string(instance)
-        : strcmp(what, "Items") == 0          ? json_is_array(instance)
-                                              : json_is_object(instance);
-    if (!speaks)
+    if (schema_type_of(instance) != schema_keywords[keyword_find(check->keyword)].implies)
         return true;
-    if (!json_is_number(check->value))
-        return malformed(v, check);
-    size_t count = json_is_string(instance) ? length_of(text_of(instance))
+    size_t count = json_is_string(instance) ? length_of(json_bytes(instance))
                                             : json_array_size(instance) + json_object_size(instance);
     double bound = json_number_value(check->value);
-    return (check->keyword[1] == 'i' ? (double)count >= bound : (double)count <= bound)
+    return (keyword_is_maximum(check->keyword) ? (double)count <= bound : (double)count >= bound)
         || violated(v, check, "there are %zu", count);
 }
 
@@ -296,9 +256,7 @@ static bool check_pattern(struct validator *v, const struct check *check)
 {
     if (!json_is_string(check->instance))
         return true;
-    if (!json_is_string(check->value))
-        return malformed(v, check);
-    return matches(v, text_of(check->value), text_of(check->instance)) || violated(v, check, "it does not match");
+    return matches(v, json_bytes(check->value), json_bytes(check->instance)) || violated(v, check, "it does not match");
 }
 
 static bool check_format(struct validator *v, const struct check *check)
@@ -309,9 +267,9 @@ static bool check_format(struct validator *v, const struct check *check)
         return true;
     const char *pattern = format->checked ? format->checked : format->held;
     if (pattern)
-        return matches(v, bytes_of(pattern), text_of(check->instance))
+        return matches(v, bytes_of(pattern), json_bytes(check->instance))
             || violated(v, check, "it is no %s", format->name);
-    struct ecma *regex = ecma_new(text_of(check->instance), &why); // the format regex
+    struct ecma *regex = ecma_new(json_bytes(check->instance), &why); // the format regex
     bool ok = regex || violated(v, check, "%.200s", why.text);
     ecma_free(regex);
     return ok;
@@ -329,14 +287,11 @@ static const json_t *prefix_of(const json_t *schema)
 static bool check_prefix(struct validator *v, const struct check *check)
 {
     const json_t *item;
+    char step[24];
     size_t i;
-    if (!json_is_array(check->value))
-        return malformed(v, check);
     json_array_foreach (check->instance, i, item) {
         const json_t *schema = json_array_get(check->value, i);
-        if (!schema)
-            break;
-        if (!holds_for_item(v, check->keyword, schema, i, item))
+        if (schema && !holds_at(v, check->keyword, NULL, schema, index_text(i, step), item))
             return false;
     }
     return true;
@@ -347,12 +302,13 @@ static bool check_items(struct validator *v, const struct check *check)
     bool older = json_is_array(json_object_get(check->schema, "items"));
     size_t first = json_array_size(prefix_of(check->schema)), i;
     const json_t *item;
+    char step[24];
     if (json_is_array(check->value))
         return check_prefix(v, check);
     if (!older && strcmp(check->keyword, "additionalItems") == 0)
         return true;
     json_array_foreach (check->instance, i, item)
-        if (i >= first && !holds_for_item(v, check->keyword, check->value, i, item))
+        if (i >= first && !holds_at(v, check->keyword, NULL, check->value, index_text(i, step), item))
             return false;
     return true;
 }
@@ -376,7 +332,7 @@ static bool check_unique(struct validator *v, const struct check *check)
     const json_t *item;
     size_t i;
     if (!json_is_true(check->value))
-        return json_is_false(check->value) || malformed(v, check);
+        return true;
     json_array_foreach (check->instance, i, item)
         for (size_t k = 0; k < i; k++)
             if (equal(v, json_array_get(check->instance, k), item))
@@ -390,14 +346,9 @@ static bool check_properties(struct validator *v, const struct check *check)
 {
     const char *name;
     json_t *schema;
-    if (!json_is_object(check->value))
-        return malformed(v, check);
     json_object_foreach ((json_t *)check->value, name, schema) {
         const json_t *value = json_object_get(check->instance, name);
-        size_t mark = enter(&v->where, check->keyword);
-        bool ok = !value || holds_for(v, name, schema, name, value);
-        leave(&v->where, mark);
-        if (!ok || !spend(v, 1))
+        if ((value && !holds_at(v, check->keyword, name, schema, name, value)) || !spend(v, 1))
             return false;
     }
     return true;
@@ -407,16 +358,12 @@ static bool check_pattern_properties(struct validator *v, const struct check *ch
 {
     const char *pattern, *name;
     json_t *schema, *value;
-    if (!json_is_object(check->value))
-        return malformed(v, check);
     json_object_foreach ((json_t *)check->value, pattern, schema)
-        json_object_foreach ((json_t *)check->instance, name, value) {
-            size_t mark = enter(&v->where, check->keyword);
-            bool ok = !matches(v, bytes_of(pattern), bytes_of(name)) || holds_for(v, pattern, schema, name, value);
-            leave(&v->where, mark);
-            if (!ok || v->undecided)
+        json_object_foreach ((json_t *)check->instance, name, value)
+            if ((matches(v, bytes_of(pattern), bytes_of(name))
+                 && !holds_at(v, check->keyword, pattern, schema, name, value))
+                || v->undecided)
                 return false;
-        }
     return true;
 }
 
@@ -438,7 +385,7 @@ static bool check_additional(struct validator *v, const struct check *check)
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)check->instance, name, value)
-        if (!is_named(v, check->schema, name) && !holds_for(v, check->keyword, check->value, name, value))
+        if (!is_named(v, check->schema, name) && !holds_at(v, check->keyword, NULL, check->value, name, value))
             return false;
     return true;
 }
@@ -449,7 +396,7 @@ static bool check_names(struct validator *v, const struct check *check)
     json_t *value;
     json_object_foreach ((json_t *)check->instance, name, value) {
         json_t *text = json_string_nocheck(name);
-        bool ok = holds_for(v, check->keyword, check->value, name, text);
+        bool ok = holds_at(v, check->keyword, NULL, check->value, name, text);
         json_decref(text);
         if (!ok)
             return false;
@@ -461,8 +408,6 @@ static bool has_all(struct validator *v, const struct check *check, const json_t
 {
     json_t *name;
     size_t i;
-    if (!json_is_array(names))
-        return malformed(v, check);
     json_array_foreach (names, i, name)
         if (!spend(v, 1) || !json_is_string(name) || !json_object_get(check->instance, json_string_value(name)))
             return violated(v, check, "\"%.64s\" is missing", json_is_string(name) ? json_string_value(name) : "");
@@ -479,14 +424,13 @@ static bool check_dependent(struct validator *v, const struct check *check)
 {
     const char *name;
     json_t *then;
-    if (!json_is_object(check->value))
-        return malformed(v, check);
     json_object_foreach ((json_t *)check->value, name, then) {
         if (!spend(v, 1))
             return false;
         if (!json_object_get(check->instance, name))
             continue;
-        if (!(json_is_array(then) ? has_all(v, check, then) : holds_in_place(v, name, then, check->instance)))
+        if (!(json_is_array(then) ? has_all(v, check, then)
+                                  : holds_at(v, check->keyword, name, then, NULL, check->instance)))
             return false;
     }
     return true;
@@ -507,15 +451,9 @@ static bool check_all(struct validator *v, const struct check *check)
 {
     json_t *schema;
     size_t i;
-    if (!json_is_array(check->value))
-        return malformed(v, check);
     json_array_foreach (check->value, i, schema) {
-        size_t mark = enter(&v->where, check->keyword);
         char name[24];
-        snprintf(name, sizeof name, "%zu", i);
-        bool ok = holds_in_place(v, name, schema, check->instance);
-        leave(&v->where, mark);
-        if (!ok)
+        if (!holds_at(v, check->keyword, index_text(i, name), schema, NULL, check->instance))
             return false;
     }
     return true;
@@ -525,8 +463,6 @@ static bool check_any(struct validator *v, const struct check *check)
 {
     json_t *schema;
     size_t i;
-    if (!json_is_array(check->value))
-        return malformed(v, check);
     json_array_foreach (check->value, i, schema)
         if (holds_quietly(v, schema, check->instance))
             return true;
@@ -536,8 +472,6 @@ static bool check_any(struct validator *v, const struct check *check)
 static bool check_one(struct validator *v, const struct check *check)
 {
     size_t count = count_holding(v, check);
-    if (!json_is_array(check->value))
-        return malformed(v, check);
     return count == 1 || violated(v, check, "it meets %zu of the %zu schemas", count, json_array_size(check->value));
 }
 
@@ -550,15 +484,14 @@ static bool check_if(struct validator *v, const struct check *check)
 {
     const char *branch = holds_quietly(v, check->value, check->instance) ? "then" : "else";
     const json_t *schema = json_object_get(check->schema, branch);
-    return !schema || holds_in_place(v, branch, schema, check->instance);
+    return !schema || holds_at(v, branch, NULL, schema, NULL, check->instance);
 }
 
 static bool check_ref(struct validator *v, const struct check *check)
 {
     struct error why;
-    const json_t *target = json_is_string(check->value) ? schema_resolve(v->root, json_string_value(check->value), &why)
-                                                        : NULL;
-    return target ? holds_in_place(v, check->keyword, target, check->instance) : malformed(v, check);
+    const json_t *target = schema_resolve(v->root, json_string_value(check->value), &why);
+    return target ? holds_at(v, check->keyword, NULL, target, NULL, check->instance) : give_up(v, why.text);
 }
 
 // ---- the whole ----
@@ -569,70 +502,37 @@ static bool check_nothing(struct validator *v, const struct check *check)
     return true;
 }
 
-static const struct keyword {
-    const char *name;
-    bool (*holds)(struct validator *v, const struct check *check);
-} keywords[] = {
-    { "type", check_type },
-    { "enum", check_enum },
-    { "const", check_const },
-    { "minimum", check_bound },
-    { "maximum", check_bound },
-    { "exclusiveMinimum", check_bound },
-    { "exclusiveMaximum", check_bound },
-    { "multipleOf", check_multiple },
-    { "minLength", check_count },
-    { "maxLength", check_count },
-    { "minItems", check_count },
-    { "maxItems", check_count },
-    { "minProperties", check_count },
-    { "maxProperties", check_count },
-    { "pattern", check_pattern },
-    { "format", check_format },
-    { "prefixItems", check_prefix },
-    { "items", check_items },
-    { "additionalItems", check_items },
-    { "contains", check_contains },
-    { "minContains", check_nothing },
-    { "maxContains", check_nothing },
-    { "uniqueItems", check_unique },
-    { "properties", check_properties },
-    { "patternProperties", check_pattern_properties },
-    { "additionalProperties", check_additional },
-    { "propertyNames", check_names },
-    { "required", check_required },
-    { "dependentRequired", check_dependent },
-    { "dependentSchemas", check_dependent },
-    { "dependencies", check_dependent },
-    { "allOf", check_all },
-    { "anyOf", check_any },
-    { "oneOf", check_one },
-    { "not", check_not },
-    { "if", check_if },
-    { "then", check_nothing },
-    { "else", check_nothing },
-    { "$ref", check_ref },
-    { "nullable", check_nothing },
-};
+typedef bool check_keyword(struct validator *v, const struct check *check);
 
-static const struct keyword *find_keyword(const char *name)
+#define check_none NULL
+#define X(name, form, type, merge, negate, check, opposite) check_##check,
+static check_keyword *const checks[] = { SCHEMA_KEYWORDS(X) };
+#undef X
+
+bool validate_supports(const char *name)
 {
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i].name, name) == 0)
-            return &keywords[i];
-    return NULL;
+    int keyword = keyword_find(name);
+    return keyword >= 0 && checks[keyword];
 }
 
-bool validate_knows(const char *keyword) { return find_keyword(keyword) != NULL; }
+static bool holds_keyword(struct validator *v, int keyword, const struct check *check)
+{
+    const char *expected;
+    char why[96];
+    if (keyword_fits(keyword, check->value, &expected))
+        return checks[keyword](v, check);
+    snprintf(why, sizeof why, "'%s' is not %s", check->keyword, expected);
+    return give_up(v, why);
+}
 
 static bool all_hold(struct validator *v, const json_t *schema, const json_t *instance)
 {
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)schema, name, value) {
-        const struct keyword *keyword = find_keyword(name);
+        int keyword = keyword_find(name);
         struct check check = { name, schema, value, instance };
-        if (keyword && (!keyword->holds(v, &check) || v->undecided))
+        if (keyword >= 0 && checks[keyword] && (!holds_keyword(v, keyword, &check) || v->undecided))
             return false;
     }
     return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // text/grammar/validate.h: a JSON Schema validator (draft 2020-12, with the older spellings that masks understand), for
-// answers whose grammar is looser than their schema. The work is bounded: a check that takes too long is undecided.
+// answers whose grammar does not enforce all of their schema. The work is bounded: a check that takes too long is
+// undecided.
 #ifndef TEXT_GRAMMAR_VALIDATE_H
 #define TEXT_GRAMMAR_VALIDATE_H
 
@@ -21,6 +22,6 @@ enum validity { VALID, INVALID, UNDECIDED };
 enum validity validate(const json_t *root, const json_t *schema, const json_t *value, struct error *err);
 
 // Is this a keyword that the validator knows? Those that only describe (title, default ...) are not among them.
-bool validate_knows(const char *keyword);
+bool validate_supports(const char *keyword);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tries over a vocabulary, and a cut of a text into as few tokens as possible (dynamic programming).
 #include "text/grammar/vocabulary.h"
 
 #include <stdlib.h>
@@ -95,7 +96,7 @@ static void trie_free(struct trie *trie)
     free(trie->tokens);
 }
 
-// The node of a byte among those from `at` up to `end` that stand side by side; `end`: there is none.
+// The sibling of a byte among those from `at` to `end`; `end`: there is none.
 static uint32_t trie_find(const struct trie *trie, uint32_t at, uint32_t end, uint8_t byte)
 {
     while (at < end && trie->nodes[at].byte != byte)
@@ -137,7 +138,7 @@ static bool begins_differently(const struct tokenizer *tokenizer)
     return differently;
 }
 
-// The same tokens at the beginning of a text, where one may be a space that is not written.
+// The tokens at the beginning of a text, where SentencePiece drops a leading space.
 static void read_first(struct grammar_vocabulary *vocabulary, const struct entries *inside, struct arena *arena)
 {
     struct entries first = { memory_new(inside->count + 1, sizeof *first.items), inside->count };
@@ -161,7 +162,7 @@ static int by_characters(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-// What becomes of each token inside a JSON string.
+// Sorts tokens by what they do inside a JSON string: stay inside, end it, or break it.
 static void sort_by_string(struct grammar_vocabulary *vocabulary, const struct entries *tokens)
 {
     struct entries closers = { memory_new(tokens->count + 1, sizeof *closers.items), 0 };
@@ -178,7 +179,7 @@ static void sort_by_string(struct grammar_vocabulary *vocabulary, const struct e
             state = next;
         }
         if (state == STRING_CLOSED) {
-            struct bytes behind = { entry.text.data + at, entry.text.len - at };
+            struct bytes behind = bytes_from(entry.text, at);
             closers.items[closers.count++] = (struct entry){ behind, { entry.token.id, characters } };
         } else if (state != STRING_DEAD) {
             mask_set(vocabulary->plain, entry.token.id);
@@ -273,7 +274,7 @@ static void cut_at(const struct trie *trie, struct bytes text, size_t at, struct
         if (node == end)
             return;
         uint32_t rest = cuts[i + 1].tokens;
-        // Of equally good ones the longer.
+        // A later, longer token wins a tie.
         if (trie->nodes[node].tokens < trie->nodes[node + 1].tokens && rest < cuts[at].tokens)
             cuts[at] = (struct cut){ rest + 1, trie->tokens[trie->nodes[node].tokens].id, (uint32_t)(i + 1 - at) };
         end = trie->nodes[node++].skip;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/grammar/vocabulary.h: the tokens of a vocabulary by the bytes that they put into a text, as tries.
+// text/grammar/vocabulary.h: a vocabulary as tries over token bytes, with tokens sorted by what they do inside a JSON
+// string (as llguidance's slicer).
 #ifndef TEXT_GRAMMAR_VOCABULARY_H
 #define TEXT_GRAMMAR_VOCABULARY_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/attribute.c: a.b, a["b"] and a[1:2]. A dot looks for a method first and for a key then, brackets the
-// other way round. What is not there is undefined; looking into something undefined is trouble.
+// text/template/attribute.c: a.b, a["b"] and a[1:2], with Python's rules. A dot finds a method first and a key then,
+// brackets the other way round. A missing attribute is undefined; an attribute of an undefined value is an error.
 #include "text/template/eval.h"
 #include "text/template/unicode.h"
 
@@ -23,58 +23,33 @@ static struct value method(struct render *render, struct value of, struct bytes 
     return (struct value){ .type = VALUE_METHOD, .method = { builtin, self } };
 }
 
-//    id         word
-// clang-format off
-#define LOOP_WORDS(X)          \
-    X(INDEX,     "index")      \
-    X(INDEX0,    "index0")     \
-    X(REVINDEX,  "revindex")   \
-    X(REVINDEX0, "revindex0")  \
-    X(FIRST,     "first")      \
-    X(LAST,      "last")       \
-    X(LENGTH,    "length")     \
-    X(PREVITEM,  "previtem")   \
-    X(NEXTITEM,  "nextitem")
-// clang-format on
-
-enum loop_word {
-#define X(id, word) LOOP_##id,
-    LOOP_WORDS(X)
-#undef X
-        LOOP_WORD_COUNT
-};
-
 static struct value loop_attribute(struct render *render, struct loop *loop, struct bytes name)
 {
-    static const char *const words[LOOP_WORD_COUNT] = {
-#define X(id, word) [LOOP_##id] = word,
-        LOOP_WORDS(X)
-#undef X
-    };
-    int word = 0;
-    while (word < LOOP_WORD_COUNT && !bytes_equal(name, bytes_of(words[word])))
+    static const char words[][10] = { "index", "index0", "revindex", "revindex0", "first",
+                                      "last",  "length", "previtem", "nextitem" };
+    size_t word = 0;
+    while (word < sizeof words / sizeof *words && !bytes_equal(name, bytes_of(words[word])))
         word++;
     int64_t index = (int64_t)loop->index;
-    switch ((enum loop_word)word) {
-    case LOOP_INDEX: return value_int(index);
-    case LOOP_INDEX0: return value_int(index - 1);
-    case LOOP_REVINDEX: return value_int((int64_t)loop_length(render, loop) - index + 1);
-    case LOOP_REVINDEX0: return value_int((int64_t)loop_length(render, loop) - index);
-    case LOOP_FIRST: return value_bool(index == 1);
-    case LOOP_LAST: return value_bool(!loop_peek(render, loop));
-    case LOOP_LENGTH: return value_int((int64_t)loop_length(render, loop));
-    case LOOP_PREVITEM: return index > 1 ? loop->before : value_undefined(UNDEFINED_NO_ITEM, name);
-    case LOOP_NEXTITEM: return loop_peek(render, loop) ? loop->after : value_undefined(UNDEFINED_NO_ITEM, name);
-    case LOOP_WORD_COUNT: break;
+    switch (word) {
+    case 0: return value_int(index);
+    case 1: return value_int(index - 1);
+    case 2: return value_int((int64_t)loop_length(render, loop) - index + 1);
+    case 3: return value_int((int64_t)loop_length(render, loop) - index);
+    case 4: return value_bool(index == 1);
+    case 5: return value_bool(!loop_peek(render, loop));
+    case 6: return value_int((int64_t)loop_length(render, loop));
+    case 7: return index > 1 ? loop->before : value_undefined(UNDEFINED_NO_ITEM, name);
+    case 8: return loop_peek(render, loop) ? loop->after : value_undefined(UNDEFINED_NO_ITEM, name);
+    default: return value_missing();
     }
-    return value_missing();
 }
 
-// What Python's getattr finds; missing when there is nothing.
+// Python's getattr; missing when there is none.
 static struct value own_attribute(struct render *render, struct value of, struct bytes name)
 {
     if (of.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, of);
+        return render_fail_undefined(render, of);
     if (of.type == VALUE_NAMESPACE) {
         struct value *attribute = dict_find_name(render, of.dict, name);
         return attribute ? *attribute : value_missing();
@@ -89,7 +64,7 @@ static struct value character_at(struct render *render, struct value of, int64_t
     struct bytes text = of.string;
     size_t length = 0;
     if (index >= 0)
-        text = rest_of(text, unicode_offset(text, (size_t)index));
+        text = bytes_from(text, unicode_offset(text, (size_t)index));
     for (; index < -1 && text.len && render_step(render, 1); index++) {
         unicode_last(text, &length);
         text.len -= length;
@@ -98,7 +73,7 @@ static struct value character_at(struct render *render, struct value of, int64_t
         return value_missing();
     if (index < 0) {
         unicode_last(text, &length);
-        text = rest_of(text, text.len - length);
+        text = bytes_from(text, text.len - length);
     }
     unicode_first(text, &text.len);
     render_step_bytes(render, (size_t)(text.data - of.string.data));
@@ -107,7 +82,7 @@ static struct value character_at(struct render *render, struct value of, int64_t
     return character;
 }
 
-// What Python's [] finds; missing when there is nothing.
+// Python's __getitem__; missing when there is none.
 static struct value own_item(struct render *render, struct value of, struct value key)
 {
     if (of.type == VALUE_DICT) {
@@ -139,7 +114,7 @@ struct value attribute_get(struct render *render, struct value of, struct bytes 
 struct value attribute_item(struct render *render, struct value of, struct value key)
 {
     if (of.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, of);
+        return render_fail_undefined(render, of);
     struct value value = own_item(render, of, key);
     if (value_given(value))
         return value;
@@ -155,10 +130,8 @@ static int64_t slice_bound(struct render *render, struct value bound, int64_t le
 {
     if (bound.type == VALUE_NONE)
         return otherwise;
-    if (!value_is_integral(bound)) {
-        trouble(render, "a slice goes by integers, not by %s", value_kind(bound));
-        return otherwise;
-    }
+    if (!value_is_integral(bound))
+        return render_fail(render, "a slice goes by integers, not by %s", value_kind(bound)), otherwise;
     int64_t index = value_integer(bound);
     index += index < 0 ? length : 0;
     return index < low ? low : index > high ? high : index;
@@ -169,7 +142,7 @@ static struct value slice_string(struct render *render, struct value of, int64_t
     struct value part;
     if (step == 1) {
         size_t from = unicode_offset(of.string, (size_t)start);
-        struct bytes rest = { of.string.data + from, of.string.len - from };
+        struct bytes rest = bytes_from(of.string, from);
         rest.len = unicode_offset(rest, (size_t)count);
         part = value_string(rest);
     } else {
@@ -210,15 +183,15 @@ struct value attribute_slice(struct render *render, struct value of, struct valu
 {
     size_t length;
     if (of.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, of);
+        return render_fail_undefined(render, of);
     if (!value_is_list(of) && of.type != VALUE_STRING && of.type != VALUE_RANGE)
-        return trouble(render, "%s cannot be sliced", value_kind(of));
+        return render_fail(render, "%s cannot be sliced", value_kind(of));
     value_length(render, of, &length);
     int64_t end = (int64_t)length, stride = 1;
     if (step.type != VALUE_NONE)
         stride = slice_bound(render, step, 0, -end - 1, end + 1, 1); // a longer stride takes no more items
     if (stride == 0)
-        return trouble(render, "the step of a slice cannot be zero");
+        return render_fail(render, "the step of a slice cannot be zero");
     bool back = stride < 0;
     int64_t low = back ? -1 : 0, high = back ? end - 1 : end;
     int64_t from = slice_bound(render, start, end, low, high, back ? high : low);

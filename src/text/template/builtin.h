@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/builtin.h: filters, tests, methods and global functions are rows of tables, each with the names of its
-// parameters; a call binds its arguments to them before the function runs.
+// text/template/builtin.h: the row type of those tables, and binding of a call's arguments to parameters, as in Python.
 #ifndef TEXT_TEMPLATE_BUILTIN_H
 #define TEXT_TEMPLATE_BUILTIN_H
 
@@ -46,7 +45,7 @@ struct value builtin_call(struct render *render, const struct builtin *builtin, 
 struct value method_call(struct render *render, const struct builtin *method, struct value self,
                          const struct arguments *arguments); // a builtin_call that knows of safe strings
 
-// Bound arguments as what they have to be; trouble when they are something else. `otherwise` when not given.
+// Bound arguments of a type; an error when they have another. `otherwise` when not given.
 int64_t call_int(struct call *call, int index, int64_t otherwise);
 bool call_truth(struct call *call, int index, bool otherwise);
 struct bytes call_string(struct call *call, int index, const char *otherwise);

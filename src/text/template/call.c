@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template/call.h"
+// Argument binding of functions and macros, and calls.
 
 #include "text/template/eval.h"
 #include "text/template/unicode.h"
@@ -30,27 +30,24 @@ static bool bind_arguments(struct call *call, const struct builtin *builtin)
 {
     const struct arguments *all = call->all;
     size_t count = parameter_count(builtin->parameters);
-    if (all->count > count) {
-        trouble(call->render, "%s takes at most %zu arguments, not %zu", builtin->name, count, all->count);
-        return false;
-    }
+    if (all->count > count)
+        return render_fail(call->render, "%s takes at most %zu arguments, not %zu", builtin->name, count, all->count),
+               false;
     for (size_t i = 0; i < all->count; i++)
         call->arg[i] = all->values[i];
     for (size_t i = 0; i < all->keyword_count; i++) {
         struct keyword keyword = all->keywords[i];
         int index = parameter_index(builtin->parameters, keyword.name);
-        if (index < 0 || value_given(call->arg[index])) {
-            trouble(call->render, "%s %s argument '%.*s'", builtin->name, index < 0 ? "has no" : "was given twice the",
-                    shown_length(keyword.name), keyword.name.data);
-            return false;
-        }
+        if (index < 0 || value_given(call->arg[index]))
+            return render_fail(call->render, "%s %s argument '%.*s'", builtin->name,
+                               index < 0 ? "has no" : "was given twice the", shown_length(keyword.name),
+                               keyword.name.data),
+                   false;
         call->arg[index] = keyword.value;
     }
     for (int i = 0; i < builtin->required; i++)
-        if (!value_given(call->arg[i])) {
-            trouble(call->render, "%s needs %d arguments", builtin->name, builtin->required);
-            return false;
-        }
+        if (!value_given(call->arg[i]))
+            return render_fail(call->render, "%s needs %d arguments", builtin->name, builtin->required), false;
     return true;
 }
 
@@ -63,7 +60,7 @@ struct value builtin_call(struct render *render, const struct builtin *builtin, 
     return builtin->run(&call);
 }
 
-// What a method of a safe string cuts out of it, or makes of it, is safe as well.
+// Strings that a method makes of a safe string are safe as well (Markup).
 static struct value keep_safe(struct value result)
 {
     result.safe = result.type == VALUE_STRING;
@@ -85,10 +82,8 @@ int64_t call_int(struct call *call, int index, int64_t otherwise)
     struct value value = call->arg[index];
     if (!value_given(value))
         return otherwise;
-    if (!value_is_integral(value)) {
-        trouble(call->render, "expected an integer as an argument, found %s", value_kind(value));
-        return otherwise;
-    }
+    if (!value_is_integral(value))
+        return render_fail(call->render, "expected an integer as an argument, found %s", value_kind(value)), otherwise;
     return value_integer(value);
 }
 
@@ -102,10 +97,9 @@ struct bytes call_string(struct call *call, int index, const char *otherwise)
     struct value value = call->arg[index];
     if (!value_given(value))
         return bytes_of(otherwise);
-    if (value.type != VALUE_STRING) {
-        trouble(call->render, "expected a string as an argument, found %s", value_kind(value));
-        return bytes_of(otherwise);
-    }
+    if (value.type != VALUE_STRING)
+        return render_fail(call->render, "expected a string as an argument, found %s", value_kind(value)),
+               bytes_of(otherwise);
     return value.string;
 }
 
@@ -129,7 +123,7 @@ static void bind_parameters(struct render *render, const struct node_function *f
 {
     const struct node_parameter *parameter = function->parameters;
     if (given->count > function->parameter_count)
-        trouble(render, "the macro takes at most %zu arguments, not %zu", function->parameter_count, given->count);
+        render_fail(render, "the macro takes at most %zu arguments, not %zu", function->parameter_count, given->count);
     for (size_t i = 0; i < given->count && parameter; i++, parameter = parameter->next)
         frame->slots[parameter->slot] = given->values[i];
     for (size_t i = 0; i < given->keyword_count; i++) {
@@ -138,12 +132,12 @@ static void bind_parameters(struct render *render, const struct node_function *f
         if (parameter && !value_given(frame->slots[parameter->slot]))
             frame->slots[parameter->slot] = given->keywords[i].value;
         else
-            trouble(render, "the macro %s parameter '%.*s'", parameter ? "was given twice the" : "has no",
-                    shown_length(name), name.data);
+            render_fail(render, "the macro %s parameter '%.*s'", parameter ? "was given twice the" : "has no",
+                        shown_length(name), name.data);
     }
 }
 
-// What was not given takes its default; defaults see the parameters and what is around the macro.
+// Parameters without an argument take their default, which is evaluated in the macro's scope.
 static void fill_defaults(struct render *render, const struct node_function *function)
 {
     for (const struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
@@ -177,7 +171,7 @@ struct value call_value(struct render *render, struct value callee, const struct
     case VALUE_MACRO: return call_macro(render, callee.macro, arguments);
     case VALUE_FUNCTION: return builtin_call(render, callee.method.builtin, value_none(), arguments);
     case VALUE_METHOD: return method_call(render, callee.method.builtin, *callee.method.self, arguments);
-    case VALUE_UNDEFINED: return trouble_undefined(render, callee);
-    default: return trouble(render, "%s cannot be called", value_kind(callee));
+    case VALUE_UNDEFINED: return render_fail_undefined(render, callee);
+    default: return render_fail(render, "%s cannot be called", value_kind(callee));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/dict.c: dicts keep the order of their keys; bigger ones get an index when they are first searched.
-// Probes are charged as steps, so keys made to collide end in a sentence.
+// text/template/dict.c: Python's dict: insertion order, and a hash index once a larger one is first searched. Probes
+// are charged as steps, so keys made to collide end in an error.
 #include <math.h>
 
 #include "text/template/value.h"
@@ -115,7 +115,7 @@ void dict_append(struct render *render, struct dict *dict, struct value key, str
 void dict_put(struct render *render, struct dict *dict, struct value key, struct value value)
 {
     if (!value_is_hashable(render, key)) {
-        trouble(render, "%s cannot be the key of a dict", value_kind(key));
+        render_fail(render, "%s cannot be the key of a dict", value_kind(key));
         return;
     }
     struct value *old = dict_find(render, dict, key);

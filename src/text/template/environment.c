@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lookup in the tables of filters, tests, methods and global functions.
 #include "text/template/environment.h"
 
 #define ROW(name, function, required, parameters) { name, function, required, parameters },

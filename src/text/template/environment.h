@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/environment.h: the environment of a chat template, in Jinja's sense: every filter, test, method and
-// global function there is. They are those that published chat templates use, with those around them that an author
-// would expect. A name that is not here is an error that names it.
+// text/template/environment.h: the Jinja environment of chat templates: tables of all filters, tests, methods and
+// global functions. Published chat templates use most of them. A name that is not here is an error that names it.
 //
 // A row: name, function, number of parameters without a default, names of the parameters separated by spaces
 // ("/" in front: they are positional only; "*": any, in call->all).

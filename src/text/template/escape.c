@@ -38,7 +38,7 @@ static bool simple_escape(char letter, char *out)
     return at;
 }
 
-// What follows a backslash: bytes of `text` read, 0 when it means nothing. *codepoint is what it stands for.
+// Reads an escape behind its backslash into *codepoint. Returns its length, 0 when it is no escape.
 static size_t read_escape(struct bytes text, uint32_t *codepoint, const char **why)
 {
     char plain;
@@ -46,7 +46,7 @@ static size_t read_escape(struct bytes text, uint32_t *codepoint, const char **w
         return *codepoint = (unsigned char)plain, 1;
     size_t digits = text.data[0] == 'x' ? 2 : text.data[0] == 'u' ? 4 : text.data[0] == 'U' ? 8 : 0;
     if (digits) {
-        if (!read_hex(rest_of(text, 1), digits, codepoint))
+        if (!read_hex(bytes_from(text, 1), digits, codepoint))
             *why = "a \\x, \\u or \\U in a string has too few hexadecimal digits";
         else if (*codepoint > 0x10FFFF || (*codepoint >= 0xD800 && *codepoint <= 0xDFFF))
             *why = "a \\u or \\U in a string names no character";
@@ -72,7 +72,7 @@ const char *escape_decode(struct bytes text, struct arena *arena, struct bytes *
         }
         const char *why = NULL;
         uint32_t codepoint;
-        size_t length = read_escape(rest_of(text, i + 1), &codepoint, &why);
+        size_t length = read_escape(bytes_from(text, i + 1), &codepoint, &why);
         if (why)
             return why;
         if (!length) {

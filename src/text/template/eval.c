@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/eval.c: expressions.
+// text/template/eval.c: evaluation of expressions.
 #include "text/template/eval.h"
 
-#include "text/template/call.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
 
-static struct value *variable(struct render *render, struct reference at)
+struct value *eval_variable(struct render *render, struct reference at)
 {
     if (at.hops == REFERENCE_OUTSIDE)
         return &render->outside[at.slot];
@@ -24,7 +23,7 @@ static struct value eval_constant(struct render *render, const struct node *node
 
 static struct value eval_name(struct render *render, const struct node *node)
 {
-    struct value value = *variable(render, node->name.at);
+    struct value value = *eval_variable(render, node->name.at);
     return value_given(value) ? value : value_undefined(UNDEFINED_VARIABLE, node->name.name);
 }
 
@@ -86,7 +85,7 @@ static struct value eval_item(struct render *render, const struct node *node)
 static struct value eval_slice(struct render *render, const struct node *node)
 {
     render->line = node->line;
-    return trouble(render, "a slice stands alone between its brackets");
+    return render_fail(render, "a slice stands alone between its brackets");
 }
 
 static void eval_arguments(struct render *render, const struct node_arguments *nodes, struct arguments *out)
@@ -121,8 +120,8 @@ static struct value apply(struct render *render, const struct node *node, struct
     if (render->failed)
         return value_none();
     if (!node->apply.builtin)
-        return trouble(render, "there is no %s called '%.*s'", node->type == NODE_FILTER ? "filter" : "test",
-                       shown_length(node->apply.name), node->apply.name.data);
+        return render_fail(render, "there is no %s called '%.*s'", node->type == NODE_FILTER ? "filter" : "test",
+                           shown_length(node->apply.name), node->apply.name.data);
     return builtin_call(render, node->apply.builtin, self, &arguments);
 }
 
@@ -237,22 +236,22 @@ struct value eval_expression(struct render *render, const struct node *node)
     render->line = node->line;
     struct value value = evaluators[node->type](render, node);
     render_leave(render);
-    return render->failed ? value_none() : value; // what trouble left unfinished is not looked at
+    return render->failed ? value_none() : value; // unfinished values are dropped after an error
 }
 
 void eval_assign(struct render *render, const struct node *target, struct value value)
 {
     if (target->type == NODE_NAME) {
-        *variable(render, target->name.at) = value;
+        *eval_variable(render, target->name.at) = value;
         return;
     }
     if (target->type == NODE_NAMESPACE_ATTRIBUTE) {
-        struct value *namespace = variable(render, target->name.at);
+        struct value *namespace = eval_variable(render, target->name.at);
         render->line = target->line;
         if (namespace->type != VALUE_NAMESPACE)
-            trouble(render, "attributes can be set on a namespace only, not on %s", value_kind(*namespace));
+            render_fail(render, "attributes can be set on a namespace only, not on %s", value_kind(*namespace));
         else if (target->name.attribute.data[0] == '_')
-            trouble(render, "attributes of a namespace cannot start with an underscore");
+            render_fail(render, "attributes of a namespace cannot start with an underscore");
         else
             dict_put(render, namespace->dict, value_string(target->name.attribute), value);
         return;
@@ -262,7 +261,7 @@ void eval_assign(struct render *render, const struct node *target, struct value 
         wanted++;
     struct list *items = list_from(render, value);
     if (items->count != wanted)
-        trouble(render, "%zu values cannot be unpacked into %zu names", items->count, wanted);
+        render_fail(render, "%zu values cannot be unpacked into %zu names", items->count, wanted);
     size_t index = 0;
     for (const struct node *item = target->items; item && !render->failed; item = item->next)
         eval_assign(render, item, items->items[index++]);

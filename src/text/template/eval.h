@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/eval.h: running a tree. Expressions give values, statements put text.
+// text/template/eval.h: a tree-walking interpreter. Expressions give values, statements append text.
 #ifndef TEXT_TEMPLATE_EVAL_H
 #define TEXT_TEMPLATE_EVAL_H
 
 #include "text/template/builtin.h"
 #include "text/template/tree.h"
 
+struct value *eval_variable(struct render *render, struct reference at);
 struct value eval_expression(struct render *render, const struct node *node);
 struct value eval_filter(struct render *render, const struct node *node, struct value text); // of a block's text
 
@@ -24,5 +25,13 @@ struct value operator_apply(struct render *render, enum token_type op, struct va
 struct value operator_sign(struct render *render, struct value value, bool negative);
 bool operator_compare(struct render *render, enum token_type op, struct value left, struct value right);
 bool operator_contains(struct render *render, struct value container, struct value item);
+
+struct macro {
+    const struct node_function *function;
+    struct activation *frame; // where it was defined
+};
+
+struct value macro_new(struct render *render, const struct node_function *function);
+struct value call_value(struct render *render, struct value callee, const struct arguments *arguments);
 
 #endif

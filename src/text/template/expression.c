@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/expression.c: the half of the parser that reads expressions. Operators bind as in jinja2, which is not
-// quite Python: ~ binds tighter than + and -.
+// text/template/expression.c: a recursive-descent parser of Jinja expressions, with jinja2's precedences: ~ binds
+// tighter than + and -.
 #include "text/template/parser.h"
 
 static struct node *parse_unary(struct parser *parser, bool with_filters);
@@ -22,7 +22,7 @@ static struct node *constant(struct parser *parser, int line, struct value value
     return node;
 }
 
-// Strings side by side are one.
+// Adjacent string literals are one string.
 static struct node *parse_strings(struct parser *parser)
 {
     struct token first = token_next(parser);
@@ -144,7 +144,7 @@ static struct node *parse_primary_or_attribute(struct parser *parser)
     return parse_primary_or_namespace(parser, true);
 }
 
-// What stands between brackets behind a value: an index or a slice.
+// The inside of the brackets behind a value: an index or a slice.
 static struct node *parse_index(struct parser *parser)
 {
     int line = parser->token->line;
@@ -373,7 +373,7 @@ static struct node *parse_sum(struct parser *parser)
     return left;
 }
 
-// True when a comparison operator was there; it is passed.
+// Skips a comparison operator; false when there is none.
 static bool comparison(struct parser *parser, enum token_type *op, bool *negated)
 {
     *op = parser->token->type;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/filters.c: filters of single values: numbers, defaults, JSON.
+// text/template/filters.c: Jinja filters of single values (numbers, default, tojson), and its tests (`x is defined`).
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,9 @@ struct value filter_abs(struct call *call)
     if (value.type == VALUE_FLOAT)
         return value_float(fabs(value.number));
     if (!value_is_integral(value))
-        return value.type == VALUE_UNDEFINED ? trouble_undefined(call->render, value)
-                                             : trouble(call->render, "abs takes a number, not %s", value_kind(value));
+        return value.type == VALUE_UNDEFINED
+            ? render_fail_undefined(call->render, value)
+            : render_fail(call->render, "abs takes a number, not %s", value_kind(value));
     return operator_sign(call->render, value, value_integer(value) < 0);
 }
 
@@ -31,7 +32,7 @@ struct value filter_length(struct call *call)
 {
     size_t length;
     if (!value_length(call->render, call->self, &length))
-        return trouble(call->render, "%s has no length", value_kind(call->self));
+        return render_fail(call->render, "%s has no length", value_kind(call->self));
     return value_int((int64_t)length);
 }
 
@@ -40,7 +41,7 @@ static struct value int_of_float(struct call *call, double number, struct value 
     if (isnan(number) || (isinf(number) && from_text))
         return otherwise;
     if (!(number > -0x1p63 && number < 0x1p63))
-        return trouble(call->render, "an integer outgrows 64 bits");
+        return render_fail(call->render, "an integer outgrows 64 bits");
     return value_int((int64_t)number);
 }
 
@@ -55,12 +56,12 @@ struct value filter_int(struct call *call)
     if (self.type == VALUE_FLOAT)
         return int_of_float(call, self.number, otherwise, false);
     if (self.type == VALUE_UNDEFINED)
-        return trouble_undefined(call->render, self);
+        return render_fail_undefined(call->render, self);
     if (self.type != VALUE_STRING)
         return otherwise;
     render_step_characters(call->render, self.string.len);
     if (string_to_int(self.string, &integer, &too_big))
-        return too_big ? trouble(call->render, "an integer outgrows 64 bits") : value_int(integer);
+        return too_big ? render_fail(call->render, "an integer outgrows 64 bits") : value_int(integer);
     return string_to_float(self.string, &number) ? int_of_float(call, number, otherwise, true) : otherwise;
 }
 
@@ -71,7 +72,7 @@ struct value filter_float(struct call *call)
     if (value_is_number(self))
         return value_float(value_number(self));
     if (self.type == VALUE_UNDEFINED)
-        return trouble_undefined(call->render, self);
+        return render_fail_undefined(call->render, self);
     if (self.type != VALUE_STRING)
         return otherwise;
     render_step_characters(call->render, self.string.len);
@@ -89,7 +90,7 @@ static struct value round_int(struct render *render, int64_t number, int64_t dig
     int64_t distance = rest < 0 ? -rest : rest;
     bool up = distance > half || (distance == half && unit > 1 && (down / unit) % 2 != 0);
     if (up && __builtin_add_overflow(down, rest < 0 ? -unit : unit, &down))
-        return trouble(render, "an integer outgrows 64 bits");
+        return render_fail(render, "an integer outgrows 64 bits");
     return value_int(down);
 }
 
@@ -118,11 +119,11 @@ struct value filter_round(struct call *call)
     struct bytes method = call_string(call, 1, "common");
     bool ceil_it = bytes_equal(method, bytes_of("ceil")), floor_it = bytes_equal(method, bytes_of("floor"));
     if (!ceil_it && !floor_it && !bytes_equal(method, bytes_of("common")))
-        return trouble(render, "round takes the method common, ceil or floor");
+        return render_fail(render, "round takes the method common, ceil or floor");
     if (self.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, self);
+        return render_fail_undefined(render, self);
     if (!value_is_number(self))
-        return trouble(render, "round takes a number, not %s", value_kind(self));
+        return render_fail(render, "round takes a number, not %s", value_kind(self));
     if (!ceil_it && !floor_it) {
         if (self.type == VALUE_FLOAT)
             return value_float(round_float(self.number, digits));
@@ -130,7 +131,7 @@ struct value filter_round(struct call *call)
     }
     double unit = pow(10, (double)digits), scaled = value_number(self) * unit;
     if (!isfinite(scaled) || unit == 0)
-        return trouble(render, "a float grows too large");
+        return render_fail(render, "a float grows too large");
     return value_float((ceil_it ? ceil(scaled) : floor(scaled)) / unit);
 }
 
@@ -140,7 +141,7 @@ static void json_separators(struct call *call, struct json_style *style)
     struct value pair = call->arg[2];
     bool two = value_is_list(pair) && pair.list->count == 2;
     if (!two || pair.list->items[0].type != VALUE_STRING || pair.list->items[1].type != VALUE_STRING) {
-        trouble(call->render, "tojson takes two strings as separators");
+        render_fail(call->render, "tojson takes two strings as separators");
         return;
     }
     style->item_end = pair.list->items[0].string;
@@ -170,3 +171,51 @@ struct value filter_tojson(struct call *call)
     print_json(render, call->self, &style);
     return text_take(render, mark);
 }
+
+// ---- tests ----
+
+static bool remainder_is(struct call *call, struct value divisor, int64_t wanted)
+{
+    struct value rest = operator_apply(call->render, TOKEN_MODULO, call->self, divisor);
+    return value_equal(call->render, rest, value_int(wanted));
+}
+
+struct value test_odd(struct call *call) { return value_bool(remainder_is(call, value_int(2), 1)); }
+struct value test_even(struct call *call) { return value_bool(remainder_is(call, value_int(2), 0)); }
+struct value test_divisibleby(struct call *call) { return value_bool(remainder_is(call, call->arg[0], 0)); }
+struct value test_defined(struct call *call) { return value_bool(call->self.type != VALUE_UNDEFINED); }
+struct value test_undefined(struct call *call) { return value_bool(call->self.type == VALUE_UNDEFINED); }
+struct value test_none(struct call *call) { return value_bool(call->self.type == VALUE_NONE); }
+struct value test_boolean(struct call *call) { return value_bool(call->self.type == VALUE_BOOL); }
+struct value test_true(struct call *call) { return value_bool(value_same(call->self, value_bool(true))); }
+struct value test_false(struct call *call) { return value_bool(value_same(call->self, value_bool(false))); }
+struct value test_integer(struct call *call) { return value_bool(call->self.type == VALUE_INT); }
+struct value test_float(struct call *call) { return value_bool(call->self.type == VALUE_FLOAT); }
+struct value test_number(struct call *call) { return value_bool(value_is_number(call->self)); }
+struct value test_string(struct call *call) { return value_bool(call->self.type == VALUE_STRING); }
+struct value test_mapping(struct call *call) { return value_bool(call->self.type == VALUE_DICT); }
+struct value test_iterable(struct call *call) { return value_bool(value_is_iterable(call->self)); }
+struct value test_sameas(struct call *call) { return value_bool(value_same(call->self, call->arg[0])); }
+
+struct value test_in(struct call *call)
+{
+    return value_bool(operator_contains(call->render, call->arg[0], call->self));
+}
+
+struct value test_sequence(struct call *call)
+{
+    size_t length;
+    return value_bool(call->self.type != VALUE_VIEW && value_length(call->render, call->self, &length));
+}
+
+static struct value comparison(struct call *call, enum token_type op)
+{
+    return value_bool(operator_compare(call->render, op, call->self, call->arg[0]));
+}
+
+struct value test_eq(struct call *call) { return comparison(call, TOKEN_EQUAL); }
+struct value test_ne(struct call *call) { return comparison(call, TOKEN_NOT_EQUAL); }
+struct value test_lt(struct call *call) { return comparison(call, TOKEN_LESS); }
+struct value test_le(struct call *call) { return comparison(call, TOKEN_LESS_EQUAL); }
+struct value test_gt(struct call *call) { return comparison(call, TOKEN_GREATER); }
+struct value test_ge(struct call *call) { return comparison(call, TOKEN_GREATER_EQUAL); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/filters_list.c: filters that take a whole sequence at once.
+// text/template/filters_list.c: Jinja filters of whole sequences: sort, join, min, sum.
 #include "text/template/environment.h"
 #include "text/template/eval.h"
 #include "text/template/print.h"
@@ -58,7 +58,7 @@ struct value filter_sum(struct call *call)
     struct render *render = call->render;
     struct value total = value_given(call->arg[1]) ? call->arg[1] : value_int(0), item;
     if (total.type == VALUE_STRING)
-        return trouble(render, "sum does not add strings, join does");
+        return render_fail(render, "sum does not add strings, join does");
     struct iterator *iterator = iterator_of(render, call->self);
     while (iterator_next(render, iterator, &item)) {
         if (call_has(call, 0))
@@ -130,11 +130,11 @@ struct value filter_dictsort(struct call *call)
     struct bytes by = call_string(call, 1, "key");
     bool by_value = bytes_equal(by, bytes_of("value")), case_sensitive = call_truth(call, 0, false);
     if (!by_value && !bytes_equal(by, bytes_of("key")))
-        return trouble(render, "dictsort sorts by key or by value");
+        return render_fail(render, "dictsort sorts by key or by value");
     if (call->self.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, call->self);
+        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_DICT)
-        return trouble(render, "dictsort takes a dict, not %s", value_kind(call->self));
+        return render_fail(render, "dictsort takes a dict, not %s", value_kind(call->self));
     const struct dict *dict = call->self.dict;
     struct list *items = list_new(render, dict->count), *keys = list_new(render, dict->count);
     for (size_t i = 0; i < dict->count && !render->failed; i++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/filters_text.c: filters that make strings.
+// text/template/filters_text.c: Jinja filters of strings.
 #include "text/template/environment.h"
 #include "text/template/unicode.h"
 
-// The string method of that name, on the value's text, with the given arguments.
+// Calls the string method of that name on str(value).
 static struct value by_method(struct call *call, const char *name, size_t count)
 {
     while (count && !value_given(call->arg[count - 1]))
@@ -42,9 +42,9 @@ struct value filter_indent(struct call *call)
     struct render *render = call->render;
     struct bytes text = call->self.string, indent;
     if (call->self.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, call->self);
+        return render_fail_undefined(render, call->self);
     if (call->self.type != VALUE_STRING)
-        return trouble(render, "indent takes a string, not %s", value_kind(call->self));
+        return render_fail(render, "indent takes a string, not %s", value_kind(call->self));
     size_t mark = text_mark(render);
     if (call->arg[0].type == VALUE_STRING) {
         indent = call->arg[0].string;
@@ -84,11 +84,11 @@ struct value filter_title(struct call *call)
     while (rest.len && render_step(render, 1)) {
         size_t first, end = 0, length;
         bool between = begins_word(unicode_first(rest, &first));
-        while (end < rest.len && begins_word(unicode_first(rest_of(rest, end), &length)) == between)
+        while (end < rest.len && begins_word(unicode_first(bytes_from(rest, end), &length)) == between)
             end += length;
         unicode_upper(render->out, (struct bytes){ rest.data, first });
         unicode_lower(render->out, (struct bytes){ rest.data + first, end - first });
-        rest = rest_of(rest, end);
+        rest = bytes_from(rest, end);
     }
     return text_take(render, mark);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Iterators over each type of value, and look-ahead of loops.
 #include "text/template/iterate.h"
 
 #include "text/template/unicode.h"
@@ -70,10 +71,8 @@ struct iterator *iterator_of(struct render *render, struct value value)
 {
     if (value.type == VALUE_ITERATOR)
         return value.iterator;
-    if (!walkers[value.type]) {
-        trouble(render, "%s cannot be iterated over", value_kind(value));
-        return NULL;
-    }
+    if (!walkers[value.type])
+        return render_fail(render, "%s cannot be iterated over", value_kind(value)), NULL;
     struct iterator *iterator = render_new(render, sizeof *iterator);
     *iterator = (struct iterator){ .next = walkers[value.type], .source = value };
     return iterator;

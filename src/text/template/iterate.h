@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/iterate.h: walking over values, and the loop object of {% for %}.
+// text/template/iterate.h: Python's iterators, and Jinja's loop object.
 // Iterators are lazy and read once: a filter such as map does its work only when somebody asks for the next item.
 #ifndef TEXT_TEMPLATE_ITERATE_H
 #define TEXT_TEMPLATE_ITERATE_H
@@ -14,7 +14,7 @@ struct iterator {
     void *state;           // what else it needs
 };
 
-struct iterator *iterator_of(struct render *render, struct value value); // NULL, with trouble: it cannot be walked
+struct iterator *iterator_of(struct render *render, struct value value); // NULL with an error: it is not iterable
 bool iterator_next(struct render *render, struct iterator *iterator, struct value *item); // NULL is at its end
 bool value_is_iterable(struct value value);
 

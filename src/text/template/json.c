@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/json.c: values as JSON, letter for letter as Python's json.dumps.
+// text/template/json.c: json.dumps of Python, byte for byte.
 #include <inttypes.h>
 #include <math.h>
 
@@ -35,7 +35,7 @@ static void json_string(struct render *render, struct bytes text, bool ascii)
         }
         text_put(render, (struct bytes){ text.data + at - plain, plain });
         plain = 0;
-        json_escape(render, unicode_first(rest_of(text, at), &length));
+        json_escape(render, unicode_first(bytes_from(text, at), &length));
     }
     text_put(render, (struct bytes){ text.data + text.len - plain, plain });
     text_put_byte(render, '"');
@@ -78,7 +78,7 @@ static void json_key(struct render *render, struct value key, const struct json_
         return;
     }
     if (!value_is_number(key) && key.type != VALUE_NONE)
-        trouble(render, "tojson: %s cannot be a key", value_kind(key));
+        render_fail(render, "tojson: %s cannot be a key", value_kind(key));
     json_value(render, key, style, 0);
     struct value text = text_take(render, mark);
     json_string(render, text.string, style->ascii);
@@ -128,7 +128,7 @@ static void json_value(struct render *render, struct value value, const struct j
     case VALUE_LIST:
     case VALUE_TUPLE: json_list(render, value.list, style, level); break;
     case VALUE_DICT: json_dict(render, value.dict, style, level); break;
-    default: trouble(render, "tojson: %s cannot be written as JSON", value_kind(value)); break;
+    default: render_fail(render, "tojson: %s cannot be written as JSON", value_kind(value)); break;
     }
     render_leave(render);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/lazy.c: filters that give an iterator and work when it is read, as jinja2's generators do: an error
-// with an item comes up only if the item is asked for, and the iterator is always true and read once.
+// text/template/lazy.c: Jinja filters that are generators (map, select, reject, unique): an item is computed when it is
+// read, so its error comes then; the iterator is always true and read once.
 #include "text/template/environment.h"
 #include "text/template/unicode.h"
 
@@ -31,7 +31,7 @@ static bool draw(struct render *render, struct iterator *iterator, struct value 
     return iterator_next(render, iterator->from, item);
 }
 
-// The first argument, which is taken off; missing when there is none.
+// Removes and returns the first argument; missing when there is none.
 static struct value shift(struct arguments *arguments)
 {
     if (!arguments->count)
@@ -45,9 +45,9 @@ static const struct builtin *find_named(struct render *render, struct value name
 {
     const struct builtin *builtin = name.type == VALUE_STRING ? find(name.string) : NULL;
     if (!builtin && name.type == VALUE_STRING)
-        trouble(render, "there is no %s called '%.*s'", kind, shown_length(name.string), name.string.data);
+        render_fail(render, "there is no %s called '%.*s'", kind, shown_length(name.string), name.string.data);
     else if (!builtin)
-        trouble(render, "the name of a %s is a string, not %s", kind, value_kind(name));
+        render_fail(render, "the name of a %s is a string, not %s", kind, value_kind(name));
     return builtin;
 }
 
@@ -70,7 +70,7 @@ static void prepare_map(struct render *render, struct lazy *lazy)
     if (arguments->count || !by_attribute)
         lazy->builtin = find_named(render, shift(arguments), filter_find, "filter");
     else if (others)
-        trouble(render, "map by attribute takes attribute and default only");
+        render_fail(render, "map by attribute takes attribute and default only");
 }
 
 static bool next_map(struct render *render, struct iterator *iterator, struct value *item)
@@ -104,7 +104,7 @@ static bool next_selected(struct render *render, struct iterator *iterator, stru
         if (!lazy->done && !value_given(lazy->path))
             lazy->path = shift(&lazy->arguments);
         if (!lazy->done && !value_given(lazy->path))
-            trouble(render, "selectattr and rejectattr take the name of an attribute");
+            render_fail(render, "selectattr and rejectattr take the name of an attribute");
         if (!lazy->done && lazy->arguments.count)
             lazy->builtin = find_named(render, shift(&lazy->arguments), test_find, "test");
     }
@@ -165,7 +165,7 @@ static bool next_item(struct render *render, struct iterator *iterator, struct v
     if (!iterator->from && source.type == VALUE_DICT)
         iterator->source = value_view(source.dict, VIEW_ITEMS);
     else if (!iterator->from && source.type != VALUE_UNDEFINED)
-        trouble(render, "items takes a dict, not %s", value_kind(source));
+        render_fail(render, "items takes a dict, not %s", value_kind(source));
     return draw(render, iterator, item);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A Jinja lexer with trim_blocks and lstrip_blocks.
 #include "text/template/lex.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ const char *token_name(enum token_type type)
     }
 }
 
-static struct bytes rest(const struct lexer *lexer) { return rest_of(lexer->in, lexer->at); }
+static struct bytes rest(const struct lexer *lexer) { return bytes_from(lexer->in, lexer->at); }
 
 static bool at_text(const struct lexer *lexer, const char *text)
 {
@@ -63,10 +64,7 @@ static void advance(struct lexer *lexer, size_t bytes)
 
 static struct token *add_token(struct lexer *lexer, enum token_type type, struct bytes text)
 {
-    if (lexer->count == lexer->capacity) {
-        lexer->capacity = lexer->capacity ? lexer->capacity * 2 : 256;
-        lexer->tokens = memory_grow(lexer->tokens, lexer->capacity, sizeof *lexer->tokens);
-    }
+    MEMORY_RESERVE(lexer->tokens, lexer->count, lexer->capacity);
     struct token *token = &lexer->tokens[lexer->count++];
     *token = (struct token){ .type = type, .line = lexer->line, .text = text };
     return token;
@@ -81,7 +79,7 @@ static bool pass_end(struct lexer *lexer, const char *end)
     struct bytes here = rest(lexer);
     bool variable = end[0] == '}';
     size_t sign = here.len && (here.data[0] == '-' || (here.data[0] == '+' && !variable));
-    if (!bytes_start_with(rest_of(here, sign), bytes_of(end)))
+    if (!bytes_start_with(bytes_from(here, sign), bytes_of(end)))
         return false;
     advance(lexer, sign + 2);
     if (sign && here.data[0] == '-')
@@ -123,7 +121,7 @@ static size_t digits_length(struct bytes text, const char *digits)
 
 static struct bytes tail(struct bytes text, size_t from)
 {
-    return from < text.len ? rest_of(text, from) : (struct bytes){ 0 };
+    return from < text.len ? bytes_from(text, from) : (struct bytes){ 0 };
 }
 
 // Length of a float at the start of `text`, 0: it is none.
@@ -416,14 +414,11 @@ static struct bytes normalise(struct bytes source, struct arena *arena)
 
 struct token *template_lex(struct bytes source, struct arena *arena, struct error *err)
 {
-    if (source.len > TEMPLATE_SOURCE_BYTES_MAX) {
-        fail(err, "chat template: it has %zu bytes, the limit is %d", source.len, TEMPLATE_SOURCE_BYTES_MAX);
-        return NULL;
-    }
-    if (!unicode_is_valid(source)) {
-        fail(err, "chat template: it is not valid UTF-8");
-        return NULL;
-    }
+    if (source.len > TEMPLATE_SOURCE_BYTES_MAX)
+        return fail(err, "chat template: it has %zu bytes, the limit is %d", source.len, TEMPLATE_SOURCE_BYTES_MAX),
+               NULL;
+    if (!unicode_is_valid(source))
+        return fail(err, "chat template: it is not valid UTF-8"), NULL;
     struct lexer lexer = { .line = 1, .line_starting = true, .arena = arena, .err = err };
     lexer.in = normalise(source, arena);
     if (!lex_all(&lexer)) {

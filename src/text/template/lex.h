@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/lex.h: the source of a template as tokens, white space control done: trim_blocks and lstrip_blocks
+// text/template/lex.h: a Jinja lexer with white space control: trim_blocks and lstrip_blocks
 // are on, one trailing newline is dropped, and every line end is \n.
 #ifndef TEXT_TEMPLATE_LEX_H
 #define TEXT_TEMPLATE_LEX_H
@@ -69,7 +69,7 @@ struct token {
     };
 };
 
-// What the backslash escapes of a string literal stand for; *out lives in the arena. NULL, or what is wrong with them.
+// Decodes backslash escapes of a string literal; *out lives in the arena. Returns NULL, or what is wrong with them.
 const char *escape_decode(struct bytes text, struct arena *arena, struct bytes *out);
 const char *token_name(enum token_type type); // for sentences
 

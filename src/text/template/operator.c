@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/operator.c: operators, with Python's rules for numbers: / gives a float, // and % round towards minus
-// infinity, and integers that outgrow 64 bits are trouble (Python's would go on growing).
+// text/template/operator.c: binary and unary operators with Python's rules for numbers: / gives a float, // and % round
+// towards minus infinity, and integers that outgrow 64 bits are an error (Python's have no limit).
 #include <math.h>
 
 #include "text/template/eval.h"
 #include "text/template/unicode.h"
 
-static struct value too_big(struct render *render) { return trouble(render, "an integer outgrows 64 bits"); }
+static struct value too_big(struct render *render) { return render_fail(render, "an integer outgrows 64 bits"); }
 
-static struct value by_zero(struct render *render) { return trouble(render, "division by zero"); }
+static struct value by_zero(struct render *render) { return render_fail(render, "division by zero"); }
 
 static int64_t floor_divide(int64_t a, int64_t b)
 {
@@ -107,9 +107,9 @@ struct value operator_apply(struct render *render, enum token_type op, struct va
     if (render->failed)
         return value_none();
     if (left.type == VALUE_STRING && op == TOKEN_MODULO)
-        return trouble(render, "'%%' does not format strings here; use ~ or format()");
+        return render_fail(render, "'%%' does not format strings here; use ~ or format()");
     if (left.type == VALUE_UNDEFINED || right.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, left.type == VALUE_UNDEFINED ? left : right);
+        return render_fail_undefined(render, left.type == VALUE_UNDEFINED ? left : right);
     if (value_is_integral(left) && value_is_integral(right))
         return operate_ints(render, op, value_integer(left), value_integer(right));
     if (value_is_number(left) && value_is_number(right))
@@ -127,7 +127,8 @@ struct value operator_apply(struct render *render, enum token_type op, struct va
         return repeat_string(render, left, value_integer(right));
     if (op == TOKEN_MULTIPLY && value_is_integral(right) && is_list(left))
         return repeat_list(render, left, value_integer(right));
-    return trouble(render, "'%s' does not work between %s and %s", token_name(op), value_kind(left), value_kind(right));
+    return render_fail(render, "'%s' does not work between %s and %s", token_name(op), value_kind(left),
+                       value_kind(right));
 }
 
 struct value operator_sign(struct render *render, struct value value, bool negative)
@@ -141,8 +142,8 @@ struct value operator_sign(struct render *render, struct value value, bool negat
     if (value.type == VALUE_FLOAT)
         return value_float(negative ? -value.number : value.number);
     if (value.type == VALUE_UNDEFINED)
-        return trouble_undefined(render, value);
-    return trouble(render, "a sign does not go with %s", value_kind(value));
+        return render_fail_undefined(render, value);
+    return render_fail(render, "a sign does not go with %s", value_kind(value));
 }
 
 bool operator_compare(struct render *render, enum token_type op, struct value left, struct value right)
@@ -160,20 +161,16 @@ bool operator_compare(struct render *render, enum token_type op, struct value le
 
 static bool string_contains(struct render *render, struct bytes text, struct value part)
 {
-    if (part.type != VALUE_STRING) {
-        trouble(render, "only a string can be 'in' a string, not %s", value_kind(part));
-        return false;
-    }
+    if (part.type != VALUE_STRING)
+        return render_fail(render, "only a string can be 'in' a string, not %s", value_kind(part)), false;
     render_step_bytes(render, text.len);
     return !part.string.len || memmem(text.data, text.len, part.string.data, part.string.len);
 }
 
 static bool dict_contains(struct render *render, struct dict *dict, struct value key)
 {
-    if (!value_is_hashable(render, key)) {
-        trouble(render, "%s cannot be the key of a dict", value_kind(key));
-        return false;
-    }
+    if (!value_is_hashable(render, key))
+        return render_fail(render, "%s cannot be the key of a dict", value_kind(key)), false;
     return dict_find(render, dict, key);
 }
 

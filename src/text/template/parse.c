@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/parse.c: the half of the parser that reads statements, and what both halves stand on.
+// text/template/parse.c: a recursive-descent parser of Jinja statements, and the token helpers of both parsers.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -63,7 +63,7 @@ bool token_skip_name(struct parser *parser, const char *name)
     return there;
 }
 
-// What a sentence calls the token at hand.
+// The current token, for error messages.
 static struct bytes described(const struct parser *parser)
 {
     const struct token *token = parser->token;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/parser.h: what the two halves of the parser share. Trouble is sticky: the first sentence stays and the
-// parser stands at the end of the template from then on, where nothing but the end is found.
+// text/template/parser.h: shared by the parsers of statements and expressions. Errors are sticky: the first message
+// stays, and from then on the current token is the end of the template.
 #ifndef TEXT_TEMPLATE_PARSER_H
 #define TEXT_TEMPLATE_PARSER_H
 
@@ -17,7 +17,7 @@ struct parser {
     struct error *err;
 };
 
-struct node_list { // in the making
+struct node_list { // under construction
     struct node *first, *last;
     size_t count;
 };
@@ -31,8 +31,8 @@ bool token_is_name(const struct parser *parser, const char *name);
 struct token token_next(struct parser *parser);               // passes it
 bool token_skip(struct parser *parser, enum token_type type); // true when it was there
 bool token_skip_name(struct parser *parser, const char *name);
-struct token token_expect(struct parser *parser, enum token_type type); // trouble when it is not there
-void token_unexpected(struct parser *parser);                           // trouble about the one at hand
+struct token token_expect(struct parser *parser, enum token_type type); // an error when it is not there
+void token_unexpected(struct parser *parser);                           // an error about the current one
 
 struct node *node_new(struct parser *parser, enum node_type type, int line);
 struct node *node_adopt(struct parser *parser, struct node *parent, struct node *child); // returns the child

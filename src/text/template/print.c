@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// str() and repr() of Python.
 #include "text/template/print.h"
 
 #include <float.h>
@@ -71,7 +72,7 @@ static void repr_string(struct render *render, struct bytes text)
     render_step_characters(render, text.len * 2);
     text_put_byte(render, quote);
     for (size_t at = 0, length; at < text.len && !render->failed; at += length) {
-        uint32_t c = unicode_first(rest_of(text, at), &length);
+        uint32_t c = unicode_first(bytes_from(text, at), &length);
         if (c == (uint32_t)quote || c == '\\')
             text_put_format(render, "\\%c", (char)c);
         else if (c == '\n' || c == '\r' || c == '\t')

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/print.h: values as text, each put at the end of the rendering's output.
+// text/template/print.h: Python's str(), repr() and json.dumps, appended to the rendering's output.
 #ifndef TEXT_TEMPLATE_PRINT_H
 #define TEXT_TEMPLATE_PRINT_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/render.c: the means of one rendering: its limits, its memory, its text.
+// text/template/render.c: limits, memory and output of one rendering.
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "text/template/unicode.h"
 #include "text/template/value.h"
 
-struct value trouble(struct render *render, const char *format, ...)
+struct value render_fail(struct render *render, const char *format, ...)
 {
     if (!render->failed) {
         struct error sentence;
@@ -21,29 +21,30 @@ struct value trouble(struct render *render, const char *format, ...)
     return value_undefined(UNDEFINED_EMPTY, (struct bytes){ 0 });
 }
 
-struct value trouble_undefined(struct render *render, struct value value)
+struct value render_fail_undefined(struct render *render, struct value value)
 {
     const char *owner = value_kind((struct value){ .type = value.owner });
     int length = shown_length(value.string);
     const char *name = length ? value.string.data : "";
     switch ((enum undefined_reason)value.reason) {
-    case UNDEFINED_VARIABLE: return trouble(render, "'%.*s' is undefined", length, name);
-    case UNDEFINED_ATTRIBUTE: return trouble(render, "%s has no attribute '%.*s'", owner, length, name);
-    case UNDEFINED_ELEMENT: return trouble(render, "%s has no such element", owner);
-    case UNDEFINED_FORBIDDEN: return trouble(render, "'%.*s' of %s is not allowed in a template", length, name, owner);
-    case UNDEFINED_PARAMETER: return trouble(render, "parameter '%.*s' was not given", length, name);
-    case UNDEFINED_NO_ELSE: return trouble(render, "the condition of an inline if is false and it has no else");
-    case UNDEFINED_NO_ITEM: return trouble(render, "the loop has no such item");
+    case UNDEFINED_VARIABLE: return render_fail(render, "'%.*s' is undefined", length, name);
+    case UNDEFINED_ATTRIBUTE: return render_fail(render, "%s has no attribute '%.*s'", owner, length, name);
+    case UNDEFINED_ELEMENT: return render_fail(render, "%s has no such element", owner);
+    case UNDEFINED_FORBIDDEN:
+        return render_fail(render, "'%.*s' of %s is not allowed in a template", length, name, owner);
+    case UNDEFINED_PARAMETER: return render_fail(render, "parameter '%.*s' was not given", length, name);
+    case UNDEFINED_NO_ELSE: return render_fail(render, "the condition of an inline if is false and it has no else");
+    case UNDEFINED_NO_ITEM: return render_fail(render, "the loop has no such item");
     case UNDEFINED_EMPTY: break;
     }
-    return trouble(render, "there is no item, the sequence is empty");
+    return render_fail(render, "there is no item, the sequence is empty");
 }
 
 bool render_step(struct render *render, size_t cost)
 {
     render->steps += cost;
     if (render->steps > RENDER_STEPS_MAX)
-        trouble(render, "the template is still running after %d steps, which is the limit", RENDER_STEPS_MAX);
+        render_fail(render, "the template is still running after %d steps, which is the limit", RENDER_STEPS_MAX);
     return !render->failed;
 }
 
@@ -59,10 +60,9 @@ bool render_step_characters(struct render *render, size_t bytes)
 
 bool render_enter(struct render *render)
 {
-    if (render->depth >= RENDER_DEPTH_MAX) {
-        trouble(render, "the template nests deeper than %d levels, which is the limit", RENDER_DEPTH_MAX);
-        return false;
-    }
+    if (render->depth >= RENDER_DEPTH_MAX)
+        return render_fail(render, "the template nests deeper than %d levels, which is the limit", RENDER_DEPTH_MAX),
+               false;
     render->depth++;
     return true;
 }
@@ -76,10 +76,9 @@ void render_leave(struct render *render)
 // True when the bytes were within the limit.
 static bool account(struct render *render, size_t bytes)
 {
-    if (bytes > RENDER_MEMORY_BYTES_MAX - render->memory_used) {
-        trouble(render, "the template needs more than %d MB of memory", RENDER_MEMORY_BYTES_MAX >> 20);
-        return false;
-    }
+    if (bytes > RENDER_MEMORY_BYTES_MAX - render->memory_used)
+        return render_fail(render, "the template needs more than %d MB of memory", RENDER_MEMORY_BYTES_MAX >> 20),
+               false;
     render->memory_used += bytes;
     return render_step_bytes(render, bytes);
 }
@@ -104,7 +103,7 @@ void text_put(struct render *render, struct bytes text)
     if (!render_step_bytes(render, text.len))
         return;
     if (text.len > RENDER_OUTPUT_BYTES_MAX - (render->out->len - render->out_start))
-        trouble(render, "the text grows past %d MB, which is the limit", RENDER_OUTPUT_BYTES_MAX >> 20);
+        render_fail(render, "the text grows past %d MB, which is the limit", RENDER_OUTPUT_BYTES_MAX >> 20);
     else
         strbuf_add(render->out, text.data, text.len);
 }

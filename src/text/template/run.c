@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/run.c: statements.
+// text/template/run.c: execution of statements.
 #include <assert.h>
 
-#include "text/template/call.h"
 #include "text/template/eval.h"
 #include "text/template/print.h"
 
@@ -21,16 +20,7 @@ void scope_enter(struct render *render, const struct scope *scope)
     for (size_t i = 0; i < scope->count; i++) {
         const struct load *load = &scope->loads[i];
         struct value *slot = &render->frame->slots[load->slot];
-        if (load->unset) {
-            *slot = value_missing();
-        } else if (load->from.hops == REFERENCE_OUTSIDE) {
-            *slot = render->outside[load->from.slot];
-        } else {
-            const struct activation *frame = render->frame;
-            for (int hops = 0; hops < load->from.hops; hops++)
-                frame = frame->parent;
-            *slot = frame->slots[load->from.slot];
-        }
+        *slot = load->unset ? value_missing() : *eval_variable(render, load->from);
     }
 }
 
@@ -152,7 +142,7 @@ static enum flow run_filter_block(struct render *render, const struct node *node
     if (text.type == VALUE_STRING) // only {{ }} turns other values into text
         text_put(render, text.string);
     else
-        trouble(render, "a filter block gives %s instead of a string", value_kind(text));
+        render_fail(render, "a filter block gives %s instead of a string", value_kind(text));
     return flow;
 }
 

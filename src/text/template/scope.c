@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/scope.c: decides where each name of a template lives, by jinja2's rules: a scope (loop body, macro,
-// captured block) is searched for all it loads and sets before anything inside it is resolved.
-//   - A name that some scope around here has is that variable.
+// text/template/scope.c: name resolution by jinja2's rules (its idtracking.py), in two passes over each scope (loop
+// body, macro, captured block): the first collects the names that it loads and sets, the second resolves them.
+//   - A name that an enclosing scope has is that variable.
 //   - Setting it in an inner scope makes a variable of that scope, which starts with the outer one's value.
-//   - A name that no scope has comes from outside; if the scope sets it, but perhaps only later or never because an if
-//     is around, it starts with the value from outside. If it is set for certain, it starts unset.
+//   - A name that no scope has is a template variable. If the scope sets it inside an if, it starts with the variable's
+//     value; if the scope sets it in any case, it starts unset.
 // Names of filters, tests, functions and methods are looked up here, too: an unknown one fails at once, or, within an
 // if, when it is used.
 #include <assert.h>
@@ -15,18 +15,18 @@
 #include "text/template/tree.h"
 #include "text/template/unicode.h"
 
-struct function { // in the making
+struct function { // under construction
     int level;
     int slot_count;
 };
 
 struct symbol {
     struct load load;
-    bool parameter;  // its value is put there by whoever enters the scope
+    bool parameter;  // set by the code that enters the scope
     bool is_outside; // never set here: no slot, load.from is the outside name
 };
 
-struct names { // of one scope, in the making
+struct names { // of one scope, under construction
     struct names *parent;
     struct function *function;
     struct map map; // to symbols
@@ -74,10 +74,7 @@ static struct reference refer(const struct symbol *symbol, int hops)
 
 static struct symbol *add_symbol(struct names *names, struct bytes name, struct symbol symbol)
 {
-    if (names->count == names->capacity) {
-        names->capacity = names->capacity ? names->capacity * 2 : 8;
-        names->symbols = memory_grow(names->symbols, names->capacity, sizeof *names->symbols);
-    }
+    MEMORY_RESERVE(names->symbols, names->count, names->capacity);
     map_put(&names->map, name, (int64_t)names->count);
     names->symbols[names->count] = symbol;
     return &names->symbols[names->count++];
@@ -88,10 +85,7 @@ static struct reference outside_name(struct resolver *resolver, struct bytes nam
     int64_t index;
     struct template *template = resolver->template;
     if (!map_get(&resolver->outside, name, &index)) {
-        if (template->outside_count == resolver->outside_capacity) {
-            resolver->outside_capacity = resolver->outside_capacity ? resolver->outside_capacity * 2 : 16;
-            template->outside = memory_grow(template->outside, resolver->outside_capacity, sizeof *template->outside);
-        }
+        MEMORY_RESERVE(template->outside, template->outside_count, resolver->outside_capacity);
         index = (int64_t)template->outside_count++;
         template->outside[index] = arena_text(&template->arena, name.data, name.len);
         map_put(&resolver->outside, name, index);
@@ -164,32 +158,35 @@ static void visit_target(struct resolver *resolver, struct node *target, bool pa
         declare_set(resolver, target->name.name);
 }
 
-static void names_open(struct resolver *resolver, struct names *names, struct function *function)
-{
-    *names = (struct names){ .parent = resolver->names, .function = function };
-    resolver->names = names;
-    resolver->declaring = true;
-    resolver->conditional = false;
-}
+// Visits the contents of a scope.
+typedef void visit_scope(struct resolver *resolver, const void *context);
 
-// Between the passes: what entering the scope loads is known.
-static void names_settle(struct resolver *resolver, struct scope *scope)
+static void collect_loads(const struct names *names, struct arena *arena, struct scope *scope)
 {
-    const struct names *names = resolver->names;
-    scope->loads = ARENA_NEW(&resolver->template->arena, struct load, names->count);
+    scope->loads = ARENA_NEW(arena, struct load, names->count);
     for (size_t i = 0; i < names->count; i++)
         if (!names->symbols[i].parameter && !names->symbols[i].is_outside)
             scope->loads[scope->count++] = names->symbols[i].load;
-    resolver->declaring = false;
-    resolver->conditional = false;
 }
 
-static void names_close(struct resolver *resolver)
+// Resolves a scope inside the current one: the first pass collects its names, the second resolves them.
+static void resolve_scope(struct resolver *resolver, struct function *function, struct scope *scope, visit_scope *visit,
+                          const void *context)
 {
-    struct names *names = resolver->names;
-    resolver->names = names->parent;
-    map_free(&names->map);
-    free(names->symbols);
+    struct names names = { .parent = resolver->names, .function = function };
+    bool conditional = resolver->conditional;
+    resolver->names = &names;
+    resolver->declaring = true;
+    resolver->conditional = false;
+    visit(resolver, context);
+    collect_loads(&names, &resolver->template->arena, scope);
+    resolver->declaring = false;
+    resolver->conditional = false;
+    visit(resolver, context);
+    resolver->conditional = conditional;
+    resolver->names = names.parent;
+    map_free(&names.map);
+    free(names.symbols);
 }
 
 static void visit_arguments(struct resolver *resolver, struct node_arguments *arguments)
@@ -231,43 +228,32 @@ static void visit_call(struct resolver *resolver, struct node *node)
         unknown(resolver, node->line, "method", callee->attribute.name);
 }
 
-// A scope in the same activation, without variables of its own to begin with.
-static void visit_block(struct resolver *resolver, struct scope *scope, struct node *filter, struct node *body)
+// The body of a captured block, behind its filter.
+struct block {
+    struct node *filter, *body;
+};
+
+static void visit_block(struct resolver *resolver, const void *context)
 {
-    struct names names;
-    names_open(resolver, &names, resolver->names->function);
-    visit(resolver, filter);
-    visit_each(resolver, body);
-    names_settle(resolver, scope);
-    visit(resolver, filter);
-    visit_each(resolver, body);
-    names_close(resolver);
+    const struct block *block = context;
+    visit(resolver, block->filter);
+    visit_each(resolver, block->body);
 }
 
-static void visit_loop_test(struct resolver *resolver, struct node_for *loop)
+static void visit_loop_test(struct resolver *resolver, const void *context)
 {
-    struct names names;
-    names_open(resolver, &names, resolver->names->function);
+    const struct node_for *loop = context;
     visit_target(resolver, loop->test_target, true);
     visit(resolver, loop->test);
-    names_settle(resolver, &loop->test_scope);
-    visit_target(resolver, loop->test_target, true);
-    visit(resolver, loop->test);
-    names_close(resolver);
 }
 
-static void visit_loop_body(struct resolver *resolver, struct node_for *loop, struct function *function)
+static void visit_loop_body(struct resolver *resolver, const void *context)
 {
-    struct names names;
-    names_open(resolver, &names, function);
-    loop->loop_slot = function->slot_count;
-    declare_parameter(resolver, bytes_of("loop"));
+    const struct node_for *loop = context;
+    if (resolver->declaring)
+        declare_parameter(resolver, bytes_of("loop"));
     visit_target(resolver, loop->target, true);
     visit_each(resolver, loop->body);
-    names_settle(resolver, &loop->scope);
-    visit_target(resolver, loop->target, true);
-    visit_each(resolver, loop->body);
-    names_close(resolver);
 }
 
 static void visit_for(struct resolver *resolver, struct node_for *loop)
@@ -275,46 +261,36 @@ static void visit_for(struct resolver *resolver, struct node_for *loop)
     visit(resolver, loop->iterable);
     if (resolver->declaring)
         return;
-    bool conditional = resolver->conditional;
+    struct function *function = resolver->names->function;
     if (loop->test)
-        visit_loop_test(resolver, loop);
-    visit_loop_body(resolver, loop, resolver->names->function);
-    visit_block(resolver, &loop->otherwise_scope, NULL, loop->otherwise);
-    resolver->conditional = conditional;
+        resolve_scope(resolver, function, &loop->test_scope, visit_loop_test, loop);
+    loop->loop_slot = function->slot_count; // of the first name that the body declares
+    resolve_scope(resolver, function, &loop->scope, visit_loop_body, loop);
+    resolve_scope(resolver, function, &loop->otherwise_scope, visit_block, &(struct block){ NULL, loop->otherwise });
 }
 
-static void visit_function_once(struct resolver *resolver, struct node_function *function)
+static void visit_function(struct resolver *resolver, const void *context)
 {
+    const struct node_function *function = context;
+    for (struct node_parameter *parameter = function->parameters; parameter && resolver->declaring;
+         parameter = parameter->next) {
+        parameter->slot = resolver->names->function->slot_count;
+        declare_parameter(resolver, parameter->name);
+    }
     for (struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next)
         visit(resolver, parameter->otherwise);
     visit_each(resolver, function->body);
 }
 
-static void visit_function(struct resolver *resolver, struct node_function *function)
-{
-    bool conditional = resolver->conditional;
-    struct function own = { .level = resolver->names->function->level + 1 };
-    struct names names;
-    names_open(resolver, &names, &own);
-    for (struct node_parameter *parameter = function->parameters; parameter; parameter = parameter->next) {
-        parameter->slot = own.slot_count;
-        declare_parameter(resolver, parameter->name);
-    }
-    visit_function_once(resolver, function);
-    names_settle(resolver, &function->scope);
-    visit_function_once(resolver, function);
-    names_close(resolver);
-    function->slot_count = own.slot_count;
-    resolver->conditional = conditional;
-}
-
-static void visit_if(struct resolver *resolver, struct node *node)
+// An if, as a statement or an expression.
+static void visit_guarded(struct resolver *resolver, struct node *first, struct node *second, struct node *third)
 {
     bool conditional = resolver->conditional;
     resolver->conditional = true;
     resolver->guards++;
-    visit_each(resolver, node->branching.branches);
-    visit_each(resolver, node->branching.otherwise);
+    visit_each(resolver, first);
+    visit_each(resolver, second);
+    visit_each(resolver, third);
     resolver->guards--;
     resolver->conditional = conditional;
 }
@@ -327,28 +303,15 @@ static void visit_definition(struct resolver *resolver, struct node *node)
         return;
     if (node->type == NODE_MACRO)
         bind(resolver, node->define.function->name, &node->define.at);
-    visit_function(resolver, node->define.function);
+    struct function own = { .level = resolver->names->function->level + 1 };
+    resolve_scope(resolver, &own, &node->define.function->scope, visit_function, node->define.function);
+    node->define.function->slot_count = own.slot_count;
 }
 
 static void visit_capture(struct resolver *resolver, struct scope *scope, struct node *filter, struct node *body)
 {
-    if (resolver->declaring)
-        return;
-    bool conditional = resolver->conditional;
-    visit_block(resolver, scope, filter, body);
-    resolver->conditional = conditional;
-}
-
-static void visit_condition(struct resolver *resolver, struct node *node)
-{
-    bool conditional = resolver->conditional;
-    resolver->conditional = true;
-    resolver->guards++;
-    visit(resolver, node->condition.test);
-    visit(resolver, node->condition.then);
-    visit(resolver, node->condition.otherwise);
-    resolver->guards--;
-    resolver->conditional = conditional;
+    if (!resolver->declaring)
+        resolve_scope(resolver, resolver->names->function, scope, visit_block, &(struct block){ filter, body });
 }
 
 static void visit_each(struct resolver *resolver, struct node *node)
@@ -406,7 +369,9 @@ static void visit_expression(struct resolver *resolver, struct node *node)
         visit_each(resolver, node->compare.operands);
         break;
     case NODE_OPERAND: visit(resolver, node->operand.value); break;
-    case NODE_CONDITION: visit_condition(resolver, node); break;
+    case NODE_CONDITION:
+        visit_guarded(resolver, node->condition.test, node->condition.then, node->condition.otherwise);
+        break;
     case NODE_KEYWORD: visit(resolver, node->keyword.value); break;
     default: break;
     }
@@ -418,7 +383,7 @@ static void visit(struct resolver *resolver, struct node *node)
         return;
     switch (node->type) {
     case NODE_OUTPUT: visit(resolver, node->inner); break;
-    case NODE_IF: visit_if(resolver, node); break;
+    case NODE_IF: visit_guarded(resolver, node->branching.branches, node->branching.otherwise, NULL); break;
     case NODE_BRANCH:
         visit(resolver, node->branch.test);
         visit_each(resolver, node->branch.body);
@@ -443,12 +408,7 @@ bool template_resolve(struct template *template, struct error *err)
 {
     struct resolver resolver = { .template = template, .err = err };
     struct function root = { 0 };
-    struct names names;
-    names_open(&resolver, &names, &root);
-    visit_each(&resolver, template->body);
-    names_settle(&resolver, &template->scope);
-    visit_each(&resolver, template->body);
-    names_close(&resolver);
+    resolve_scope(&resolver, &root, &template->scope, visit_block, &(struct block){ NULL, template->body });
     template->slot_count = root.slot_count;
     map_free(&resolver.outside);
     return !resolver.failed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/split.c: the string methods that split, and the search from the end that they need.
+// text/template/split.c: str.split, rsplit and splitlines of Python, and a search from the end.
 #include "text/template/environment.h"
 #include "text/template/unicode.h"
 
@@ -34,93 +34,78 @@ static struct value reversed(struct list *list)
     return value_list(list);
 }
 
-static struct list *split_spaces(struct render *render, struct bytes text, int64_t limit)
+// Cuts the first word off *rest, or the last one; all of *rest is one when the limit is reached.
+static struct bytes take_word(struct bytes *rest, bool last, bool all)
 {
-    struct list *words = list_new(render, 0);
+    struct bytes word = *rest;
+    size_t at = last ? rest->len : 0, length;
+    if (all)
+        return rest->len = 0, word;
+    if (last) {
+        while (at && !unicode_is_space(unicode_last((struct bytes){ rest->data, at }, &length)))
+            at -= length;
+        word = bytes_from(*rest, at);
+        rest->len = at;
+    } else {
+        while (at < rest->len && !unicode_is_space(unicode_first(bytes_from(*rest, at), &length)))
+            at += length;
+        word.len = at;
+        *rest = bytes_from(*rest, at);
+    }
+    return word;
+}
+
+static void split_spaces(struct render *render, struct bytes text, bool last, int64_t limit, struct list *parts)
+{
     render_step_characters(render, text.len);
-    for (text = unicode_strip_left(text); text.len && render_step(render, 1); text = unicode_strip_left(text)) {
-        size_t end = limit ? 0 : text.len, length;
-        while (end < text.len && !unicode_is_space(unicode_first(rest_of(text, end), &length)))
-            end += length;
-        add(render, words, text.data, text.data + end);
-        text = rest_of(text, end);
+    for (;;) {
+        text = last ? unicode_strip_right(text) : unicode_strip_left(text);
+        if (!text.len || !render_step(render, 1))
+            return;
+        list_add(render, parts, value_string(take_word(&text, last, !limit)));
         limit -= limit > 0;
     }
-    return words;
 }
 
-static struct list *rsplit_spaces(struct render *render, struct bytes text, int64_t limit)
+static void split_at(struct render *render, struct bytes text, struct bytes separator, bool last, int64_t limit,
+                     struct list *parts)
 {
-    struct list *words = list_new(render, 0);
-    render_step_characters(render, text.len);
-    for (text = unicode_strip_right(text); text.len && render_step(render, 1); text = unicode_strip_right(text)) {
-        size_t start = limit ? text.len : 0, length;
-        while (start && !unicode_is_space(unicode_last((struct bytes){ text.data, start }, &length)))
-            start -= length;
-        add(render, words, text.data + start, text.data + text.len);
-        text.len = start;
-        limit -= limit > 0;
+    render_step_bytes(render, last ? 0 : text.len);
+    for (const char *at; limit != 0 && render_step(render, 1); limit -= limit > 0) {
+        at = last ? search_last(render, text, separator) : memmem(text.data, text.len, separator.data, separator.len);
+        if (!at)
+            break;
+        size_t before = (size_t)(at - text.data);
+        struct bytes left = { text.data, before }, right = bytes_from(text, before + separator.len);
+        list_add(render, parts, value_string(last ? right : left));
+        text = last ? left : right;
     }
-    return words;
+    list_add(render, parts, value_string(text));
 }
 
-static struct list *split_at(struct render *render, struct bytes text, struct bytes separator, int64_t limit)
+static struct value split(struct call *call, bool last)
 {
-    struct list *parts = list_new(render, 0);
-    const char *at;
-    render_step_bytes(render, text.len);
-    while (limit != 0 && render_step(render, 1) && (at = memmem(text.data, text.len, separator.data, separator.len))) {
-        add(render, parts, text.data, at);
-        text = rest_of(text, (size_t)(at - text.data) + separator.len);
-        limit -= limit > 0;
-    }
-    add(render, parts, text.data, text.data + text.len);
-    return parts;
-}
-
-static struct list *rsplit_at(struct render *render, struct bytes text, struct bytes separator, int64_t limit)
-{
-    struct list *parts = list_new(render, 0);
-    const char *at;
-    while (limit != 0 && render_step(render, 1) && (at = search_last(render, text, separator))) {
-        add(render, parts, at + separator.len, text.data + text.len);
-        text.len = (size_t)(at - text.data);
-        limit -= limit > 0;
-    }
-    add(render, parts, text.data, text.data + text.len);
-    return parts;
-}
-
-struct value string_split(struct call *call)
-{
-    struct bytes text = call->self.string;
+    struct list *parts = list_new(call->render, 0);
     int64_t limit = call_int(call, 1, -1);
-    if (!call_has(call, 0))
-        return value_list(split_spaces(call->render, text, limit));
-    struct bytes separator = call_string(call, 0, " ");
-    if (!separator.len)
-        return trouble(call->render, "a string cannot be split at an empty one");
-    return value_list(split_at(call->render, text, separator, limit));
+    struct bytes separator = call_has(call, 0) ? call_string(call, 0, " ") : bytes_of("");
+    if (call_has(call, 0) && !separator.len)
+        return render_fail(call->render, "a string cannot be split at an empty one");
+    if (separator.len)
+        split_at(call->render, call->self.string, separator, last, limit, parts);
+    else
+        split_spaces(call->render, call->self.string, last, limit, parts);
+    return last ? reversed(parts) : value_list(parts);
 }
 
-struct value string_rsplit(struct call *call)
-{
-    struct bytes text = call->self.string;
-    int64_t limit = call_int(call, 1, -1);
-    if (!call_has(call, 0))
-        return reversed(rsplit_spaces(call->render, text, limit));
-    struct bytes separator = call_string(call, 0, " ");
-    if (!separator.len)
-        return trouble(call->render, "a string cannot be split at an empty one");
-    return reversed(rsplit_at(call->render, text, separator, limit));
-}
+struct value string_split(struct call *call) { return split(call, false); }
+struct value string_rsplit(struct call *call) { return split(call, true); }
 
 struct list *split_lines(struct render *render, struct bytes text, bool keep_ends)
 {
     struct list *lines = list_new(render, 0);
     size_t start = 0, length;
     for (size_t at = 0; at < text.len; at += length) {
-        uint32_t c = unicode_first(rest_of(text, at), &length);
+        uint32_t c = unicode_first(bytes_from(text, at), &length);
         if (!unicode_is_line_end(c))
             continue;
         if (!render_step(render, 1))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/string.c: strings made from values, and numbers read from strings.
+// text/template/string.c: str(), int() and float() of Python, HTML escapes of Markup, and appending in amortised linear
+// time.
 #include <stdlib.h>
 
 #include "text/template/builtin.h"
@@ -43,7 +44,7 @@ struct value escape_html(struct render *render, struct value value)
         }
         text_put(render, (struct bytes){ rest.data, plain });
         text_put(render, bytes_of(entity));
-        rest = rest_of(rest, plain + 1);
+        rest = bytes_from(rest, plain + 1);
         plain = 0;
     }
     text_put(render, rest);
@@ -52,8 +53,8 @@ struct value escape_html(struct render *render, struct value value)
     return text;
 }
 
-// The longest string that is being added to has room behind it, so that a text built up piece by piece costs its
-// length and not its square. Older, shorter views of it stay as they are: nothing before their end changes.
+// Concatenation in amortised linear time: the longest string that was appended to has spare room behind it. Older,
+// shorter strings share its beginning, which never changes.
 struct value string_concat(struct render *render, struct value a, struct value b)
 {
     bool safe = a.safe || b.safe;
@@ -119,7 +120,7 @@ bool string_to_int(struct bytes text, int64_t *out, bool *too_big)
 
 bool string_to_float(struct bytes text, double *out)
 {
-    char plain[512]; // nobody writes longer ones
+    char plain[512]; // longer ones are not numbers anyone writes
     size_t used = 0;
     text = stripped(text);
     for (size_t i = 0; i < text.len; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/string_methods.c: the methods of strings, which count in code points.
+// text/template/string_methods.c: methods of Python's str.
 #include "text/template/environment.h"
 #include "text/template/print.h"
 #include "text/template/unicode.h"
@@ -29,12 +29,12 @@ static struct value matches(struct call *call, bool end)
     struct bytes text = call->self.string;
     struct value wanted = call->arg[0];
     if (wanted.type != VALUE_STRING && wanted.type != VALUE_TUPLE)
-        return trouble(call->render, "startswith and endswith take strings, not %s", value_kind(wanted));
+        return render_fail(call->render, "startswith and endswith take strings, not %s", value_kind(wanted));
     const struct list *choices = wanted.type == VALUE_TUPLE ? wanted.list : &(struct list){ &wanted, 1, 1 };
     for (size_t i = 0; i < choices->count && render_step(call->render, 1); i++) {
         struct value choice = choices->items[i];
         if (choice.type != VALUE_STRING)
-            return trouble(call->render, "startswith and endswith take tuples of strings only");
+            return render_fail(call->render, "startswith and endswith take tuples of strings only");
         render_step_bytes(call->render, choice.string.len);
         if (matches_at(text, choice.string, end))
             return value_bool(true);
@@ -49,7 +49,7 @@ struct value string_removeprefix(struct call *call)
 {
     struct bytes text = call->self.string, part = call_string(call, 0, "");
     render_step_bytes(call->render, part.len);
-    return value_string(matches_at(text, part, false) ? rest_of(text, part.len) : text);
+    return value_string(matches_at(text, part, false) ? bytes_from(text, part.len) : text);
 }
 
 struct value string_removesuffix(struct call *call)
@@ -62,7 +62,7 @@ struct value string_removesuffix(struct call *call)
 static bool is_one_of(uint32_t c, struct bytes set)
 {
     for (size_t at = 0, length; at < set.len; at += length)
-        if (unicode_first(rest_of(set, at), &length) == c)
+        if (unicode_first(bytes_from(set, at), &length) == c)
             return true;
     return false;
 }
@@ -77,7 +77,7 @@ static struct value strip(struct call *call, bool left, bool right)
         uint32_t c = unicode_first(text, &length);
         if (spaces ? !unicode_is_space(c) : !is_one_of(c, set))
             break;
-        text = rest_of(text, length);
+        text = bytes_from(text, length);
     }
     while (right && text.len && render_step(call->render, cost)) {
         uint32_t c = unicode_last(text, &length);
@@ -109,7 +109,7 @@ struct value string_replace(struct call *call)
             break;
         text_put(render, (struct bytes){ text.data, (size_t)(at - text.data) });
         text_put(render, new.string);
-        text = rest_of(text, (size_t)(at - text.data) + old.len);
+        text = bytes_from(text, (size_t)(at - text.data) + old.len);
         count -= count > 0;
         if (old.len)
             continue;
@@ -118,7 +118,7 @@ struct value string_replace(struct call *call)
             break;
         unicode_first(text, &length);
         text_put(render, (struct bytes){ text.data, length });
-        text = rest_of(text, length);
+        text = bytes_from(text, length);
     }
     text_put(render, text);
     return text_take(render, mark);
@@ -134,7 +134,7 @@ struct value string_join(struct call *call)
         if (call->self.safe)
             item = escape_html(render, item);
         if (item.type != VALUE_STRING)
-            return text_drop(render, mark), trouble(render, "join takes strings, not %s", value_kind(item));
+            return text_drop(render, mark), render_fail(render, "join takes strings, not %s", value_kind(item));
         text_put(render, i ? call->self.string : bytes_of(""));
         text_put(render, item.string);
     }
@@ -171,8 +171,8 @@ static struct value format_argument(struct call *call, struct bytes field, size_
     for (size_t i = 0; i < all->keyword_count && render_step(call->render, 1); i++)
         if (bytes_equal(all->keywords[i].name, field))
             return all->keywords[i].value;
-    return trouble(call->render, "format() has no value for '{%.*s}'; it takes {}, {0} and {name} alone",
-                   shown_length(field), field.data);
+    return render_fail(call->render, "format() has no value for '{%.*s}'; it takes {}, {0} and {name} alone",
+                       shown_length(field), field.data);
 }
 
 struct value string_format(struct call *call)
@@ -180,11 +180,11 @@ struct value string_format(struct call *call)
     struct render *render = call->render;
     struct bytes rest = call->self.string;
     size_t mark = text_mark(render), automatic = 0;
-    for (size_t plain; rest.len && render_step(render, 1); rest = rest_of(rest, plain)) {
+    for (size_t plain; rest.len && render_step(render, 1); rest = bytes_from(rest, plain)) {
         for (plain = 0; plain < rest.len && rest.data[plain] != '{' && rest.data[plain] != '}';)
             plain++;
         text_put(render, (struct bytes){ rest.data, plain });
-        rest = rest_of(rest, plain);
+        rest = bytes_from(rest, plain);
         plain = 0;
         if (!rest.len)
             break;
@@ -197,7 +197,7 @@ struct value string_format(struct call *call)
             struct value value = format_argument(call, (struct bytes){ rest.data + 1, plain - 2 }, &automatic);
             print_value(render, call->self.safe ? escape_html(render, value) : value);
         } else {
-            trouble(render, "a format has a single '%c'", rest.data[0]);
+            render_fail(render, "a format has a single '%c'", rest.data[0]);
         }
     }
     return text_take(render, mark);

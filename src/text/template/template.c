@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parsing and rendering of a template, and JSON as template values.
 #include "text/template.h"
 
 #include <stdlib.h>
 
+#include "format/json.h"
 #include "text/template/eval.h"
 
 struct template *template_parse(struct bytes source, struct error *err)
@@ -64,7 +66,7 @@ static struct value from_json(struct render *render, const json_t *json)
     switch (json_typeof(json)) {
     case JSON_OBJECT: value = from_object(render, json); break;
     case JSON_ARRAY: value = from_array(render, json); break;
-    case JSON_STRING: value = value_string((struct bytes){ json_string_value(json), json_string_length(json) }); break;
+    case JSON_STRING: value = value_string(json_bytes(json)); break;
     case JSON_INTEGER: value = value_int(json_integer_value(json)); break;
     case JSON_REAL: value = value_float(json_real_value(json)); break;
     case JSON_TRUE: value = value_bool(true); break;
@@ -75,7 +77,7 @@ static struct value from_json(struct render *render, const json_t *json)
     return value;
 }
 
-// The names a template uses without setting them: variables first, global functions then, else left unset.
+// Looks up the names that a template uses without setting them: variables first, then global functions.
 static void look_outside(struct render *render, const json_t *variables)
 {
     const struct template *template = render->template;

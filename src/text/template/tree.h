@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/tree.h: a parsed template. parse.c and expression.c make the tree, scope.c
-// decides where each name lives, after which nothing changes any more and any number of renderings may share it.
+// text/template/tree.h: the abstract syntax tree of a template. parse.c and expression.c build it, scope.c resolves its
+// names; after that it is immutable, and renderings share it.
 //   (1) Lists of nodes are chained by `next`.
 //   (2) No tree is higher than TEMPLATE_HEIGHT_MAX, so walking it recursively is safe.
 //   (3) A name is a slot in the activation `hops` definitions further out, or a slot in the table of outside names.
@@ -64,7 +64,7 @@ struct reference {
 
 enum { REFERENCE_OUTSIDE = -1 };
 
-// What a variable holds when its scope is entered.
+// The value of a variable when its scope is entered.
 struct load {
     int slot;
     bool unset;            // nothing, until it is set
@@ -88,7 +88,7 @@ struct node_parameter {
     struct node *otherwise; // NULL: no default
 };
 
-// What runs in an activation of its own: a macro, or a generation block.
+// A macro or a generation block, which runs in its own activation.
 struct node_function {
     struct bytes name;
     struct node_parameter *parameters;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Python's str by code points: classification and case mapping, on utf8proc.
 #include "text/template/unicode.h"
 
 #include <assert.h>
@@ -59,7 +60,7 @@ uint32_t unicode_last(struct bytes text, size_t *length)
     size_t start = text.len - 1;
     while (start > 0 && ((unsigned char)text.data[start] & 0xC0) == 0x80)
         start--;
-    return unicode_first(rest_of(text, start), length);
+    return unicode_first(bytes_from(text, start), length);
 }
 
 bool unicode_is_valid(struct bytes text)
@@ -69,7 +70,7 @@ bool unicode_is_valid(struct bytes text)
         size_t length = utf8_decode(text, &c);
         if (!length)
             return false;
-        text = rest_of(text, length);
+        text = bytes_from(text, length);
     }
     return true;
 }
@@ -176,7 +177,7 @@ static bool ends_cased(struct bytes text)
 static bool starts_cased(struct bytes text)
 {
     size_t length;
-    for (; text.len; text = rest_of(text, length)) {
+    for (; text.len; text = bytes_from(text, length)) {
         uint32_t c = unicode_first(text, &length);
         if (!is_case_ignorable(c))
             return unicode_is_cased(c);
@@ -246,7 +247,7 @@ struct bytes unicode_strip_left(struct bytes text)
 {
     size_t length;
     while (text.len && unicode_is_space(unicode_first(text, &length)))
-        text = rest_of(text, length);
+        text = bytes_from(text, length);
     return text;
 }
 

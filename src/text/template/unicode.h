@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/unicode.h: strings by code points, as Python sees them. Every string here is valid UTF-8.
+// text/template/unicode.h: Python's str by code points. Every string here is valid UTF-8.
 #ifndef TEXT_TEMPLATE_UNICODE_H
 #define TEXT_TEMPLATE_UNICODE_H
 
 #include "base/strbuf.h"
-
-// What is left of `text` from byte `at` on.
-static inline struct bytes rest_of(struct bytes text, size_t at)
-{
-    return (struct bytes){ text.data + at, text.len - at };
-}
 
 size_t unicode_count(struct bytes text);                   // code points
 size_t unicode_offset(struct bytes text, size_t index);    // byte where code point `index` starts, or text.len

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Truth, equality, order and lists of template values, as in Python.
 #include "text/template/value.h"
 
 #include <assert.h>
@@ -212,9 +213,9 @@ enum order value_order(struct render *render, struct value a, struct value b)
     else if (a.type == b.type && value_is_list(a))
         order = order_lists(render, a.list, b.list);
     else if (a.type == VALUE_UNDEFINED || b.type == VALUE_UNDEFINED)
-        trouble_undefined(render, a.type == VALUE_UNDEFINED ? a : b);
+        render_fail_undefined(render, a.type == VALUE_UNDEFINED ? a : b);
     else
-        trouble(render, "%s and %s have no order", value_kind(a), value_kind(b));
+        render_fail(render, "%s and %s have no order", value_kind(a), value_kind(b));
     render_leave(render);
     return order;
 }
@@ -284,7 +285,7 @@ void list_sort(struct render *render, struct list *items, const struct list *key
     size_t count = items->count;
     uint32_t *order = render_room(render, count, 2 * sizeof *order);
     struct value *sorted = render_room(render, count, sizeof *sorted);
-    if (!order || !sorted || keys->count != count) // the latter only after trouble
+    if (!order || !sorted || keys->count != count) // the last only after an error
         return;
     for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)i;

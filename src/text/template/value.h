@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/template/value.h: what expressions of a chat template evaluate to, and what one rendering holds.
+// text/template/value.h: dynamically typed values of a template (Python's), and the state of one rendering.
 //   (1) Everything lives in the rendering's arena (or is borrowed from the template or the variables) and dies with it;
 //       the arena has a byte limit, checked in render_new and render_room.
-//   (2) Trouble is sticky: the first sentence stays, later results are undefined and do not matter. Whatever repeats
-//       asks an iterator or render_step, and both say no once there is trouble.
+//   (2) Errors are sticky: the first message stays, later results are undefined and ignored. Every loop calls an
+//       iterator or render_step, and both return false after an error.
 //   (3) Every string is valid UTF-8. Strings, lists and dicts never change once a template can see them (the sandbox
 //       forbids the methods that would); namespaces, iterators and loops do.
 #ifndef TEXT_TEMPLATE_VALUE_H
@@ -131,7 +131,7 @@ struct render {
     bool failed;
     int line; // of what is being evaluated
     struct error *err;
-    struct strbuf *out; // the text so far; captured blocks and strings in the making are its tail
+    struct strbuf *out; // the text so far; captured blocks and strings under construction are its tail
     size_t out_start;
     time_t now;
     struct activation *frame;
@@ -142,17 +142,17 @@ struct render {
 };
 
 // The sentence, with the line; returns an undefined value.
-struct value trouble(struct render *render, const char *format, ...) __attribute__((format(printf, 2, 3)));
-struct value trouble_undefined(struct render *render, struct value value); // a use that an undefined value forbids
-bool render_step(struct render *render, size_t cost);                      // false: stop
-bool render_step_bytes(struct render *render, size_t bytes);               // the same for copying so much text,
-bool render_step_characters(struct render *render, size_t bytes);          // and for looking at each of its characters
-bool render_enter(struct render *render);                                  // one level deeper; false: too deep
+struct value render_fail(struct render *render, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct value render_fail_undefined(struct render *render, struct value value); // a use that an undefined value forbids
+bool render_step(struct render *render, size_t cost);                          // false: stop
+bool render_step_bytes(struct render *render, size_t bytes);                   // the same for copying so much text,
+bool render_step_characters(struct render *render, size_t bytes); // and for looking at each of its characters
+bool render_enter(struct render *render);                         // one level deeper; false: too deep
 void render_leave(struct render *render);
 void *render_new(struct render *render, size_t size);                // small and zeroed; never NULL
 void *render_room(struct render *render, size_t count, size_t size); // NULL when the limit is reached
 
-// Text in the making: what was put after a mark becomes a string.
+// Strings under construction: text put after a mark becomes a string.
 static inline size_t text_mark(const struct render *render) { return render->out->len; }
 void text_put(struct render *render, struct bytes text);
 void text_put_byte(struct render *render, char byte);
@@ -206,7 +206,7 @@ bool value_equal(struct render *render, struct value a, struct value b);
 bool value_same(struct value a, struct value b); // the very same object, as far as that can be told
 
 enum order { ORDER_LESS = -1, ORDER_EQUAL, ORDER_GREATER, ORDER_NONE };
-enum order value_order(struct render *render, struct value a, struct value b); // trouble when they have none
+enum order value_order(struct render *render, struct value a, struct value b); // an error when they have none
 
 struct list *list_new(struct render *render, size_t capacity);
 void list_add(struct render *render, struct list *list, struct value item);
@@ -218,7 +218,7 @@ struct value value_pair(struct render *render, struct value first, struct value 
 struct dict *dict_new(struct render *render, size_t capacity);
 struct value *dict_find(struct render *render, struct dict *dict, struct value key); // NULL: absent; key is hashable
 struct value *dict_find_name(struct render *render, struct dict *dict, struct bytes name);
-void dict_put(struct render *render, struct dict *dict, struct value key, struct value value); // trouble if unhashable
+void dict_put(struct render *render, struct dict *dict, struct value key, struct value value); // an error if unhashable
 void dict_append(struct render *render, struct dict *dict, struct value key, struct value value); // a key that is new
 struct value range_at(const struct range *range, size_t index);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Search for added tokens in a text, by length and first byte.
 #include "text/tokenizer/added.h"
 
 #include <stdlib.h>
@@ -74,10 +75,7 @@ void added_matches_free(struct added_matches *matches)
 
 static void add_match(struct added_matches *matches, struct added_match match)
 {
-    if (matches->count == matches->capacity) {
-        matches->capacity = matches->capacity ? matches->capacity * 2 : 16;
-        matches->items = memory_grow(matches->items, matches->capacity, sizeof *matches->items);
-    }
+    MEMORY_RESERVE(matches->items, matches->count, matches->capacity);
     matches->items[matches->count++] = match;
 }
 
@@ -106,7 +104,7 @@ static uint32_t character_before(struct bytes text, size_t at, size_t *begin)
 static uint32_t character_behind(struct bytes text, size_t at, size_t *end)
 {
     uint32_t codepoint;
-    size_t length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+    size_t length = utf8_decode(bytes_from(text, at), &codepoint);
     *end = at + length;
     return length ? codepoint : UTF8_REPLACEMENT;
 }
@@ -118,8 +116,8 @@ static bool is_word_of_its_own(struct bytes text, size_t begin, size_t end)
         && (end == text.len || !normalize_is_word(character_behind(text, end, &edge)));
 }
 
-// With the white space it takes, as far as that is not taken up to `taken` already. A token that is white space itself
-// may be left with nothing.
+// The match with the white space that lstrip and rstrip add, but not before `taken`. A token that is white space itself
+// may become empty.
 static struct added_match widen(const struct added_token *token, struct bytes text, size_t at, size_t taken)
 {
     struct added_match match = { at, at + token->content.len, token->id };

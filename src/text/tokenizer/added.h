@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/added.h: the tokens that are looked for in the text itself before it is split: <|im_end|>, user-
-// defined words.
+// text/tokenizer/added.h: added tokens (<|im_end|>, user-defined words), which are found in a text before it is split.
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 

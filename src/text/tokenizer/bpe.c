@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of n characters takes O(n log n): its symbols are a linked list, the merges that are possible a heap. A
-// candidate in the heap may have gone stale; it is then dropped when it comes up.
+// BPE with a heap of candidate merges over a linked list of symbols: O(n log n) for n characters. Stale candidates are
+// dropped when they are popped.
 #include "text/tokenizer/bpe.h"
 
 #include <assert.h>
@@ -94,8 +94,8 @@ bool bpe_add_merge(struct bpe *bpe, struct bytes left, struct bytes right, struc
 
 // ---- words ----
 // SentencePiece vocabularies have no pre-tokenizer, so a whole text comes as one piece. Hardly any token has a
-// separator behind another character: where none has it behind this one, no merge reaches across, and the piece falls
-// into words with the same result in far less time.
+// separator behind another character. Where no token has it behind this character, no merge reaches across, so the
+// piece is split into words there, with the same result in far less time.
 
 static bool is_separator(struct bytes text, size_t at)
 {
@@ -114,8 +114,7 @@ static void note_glued(struct bpe *bpe, struct bytes piece)
     }
 }
 
-// Where the separator itself, or whatever stands between it and a glued character, may be left out or fused with its
-// neighbours, merges reach further than the text shows.
+// True when characters may be dropped or fused as unknown tokens, so that merges may reach across a separator anyway.
 static bool loses_characters(const struct bpe *bpe)
 {
     bool all_bytes = true, any_glued = false;
@@ -160,10 +159,7 @@ static bool is_before(const struct bpe_candidate *a, const struct bpe_candidate 
 
 static void push(struct bpe_work *work, struct bpe_candidate candidate)
 {
-    if (work->queue_count == work->queue_capacity) {
-        work->queue_capacity = work->queue_capacity ? work->queue_capacity * 2 : 64;
-        work->queue = memory_grow(work->queue, work->queue_capacity, sizeof *work->queue);
-    }
+    MEMORY_RESERVE(work->queue, work->queue_count, work->queue_capacity);
     size_t at = work->queue_count++;
     for (size_t parent; at > 0 && is_before(&candidate, &work->queue[parent = (at - 1) / 2]); at = parent)
         work->queue[at] = work->queue[parent];
@@ -250,10 +246,7 @@ static void merge_all(const struct bpe *bpe, struct bytes text, struct bpe_work 
 
 static int32_t add_symbol(struct bpe_work *work, int32_t count, int32_t id, size_t begin, size_t bytes)
 {
-    if ((size_t)count == work->symbol_capacity) {
-        work->symbol_capacity = work->symbol_capacity ? work->symbol_capacity * 2 : 64;
-        work->symbols = memory_grow(work->symbols, work->symbol_capacity, sizeof *work->symbols);
-    }
+    MEMORY_RESERVE(work->symbols, (size_t)count, work->symbol_capacity);
     work->symbols[count] = (struct bpe_symbol){ id, (uint32_t)begin, (uint32_t)bytes, count - 1, count + 1 };
     return count + 1;
 }
@@ -286,7 +279,7 @@ static int32_t take_characters(const struct bpe *bpe, struct bytes text, struct 
     uint32_t codepoint;
     size_t length;
     for (size_t at = 0; at < text.len; at += length) {
-        length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+        length = utf8_decode(bytes_from(text, at), &codepoint);
         assert(length);
         int32_t id = vocab_find_inside(bpe->vocab, (struct bytes){ text.data + at, length });
         if (id >= 0 || bpe->scores)

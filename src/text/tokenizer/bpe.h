@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/bpe.h: byte pair encoding: the characters of a piece are merged two by two, cheapest merge first,
-// leftmost among equals. What a merge costs is its rank in a list of merges, or the score of the token it makes
-// (SentencePiece).
+// text/tokenizer/bpe.h: byte pair encoding (GPT-2, SentencePiece). Adjacent symbols of a piece are merged, cheapest
+// merge first, leftmost on a tie. The cost of a merge is its rank in the list of merges, or minus the score of the
+// token that it makes (SentencePiece).
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -38,7 +38,7 @@ struct bpe_work {
     struct bpe_symbol *symbols;
     struct bpe_candidate *queue;
     size_t symbol_capacity, queue_count, queue_capacity;
-    const atomic_bool *cancelled; // set by another thread: the piece is left half merged. NULL: nobody does
+    const atomic_bool *cancelled; // set by another thread: the piece is left half merged. NULL: never
 };
 
 void bpe_work_free(struct bpe_work *work);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// GPT-2's bytes_to_unicode, and names of byte tokens such as <0x0A>.
 #include "text/tokenizer/bytemap.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ bool bytemap_decode(struct bytes letters, struct strbuf *out)
     size_t start = out->len;
     for (size_t at = 0; at < letters.len;) {
         uint32_t letter;
-        size_t length = utf8_decode((struct bytes){ letters.data + at, letters.len - at }, &letter);
+        size_t length = utf8_decode(bytes_from(letters, at), &letter);
         int byte = length ? bytemap_byte(letter) : -1;
         if (byte < 0) {
             out->len = start;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens back to text. Each token is decoded by itself; only an incomplete UTF-8 sequence waits for the next one.
+// Streaming detokenizer: each token is decoded alone; only an incomplete UTF-8 sequence waits for the next token.
 #include <stdlib.h>
 
 #include "base/utf8.h"
@@ -17,7 +17,7 @@ static bool is_valid(struct bytes text)
     uint32_t codepoint;
     size_t at = 0, length = 1;
     for (; at < text.len && length; at += length)
-        length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint);
+        length = utf8_decode(bytes_from(text, at), &codepoint);
     return length;
 }
 
@@ -32,7 +32,7 @@ static void decode_strip(const struct decode_step *step, struct bytes text, stru
 {
     struct bytes content = step->content;
     for (size_t i = 0; i < step->start && bytes_start_with(text, content); i++)
-        text = (struct bytes){ text.data + content.len, text.len - content.len };
+        text = bytes_from(text, content.len);
     for (size_t i = 0; i < step->stop && text.len >= content.len; i++) {
         if (memcmp(text.data + text.len - content.len, content.data, content.len) != 0)
             break;
@@ -41,7 +41,7 @@ static void decode_strip(const struct decode_step *step, struct bytes text, stru
     strbuf_add(out, text.data, text.len);
 }
 
-// One step; true: *out is what the piece becomes. *final: that is bytes, and no further step is for bytes.
+// One step. True: it applies, and *out is its result. *final: the result is bytes, and no step follows.
 static bool decode_step(const struct decode_step *step, struct bytes piece, bool added, bool first, bool *final,
                         struct strbuf *out)
 {
@@ -101,7 +101,7 @@ static void decode_piece(const struct tokenizer *tokenizer, int32_t id, bool fir
     strbuf_free(&next);
 }
 
-// Writes what is certain and keeps an unfinished character at the end for later.
+// Writes whole characters and keeps an incomplete one for the next token.
 static void write_certain(struct detokenizer *state, struct bytes text, struct strbuf *out)
 {
     struct strbuf all = { 0 };
@@ -109,7 +109,7 @@ static void write_certain(struct detokenizer *state, struct bytes text, struct s
     strbuf_add(&all, text.data, text.len);
     state->pending_count = 0;
     for (size_t at = 0; at < all.len;) {
-        struct bytes rest = { all.data + at, all.len - at };
+        struct bytes rest = bytes_from(strbuf_bytes(&all), at);
         uint32_t codepoint;
         size_t length = utf8_decode(rest, &codepoint);
         if (!length && utf8_is_partial(rest)) {
@@ -135,7 +135,7 @@ void detokenizer_add(struct detokenizer *state, int32_t id, struct strbuf *out)
     if (state->started)
         write_certain(state, tokenizer->decoder.between, out);
     else if (strip.len && bytes_start_with(text, strip))
-        text = (struct bytes){ text.data + strip.len, text.len - strip.len };
+        text = bytes_from(text, strip.len);
     state->started |= decoded.len || !strip.len;
     write_certain(state, text, out);
     strbuf_free(&decoded);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the tokenizer.ggml.* keys of a GGUF. What the keys leave open is as llama.cpp has it, since the files are made
-// for it: default ids, default BOS, names that mean the end of an answer, longest added token first.
+// A GGUF's tokenizer, from its tokenizer.ggml.* keys. Defaults are llama.cpp's, for which the files are made: ids of
+// BOS and EOS, names of tokens that end an answer, the longest added token first.
 #include <math.h>
 
 #include "format/gguf.h"
@@ -33,9 +33,9 @@ static const struct model *find_model(const struct gguf *gguf, struct error *err
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (bytes_equal(name, bytes_of(models[i].name)))
             return &models[i];
-    fail(err, "the tokenizer is of the type \"%.*s\"; nibble reads gpt2, llama and gemma4",
-         name.len < 64 ? (int)name.len : 64, name.data);
-    return NULL;
+    return fail(err, "the tokenizer is of the type \"%.*s\"; nibble reads gpt2, llama and gemma4",
+                name.len < 64 ? (int)name.len : 64, name.data),
+           NULL;
 }
 
 static const struct gguf_pre *find_pre(const struct gguf *gguf, const struct model *model, struct error *err)
@@ -156,38 +156,16 @@ static bool read_id(const struct tokenizer *tokenizer, const struct gguf *gguf, 
 }
 
 // Tokens that are special by their names, whatever type the file gives them.
-static const char *const special_names[] = {
-    "<|fim_prefix|>",
-    "<fim-prefix>",
-    "<fim_prefix>",
-    "<PRE>",
-    (TOKENIZER_SIGN "<PRE>"),
-    "<|code_prefix|>",
-    "<|fim_suffix|>",
-    "<fim-suffix>",
-    "<fim_suffix>",
-    "<SUF>",
-    (TOKENIZER_SIGN "<SUF>"),
-    "<|code_suffix|>",
-    "<|fim_middle|>",
-    "<fim-middle>",
-    "<fim_middle>",
-    "<MID>",
-    (TOKENIZER_SIGN "<MID>"),
-    "<|code_middle|>",
-    "<|prefix|>",
-    "<|suffix|>",
-    "<|middle|>",
-    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin"),
-    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "hole"),
-    TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end"),
-};
+static const char special_names[] =
+    "<|fim_prefix|> <fim-prefix> <fim_prefix> <PRE> " TOKENIZER_SIGN "<PRE> <|code_prefix|> "
+    "<|fim_suffix|> <fim-suffix> <fim_suffix> <SUF> " TOKENIZER_SIGN "<SUF> <|code_suffix|> "
+    "<|fim_middle|> <fim-middle> <fim_middle> <MID> " TOKENIZER_SIGN "<MID> <|code_middle|> "
+    "<|prefix|> <|suffix|> <|middle|> " TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "begin") " " TOKENIZER_DEEPSEEK(
+        "fim" TOKENIZER_SIGN "hole") " " TOKENIZER_DEEPSEEK("fim" TOKENIZER_SIGN "end");
 
-// Those that end an answer about code: another file would follow.
-static const char *const code_end_names[] = {
-    "<|fim_pad|>",   "<fim-pad>",  "<fim_pad>", "<PAD>",      "[PAD]",        "<|fim_repo|>",
-    "<|repo_name|>", "<fim-repo>", "<REPO>",    "<reponame>", "<|file_sep|>",
-};
+// Fill-in-the-middle tokens that end an answer: another file would follow.
+static const char code_end_names[] = "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> "
+                                     "<fim-repo> <REPO> <reponame> <|file_sep|>";
 
 static void flag(struct tokenizer *tokenizer, int32_t id, int flags)
 {
@@ -200,18 +178,18 @@ static int32_t find(const struct tokenizer *tokenizer, const char *name)
     return vocab_find(&tokenizer->vocab, bytes_of(name));
 }
 
-static void flag_names(struct tokenizer *tokenizer, const char *const *names, size_t count, int flags)
+static void flag_names(struct tokenizer *tokenizer, const char *names, int flags)
 {
-    for (size_t i = 0; i < count; i++)
-        flag(tokenizer, find(tokenizer, names[i]), flags);
+    for (struct bytes name; tokenizer_next_name(&names, &name);)
+        flag(tokenizer, vocab_find(&tokenizer->vocab, name), flags);
 }
 
 static void flag_by_name(struct tokenizer *tokenizer)
 {
     const int special = VOCAB_SPECIAL | VOCAB_ADDED | VOCAB_VERBATIM;
-    flag_names(tokenizer, special_names, sizeof special_names / sizeof *special_names, special);
-    flag_names(tokenizer, code_end_names, sizeof code_end_names / sizeof *code_end_names, special | VOCAB_END);
-    flag_names(tokenizer, tokenizer_end_names, tokenizer_end_name_count, special | VOCAB_END);
+    flag_names(tokenizer, special_names, special);
+    flag_names(tokenizer, code_end_names, special | VOCAB_END);
+    flag_names(tokenizer, tokenizer_end_names, special | VOCAB_END);
 }
 
 // Families whose tokens look like those above and are not.

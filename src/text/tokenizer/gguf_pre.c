@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regexes are as published; characters outside of ASCII are written as their numbers.
+// Pre-tokenizer regexes as published by each model family; characters outside of ASCII are escaped.
 #include "text/tokenizer/gguf_pre.h"
 
-#include "text/tokenizer/pretokenize.h"
+#include "text/tokenizer/parts.h"
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -94,103 +94,53 @@ SPLITS(chameleon, "<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "(
        "[\\p{P}!-/:-@\\[-`{-~]", PRETOKENIZE_GPT2);
 SPLITS(newlines, "[^\\n]+|[\\n]+");
 
+// Names are separated by spaces.
 static const struct gguf_pre rows[] = {
     { "default", standard, 0 },
-    { "llama3", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "llama-v3", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "llama-bpe", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "falcon3", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "falcon-h1", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "pixtral", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "midm-2.0", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "lfm2", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "jina-v5-nano", llama3, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "dbrx", llama3, 0 },
-    { "smaug-bpe", llama3, 0 },
+    { "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", llama3,
+      GGUF_PRE_WHOLE | GGUF_PRE_BOS },
+    { "dbrx smaug-bpe", llama3, 0 },
     { "chatglm-bpe", llama3, GGUF_PRE_NO_BOS },
-    { "glm4", llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
-    { "glm5", llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
-    { "gpt-2", gpt2, 0 },
-    { "phi-2", gpt2, 0 },
-    { "mpt", gpt2, 0 },
-    { "olmo", gpt2, 0 },
-    { "jais", gpt2, 0 },
-    { "trillion", gpt2, 0 },
-    { "granite-docling", gpt2, 0 },
-    { "exaone4", gpt2, 0 },
-    { "jina-es", gpt2, 0 },
-    { "jina-de", gpt2, 0 },
-    { "jina-v1-en", gpt2, 0 },
-    { "jina-v2-es", gpt2, 0 },
-    { "jina-v2-de", gpt2, 0 },
-    { "jina-v2-code", gpt2, 0 },
-    { "roberta-bpe", gpt2, 0 },
-    { "gigachat", gpt2, 0 },
-    { "a.x-4.0", gpt2, 0 },
-    { "mellum", gpt2, 0 },
-    { "modern-bert", gpt2, 0 },
-    { "starcoder", digits_gpt2, 0 },
-    { "refact", digits_gpt2, 0 },
-    { "command-r", digits_gpt2, 0 },
-    { "smollm", digits_gpt2, 0 },
-    { "codeshell", digits_gpt2, 0 },
-    { "exaone", digits_gpt2, 0 },
-    { "minerva-7b", digits_gpt2, 0 },
-    { "mellum2", digits_gpt2, 0 },
-    { "qwen2", qwen2, 0 },
-    { "deepseek-r1-qwen", qwen2, 0 },
-    { "kormo", qwen2, 0 },
-    { "f2llmv2", qwen2, 0 },
-    { "megrez", qwen2, 0 },
-    { "stablelm2", qwen2, 0 },
-    { "hunyuan", qwen2, 0 },
-    { "solar-open", qwen2, 0 },
-    { "grok-2", qwen2, 0 },
+    { "glm4 glm5", llama3, GGUF_PRE_WHOLE | GGUF_PRE_NO_BOS },
+    { "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de "
+      "jina-v2-code roberta-bpe gigachat a.x-4.0 mellum modern-bert",
+      gpt2, 0 },
+    { "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", digits_gpt2, 0 },
+    { "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2", qwen2, 0 },
     { "qwen35", qwen35, 0 },
     { "minicpm5", minicpm5, GGUF_PRE_WHOLE },
     { "ufakzeka", ufakzeka, 0 },
     { "laguna", laguna, 0 },
     { "seed-coder", seed_coder, 0 },
-    { "bailingmoe", bailing, 0 },
-    { "bailingmoe2", bailing, 0 },
-    { "llada-moe", bailing, 0 },
+    { "bailingmoe bailingmoe2 llada-moe", bailing, 0 },
     { "exaone-moe", exaone_moe, 0 },
     { "jais-2", jais2, 0 },
     { "tekken", tekken, GGUF_PRE_WHOLE | GGUF_PRE_BOS },
-    { "gpt-4o", gpt4o, 0 },
-    { "llama4", gpt4o, 0 },
-    { "kanana2", gpt4o, 0 },
-    { "talkie", gpt4o, 0 },
-    { "minimax-m2", gpt4o, 0 },
+    { "gpt-4o llama4 kanana2 talkie minimax-m2", gpt4o, 0 },
     { "granite-embed-multi-97m", gpt4o, GGUF_PRE_WHOLE },
-    { "tiny_aya", tiny_aya, 0 },
-    { "cohere2moe", tiny_aya, 0 },
+    { "tiny_aya cohere2moe", tiny_aya, 0 },
     { "youtu", youtu, GGUF_PRE_WHOLE },
     { "kimi-k2", kimi_k2, 0 },
     { "deepseek-llm", deepseek_llm, 0 },
     { "deepseek-coder", deepseek_coder, 0 },
-    { "deepseek-v3", deepseek3, 0 },
-    { "hunyuan-dense", deepseek3, 0 },
-    { "joyai-llm", deepseek3, 0 },
-    { "hy_v4", deepseek3, 0 },
+    { "deepseek-v3 hunyuan-dense joyai-llm hy_v4", deepseek3, 0 },
     { "spark2_5", spark, 0 },
     { "afmoe", afmoe, 0 },
     { "superbpe", superbpe, 0 },
     { "falcon", falcon, 0 },
-    { "poro-chat", bloom, 0 },
-    { "bloom", bloom, 0 },
-    { "gpt3-finnish", bloom, 0 },
+    { "poro-chat bloom gpt3-finnish", bloom, 0 },
     { "viking", viking, 0 },
     { "chameleon", chameleon, GGUF_PRE_BOS },
-    { "gemma4", newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
-    { "granite-embed-multi-311m", newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
+    { "gemma4 granite-embed-multi-311m", newlines, GGUF_PRE_SPACES | GGUF_PRE_NEWLINES_WHOLE | GGUF_PRE_BOS_ALWAYS },
     { "sarvam-moe", newlines, GGUF_PRE_SPACES },
 };
 
 const struct gguf_pre *gguf_pre_find(struct bytes name)
 {
+    struct bytes word;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (bytes_equal(name, bytes_of(rows[i].name)))
-            return &rows[i];
+        for (const char *names = rows[i].names; tokenizer_next_name(&names, &word);)
+            if (bytes_equal(name, word))
+                return &rows[i];
     return NULL;
 }

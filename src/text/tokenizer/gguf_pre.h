@@ -16,7 +16,7 @@ enum {
 };
 
 struct gguf_pre {
-    const char *name;
+    const char *names;
     const char *const *splits; // regexes, one after another, each isolating its matches; NULL at the end
     int flags;
 };

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokenizer.json, and what it leaves open from tokenizer_config.json, generation_config.json and config.json.
-// The steps around the model are read in json_steps.c.
+// tokenizer.json of Hugging Face: vocabulary, merges, added tokens and post-processor. BOS and EOS come from
+// tokenizer_config.json, generation_config.json and config.json, the other steps from json_steps.c.
 #include "format/json.h"
 #include "text/tokenizer/bytemap.h"
 #include "text/tokenizer/parts.h"
-
-static struct bytes bytes_of_json(const json_t *string)
-{
-    return (struct bytes){ json_string_value(string), json_string_length(string) };
-}
 
 // ---- the vocabulary ----
 
@@ -41,7 +36,7 @@ static bool check_added(const json_t *token, size_t index, struct bytes *content
     const json_t *text = json_object_get(token, "content");
     if (!json_is_string(text))
         return fail(err, "entry %zu of \"added_tokens\" has no \"content\"", index);
-    *content = bytes_of_json(text);
+    *content = json_bytes(text);
     return read_id(json_object_get(token, "id"), *content, id, err);
 }
 
@@ -102,10 +97,10 @@ static bool read_merge(struct tokenizer *tokenizer, const json_t *merge, size_t 
     struct bytes left, right;
     if (json_array_size(merge) == 2 && json_is_string(json_array_get(merge, 0))
         && json_is_string(json_array_get(merge, 1))) {
-        left = bytes_of_json(json_array_get(merge, 0));
-        right = bytes_of_json(json_array_get(merge, 1));
+        left = json_bytes(json_array_get(merge, 0));
+        right = json_bytes(json_array_get(merge, 1));
     } else {
-        struct bytes text = bytes_of_json(merge);
+        struct bytes text = json_bytes(merge);
         const char *space = text.data ? memchr(text.data, ' ', text.len) : NULL;
         if (!space)
             return fail(err, "merge %zu is not two pieces", index);
@@ -123,7 +118,7 @@ static bool read_merges(struct tokenizer *tokenizer, const json_t *merges, struc
     size_t index;
     json_t *merge;
     json_array_foreach (merges, index, merge) {
-        bool comment = json_is_string(merge) && bytes_start_with(bytes_of_json(merge), bytes_of("#version"));
+        bool comment = json_is_string(merge) && bytes_start_with(json_bytes(merge), bytes_of("#version"));
         if (!comment && !read_merge(tokenizer, merge, index, err))
             return false;
     }
@@ -192,7 +187,7 @@ static bool read_model(struct tokenizer *tokenizer, const json_t *json, struct e
 
 static bool read_added_token(struct tokenizer *tokenizer, const json_t *json, struct error *err)
 {
-    struct added_token token = { .content = bytes_of_json(json_object_get(json, "content")) };
+    struct added_token token = { .content = json_bytes(json_object_get(json, "content")) };
     bool special = false, normalized = false;
     if (!json_get_bool(json, "single_word", &token.single_word, err)
         || !json_get_bool(json, "lstrip", &token.lstrip, err) || !json_get_bool(json, "rstrip", &token.rstrip, err)
@@ -256,7 +251,7 @@ static bool add_template_token(struct tokenizer *tokenizer, const json_t *templa
     return true;
 }
 
-// One around the other: what this one puts around a text goes outside of what is there.
+// Post-processors nest: tokens of this template go outside of those that are there.
 static bool read_template(struct tokenizer *tokenizer, const json_t *template, struct error *err)
 {
     struct tokens before = { 0 }, after = { 0 };
@@ -280,7 +275,7 @@ static bool read_template(struct tokenizer *tokenizer, const json_t *template, s
     return ok;
 }
 
-// *decided: it says what is put around a text. ByteLevel, for one, does not.
+// *decided: the post-processor defines the tokens around a text. ByteLevel does not.
 static bool read_post_processor(struct tokenizer *tokenizer, const json_t *json, bool *decided, struct error *err)
 {
     if (!json || json_is_null(json))
@@ -307,7 +302,7 @@ static int32_t named_token(const struct tokenizer *tokenizer, const json_t *conf
 {
     const json_t *value = json_object_get(config, key);
     const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
-    return json_is_string(text) ? vocab_find(&tokenizer->vocab, bytes_of_json(text)) : -1;
+    return json_is_string(text) ? vocab_find(&tokenizer->vocab, json_bytes(text)) : -1;
 }
 
 static bool read_bos_rule(struct tokenizer *tokenizer, const json_t *config, struct error *err)
@@ -361,8 +356,9 @@ static void find_ends(struct tokenizer *tokenizer, const struct checkpoint *chec
         tokenizer->vocab.flags[tokenizer->eos] |= VOCAB_END;
         return;
     }
-    for (size_t i = 0; i < tokenizer_end_name_count; i++) {
-        int32_t id = vocab_find(&tokenizer->vocab, bytes_of(tokenizer_end_names[i]));
+    const char *names = tokenizer_end_names;
+    for (struct bytes name; tokenizer_next_name(&names, &name);) {
+        int32_t id = vocab_find(&tokenizer->vocab, name);
         if (id >= 0 && tokenizer->vocab.flags[id] & VOCAB_SPECIAL)
             tokenizer->vocab.flags[id] |= VOCAB_END;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The normalizer, pre_tokenizer and decoder of a tokenizer.json: each is an object with a type, and a table says what
-// each type turns into. What is not in the tables is refused by name: leaving a step out would tokenise wrongly.
+// The normalizer, pre_tokenizer and decoder of a tokenizer.json: each is an object with a type, and a table has
+// a reader for each type. Other types are refused by name: without a step, ids would be wrong.
 #include "base/utf8.h"
 #include "format/json.h"
 #include "text/tokenizer/parts.h"
@@ -9,12 +9,14 @@ struct reading {
     struct tokenizer *tokenizer;
     struct error *err;
     int steps;
+    int kind;   // of the row that was found
     bool fused; // decoder: from here on the steps see the whole text, not tokens
 };
 
 struct type {
     const char *name;
     bool (*read)(struct reading *reading, const json_t *json);
+    int kind; // what read_plain adds
 };
 
 static bool read_step(struct reading *reading, const json_t *json, const char *what, const struct type *types,
@@ -29,7 +31,8 @@ static bool read_step(struct reading *reading, const json_t *json, const char *w
         return false;
     for (size_t i = 0; i < count; i++)
         if (strcmp(types[i].name, name) == 0)
-            return types[i].read(reading, json) || fail_within(reading->err, "the %s \"%s\"", what, name);
+            return reading->kind = types[i].kind,
+                   types[i].read(reading, json) || fail_within(reading->err, "the %s \"%s\"", what, name);
     return fail(reading->err, "the %s \"%s\" is not supported", what, name);
 }
 
@@ -64,19 +67,14 @@ static const json_t *find_pattern(struct reading *reading, const json_t *json, b
     return *literal ? text : regex;
 }
 
-static struct bytes bytes_of_json(const json_t *string)
-{
-    return (struct bytes){ json_string_value(string), json_string_length(string) };
-}
-
 static struct regex *read_pattern(struct reading *reading, const json_t *json)
 {
     bool literal;
     const json_t *pattern = find_pattern(reading, json, &literal);
     if (!pattern)
         return NULL;
-    return literal ? regex_new_literal(bytes_of_json(pattern), reading->err)
-                   : regex_new(bytes_of_json(pattern), reading->err);
+    return literal ? regex_new_literal(json_bytes(pattern), reading->err)
+                   : regex_new(json_bytes(pattern), reading->err);
 }
 
 // ---- normalizers ----
@@ -87,19 +85,11 @@ static bool add_normalizer(struct reading *reading, struct normalize_step step)
     return true;
 }
 
-#define PLAIN_NORMALIZER(function, kind_)                                         \
-    static bool function(struct reading *reading, const json_t *json)             \
-    {                                                                             \
-        (void)json;                                                               \
-        return add_normalizer(reading, (struct normalize_step){ .kind = kind_ }); \
-    }
-
-PLAIN_NORMALIZER(read_nfc, NORMALIZE_NFC)
-PLAIN_NORMALIZER(read_nfd, NORMALIZE_NFD)
-PLAIN_NORMALIZER(read_nfkc, NORMALIZE_NFKC)
-PLAIN_NORMALIZER(read_nfkd, NORMALIZE_NFKD)
-PLAIN_NORMALIZER(read_lowercase, NORMALIZE_LOWERCASE)
-PLAIN_NORMALIZER(read_strip_accents, NORMALIZE_STRIP_ACCENTS)
+static bool read_plain(struct reading *reading, const json_t *json)
+{
+    (void)json;
+    return add_normalizer(reading, (struct normalize_step){ .kind = reading->kind });
+}
 
 static bool read_strip(struct reading *reading, const json_t *json)
 {
@@ -126,12 +116,12 @@ static bool read_replace(struct reading *reading, const json_t *json)
 static bool read_normalizers(struct reading *reading, const json_t *json);
 
 static const struct type normalizers[] = {
-    { "NFC", read_nfc },
-    { "NFD", read_nfd },
-    { "NFKC", read_nfkc },
-    { "NFKD", read_nfkd },
-    { "Lowercase", read_lowercase },
-    { "StripAccents", read_strip_accents },
+    { "NFC", read_plain, NORMALIZE_NFC },
+    { "NFD", read_plain, NORMALIZE_NFD },
+    { "NFKC", read_plain, NORMALIZE_NFKC },
+    { "NFKD", read_plain, NORMALIZE_NFKD },
+    { "Lowercase", read_plain, NORMALIZE_LOWERCASE },
+    { "StripAccents", read_plain, NORMALIZE_STRIP_ACCENTS },
     { "Strip", read_strip },
     { "Prepend", read_prepend },
     { "Replace", read_replace },
@@ -174,6 +164,14 @@ static bool add_split(struct reading *reading, const char *pattern, enum split_b
     return pretokenizer_add_split(&reading->tokenizer->pretokenizer, bytes_of(pattern), behavior, invert, reading->err);
 }
 
+static int find_word(const char *const *words, size_t count, const char *word)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0)
+            return (int)i;
+    return -1;
+}
+
 static bool read_behavior(struct reading *reading, const json_t *json, enum split_behavior *out)
 {
     static const char *const names[] = {
@@ -184,10 +182,9 @@ static bool read_behavior(struct reading *reading, const json_t *json, enum spli
     const char *name = names[SPLIT_ISOLATED];
     if (!json_get_text(json, "behavior", &name, reading->err))
         return false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0)
-            return *out = (enum split_behavior)i, true;
-    return fail(reading->err, "the behavior \"%s\" is not supported", name);
+    int behavior = find_word(names, sizeof names / sizeof *names, name);
+    *out = (enum split_behavior)behavior;
+    return behavior >= 0 || fail(reading->err, "the behavior \"%s\" is not supported", name);
 }
 
 static bool read_byte_level(struct reading *reading, const json_t *json)
@@ -211,9 +208,9 @@ static bool read_split(struct reading *reading, const json_t *json)
         || !json_get_bool(json, "invert", &step.invert, reading->err))
         return false;
     if (!literal)
-        return pretokenizer_add_split(&reading->tokenizer->pretokenizer, bytes_of_json(pattern), step.behavior,
+        return pretokenizer_add_split(&reading->tokenizer->pretokenizer, json_bytes(pattern), step.behavior,
                                       step.invert, reading->err);
-    step.regex = regex_new_literal(bytes_of_json(pattern), reading->err);
+    step.regex = regex_new_literal(json_bytes(pattern), reading->err);
     return step.regex && add_pretokenizer(reading, step);
 }
 
@@ -243,7 +240,7 @@ static bool read_punctuation(struct reading *reading, const json_t *json)
     return read_behavior(reading, json, &behavior) && add_split(reading, "[\\p{P}!-/:-@\\[-`{-~]", behavior, false);
 }
 
-// Whether Metaspace puts its sign in front of text, and of which.
+// prepend_scheme of Metaspace: where it puts its sign in front of text.
 enum scheme { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
 
 static bool read_scheme(struct reading *reading, const json_t *json, enum scheme *out)
@@ -257,10 +254,9 @@ static bool read_scheme(struct reading *reading, const json_t *json, enum scheme
     if (!name)
         return true;
     static const char *const names[] = { "always", "first", "never" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0)
-            return *out = (enum scheme)i, true;
-    return fail(reading->err, "the prepend_scheme \"%s\" is not supported", name);
+    int scheme = find_word(names, sizeof names / sizeof *names, name);
+    *out = (enum scheme)scheme;
+    return scheme >= 0 || fail(reading->err, "the prepend_scheme \"%s\" is not supported", name);
 }
 
 static bool read_metaspace(struct reading *reading, const json_t *json)
@@ -306,8 +302,8 @@ static bool read_pretokenizers(struct reading *reading, const json_t *json)
 }
 
 // ---- decoders ----
-// Tokens are decoded one by one, so once a step has joined them (Fuse, ByteLevel), only what can be done at the very
-// beginning of the text may follow.
+// Tokens are decoded one by one. Behind a step that joins them (Fuse, ByteLevel), only a step that changes the
+// beginning of the text is supported.
 
 static bool add_decoder(struct reading *reading, struct decode_step step)
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Unicode normalisation (NFC, NFD, NFKC, NFKD) in linear time, and the other normalizers of `tokenizers`.
 #include "text/tokenizer/normalize.h"
 
 #include <stdlib.h>
@@ -43,7 +44,7 @@ bool normalize_is_word(uint32_t c)
 
 static size_t decode_at(struct bytes text, size_t at, uint32_t *codepoint)
 {
-    return utf8_decode((struct bytes){ text.data + at, text.len - at }, codepoint);
+    return utf8_decode(bytes_from(text, at), codepoint);
 }
 
 // ---- the four forms ----
@@ -183,7 +184,7 @@ static bool apply_replace(const struct normalize_step *step, struct bytes text, 
     return ok;
 }
 
-// What a step has to know beyond its text.
+// Context of a step.
 struct context {
     bool continues;
     size_t bytes_max;

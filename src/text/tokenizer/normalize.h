@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/normalize.h: what happens to text before it is split, as a list of steps. Text in and out is valid
+// text/tokenizer/normalize.h: normalizers: steps applied to text before it is split. Text in and out is valid
 // UTF-8.
 #ifndef TEXT_NORMALIZE_H
 #define TEXT_NORMALIZE_H

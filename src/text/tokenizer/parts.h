@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/parts.h: what a tokenizer is made of. The readers (gguf.c, json.c) fill it in,
-// tokenizer.c encodes with it and detokenizer.c decodes.
+// text/tokenizer/parts.h: the stages of a tokenizer, as in Hugging Face `tokenizers`. The readers (gguf.c, json.c) fill
+// it in, tokenizer.c encodes with it and detokenizer.c decodes.
 //   text -> added tokens in it -> normalizer -> added tokens in normalised text -> pre-tokenizer -> merges -> ids
 #ifndef TEXT_TOKENIZER_PARTS_H
 #define TEXT_TOKENIZER_PARTS_H
@@ -17,10 +17,10 @@ enum {
     TOKENIZER_STEPS_MAX = 64, // normalizers, pre-tokenizers and decoders of one tokenizer.json
 };
 
-#define TOKENIZER_SIGN "\xE2\x96\x81"                                   // U+2581, SentencePiece's space
-#define TOKENIZER_DEEPSEEK(name) ("<\xEF\xBD\x9C" name "\xEF\xBD\x9C>") // in full-width bars
+#define TOKENIZER_SIGN "\xE2\x96\x81"                                 // U+2581, SentencePiece's space
+#define TOKENIZER_DEEPSEEK(name) "<\xEF\xBD\x9C" name "\xEF\xBD\x9C>" // in full-width bars
 
-// What is done to the piece of one token, in order, to make text of it.
+// Decoder steps, applied in order to the piece of one token.
 enum decode_kind {
     DECODE_BYTE_LEVEL,    // letters of the byte alphabet to bytes
     DECODE_BYTE_FALLBACK, // <0x0A> to the byte
@@ -65,7 +65,7 @@ bool tokenizer_read_json(struct tokenizer *tokenizer, const struct checkpoint *c
 bool tokenizer_read_json_steps(struct tokenizer *tokenizer, const json_t *json, struct error *err);
 
 // Tokens that mean the end of an answer, whatever the file says about them.
-extern const char *const tokenizer_end_names[];
-extern const size_t tokenizer_end_name_count;
+extern const char tokenizer_end_names[];                          // of tokens that end an answer, separated by spaces
+bool tokenizer_next_name(const char **names, struct bytes *name); // takes the next of such a list; false: none is left
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Pre-tokenizers: splits by regex, and replacements inside pieces.
 #include "text/tokenizer/pretokenize.h"
 
 #include <stdlib.h>
@@ -16,8 +17,8 @@ void pretokenizer_add(struct pretokenizer *pretokenizer, struct pretokenize_step
 bool pretokenizer_add_split(struct pretokenizer *pretokenizer, struct bytes pattern, enum split_behavior behavior,
                             bool invert, struct error *err)
 {
-    // As published these go through the rest of their run again from every place in it: minutes for a megabyte. What
-    // finds the run once, and cuts it up from its end where digits go in threes, is the same.
+    // As published, these regexes scan the rest of a run again from each place in it: quadratic, minutes for a
+    // megabyte. Their equivalents match the run once; groups of three digits are then cut from its end.
     static const struct {
         const char *published, *same;
         size_t group;
@@ -59,10 +60,7 @@ static void add_piece(struct pieces *pieces, size_t begin, size_t end)
 {
     if (begin == end)
         return;
-    if (pieces->count == pieces->capacity) {
-        pieces->capacity = pieces->capacity ? pieces->capacity * 2 : 64;
-        pieces->items = memory_grow(pieces->items, pieces->capacity, sizeof *pieces->items);
-    }
+    MEMORY_RESERVE(pieces->items, pieces->count, pieces->capacity);
     pieces->items[pieces->count++] = (struct piece){ begin, end };
 }
 
@@ -74,7 +72,7 @@ static struct bytes piece_text(const struct pieces *pieces, size_t index)
 
 // ---- splitting ----
 
-// Stretches of one piece, matches and what lies between them, as they arrive from left to right.
+// A split of one piece in progress: matches and the text between them arrive from left to right.
 struct split {
     enum split_behavior behavior;
     size_t first;  // index of the first piece this split has made

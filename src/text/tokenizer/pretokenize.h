@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/pretokenize.h: text into the pieces that merges never cross, as a list of steps. The published pre-
-// tokenizers (ByteLevel, Metaspace, Digits, Punctuation ...) are all made of these four.
+// text/tokenizer/pretokenize.h: pre-tokenizers: steps that split text into pieces, which merges never cross. The
+// published pre- tokenizers (ByteLevel, Metaspace, Digits, Punctuation ...) are all made of these four.
 #ifndef TEXT_PRETOKENIZE_H
 #define TEXT_PRETOKENIZE_H
 
@@ -12,7 +12,8 @@
 // The regex of GPT-2, which the ByteLevel pre-tokenizer carries.
 #define PRETOKENIZE_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-// What becomes of a match: dropped, a piece of its own, one piece with its equals beside it, or joined to one side.
+// Treatment of a match (SplitDelimiterBehavior of `tokenizers`): dropped, a piece of its own, one piece with adjacent
+// matches, or joined to one side.
 enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_CONTIGUOUS, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT };
 
 enum pretokenize_kind {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// PCRE2 with JIT, and limits on stack, heap and time.
 #include "text/tokenizer/regex.h"
 
 #include <stdlib.h>
@@ -126,7 +127,7 @@ static int match(struct regex_scan *scan)
 static size_t next_character(struct bytes text, size_t at)
 {
     uint32_t codepoint;
-    size_t length = at < text.len ? utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint) : 0;
+    size_t length = at < text.len ? utf8_decode(bytes_from(text, at), &codepoint) : 0;
     return at + (length ? length : 1);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A recursive-descent translator of regexes from Oniguruma to PCRE2.
 #include "text/tokenizer/regex_dialect.h"
 
 #include <stdio.h>
@@ -82,7 +83,7 @@ static bool ended(const struct translation *t) { return t->at == t->in.len; }
 
 static bool looking_at(const struct translation *t, const char *text)
 {
-    return bytes_start_with((struct bytes){ t->in.data + t->at, t->in.len - t->at }, bytes_of(text));
+    return bytes_start_with(bytes_from(t->in, t->at), bytes_of(text));
 }
 
 static bool accept(struct translation *t, const char *text)
@@ -100,7 +101,7 @@ static bool looking_at_one_of(const struct translation *t, const char *set)
 
 static bool take_codepoint(struct translation *t, uint32_t *out)
 {
-    size_t length = utf8_decode((struct bytes){ t->in.data + t->at, t->in.len - t->at }, out);
+    size_t length = utf8_decode(bytes_from(t->in, t->at), out);
     if (!length)
         return fail(t->err, "ends too early, or is not UTF-8");
     t->at += length;
@@ -178,7 +179,7 @@ static bool take_property(struct translation *t, struct bytes *name, bool *negat
     return true;
 }
 
-// What a property stands for, as items of a class.
+// The items of a class that a Unicode property stands for.
 static void add_property(struct bytes name, struct strbuf *items)
 {
     strbuf_add_format(items, "\\p{%s%.*s}", name.len > 2 && is_script(name) ? "sc:" : "", (int)name.len, name.data);
@@ -221,8 +222,8 @@ static bool translate_escape(struct translation *t, struct strbuf *out)
 }
 
 // ---- classes ----
-// A class is a union of items. What PCRE2 can hold between brackets is gathered in `items`; nested classes and \W
-// become alternatives beside it. Of an intersection, all but the last union are lookaheads in front of it.
+// A class is a union of items. Items that PCRE2 has between brackets are collected in `items`; nested classes and \W
+// become alternatives beside them. In an intersection, each union but the last becomes a lookahead.
 
 struct class {
     struct strbuf items, alternatives, lookaheads;

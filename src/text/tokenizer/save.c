@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A tokenizer.json written from a GGUF's tokenizer.
 #include "text/tokenizer/save.h"
 
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static json_t *make_pair(struct bytes left, struct bytes right)
     return pair;
 }
 
-// A list of merges is carried over.
+// Copies the list of merges.
 static json_t *copy_merges(const struct gguf *gguf, struct error *err)
 {
     const struct gguf_value *merges;
@@ -86,7 +87,7 @@ static int compare_merges(const void *a, const void *b)
     return (x->left < y->left) - (x->left > y->left);
 }
 
-// Scores say how good a token is, whatever it is made of: each way to make it of two others is a merge.
+// A score rates a token however it is made: each pair of tokens that makes it becomes a merge.
 static json_t *make_merges(const struct tokenizer *tokenizer)
 {
     const struct vocab *vocab = &tokenizer->vocab;
@@ -98,10 +99,7 @@ static json_t *make_merges(const struct tokenizer *tokenizer)
         for (size_t at = utf8_decode(piece, &codepoint); at && at < piece.len;) {
             struct bytes left = { piece.data, at }, right = { piece.data + at, piece.len - at };
             if (vocab_find(vocab, left) >= 0 && vocab_find(vocab, right) >= 0) {
-                if (count == capacity) {
-                    capacity = capacity ? capacity * 2 : 1024;
-                    merges = memory_grow(merges, capacity, sizeof *merges);
-                }
+                MEMORY_RESERVE(merges, count, capacity);
                 merges[count++] = (struct merge){ tokenizer->bpe.scores[id], (int32_t)id, (uint32_t)at };
             }
             size_t length = utf8_decode(right, &codepoint);
@@ -114,8 +112,7 @@ static json_t *make_merges(const struct tokenizer *tokenizer)
     for (size_t i = 0; i < count; i++) {
         struct bytes piece = vocab->pieces[merges[i].id];
         size_t left = merges[i].left;
-        json_array_append_new(
-            out, make_pair((struct bytes){ piece.data, left }, (struct bytes){ piece.data + left, piece.len - left }));
+        json_array_append_new(out, make_pair((struct bytes){ piece.data, left }, bytes_from(piece, left)));
     }
     free(merges);
     return out;

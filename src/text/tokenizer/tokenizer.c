@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encoding: added tokens, normalizer, pre-tokenizer, BPE, and invalid bytes as byte tokens.
 #include "text/tokenizer.h"
 
 #include <assert.h>
@@ -10,10 +11,7 @@
 
 void tokens_add(struct tokens *tokens, int32_t id)
 {
-    if (tokens->count == tokens->capacity) {
-        tokens->capacity = tokens->capacity ? tokens->capacity * 2 : 64;
-        tokens->ids = memory_grow(tokens->ids, tokens->capacity, sizeof *tokens->ids);
-    }
+    MEMORY_RESERVE(tokens->ids, tokens->count, tokens->capacity);
     tokens->ids[tokens->count++] = id;
 }
 
@@ -23,32 +21,19 @@ void tokens_free(struct tokens *tokens)
     *tokens = (struct tokens){ 0 };
 }
 
-const char *const tokenizer_end_names[] = {
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "[e~[",
-    "<eos>",
-    "<end_of_utterance>",
-    "<turn|>",
-    "<|tool_response>",
-    TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence"),
-};
+// clang-format off
+const char tokenizer_end_names[] =
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s> <|eom_id|> "
+    "<EOT> _<EOT> [EOT] [EOS] <|end_of_text|> [e~[ <eos> <end_of_utterance> <turn|> <|tool_response> "
+    TOKENIZER_DEEPSEEK("end" TOKENIZER_SIGN "of" TOKENIZER_SIGN "sentence");
+// clang-format on
 
-const size_t tokenizer_end_name_count = sizeof tokenizer_end_names / sizeof *tokenizer_end_names;
+bool tokenizer_next_name(const char **names, struct bytes *name)
+{
+    *name = (struct bytes){ *names, strcspn(*names, " ") };
+    *names += name->len + ((*names)[name->len] == ' ');
+    return name->len;
+}
 
 // ---- open and close ----
 
@@ -108,7 +93,7 @@ struct encoding {
     bool special; // recognise special tokens
     struct tokens *out;
     struct error *err;
-    // memory that is used again from one stretch of text to the next
+    // buffers reused from one part of the text to the next
     struct strbuf normalized;
     struct added_matches in_raw, in_normalized;
     struct pieces pieces;
@@ -156,27 +141,27 @@ static bool encode_valid(struct encoding *encoding, struct bytes text, int where
         tokens_add(encoding->out, match.id);
         done = match.end;
     }
-    return encode_plain(encoding, (struct bytes){ normalized.data + done, normalized.len - done }, done ? 0 : where);
+    return encode_plain(encoding, bytes_from(normalized, done), done ? 0 : where);
 }
 
 static size_t valid_length(struct bytes text)
 {
     size_t at = 0, length;
     uint32_t codepoint;
-    while ((length = utf8_decode((struct bytes){ text.data + at, text.len - at }, &codepoint)))
+    while ((length = utf8_decode(bytes_from(text, at), &codepoint)))
         at += length;
     return at;
 }
 
-// Text between added tokens. Bytes that are not UTF-8 pass by everything but the vocabulary.
+// Text between added tokens. Bytes that are not UTF-8 become byte tokens directly.
 static bool encode_between(struct encoding *encoding, struct bytes text, int where)
 {
     for (size_t at = 0; at < text.len; where = PRETOKENIZE_CONTINUES) {
-        size_t length = valid_length((struct bytes){ text.data + at, text.len - at });
+        size_t length = valid_length(bytes_from(text, at));
         if (length && !encode_valid(encoding, (struct bytes){ text.data + at, length }, where))
             return false;
         at += length;
-        for (; at < text.len && !valid_length((struct bytes){ text.data + at, text.len - at }); at++) {
+        for (; at < text.len && !valid_length(bytes_from(text, at)); at++) {
             int32_t id = encoding->tokenizer->bytes[(unsigned char)text.data[at]];
             if (id >= 0)
                 tokens_add(encoding->out, id);
@@ -199,8 +184,7 @@ static bool encode_text(struct encoding *encoding, struct bytes text)
         tokens_add(encoding->out, match.id);
         done = match.end;
     }
-    return encode_between(encoding, (struct bytes){ text.data + done, text.len - done },
-                          done ? 0 : PRETOKENIZE_AT_START);
+    return encode_between(encoding, bytes_from(text, done), done ? 0 : PRETOKENIZE_AT_START);
 }
 
 static void add_all(struct tokens *out, const struct tokens *tokens)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A vocabulary: pieces by id, and ids by piece.
 #include "text/tokenizer/vocab.h"
 
 #include <assert.h>

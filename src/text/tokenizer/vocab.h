@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tokenizer/vocab.h: the tokens: what each id is called and what it is. Pieces are copies, alive as long as the
+// text/tokenizer/vocab.h: a vocabulary: each id's piece and flags. Pieces are copies, alive as long as the
 // vocabulary.
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H

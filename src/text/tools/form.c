@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tool-call formats of model families (Hermes, Llama 3): detection in a chat template, tool checks, and the grammar.
 #include "text/tools/form.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "format/json.h"
 #include "text/template/lex.h"
 
 const struct tool_form_text tool_forms[] = {
@@ -39,15 +41,15 @@ static bool holds(struct bytes text, const char *part)
     return text.len && memmem(text.data, text.len, part, strlen(part));
 }
 
-enum tool_form tools_form(struct bytes template_source, bool *knows_tools)
+enum tool_form tools_form(struct bytes template_source, bool *supports_tools)
 {
     struct arena arena = { 0 };
     struct error ignored; // a template that cannot be read has no form of its own
     struct token *tokens = template_lex(template_source, &arena, &ignored);
     bool tag = false, python_tag = false, ipython = false, parameters = false;
-    *knows_tools = false;
+    *supports_tools = false;
     for (const struct token *token = tokens, *previous = NULL; token && token->type != TOKEN_END; previous = token++) {
-        *knows_tools |= reads_variable(token, previous, "tools");
+        *supports_tools |= reads_variable(token, previous, "tools");
         if (token->type != TOKEN_DATA && token->type != TOKEN_STRING)
             continue;
         tag |= holds(token->text, tool_forms[TOOLS_HERMES].open);
@@ -106,8 +108,7 @@ bool tools_check(const json_t *tools, struct error *err)
 
 // ---- what a call must be ------------------------------------------------------------------------------------------
 
-// The schema of a tool's arguments (new reference), which are an object whatever it leaves unsaid. A tool without
-// parameters takes none.
+// The schema of a tool's arguments (new reference), an object by default. A tool without parameters takes none.
 static json_t *schema_of(const json_t *function)
 {
     json_t *parameters = json_object_get(function, "parameters");
@@ -124,7 +125,7 @@ json_t *tools_schema(const json_t *tools, struct bytes name, bool *strict)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function"), *own = tool_name(tools, i);
-        struct bytes text = { json_string_value(own), json_string_length(own) };
+        struct bytes text = json_bytes(own);
         *strict = json_is_true(json_object_get(function, "strict"));
         if (bytes_equal(text, name))
             return schema_of(function);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/form.h: how a call is written. What teaches the form, what enforces it and what reads it back share this.
+// text/tools/form.h: the syntax of a tool call, shared by the prompt that teaches it, the grammar that enforces it and
+// the parser that reads it.
 #ifndef TEXT_TOOLS_FORM_H
 #define TEXT_TOOLS_FORM_H
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/reader.c: calls read out of an answer while it streams.
-//   (1) What is told does not depend on where the pieces are cut, and time is linear in their length.
-//   (2) What is no call is content, byte for byte; only white space around calls is dropped.
-//   (3) A call is told once its name is known and its arguments begin. From then on it stays one, whatever follows.
+// text/tools/reader.c: a streaming parser of tool calls.
+//   (1) Its events do not depend on where the text is cut into pieces, and time is linear in its length.
+//   (2) Text that is no call is content, byte for byte; only white space around calls is dropped.
+//   (3) A call is emitted once its name is known and its arguments begin. From then on it stays one, whatever follows.
 //   (4) Until then it may still become content, so it is held, but never more than TOOL_HELD_BYTES_MAX.
 #include <stdlib.h>
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "format/json.h"
 #include "text/tools/form.h"
 #include "text/tools/scan.h"
 
@@ -17,7 +18,7 @@ enum step {
     BETWEEN,   // without: before the first call, or behind one
     PLAIN,     // without: an answer that is no call, to its end
     OVER,      // behind the only call there may be: whatever comes is dropped
-    BROKEN,    // arguments that turned out not to be JSON: told as written, until the tag closes
+    BROKEN,    // arguments that turned out not to be JSON: emitted as written, until the tag closes
     OBJECT,    // a call's object is due; from here on: inside it
     FIRST_KEY, // a key is due, or }
     KEY,       // a key is due
@@ -25,7 +26,7 @@ enum step {
     COLON,      // is due
     FIRST_BYTE, // of a value, is due
     VALUE,
-    ARGUMENTS, // a value that is told as it comes
+    ARGUMENTS, // a value that is emitted as it comes
     NEXT,      // a comma is due, or }
 };
 
@@ -58,7 +59,7 @@ struct tool_reader {
     bool ends_with_call;
 
     struct { // the call at hand
-        bool told;
+        bool emitted;
         struct bytes name; // .data is NULL until it is known
         char key[KEY_BYTES_MAX];
         size_t key_len;
@@ -66,16 +67,16 @@ struct tool_reader {
         size_t start;                    // of the value in `held`
         size_t arguments, arguments_end; // where they are in `held`, when the name comes behind them
         struct scan scan;                // of the key or the value
-        struct scan_quotes quotes;       // in the arguments that were told
+        struct scan_quotes quotes;       // in the arguments that were emitted
     } call;
 
-    struct strbuf out;  // what the sink has not been told yet
+    struct strbuf out;  // not given to the sink yet
     bool out_arguments; // it is arguments of the last call, not content
 };
 
 static bool has_tags(const struct tool_reader *reader) { return *reader->form->open; }
 
-// ---- telling ------------------------------------------------------------------------------------------------------
+// ---- events ------------------------------------------------------------------------------------------------------
 
 static void flush(struct tool_reader *reader)
 {
@@ -95,7 +96,7 @@ static struct strbuf *out_of(struct tool_reader *reader, bool arguments)
     return &reader->out;
 }
 
-static void tell_content(struct tool_reader *reader, const char *text, size_t len)
+static void emit_content(struct tool_reader *reader, const char *text, size_t len)
 {
     if (!len)
         return;
@@ -109,71 +110,30 @@ static void release(struct tool_reader *reader)
     reader->matched = 0;
 }
 
-static void tell_held(struct tool_reader *reader)
+static void emit_held(struct tool_reader *reader)
 {
-    tell_content(reader, reader->held.data, reader->held.len);
+    emit_content(reader, reader->held.data, reader->held.len);
     release(reader);
 }
 
-static void tell_call(struct tool_reader *reader)
+static void emit_call(struct tool_reader *reader)
 {
     flush(reader);
     if (reader->sink.call)
         reader->sink.call(reader->sink.context, reader->calls, reader->call.name);
     reader->calls++;
-    reader->call.told = true;
+    reader->call.emitted = true;
 }
 
-static void tell_argument(struct tool_reader *reader, char byte)
+static void emit_argument(struct tool_reader *reader, char byte)
 {
     scan_escape(&reader->call.quotes, byte, out_of(reader, true));
 }
 
-// ---- arguments that were held -------------------------------------------------------------------------------------
-
-static void escape_all(struct bytes json, struct strbuf *out)
+static void emit_held_arguments(struct tool_reader *reader)
 {
-    struct scan_quotes quotes = { 0 };
-    for (size_t i = 0; i < json.len; i++)
-        scan_escape(&quotes, json.data[i], out);
-}
-
-static bool is_object(const struct strbuf *text)
-{
-    json_t *value = json_loadb(strbuf_text(text), text->len, JSON_ALLOW_NUL, NULL);
-    bool object = json_is_object(value);
-    json_decref(value);
-    return object;
-}
-
-// Some models write their arguments as a string that holds the object: the object is meant.
-static void unwrap(struct strbuf *text)
-{
-    json_t *string = json_loadb(text->data, text->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    struct strbuf inner = { 0 };
-    escape_all((struct bytes){ json_string_value(string), json_string_length(string) }, &inner);
-    if (is_object(&inner)) {
-        strbuf_free(text);
-        *text = inner;
-    } else {
-        strbuf_free(&inner);
-    }
-    json_decref(string);
-}
-
-static void tell_held_arguments(struct tool_reader *reader)
-{
-    struct strbuf text = { 0 };
-    escape_all((struct bytes){ reader->held.data + reader->call.arguments,
-                               reader->call.arguments_end - reader->call.arguments },
-               &text);
-    if (text.data[0] == '"')
-        unwrap(&text);
-    struct bytes value = strbuf_bytes(&text);
-    bool none = bytes_equal(value, bytes_of("null")) || bytes_equal(value, bytes_of("\"\""));
-    value = none ? bytes_of("{}") : value;
-    strbuf_add(out_of(reader, true), value.data, value.len);
-    strbuf_free(&text);
+    size_t begin = reader->call.arguments, end = reader->call.arguments_end;
+    scan_arguments((struct bytes){ reader->held.data + begin, end - begin }, out_of(reader, true));
 }
 
 // ---- inside a call ------------------------------------------------------------------------------------------------
@@ -205,7 +165,7 @@ static bool end_key(struct tool_reader *reader)
         }
     }
     reader->call.member = MEMBER_OTHER;
-    return has_tags(reader) || reader->call.told;
+    return has_tags(reader) || reader->call.emitted;
 }
 
 static bool add_to_key(struct tool_reader *reader, char byte)
@@ -220,24 +180,24 @@ static bool add_to_key(struct tool_reader *reader, char byte)
     }
 }
 
-// The tool that the value at hand names; .data is NULL where there is none.
+// The tool that the current value names; .data is NULL where there is none.
 static struct bytes find_name(const struct tool_reader *reader, size_t end)
 {
     json_t *name = json_loadb(reader->held.data + reader->call.start, end - reader->call.start,
                               JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     int64_t index = -1;
     if (json_is_string(name))
-        map_get(&reader->names, (struct bytes){ json_string_value(name), json_string_length(name) }, &index);
+        map_get(&reader->names, json_bytes(name), &index);
     json_decref(name);
     const json_t *known = index < 0 ? NULL : tool_name(reader->tools, (size_t)index);
-    return (struct bytes){ json_string_value(known), json_string_length(known) };
+    return json_bytes(known);
 }
 
-// The value at hand ends before held byte `end`. False: it belongs to no call.
+// The current value ends before held byte `end`. False: it belongs to no call.
 static bool end_value(struct tool_reader *reader, size_t end)
 {
     reader->step = NEXT;
-    if (reader->call.told)
+    if (reader->call.emitted)
         return true;
     if (reader->call.member == MEMBER_NAME) {
         reader->call.name = find_name(reader, end);
@@ -249,8 +209,8 @@ static bool end_value(struct tool_reader *reader, size_t end)
         reader->call.arguments_end = end;
     }
     if (reader->call.name.data && reader->call.arguments_end) {
-        tell_call(reader);
-        tell_held_arguments(reader);
+        emit_call(reader);
+        emit_held_arguments(reader);
         release(reader);
     }
     return true;
@@ -258,24 +218,24 @@ static bool end_value(struct tool_reader *reader, size_t end)
 
 static bool end_object(struct tool_reader *reader)
 {
-    if (!reader->call.told && (!reader->call.name.data || !has_tags(reader)))
+    if (!reader->call.emitted && (!reader->call.name.data || !has_tags(reader)))
         return false;
-    if (!reader->call.told) {
-        tell_call(reader);
+    if (!reader->call.emitted) {
+        emit_call(reader);
         strbuf_add_text(out_of(reader, true), "{}");
     }
     leave_call(reader, behind_object(reader));
     return true;
 }
 
-// From here on, arguments that are an object are told as they come.
+// From here on, arguments that are an object are emitted as they come.
 static void begin_value(struct tool_reader *reader, char byte)
 {
     reader->call.scan = (struct scan){ 0 };
-    reader->call.start = reader->held.len - !reader->call.told;
+    reader->call.start = reader->held.len - !reader->call.emitted;
     reader->step = VALUE;
-    if (reader->call.member == MEMBER_ARGUMENTS && reader->call.name.data && !reader->call.told && byte == '{') {
-        tell_call(reader);
+    if (reader->call.member == MEMBER_ARGUMENTS && reader->call.name.data && !reader->call.emitted && byte == '{') {
+        emit_call(reader);
         release(reader);
         reader->step = ARGUMENTS;
     }
@@ -291,7 +251,7 @@ static void add_to_arguments(struct tool_reader *reader, char byte)
         add_broken(reader, byte);
         return;
     }
-    tell_argument(reader, byte);
+    emit_argument(reader, byte);
     if (answer == SCAN_WHOLE)
         reader->step = NEXT;
 }
@@ -323,12 +283,12 @@ static bool add_to_value(struct tool_reader *reader, char byte)
     switch (scan_add(&reader->call.scan, byte)) {
     case SCAN_MORE: return true;
     case SCAN_WHOLE: return end_value(reader, reader->held.len);
-    case SCAN_BEFORE: return end_value(reader, reader->held.len - !reader->call.told) && add_between(reader, byte);
+    case SCAN_BEFORE: return end_value(reader, reader->held.len - !reader->call.emitted) && add_between(reader, byte);
     default: return false;
     }
 }
 
-// False: with this byte, which is the last of `held` until the call is told, it is none.
+// False: with this byte, which is the last of `held` until the call is emitted, it is no call.
 static bool add_to_object(struct tool_reader *reader, char byte)
 {
     if (reader->step == FIRST_BYTE && !scan_is_space(byte))
@@ -343,13 +303,13 @@ static bool add_to_object(struct tool_reader *reader, char byte)
 
 static void add(struct tool_reader *reader, char byte);
 
-// What is held turns out to be content; white space at its end may yet stand before a call.
+// The held text turns out to be content; white space at its end may still precede a call.
 static void give_up_call(struct tool_reader *reader)
 {
     size_t end = reader->held.len;
     while (has_tags(reader) && end && scan_is_space(reader->held.data[end - 1]))
         end--;
-    tell_content(reader, reader->held.data, end);
+    emit_content(reader, reader->held.data, end);
     reader->held.len -= end;
     memmove(reader->held.data, reader->held.data + end, reader->held.len);
     reader->step = has_tags(reader) ? CONTENT : PLAIN;
@@ -357,11 +317,11 @@ static void give_up_call(struct tool_reader *reader)
 
 static void add_to_call(struct tool_reader *reader, char byte)
 {
-    if (!reader->call.told)
+    if (!reader->call.emitted)
         strbuf_add_byte(&reader->held, byte);
     if (add_to_object(reader, byte))
         return;
-    if (reader->call.told) {
+    if (reader->call.emitted) {
         leave_call(reader, behind_object(reader));
     } else {
         reader->held.len--;
@@ -385,15 +345,15 @@ static void add_to_content(struct tool_reader *reader, char byte)
 {
     const char *tag = reader->form->open;
     if (reader->matched && byte != tag[reader->matched])
-        tell_held(reader);
+        emit_held(reader);
     if (extends_tag(reader, tag, byte)) {
         if (!tag[reader->matched])
             begin_call(reader, OBJECT);
     } else if (scan_is_space(byte)) {
         strbuf_add_byte(&reader->held, byte);
     } else {
-        tell_held(reader);
-        tell_content(reader, &byte, 1);
+        emit_held(reader);
+        emit_content(reader, &byte, 1);
     }
 }
 
@@ -410,7 +370,7 @@ static void add_broken(struct tool_reader *reader, char byte)
         leave_call(reader, CONTENT);
 }
 
-// What belongs to a list, and brackets too many, are dropped with the tag; a further object is a further call.
+// Commas and brackets of a list, and surplus brackets, are dropped with the tag; another object is another call.
 static void add_closing(struct tool_reader *reader, char byte)
 {
     const char *tag = reader->form->close;
@@ -446,8 +406,8 @@ static void add_bare(struct tool_reader *reader, char byte)
     } else if (!reader->matched && (scan_is_space(byte) || (byte && strchr(separators, byte)))) {
         strbuf_add_byte(&reader->held, byte);
     } else {
-        tell_held(reader);
-        tell_content(reader, &byte, 1);
+        emit_held(reader);
+        emit_content(reader, &byte, 1);
         reader->step = PLAIN;
     }
 }
@@ -457,14 +417,14 @@ static void add(struct tool_reader *reader, char byte)
     switch (reader->step) {
     case CONTENT: add_to_content(reader, byte); break;
     case BETWEEN: add_bare(reader, byte); break;
-    case PLAIN: tell_content(reader, &byte, 1); break;
+    case PLAIN: emit_content(reader, &byte, 1); break;
     case OVER: break;
     case BROKEN: add_broken(reader, byte); break;
     case CLOSING: add_closing(reader, byte); break;
     default: add_to_call(reader, byte); break;
     }
     if (reader->held.len > TOOL_HELD_BYTES_MAX) {
-        tell_held(reader);
+        emit_held(reader);
         reader->step = has_tags(reader) ? CONTENT : PLAIN;
     }
 }
@@ -479,7 +439,7 @@ struct tool_reader *tool_reader_open(enum tool_form form, const json_t *tools, c
     reader->tools = json_incref((json_t *)tools);
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *name = tool_name(tools, i);
-        map_put(&reader->names, (struct bytes){ json_string_value(name), json_string_length(name) }, (int64_t)i);
+        map_put(&reader->names, json_bytes(name), (int64_t)i);
     }
     reader->step = has_tags(reader) ? CONTENT : BETWEEN;
     return reader;
@@ -496,19 +456,19 @@ void tool_reader_add(struct tool_reader *reader, struct bytes text)
     flush(reader);
 }
 
-// A call that the end cut off before it was told: with a tag, its name is enough.
+// A call that the end of the answer cut off before it was emitted: with a tag, its name is enough.
 static void finish_call(struct tool_reader *reader)
 {
     bool arguments = reader->step == VALUE && reader->call.member == MEMBER_ARGUMENTS;
-    if (reader->call.told || !reader->call.name.data || !(arguments || has_tags(reader))) {
-        tell_held(reader);
+    if (reader->call.emitted || !reader->call.name.data || !(arguments || has_tags(reader))) {
+        emit_held(reader);
         return;
     }
-    tell_call(reader);
+    emit_call(reader);
     if (arguments) {
         reader->call.arguments = reader->call.start;
         reader->call.arguments_end = reader->held.len;
-        tell_held_arguments(reader);
+        emit_held_arguments(reader);
     }
 }
 
@@ -518,7 +478,7 @@ void tool_reader_finish(struct tool_reader *reader)
     case CONTENT:
     case BETWEEN:
         if (reader->matched || !reader->behind_call)
-            tell_held(reader);
+            emit_held(reader);
         break;
     case BROKEN: strbuf_add(out_of(reader, true), reader->held.data, reader->held.len); break;
     case PLAIN:

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// A JSON recogniser as a state machine with a stack of open brackets.
 #include "text/tools/scan.h"
+
+#include "format/json.h"
 
 enum state {
     VALUE,      // is due
@@ -71,7 +74,7 @@ static enum scan_answer begin_value(struct scan *scan, char byte)
     }
 }
 
-// What a number becomes with this byte; BEHIND: it cannot be one of its bytes.
+// The state behind this byte of a number; BEHIND: the number ends before it.
 static enum state extend_number(enum state state, char byte)
 {
     bool digit = byte >= '0' && byte <= '9', e = byte == 'e' || byte == 'E';
@@ -157,4 +160,49 @@ void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out)
     if (byte == '"' && !quotes->escaped)
         quotes->inside = !quotes->inside;
     quotes->escaped = quotes->inside && byte == '\\' && !quotes->escaped;
+}
+
+// ---- arguments ----
+
+static void escape_all(struct bytes json, struct strbuf *out)
+{
+    struct scan_quotes quotes = { 0 };
+    for (size_t i = 0; i < json.len; i++)
+        scan_escape(&quotes, json.data[i], out);
+}
+
+static bool is_object(const struct strbuf *text)
+{
+    json_t *value = json_loadb(strbuf_text(text), text->len, JSON_ALLOW_NUL, NULL);
+    bool object = json_is_object(value);
+    json_decref(value);
+    return object;
+}
+
+// Some models write their arguments as a string that holds the object: the object is meant.
+static void unwrap(struct strbuf *text)
+{
+    json_t *string = json_loadb(text->data, text->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    struct strbuf inner = { 0 };
+    escape_all(json_bytes(string), &inner);
+    if (is_object(&inner)) {
+        strbuf_free(text);
+        *text = inner;
+    } else {
+        strbuf_free(&inner);
+    }
+    json_decref(string);
+}
+
+void scan_arguments(struct bytes json, struct strbuf *out)
+{
+    struct strbuf text = { 0 };
+    escape_all(json, &text);
+    if (text.data[0] == '"')
+        unwrap(&text);
+    struct bytes value = strbuf_bytes(&text);
+    bool none = bytes_equal(value, bytes_of("null")) || bytes_equal(value, bytes_of("\"\""));
+    value = none ? bytes_of("{}") : value;
+    strbuf_add(out, value.data, value.len);
+    strbuf_free(&text);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/scan.h: one JSON value, followed byte by byte as a model writes it. Strings may hold control bytes, which
-// JSON does not allow and models write all the same; otherwise nothing passes that is not JSON.
+// text/tools/scan.h: an incremental JSON recogniser: one value, byte by byte as a model writes it. Strings may hold
+// control bytes, which JSON does not allow and models write all the same; otherwise nothing passes that is not JSON.
 #ifndef TEXT_TOOLS_SCAN_H
 #define TEXT_TOOLS_SCAN_H
 
@@ -32,6 +32,10 @@ struct scan_quotes { // zeroed: at the beginning of a JSON text
 
 // Appends a byte of a JSON text; a control byte between quotes as its escape.
 void scan_escape(struct scan_quotes *quotes, char byte, struct strbuf *out);
+
+// Appends the arguments of a call, which are whole: control bytes in strings are escaped, an object inside a string is
+// taken out of it, and no arguments are {}.
+void scan_arguments(struct bytes json, struct strbuf *out);
 
 static inline bool scan_is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text/tools/text.c: tools in plain words, for models whose template has no place for them.
+// text/tools/text.c: tools as a system message, for models whose chat template does not take them.
 #include <stdlib.h>
 
 #include "text/messages.h"

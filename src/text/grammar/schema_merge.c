@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas as JSON: following $ref, joining what must hold together, telling apart what cannot.
+// Rewriting of JSON schemas: $ref resolution, allOf as one merged schema, and a test for schemas that exclude each
+// other.
 #include <stdlib.h>
 
 #include "base/strbuf.h"
@@ -7,7 +8,7 @@
 
 // ---- references ----
 
-// One step of a JSON pointer, ~ and % undone, is appended to *out; the rest of the pointer.
+// Appends one unescaped step of a JSON pointer (RFC 6901) to *out; returns the rest of the pointer.
 static const char *read_step(const char *at, struct strbuf *out)
 {
     for (; *at && *at != '/'; at++) {
@@ -27,10 +28,9 @@ const json_t *schema_resolve(const json_t *root, const char *ref, struct error *
 {
     const json_t *target = root;
     const char *at = ref + 1;
-    if (ref[0] != '#' || (*at && *at != '/')) {
-        fail(err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref);
-        return NULL;
-    }
+    if (ref[0] != '#' || (*at && *at != '/'))
+        return fail(err, "the $ref '%s' cannot be followed; only those into the schema itself, from #/, can", ref),
+               NULL;
     while (*at == '/' && target) {
         struct strbuf step = { 0 };
         strbuf_add_text(&step, "");
@@ -44,7 +44,7 @@ const json_t *schema_resolve(const json_t *root, const char *ref, struct error *
     return target;
 }
 
-// ---- what must hold together ----
+// ---- merging ----
 
 const json_t *schema_keep(struct schema *schema, json_t *made)
 {
@@ -64,36 +64,27 @@ const json_t *schema_without(struct schema *schema, const json_t *json, const ch
     return schema_keep(schema, copy);
 }
 
-// How two values of a keyword become one. Each returns a new reference, or NULL with a sentence.
+// Two values of a keyword, both of its form, as one. Each function returns a new reference, or NULL with a sentence.
 
-// The first alone is in the rules.
-static json_t *merge_loosely(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+// The grammar enforces the first value alone.
+static json_t *merge_unmerged(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)b;
-    schema_let_go(schema, keyword);
+    schema_defer(schema, keyword);
     return json_incref(a);
 }
 
-// Of two values that are not both what they have to be, the wrong one: it is refused where it is compiled.
-static json_t *wrong_one(json_t *a, json_t *b, bool a_is_right) { return json_incref(a_is_right ? b : a); }
-
-static json_t *merge_largest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+// The larger minimum, the smaller maximum.
+static json_t *merge_bounds(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
-    (void)schema, (void)keyword;
-    if (!json_is_number(a) || !json_is_number(b))
-        return wrong_one(a, b, json_is_number(a));
-    return json_incref(json_number_value(a) > json_number_value(b) ? a : b);
+    (void)schema;
+    if (!json_is_number(a) || !json_is_number(b)) // draft 4: a flag
+        return json_incref(json_is_number(a) ? b : a);
+    bool larger = json_number_value(a) > json_number_value(b), equal = json_number_value(a) == json_number_value(b);
+    return json_incref(!equal && larger != keyword_is_maximum(keyword) ? a : b);
 }
 
-static json_t *merge_smallest(struct schema *schema, const char *keyword, json_t *a, json_t *b)
-{
-    (void)schema, (void)keyword;
-    if (!json_is_number(a) || !json_is_number(b))
-        return wrong_one(a, b, json_is_number(a));
-    return json_incref(json_number_value(a) < json_number_value(b) ? a : b);
-}
-
-static json_t *merge_either(struct schema *schema, const char *keyword, json_t *a, json_t *b) // of flags
+static json_t *merge_flags(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)schema, (void)keyword;
     return json_incref(json_is_true(a) ? a : b);
@@ -104,7 +95,7 @@ static json_t *merge_multiples(struct schema *schema, const char *keyword, json_
 {
     json_int_t x = json_integer_value(a), y = json_integer_value(b), product = x * y;
     if (x <= 0 || y <= 0 || x > INT32_MAX || y > INT32_MAX)
-        return merge_loosely(schema, keyword, a, b);
+        return merge_unmerged(schema, keyword, a, b);
     while (y) {
         json_int_t rest = x % y;
         x = y;
@@ -113,14 +104,12 @@ static json_t *merge_multiples(struct schema *schema, const char *keyword, json_
     return json_integer(product / x);
 }
 
-// A text that matches both: ^(?=A)(?=B). Alternatives would have to be told apart first.
+// A text that matches both: ^(?=A)(?=B), which does not work for patterns with alternatives.
 static json_t *merge_patterns(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);
-    if (!x || !y)
-        return wrong_one(a, b, x);
     if (strchr(x, '|') || strchr(y, '|'))
-        return merge_loosely(schema, keyword, a, b);
+        return merge_unmerged(schema, keyword, a, b);
     return json_sprintf("^(?=%s%s)(?=%s%s)", x[0] == '^' ? "" : ".*", x, y[0] == '^' ? "" : ".*", y);
 }
 
@@ -166,14 +155,12 @@ static json_t *merge_constants(struct schema *schema, const char *keyword, json_
 static json_t *merge_lists(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)schema, (void)keyword;
-    if (!json_is_array(a) || !json_is_array(b))
-        return wrong_one(a, b, json_is_array(a));
     json_t *all = json_copy(a);
     json_array_extend(all, b);
     return all;
 }
 
-// A schema for both is left to be merged when it is looked at.
+// The two schemas are merged later, when the result is compiled.
 static json_t *merge_schemas(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     (void)schema, (void)keyword;
@@ -189,15 +176,13 @@ static json_t *merge_negated(struct schema *schema, const char *keyword, json_t 
     return json_pack("{s[OO]}", "anyOf", a, b);
 }
 
-// One alternative of each: all pairs, as long as they are few.
+// All pairs of alternatives, if they are few.
 static json_t *merge_alternatives(struct schema *schema, const char *keyword, json_t *a, json_t *b)
 {
     json_t *x, *y, *pairs;
     size_t i, j;
-    if (!json_is_array(a) || !json_is_array(b))
-        return wrong_one(a, b, json_is_array(a));
     if (json_array_size(a) * json_array_size(b) > SCHEMA_PRODUCT_MAX)
-        return merge_loosely(schema, keyword, a, b);
+        return merge_unmerged(schema, keyword, a, b);
     pairs = json_array();
     json_array_foreach (a, i, x)
         json_array_foreach (b, j, y)
@@ -210,8 +195,6 @@ static json_t *merge_properties(struct schema *schema, const char *keyword, json
     const char *name;
     json_t *value;
     (void)keyword;
-    if (!json_is_object(a) || !json_is_object(b))
-        return wrong_one(a, b, json_is_object(a));
     json_t *all = json_copy(a);
     json_object_foreach (b, name, value) {
         json_t *other = json_object_get(a, name);
@@ -223,49 +206,23 @@ static json_t *merge_properties(struct schema *schema, const char *keyword, json
     return all;
 }
 
-static json_t *merge_values_of(struct schema *schema, const char *keyword, json_t *a, json_t *b)
+typedef json_t *merge(struct schema *schema, const char *keyword, json_t *a, json_t *b);
+
+static json_t *merge_values_of(struct schema *schema, const char *name, json_t *a, json_t *b)
 {
-    static const struct {
-        const char *keyword;
-        json_t *(*merge)(struct schema *schema, const char *keyword, json_t *a, json_t *b);
-    } rules[] = {
-        { "type", merge_types },
-        { "required", merge_lists },
-        { "allOf", merge_lists },
-        { "enum", merge_common },
-        { "const", merge_constants },
-        { "properties", merge_properties },
-        { "patternProperties", merge_properties },
-        { "additionalProperties", merge_schemas },
-        { "propertyNames", merge_schemas },
-        { "items", merge_schemas },
-        { "minimum", merge_largest },
-        { "exclusiveMinimum", merge_largest },
-        { "minLength", merge_largest },
-        { "minItems", merge_largest },
-        { "minProperties", merge_largest },
-        { "maximum", merge_smallest },
-        { "exclusiveMaximum", merge_smallest },
-        { "maxLength", merge_smallest },
-        { "maxItems", merge_smallest },
-        { "maxProperties", merge_smallest },
-        { "multipleOf", merge_multiples },
-        { "uniqueItems", merge_either },
-        { "pattern", merge_patterns },
-        { "not", merge_negated },
-        { "anyOf", merge_alternatives },
-        { "dependentRequired", merge_properties },
-        { "dependentSchemas", merge_properties },
-    };
-    if (!schema_constrains(keyword) || json_equal(a, b))
+#define X(name, form, type, merge, negate, check, opposite) merge_##merge,
+    static merge *const merges[] = { SCHEMA_KEYWORDS(X) };
+#undef X
+    const char *ignored;
+    int keyword = keyword_find(name);
+    if (keyword < 0 || json_equal(a, b))
         return json_incref(a);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i].keyword, keyword) == 0)
-            return rules[i].merge(schema, keyword, a, b);
-    return merge_loosely(schema, keyword, a, b);
+    if (!keyword_fits(keyword, a, &ignored)) // refused where it is compiled
+        return json_incref(a);
+    return keyword_fits(keyword, b, &ignored) ? merges[keyword](schema, name, a, b) : json_incref(b);
 }
 
-// A property that only one schema names is an additional one to the other.
+// A property that one schema names is an additional one to the other.
 static void close_properties(struct schema *schema, const json_t *closed, const json_t *other, json_t *both)
 {
     json_t *additional = json_object_get(closed, "additionalProperties"), *value;
@@ -274,7 +231,7 @@ static void close_properties(struct schema *schema, const json_t *closed, const 
     if (!additional || json_is_true(additional) || !json_object_size(names))
         return;
     if (json_object_get(closed, "patternProperties")) { // which may name them
-        schema_let_go(schema, "additionalProperties");
+        schema_defer(schema, "additionalProperties");
         return;
     }
     json_t *properties = json_copy(json_object_get(both, "properties"));
@@ -284,8 +241,8 @@ static void close_properties(struct schema *schema, const json_t *closed, const 
     json_object_set_new(both, "properties", properties ? properties : json_object());
 }
 
-// Keywords that mean something else beside those of another schema: `items` the items behind the prefix of its own,
-// `additionalProperties` what its own patternProperties do not name.
+// Keywords whose meaning depends on another one in their own schema: `items` on prefixItems, `additionalProperties` on
+// patternProperties. False: they cannot be merged as they are.
 static bool is_told_apart(const json_t *a, const json_t *b, const char *keyword, const char *beside)
 {
     const json_t *own = json_object_get(a, keyword), *other = json_object_get(b, keyword);
@@ -334,10 +291,8 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
         return NULL;
     if (json_is_boolean(a) || json_is_boolean(b))
         return json_is_true(a) || json_is_false(b) ? b : a;
-    if (!json_is_object(a) || !json_is_object(b)) {
-        fail(schema->err, "a schema is an object, true or false");
-        return NULL;
-    }
+    if (!json_is_object(a) || !json_is_object(b))
+        return fail(schema->err, "a schema is an object, true or false"), NULL;
     const json_t *ref = json_object_get(b, "$ref");
     if (json_is_string(ref)) { // b may be anything; what it stands for is joined first
         const json_t *target = schema_resolve(schema->root, json_string_value(ref), schema->err);
@@ -348,16 +303,16 @@ const json_t *schema_merge(struct schema *schema, const json_t *a, const json_t 
     if (json_object_get(a, "if") && json_object_get(b, "if") && !(b = spell_out_if(schema, b)))
         return NULL;
     if (!is_told_apart(a, b, "patternProperties", "additionalProperties"))
-        schema_let_go(schema, "additionalProperties");
+        schema_defer(schema, "additionalProperties");
     if (!is_told_apart(a, b, "prefixItems", "items")) {
-        schema_let_go(schema, "items");
+        schema_defer(schema, "items");
         if (!(b = schema_without(schema, b, "prefixItems")) || !(b = schema_without(schema, b, "items")))
             return NULL;
     }
     return merge_objects(schema, a, b);
 }
 
-// ---- what can be told apart ----
+// ---- mutual exclusion ----
 
 const json_t *schema_follow(struct schema *schema, const json_t *json)
 {
@@ -419,8 +374,8 @@ static bool requires(struct schema *schema, const json_t *json, const char *name
     return false;
 }
 
-// Objects are told apart by a property that both require with different values, or that one requires and the other does
-// not let in.
+// Objects exclude each other by a property that both require with different values, or that one requires and the other
+// forbids.
 static bool exclusive_objects(struct schema *schema, const json_t *a, const json_t *b, int depth)
 {
     const json_t *names = json_object_get(a, "properties"), *others = json_object_get(b, "properties");
