@@ -54,8 +54,8 @@ enum nibble_need {
 
 // A .gguf file, a folder with config.json and safetensors, or org/name in the local Hugging Face cache.
 struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct nibble_error *error);
-// Whether its files are still what was opened: nobody has cut them or written to them. A program that computes from
-// them for long asks before it uses the result.
+// Whether the files on disk are still those that were opened: not truncated and not written to. A program that computes
+// from them for long checks before it uses the result.
 bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct nibble_error *error);
 void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint);
 
@@ -144,7 +144,7 @@ enum nibble_plan_form { NIBBLE_PLAN_SHORT, NIBBLE_PLAN_FULL, NIBBLE_PLAN_JSON };
 enum nibble_plan_style { NIBBLE_PLAN_COLOUR = 1, NIBBLE_PLAN_VERBOSE = 2 }; // of NIBBLE_PLAN_FULL
 void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, int style, struct nibble_text *out);
 
-// The least that a step costs, whoever computes it.
+// The lower bound of a step's cost on any device.
 struct nibble_cost {
     double read_bytes;       // weights once, and what the cache holds of every sequence
     double flops;            // of matrix products and attention; a multiply-add is two
@@ -170,11 +170,11 @@ struct nibble_op {
     double rms; // root mean square of the results, for devices whose last bits differ
 };
 
-// Ops are shown one by one, in the order they run; on a GPU nothing is captured then. Of a model that several processes
-// compute no op can be shown.
+// Ops are shown one by one, in the order they run; on a GPU nothing is captured then. Not for a model that
+// several processes compute.
 struct nibble_trace {
     void (*op)(void *context, const struct nibble_op *op); // NULL: only one is dumped
-    void (*dumped)(void *context, const char *path);       // a file was written; NULL: nobody asks
+    void (*dumped)(void *context, const char *path);       // a file was written; NULL: no callback
     void *context;
     bool values;      // results are read back for checksums
     const char *dump; // an op by its name: results go to NAME.stepN.npy in the current folder, of several results to
@@ -197,7 +197,7 @@ int nibble_engine_max_model_len(const struct nibble_engine *engine);
 const char *nibble_engine_device(const struct nibble_engine *engine); // its maker's name for it; borrowed
 int nibble_engine_threads(const struct nibble_engine *engine);        // that compute; 0: a GPU does
 
-// What this machine does at best with the engine's threads, measured in about a second.
+// The peak rates of this machine with the engine's threads, measured in about a second.
 struct nibble_ceiling {
     double bytes_per_s;    // read from memory, far beyond the caches
     double flops_per_s;    // float32 multiply-adds, two each
@@ -205,7 +205,7 @@ struct nibble_ceiling {
 };
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error);
 
-// The built-in text that models are measured on, where nobody gave another; terminated.
+// The built-in text that models are measured on by default; terminated.
 const char *nibble_calibration_text(size_t *len);
 
 // How far off a layer is with the cache that the options plan, as a part of what it is without, root mean square: its
@@ -215,7 +215,7 @@ struct nibble_layer_error {
     double k, v, out;
 };
 
-// Of each layer, on a text's first tokens, 1024 at most.
+// Measures each layer on a text's first tokens, 1024 at most.
 bool nibble_layer_errors(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
                          const int32_t *ids, size_t count, struct nibble_layer_error *errors,
                          struct nibble_error *error);
@@ -225,8 +225,8 @@ struct nibble_sequence;
 struct nibble_sequence *nibble_sequence_open(struct nibble_engine *engine);
 void nibble_sequence_close(struct nibble_sequence *sequence);
 
-// Makes the sequence hold exactly these tokens. What its cache already has of them is kept, the rest is read when it is
-// needed.
+// Makes the sequence hold exactly these tokens. Tokens that are in its cache already are kept, others are read when
+// they are needed.
 bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids, size_t count,
                             struct nibble_error *error);
 size_t nibble_sequence_length(const struct nibble_sequence *sequence);
@@ -237,7 +237,7 @@ bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids,
                            struct nibble_error *error);
 
 // Raises each layer's entry of k and v to the largest magnitude that the cache holds of the sequence's tokens from
-// `from` on, where a window has not let go of them. Of an engine on a CPU.
+// `from` on, where they are still within the window. For engines on a CPU.
 void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from, float *k, float *v);
 
 // ---- many texts at once -------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ struct nibble_sampling {
     int choice;
 };
 
-// What the checkpoint's generation_config asks for, else temperature 1 and everything off.
+// The defaults of the checkpoint's generation_config, else temperature 1 and everything off.
 bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
                               struct nibble_error *error);
 
@@ -279,14 +279,14 @@ enum nibble_finish {
     NIBBLE_FINISH_FAILED, // the model's logits were not finite
 };
 
-// What a request took; times in seconds of the scheduler's clock, 0: it has not come to that.
+// Tokens and times of a request; times in seconds of the scheduler's clock, 0: it has not come to that.
 struct nibble_usage {
     int prompt_tokens, cached_tokens, answer_tokens; // cached: found in the prefix cache when first admitted
     int preemptions;
     double arrived, admitted, first_token, finished;
 };
 
-// How a request's owner follows it, called from nibble_scheduler_step and _cancel. None may call the scheduler back.
+// Callbacks of a request, called from nibble_scheduler_step and _cancel. None may call the scheduler back.
 struct nibble_listener {
     void *context;
     // Before a draw: clears the bits of tokens that may not come next. `mask` has a bit per token of the vocabulary,
@@ -294,11 +294,11 @@ struct nibble_listener {
     // may. Called from any of the engine's threads, and for different requests at the same time; never twice for a
     // token, and never beside another call for the same request. Returns the work that it took, in steps of a few
     // nanoseconds: a step of the scheduler begins no further masks when they have taken too much, and the requests that
-    // are left draw their token in a later step. What they draw does not depend on it.
+    // are left draw their token in a later step. Their tokens do not depend on it.
     uint64_t (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
     // After the draw: the token that is taken in its place. NULL: the one that was drawn.
     int32_t (*choose_token)(void *context, int tokens_left, int32_t drawn);
-    // The prompt's tokens in order, when they are scored. NULL: nobody asks.
+    // The prompt's tokens in order, when they are scored. NULL: no callback.
     void (*prompt_token)(void *context, const struct nibble_token *token);
     // An answer's token. False: the answer ends with it.
     bool (*token)(void *context, const struct nibble_token *token);
@@ -348,7 +348,7 @@ void nibble_scheduler_close(struct nibble_scheduler *scheduler); // cancels what
 // than the context, a sampling value that makes no sense.
 uint64_t nibble_scheduler_add(struct nibble_scheduler *scheduler, const struct nibble_request *request,
                               struct nibble_error *error);
-// Its pages are free and its listener has heard the end when this returns. Unknown names (finished ones) are ignored.
+// Its pages are free and `finished` has been called when this returns. Unknown names (finished ones) are ignored.
 void nibble_scheduler_cancel(struct nibble_scheduler *scheduler, uint64_t name);
 
 struct nibble_step {
@@ -356,7 +356,7 @@ struct nibble_step {
     int answers; // tokens drawn in this step
 };
 
-// One step of everything that is running: reads prompts, draws tokens, tells listeners. False: there is nothing to do.
+// One step of everything that is running: reads prompts, draws tokens, calls listeners. False: there is nothing to do.
 bool nibble_scheduler_step(struct nibble_scheduler *scheduler, struct nibble_step *step);
 
 struct nibble_scheduler_stats {
@@ -371,7 +371,7 @@ struct nibble_scheduler_stats {
     int corrupted_in_a_row; // and how many of them since the latest good token
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
-void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
+void nibble_scheduler_clear_cache(struct nibble_scheduler *scheduler); // empties the prefix cache
 // A number that moves on while a step computes on a CPU, with every op. Any thread may ask, at any time.
 uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler);
 
@@ -388,19 +388,20 @@ int nibble_ranks_launched_here(void);
 bool nibble_ranks_can_launch(struct nibble_error *error);
 
 // The processes that mpirun, or whatever speaks MPI, has started together with this one, all of the same build and with
-// the same `flags`. Rank 0 opens engines with them in the options and uses them as ever; the others follow.
+// the same `flags`. Rank 0 opens engines with them in the options; the others run nibble_ranks_work.
 struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error);
 int nibble_ranks_rank(const struct nibble_ranks *ranks);
 int nibble_ranks_size(const struct nibble_ranks *ranks);
 
-// Of all ranks but 0: does what rank 0 has them do, until that has closed them. False: it is gone, or this one failed.
-bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error);
+// The worker loop of all ranks but 0: carries out steps for rank 0 until rank 0 closes them. False: rank 0 is gone, or
+// this one failed.
+bool nibble_ranks_work(struct nibble_ranks *ranks, struct nibble_error *error);
 
 // Which of them is gone and why: no engine of theirs can run any more. NULL: all are there. The moment it changes the
-// descriptor becomes readable. nibble_ranks_speaks: it is for this process to say so, no rank before it is left.
+// descriptor becomes readable. nibble_ranks_reports: this process prints the error, as no rank before it is left.
 const char *nibble_ranks_lost(const struct nibble_ranks *ranks);
 int nibble_ranks_lost_fd(const struct nibble_ranks *ranks);
-bool nibble_ranks_speaks(const struct nibble_ranks *ranks);
+bool nibble_ranks_reports(const struct nibble_ranks *ranks);
 void nibble_ranks_close(struct nibble_ranks *ranks);
 
 // ---- checkpoints written anew ---------------------------------------------------------------------------------------
@@ -414,7 +415,7 @@ enum nibble_weights {
 };
 enum nibble_layout { NIBBLE_LAYOUT_COMPRESSED_TENSORS, NIBBLE_LAYOUT_MODELOPT };
 
-// What became of a linear layer. Lent for the call.
+// How a linear layer was stored. Lent for the call.
 struct nibble_quantized {
     const char *name; // "model.layers.0.mlp.up_proj.weight"
     int64_t rows, cols;

@@ -6,12 +6,11 @@
 
 #include <stdbool.h>
 
-enum { ERROR_TEXT_MAX = 4096 };
+// struct error is the public struct nibble_error under its name in this tree (-Dnibble_error=error, meson.build), so
+// that a sentence reaches the API's edge without a copy.
+#include "nibble.h"
 
-struct error {
-    char text[ERROR_TEXT_MAX];
-    bool usage; // the command line itself is wrong (exit status 2), not what it was about
-};
+enum { ERROR_TEXT_MAX = sizeof((struct error *)0)->text };
 
 // Always returns false, so that `return fail(err, ...)` reads as what it is. Control bytes in the text
 // (names come out of hostile files) are shown as '?'; a sentence too long for the buffer ends in "...".

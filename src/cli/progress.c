@@ -70,7 +70,7 @@ void cli_calibrating_show(void *context, double done)
     progress->shown = done < 1 ? own.shown : -1;
 }
 
-void cli_say(const char *format, ...)
+void cli_print(const char *format, ...)
 {
     va_list args;
     cli_progress_clear();

@@ -9,6 +9,6 @@
 // True: the mean KL divergence, *kld, is at most `limit`. False: the sentence names the layers that cost most and, if
 // one was found by measuring, a change that would help.
 bool quality_gate(const char *model, const struct nibble_options *options, double limit, double *kld,
-                  struct nibble_error *error);
+                  struct error *err);
 
 #endif

@@ -25,11 +25,11 @@ static void open_chunk(const struct choice *choice, struct strbuf *out)
 
 static void close_chunk(const struct choice *choice, struct strbuf *out)
 {
-    const struct fields *fields = &choice->job->fields;
+    const struct request_params *params = &choice->job->params;
     strbuf_add_text(out, "}]");
-    if (fields->continuous_usage)
+    if (params->continuous_usage)
         answer_write_usage(choice->job, out);
-    else if (fields->include_usage)
+    else if (params->include_usage)
         strbuf_add_text(out, ",\"usage\":null");
     close_event(out);
 }
@@ -58,9 +58,9 @@ static void write_logprobs(struct choice *choice, int from, int to, struct strbu
 
 static void write_ids(const struct choice *choice, int from, int to, struct strbuf *out)
 {
-    const struct mail *answer = &choice->answer;
+    const struct output *answer = &choice->answer;
     int first = from > answer->prompt_tokens ? from : answer->prompt_tokens;
-    if (!choice->job->fields.return_token_ids)
+    if (!choice->job->params.return_token_ids)
         return;
     strbuf_add_text(out, ",\"token_ids\":[");
     for (int i = first; i < to; i++)
@@ -68,7 +68,7 @@ static void write_ids(const struct choice *choice, int from, int to, struct strb
     strbuf_add_byte(out, ']');
 }
 
-// What is new of the content, as a chunk's value. False: nothing is.
+// Writes new content as a chunk's value. False: there is none.
 static bool write_content(struct choice *choice, struct strbuf *out)
 {
     if (choice->job->kind == JOB_CHAT)
@@ -82,7 +82,7 @@ static bool write_content(struct choice *choice, struct strbuf *out)
 // One chunk of what is new, if anything is.
 static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
 {
-    struct mail *answer = &choice->answer;
+    struct output *answer = &choice->answer;
     int from = choice->tokens_written, left = answer->token_count - from;
     int to = from + (left < CHUNK_TOKENS_MAX ? left : CHUNK_TOKENS_MAX);
     size_t begin = out->len;
@@ -106,7 +106,7 @@ static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
 static bool stream_choice(struct choice *choice, struct strbuf *out)
 {
     bool chat = choice->job->kind == JOB_CHAT;
-    const struct mail *answer = &choice->answer;
+    const struct output *answer = &choice->answer;
     if (chat && !choice->begun)
         add_bare_chunk(choice, "{\"role\":\"assistant\",\"content\":\"\"}", false, out);
     choice->begun = true;
@@ -129,7 +129,7 @@ static void add_end(const struct job *job, struct strbuf *out)
         answer_stream_error(&job->error, out);
         return;
     }
-    if (job->fields.include_usage || job->fields.continuous_usage) {
+    if (job->params.include_usage || job->params.continuous_usage) {
         open_event(job, out);
         strbuf_add_byte(out, ']');
         answer_write_usage(job, out);

@@ -29,12 +29,12 @@ static void reply_error(struct server *server, struct job *job, const struct api
 static void open_stream(struct server *server, struct job *job)
 {
     job->streaming = true;
-    if (job->fields.stream) {
+    if (job->params.stream) {
         http_add_header(job->exchange, "Cache-Control", "no-cache");
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    http_stream_open(job->exchange, 200, job->fields.stream ? "text/event-stream; charset=utf-8" : "application/json");
+    http_stream_open(job->exchange, 200, job->params.stream ? "text/event-stream; charset=utf-8" : "application/json");
 }
 
 // `cut`: the client must see that something is missing.
@@ -56,7 +56,7 @@ static void deliver(struct server *server, struct job *job, struct bytes text)
         reply_error(server, job, &job->error);
         return;
     }
-    if (!job->streaming && job->over && !job->fields.stream) {
+    if (!job->streaming && job->over && !job->params.stream) {
         reply(server, job, text);
         return;
     }
@@ -81,7 +81,7 @@ void deliver_gone(struct server *server, struct job *job)
 {
     job->exchange = NULL;
     atomic_store(&job->cancelled, true);
-    post_resume(&server->post, job);
+    mailbox_resume(&server->mailbox, job);
 }
 
 void deliver_abandon(struct server *server, struct job *job, const struct api_error *err)
@@ -90,10 +90,10 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
     if (job->exchange && !job->streaming) {
         reply_error(server, job, err);
     } else if (job->exchange) {
-        if (job->fields.stream)
+        if (job->params.stream)
             answer_stream_error(err, &events);
         http_stream_write(job->exchange, strbuf_bytes(&events));
-        close_stream(server, job, !job->fields.stream);
+        close_stream(server, job, !job->params.stream);
     }
     strbuf_free(&events);
     deliver_gone(server, job);
@@ -163,7 +163,7 @@ void deliver_written(struct server *server)
 {
     struct job *job;
     struct strbuf text;
-    outbox_hear(&server->outbox);
+    outbox_clear_wake(&server->outbox);
     while ((job = outbox_take(&server->outbox, &text))) {
         if (job->exchange)
             deliver(server, job, strbuf_bytes(&text));

@@ -70,7 +70,7 @@ static void set_state(struct http_connection *connection, enum http_state state)
         join_idle_queue(connection);
 }
 
-// Whether bytes of a request have come that nobody has read yet.
+// Whether the socket holds bytes of a request that were not read yet.
 static bool has_sent(const struct http_connection *connection)
 {
     char byte;
@@ -143,7 +143,7 @@ void http_connection_answered(struct http_connection *connection)
     http_connection_wake(connection);
 }
 
-// The owner answers at once; then the connection is closed, as nobody knows where the next request would begin.
+// The owner answers at once; then the connection is closed, as the start of the next request cannot be found.
 static void refuse(struct http_connection *connection, int status, const char *sentence)
 {
     const struct http_callbacks *callbacks = &connection->server->callbacks;
@@ -199,8 +199,8 @@ static bool send_output(struct http_connection *connection)
     return true;
 }
 
-// The owner of a stream hears when the socket has taken all of it.
-static void tell_sent(struct http_connection *connection)
+// Notifies the owner of a stream when the socket has taken all of it.
+static void notify_sent(struct http_connection *connection)
 {
     const struct http_callbacks *callbacks = &connection->server->callbacks;
     struct http_exchange *exchange = connection->exchange;
@@ -247,8 +247,8 @@ static void give_request(struct http_connection *connection)
     callbacks->request(callbacks->context, connection->exchange);
 }
 
-// Asks the owner for the head alone. A body that is not wanted is not read: then nobody knows where the next request
-// would begin, and the connection closes behind the answer.
+// Has the owner decide on the head alone. A body that is not wanted is not read: the start of the next request cannot
+// be found then, and the connection closes behind the answer.
 static bool admit(struct http_connection *connection, bool has_body)
 {
     const struct http_callbacks *callbacks = &connection->server->callbacks;
@@ -468,7 +468,7 @@ static enum progress step(struct http_connection *connection)
     case HTTP_ANSWERING:
         if (unsent(connection) > connection->server->limits.unsent_bytes)
             return PROGRESS_OVER;
-        tell_sent(connection);
+        notify_sent(connection);
         break;
     case HTTP_SENDING:
         if (unsent(connection))

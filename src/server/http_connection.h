@@ -29,8 +29,8 @@ struct http_exchange {
     bool streams;      // http_stream_open was called
     bool sends_chunks; // and its pieces are framed,
     bool sends_body;   // unless there is nothing to send but headers
-    bool unsent;       // something was written since `sent` was told
-    bool left;         // `gone` is being told
+    bool unsent;       // something was written since the last call of `sent`
+    bool left;         // `gone` is being called
 };
 
 enum http_state {
@@ -49,8 +49,8 @@ struct http_connection {
     struct http_idle_queue *idle_queue;   // NULL: in none
     double idle_since;                    // in seconds of a clock that only goes forward
     int fd;
-    bool surplus; // one more than the server takes: told so and closed
-    bool known;   // it has brought a request before, and got its answer
+    bool surplus; // one more than the server takes: answered 503 and closed
+    bool known;   // it has sent a request before, and got its answer
     enum http_state state;
     bool readable;     // there may be bytes in the socket: events come once per change, not as long as it holds
     bool closes;       // behind the answer
@@ -71,7 +71,7 @@ TAILQ_HEAD(http_idle_queue, http_connection);
 
 // Connections that may be closed for new ones, in the order in which they are.
 enum http_idle {
-    HTTP_IDLE_STRANGER, // has never brought a request, and is owed nothing
+    HTTP_IDLE_STRANGER, // has never sent a request, and is owed nothing
     HTTP_IDLE_KNOWN,    // is owed nothing
     HTTP_IDLE_BODY,     // has announced a body
     HTTP_IDLE_QUEUES,

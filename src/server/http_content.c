@@ -62,7 +62,7 @@ static int reserve(struct http_content *content, size_t more, struct error *err)
     return 0;
 }
 
-// What is free; no more than zlib's counters hold.
+// Free space; no more than zlib's counters hold.
 static struct bytes room(const struct http_content *content)
 {
     const struct strbuf *data = &content->data;

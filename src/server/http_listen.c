@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_listen.c: listening sockets. What keeps an address from being used is told as a sentence. Where the
+// server/http_listen.c: listening sockets. An address that cannot be used is refused with a sentence. Where the
 // system has no descriptor left, an idle connection gives up its own, or a reserved one is used to answer 503; then
 // there is a moment's rest, so that the loop does not spin.
 #include <assert.h>

@@ -35,7 +35,7 @@ static struct bytes after(struct bytes text, size_t count)
     return (struct bytes){ text.data + count, text.len - count };
 }
 
-// What stands before the first `mark`; *rest is what stands behind it. false: there is no mark.
+// The text before the first `mark`; *rest is the text behind it. false: there is no mark.
 static bool split(struct bytes text, char mark, struct bytes *first, struct bytes *rest)
 {
     const char *at = text.len ? memchr(text.data, mark, text.len) : NULL;
@@ -198,7 +198,7 @@ static int parse_field(struct bytes line, struct http_head *head, struct error *
     return 0;
 }
 
-// What no header line says alone.
+// Checks that need more than one header line.
 static int check_fields(struct http_head *head, struct error *err)
 {
     if (head->minor == 1 && !head->has_host)

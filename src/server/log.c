@@ -130,7 +130,7 @@ void log_event(const struct log *log, enum log_level level, const char *event, c
     write_line(log, &line);
 }
 
-void log_say(const struct log *log, enum log_level level, const char *event, const char *format, ...)
+void log_message(const struct log *log, enum log_level level, const char *event, const char *format, ...)
 {
     if (level < log->level)
         return;

@@ -36,7 +36,7 @@ struct log_field {
 // {"time": "2026-11-15T07:00:00.123Z", "level": "info", "event": "request", "id": "chatcmpl-1", "in": 12, ...}
 void log_event(const struct log *log, enum log_level level, const char *event, const struct log_field *fields);
 // An event that is one sentence; as JSON its "message".
-void log_say(const struct log *log, enum log_level level, const char *event, const char *format, ...)
+void log_message(const struct log *log, enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 // Whole lines that are there at every level: for people as they are, as JSON an event for each.
 void log_print(const struct log *log, enum log_level level, const char *event, const char *lines);

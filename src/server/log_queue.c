@@ -30,13 +30,13 @@ void log_queue_write(struct bytes lines)
     while (lines.len) {
         ssize_t wrote = write(STDERR_FILENO, lines.data, lines.len);
         if (wrote < 0 && errno != EINTR)
-            return; // nobody reads: there is no one to tell
+            return; // stderr is closed: the line is lost
         size_t count = wrote > 0 ? (size_t)wrote : 0;
         lines = (struct bytes){ lines.data + count, lines.len - count };
     }
 }
 
-// Under the lock, which is let go while it writes.
+// Called with the lock, which is released while it writes.
 static void write_batch(struct log_queue *queue)
 {
     struct strbuf batch = queue->lines;

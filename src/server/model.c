@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/public.h"
 #include "format/public.h"
 #include "server/fingerprint.h"
 #include "text/chat_builtin.h"
@@ -50,36 +49,35 @@ static void open_builtin_chat(struct served *served, const struct server_options
     if (builtin)
         served->chat = chat_open_source(checkpoint, builtin->source, &served->chat_error);
     if (served->chat)
-        log_say(&options->log, LOG_WARNING, "chat",
-                "the model has no chat template; chats are written as %s, since "
-                "its vocabulary has %s; --chat-template FILE gives another",
-                builtin->family, builtin->begin);
+        log_message(&options->log, LOG_WARNING, "chat",
+                    "the model has no chat template; chats are written as %s, since "
+                    "its vocabulary has %s; --chat-template FILE gives another",
+                    builtin->family, builtin->begin);
     else
         fail(&served->chat_error,
              "the model has no chat template; start the server with --chat-template FILE, or use "
              "/v1/completions");
 }
 
-static bool open_text(struct served *served, const struct server_options *options, struct nibble_error *error)
+static bool open_text(struct served *served, const struct server_options *options, struct error *err)
 {
     const struct checkpoint *checkpoint = &served->checkpoint->checkpoint;
-    struct error err;
-    served->tokenizer = tokenizer_open(checkpoint, &err);
+    served->tokenizer = tokenizer_open(checkpoint, err);
     if (!served->tokenizer)
-        return public_error(error, &err), false;
+        return false;
     served->chat = chat_open(checkpoint, options->chat_template, &served->chat_error);
     if (!served->chat && options->chat_template)
-        return public_error(error, &served->chat_error), false;
+        return *err = served->chat_error, false;
     if (!served->chat && !chat_has_template(checkpoint))
         open_builtin_chat(served, options);
     if (!served->chat)
-        log_say(&options->log, LOG_WARNING, "chat", "chats will be refused: %s", served->chat_error.text);
+        log_message(&options->log, LOG_WARNING, "chat", "chats will be refused: %s", served->chat_error.text);
     return true;
 }
 
-static bool open_engine(struct served *served, const struct server_options *options, struct nibble_error *error)
+static bool open_engine(struct served *served, const struct server_options *options, struct error *err)
 {
-    served->engine = nibble_engine_open(served->checkpoint, &options->engine, error);
+    served->engine = nibble_engine_open(served->checkpoint, &options->engine, err);
     if (!served->engine)
         return false;
     served->scheduler = nibble_scheduler_open(served->engine, &options->scheduler);
@@ -102,7 +100,7 @@ static void survey_vocabulary(struct api *api)
     }
 }
 
-static bool describe(struct served *served, const struct server_options *options, struct nibble_error *error)
+static bool describe(struct served *served, const struct server_options *options, struct error *err)
 {
     struct api *api = &served->api;
     bool named = options->model_name_count;
@@ -111,7 +109,7 @@ static bool describe(struct served *served, const struct server_options *options
     *api = (struct api){
         .tokenizer = served->tokenizer,
         .chat = served->chat,
-        .chat_trouble = served->chat_error.text,
+        .chat_error_text = served->chat_error.text,
         .vocabulary = &served->vocabulary,
         .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
@@ -127,18 +125,18 @@ static bool describe(struct served *served, const struct server_options *options
     fingerprint_print(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
-    if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, error))
+    if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))
         return false;
     api->defaults.seed = options->seed;
     return true;
 }
 
-bool served_open(struct served *served, const struct server_options *options, struct nibble_error *error)
+bool served_open(struct served *served, const struct server_options *options, struct error *err)
 {
     *served = (struct served){ .vocabulary.lock = PTHREAD_MUTEX_INITIALIZER };
-    served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, error);
-    if (served->checkpoint && open_text(served, options, error) && open_engine(served, options, error)
-        && describe(served, options, error))
+    served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, err);
+    if (served->checkpoint && open_text(served, options, err) && open_engine(served, options, err)
+        && describe(served, options, err))
         return true;
     served_close(served);
     return false;

@@ -20,7 +20,7 @@ struct served {
     struct api api;
 };
 
-bool served_open(struct served *served, const struct server_options *options, struct nibble_error *error);
+bool served_open(struct served *served, const struct server_options *options, struct error *err);
 void served_close(struct served *served);
 
 #endif

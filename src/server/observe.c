@@ -4,11 +4,11 @@
 // The time between tokens, as they come.
 static void observe_tokens(struct metrics *metrics, struct choice *choice)
 {
-    const struct mail *news = &choice->news;
-    for (int i = news->prompt_tokens; i < news->token_count; i++) {
+    const struct output *delivered = &choice->delivered;
+    for (int i = delivered->prompt_tokens; i < delivered->token_count; i++) {
         if (choice->token_at > 0)
-            metrics_observe(metrics, METRIC_INTER_TOKEN_LATENCY, news->tokens[i].at - choice->token_at);
-        choice->token_at = news->tokens[i].at;
+            metrics_observe(metrics, METRIC_INTER_TOKEN_LATENCY, delivered->tokens[i].at - choice->token_at);
+        choice->token_at = delivered->tokens[i].at;
     }
 }
 
@@ -25,9 +25,9 @@ static enum metric_finish finish_of(enum nibble_finish reason)
 
 static void observe_choice(struct metrics *metrics, const struct choice *choice)
 {
-    const struct nibble_usage *usage = &choice->news.usage;
-    const struct fields *fields = &choice->job->fields;
-    metrics_count_finish(metrics, finish_of(choice->news.reason));
+    const struct nibble_usage *usage = &choice->delivered.usage;
+    const struct request_params *params = &choice->job->params;
+    metrics_count_finish(metrics, finish_of(choice->delivered.reason));
     if (!usage->first_token)
         return;
     double decode = usage->finished - usage->first_token;
@@ -44,8 +44,8 @@ static void observe_choice(struct metrics *metrics, const struct choice *choice)
         { METRIC_PROMPT_TOKENS, usage->prompt_tokens },
         { METRIC_GENERATION_TOKENS, usage->answer_tokens },
         { METRIC_MAX_GENERATION_TOKENS, usage->answer_tokens },
-        { METRIC_PARAMS_N, (double)fields->n },
-        { METRIC_PARAMS_MAX_TOKENS, (double)fields->max_tokens },
+        { METRIC_PARAMS_N, (double)params->n },
+        { METRIC_PARAMS_MAX_TOKENS, (double)params->request.max_tokens },
         { METRIC_PREFILL_COMPUTED_TOKENS, usage->prompt_tokens - usage->cached_tokens },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -54,11 +54,11 @@ static void observe_choice(struct metrics *metrics, const struct choice *choice)
         metrics_observe(metrics, METRIC_TIME_PER_OUTPUT_TOKEN, decode / (usage->answer_tokens - 1));
 }
 
-void observe_news(struct metrics *metrics, struct job *job)
+void observe_output(struct metrics *metrics, struct job *job)
 {
     for (int i = 0; i < job->choice_count; i++) {
         observe_tokens(metrics, &job->choices[i]);
-        if (job->choices[i].news.finished)
+        if (job->choices[i].delivered.finished)
             observe_choice(metrics, &job->choices[i]);
     }
 }

@@ -6,6 +6,6 @@
 #include "server/job.h"
 #include "server/metrics.h"
 
-void observe_news(struct metrics *metrics, struct job *job); // before the news is taken in
+void observe_output(struct metrics *metrics, struct job *job); // before answer_take consumes the output
 
 #endif

@@ -20,9 +20,9 @@ void outbox_close(struct outbox *outbox);
 // The writer's: what stands in job->text moves to the loop. After over the job is the loop's.
 void outbox_put(struct outbox *outbox, struct job *job, bool over);
 
-// The loop's: the next job with its text; job->over says whether it is the last of it. NULL: there is none. The wake-up
-// is taken back by outbox_hear, before the first.
-void outbox_hear(struct outbox *outbox);
+// The loop's: the next job with its text; job->over says whether it is the last of it. NULL: there is none.
+// outbox_clear_wake resets the wake-up, before the first.
+void outbox_clear_wake(struct outbox *outbox);
 struct job *outbox_take(struct outbox *outbox, struct strbuf *text);
 
 #endif

@@ -7,7 +7,7 @@
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
 
-// What the template sees: the messages, the tools and the request's own variables.
+// The template's variables: the messages, the tools and the request's own.
 static json_t *template_input(const struct job *job, json_t *messages)
 {
     json_t *input = json_object();
@@ -30,7 +30,7 @@ bool read_messages(struct job *job, struct strbuf *out)
     const struct chat *chat = job->api->chat;
     struct error trouble;
     if (!chat)
-        return api_fail(&job->error, 400, "messages", "%s", job->api->chat_trouble);
+        return api_fail(&job->error, 400, "messages", "%s", job->api->chat_error_text);
     const json_t *given = json_object_get(job->json, "messages");
     const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
     bool opens_answer;
@@ -128,7 +128,7 @@ bool read_tools(struct job *job)
     job->tool_form = chat_tool_form(job->api->chat, &knows_tools);
     int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
     if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
-        job->fields.skip_special = false; // or the reader would not see it
+        job->params.skip_special = false; // or the reader would not see it
     return true;
 }
 
@@ -162,7 +162,7 @@ bool read_chat(struct job *job)
 {
     struct strbuf text = { 0 };
     struct answer_form form;
-    int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
+    int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
     job->prompts = memory_new(1, sizeof *job->prompts);
     bool ok = read_format(job, &form) && read_tools(job) && make_grammar(job, &form) && read_messages(job, &text)
         && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");

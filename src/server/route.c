@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // server/route.c: which request goes where. Whether it may is decided on its head (route_admit), before its body is
-// read. What needs the model becomes a job; the rest is answered here.
+// read. Requests that need the model become jobs; all others are answered here.
 #include <stdio.h>
 
 #include "server/cors.h"
@@ -46,7 +46,7 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
     strbuf_free(&body);
 }
 
-// The path is as the client wrote it: it may have been told the wrong one.
+// The path is as the client wrote it: it may have a wrong one.
 static void log_refusal(const struct server *server, const struct http_exchange *exchange, const struct api_error *err)
 {
     char method[16], path[256];
@@ -98,7 +98,7 @@ static void reply_health(struct server *server, const struct route *route, struc
     route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
 }
 
-// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
+// A device that fails every request at once has the shortest queue of all, so balancers must learn it here.
 static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     reply_health(server, route, exchange, watch_ready);
@@ -118,7 +118,7 @@ static void handle_metrics(struct server *server, const struct route *route, str
 {
     struct nibble_scheduler_stats stats;
     struct strbuf text = { 0 };
-    post_read(&server->post, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
+    mailbox_read(&server->mailbox, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
     int unseen = 0; // jobs that the scheduler does not know yet
     for (const struct job *job = server->jobs; job; job = job->next)
         unseen += atomic_load(&job->stage) < JOB_RUNNING;

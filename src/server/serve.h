@@ -18,7 +18,7 @@ struct event;
 struct server {
     const struct server_options *options;
     struct served served; // the model
-    struct post post;
+    struct mailbox mailbox;
     struct outbox outbox;
     struct readers readers;
     struct worker worker;
@@ -37,7 +37,7 @@ struct server {
     int job_count, jobs_max;
     struct health health;
     bool draining;
-    struct nibble_error model_error;      // "" until the model's files are no longer what was opened
+    struct error model_error;             // "" until the model's files are no longer what was opened
     int flush_polls;                      // at the end, while clients still take what was written
     struct nibble_scheduler_stats logged; // at the last summary
     double logged_at;

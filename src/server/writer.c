@@ -8,7 +8,7 @@
 
 enum { LARGE_BYTES = 1 << 20 };
 
-// What is freed by another thread than asked for it stays with the allocator, unless it is told to give it back.
+// Memory that is freed by another thread than allocated it stays with the allocator until memory_give_back.
 static bool is_large(const struct job *job)
 {
     size_t bytes = job->reply.cap;
@@ -36,7 +36,7 @@ static bool write_slice(struct job *job)
     if (!job->choice_count)
         return !job->released || job->error.status || write_reply(job);
     bool refused = job->released && job->error.status && !job->begun; // then the loop answers
-    if (job->fields.stream && !refused)
+    if (job->params.stream && !refused)
         return job->begun = true, answer_stream(job, &job->text);
     return !job->released || job->error.status || answer_whole(job, &job->text);
 }
@@ -52,7 +52,7 @@ static bool stall(struct job *job)
 
 static void let_go(struct writer *writer, struct job *job)
 {
-    if (!post_finish(writer->post, job))
+    if (!mailbox_finish(writer->mailbox, job))
         return; // it will be taken again
     bool large = is_large(job);
     job_empty(job);
@@ -64,7 +64,7 @@ static void let_go(struct writer *writer, struct job *job)
 static void write_job(struct writer *writer, struct job *job)
 {
     bool wanted = !atomic_load(&job->cancelled), all = true;
-    observe_news(writer->metrics, job);
+    observe_output(writer->metrics, job);
     answer_take(job);
     admission_grow(job);
     if (wanted && !job->complete && (may_write(job) || !stall(job))) {
@@ -78,29 +78,29 @@ static void write_job(struct writer *writer, struct job *job)
     if (job->text.len)
         outbox_put(writer->outbox, job, false);
     if (!all && (may_write(job) || !stall(job)))
-        post_resume(writer->post, job); // behind the others
+        mailbox_resume(writer->mailbox, job); // behind the others
 }
 
 static void *write_jobs(void *context)
 {
     struct writer *writer = context;
     struct job *job;
-    while ((job = post_take(writer->post)))
+    while ((job = mailbox_take(writer->mailbox)))
         write_job(writer, job);
     return NULL;
 }
 
-bool writer_open(struct writer *writer, struct post *post, struct outbox *outbox, struct metrics *metrics,
+bool writer_open(struct writer *writer, struct mailbox *mailbox, struct outbox *outbox, struct metrics *metrics,
                  struct error *err)
 {
-    *writer = (struct writer){ .post = post, .outbox = outbox, .metrics = metrics };
+    *writer = (struct writer){ .mailbox = mailbox, .outbox = outbox, .metrics = metrics };
     int trouble = pthread_create(&writer->thread, NULL, write_jobs, writer);
     return trouble == 0 || fail(err, "the system gives no more threads (%s)", strerror(trouble));
 }
 
 void writer_close(struct writer *writer)
 {
-    post_end(writer->post);
+    mailbox_end(writer->mailbox);
     pthread_join(writer->thread, NULL);
 }
 
@@ -108,5 +108,5 @@ void writer_sent(struct writer *writer, struct job *job, size_t bytes)
 {
     atomic_fetch_sub(&job->unsent_bytes, bytes);
     if (atomic_exchange(&job->stalled, false))
-        post_resume(writer->post, job);
+        mailbox_resume(writer->mailbox, job);
 }

@@ -86,7 +86,7 @@ static void print_title(const struct bench_case *measured, struct strbuf *out)
                       "MFLOP", "us", "%time", "GB/s", "GFLOP/s", "%bound", "bound");
 }
 
-void bench_ops_print(const struct bench *bench, struct strbuf *out)
+void bench_ops_print(const struct bench_run *bench, struct strbuf *out)
 {
     bench_print_machine(bench, out);
     for (int i = 0; i < bench->case_count; i++) {

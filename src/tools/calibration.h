@@ -5,8 +5,8 @@
 
 #include "nibble.h"
 
-// Of a file, of standard input for "-", or of the built-in text for NULL; on the heap. -1: there is none.
+// Reads a file, standard input for "-", or the built-in text for NULL; on the heap. -1: there is none.
 ptrdiff_t calibration_ids(const struct nibble_checkpoint *checkpoint, const char *path, int32_t **ids,
-                          struct nibble_error *error);
+                          struct error *err);
 
 #endif

@@ -8,24 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/public.h"
+#include "base/strbuf.h"
 #include "cli/cli.h"
 
-static bool told(bool ok, struct nibble_error *error, const struct error *err)
-{
-    if (!ok)
-        public_error(error, err);
-    return ok;
-}
-
-bool folder_begin(struct folder *folder, const char *path, struct nibble_error *error)
+bool folder_begin(struct folder *folder, const char *path, struct error *err)
 {
     struct stat info;
-    struct error err = { 0 };
     *folder = (struct folder){ .path = path };
     if (lstat(path, &info) == 0)
-        return cli_trouble(error, "%s is there already; remove it, or give another name", path);
-    return told(partial_begin(&folder->partial, PARTIAL_FOLDER, path, &err), error, &err);
+        return fail(err, "%s is there already; remove it, or give another name", path);
+    return partial_begin(&folder->partial, PARTIAL_FOLDER, path, err);
 }
 
 // The name itself; it is there even where a file system cannot promise that.
@@ -41,10 +33,9 @@ static void sync_name(const char *path)
     strbuf_free(&parent);
 }
 
-bool folder_commit(struct folder *folder, struct nibble_error *error)
+bool folder_commit(struct folder *folder, struct error *err)
 {
-    struct error err = { 0 };
-    if (!told(partial_commit(&folder->partial, folder->path, &err), error, &err))
+    if (!partial_commit(&folder->partial, folder->path, err))
         return false;
     sync_name(folder->path);
     return true;
@@ -52,13 +43,13 @@ bool folder_commit(struct folder *folder, struct nibble_error *error)
 
 void folder_give_up(struct folder *folder) { partial_give_up(&folder->partial); }
 
-bool folder_measure(const char *path, size_t *bytes, int *files, struct nibble_error *error)
+bool folder_measure(const char *path, size_t *bytes, int *files, struct error *err)
 {
     DIR *folder = opendir(path);
     *bytes = 0;
     *files = 0;
     if (!folder)
-        return cli_trouble(error, "%s: cannot be read (%s)", path, strerror(errno));
+        return fail(err, "%s: cannot be read (%s)", path, strerror(errno));
     for (struct dirent *entry; (entry = readdir(folder));) {
         struct stat info;
         if (entry->d_name[0] == '.' || fstatat(dirfd(folder), entry->d_name, &info, 0) < 0)

@@ -11,11 +11,11 @@ struct folder {
     struct partial partial; // where it is while it is being filled
 };
 
-bool folder_begin(struct folder *folder, const char *path, struct nibble_error *error); // refuses a path that is there
-bool folder_commit(struct folder *folder, struct nibble_error *error);                  // on false it has been given up
+bool folder_begin(struct folder *folder, const char *path, struct error *err); // refuses a path that is there
+bool folder_commit(struct folder *folder, struct error *err);                  // on false it has been given up
 void folder_give_up(struct folder *folder);
 
-// Of the files in a folder, which holds no others. False: it cannot be read.
-bool folder_measure(const char *path, size_t *bytes, int *files, struct nibble_error *error);
+// Counts the files in a folder and their bytes. False: it cannot be read.
+bool folder_measure(const char *path, size_t *bytes, int *files, struct error *err);
 
 #endif

@@ -9,11 +9,11 @@ struct kv_scales {
     float *k, *v; // by layer; heap
 };
 
-// Runs the model over the text (a file, or "-") on the CPU with a cache of float32. What is the largest then is 448
-// times the scale.
+// Runs the model over the text (a file, or "-") on the CPU with a cache of float32. The largest magnitude is
+// 448 times the scale.
 bool kv_scales_measure(struct kv_scales *scales, const struct nibble_checkpoint *checkpoint, const char *text,
                        int threads, bool (*progress)(void *context, double done), void *progress_context,
-                       struct nibble_error *error);
+                       struct error *err);
 void kv_scales_free(struct kv_scales *scales);
 
 #endif

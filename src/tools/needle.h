@@ -18,7 +18,7 @@ struct needle_score {
 
 // The haystack is the text's first chunk.
 bool needle_measure(struct quality_side *side, const struct nibble_tokenizer *tokenizer,
-                    const struct quality_text *text, struct needle_score *score, struct nibble_error *error);
+                    const struct quality_text *text, struct needle_score *score, struct error *err);
 json_t *needle_json(const struct needle_score *score); // a new reference
 
 #endif

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/public.h"
 #include "cli/cli.h"
 
 // ---- signals ------------------------------------------------------------------------------------------------------
@@ -50,32 +49,22 @@ static bool begin(struct output_file *file, struct error *err)
 
 // ---- the file -----------------------------------------------------------------------------------------------------
 
-bool output_file_open(struct output_file *file, const char *path, const char *flag, struct nibble_error *error)
+bool output_file_open(struct output_file *file, const char *path, const char *flag, struct error *err)
 {
     struct stat found;
-    struct error err = { 0 };
     *file = (struct output_file){ .path = path };
-    if (!path)
-        return true;
-    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode))
-        return cli_trouble(error, "%s: is there and no ordinary file; give another name to %s", path, flag);
-    if (begin(file, &err))
-        return true;
-    public_error(error, &err);
-    return false;
+    if (path && stat(path, &found) == 0 && !S_ISREG(found.st_mode))
+        return fail(err, "%s: is there and no ordinary file; give another name to %s", path, flag);
+    return !path || begin(file, err);
 }
 
-bool output_file_finish(struct output_file *file, const char *data, size_t len, struct nibble_error *error)
+bool output_file_finish(struct output_file *file, const char *data, size_t len, struct error *err)
 {
-    struct error err = { 0 };
     if (!file->path)
         return true;
     unfinished = NULL;
-    if (file_write_at(file->partial.fd, 0, data, len, file->path, &err)
-        && partial_commit(&file->partial, file->path, &err))
-        return true;
-    public_error(error, &err);
-    return false;
+    return file_write_at(file->partial.fd, 0, data, len, file->path, err)
+        && partial_commit(&file->partial, file->path, err);
 }
 
 void output_file_close(struct output_file *file)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/output_file.h: a file that a command writes besides its output. It is written beside its place and moved there
-// when it is whole (base/partial.h); it is opened before anything is measured, for nobody wants to hear at the end
-// that it cannot be.
+// when it is whole (base/partial.h); it is opened before anything is measured, so that a path that cannot be
+// written is refused at once.
 #ifndef TOOLS_OUTPUT_FILE_H
 #define TOOLS_OUTPUT_FILE_H
 
@@ -14,8 +14,8 @@ struct output_file {
 };
 
 // `flag` is the option that named it. A path of NULL: nothing is opened, and finishing does nothing.
-bool output_file_open(struct output_file *file, const char *path, const char *flag, struct nibble_error *error);
-bool output_file_finish(struct output_file *file, const char *data, size_t len, struct nibble_error *error);
+bool output_file_open(struct output_file *file, const char *path, const char *flag, struct error *err);
+bool output_file_finish(struct output_file *file, const char *data, size_t len, struct error *err);
 void output_file_close(struct output_file *file); // one that was not finished is gone
 
 #endif

@@ -18,7 +18,7 @@ static void add_json(struct strbuf *out, const char *json)
             strbuf_add_byte(out, *json);
 }
 
-bool report_page_finish(struct output_file *file, const char *json, struct nibble_error *error)
+bool report_page_finish(struct output_file *file, const char *json, struct error *err)
 {
     static const char slot[] = "@data";
     const char *at = strstr(report_html, slot);
@@ -27,7 +27,7 @@ bool report_page_finish(struct output_file *file, const char *json, struct nibbl
     strbuf_add(&page, report_html, (size_t)(at - report_html));
     add_json(&page, json);
     strbuf_add_text(&page, at + strlen(slot));
-    bool ok = output_file_finish(file, page.data, page.len, error);
+    bool ok = output_file_finish(file, page.data, page.len, err);
     strbuf_free(&page);
     return ok;
 }

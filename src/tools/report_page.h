@@ -6,6 +6,6 @@
 #include "tools/output_file.h"
 
 // Finishes the file with a page about `json`, the same text that --json prints.
-bool report_page_finish(struct output_file *file, const char *json, struct nibble_error *error);
+bool report_page_finish(struct output_file *file, const char *json, struct error *err);
 
 #endif
