@@ -3,7 +3,7 @@
 // loop: bytes, room to send, deadlines, and `wake` when its owner has written something.
 //   (1) a connection has an exchange from the end of a request's head to the end of its answer; its owner has it while
 //       the state is ANSWERING and at no other time
-//   (2) only http_connection.c reads, sends and closes, and only from the loop (or http_close): the functions of http.h
+//   (2) only http_connection.c receives, sends and closes, and only from the loop (or http_close): the functions of http.h
 //       write to memory and wake, so that no owner loses an exchange inside a call of its own
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
@@ -97,6 +97,24 @@ bool http_connection_evict(struct http_server *server);         // closes the lo
 void http_connection_close(struct http_connection *connection); // after one more attempt to send what waits
 void http_connection_wake(struct http_connection *connection);
 void http_connection_answered(struct http_connection *connection); // the exchange's answer is whole; it is freed
+
+// ---- shared by http_connection.c, http_idle.c and http_request.c ---------------------------------------------------
+
+void http_connection_set_state(struct http_connection *connection, enum http_state state);
+void http_connection_set_deadline(struct http_connection *connection, double seconds);
+// The owner answers with an error; the connection closes behind it, as the next request's start cannot be found.
+void http_connection_refuse(struct http_connection *connection, int status, const char *sentence);
+void http_connection_consume(struct http_connection *connection, size_t count); // bytes at the front of the input
+
+struct http_exchange *http_exchange_open(struct http_connection *connection);
+void http_exchange_close(struct http_exchange *exchange);
+
+void http_idle_join(struct http_connection *connection); // at the end of its queue: it has just been active
+void http_idle_leave(struct http_connection *connection);
+
+// Both: false: more input is needed first.
+bool http_request_find_head(struct http_connection *connection);
+bool http_request_take_body(struct http_connection *connection);
 
 void http_listeners_open(struct http_server *server);
 void http_listeners_close(struct http_server *server);

@@ -2,13 +2,17 @@
 #include "server/model.h"
 
 #include <fnmatch.h>
+#include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/sha256.h"
+#include "base/strbuf.h"
+#include "engine/calibration/file.h"
 #include "format/public.h"
-#include "server/fingerprint.h"
 #include "text/chat_builtin.h"
 
 // A copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
@@ -85,6 +89,67 @@ static bool open_engine(struct served *served, const struct server_options *opti
     return true;
 }
 
+// ---- the fingerprint ----------------------------------------------------------------------------------------------
+
+// The plan without its figures of memory: how much was free at the start says nothing about answers.
+static void add_plan(struct strbuf *out, struct bytes plan)
+{
+    json_t *json = json_loadb(plan.data, plan.len, 0, NULL);
+    json_object_del(json, "memory");
+    char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+    strbuf_add_text(out, text ? text : "");
+    free(text);
+    json_decref(json);
+}
+
+static size_t note_padded(size_t len) { return (len + 3) / 4 * 4; }
+
+// The linker's build id: a note named "GNU" of type NT_GNU_BUILD_ID.
+static void add_build_id(struct strbuf *out, const char *at, size_t len)
+{
+    while (len >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const void *)at;
+        size_t bytes = sizeof *note + note_padded(note->n_namesz) + note_padded(note->n_descsz);
+        if (bytes > len)
+            return;
+        if (note->n_type == NT_GNU_BUILD_ID)
+            strbuf_add(out, at, bytes);
+        at += bytes;
+        len -= bytes;
+    }
+}
+
+static int add_program(struct dl_phdr_info *program, size_t size, void *out)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &program->dlpi_phdr[i];
+        if (segment->p_type == PT_NOTE)
+            add_build_id(out, (const char *)(program->dlpi_addr + segment->p_vaddr), segment->p_memsz);
+    }
+    return 1; // the first is the program itself
+}
+
+// OpenAI's system_fingerprint: "fp_" and a hash of the checkpoint (of its weights only samples are read), the plan and
+// the build. Where it is the same, a request with a seed has the same answer.
+static void print_fingerprint(const struct checkpoint *checkpoint, struct bytes plan, char *out, size_t size)
+{
+    struct calibration_key files = calibration_hash_checkpoint(checkpoint);
+    uint8_t digest[SHA256_BYTES];
+    struct strbuf all = { 0 };
+    strbuf_add(&all, (const char *)files.bytes, sizeof files.bytes);
+    strbuf_add_text(&all, NIBBLE_VERSION);
+    dl_iterate_phdr(add_program, &all);
+    add_plan(&all, plan);
+    sha256_of(strbuf_bytes(&all), digest);
+    strbuf_free(&all);
+    uint64_t first;
+    memcpy(&first, digest, sizeof first);
+    snprintf(out, size, "fp_%016llx", (unsigned long long)first);
+}
+
+// ---- the model as the API sees it ---------------------------------------------------------------------------------
+
 // Which ids end an answer, and how long tokens get.
 static void survey_vocabulary(struct api *api)
 {
@@ -122,7 +187,7 @@ static bool describe(struct served *served, const struct server_options *options
         .plan = served->plan.data,
         .plan_len = served->plan.len,
     };
-    fingerprint_print(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
+    print_fingerprint(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
     if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))

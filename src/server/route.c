@@ -4,8 +4,10 @@
 #include <stdio.h>
 
 #include "server/cors.h"
-#include "server/page.h"
 #include "server/serve.h"
+
+extern const char page_html[]; // web/index.html, put into the program by the build
+extern const size_t page_html_len;
 
 static const char json_content[] = "application/json";
 

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/engine_options.h"
 #include "cli/ranks.h"
-#include "tools/report_page.h"
+#include "tools/output.h"
 
 enum { LIST_MAX = 64, SUBJECTS_MAX = 64, CASES_MAX = 4096, TOKENS_MAX = 1 << 24, THREADS_MAX = 256, REPEATS = 5 };
 
@@ -265,7 +265,7 @@ static bool report(const struct bench_run *bench, const struct bench_command *co
     (bench->ops ? bench_ops_print : bench_print_table)(bench, &table);
     bench_print_json(bench, &json);
     const struct strbuf *text = command->json ? &json : &table;
-    bool ok = report_page_finish(page, json.data, err) && cli_write(text->data, text->len, err);
+    bool ok = output_file_finish_page(page, json.data, err) && cli_write(text->data, text->len, err);
     strbuf_free(&table);
     strbuf_free(&json);
     return ok;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/bench.h: the parts of `nibble bench`: bench.c chooses the cases, bench_measure.c times them, and bench_report.c
-// prints them as a table or as JSON, which a page draws (report_page.h). bench_ops.c prints a table of ops.
+// prints them as a table or as JSON, which a page draws (output.h). bench_ops.c prints a table of ops.
 #ifndef TOOLS_BENCH_H
 #define TOOLS_BENCH_H
 

@@ -11,7 +11,7 @@
 #include "cli/engine_options.h"
 #include "tools/eval.h"
 #include "cli/ranks.h"
-#include "tools/report_page.h"
+#include "tools/output.h"
 
 struct eval_command {
     const char *model, *text, *against, *html;
@@ -168,7 +168,7 @@ static bool evaluate_many(struct evaluation *eval, struct strbuf *out, struct er
             strbuf_add(out, json.data, json.len);
         else
             sweep_print_table(&sweep, out);
-        ok = report_page_finish(&eval->page, json.data, err);
+        ok = output_file_finish_page(&eval->page, json.data, err);
     }
     sweep_free(&sweep);
     strbuf_free(&name);

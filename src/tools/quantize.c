@@ -9,8 +9,7 @@
 #include "base/strbuf.h"
 #include "tools/calibration.h"
 #include "cli/cli.h"
-#include "tools/folder.h"
-#include "tools/kv_scales.h"
+#include "tools/output.h"
 #include "cli/options.h"
 
 enum { WORST_SHOWN = 5, KEPT_SHOWN = 5 };
@@ -242,20 +241,20 @@ static bool write_folder(const struct nibble_checkpoint *checkpoint, const struc
 
 static bool quantize(const struct quantize_command *command, struct quantize_report *report, struct error *err)
 {
-    struct folder folder;
+    struct output_folder folder;
     double start = cli_now();
     struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(command->model, NIBBLE_NEED_ALL, err);
-    bool ok = checkpoint && folder_begin(&folder, command->out, err);
+    bool ok = checkpoint && output_folder_begin(&folder, command->out, err);
     if (ok) {
         ok = write_folder(checkpoint, command, folder.partial.path, report, err);
         if (ok)
-            ok = folder_commit(&folder, err);
+            ok = output_folder_commit(&folder, err);
         else
-            folder_give_up(&folder);
+            output_folder_give_up(&folder);
     }
     nibble_checkpoint_close(checkpoint);
     report->seconds = cli_now() - start;
-    return ok && folder_measure(command->out, &report->bytes, &report->files, err);
+    return ok && output_folder_measure(command->out, &report->bytes, &report->files, err);
 }
 
 static bool check(const struct quantize_command *command, struct error *err)

@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "cli/cli.h"
 #include "cli/engine_options.h"
-#include "tools/output_file.h"
+#include "tools/output.h"
 #include "cli/quality.h"
 #include "tools/tune_solve.h"
 #include "plan/kv_plan.h"
