@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/cli.h: the commands, and what they share. Each returns the exit status: 0 done, 1 failed or refused, 2 usage,
+// cli/cli.h: the commands and their shared helpers. Each returns the exit status: 0 done, 1 failed or refused, 2 usage,
 // 141 when the reader of its output left early (as `head` does): what shells report for a program that SIGPIPE ended.
 #ifndef CLI_CLI_H
 #define CLI_CLI_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/main.c: which command.
+// cli/main.c: the entry point: finds the command and runs it.
 #include <langinfo.h>
 #include <locale.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/ranks.h: commands that several processes carry out together. A command that is asked for this starts mpirun,
+// cli/ranks.h: tensor parallelism of commands. A command with --tensor-parallel-size starts mpirun,
 // which starts the same command line in each of them; or the user's own mpirun or srun did. Rank 0 then goes on as if
 // it were alone, the others follow it (nibble_ranks_work) and end with it.
 #ifndef CLI_RANKS_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/shared.c: what commands share: errors, output, input.
+// cli/shared.c: helpers of all commands: errors, output, input, opening an engine.
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>

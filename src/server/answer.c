@@ -56,12 +56,8 @@ void answer_write_usage(const struct job *job, struct strbuf *out)
 
 static const char *finish_word(const struct choice *choice)
 {
-    switch (choice->answer.reason) {
-    case NIBBLE_FINISH_STOP: return choice->call_count ? "tool_calls" : "stop";
-    case NIBBLE_FINISH_LENGTH: return "length";
-    case NIBBLE_FINISH_CANCELLED: return "abort";
-    default: return "error";
-    }
+    bool calls = choice->call_count && choice->answer.reason == NIBBLE_FINISH_STOP;
+    return calls ? "tool_calls" : api_finish_words[choice->answer.reason];
 }
 
 // The stop string or token that ended the answer; null for the model's own end.

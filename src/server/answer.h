@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer.h: from a choice's tokens to OpenAI's JSON, as text: server-sent events where the client streams, one
-// object at the end where it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither
+// server/answer.h: serialises answers as OpenAI's JSON: server-sent events where the client streams, one object at the
+// end where it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither
 // memory nor other answers wait for a long one. Runs on the writer's thread.
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H

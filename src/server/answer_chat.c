@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_chat.c: messages, deltas, tool calls and logprobs of /v1/chat/completions.
+// server/answer_chat.c: response bodies of /v1/chat/completions: messages, deltas, tool calls and logprobs.
 #include <stdio.h>
 #include <sys/random.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_completion.c: the echo and the logprobs of /v1/completions.
+// server/answer_completion.c: response bodies of /v1/completions: the echo and the logprobs.
 #include "base/utf8.h"
 #include "server/answer.h"
 #include "server/json_writer.h"

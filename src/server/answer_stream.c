@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_stream.c: server-sent events: a chunk for what is new of each choice, and the end of the stream.
+// server/answer_stream.c: server-sent events (SSE): a chunk for the new output of each choice, and the end of the
+// stream.
 #include "server/answer.h"
 #include "server/json_writer.h"
 

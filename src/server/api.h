@@ -53,6 +53,10 @@ struct api {
 
 const struct grammar_vocabulary *api_vocabulary(const struct api *api);
 
+// How answers end, as finish_reason, the log and metrics spell it.
+enum { API_FINISHES = NIBBLE_FINISH_FAILED + 1 };
+extern const char *const api_finish_words[API_FINISHES];
+
 // The error of an HTTP request: a status, and the body of OpenAI's error object (api_error_json).
 struct api_error {
     int status;
@@ -67,6 +71,8 @@ bool api_fail(struct api_error *err, int status, const char *param, const char *
     __attribute__((format(printf, 4, 5)));
 bool api_fail_code(struct api_error *err, int status, const char *param, const char *code, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+// A field's value is refused with the sentence of an inner error: 400. Always false.
+bool api_fail_field(struct api_error *err, const char *param, const struct error *cause);
 
 // Is a model served by this name? And the error for one that is not.
 bool api_has_model(const struct api *api, struct bytes name);

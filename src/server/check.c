@@ -38,11 +38,11 @@ bool check_prepare(struct job *job, const json_t *schema, bool strict, const cha
 
 static bool check_value(const json_t *schema, struct bytes text, struct error *err)
 {
-    json_error_t trouble;
+    json_error_t cause;
     json_t *value = json_loadb(text.data ? text.data : "", text.len,
-                               JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &trouble);
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &cause);
     if (!value)
-        return fail(err, "it is not JSON: %s", trouble.text);
+        return fail(err, "it is not JSON: %s", cause.text);
     enum validity verdict = validate(schema, schema, value, err);
     json_decref(value);
     return verdict == VALID;

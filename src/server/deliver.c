@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/deliver.c: from the outbox to the clients: text, in pieces or whole, and errors; then the log.
+// server/deliver.c: sends finished text from the outbox to the clients, in chunks or whole, and logs each request.
 #include "server/answer.h"
 #include "server/cors.h"
 #include "server/serve.h"
@@ -104,15 +104,9 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
 // How the first choice ended, or the status of what never became an answer.
 static const char *finish_word(const struct job *job, const struct nibble_usage *usage)
 {
-    static const char *const words[] = {
-        [NIBBLE_FINISH_STOP] = "stop",
-        [NIBBLE_FINISH_LENGTH] = "length",
-        [NIBBLE_FINISH_CANCELLED] = "abort",
-        [NIBBLE_FINISH_FAILED] = "error",
-    };
     if (!usage)
         return job->error.status ? "refused" : atomic_load(&job->cancelled) ? "abort" : "done";
-    return words[job->choices[0].answer.reason];
+    return api_finish_words[job->choices[0].answer.reason];
 }
 
 static void log_job(const struct server *server, const struct job *job)

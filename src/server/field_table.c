@@ -11,6 +11,8 @@
 #define TEMPLATE (ON_CHAT | ON_TOKENIZE)
 #define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE)
 #define AT(member) offsetof(struct request_params, member)
+#define REQUEST(member) AT(request.member)
+#define SAMPLING(member) AT(request.sampling.member)
 #define INSTEAD(sentence) .instead = (sentence)
 #define ONLY_WORD(word, sentence) .low = 1, .high = 0, .only = (word), .instead = (sentence) // and no number
 
@@ -28,27 +30,25 @@ const struct field field_table[] = {
     { "return_token_strs", ON_TOKENIZE, FIELD_READ },
     { "n_cmpl", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX }, // llama-server's name of n
     { "n", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX },
-    { "n_predict", GENERATE, FIELD_INT, AT(request.max_tokens), FIELDS_REST_OF_CONTEXT,
-      INT32_MAX }, // llama-server's name
-    { "max_tokens", GENERATE, FIELD_INT, AT(request.max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
-    { "max_completion_tokens", GENERATE, FIELD_INT, AT(request.max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
-    { "min_tokens", GENERATE, FIELD_INT, AT(request.min_tokens), 0, INT32_MAX },
+    { "n_predict", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX }, // llama-server's name
+    { "max_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
+    { "max_completion_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
+    { "min_tokens", GENERATE, FIELD_INT, REQUEST(min_tokens), 0, INT32_MAX },
     { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
-    { "priority", GENERATE, FIELD_INT, AT(request.priority), INT32_MIN, INT32_MAX },
+    { "priority", GENERATE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
     { "cache_salt", GENERATE, FIELD_READ },
 
     // ---- sampling
-    { "temperature", GENERATE, FIELD_REAL, AT(request.sampling.temperature), 0, 100 },
-    { "top_p", GENERATE, FIELD_REAL, AT(request.sampling.top_p), 0, 1 },
+    { "temperature", GENERATE, FIELD_REAL, SAMPLING(temperature), 0, 100 },
+    { "top_p", GENERATE, FIELD_REAL, SAMPLING(top_p), 0, 1 },
     { "top_k", GENERATE, FIELD_READ },
-    { "min_p", GENERATE, FIELD_REAL, AT(request.sampling.min_p), 0, 1 },
-    { "repeat_penalty", GENERATE, FIELD_REAL, AT(request.sampling.repetition_penalty), 0.01,
-      100 }, // llama-server's name
-    { "repetition_penalty", GENERATE, FIELD_REAL, AT(request.sampling.repetition_penalty), 0.01, 100 },
-    { "presence_penalty", GENERATE, FIELD_REAL, AT(request.sampling.presence_penalty), -2, 2 },
-    { "frequency_penalty", GENERATE, FIELD_REAL, AT(request.sampling.frequency_penalty), -2, 2 },
+    { "min_p", GENERATE, FIELD_REAL, SAMPLING(min_p), 0, 1 },
+    { "repeat_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 }, // llama-server's name
+    { "repetition_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
+    { "presence_penalty", GENERATE, FIELD_REAL, SAMPLING(presence_penalty), -2, 2 },
+    { "frequency_penalty", GENERATE, FIELD_REAL, SAMPLING(frequency_penalty), -2, 2 },
     { "seed", GENERATE, FIELD_READ },
     { "logit_bias", GENERATE, FIELD_READ },
 

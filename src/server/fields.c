@@ -39,9 +39,10 @@ static bool read_field(const struct field *field, void *target, const json_t *bo
     }
 }
 
-static bool refused(struct api_error *out, const char *param, const struct error *err)
+bool fields_read_bool(const json_t *body, const char *name, bool *value, struct api_error *err)
 {
-    return api_fail(out, 400, param, "%s", err->text);
+    struct error cause;
+    return json_get_bool(body, name, value, &cause) || api_fail_field(err, name, &cause);
 }
 
 // ---- which fields there may be ------------------------------------------------------------------------------------
@@ -127,9 +128,9 @@ bool fields_check_keys(const json_t *object, const char *name, const char *const
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err)
 {
     const char *model = NULL;
-    struct error trouble;
-    if (!json_get_text(body, "model", &model, &trouble))
-        return refused(err, "model", &trouble);
+    struct error cause;
+    if (!json_get_text(body, "model", &model, &cause))
+        return api_fail_field(err, "model", &cause);
     return !model || !*model || api_has_model(api, bytes_of(model)) || api_fail_model(api, model, err);
 }
 
@@ -249,7 +250,7 @@ static bool read_bias(struct nibble_request *request, const struct api *api, con
 static bool read_stream_options(struct request_params *params, const json_t *body, struct api_error *err)
 {
     const json_t *options = json_object_get(body, "stream_options");
-    struct error trouble;
+    struct error cause;
     if (!options || json_is_null(options))
         return true;
     if (!json_is_object(options) || !params->stream)
@@ -257,9 +258,9 @@ static bool read_stream_options(struct request_params *params, const json_t *bod
     static const char *const words[] = { "include_usage", "continuous_usage_stats", "include_obfuscation", NULL };
     if (!fields_check_keys(options, "stream_options", words, err))
         return false;
-    return (json_get_bool(options, "include_usage", &params->include_usage, &trouble)
-            && json_get_bool(options, "continuous_usage_stats", &params->continuous_usage, &trouble))
-        || refused(err, "stream_options", &trouble);
+    return (json_get_bool(options, "include_usage", &params->include_usage, &cause)
+            && json_get_bool(options, "continuous_usage_stats", &params->continuous_usage, &cause))
+        || api_fail_field(err, "stream_options", &cause);
 }
 
 // A chat asks with "logprobs": true and "top_logprobs": n, a completion with "logprobs": n.
@@ -268,11 +269,11 @@ static bool read_logprobs(int *top_logprobs, const json_t *body, bool chat, stru
     const char *name = chat ? "top_logprobs" : "logprobs";
     bool wanted = false;
     int64_t top = chat ? 0 : -1;
-    struct error trouble;
-    if (chat && !json_get_bool(body, "logprobs", &wanted, &trouble))
-        return refused(err, "logprobs", &trouble);
-    if (!json_get_int(body, name, 0, API_LOGPROBS_MAX, &top, &trouble))
-        return refused(err, name, &trouble);
+    struct error cause;
+    if (chat && !fields_read_bool(body, "logprobs", &wanted, err))
+        return false;
+    if (!json_get_int(body, name, 0, API_LOGPROBS_MAX, &top, &cause))
+        return api_fail_field(err, name, &cause);
     if (chat && top && !wanted)
         return api_fail(err, 400, "top_logprobs", "\"top_logprobs\" needs \"logprobs\": true");
     *top_logprobs = chat && !wanted ? -1 : (int)top;
@@ -283,9 +284,9 @@ static bool read_seed(uint64_t *seed, const struct api *api, const json_t *body,
 {
     enum { RANDOM_SEED = -1 }; // as vLLM and llama-server have it
     int64_t value = RANDOM_SEED;
-    struct error trouble;
-    if (!json_get_int(body, "seed", INT64_MIN, INT64_MAX, &value, &trouble))
-        return refused(err, "seed", &trouble);
+    struct error cause;
+    if (!json_get_int(body, "seed", INT64_MIN, INT64_MAX, &value, &cause))
+        return api_fail_field(err, "seed", &cause);
     if (value != RANDOM_SEED)
         *seed = (uint64_t)value;
     else if (!api->has_seed && getrandom(seed, sizeof *seed, 0) < 0)
@@ -296,9 +297,9 @@ static bool read_seed(uint64_t *seed, const struct api *api, const json_t *body,
 static bool read_top_k(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
 {
     int64_t top_k = sampling->top_k;
-    struct error trouble;
-    if (!json_get_int(body, "top_k", -1, INT32_MAX, &top_k, &trouble)) // -1 and 0 are both off
-        return refused(err, "top_k", &trouble);
+    struct error cause;
+    if (!json_get_int(body, "top_k", -1, INT32_MAX, &top_k, &cause)) // -1 and 0 are both off
+        return api_fail_field(err, "top_k", &cause);
     sampling->top_k = top_k > 0 ? (int)top_k : 0;
     if (sampling->top_p == 0) { // the fewest tokens that sum to 0: the likeliest alone
         sampling->top_k = 1;
@@ -330,10 +331,10 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
         .add_special = !chat,
     };
     struct nibble_request *request = &params->request;
-    struct error trouble;
+    struct error cause;
     for (size_t i = 0; i < field_count; i++)
-        if (!read_field(&field_table[i], (char *)params + field_table[i].offset, body, &trouble))
-            return refused(err, field_table[i].name, &trouble);
+        if (!read_field(&field_table[i], (char *)params + field_table[i].offset, body, &cause))
+            return api_fail_field(err, field_table[i].name, &cause);
     return read_stream_options(params, body, err) && read_logprobs(&request->top_logprobs, body, chat, err)
         && read_seed(&request->sampling.seed, api, body, err) && read_top_k(&request->sampling, body, err)
         && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)

@@ -95,9 +95,9 @@ static void finish_text(struct choice *choice)
 static bool settle(struct choice *choice, const struct nibble_usage *usage)
 {
     struct job *job = choice->job;
-    struct error trouble;
+    struct error cause;
     bool strict;
-    if (check_text(job, strbuf_bytes(&choice->withheld.text), &strict, &trouble)) {
+    if (check_text(job, strbuf_bytes(&choice->withheld.text), &strict, &cause)) {
         if (choice->attempt)
             check_warn(job, "choice %d met its schema at attempt %d", choice->index, choice->attempt + 1);
         return true;
@@ -106,11 +106,11 @@ static bool settle(struct choice *choice, const struct nibble_usage *usage)
         choice->discarded_tokens += usage->answer_tokens;
         return false;
     }
-    check_warn(job, "choice %d does not meet its schema: %s", choice->index, trouble.text);
+    check_warn(job, "choice %d does not meet its schema: %s", choice->index, cause.text);
     if (strict)
         api_fail(&job->error, 422, job->schema ? "response_format" : "tools",
                  "%d answers were generated, and none met the schema. Of the last one: %s", choice->attempt + 1,
-                 trouble.text);
+                 cause.text);
     return true;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_connection.h: what the files of the HTTP server share. One connection is one state machine, driven by the
-// loop: bytes, room to send, deadlines, and `wake` when its owner has written something.
+// server/http_connection.h: internals of the HTTP server, shared by its files. One connection is one state machine,
+// driven by the loop: bytes, room to send, deadlines, and `wake` when its owner has written something.
 //   (1) a connection has an exchange from the end of a request's head to the end of its answer; its owner has it while
 //       the state is ANSWERING and at no other time
-//   (2) only http_connection.c receives, sends and closes, and only from the loop (or http_close): the functions of http.h
-//       write to memory and wake, so that no owner loses an exchange inside a call of its own
+//   (2) only http_connection.c receives, sends and closes, and only from the loop (or http_close): the functions of
+//       http.h write to memory and wake, so that no owner loses an exchange inside a call of its own
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
 

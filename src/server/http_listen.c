@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_listen.c: listening sockets. An address that cannot be used is refused with a sentence. Where the
-// system has no descriptor left, an idle connection gives up its own, or a reserved one is used to answer 503; then
-// there is a moment's rest, so that the loop does not spin.
+// server/http_listen.c: listening sockets (TCP and Unix). An address that cannot be used is refused with a sentence.
+// Where the system has no descriptor left, an idle connection gives up its own, or a reserved one is used to answer
+// 503; then there is a moment's rest, so that the loop does not spin.
 #include <assert.h>
 #include <errno.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/log.h: what the server says on stderr: one line per event, for people or as JSON. Never a prompt, never a key.
+// server/log.h: structured logging to stderr: one line per event, for people or as JSON. Never a prompt, never a key.
 // Lines of several threads do not mix. Once it is open, a thread of its own writes them (log_queue.h), and logging
 // never waits for the reader of stderr.
 #ifndef SERVER_LOG_H

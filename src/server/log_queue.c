@@ -72,9 +72,9 @@ static int start_thread(struct log_queue *queue)
     sigset_t all, usual;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &usual);
-    int trouble = pthread_create(&queue->thread, NULL, write_lines, queue);
+    int failure = pthread_create(&queue->thread, NULL, write_lines, queue);
     pthread_sigmask(SIG_SETMASK, &usual, NULL);
-    return trouble;
+    return failure;
 }
 
 static void queue_free(struct log_queue *queue)
@@ -99,11 +99,11 @@ struct log_queue *log_queue_open(void (*dropped)(void *context, uint64_t count, 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&queue->finished, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int trouble = start_thread(queue);
-    if (!trouble)
+    int failure = start_thread(queue);
+    if (!failure)
         return queue;
     queue_free(queue);
-    fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    fail(err, "the system gives no more threads (%s)", strerror(failure));
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/model.h: the model that is served: opened once, before the port is.
+// server/model.h: the served model: opened once, before the port is.
 #ifndef SERVER_MODEL_H
 #define SERVER_MODEL_H
 

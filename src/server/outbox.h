@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/outbox.h: the way from the writer to the loop: text that is ready to be sent, by job. The loop is woken once
-// however many jobs there are.
+// server/outbox.h: the queue from the writer to the event loop: text that is ready to be sent, by job. The loop is
+// woken once however many jobs there are.
 #ifndef SERVER_OUTBOX_H
 #define SERVER_OUTBOX_H
 

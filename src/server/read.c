@@ -47,15 +47,15 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
 {
     const struct api *api = job->api;
     struct tokens tokens = { 0 };
-    struct error trouble;
+    struct error cause;
     if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
         return api_fail_code(&job->error, 400, param, "context_length_exceeded",
                              "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
                              "that",
                              api->max_model_len, text.len);
-    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
+    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &cause)) {
         tokens_free(&tokens);
-        return !atomic_load(&job->cancelled) && api_fail(&job->error, 400, param, "%s", trouble.text);
+        return !atomic_load(&job->cancelled) && api_fail_field(&job->error, param, &cause);
     }
     return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
 }
@@ -161,11 +161,11 @@ static void keep(struct job *job)
 
 static bool read_json(struct job *job)
 {
-    struct error trouble;
+    struct error cause;
     if (!admission_read(job))
         return false;
-    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble)) {
-        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &cause)) {
+        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", cause.text);
         job->error.quotes = true; // the parser says near which bytes
         return false;
     }

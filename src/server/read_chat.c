@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_chat.c: /v1/chat/completions: messages and tools into a prompt, and what the answer has to look like.
+// server/read_chat.c: reads /v1/chat/completions: renders messages and tools to a prompt, builds the answer's grammar.
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
@@ -28,24 +28,24 @@ static json_t *template_input(const struct job *job, json_t *messages)
 bool read_messages(struct job *job, struct strbuf *out)
 {
     const struct chat *chat = job->api->chat;
-    struct error trouble;
+    struct error cause;
     if (!chat)
         return api_fail(&job->error, 400, "messages", "%s", job->api->chat_error_text);
     const json_t *given = json_object_get(job->json, "messages");
     const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
     bool opens_answer;
-    if (!json_get_bool(job->json, "add_generation_prompt", &opens_answer, &trouble))
-        return api_fail(&job->error, 400, "add_generation_prompt", "%s", trouble.text);
+    if (!fields_read_bool(job->json, "add_generation_prompt", &opens_answer, &job->error))
+        return false;
     if (variables && !json_is_null(variables) && !json_is_object(variables))
         return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
-    json_t *messages = chat_normalise(chat, given, job->tools, &trouble);
+    json_t *messages = chat_normalise(chat, given, job->tools, &cause);
     if (!messages)
-        return api_fail(&job->error, 400, "messages", "%s", trouble.text);
+        return api_fail_field(&job->error, "messages", &cause);
     json_t *input = template_input(job, messages);
-    bool ok = chat_render(chat, input, out, &trouble)
-        || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", trouble.text);
+    bool ok = chat_render(chat, input, out, &cause)
+        || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", cause.text);
     job->error.quotes = !ok; // a template may repeat what it refuses
     json_decref(input);
     return ok;
@@ -112,15 +112,13 @@ bool read_tools(struct job *job)
 {
     const json_t *tools = json_object_get(job->json, "tools");
     bool parallel = true, knows_tools;
-    struct error trouble;
+    struct error cause;
     if (json_is_array(tools) && !json_array_size(tools))
         tools = NULL;
     job->tools = json_is_null(tools) ? NULL : tools;
-    if (job->tools && !tools_check(job->tools, &trouble))
-        return api_fail(&job->error, 400, "tools", "%s", trouble.text);
-    if (!json_get_bool(job->json, "parallel_tool_calls", &parallel, &trouble))
-        return api_fail(&job->error, 400, "parallel_tool_calls", "%s", trouble.text);
-    if (!read_tool_choice(job))
+    if (job->tools && !tools_check(job->tools, &cause))
+        return api_fail_field(&job->error, "tools", &cause);
+    if (!fields_read_bool(job->json, "parallel_tool_calls", &parallel, &job->error) || !read_tool_choice(job))
         return false;
     if (!job->tools || !job->api->chat)
         return true;
@@ -139,7 +137,7 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     struct tools_choice choice = { .name = job->must_name,
                                    .parallel = !job->one_call,
                                    .otherwise = job->must_call ? NULL : form->schema };
-    struct error trouble;
+    struct error cause;
     bool has_tools = job->tools && job->api->chat;
     if (has_tools && !job->must_call && form->grammar)
         return api_fail(&job->error, 400, form->field,
@@ -152,9 +150,9 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     if (!has_tools || !(job->must_call || form->schema))
         return true;
     grammar_free(job->grammar);
-    job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &trouble);
+    job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &cause);
     if (!job->grammar)
-        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", cause.text);
     return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_completion.c: /v1/completions: a text, a list of them, token ids, or a list of lists of token ids.
+// server/read_completion.c: reads /v1/completions: a text, a list of them, token ids, or a list of lists of token ids.
 #include "base/memory.h"
 #include "server/read.h"
 

@@ -31,9 +31,9 @@ static int start_threads(struct readers *readers)
     for (int i = 0; i < LANE_COUNT; i++) {
         for (int count = 0; count < lane_threads[i]; count++) {
             assert(readers->thread_count < READER_THREADS_MAX);
-            int trouble = pthread_create(&readers->threads[readers->thread_count], NULL, read_jobs, &readers->lanes[i]);
-            if (trouble)
-                return trouble;
+            int failure = pthread_create(&readers->threads[readers->thread_count], NULL, read_jobs, &readers->lanes[i]);
+            if (failure)
+                return failure;
             readers->thread_count++;
         }
     }
@@ -48,11 +48,11 @@ bool readers_open(struct readers *readers, struct mailbox *mailbox, struct queue
         readers->lanes[i].readers = readers;
         queue_open(&readers->lanes[i].queue, jobs_max);
     }
-    int trouble = start_threads(readers);
-    if (!trouble)
+    int failure = start_threads(readers);
+    if (!failure)
         return true;
     readers_close(readers);
-    return fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    return fail(err, "the system gives no more threads (%s)", strerror(failure));
 }
 
 void readers_close(struct readers *readers)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/route.c: which request goes where. Whether it may is decided on its head (route_admit), before its body is
+// server/route.c: the routes of the API. Admission is decided on a request's head (route_admit), before its body is
 // read. Requests that need the model become jobs; all others are answered here.
 #include <stdio.h>
 

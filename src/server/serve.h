@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/serve.h: the running server, for the files of this room. All of it belongs to the loop's thread, but for what
-// readers, worker and writer share.
+// server/serve.h: the state of the running server, internal to this room. It belongs to the event loop's thread, except
+// for the parts that readers, worker and writer share.
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/server.c: from the model's files to the ready line, and from SIGTERM to the exit.
+// server/server.c: start-up, the event loop's timers and signals, and graceful shutdown.
 #include "server/server.h"
 
 #include <event2/event.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/server.h: `nibble serve`: a model behind the API that everyone's client speaks.
+// server/server.h: the HTTP server of `nibble serve`: a model behind the OpenAI API.
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 

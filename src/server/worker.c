@@ -111,11 +111,11 @@ bool worker_open(struct worker *worker, struct nibble_scheduler *scheduler, stru
 {
     *worker = (struct worker){ .scheduler = scheduler, .mailbox = mailbox };
     queue_open(&worker->to_run, jobs_max);
-    int trouble = pthread_create(&worker->thread, NULL, run_jobs, worker);
-    if (!trouble)
+    int failure = pthread_create(&worker->thread, NULL, run_jobs, worker);
+    if (!failure)
         return true;
     queue_free(&worker->to_run);
-    return fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    return fail(err, "the system gives no more threads (%s)", strerror(failure));
 }
 
 void worker_close(struct worker *worker)

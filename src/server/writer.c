@@ -20,22 +20,11 @@ static void observe_tokens(struct metrics *metrics, struct choice *choice)
     }
 }
 
-static enum metric_finish finish_of(enum nibble_finish reason)
-{
-    static const enum metric_finish finishes[] = {
-        [NIBBLE_FINISH_STOP] = METRIC_STOP,
-        [NIBBLE_FINISH_LENGTH] = METRIC_LENGTH,
-        [NIBBLE_FINISH_CANCELLED] = METRIC_ABORT,
-        [NIBBLE_FINISH_FAILED] = METRIC_ERROR,
-    };
-    return finishes[reason];
-}
-
 static void observe_choice(struct metrics *metrics, const struct choice *choice)
 {
     const struct nibble_usage *usage = &choice->delivered.usage;
     const struct request_params *params = &choice->job->params;
-    metrics_count_finish(metrics, finish_of(choice->delivered.reason));
+    metrics_count_finish(metrics, choice->delivered.reason);
     if (!usage->first_token)
         return;
     double decode = usage->finished - usage->first_token;
@@ -159,8 +148,8 @@ bool writer_open(struct writer *writer, struct mailbox *mailbox, struct outbox *
                  struct error *err)
 {
     *writer = (struct writer){ .mailbox = mailbox, .outbox = outbox, .metrics = metrics };
-    int trouble = pthread_create(&writer->thread, NULL, write_jobs, writer);
-    return trouble == 0 || fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    int failure = pthread_create(&writer->thread, NULL, write_jobs, writer);
+    return failure == 0 || fail(err, "the system gives no more threads (%s)", strerror(failure));
 }
 
 void writer_close(struct writer *writer)

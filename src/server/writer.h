@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/writer.h: the thread that turns tokens into the text of answers (JSON, server-sent events), so that the loop
-// only moves bytes and the worker only computes.
+// server/writer.h: the writer thread: it serialises answers (JSON, server-sent events), so that the loop only moves
+// bytes and the worker only computes.
 //   (1) jobs are taken in the order in which they were sent; each gets one slice (ANSWER_SLICE_BYTES) at a time
 //   (2) with more than a slice unsent, a job waits (stalled) until the client's socket has taken that: its tokens stay
 //       tokens, which are smaller than their text and charged for

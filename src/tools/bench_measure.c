@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/bench_measure.c: how a case is timed. Tokens are random and the same in every run. Each sequence of a batch has
-// its own, so that none reads another's pages. The depth is read once and then found in the prefix cache, so that
-// rounds are short; no sample includes it.
+// tools/bench_measure.c: times the cases of `nibble bench`. Tokens are random and the same in every run. Each sequence
+// of a batch has its own, so that none reads another's pages. The depth is read once and then found in the prefix
+// cache, so that rounds are short; no sample includes it.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/bench_report.c: what was measured, beside what the machine could do: for people and for programs.
+// tools/bench_report.c: reports of `nibble bench` as a table and as JSON, beside the machine's ceilings (roofline).
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/cache_formats.h: several cache formats on one command line, for commands that compare them.
+// tools/cache_formats.h: parses a list of KV cache formats, for commands that compare them.
 #ifndef TOOLS_CACHE_FORMATS_H
 #define TOOLS_CACHE_FORMATS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/eval_report.c: a sweep for people and for programs.
+// tools/eval_report.c: reports of `nibble eval --sweep` as a table and as JSON.
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/eval_sweep.c: many caches of one model, one after the other, beside one that is not quantised.
+// tools/eval_sweep.c: measures many KV cache formats of one model, each against the unquantised cache.
 #include <stdlib.h>
 #include <string.h>
 
