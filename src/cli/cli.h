@@ -4,9 +4,11 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <jansson.h>
 #include <signal.h>
 
 #include "base/error.h"
+#include "base/strbuf.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_READER_LEFT = 128 + SIGPIPE };
 
@@ -32,6 +34,9 @@ int cli_fail(const struct error *err, bool json);
 bool cli_write(const char *data, size_t len, struct error *err);
 bool cli_reader_left(void);                   // a write failed because nobody reads stdout any more
 int cli_output(const char *data, size_t len); // the same as a command's last deed: gives the exit status
+
+// Appends a value as JSON and a line end, and releases the reference. flags: of json_dumps.
+void cli_add_json(struct strbuf *out, json_t *root, size_t flags);
 
 double cli_now(void);                                // seconds of a clock that only goes forward
 int cli_compare_reals(const void *a, const void *b); // for qsort

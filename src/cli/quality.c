@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/memory.h"
 #include "cli/cli.h"
 
@@ -31,6 +29,16 @@ bool quality_text_cut(struct quality_text *text, const struct nibble_tokenizer *
     for (int i = 0; i < text->chunks && nibble_tokenizer_adds_bos(tokenizer) && nibble_token_bos(tokenizer) >= 0; i++)
         text->ids[(size_t)i * (size_t)context] = nibble_token_bos(tokenizer);
     return true;
+}
+
+bool quality_text_read(struct quality_text *text, const struct nibble_tokenizer *tokenizer, const char *path,
+                       int context, int chunks_max, struct error *err)
+{
+    struct nibble_text content = { 0 };
+    bool ok = cli_read(path, &content, err)
+        && quality_text_cut(text, tokenizer, path, content.data, content.len, context, chunks_max, err);
+    free(content.data);
+    return ok;
 }
 
 // The predictions of a chunk that count: those after its tokens from here on, but for the last one.
@@ -248,6 +256,12 @@ static struct quality_score summarise(struct quality_tally *tally)
     score.max = tally->kld[tally->counted - 1];
     score.top1 = (double)tally->agreed / (double)tally->counted;
     return score;
+}
+
+json_t *quality_json_kld(const struct quality_score *score)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "mean", score->mean, "median", score->median, "p99", score->p99, "max",
+                     score->max);
 }
 
 bool quality_measure(struct quality_side *side, struct quality_reference *reference, const struct quality_text *text,

@@ -5,6 +5,8 @@
 #ifndef CLI_QUALITY_H
 #define CLI_QUALITY_H
 
+#include <jansson.h>
+
 #include "nibble.h"
 
 // A text as whole chunks of tokens. Where the tokenizer adds BOS, each chunk begins with it.
@@ -16,6 +18,10 @@ struct quality_text {
 // As many whole chunks as there are, at most `chunks_max` (0: all). `name` is what a sentence calls the text.
 bool quality_text_cut(struct quality_text *text, const struct nibble_tokenizer *tokenizer, const char *name,
                       const char *data, size_t len, int context, int chunks_max, struct error *err);
+
+// The same of a file, or of standard input for "-".
+bool quality_text_read(struct quality_text *text, const struct nibble_tokenizer *tokenizer, const char *path,
+                       int context, int chunks_max, struct error *err);
 
 // An engine that reads chunks.
 struct quality_side {
@@ -47,6 +53,8 @@ struct quality_score {
     double mean, median, p99, max; // of the KL divergence from the reference
     double top1;                   // share of predictions with the reference's most likely token
 };
+
+json_t *quality_json_kld(const struct quality_score *score); // mean, median, p99 and max; a new reference
 
 // `reference` may be NULL: then there is a perplexity alone.
 bool quality_measure(struct quality_side *side, struct quality_reference *reference, const struct quality_text *text,

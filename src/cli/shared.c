@@ -83,6 +83,14 @@ void cli_print_plan(const struct nibble_engine *engine)
     free(plan.data);
 }
 
+void cli_add_json(struct strbuf *out, json_t *root, size_t flags)
+{
+    char *text = json_dumps(root, flags);
+    strbuf_add_format(out, "%s\n", text);
+    free(text);
+    json_decref(root);
+}
+
 double cli_now(void)
 {
     struct timespec time;

@@ -182,8 +182,5 @@ void bench_print_json(const struct bench_run *bench, struct strbuf *out)
             json_array_append_new(results, json_of_case(&bench->cases[i]));
     json_t *root = json_pack("{s:o, s:s, s:b, s:o}", "machine", describe_machine(bench), "model", bench->model,
                              "complete", !bench->stopped, "results", results);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    strbuf_add_format(out, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(out, root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 }

@@ -74,19 +74,14 @@ static void print_json(const struct eval_command *command, const struct eval_res
                              cache_name(command));
     if (command->against) {
         json_object_set_new(root, "against", json_string(command->against));
-        json_object_set_new(root, "kld",
-                            json_pack("{s:f, s:f, s:f, s:f}", "mean", score->mean, "median", score->median, "p99",
-                                      score->p99, "max", score->max));
+        json_object_set_new(root, "kld", quality_json_kld(score));
         json_object_set_new(root, "top1", json_real(score->top1));
     }
     if (command->needle)
         json_object_set_new(root, "recall", needle_json(&result->needle));
     if (command->layers)
         json_object_set_new(root, "layers", json_of_layers(result));
-    char *text = json_dumps(root, JSON_REAL_PRECISION(9));
-    strbuf_add_format(out, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(out, root, JSON_REAL_PRECISION(9));
 }
 
 static void print_text(const struct eval_command *command, const struct eval_result *result, struct strbuf *out)
@@ -194,22 +189,12 @@ static bool prepare(struct evaluation *eval, struct error *err)
         && (eval->tokenizer = nibble_tokenizer_open(eval->checkpoint, err));
 }
 
-static bool read_text(struct evaluation *eval, struct error *err)
-{
-    const struct eval_command *command = eval->command;
-    struct nibble_text content = { 0 };
-    bool ok = cli_read(command->text, &content, err)
-        && quality_text_cut(&eval->text, eval->tokenizer, command->text, content.data, content.len, command->context,
-                            command->chunks, err);
-    free(content.data);
-    return ok;
-}
-
 static bool evaluate(const struct eval_command *command, struct error *err)
 {
     struct evaluation eval = { .command = command };
     struct strbuf out = { 0 };
-    bool ok = prepare(&eval, err) && read_text(&eval, err)
+    bool ok = prepare(&eval, err)
+        && quality_text_read(&eval.text, eval.tokenizer, command->text, command->context, command->chunks, err)
         && (command->sweep ? evaluate_many : evaluate_one)(&eval, &out, err)
         && nibble_checkpoint_check(eval.checkpoint, err) && cli_write(out.data, out.len, err);
     strbuf_free(&out);

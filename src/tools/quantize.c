@@ -141,10 +141,7 @@ static void print_json(const struct quantize_command *command, const struct quan
         weight_words[command->weights], "layout", layout_word(command), "bytes", (json_int_t)report->bytes, "files",
         report->files, "seconds", report->seconds, "compensated", (json_int_t)sum.compensated, "why_nearest",
         report->why_nearest.text[0] ? report->why_nearest.text : NULL, "mean_error", sum.error, "tensors", layers);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    strbuf_add_format(out, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(out, root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 }
 
 static void print_rounding(const struct quantize_report *report, const struct quantize_summary *sum, struct strbuf *out)

@@ -236,12 +236,7 @@ static bool read_bits(struct tune *tune, int format, struct error *err)
 static bool read_text(struct tune *tune, struct error *err)
 {
     const struct tune_command *command = tune->command;
-    struct nibble_text content = { 0 };
-    bool ok = cli_read(command->text, &content, err)
-        && quality_text_cut(&tune->learnt, tune->tokenizer, command->text, content.data, content.len, command->context,
-                            command->chunks, err);
-    free(content.data);
-    if (!ok)
+    if (!quality_text_read(&tune->learnt, tune->tokenizer, command->text, command->context, command->chunks, err))
         return false;
     struct quality_text *learnt = &tune->learnt, *verified = &tune->verified;
     if (learnt->chunks < 2)
@@ -302,11 +297,7 @@ static json_t *json_of_result(struct tune *tune)
 static bool report(struct tune *tune, struct output_file *file, struct error *err)
 {
     struct strbuf out = { 0 }, plan = { 0 };
-    json_t *root = json_of_result(tune);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    strbuf_add_format(&plan, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(&plan, json_of_result(tune), JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     if (tune->command->json) {
         strbuf_add(&out, plan.data, plan.len);
     } else {
