@@ -7,8 +7,7 @@
 
 #include "base/file.h"
 
-// The event at hand is the one that decides what comes next; a reader stops at the first that it does not expect, so
-// nothing in the file can make it recurse.
+// The YAML events are read without recursion: each function stops at the first event that it does not expect.
 struct config_reader {
     yaml_parser_t parser;
     yaml_event_t event;

@@ -154,8 +154,8 @@ static bool set_option(const struct command_line *line, const struct option_row 
     }
 }
 
-// A list goes on with words that can only be its own: layers, ranges and what windowed layers are called; and a list of
-// texts with whatever is not an option, once every positional is there.
+// A list continues with words that can only belong to it: layers, ranges and "sliding_window"; a list of texts with any
+// word that is not an option, once every positional is there.
 static bool continues_list(const struct option_row *row, const char *word, bool positionals_full)
 {
     if (row->kind == OPTION_TEXTS)
@@ -165,7 +165,7 @@ static bool continues_list(const struct option_row *row, const char *word, bool 
             || !strncmp(word, "sliding", 7));
 }
 
-// The option at argv[*at], which moves past its value.
+// Parses the option at argv[*at] and moves past its value.
 static bool take_option(const struct command_line *line, int argc, char **argv, int *at, bool positionals_full)
 {
     const char *word = argv[*at], *equals = strchr(word, '=');

@@ -41,7 +41,7 @@ bool quality_text_read(struct quality_text *text, const struct nibble_tokenizer 
     return ok;
 }
 
-// The predictions of a chunk that count: those after its tokens from here on, but for the last one.
+// The first token of a chunk whose prediction counts; the last token has none.
 static int first_counted(const struct quality_text *text) { return text->context / 2; }
 
 static int counted_of_chunk(const struct quality_text *text) { return text->context - 1 - first_counted(text); }
@@ -79,7 +79,7 @@ void quality_side_close(struct quality_side *side)
     *side = (struct quality_side){ 0 };
 }
 
-// Reads what stands before the predictions that count, from an empty cache.
+// Reads the tokens before the predictions that count, from an empty cache.
 static bool side_begin(struct quality_side *side, const struct quality_text *text, int chunk, struct error *err)
 {
     const int32_t *ids = text->ids + (size_t)chunk * (size_t)text->context;
@@ -214,7 +214,7 @@ static double divergence(const float *a, double total_a, const float *b, double 
     return sum > 0 ? sum : 0;
 }
 
-// One prediction: the logits before `next` on side a and, if there is one, of the reference b.
+// Adds one prediction: the logits before `next` on side a and, if there is one, of the reference b.
 static void count_prediction(struct quality_tally *tally, const float *a, const float *b, int32_t next, int vocabulary)
 {
     double total_a = quality_log_total(a, vocabulary);

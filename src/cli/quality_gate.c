@@ -62,7 +62,7 @@ static bool gate_measure(struct gate *gate, const struct nibble_options *options
 
 // ---- what a refusal says ------------------------------------------------------------------------------------------
 
-// The layers whose attention is furthest off.
+// Names the layers with the largest attention error.
 static void name_layers(struct gate *gate, struct strbuf *out)
 {
     struct error ignored;
@@ -82,7 +82,7 @@ static void name_layers(struct gate *gate, struct strbuf *out)
     free(errors);
 }
 
-// From the smallest change on: the format as it is with everything that helps, then formats of more bits.
+// Alternatives from the smallest change on: the same format with default transforms, then formats of more bits.
 static const struct {
     const char *dtype; // NULL: as it was asked for
     const char *words;

@@ -27,7 +27,7 @@ static const struct {
 } carried[] = { { SIGTERM, SIGUSR1 }, { SIGINT, SIGUSR2 } };
 enum { CARRIED = sizeof carried / sizeof *carried };
 
-// The command line as it was given, words separated by NUL, without the program itself.
+// Reads the command line as it was given, words separated by NUL, without the program itself.
 static bool read_line(struct nibble_text *line, struct error *err)
 {
     if (!cli_read("/proc/self/cmdline", line, err))
@@ -119,8 +119,8 @@ int ranks_begin(struct nibble_ranks **ranks)
 
 // ---- the one that starts them -------------------------------------------------------------------------------------
 
-// For Open MPI and its successor, which read these; the command line is the one that every MPI has. More ranks than
-// cores are no mistake, a rank's threads go where the system puts them, and root may. Ranks report their errors
+// Environment of Open MPI and PRRTE; the command line is the one that every MPI has. More ranks than cores are allowed,
+// threads are not bound to cores, and root may run it. Ranks report their errors
 // themselves.
 static const struct {
     const char *name, *value;
@@ -134,7 +134,7 @@ static const struct {
     { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
 };
 
-// In a session of its own, where a terminal's signals do not reach it. It ends when this process does.
+// Runs mpirun in a session of its own, where a terminal's signals do not reach it; it ends when this process does.
 static _Noreturn void run_mpirun(char **argv, pid_t parent, int input, const sigset_t *signals)
 {
     setsid();
@@ -158,7 +158,7 @@ static bool pass_on(int input)
     return len > 0 && write(input, typed, (size_t)len) == len;
 }
 
-// The exit status of mpirun, to whom signals and what is typed are handed on; *stopped: the last signal.
+// Forwards signals and terminal input to mpirun. Returns its exit status; *stopped: the last signal.
 static int wait_for(pid_t child, int signals, int input, int *stopped)
 {
     struct pollfd ready[] = { { .fd = signals, .events = POLLIN },
@@ -182,7 +182,7 @@ static int wait_for(pid_t child, int signals, int input, int *stopped)
     }
 }
 
-// The exit status of mpirun; -1: the system does not let it start.
+// Starts mpirun. Returns its exit status; -1: the system does not let it start.
 static int start(char **argv, int *stopped)
 {
     sigset_t awaited, before;
@@ -219,7 +219,7 @@ static int run_launcher(char **argv, struct error *err)
     return EXIT_FAILED;
 }
 
-// The same command line under mpirun.
+// Runs the same command line under mpirun.
 static int launch(int count, struct error *err)
 {
     struct nibble_text line = { 0 };

@@ -12,7 +12,7 @@
 static const char expected[] = "a list of messages, [{\"role\": \"user\", \"content\": \"Hi\"}], was expected, or an "
                                "object that has one as \"messages\"";
 
-// The sentence with the file in front that it is about, and more behind it. Always returns false.
+// Puts the name of the file in front of the sentence, and more behind it. Always returns false.
 static bool fail_about(struct error *err, const char *name, const char *more)
 {
     struct error inner = *err;
@@ -24,7 +24,7 @@ static bool fail_about(struct error *err, const char *name, const char *more)
 
 static const char *file_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
 
-// Reads and checks the messages before a template sees them: so that errors of the two can be distinguished. *listed:
+// Reads and checks the messages before the template gets them, so that errors of the two can be distinguished. *listed:
 // the object has a list of messages; templates may do without.
 static bool read_messages(const char *path, struct nibble_text *json, bool *listed, struct error *err)
 {

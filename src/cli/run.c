@@ -163,7 +163,7 @@ static void print_speed(const struct nibble_usage *usage, bool context_full)
                                  : "");
 }
 
-// Tokens that the context has left after a prompt of `count`.
+// Returns how many tokens the context has left after a prompt of `count`.
 static long long room_after(const struct session *session, size_t count)
 {
     return (long long)nibble_engine_max_model_len(session->engine) - (long long)count;
@@ -204,7 +204,7 @@ static bool continue_ids(struct session *session, const int32_t *ids, size_t cou
     return ok;
 }
 
-// A prompt's tokens, on the heap. A chat's template writes its own BOS.
+// Tokenises a prompt, on the heap. A chat's template writes its own BOS.
 static bool encode(const struct session *session, const char *prompt, size_t len, struct prompt_ids *out,
                    struct error *err)
 {
@@ -229,7 +229,8 @@ static bool encode_chat(const struct session *session, const json_t *messages, s
     return ok;
 }
 
-// Tokens of the context that a chat keeps for an answer: as many as it may have, a quarter of the context at most.
+// Returns the tokens of the context that a chat keeps for an answer: as many as it may have, a quarter of the context
+// at most.
 static int answer_room(const struct session *session)
 {
     int room = nibble_engine_max_model_len(session->engine) / 4;
@@ -237,7 +238,7 @@ static int answer_room(const struct session *session)
     return session->max_tokens && session->max_tokens < room ? session->max_tokens : room;
 }
 
-// The chat's tokens, after its oldest turns were dropped as far as the context needs it. The latest message stays.
+// Tokenises a chat, with its oldest turns dropped as far as the context needs it. The latest message stays.
 static bool encode_fitting(const struct session *session, json_t *messages, struct prompt_ids *out, int *dropped,
                            struct error *err)
 {

@@ -44,7 +44,7 @@ static const char *const policies[] = { [POLICY_FCFS] = "fcfs", [POLICY_PRIORITY
 
 // ---- from the command line ----------------------------------------------------------------------------------------
 
-// The table borrows the command. Its rows are the keys of a configuration as well.
+// The rows are the keys of a configuration file as well.
 static int parse(struct serve_command *command, struct config *config, int argc, char **argv)
 {
     struct server_options *server = &command->server;
@@ -116,7 +116,7 @@ static int parse(struct serve_command *command, struct config *config, int argc,
 
 static bool is_set(const char *text) { return text && *text; }
 
-// Where scripts/setup.sh puts what it fetches.
+// The model that scripts/quickstart fetches.
 static bool choose_default_model(struct serve_command *command, struct error *err)
 {
     static const char name[] = "SmolLM2-135M-Instruct";
@@ -205,7 +205,7 @@ static int serve(struct serve_command *command)
     return server_run(server);
 }
 
-// Its log has a thread of its own from here on.
+// Serves, with a log that has a thread of its own.
 static int serve_and_log(struct serve_command *command)
 {
     struct log *log = &command->server.log;

@@ -14,7 +14,7 @@ struct tokenize_command {
     char **words; // text, ids, or "-"
 };
 
-// One line per token: its id, a tab and its piece with control bytes and backslashes written out.
+// Adds one line per token: its id, a tab and its piece with control bytes and backslashes written out.
 static void add_piece_line(const struct nibble_tokenizer *tokenizer, int32_t id, struct strbuf *out)
 {
     size_t len = 0;
@@ -72,7 +72,7 @@ static bool decode(const struct nibble_tokenizer *tokenizer, const struct tokeni
     return ok;
 }
 
-// The words joined by spaces, or standard input byte for byte. Terminated even when empty.
+// Takes the words joined by spaces, or standard input byte for byte. Terminated even when empty.
 static bool gather_input(const struct tokenize_command *command, struct nibble_text *input, struct error *err)
 {
     bool standard = !command->count || (command->count == 1 && !strcmp(command->words[0], "-"));

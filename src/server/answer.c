@@ -37,7 +37,7 @@ void answer_open(const struct job *job, bool chunk, struct strbuf *out)
     strbuf_add_text(out, ",\"choices\":[");
 }
 
-// Tokens of all prompts and answers so far.
+// Writes the token counts of all prompts and answers so far.
 void answer_write_usage(const struct job *job, struct strbuf *out)
 {
     long long prompt = 0, cached = 0, answer = 0;
@@ -60,7 +60,7 @@ static const char *finish_word(const struct choice *choice)
     return calls ? "tool_calls" : api_finish_words[choice->answer.reason];
 }
 
-// The stop string or token that ended the answer; null for the model's own end.
+// Writes the stop string or token that ended the answer; null where the model's own end token did.
 static void write_stop_reason(const struct choice *choice, struct strbuf *out)
 {
     const struct output *answer = &choice->answer;

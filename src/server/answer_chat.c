@@ -59,7 +59,7 @@ void answer_chat_take(struct choice *choice)
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-// The delta of a call: its name at first, then its arguments as they come.
+// Writes the delta of a call: its name at first, then its arguments as they come.
 static void write_call_delta(struct tool_call *call, int index, struct strbuf *out)
 {
     struct bytes fresh = { call->arguments.data + call->sent, call->arguments.len - call->sent };
@@ -117,7 +117,7 @@ void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
 
 // ---- logprobs -----------------------------------------------------------------------------------------------------
 
-// Without the brace that ends it.
+// Writes an entry without its closing brace.
 static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
 {
     struct strbuf token = { 0 }, name = { 0 };

@@ -42,7 +42,7 @@ static void write_token_logprob(struct choice *choice, int index, struct strbuf 
         strbuf_add_text(out, "null");
 }
 
-// Tokens that read alike (parts of a character) share a key, whose place is the first one's and whose value the last's.
+// Tokens with equal text (parts of a character) share a key: it keeps the first one's place and the last one's value.
 struct top_logprobs {
     struct strbuf keys; // JSON strings, one behind the other
     struct {

@@ -4,7 +4,7 @@
 #include "server/answer.h"
 #include "server/json_writer.h"
 
-// A client that was slow, or a prompt that is echoed with its logprobs, must not make one chunk of thousands of tokens.
+// Limits a chunk: a slow client, or an echoed prompt with logprobs, would otherwise get thousands of tokens in one.
 enum { CHUNK_TOKENS_MAX = 64 };
 
 static void open_event(const struct job *job, struct strbuf *out)
@@ -17,7 +17,7 @@ static void close_event(struct strbuf *out) { strbuf_add_text(out, "}\n\n"); }
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-// Up to the content, which follows.
+// Writes a chunk up to its content.
 static void open_chunk(const struct choice *choice, struct strbuf *out)
 {
     open_event(choice->job, out);
@@ -35,7 +35,7 @@ static void close_chunk(const struct choice *choice, struct strbuf *out)
     close_event(out);
 }
 
-// A chunk that is `content` and no tokens: the first and the last of a choice.
+// Writes a chunk of `content` without tokens: the first and the last of a choice.
 static void add_bare_chunk(const struct choice *choice, const char *content, bool finished, struct strbuf *out)
 {
     open_chunk(choice, out);
@@ -80,7 +80,7 @@ static bool write_content(struct choice *choice, struct strbuf *out)
     return any;
 }
 
-// One chunk of what is new, if anything is.
+// Writes one chunk of new output, if there is any.
 static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
 {
     struct output *answer = &choice->answer;
@@ -103,7 +103,7 @@ static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
     choice->tokens_written = 0;
 }
 
-// True: all of the choice that is there is written.
+// True: all available output of the choice is written.
 static bool stream_choice(struct choice *choice, struct strbuf *out)
 {
     bool chat = choice->job->kind == JOB_CHAT;

@@ -50,7 +50,7 @@ static bool check_value(const json_t *schema, struct bytes text, struct error *e
 
 // ---- calls of tools ------------------------------------------------------------------------------------------------
 
-// The calls in a text, one after the other.
+// State of reading the tool calls in a text one after the other.
 struct calls {
     const json_t *tools;
     struct strbuf name, arguments; // of the latest
@@ -91,7 +91,7 @@ static void add_arguments(void *context, int index, struct bytes fragment)
     strbuf_add(&calls->arguments, fragment.data, fragment.len);
 }
 
-// How many calls there are; *ok: all of them meet their schemas.
+// Returns the number of calls; *ok: all of them meet their schemas.
 static int check_calls(const struct job *job, struct bytes text, bool *ok, bool *strict, struct error *err)
 {
     struct calls calls = { .tools = job->tools, .ok = true, .err = err };

@@ -49,7 +49,7 @@ static void close_stream(struct server *server, struct job *job, bool cut)
         http_stream_close(exchange);
 }
 
-// Events and long answers go out in pieces; an answer that is there at once has a Content-Length.
+// Sends text: events and long answers are chunked; an answer that is complete at once has a Content-Length.
 static void deliver(struct server *server, struct job *job, struct bytes text)
 {
     if (!job->streaming && job->over && job->error.status) {
@@ -101,7 +101,7 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
 
 // ---- to the log ---------------------------------------------------------------------------------------------------
 
-// How the first choice ended, or the status of what never became an answer.
+// Returns how the first choice ended, or why there was no answer.
 static const char *finish_word(const struct job *job, const struct nibble_usage *usage)
 {
     if (!usage)

@@ -20,7 +20,7 @@ static const char not_built[] = "this server does not have it";
 static const char for_images[] = "this server reads and writes text alone";
 static const char one_process[] = "this server neither sends its cache to others nor takes theirs";
 
-// Rows of the same offset are names of the same thing: of several in one request the last row here counts.
+// Rows with the same offset are aliases: where a request has several of them, the last row here counts.
 const struct field field_table[] = {
     // ---- what is asked, and how long the answer may be
     { "model", ANYWHERE, FIELD_READ },

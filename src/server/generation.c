@@ -16,7 +16,7 @@ static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
     return work;
 }
 
-// Only where the answer is to be closed at max_tokens.
+// Set only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
@@ -38,7 +38,7 @@ static void on_prompt_token(void *context, const struct nibble_token *token)
     answer->prompt_tokens++;
 }
 
-// False: the only call that there may be has come.
+// False: the only call that the answer may have is complete.
 static bool watch_call(struct choice *choice, struct bytes text)
 {
     if (!choice->call_watch)
@@ -47,7 +47,8 @@ static bool watch_call(struct choice *choice, struct bytes text)
     return !tool_reader_is_over(choice->call_watch);
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
+// A stop token is not text, unless include_stop_str_in_output is set. False: a stop string is complete, or the answer's
+// only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
@@ -76,7 +77,7 @@ static bool on_token(void *context, const struct nibble_token *token)
     return goes_on;
 }
 
-// The rest of the text, where the end was not a stop string.
+// Adds the rest of the text, unless a stop string ended it.
 static void finish_text(struct choice *choice)
 {
     struct output *answer = answer_of(choice);
@@ -90,8 +91,8 @@ static void finish_text(struct choice *choice)
         stop_finish(&choice->stop, &answer->text);
 }
 
-// Is a whole answer valid? One that is not is to be generated again, as long as there are attempts left (false); after
-// that it is an error, or where strictness was not asked for, the answer.
+// Validates a whole answer. An invalid one is generated again while there are attempts left (false); after that it is
+// an error, or, without strictness, the answer.
 static bool settle(struct choice *choice, const struct nibble_usage *usage)
 {
     struct job *job = choice->job;
@@ -180,8 +181,8 @@ static void open_choice(struct choice *choice)
     }
 }
 
-// Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again:
-// then they are drawn at temperature 1.
+// Gives each attempt another seed, the same one from call to call. Greedy sampling would repeat its tokens, so it
+// changes to temperature 1.
 static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
 {
     bool greedy = sampling->temperature == 0;

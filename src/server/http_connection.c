@@ -91,7 +91,7 @@ void http_connection_refuse(struct http_connection *connection, int status, cons
 
 static size_t unsent(const struct http_connection *connection) { return connection->output.len - connection->sent; }
 
-// The rest moves to the front only when it is the smaller part, so that moving never costs more than sending did.
+// Moves the rest to the front, but only when it is the smaller part, so that moving never costs more than sending did.
 static void forget_sent(struct http_connection *connection)
 {
     struct strbuf *output = &connection->output;
@@ -102,7 +102,7 @@ static void forget_sent(struct http_connection *connection)
     connection->sent = 0;
 }
 
-// As much as the socket takes. false: the client is not there any more.
+// Sends as much as the socket takes. false: the client is gone.
 static bool send_output(struct http_connection *connection)
 {
     size_t before = unsent(connection);
@@ -141,7 +141,7 @@ static void notify_sent(struct http_connection *connection)
     callbacks->sent(callbacks->context, exchange);
 }
 
-// The answer is sent.
+// Called when the answer is sent.
 static void end_answer(struct http_connection *connection)
 {
     strbuf_free(&connection->output);
@@ -161,7 +161,7 @@ static void end_answer(struct http_connection *connection)
 
 // ---- receiving ----------------------------------------------------------------------------------------------------
 
-// How much more input the state has a use for.
+// Returns how many bytes the current state may receive.
 static size_t room(const struct http_connection *connection)
 {
     size_t most = connection->state == HTTP_IDLE || connection->state == HTTP_HEAD

@@ -23,7 +23,7 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-// To the end of its queue: something has come. The surplus have no place to give up.
+// Moves an active connection to the end of its queue. Surplus connections are in none: they have no place to give up.
 void http_idle_join(struct http_connection *connection)
 {
     enum http_idle which = connection->state == HTTP_BODY ? HTTP_IDLE_BODY

@@ -60,7 +60,7 @@ static void begin_body(struct http_connection *connection)
         strbuf_add_text(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
-// The head of `length` bytes stands at the front of the input.
+// Takes the head: the first `length` bytes of the input.
 static void take_head(struct http_connection *connection, size_t length)
 {
     struct http_exchange *exchange = connection->exchange = http_exchange_open(connection);
@@ -130,7 +130,7 @@ bool http_request_find_head(struct http_connection *connection)
     return true;
 }
 
-// 0, or the status of a refusal.
+// Takes chunks of the body. Returns 0, or the status of a refusal.
 static int take_chunks(struct http_connection *connection, struct bytes *in, struct error *err)
 {
     size_t limit = connection->server->limits.body_bytes;

@@ -8,7 +8,7 @@
 
 // ---- output ---------------------------------------------------------------------------------------------------------
 
-// Room for `more` entries after the first `count`.
+// Makes room for `more` entries after the first `count`.
 static void *make_room(void *items, int count, int more, int *capacity, size_t size)
 {
     if (count + more <= *capacity)
@@ -71,7 +71,7 @@ void output_clear(struct output *output)
     output->finished = false;
 }
 
-// The buffers; what is said of the end stays.
+// Frees the buffers; the fields about the end stay.
 static void output_free_buffers(struct output *output)
 {
     strbuf_free(&output->text);

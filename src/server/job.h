@@ -187,11 +187,11 @@ struct job {
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
 
-// The body and its JSON go: the fields are read.
+// Frees the body and its JSON, once the fields are read.
 void job_drop_json(struct job *job);
-// Everything that is large goes, and its charge; what the log says of the job stays.
+// Frees all that is large and its charge; the fields for the log stay.
 void job_empty(struct job *job);
-// From now on the job is charged with so much in all. False: the budget has no room for more, and the charge stays.
+// Charges the job with so much in all. False: the budget has no room for more, and the charge stays.
 bool job_charge(struct job *job, size_t total_bytes);
 
 // prompts x n choices, in the order of the answer.

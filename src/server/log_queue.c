@@ -66,7 +66,7 @@ static void *write_lines(void *context)
     return NULL;
 }
 
-// Signals are for the thread with the loop.
+// Blocks all signals in the thread: the loop's thread handles them.
 static int start_thread(struct log_queue *queue)
 {
     sigset_t all, usual;

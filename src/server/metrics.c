@@ -17,42 +17,43 @@
 // ---- the tables ---------------------------------------------------------------------------------------------------
 
 // Metrics that are one number: name, kind, labels, value, help. A row is printed where metrics, stats, waiting, process
-// and the label strings `model` (vLLM's two) and `none` are in scope. clang-format off
-#define SCALARS(X)                                                                                                   \
-    X("vllm:num_requests_running", gauge, model, stats->running, "Requests that are being answered.")                \
-    X("vllm:num_requests_waiting", gauge, model, waiting, "Requests that wait to be read.")                          \
-    X("vllm:kv_cache_usage_perc", gauge, model, stats->cache_use,                                                    \
-      "Share of the cache that running requests hold; 1 is all of it.")                                              \
-    X("vllm:num_preemptions_total", counter, model, stats->preemptions,                                              \
-      "How often a request gave its cache to others and was read again.")                                            \
-    X("vllm:prompt_tokens_total", counter, model, stats->prompt_tokens, "Tokens of prompts.")                        \
-    X("vllm:prompt_tokens_cached_total", counter, model, stats->prefix_hits,                                         \
-      "Tokens of prompts that the prefix cache had.")                                                                \
-    X("vllm:generation_tokens_total", counter, model, stats->answer_tokens, "Tokens of answers.")                    \
-    X("vllm:prefix_cache_queries_total", counter, model, stats->prefix_queries,                                      \
-      "Tokens that were looked up in the prefix cache.")                                                             \
-    X("vllm:prefix_cache_hits_total", counter, model, stats->prefix_hits,                                            \
-      "Tokens that were found in the prefix cache.")                                                                 \
-    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Capacity of the KV cache in tokens.")                \
-    X("nibble:device_failing", gauge, none, stats->failing,                                                          \
-      "1: the device failed in the latest step, and /health says so.")                                               \
-    X("vllm:corrupted_requests_total", counter, model, stats->corrupted,                                             \
-      "Requests that ended because the model's logits were not finite.")                                             \
-    X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                             \
-      "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                           \
-    X("nibble:inflight_bytes", gauge, none, metrics->inflight_bytes,                                                 \
-      "Memory that requests in flight are charged with.")                                                            \
-    X("nibble:inflight_bytes_max", gauge, none, metrics->inflight_bytes_max, "--max-inflight-bytes; 429 beyond it.") \
-    X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                \
-      "Requests of pages of other origins, or for other hosts, that were refused.")                                  \
-    X("nibble:http_connections_refused_total", counter, none, metrics->connections.refused,                          \
-      "Connections that were answered 503: all were in use, or there were no more descriptors.")                     \
-    X("nibble:http_connections_evicted_total", counter, none, metrics->connections.evicted,                          \
-      "Idle connections that were closed for new ones.")                                                             \
-    X("nibble:log_lines_dropped_total", counter, none, metrics->log_dropped,                                         \
-      "Lines of the log that were not written, as nobody read those before them.")                                   \
-    X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")    \
-    X("process_resident_memory_bytes", gauge, none, process.resident_bytes, "Memory of the process that is in RAM.") \
+// and the label strings `model` (vLLM's two) and `none` are in scope.
+// clang-format off
+#define SCALARS(X)                                                                                                    \
+    X("vllm:num_requests_running", gauge, model, stats->running, "Requests that are being answered.")                 \
+    X("vllm:num_requests_waiting", gauge, model, waiting, "Requests that wait to be read.")                           \
+    X("vllm:kv_cache_usage_perc", gauge, model, stats->cache_use,                                                     \
+      "Share of the cache that running requests hold; 1 is all of it.")                                               \
+    X("vllm:num_preemptions_total", counter, model, stats->preemptions,                                               \
+      "How often a request gave its cache to others and was read again.")                                             \
+    X("vllm:prompt_tokens_total", counter, model, stats->prompt_tokens, "Tokens of prompts.")                         \
+    X("vllm:prompt_tokens_cached_total", counter, model, stats->prefix_hits,                                          \
+      "Tokens of prompts that the prefix cache had.")                                                                 \
+    X("vllm:generation_tokens_total", counter, model, stats->answer_tokens, "Tokens of answers.")                     \
+    X("vllm:prefix_cache_queries_total", counter, model, stats->prefix_queries,                                       \
+      "Tokens that were looked up in the prefix cache.")                                                              \
+    X("vllm:prefix_cache_hits_total", counter, model, stats->prefix_hits,                                             \
+      "Tokens that were found in the prefix cache.")                                                                  \
+    X("nibble:cache_tokens", gauge, none, stats->cache_tokens, "Capacity of the KV cache in tokens.")             \
+    X("nibble:device_failing", gauge, none, stats->failing,                                                           \
+      "1: the device failed in the latest step, and /health says so.")                                                \
+    X("vllm:corrupted_requests_total", counter, model, stats->corrupted,                                              \
+      "Requests that ended because the model's logits were not finite.")                                              \
+    X("nibble:self_test_passed", gauge, none, metrics->self_test_passed,                                              \
+      "1: each kernel gave the known answer before the port opened; 0: it was not asked.")                            \
+    X("nibble:inflight_bytes", gauge, none, metrics->inflight_bytes,                                                  \
+      "Memory that requests in flight are charged with.")                                                             \
+    X("nibble:inflight_bytes_max", gauge, none, metrics->inflight_bytes_max, "--max-inflight-bytes; 429 beyond it.")  \
+    X("nibble:http_foreign_requests_total", counter, none, metrics->foreign_requests,                                 \
+      "Requests of pages of other origins, or for other hosts, that were refused.")                                   \
+    X("nibble:http_connections_refused_total", counter, none, metrics->connections.refused,                           \
+      "Connections that were answered 503: all were in use, or there were no more descriptors.")                      \
+    X("nibble:http_connections_evicted_total", counter, none, metrics->connections.evicted,                           \
+      "Idle connections that were closed for new ones.")                                                              \
+    X("nibble:log_lines_dropped_total", counter, none, metrics->log_dropped,                                          \
+      "Lines of the log that were not written, as nobody read those before them.")                                    \
+    X("process_start_time_seconds", gauge, none, metrics->start_seconds, "When the process started, since 1970.")     \
+    X("process_resident_memory_bytes", gauge, none, process.resident_bytes, "Memory of the process that is in RAM.")  \
     X("process_cpu_seconds_total", counter, none, process.cpu_seconds, "CPU time of the process, of all threads.")
 // clang-format on
 

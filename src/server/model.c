@@ -15,7 +15,7 @@
 #include "format/public.h"
 #include "text/chat_builtin.h"
 
-// A copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
+// Returns a copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
 static char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
@@ -33,8 +33,8 @@ static void cut_off(char *name, const char *pattern, size_t bytes)
         name[strlen(name) - bytes] = '\0';
 }
 
-// The name of a model that was given none: that of its file without .gguf and the number of its part, that of its
-// folder, or org/name where it was asked for so.
+// Sets the default --served-model-name: the file's name without .gguf and its part number, the folder's name, or
+// org/name as it was given.
 static void set_own_name(struct served *served, const char *model)
 {
     served->name = model;
@@ -45,7 +45,8 @@ static void set_own_name(struct served *served, const char *model)
     cut_off(served->own_name, "?*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]", strlen("-00001-of-00001"));
 }
 
-// A model without a template gets one that its vocabulary was made for, which is said; else chats are refused.
+// A model without a chat template gets the one that its vocabulary was made for, with a warning; else chats are
+// refused.
 static void open_builtin_chat(struct served *served, const struct server_options *options)
 {
     const struct checkpoint *checkpoint = &served->checkpoint->checkpoint;
@@ -91,7 +92,7 @@ static bool open_engine(struct served *served, const struct server_options *opti
 
 // ---- the fingerprint ----------------------------------------------------------------------------------------------
 
-// The plan without its figures of memory: how much was free at the start says nothing about answers.
+// Adds the plan without its memory figures: answers do not depend on how much was free at the start.
 static void add_plan(struct strbuf *out, struct bytes plan)
 {
     json_t *json = json_loadb(plan.data, plan.len, 0, NULL);
@@ -150,7 +151,7 @@ static void print_fingerprint(const struct checkpoint *checkpoint, struct bytes 
 
 // ---- the model as the API sees it ---------------------------------------------------------------------------------
 
-// Which ids end an answer, and how long tokens get.
+// Finds the ids that end an answer, and the length of the longest token.
 static void survey_vocabulary(struct api *api)
 {
     int size = tokenizer_size(api->tokenizer);

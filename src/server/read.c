@@ -11,7 +11,7 @@
 
 enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
 
-// Tokens of the answer: what was asked for, or the default beside a prompt of so many.
+// Returns the limit of the answer in tokens: the given one, or the default beside a prompt of so many.
 static int64_t answer_tokens(const struct job *job, size_t prompt)
 {
     int64_t asked = job->params.request.max_tokens, longest = job->api->max_model_len;
@@ -66,7 +66,7 @@ bool read_prompt_ids(struct job *job, const json_t *ids)
     return fields_read_ids(job->api, ids, "prompt", &prompt.ids, &prompt.count, &job->error) && add_prompt(job, prompt);
 }
 
-// How long the answers may get, now that the prompts are known.
+// Checks the limits of the answers, once the prompts are known.
 static bool check_length(struct job *job)
 {
     struct request_params *params = &job->params;
@@ -128,7 +128,7 @@ static struct bytes keep_text(struct job *job, struct bytes text)
     return text.data ? (struct bytes){ arena_text(&job->kept, text.data, text.len), text.len } : text;
 }
 
-// Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
+// The salt of the prefix cache is that of the tenant and of the request: pages are shared under the same salt only.
 static void keep_salt(struct job *job)
 {
     struct nibble_request *request = &job->params.request;
@@ -187,7 +187,7 @@ static bool read_generating(struct job *job)
     return admission_answer(job);
 }
 
-// A body of megabytes was taken apart into many small pieces: the allocator would keep them for good.
+// The JSON of a body of megabytes is many small allocations, which the allocator would keep for good.
 enum { LARGE_BODY_BYTES = 1 << 20 };
 
 bool read_job(struct job *job)

@@ -53,7 +53,7 @@ bool read_messages(struct job *job, struct strbuf *out)
 
 // ---- tools and the answer's form -----------------------------------------------------------------------------------
 
-// Is there a tool of this name?
+// True when there is a tool of this name.
 static bool knows_tool(const json_t *tools, const char *name)
 {
     size_t index;
@@ -66,7 +66,7 @@ static bool knows_tool(const json_t *tools, const char *name)
     return false;
 }
 
-// Is one of the tools (or the one of this name) strict?
+// True when one of the tools (or the one of this name) is strict.
 static bool is_strict(const json_t *tools, const char *name)
 {
     size_t index;
@@ -144,7 +144,7 @@ static bool make_grammar(struct job *job, struct answer_form *form)
                         "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or "
                         "tool_choice none",
                         form->field);
-    // Alone at first: what is wrong with it is not the tools' fault.
+    // The form is tried alone at first, so that its own errors are not reported as the tools'.
     if (!job->must_call && !read_form_grammar(job, form))
         return false;
     if (!has_tools || !(job->must_call || form->schema))

@@ -45,7 +45,7 @@ static bool is_repeated(const json_t *list, size_t index)
     return false;
 }
 
-// One of a list of texts, word for word.
+// The answer is one of a list of texts, word for word.
 static bool use_choice(struct job *job, const json_t *list, struct answer_form *form)
 {
     const char *name = form->field;

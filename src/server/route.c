@@ -48,7 +48,7 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
     strbuf_free(&body);
 }
 
-// The path is as the client wrote it: it may have a wrong one.
+// Logs the path as the client wrote it, because it may be a wrong one.
 static void log_refusal(const struct server *server, const struct http_exchange *exchange, const struct api_error *err)
 {
     char method[16], path[256];
@@ -66,7 +66,7 @@ static void log_refusal(const struct server *server, const struct http_exchange 
     log_event(&server->options->log, LOG_INFO, "refused", fields);
 }
 
-// A request that never became a job.
+// Refuses a request that never became a job.
 static void refuse(struct server *server, struct http_exchange *exchange, const struct route *route,
                    const struct api_error *err)
 {
@@ -149,7 +149,7 @@ static void handle_models(struct server *server, const struct route *route, stru
     reply_json(server, route, exchange, json_pack("{s:s, s:o}", "object", "list", "data", cards));
 }
 
-// Bytes of a path as they were meant: %2F is a slash.
+// Decodes percent-encoding in a path: %2F is a slash.
 static void add_unescaped(struct strbuf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {

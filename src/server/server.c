@@ -56,7 +56,7 @@ static void later(struct server *server, void (*callback)(evutil_socket_t, short
     event_base_once(server->base, -1, EV_TIMEOUT, callback, server, &time);
 }
 
-// No job is left: the loop ends as soon as the clients have taken what was written for them.
+// Called when no job is left: ends the loop as soon as the clients have taken what was written for them.
 static void end_when_sent(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
@@ -75,7 +75,7 @@ static void abandon_all(struct server *server, int status, const char *sentence)
         deliver_abandon(server, job, &err);
 }
 
-// The time to drain is over.
+// Called when the time to drain is over.
 static void on_deadline(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
@@ -102,7 +102,7 @@ static void on_signal(evutil_socket_t signal, short what, void *context)
         end_when_sent(-1, 0, server);
 }
 
-// One of the processes that compute the model together is gone.
+// Called when a rank is lost.
 static void on_lost(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
@@ -146,7 +146,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 // ---- the start ----------------------------------------------------------------------------------------------------
 
-// When the model is loaded: what is free then is what requests can have.
+// Called when the model is loaded: the default is a share of the memory that is free then.
 static void open_budget(struct server *server)
 {
     const struct server_options *options = server->options;
@@ -162,7 +162,7 @@ static struct event *watch(struct server *server, int fd, short what, event_call
     return event;
 }
 
-// As many connections as the system gives descriptors for.
+// Limits the connections to the file descriptors that the system gives.
 static struct http_limits choose_limits(struct server *server)
 {
     struct http_limits limits = server->options->http;
@@ -222,7 +222,7 @@ static void open_metrics(struct server *server)
     nibble_scheduler_stats(server->served.scheduler, &server->mailbox.stats);
 }
 
-// The address as people type it: an IPv6 host in brackets, "all of them" as this machine.
+// Formats the address as people type it: an IPv6 host in brackets, "all of them" as this machine.
 static void format_address(const struct server_options *options, int port, char *out, size_t size)
 {
     const char *host = options->host;
@@ -234,7 +234,7 @@ static void format_address(const struct server_options *options, int port, char 
         snprintf(out, size, strchr(host, ':') ? "http://[%s]:%d" : "http://%s:%d", host, port);
 }
 
-// In the log, and on stdout for scripts, unless both are the same place.
+// Announces the address in the log, and on stdout for scripts, unless both are the same place.
 static void say_ready(const struct server *server)
 {
     char address[512];
@@ -254,7 +254,7 @@ static void say_ready(const struct server *server)
     strbuf_free(&line);
 }
 
-// From the end of the way to its beginning, so that each thread finds the next one there.
+// Starts the threads from the last stage to the first, so that each finds the next one running.
 static bool start_threads(struct server *server, struct error *err)
 {
     if (!writer_open(&server->writer, &server->mailbox, &server->outbox, &server->metrics, err))

@@ -25,8 +25,8 @@ static void cancel(struct worker *worker, struct job *job)
             nibble_scheduler_cancel(worker->scheduler, job->choices[i].name);
 }
 
-// Gives the scheduler more of a job's choices, as many as a job may have there: one for a hundred answers must not
-// stand a hundred times before the next one.
+// Adds more of a job's choices to the scheduler, up to JOB_SLOTS: a job of a hundred answers must not occupy it before
+// all others.
 static void fill_slots(struct job *job)
 {
     struct error err;
@@ -68,7 +68,7 @@ static void care_for_jobs(struct worker *worker)
     }
 }
 
-// Sends the step's output to the writer. Jobs that are over leave the worker with this.
+// Sends the step's output to the writer; jobs that are over leave the worker.
 static void deliver(struct worker *worker)
 {
     bool any = false;

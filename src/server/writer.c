@@ -9,7 +9,7 @@ enum { LARGE_BYTES = 1 << 20 };
 
 // ---- metrics ------------------------------------------------------------------------------------------------------
 
-// The time between tokens, as they come.
+// Observes the time between tokens.
 static void observe_tokens(struct metrics *metrics, struct choice *choice)
 {
     const struct output *delivered = &choice->delivered;
@@ -74,7 +74,7 @@ static bool is_large(const struct job *job)
     return bytes >= LARGE_BYTES;
 }
 
-// A reply that needed no engine is there as text already.
+// Writes the next slice of a reply that needed no engine and is text already.
 static bool write_reply(struct job *job)
 {
     size_t left = job->reply.len - job->cursor.at;
@@ -84,7 +84,7 @@ static bool write_reply(struct job *job)
     return count == left;
 }
 
-// The next slice that can be written now. True: there is no more, be it for the time being.
+// The next slice that can be written now. True: there is no more for now.
 static bool write_slice(struct job *job)
 {
     if (!job->choice_count)
@@ -97,7 +97,8 @@ static bool write_slice(struct job *job)
 
 static bool may_write(struct job *job) { return atomic_load(&job->unsent_bytes) < ANSWER_SLICE_BYTES; }
 
-// Too much is unsent: the loop posts the job again (writer_sent), unless the client has taken it meanwhile.
+// Stalls a job with too much unsent text: the loop sends it to the mailbox again (writer_sent), unless the client has
+// taken it meanwhile.
 static bool stall(struct job *job)
 {
     atomic_store(&job->stalled, true);

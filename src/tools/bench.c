@@ -37,7 +37,7 @@ struct bench_grid {
 
 // ---- lists --------------------------------------------------------------------------------------------------------
 
-// "0,4096 8192" and the like. Nothing typed: the one number that is meant then.
+// Reads lists such as "0,4096 8192". An option that is not given has the one number `otherwise`.
 static bool read_numbers(const char *flag, const char *typed, int low, int high, int otherwise, struct numbers *out,
                          struct error *err)
 {
@@ -74,7 +74,7 @@ static bool read_grid(const struct bench_command *command, struct bench_grid *ou
 
 // ---- cases ---------------------------------------------------------------------------------------------
 
-// The same case for every engine, one after the other: they are the ones that are compared.
+// Adds a case for every engine, next to each other, as they are compared with each other.
 static void add_case(struct bench_run *bench, struct bench_case wanted)
 {
     size_t count = (size_t)bench->case_count + (size_t)bench->subject_count;
@@ -134,7 +134,7 @@ static void find_needs(const struct bench_run *bench, int *length, int *sequence
     }
 }
 
-// A cache too small would have sequences wait for each other, which is not what is to be measured.
+// Refuses a cache that is too small: sequences would wait for each other.
 static bool check_room(const struct bench_subject *subject, int length, int sequences, struct error *err)
 {
     struct nibble_scheduler_stats stats;
@@ -184,12 +184,12 @@ static struct nibble_options options_of(const struct bench_run *bench, const str
     options.threads = subject->threads;
     options.kv_cache_dtype = subject->format;
     options.max_model_len = options.max_model_len ? options.max_model_len : length;
-    // One more than run at once: prompts that are new in every round then do not drive the depths out of the cache.
+    // One sequence more than run at once, so that new prompts of each round do not evict the depths from the cache.
     options.max_num_seqs = options.max_num_seqs ? options.max_num_seqs : sequences + 1;
     return options;
 }
 
-// All of them, before the first is loaded.
+// Checks all subjects before the first is loaded.
 static bool check_subjects(const struct bench_run *bench, const struct nibble_checkpoint *checkpoint,
                            const struct bench_command *command, struct error *err)
 {

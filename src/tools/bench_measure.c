@@ -35,7 +35,7 @@ void bench_record_op(void *context, const struct nibble_op *op)
 
 // ---- requests -----------------------------------------------------------------------------------------------------
 
-// Requests that run together.
+// A group of requests that run together.
 struct request_group {
     struct bench_subject *subject;
     int32_t *ids; // of one prompt, filled for each request in turn
@@ -99,7 +99,7 @@ static void group_add(struct request_group *group)
         group->names[group->count++] = name;
 }
 
-// Steps until nothing is left to do, or `started` requests have drawn a token. Returns how many tokens were drawn.
+// Runs steps until nothing is left to do, or `started` requests have drawn a token. Returns how many tokens were drawn.
 static int group_run(struct request_group *group, int started)
 {
     struct nibble_step step;
@@ -126,7 +126,7 @@ static uint64_t sequence_seed(int index) { return (uint64_t)index + 1; }
 
 static uint64_t fresh_seed(int sample) { return (uint64_t)BENCH_BATCH_MAX + 1 + (uint64_t)sample; }
 
-// Has the cache hold the beginning of each sequence.
+// Reads the depth of each sequence into the cache.
 static bool read_depths(const struct bench_case *wanted, struct error *err)
 {
     struct request_group group;

@@ -22,7 +22,7 @@ struct bench_summary {
     bool by_memory;           // which ceiling that is
 };
 
-// Tokens per second of a machine that does nothing but what it must: a decoding step halfway, or the whole prompt.
+// The roofline in tokens per second: of a decode step halfway through the answer, or of the whole prompt.
 static void find_limit(const struct bench_case *measured, struct bench_summary *out)
 {
     const struct nibble_ceiling *ceiling = &measured->subject->ceiling;

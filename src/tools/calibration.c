@@ -38,7 +38,7 @@ struct kv_scales_run {
     void *progress_context;
 };
 
-// Each chunk from an empty cache.
+// Measures a chunk from an empty cache.
 static bool measure_chunk(struct kv_scales_run *m, const int32_t *ids, size_t count, double done, double share,
                           struct error *err)
 {

@@ -107,7 +107,7 @@ static void print_text(const struct eval_command *command, const struct eval_res
                           100 * result->layers[i].v, 100 * result->layers[i].out);
 }
 
-// After the engines are closed: it opens one of its own.
+// Called after the engines are closed, because it opens one of its own.
 static bool measure_layers(const struct evaluation *eval, struct eval_result *result, struct error *err)
 {
     struct cli_progress progress = { .label = "measuring layers", .shown = -1 };
@@ -206,7 +206,7 @@ static bool evaluate(const struct eval_command *command, struct error *err)
     return ok;
 }
 
-// Checks what goes together; the format of a single cache is the only one.
+// Checks the combination of options; the format of a single cache is the only one.
 static bool check(struct eval_command *command, struct error *err)
 {
     if (!command->text)

@@ -9,7 +9,7 @@
 
 enum { TIMED_TOKENS = 24 };
 
-// Tokens of the last chunk once more, one at a time; the median counts.
+// Times decoding: the tokens of the last chunk once more, one at a time; the median counts.
 static bool time_decoding(struct quality_side *side, const struct quality_text *text, double *speed, struct error *err)
 {
     double seconds[TIMED_TOKENS];
@@ -51,7 +51,7 @@ static bool measure_row(struct sweep_run *s, struct sweep_row *row, struct quali
     return ok;
 }
 
-// A plan for programs is the whole of what would run; NULL: it is refused, or cannot be made.
+// Returns the plan as JSON, which identifies what would run; NULL: it is refused, or cannot be made.
 static char *plan_text(const struct sweep_run *s, const struct nibble_options *options, struct error *err)
 {
     struct nibble_text text = { 0 };
@@ -62,7 +62,7 @@ static char *plan_text(const struct sweep_run *s, const struct nibble_options *o
     return text.data;
 }
 
-// One cache, unless `seen` is the plan of the very same. One that cannot run has a row, too. *plan: what it is or NULL.
+// Measures one cache, unless its plan equals `seen`. One that cannot run has a row, too. *plan: its plan, or NULL.
 static bool try_cache(struct sweep_run *s, struct sweep_row row, const struct nibble_options *options, const char *seen,
                       char **plan, struct error *err)
 {
@@ -83,7 +83,7 @@ static bool try_cache(struct sweep_run *s, struct sweep_row row, const struct ni
     return ok;
 }
 
-// A format as is and, unless that is refused already, as planned.
+// Measures a format as is and, unless that is refused already, as planned.
 static bool try_format(struct sweep_run *s, const char *format, struct error *err)
 {
     struct nibble_options planned = *s->options, plain = quality_plain(s->options, format);

@@ -44,7 +44,7 @@ static int32_t *put(int32_t *to, const int32_t *ids, ptrdiff_t count)
     return to + count;
 }
 
-// How likely each token of the answer is after those before it.
+// Scores the answer: the probability of each of its tokens after those before it.
 static bool score_answer(struct quality_side *side, const int32_t *ids, ptrdiff_t count,
                          const struct needle_words *words, double *likely, struct error *err)
 {

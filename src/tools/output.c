@@ -27,7 +27,7 @@ static void on_signal(int number)
     raise(number); // SA_RESETHAND: this time it does what it does by itself
 }
 
-// A signal that would end the process removes the file first. One that a command handles is left to it.
+// Has signals that would end the process remove the file first. Signals that a command handles are left to it.
 static void remove_on_signals(const char *path)
 {
     const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
@@ -115,7 +115,7 @@ bool output_folder_begin(struct output_folder *folder, const char *path, struct 
     return partial_begin(&folder->partial, PARTIAL_FOLDER, path, err);
 }
 
-// The name itself; it is there even where a file system cannot promise that.
+// Syncs the parent folder, so that the name survives a crash; failure is ignored.
 static void sync_name(const char *path)
 {
     struct strbuf parent = { 0 };

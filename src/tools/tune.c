@@ -59,7 +59,7 @@ static const char *chosen_word(const struct tune *tune, int layer, int side)
     return tune->item_of[layer] < 0 ? widest : formats[tune->items[tune->item_of[layer] + side].chosen];
 }
 
-// "0-3:fp8/nvfp4,4-5:nvfp4" of what is chosen.
+// Formats the choice as a flag, such as "0-3:fp8/nvfp4,4-5:nvfp4".
 static const char *dtype_flag(struct tune *tune)
 {
     struct strbuf flag = { 0 };
@@ -92,7 +92,7 @@ static bool measure(struct tune *tune, const char *dtype, const struct quality_t
     return ok;
 }
 
-// One side of one layer alone in the smallest format.
+// Measures one side of one layer alone in the smallest format.
 static bool measure_item(struct tune *tune, int index, struct error *err)
 {
     for (int i = 0; i < tune->item_count; i++)
@@ -104,7 +104,7 @@ static bool measure_item(struct tune *tune, int index, struct error *err)
     return true;
 }
 
-// One side of all layers in a format.
+// Measures one side of all layers in a format.
 static bool measure_side(struct tune *tune, int side, int format, double *kld, struct error *err)
 {
     for (int i = 0; i < tune->item_count; i++)
@@ -116,7 +116,7 @@ static bool measure_side(struct tune *tune, int side, int format, double *kld, s
 }
 
 // Estimates the cost of each item in each format: the smallest was measured, others are as much less as they are for
-// all layers together; and what sides cost together is what they are made to add up to.
+// all layers together; the costs of a side are scaled to add up to its measured total.
 static bool measure_items(struct tune *tune, struct error *err)
 {
     struct cli_progress progress = { .label = "measuring layers", .shown = -1 };
@@ -151,7 +151,7 @@ static bool verify(struct tune *tune, struct error *err)
     return measure(tune, dtype_flag(tune), &tune->verified, &tune->verified_reference, &tune->kld, err);
 }
 
-// Before anything is measured: are there so few bits at all?
+// Checks before measuring that the bits can be reached at all.
 static bool check_bits(struct tune *tune, struct error *err)
 {
     double bits = tune->command->bits_max;
@@ -166,7 +166,7 @@ static bool choose_by_bits(struct tune *tune, struct error *err)
     return verify(tune, err);
 }
 
-// Sums are estimates: where the measured figure is too high, the sum is to be lower by as much.
+// Sums are estimates: where the measured figure is too high, the target of the sum is lowered by as much.
 static bool choose_by_kld(struct tune *tune, struct error *err)
 {
     double target = tune->command->kld_max;
@@ -186,7 +186,7 @@ static bool choose_by_kld(struct tune *tune, struct error *err)
 
 // ---- what is known of the model beforehand --------------------------------------------------------------------------
 
-// Which layers have keys and values.
+// Lists the layers that have keys and values.
 static bool list_items(struct tune *tune, const json_t *root, struct error *err)
 {
     const json_t *layers = json_object_get(root, "layers"), *layer;
@@ -232,7 +232,7 @@ static bool read_bits(struct tune *tune, int format, struct error *err)
     return ok;
 }
 
-// Half of the chunks to learn from, the others to verify with.
+// Splits the text: half of the chunks to learn from, the others to verify with.
 static bool read_text(struct tune *tune, struct error *err)
 {
     const struct tune_command *command = tune->command;
@@ -262,7 +262,7 @@ static int compare_cost(const void *a, const void *b)
     return (x > y) - (x < y); // qsort itself keeps equal ones in order only while it gets memory
 }
 
-// The sides that cost most, and what became of them.
+// Prints the sides that cost most, and their formats.
 static void explain(const struct tune *tune, struct strbuf *out)
 {
     enum { SHOWN = 8 };
