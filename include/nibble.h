@@ -54,8 +54,8 @@ enum nibble_need {
 
 // A .gguf file, a folder with config.json and safetensors, or org/name in the local Hugging Face cache.
 struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct nibble_error *error);
-// Whether its files are still what was opened: nobody has cut them or written to them. A program that computes from
-// them for long asks before it uses the result.
+// Whether the files on disk are still those that were opened: not truncated and not written to. A program that computes
+// from them for long checks before it uses the result.
 bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct nibble_error *error);
 void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint);
 
@@ -173,7 +173,7 @@ struct nibble_op {
 // Calls back for every op in execution order; on a GPU this disables graph capture. Not available with several ranks.
 struct nibble_trace {
     void (*op)(void *context, const struct nibble_op *op); // NULL: only one is dumped
-    void (*dumped)(void *context, const char *path);       // a file was written; NULL: nobody asks
+    void (*dumped)(void *context, const char *path);       // a file was written; NULL: no callback
     void *context;
     bool values;      // results are read back for checksums
     const char *dump; // an op by its name: results go to NAME.stepN.npy in the current folder, of several results to
@@ -204,7 +204,7 @@ struct nibble_ceiling {
 };
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error);
 
-// The built-in text that models are measured on, where nobody gave another; terminated.
+// The built-in text that models are measured on by default; terminated.
 const char *nibble_calibration_text(size_t *len);
 
 // How far off a layer is with the cache that the options plan, as a part of what it is without, root mean square: its
@@ -284,7 +284,7 @@ struct nibble_usage {
     double arrived, admitted, first_token, finished;
 };
 
-// How a request's owner follows it, called from nibble_scheduler_step and _cancel. None may call the scheduler back.
+// Callbacks of a request, called from nibble_scheduler_step and _cancel. None may call the scheduler back.
 struct nibble_listener {
     void *context;
     // Before a draw: clears the bits of tokens that may not come next. `mask` has a bit per token of the vocabulary,
@@ -296,7 +296,7 @@ struct nibble_listener {
     uint64_t (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
     // After the draw: the token that is taken in its place. NULL: the one that was drawn.
     int32_t (*choose_token)(void *context, int tokens_left, int32_t drawn);
-    // The prompt's tokens in order, when they are scored. NULL: nobody asks.
+    // The prompt's tokens in order, when they are scored. NULL: no callback.
     void (*prompt_token)(void *context, const struct nibble_token *token);
     // An answer's token. False: the answer ends with it.
     bool (*token)(void *context, const struct nibble_token *token);
@@ -346,7 +346,7 @@ void nibble_scheduler_close(struct nibble_scheduler *scheduler); // cancels what
 // than the context, a sampling value that makes no sense.
 uint64_t nibble_scheduler_add(struct nibble_scheduler *scheduler, const struct nibble_request *request,
                               struct nibble_error *error);
-// Its pages are free and its listener has heard the end when this returns. Unknown names (finished ones) are ignored.
+// Its pages are free and `finished` has been called when this returns. Unknown names (finished ones) are ignored.
 void nibble_scheduler_cancel(struct nibble_scheduler *scheduler, uint64_t name);
 
 struct nibble_step {
@@ -354,7 +354,7 @@ struct nibble_step {
     int answers; // tokens drawn in this step
 };
 
-// One step of everything that is running: reads prompts, draws tokens, tells listeners. False: there is nothing to do.
+// One step of everything that is running: reads prompts, draws tokens, calls listeners. False: there is nothing to do.
 bool nibble_scheduler_step(struct nibble_scheduler *scheduler, struct nibble_step *step);
 
 struct nibble_scheduler_stats {
@@ -369,7 +369,7 @@ struct nibble_scheduler_stats {
     int corrupted_in_a_row; // and how many of them since the latest good token
 };
 void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nibble_scheduler_stats *out);
-void nibble_scheduler_forget(struct nibble_scheduler *scheduler); // empties the prefix cache
+void nibble_scheduler_clear_cache(struct nibble_scheduler *scheduler); // empties the prefix cache
 // A number that moves on while a step computes on a CPU, with every op. Any thread may ask, at any time.
 uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler);
 
@@ -387,20 +387,20 @@ bool nibble_ranks_can_launch(struct nibble_error *error);
 
 // Joins the processes that mpirun, or another MPI launcher, has started; all must be the same build with the same
 // `flags`. Rank 0 opens engines with the ranks in the options and uses them as without ranks; the others call
-// nibble_ranks_follow.
+// nibble_ranks_work.
 struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error);
 int nibble_ranks_rank(const struct nibble_ranks *ranks);
 int nibble_ranks_size(const struct nibble_ranks *ranks);
 
 // Worker ranks (all but rank 0): execute rank 0's commands until it closes the ranks. False if rank 0 is lost, or this
 // rank failed.
-bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error);
+bool nibble_ranks_work(struct nibble_ranks *ranks, struct nibble_error *error);
 
 // Which of them is gone and why: no engine of theirs can run any more. NULL: all are there. The moment it changes the
-// descriptor becomes readable. nibble_ranks_speaks: it is for this process to say so, no rank before it is left.
+// descriptor becomes readable. nibble_ranks_reports: this process prints the error, as no rank before it is left.
 const char *nibble_ranks_lost(const struct nibble_ranks *ranks);
 int nibble_ranks_lost_fd(const struct nibble_ranks *ranks);
-bool nibble_ranks_speaks(const struct nibble_ranks *ranks);
+bool nibble_ranks_reports(const struct nibble_ranks *ranks);
 void nibble_ranks_close(struct nibble_ranks *ranks);
 
 // ---- checkpoints written anew ---------------------------------------------------------------------------------------

@@ -10,49 +10,47 @@
 
 enum { TOKENS_MAX = 1 << 20, PAGES_MAX = 1 << 24 };
 
-struct wishes {
+struct sim_command {
     struct traffic_options traffic;
     struct fleet_options fleet;
-    long long seed, sessions, systems, context, servers, pages, batch_tokens, running; // as they were typed
     const char *steps;
     bool print_traffic;
 };
 
-static const struct wishes defaults = {
-    .traffic = { .rate = 1, .variation = 1, .surge = 1, .turns = 3.5, .think = 10, .skew = 1, .system = { 300, 0.6 },
+static const struct sim_command defaults = {
+    .traffic = { .seed = 1, .systems = 64, .context = 8192, .rate = 1, .variation = 1, .surge = 1, .turns = 3.5, .think = 10, .skew = 1, .system = { 300, 0.6 },
                  .user = { 80, 1 }, .answer = { 129, 0.8 } },
-    .fleet = { .scrape = 0.05 },
-    .seed = 1, .systems = 64, .context = 8192, .servers = 1, .pages = 32768, .batch_tokens = 512, .running = 128,
+    .fleet = { .router = { .servers = 1, .pages = 32768 }, .scrape = 0.05, .batch_tokens = 512, .running_max = 128 },
     .steps = "1:0.01",
 };
 
 // As options_parse: -1, or the status to exit with.
-static int read_line(struct wishes *w, int argc, char **argv)
+static int read_line(struct sim_command *command, int argc, char **argv)
 {
-    struct traffic_options *t = &w->traffic;
-    struct fleet_options *f = &w->fleet;
+    struct traffic_options *t = &command->traffic;
+    struct fleet_options *f = &command->fleet;
     const struct option_row rows[] = {
         { "traffic:", OPTION_HEADING },
-        { "--seed", OPTION_INT, &w->seed, "N", "of everything that is drawn (1)", 0, 1e15 },
-        { "--sessions", OPTION_INT, &w->sessions, "N", "conversations (all that begin)", 0, TRAFFIC_SESSIONS_MAX },
+        { "--seed", OPTION_LONG, &t->seed, "N", "of everything that is drawn (1)", 0, 1e15 },
+        { "--sessions", OPTION_INT, &t->sessions_max, "N", "conversations (all that begin)", 0, TRAFFIC_SESSIONS_MAX },
         { "--rate", OPTION_REAL, &t->rate, "R", "that begin in a second (1)", 1e-6, 1e6 },
         { "--variation", OPTION_REAL, &t->variation, "V", "of the time between two; 1: Poisson (1)", 0.01, 100 },
         { "--surge", OPTION_REAL, &t->surge, "F", "times as many for 5 s after every 20 s (1)", 1, 1000 },
         { "--turns", OPTION_REAL, &t->turns, "N", "of a conversation, in the mean (3.5)", 1, TRAFFIC_TURNS_MAX },
         { "--think", OPTION_REAL, &t->think, "S", "seconds before the next turn, in the mean (10)", 0, 1e6 },
-        { "--systems", OPTION_INT, &w->systems, "N", "system prompts (64)", 1, TRAFFIC_SYSTEMS_MAX },
+        { "--systems", OPTION_INT, &t->systems, "N", "system prompts (64)", 1, TRAFFIC_SYSTEMS_MAX },
         { "--greet", OPTION_REAL, &t->greet, "S", "at first each is asked by itself, S seconds apart", 0, 1e6 },
         { "--skew", OPTION_REAL, &t->skew, "S", "of their popularity: the n-th has n^-S (1)", 0, 10 },
         { "--system-tokens", OPTION_REAL, &t->system.median, "N", "of a system prompt, median (300)", 1, TOKENS_MAX },
         { "--user-tokens", OPTION_REAL, &t->user.median, "N", "of what is asked, median (80)", 1, TOKENS_MAX },
         { "--answer-tokens", OPTION_REAL, &t->answer.median, "N", "of an answer, median (129)", 1, TOKENS_MAX },
-        { "--context", OPTION_INT, &w->context, "N", "tokens of the longest conversation (8192)", 2, TOKENS_MAX },
+        { "--context", OPTION_INT, &t->context, "N", "tokens of the longest conversation (8192)", 2, TOKENS_MAX },
         { "servers:", OPTION_HEADING },
-        { "--servers", OPTION_INT, &w->servers, "N", "how many (1)", 1, FLEET_SERVERS_MAX },
-        { "--pages", OPTION_INT, &w->pages, "N", "of 16 tokens in a server's cache (32768)", 1, PAGES_MAX },
-        { "--batch-tokens", OPTION_INT, &w->batch_tokens, "N", "read in one step (512)", 1, TOKENS_MAX },
-        { "--running", OPTION_INT, &w->running, "N", "requests in one step (128)", 1, TOKENS_MAX },
-        { "--step-seconds", OPTION_TEXT, &w->steps, "CURVE", "by a step's rows: \"1:0.004 128:0.007\" (1:0.01)" },
+        { "--servers", OPTION_INT, &f->router.servers, "N", "how many (1)", 1, FLEET_SERVERS_MAX },
+        { "--pages", OPTION_INT, &f->router.pages, "N", "of 16 tokens in a server's cache (32768)", 1, PAGES_MAX },
+        { "--batch-tokens", OPTION_INT, &f->batch_tokens, "N", "read in one step (512)", 1, TOKENS_MAX },
+        { "--running", OPTION_INT, &f->running_max, "N", "requests in one step (128)", 1, TOKENS_MAX },
+        { "--step-seconds", OPTION_TEXT, &command->steps, "CURVE", "by a step's rows: \"1:0.004 128:0.007\" (1:0.01)" },
         { "--output-seconds", OPTION_REAL, &f->step_time.output, "S", "more for a row of logits (0)", 0, 1 },
         { "--context-seconds", OPTION_REAL, &f->step_time.context, "S", "for a token looked back at (0)", 0, 1 },
         { "--pair-seconds", OPTION_REAL, &f->step_time.pair, "S", "for a pair of a prompt's tokens (0)", 0, 1 },
@@ -64,7 +62,7 @@ static int read_line(struct wishes *w, int argc, char **argv)
         { "what counts:", OPTION_HEADING },
         { "--warm-up", OPTION_REAL, &f->warm_up, "S", "seconds before requests count (0)", 0, 1e6 },
         { "--seconds", OPTION_REAL, &f->seconds, "S", "after which none comes; 0: all come (0)", 0, 1e6 },
-        { "--print-traffic", OPTION_FLAG, &w->print_traffic, NULL, "print the conversations and end" },
+        { "--print-traffic", OPTION_FLAG, &command->print_traffic, NULL, "print the conversations and end" },
         { 0 },
     };
     const struct command_line line = {
@@ -78,23 +76,16 @@ static int read_line(struct wishes *w, int argc, char **argv)
 }
 
 // Completes the options; returns an error text, or NULL.
-static const char *complete(struct wishes *w)
+static const char *complete(struct sim_command *command)
 {
-    if (!w->sessions && w->fleet.seconds <= 0)
+    if (!command->traffic.sessions_max && command->fleet.seconds <= 0)
         return "nothing says where it ends: --sessions or --seconds does";
-    if (!step_time_read(&w->fleet.step_time, w->steps))
+    if (!step_time_read(&command->fleet.step_time, command->steps))
         return "--step-seconds takes rows and seconds by rising rows, such as \"1:0.004 128:0.007\"";
-    if (w->context > w->pages * KV_PAGE_TOKENS)
+    if (command->traffic.context > command->fleet.router.pages * KV_PAGE_TOKENS)
         return "the longest conversation does not fit the cache: lower --context or raise --pages";
-    w->traffic.seed = w->fleet.router.seed = (uint64_t)w->seed;
-    w->traffic.seconds = w->fleet.seconds;
-    w->traffic.sessions_max = (int)w->sessions;
-    w->traffic.systems = (int)w->systems;
-    w->traffic.context = (int)w->context;
-    w->fleet.router.servers = (int)w->servers;
-    w->fleet.router.pages = (int)w->pages;
-    w->fleet.batch_tokens = (int)w->batch_tokens;
-    w->fleet.running_max = (int)w->running;
+    command->fleet.router.seed = command->traffic.seed;
+    command->traffic.seconds = command->fleet.seconds;
     return NULL;
 }
 
@@ -132,18 +123,18 @@ static const char *simulate(const struct fleet_options *options, const struct tr
 
 int main(int argc, char **argv)
 {
-    struct wishes wishes = defaults;
-    int status = read_line(&wishes, argc, argv);
+    struct sim_command command = defaults;
+    int status = read_line(&command, argc, argv);
     if (status >= 0)
         return status;
-    const char *trouble = complete(&wishes);
+    const char *trouble = complete(&command);
     struct traffic traffic = { 0 };
     if (!trouble)
-        traffic_open(&traffic, &wishes.traffic);
-    if (!trouble && wishes.print_traffic)
+        traffic_open(&traffic, &command.traffic);
+    if (!trouble && command.print_traffic)
         traffic_print(&traffic, stdout);
     else if (!trouble)
-        trouble = simulate(&wishes.fleet, &traffic);
+        trouble = simulate(&command.fleet, &traffic);
     traffic_close(&traffic);
     if (trouble)
         fprintf(stderr, "fleet-sim: %s\n", trouble);

@@ -6,12 +6,11 @@
 
 #include <stdbool.h>
 
-enum { ERROR_TEXT_MAX = 4096 };
+// struct error is the public struct nibble_error under its name in this tree (-Dnibble_error=error, meson.build), so
+// that a sentence reaches the API's edge without a copy.
+#include "nibble.h"
 
-struct error {
-    char text[ERROR_TEXT_MAX];
-    bool usage; // a usage error: the command line is wrong (exit status 2)
-};
+enum { ERROR_TEXT_MAX = sizeof((struct error *)0)->text };
 
 // Always returns false, for `return fail(err, ...)`. Control bytes in the text are replaced by '?', since names come
 // from untrusted files. A text too long for the buffer ends in "...".

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/public.h: conversions between the public types of nibble.h and internal ones.
+// base/public.h: conversion between nibble.h's text buffer and ours.
 #ifndef BASE_PUBLIC_H
 #define BASE_PUBLIC_H
 
-#include <stdio.h>
-
-#include "base/error.h"
 #include "base/strbuf.h"
 #include "nibble.h"
-
-static inline void public_error(struct nibble_error *out, const struct error *err)
-{
-    snprintf(out->text, sizeof out->text, "%s", err->text);
-    out->usage = err->usage;
-}
 
 // To append to a caller's text in place: borrow it as a strbuf, append, and return it.
 static inline struct strbuf public_text_borrow(const struct nibble_text *text)

@@ -7,9 +7,8 @@
 
 #include "base/file.h"
 
-// The event at hand is the one that decides what comes next; a reader stops at the first that it does not expect, so
-// nothing in the file can make it recurse.
-struct reader {
+// The YAML events are read without recursion: each function stops at the first event that it does not expect.
+struct config_reader {
     yaml_parser_t parser;
     yaml_event_t event;
     const struct option_row *options;
@@ -17,16 +16,16 @@ struct reader {
     struct error *err;
 };
 
-struct entry {
+struct config_entry {
     const struct option_row *row;
     const char *key; // as it is written
     bool opposite;   // no-NAME of a switch
     size_t line;
 };
 
-static size_t line_of(const struct reader *reader) { return reader->event.start_mark.line + 1; }
+static size_t line_of(const struct config_reader *reader) { return reader->event.start_mark.line + 1; }
 
-static bool next(struct reader *reader)
+static bool next(struct config_reader *reader)
 {
     yaml_event_delete(&reader->event);
     if (yaml_parser_parse(&reader->parser, &reader->event))
@@ -44,7 +43,7 @@ static bool same_option(const char *a, const char *b)
     return len == strcspn(b, "=") && !memcmp(a, b, len);
 }
 
-static bool add_argument(struct reader *reader, char *argument)
+static bool add_argument(struct config_reader *reader, char *argument)
 {
     if (reader->out->count == CONFIG_ARGUMENTS_MAX)
         return fail_usage(reader->err, "line %zu: more than %d values", line_of(reader), CONFIG_ARGUMENTS_MAX);
@@ -54,7 +53,7 @@ static bool add_argument(struct reader *reader, char *argument)
 
 // ---- values -------------------------------------------------------------------------------------------------------
 
-static bool add_boolean(struct reader *reader, const struct entry *entry, const char *value)
+static bool add_boolean(struct config_reader *reader, const struct config_entry *entry, const char *value)
 {
     static const struct {
         const char *word;
@@ -76,7 +75,7 @@ static bool add_boolean(struct reader *reader, const struct entry *entry, const 
 
 static bool is_null(const char *value) { return !*value || !strcmp(value, "~") || !strcasecmp(value, "null"); }
 
-static bool add_value(struct reader *reader, const struct entry *entry)
+static bool add_value(struct config_reader *reader, const struct config_entry *entry)
 {
     const char *value = (const char *)reader->event.data.scalar.value;
     if (strlen(value) != reader->event.data.scalar.length)
@@ -88,7 +87,7 @@ static bool add_value(struct reader *reader, const struct entry *entry)
     return add_argument(reader, arena_format(&reader->out->arena, "%s=%s", entry->row->name, value));
 }
 
-static bool read_item(struct reader *reader, const struct entry *entry)
+static bool read_item(struct config_reader *reader, const struct config_entry *entry)
 {
     if (reader->event.type == YAML_SCALAR_EVENT)
         return add_value(reader, entry);
@@ -99,7 +98,7 @@ static bool read_item(struct reader *reader, const struct entry *entry)
                       line_of(reader), entry->key);
 }
 
-static bool read_value(struct reader *reader, const struct entry *entry)
+static bool read_value(struct config_reader *reader, const struct config_entry *entry)
 {
     if (reader->event.type != YAML_SEQUENCE_START_EVENT)
         return read_item(reader, entry);
@@ -115,7 +114,7 @@ static bool read_value(struct reader *reader, const struct entry *entry)
 
 // ---- keys ---------------------------------------------------------------------------------------------------------
 
-static bool find_entry(struct reader *reader, struct entry *out)
+static bool find_entry(struct config_reader *reader, struct config_entry *out)
 {
     struct arena *arena = &reader->out->arena;
     struct bytes key = { (const char *)reader->event.data.scalar.value, reader->event.data.scalar.length };
@@ -138,10 +137,10 @@ static bool find_entry(struct reader *reader, struct entry *out)
     return true;
 }
 
-static bool read_entries(struct reader *reader)
+static bool read_entries(struct config_reader *reader)
 {
     while (next(reader) && reader->event.type != YAML_MAPPING_END_EVENT) {
-        struct entry entry = { 0 };
+        struct config_entry entry = { 0 };
         if (reader->event.type != YAML_SCALAR_EVENT)
             return fail_usage(reader->err, "line %zu: an option's name was expected", line_of(reader));
         if (!find_entry(reader, &entry) || !next(reader) || !read_value(reader, &entry))
@@ -150,7 +149,7 @@ static bool read_entries(struct reader *reader)
     return reader->event.type == YAML_MAPPING_END_EVENT;
 }
 
-static bool read_stream(struct reader *reader)
+static bool read_stream(struct config_reader *reader)
 {
     if (!next(reader) || !next(reader)) // the stream's start, then a document's
         return false;
@@ -171,7 +170,7 @@ bool config_parse(struct bytes in, const struct option_row *options, struct conf
     *out = (struct config){ 0 };
     if (in.len > CONFIG_BYTES_MAX)
         return fail(err, "it has %zu bytes, and a configuration may have %d", in.len, CONFIG_BYTES_MAX);
-    struct reader reader = { .options = options, .out = out, .err = err };
+    struct config_reader reader = { .options = options, .out = out, .err = err };
     if (!yaml_parser_initialize(&reader.parser))
         return fail(err, "there is no memory to read it");
     yaml_parser_set_input_string(&reader.parser, (const unsigned char *)(in.len ? in.data : ""), in.len);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// cli/env.c: `nibble env`: reports hardware, drivers, build and libraries.
 #include <stdlib.h>
 
 #include "cli/cli.h"

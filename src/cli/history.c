@@ -5,18 +5,18 @@
 #include "cli/cli.h"
 #include "text/messages.h"
 
-bool history_add(json_t *messages, const char *role, const char *content, size_t len, struct nibble_error *error)
+bool history_add(json_t *messages, const char *role, const char *content, size_t len, struct error *err)
 {
     json_t *text = json_stringn(content ? content : "", len);
     if (!text)
-        return cli_trouble(error, "the %s's text is not UTF-8, and a chat is; use --raw for other bytes", role);
+        return fail(err, "the %s's text is not UTF-8, and a chat is; use --raw for other bytes", role);
     return json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", text)) == 0;
 }
 
 void history_add_reply(json_t *messages, const struct nibble_text *answer)
 {
     struct strbuf text = { 0 };
-    struct nibble_error ignored;
+    struct error ignored;
     strbuf_add_clean(&text, (struct bytes){ answer->data, answer->len });
     history_add(messages, "assistant", text.data, text.len, &ignored);
     strbuf_free(&text);

@@ -9,7 +9,7 @@
 #include "nibble.h"
 
 // False when the text is not UTF-8, which a message has to be.
-bool history_add(json_t *messages, const char *role, const char *content, size_t len, struct nibble_error *error);
+bool history_add(json_t *messages, const char *role, const char *content, size_t len, struct error *err);
 
 // The model's own words. It may have written bytes that are no text; those become U+FFFD.
 void history_add_reply(json_t *messages, const struct nibble_text *answer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/main.c: which command.
+// cli/main.c: the entry point: finds the command and runs it.
 #include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
@@ -52,8 +52,9 @@ static int unknown_command(const char *word)
     return EXIT_USAGE;
 }
 
-// Everything here is UTF-8: the line editor has to know, whatever the environment says or leaves open (ssh, cron and
-// containers set no LANG), or it drops what it cannot read. LC_CTYPE alone: numbers keep their point.
+// All text is UTF-8. The line editor takes the encoding from the locale and drops bytes that it cannot read, so the
+// locale is set even where the environment has none (ssh, cron and containers). LC_CTYPE alone: numbers keep their
+// point.
 static void choose_encoding(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))

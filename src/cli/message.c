@@ -22,7 +22,7 @@ static bool continues(struct bytes line)
     return backslashes % 2;
 }
 
-// What stands beside a mark is text; a mark alone on its line adds no line.
+// Text beside a mark belongs to the message; a mark alone on its line adds no line.
 static void add_text(struct message *message, struct bytes line)
 {
     if (message->continued)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/message.h: multi-line input: lines that somebody types, or a pipe gives, joined to one message.
+// cli/message.h: multi-line input: lines from a terminal or a pipe, joined to one message.
 //   (1) """ at a line's start opens a message of several lines, """ at a line's end closes it; neither is part of it
 //   (2) a line that ends in an odd number of backslashes goes on in the next one: the last becomes a line end
 //   (3) a line that has line ends in it (a paste) is a message as it is, unless both marks of (1) surround it

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/strbuf.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
@@ -71,13 +72,16 @@ static bool set_number(const struct command_line *line, const struct option_row 
 {
     char *end;
     errno = 0;
-    long long integer = row->kind == OPTION_INT ? strtoll(value, &end, 10) : 0;
-    double real = row->kind == OPTION_INT ? (double)integer : strtod(value, &end);
+    bool whole = row->kind != OPTION_REAL;
+    long long integer = whole ? strtoll(value, &end, 10) : 0;
+    double real = whole ? (double)integer : strtod(value, &end);
     if (end == value || *end || errno || !(real >= row->low && real <= row->high))
         return wrong(line, "option %s takes %s from %.15g to %.15g, not \"%.40s\"", row->name,
-                     row->kind == OPTION_INT ? "a whole number" : "a number", row->low, row->high, value);
+                     whole ? "a whole number" : "a number", row->low, row->high, value);
     if (row->kind == OPTION_INT)
-        *(long long *)row->target = integer;
+        *(int *)row->target = (int)integer;
+    else if (row->kind == OPTION_LONG)
+        *(int64_t *)row->target = integer;
     else
         *(double *)row->target = real;
     return true;
@@ -131,20 +135,27 @@ static bool add_text(const struct command_line *line, const struct option_row *r
     return true;
 }
 
+// Like all other texts of options, which stand in argv, a list lives as long as the process.
+static void add_to_list(const char **list, const char *value)
+{
+    static struct arena lists;
+    *list = arena_format(&lists, "%s%s ", *list ? *list : "", value);
+}
+
 static bool set_option(const struct command_line *line, const struct option_row *row, const char *value)
 {
     switch (row->kind) {
     case OPTION_TEXT: *(const char **)row->target = value; return true;
     case OPTION_TEXTS: return add_text(line, row, value);
     case OPTION_WORD: return set_word(line, row, value);
-    case OPTION_LIST: strbuf_add_format(row->target, "%s ", value); return true;
+    case OPTION_LIST: add_to_list(row->target, value); return true;
     case OPTION_SIZE: return set_size(line, row, value);
     default: return set_number(line, row, value);
     }
 }
 
-// A list goes on with words that can only be its own: layers, ranges and what windowed layers are called; and a list of
-// texts with whatever is not an option, once every positional is there.
+// A list continues with words that can only belong to it: layers, ranges and "sliding_window"; a list of texts with any
+// word that is not an option, once every positional is there.
 static bool continues_list(const struct option_row *row, const char *word, bool positionals_full)
 {
     if (row->kind == OPTION_TEXTS)
@@ -154,7 +165,7 @@ static bool continues_list(const struct option_row *row, const char *word, bool 
             || !strncmp(word, "sliding", 7));
 }
 
-// The option at argv[*at], which moves past its value.
+// Parses the option at argv[*at] and moves past its value.
 static bool take_option(const struct command_line *line, int argc, char **argv, int *at, bool positionals_full)
 {
     const char *word = argv[*at], *equals = strchr(word, '=');

@@ -8,13 +8,14 @@
 enum option_kind {
     OPTION_FLAG,    // bool
     OPTION_SWITCH,  // bool; --no-NAME is its opposite
-    OPTION_INT,     // long long
+    OPTION_INT,     // int
+    OPTION_LONG,    // int64_t, or uint64_t where `low` is not below 0
     OPTION_REAL,    // double
     OPTION_TEXT,    // const char *
     OPTION_TEXTS,   // struct option_texts; the option may repeat, and takes words that cannot be positionals any more
     OPTION_WORD,    // int: which of the row's words
     OPTION_SIZE,    // size_t, in bytes or with K, M or G
-    OPTION_LIST,    // struct strbuf: layers, ranges and words, gathered with spaces between; the option may repeat
+    OPTION_LIST,    // const char *: layers, ranges and words, each with a space behind it; the option may repeat
     OPTION_HEADING, // no option: a line of the help above a group
 };
 
@@ -31,7 +32,7 @@ struct option_row {
     void *target;         // keeps its value when the option is not given
     const char *argument; // "N", for the help
     const char *help;
-    double low, high;         // of OPTION_INT and OPTION_REAL, inclusive
+    double low, high;         // of OPTION_INT, OPTION_LONG and OPTION_REAL, inclusive
     const char *const *words; // of OPTION_WORD, up to a NULL
     const char *short_name;   // "-tp", or NULL
 };

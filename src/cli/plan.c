@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// cli/plan.c: `nibble plan`: prints the execution plan of a model (EXPLAIN) without loading it.
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/cache_options.h"
 #include "cli/cli.h"
+#include "cli/engine_options.h"
 
-struct request {
+struct plan_command {
     bool json, verbose;
     struct nibble_options options;
 };
@@ -16,17 +17,17 @@ static bool wants_colour(void)
     return isatty(STDOUT_FILENO) && term && !(no_colour && *no_colour);
 }
 
-static int print_plan(const char *model, const struct request *request)
+static int print_plan(const char *model, const struct plan_command *command)
 {
-    struct nibble_error error;
+    struct error err;
     struct nibble_text text = { 0 };
-    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_HEADERS, &error);
-    struct nibble_plan *plan = checkpoint ? nibble_plan_make(checkpoint, &request->options, &error) : NULL;
+    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_HEADERS, &err);
+    struct nibble_plan *plan = checkpoint ? nibble_plan_make(checkpoint, &command->options, &err) : NULL;
     bool accepted = plan && nibble_plan_accepted(plan);
-    int status = accepted ? EXIT_DONE : cli_fail(&error, request->json && !plan);
-    int style = (wants_colour() ? NIBBLE_PLAN_COLOUR : 0) | (request->verbose ? NIBBLE_PLAN_VERBOSE : 0);
-    if (plan && (accepted || request->json))
-        nibble_plan_print(plan, request->json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, style, &text);
+    int status = accepted ? EXIT_DONE : cli_fail(&err, command->json && !plan);
+    int style = (wants_colour() ? NIBBLE_PLAN_COLOUR : 0) | (command->verbose ? NIBBLE_PLAN_VERBOSE : 0);
+    if (plan && (accepted || command->json))
+        nibble_plan_print(plan, command->json ? NIBBLE_PLAN_JSON : NIBBLE_PLAN_FULL, style, &text);
     int written = text.len ? cli_output(text.data, text.len) : EXIT_DONE;
     if (written != EXIT_DONE)
         status = written;
@@ -38,16 +39,15 @@ static int print_plan(const char *model, const struct request *request)
 
 int command_plan(int argc, char **argv)
 {
-    struct request request = { 0 };
-    struct cache_options cache = { 0 };
+    struct plan_command command = { 0 };
     const struct option_row options[] = {
-        CACHE_OPTION_ROWS(cache),
-        SERVING_OPTION_ROWS(cache),
-        RANKS_OPTION_ROW(cache),
-        { "--memory", OPTION_SIZE, &request.options.memory_bytes, "BYTES",
+        ENGINE_OPTION_ROWS(command.options),
+        SERVING_OPTION_ROWS(command.options),
+        RANKS_OPTION_ROW(command.options),
+        { "--memory", OPTION_SIZE, &command.options.memory_bytes, "BYTES",
           "what weights and cache may take (what is free)" },
-        { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
-        { "--verbose", OPTION_FLAG, &request.verbose, NULL, "every kernel that was passed over, and why" },
+        { "--json", OPTION_FLAG, &command.json, NULL, "as JSON" },
+        { "--verbose", OPTION_FLAG, &command.verbose, NULL, "every kernel that was passed over, and why" },
         { 0 },
     };
     const struct command_line line = {
@@ -61,10 +61,5 @@ int command_plan(int argc, char **argv)
     };
     int count;
     int parsed = options_parse(&line, argc, argv, &count);
-    if (parsed < 0) {
-        cache_options_apply(&cache, &request.options);
-        parsed = print_plan(argv[0], &request);
-    }
-    strbuf_free(&cache.skip_layers);
-    return parsed;
+    return parsed >= 0 ? parsed : print_plan(argv[0], &command);
 }

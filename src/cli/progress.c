@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/progress.c: the progress bar on stderr, and lines that are printed beside it.
+// cli/progress.c: the progress bar on stderr, and printing beside it.
 //   (1) the bar is one line that fits the terminal, so that \r and "erase to the end of the line" remove all of it
 //   (2) whatever the command prints, on stderr or stdout, removes the bar first
 #include <stdarg.h>
@@ -70,7 +70,7 @@ void cli_calibrating_show(void *context, double done)
     progress->shown = done < 1 ? own.shown : -1;
 }
 
-void cli_say(const char *format, ...)
+void cli_print(const char *format, ...)
 {
     va_list args;
     cli_progress_clear();

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/memory.h"
 #include "cli/cli.h"
 
@@ -17,23 +15,33 @@ enum { SLICE_TOKENS = 64 }; // logits are looked at this many tokens at a time
 // ---- text ---------------------------------------------------------------------------------------------------------
 
 bool quality_text_cut(struct quality_text *text, const struct nibble_tokenizer *tokenizer, const char *name,
-                      const char *data, size_t len, int context, int chunks_max, struct nibble_error *error)
+                      const char *data, size_t len, int context, int chunks_max, struct error *err)
 {
     *text = (struct quality_text){ .context = context };
-    ptrdiff_t count = nibble_tokenize(tokenizer, data, len, 0, &text->ids, error);
+    ptrdiff_t count = nibble_tokenize(tokenizer, data, len, 0, &text->ids, err);
     if (count < 0)
         return false;
     ptrdiff_t whole = count / context;
     text->chunks = (int)(chunks_max && chunks_max < whole ? chunks_max : whole);
     if (!text->chunks)
-        return cli_trouble(error, "%s has %td tokens, less than one chunk of %d; give more or a smaller --context",
-                           name, count, context);
+        return fail(err, "%s has %td tokens, less than one chunk of %d; give more or a smaller --context", name, count,
+                    context);
     for (int i = 0; i < text->chunks && nibble_tokenizer_adds_bos(tokenizer) && nibble_token_bos(tokenizer) >= 0; i++)
         text->ids[(size_t)i * (size_t)context] = nibble_token_bos(tokenizer);
     return true;
 }
 
-// The predictions of a chunk that count: those after its tokens from here on, but for the last one.
+bool quality_text_read(struct quality_text *text, const struct nibble_tokenizer *tokenizer, const char *path,
+                       int context, int chunks_max, struct error *err)
+{
+    struct nibble_text content = { 0 };
+    bool ok = cli_read(path, &content, err)
+        && quality_text_cut(text, tokenizer, path, content.data, content.len, context, chunks_max, err);
+    free(content.data);
+    return ok;
+}
+
+// The first token of a chunk whose prediction counts; the last token has none.
 static int first_counted(const struct quality_text *text) { return text->context / 2; }
 
 static int counted_of_chunk(const struct quality_text *text) { return text->context - 1 - first_counted(text); }
@@ -53,14 +61,9 @@ struct nibble_options quality_plain(const struct nibble_options *options, const 
 }
 
 bool quality_side_open(struct quality_side *side, const struct nibble_checkpoint *checkpoint,
-                       const struct nibble_options *options, struct nibble_error *error)
+                       const struct nibble_options *options, struct error *err)
 {
-    struct cli_progress progress = { .label = "loading weights", .shown = -1 };
-    struct nibble_options shown = *options;
-    shown.progress = cli_progress_show;
-    shown.calibrating = cli_calibrating_show;
-    shown.progress_context = &progress;
-    *side = (struct quality_side){ .engine = nibble_engine_open(checkpoint, &shown, error) };
+    *side = (struct quality_side){ .engine = cli_engine_open(checkpoint, options, err) };
     if (!side->engine)
         return false;
     side->sequence = nibble_sequence_open(side->engine);
@@ -76,20 +79,19 @@ void quality_side_close(struct quality_side *side)
     *side = (struct quality_side){ 0 };
 }
 
-// Reads what stands before the predictions that count, from an empty cache.
-static bool side_begin(struct quality_side *side, const struct quality_text *text, int chunk,
-                       struct nibble_error *error)
+// Reads the tokens before the predictions that count, from an empty cache.
+static bool side_begin(struct quality_side *side, const struct quality_text *text, int chunk, struct error *err)
 {
     const int32_t *ids = text->ids + (size_t)chunk * (size_t)text->context;
-    return nibble_sequence_assign(side->sequence, NULL, 0, error)
-        && nibble_sequence_assign(side->sequence, ids, (size_t)first_counted(text), error);
+    return nibble_sequence_assign(side->sequence, NULL, 0, err)
+        && nibble_sequence_assign(side->sequence, ids, (size_t)first_counted(text), err);
 }
 
 static bool side_score(struct quality_side *side, const struct quality_text *text, int chunk, int at, int count,
-                       float *logits, struct nibble_error *error)
+                       float *logits, struct error *err)
 {
     const int32_t *ids = text->ids + (size_t)chunk * (size_t)text->context + at;
-    return nibble_sequence_score(side->sequence, ids, (size_t)count, logits, error);
+    return nibble_sequence_score(side->sequence, ids, (size_t)count, logits, err);
 }
 
 struct quality_size quality_size_of(const struct nibble_plan *plan)
@@ -122,17 +124,17 @@ static float *kept_row(const struct quality_reference *reference, const struct q
     return reference->kept + row * (size_t)vocabulary;
 }
 
-static bool keep_all(struct quality_reference *reference, const struct quality_text *text, struct nibble_error *error)
+static bool keep_all(struct quality_reference *reference, const struct quality_text *text, struct error *err)
 {
     int vocabulary = nibble_engine_vocabulary(reference->side.engine);
     struct cli_progress progress = { .label = "reading without quantisation", .shown = -1 };
     for (int chunk = 0; chunk < text->chunks; chunk++) {
-        if (!side_begin(&reference->side, text, chunk, error))
+        if (!side_begin(&reference->side, text, chunk, err))
             return false;
         for (int at = first_counted(text); at < text->context - 1; at += SLICE_TOKENS) {
             int count = text->context - 1 - at < SLICE_TOKENS ? text->context - 1 - at : SLICE_TOKENS;
             float *rows = kept_row(reference, text, vocabulary, chunk, at);
-            if (!side_score(&reference->side, text, chunk, at, count, rows, error))
+            if (!side_score(&reference->side, text, chunk, at, count, rows, err))
                 return false;
         }
         cli_progress_show(&progress, (chunk + 1.0) / text->chunks);
@@ -143,17 +145,17 @@ static bool keep_all(struct quality_reference *reference, const struct quality_t
 
 bool quality_reference_open(struct quality_reference *reference, const struct nibble_checkpoint *checkpoint,
                             const struct nibble_options *options, const struct quality_text *text, bool keep,
-                            struct nibble_error *error)
+                            struct error *err)
 {
     *reference = (struct quality_reference){ 0 };
-    if (!quality_side_open(&reference->side, checkpoint, options, error))
+    if (!quality_side_open(&reference->side, checkpoint, options, err))
         return false;
     size_t rows = (size_t)text->chunks * (size_t)counted_of_chunk(text);
     size_t row_bytes = (size_t)nibble_engine_vocabulary(reference->side.engine) * sizeof(float);
     if (!keep || rows > KEPT_MAX / row_bytes)
         return true;
     reference->kept = memory_new(rows, row_bytes);
-    return keep_all(reference, text, error);
+    return keep_all(reference, text, err);
 }
 
 void quality_reference_close(struct quality_reference *reference)
@@ -163,21 +165,21 @@ void quality_reference_close(struct quality_reference *reference)
     *reference = (struct quality_reference){ 0 };
 }
 
-// What it says after `count` tokens of a chunk, which come in order; NULL: it failed.
+// Its logits after `count` tokens of a chunk, which come in order; NULL: it failed.
 static const float *reference_rows(struct quality_reference *reference, const struct quality_text *text, int vocabulary,
-                                   int chunk, int at, int count, struct nibble_error *error)
+                                   int chunk, int at, int count, struct error *err)
 {
     if (reference->kept)
         return kept_row(reference, text, vocabulary, chunk, at);
-    if ((at == first_counted(text) && !side_begin(&reference->side, text, chunk, error))
-        || !side_score(&reference->side, text, chunk, at, count, reference->side.logits, error))
+    if ((at == first_counted(text) && !side_begin(&reference->side, text, chunk, err))
+        || !side_score(&reference->side, text, chunk, at, count, reference->side.logits, err))
         return NULL;
     return reference->side.logits;
 }
 
 // ---- comparing ----------------------------------------------------------------------------------------------------
 
-struct tally {
+struct quality_tally {
     double loss; // sum of negative log likelihoods
     size_t counted;
     double *kld;   // one per counted prediction, with a reference
@@ -212,8 +214,8 @@ static double divergence(const float *a, double total_a, const float *b, double 
     return sum > 0 ? sum : 0;
 }
 
-// One prediction: the logits before `next` on side a and, if there is one, of the reference b.
-static void count_prediction(struct tally *tally, const float *a, const float *b, int32_t next, int vocabulary)
+// Adds one prediction: the logits before `next` on side a and, if there is one, of the reference b.
+static void count_prediction(struct quality_tally *tally, const float *a, const float *b, int32_t next, int vocabulary)
 {
     double total_a = quality_log_total(a, vocabulary);
     tally->loss += total_a - a[next];
@@ -225,14 +227,14 @@ static void count_prediction(struct tally *tally, const float *a, const float *b
 }
 
 static bool measure_slice(struct quality_side *side, struct quality_reference *reference,
-                          const struct quality_text *text, int chunk, int at, int count, struct tally *tally,
-                          struct nibble_error *error)
+                          const struct quality_text *text, int chunk, int at, int count, struct quality_tally *tally,
+                          struct error *err)
 {
     int vocabulary = nibble_engine_vocabulary(side->engine);
     const int32_t *next = text->ids + (size_t)chunk * (size_t)text->context + at + 1;
     const float *rows = NULL;
-    if (!side_score(side, text, chunk, at, count, side->logits, error)
-        || (reference && !(rows = reference_rows(reference, text, vocabulary, chunk, at, count, error))))
+    if (!side_score(side, text, chunk, at, count, side->logits, err)
+        || (reference && !(rows = reference_rows(reference, text, vocabulary, chunk, at, count, err))))
         return false;
     for (int i = 0; i < count; i++) {
         size_t row = (size_t)i * (size_t)vocabulary;
@@ -241,7 +243,7 @@ static bool measure_slice(struct quality_side *side, struct quality_reference *r
     return true;
 }
 
-static struct quality_score summarise(struct tally *tally)
+static struct quality_score summarise(struct quality_tally *tally)
 {
     struct quality_score score = { .counted = tally->counted, .perplexity = exp(tally->loss / (double)tally->counted) };
     if (!tally->kld)
@@ -256,20 +258,26 @@ static struct quality_score summarise(struct tally *tally)
     return score;
 }
 
+json_t *quality_json_kld(const struct quality_score *score)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "mean", score->mean, "median", score->median, "p99", score->p99, "max",
+                     score->max);
+}
+
 bool quality_measure(struct quality_side *side, struct quality_reference *reference, const struct quality_text *text,
                      void (*progress)(void *context, double done), void *progress_context, struct quality_score *score,
-                     struct nibble_error *error)
+                     struct error *err)
 {
-    struct tally tally = { 0 };
+    struct quality_tally tally = { 0 };
     size_t all = (size_t)text->chunks * (size_t)counted_of_chunk(text);
     bool ok = true;
     if (reference)
         tally.kld = memory_new(all, sizeof *tally.kld);
     for (int chunk = 0; chunk < text->chunks && ok; chunk++) {
-        ok = side_begin(side, text, chunk, error);
+        ok = side_begin(side, text, chunk, err);
         for (int at = first_counted(text); at < text->context - 1 && ok; at += SLICE_TOKENS) {
             int count = text->context - 1 - at < SLICE_TOKENS ? text->context - 1 - at : SLICE_TOKENS;
-            ok = measure_slice(side, reference, text, chunk, at, count, &tally, error);
+            ok = measure_slice(side, reference, text, chunk, at, count, &tally, err);
             if (ok && progress)
                 progress(progress_context, (double)tally.counted / (double)all);
         }

@@ -21,8 +21,7 @@ struct gate {
     int layers;
 };
 
-static bool gate_open(struct gate *gate, const char *model, const struct nibble_options *options,
-                      struct nibble_error *error)
+static bool gate_open(struct gate *gate, const char *model, const struct nibble_options *options, struct error *err)
 {
     size_t len;
     const char *text = nibble_calibration_text(&len);
@@ -31,12 +30,12 @@ static bool gate_open(struct gate *gate, const char *model, const struct nibble_
     gate->options.max_num_seqs = 1;
     gate->options.kv_cache_bytes = 0;
     struct nibble_options plain = quality_plain(&gate->options, "float32");
-    return (gate->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
-        && nibble_engine_check(gate->checkpoint, options, error)
-        && nibble_engine_check(gate->checkpoint, &gate->options, error)
-        && (gate->tokenizer = nibble_tokenizer_open(gate->checkpoint, error))
-        && quality_text_cut(&gate->text, gate->tokenizer, "the built-in text", text, len, CONTEXT, CHUNKS, error)
-        && quality_reference_open(&gate->reference, gate->checkpoint, &plain, &gate->text, true, error);
+    return (gate->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, err))
+        && nibble_engine_check(gate->checkpoint, options, err)
+        && nibble_engine_check(gate->checkpoint, &gate->options, err)
+        && (gate->tokenizer = nibble_tokenizer_open(gate->checkpoint, err))
+        && quality_text_cut(&gate->text, gate->tokenizer, "the built-in text", text, len, CONTEXT, CHUNKS, err)
+        && quality_reference_open(&gate->reference, gate->checkpoint, &plain, &gate->text, true, err);
 }
 
 static void gate_close(struct gate *gate)
@@ -47,14 +46,13 @@ static void gate_close(struct gate *gate)
     nibble_checkpoint_close(gate->checkpoint);
 }
 
-static bool gate_measure(struct gate *gate, const struct nibble_options *options, double *kld,
-                         struct nibble_error *error)
+static bool gate_measure(struct gate *gate, const struct nibble_options *options, double *kld, struct error *err)
 {
     struct cli_progress progress = { .label = "measuring the cache", .shown = -1 };
     struct quality_side side;
     struct quality_score score;
-    bool ok = quality_side_open(&side, gate->checkpoint, options, error)
-        && quality_measure(&side, &gate->reference, &gate->text, cli_progress_show, &progress, &score, error);
+    bool ok = quality_side_open(&side, gate->checkpoint, options, err)
+        && quality_measure(&side, &gate->reference, &gate->text, cli_progress_show, &progress, &score, err);
     gate->layers = ok ? nibble_engine_layers(side.engine) : 0;
     quality_side_close(&side);
     if (ok)
@@ -64,10 +62,10 @@ static bool gate_measure(struct gate *gate, const struct nibble_options *options
 
 // ---- what a refusal says ------------------------------------------------------------------------------------------
 
-// The layers whose attention is furthest off.
+// Names the layers with the largest attention error.
 static void name_layers(struct gate *gate, struct strbuf *out)
 {
-    struct nibble_error ignored;
+    struct error ignored;
     int layers = gate->layers;
     struct nibble_layer_error *errors = memory_new((size_t)layers, sizeof *errors);
     if (nibble_layer_errors(gate->checkpoint, &gate->options, gate->text.ids, (size_t)gate->text.context, errors,
@@ -84,7 +82,7 @@ static void name_layers(struct gate *gate, struct strbuf *out)
     free(errors);
 }
 
-// From the smallest change on: the format as it is with everything that helps, then formats of more bits.
+// Alternatives from the smallest change on: the same format with default transforms, then formats of more bits.
 static const struct {
     const char *dtype; // NULL: as it was asked for
     const char *words;
@@ -102,7 +100,7 @@ static void name_help(struct gate *gate, double limit, struct strbuf *out)
     bool touched = gate->options.kv_transform || gate->options.kv_scale || gate->options.kv_sink_pages;
     for (size_t i = !touched || gate->options.kv_plan; i < sizeof helps / sizeof *helps; i++) {
         struct nibble_options options = quality_plain(&gate->options, helps[i].dtype);
-        struct nibble_error ignored;
+        struct error ignored;
         double kld;
         options.kv_transform = options.kv_scale = options.kv_sink_pages = NULL;
         if (!helps[i].dtype) {
@@ -117,17 +115,15 @@ static void name_help(struct gate *gate, double limit, struct strbuf *out)
     strbuf_add_text(out, "; nothing that was tried would pass: allow more");
 }
 
-bool quality_gate(const char *model, const struct nibble_options *options, double limit, double *kld,
-                  struct nibble_error *error)
+bool quality_gate(const char *model, const struct nibble_options *options, double limit, double *kld, struct error *err)
 {
     struct gate gate;
-    bool ok = gate_open(&gate, model, options, error) && gate_measure(&gate, &gate.options, kld, error);
+    bool ok = gate_open(&gate, model, options, err) && gate_measure(&gate, &gate.options, kld, err);
     if (ok && *kld > limit) {
         struct strbuf more = { 0 };
         name_layers(&gate, &more);
         name_help(&gate, limit, &more);
-        ok = cli_trouble(error, "--quality-gate %g: the KL divergence of the planned cache is %.6f%s", limit, *kld,
-                         more.data);
+        ok = fail(err, "--quality-gate %g: the KL divergence of the planned cache is %.6f%s", limit, *kld, more.data);
         strbuf_free(&more);
     }
     gate_close(&gate);

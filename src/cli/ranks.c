@@ -27,10 +27,10 @@ static const struct {
 } carried[] = { { SIGTERM, SIGUSR1 }, { SIGINT, SIGUSR2 } };
 enum { CARRIED = sizeof carried / sizeof *carried };
 
-// The command line as it was given, words separated by NUL, without the program itself.
-static bool read_line(struct nibble_text *line, struct nibble_error *error)
+// Reads the command line as it was given, words separated by NUL, without the program itself.
+static bool read_line(struct nibble_text *line, struct error *err)
 {
-    if (!cli_read("/proc/self/cmdline", line, error))
+    if (!cli_read("/proc/self/cmdline", line, err))
         return false;
     size_t first = line->len ? strlen(line->data) + 1 : 0;
     line->len = line->len > first ? line->len - first : 0;
@@ -47,8 +47,8 @@ static void on_carrier(int signal)
             raise(carried[i].signal);
 }
 
-// A launcher that finds a rank dead, or failed, asks the others to end, and may be the first to know. Who has something
-// to say about it is given a moment; who has lost a rank ignores SIGTERM meanwhile (ranks/failure_detector.h).
+// A launcher that finds a rank dead, or failed, asks the others to end, and may be the first to notice. A process that
+// has to report it gets a moment; one that has lost a rank ignores SIGTERM meanwhile (ranks/failure_detector.h).
 static void on_terminate(int number)
 {
     (void)number;
@@ -80,15 +80,15 @@ static void set_signals(bool first)
     }
 }
 
-static struct nibble_ranks *open_ranks(struct nibble_error *error)
+static struct nibble_ranks *open_ranks(struct error *err)
 {
     struct nibble_text line = { 0 };
     struct strbuf flags = { 0 };
     struct nibble_ranks *ranks = NULL;
-    if (read_line(&line, error)) {
+    if (read_line(&line, err)) {
         for (size_t i = 0; i < line.len; i++)
             strbuf_add_byte(&flags, line.data[i] ? line.data[i] : ' ');
-        ranks = nibble_ranks_open(strbuf_text(&flags), error);
+        ranks = nibble_ranks_open(strbuf_text(&flags), err);
     }
     free(line.data);
     strbuf_free(&flags);
@@ -97,21 +97,21 @@ static struct nibble_ranks *open_ranks(struct nibble_error *error)
 
 int ranks_begin(struct nibble_ranks **ranks)
 {
-    struct nibble_error error;
+    struct error err;
     *ranks = NULL;
     if (nibble_ranks_launched() == 1)
         return -1;
     set_signals(nibble_ranks_launched_rank() == 0);
-    *ranks = open_ranks(&error);
+    *ranks = open_ranks(&err);
     if (!*ranks && nibble_ranks_launched_here() > 0) // the first one on this host has said it
-        return error.usage ? EXIT_USAGE : EXIT_FAILED;
+        return err.usage ? EXIT_USAGE : EXIT_FAILED;
     if (!*ranks)
-        return cli_fail(&error, false);
+        return cli_fail(&err, false);
     if (nibble_ranks_rank(*ranks) == 0)
         return -1;
-    bool ok = nibble_ranks_follow(*ranks, &error);
-    if (!ok && nibble_ranks_speaks(*ranks))
-        cli_fail(&error, false);
+    bool ok = nibble_ranks_work(*ranks, &err);
+    if (!ok && nibble_ranks_reports(*ranks))
+        cli_fail(&err, false);
     nibble_ranks_close(*ranks);
     *ranks = NULL;
     return ok ? EXIT_DONE : EXIT_FAILED;
@@ -119,8 +119,9 @@ int ranks_begin(struct nibble_ranks **ranks)
 
 // ---- the one that starts them -------------------------------------------------------------------------------------
 
-// For Open MPI and its successor, which read these; the command line is the one that every MPI has. More ranks than
-// cores are no mistake, a rank's threads go where the system puts them, and root may. What a rank has to say it says.
+// Environment of Open MPI and PRRTE; the command line is the one that every MPI has. More ranks than cores are allowed,
+// threads are not bound to cores, and root may run it. Ranks report their errors
+// themselves.
 static const struct {
     const char *name, *value;
 } settings[] = {
@@ -133,7 +134,7 @@ static const struct {
     { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
 };
 
-// In a session of its own, where a terminal's signals do not reach it. It ends when this process does.
+// Runs mpirun in a session of its own, where a terminal's signals do not reach it; it ends when this process does.
 static _Noreturn void run_mpirun(char **argv, pid_t parent, int input, const sigset_t *signals)
 {
     setsid();
@@ -147,7 +148,7 @@ static _Noreturn void run_mpirun(char **argv, pid_t parent, int input, const sig
     _exit(STATUS_NOT_FOUND);
 }
 
-// What somebody types goes to rank 0; in the background it is for another program. False: there is no more.
+// Passes terminal input to rank 0; in the background that belongs to another program. False: the input has ended.
 static bool pass_on(int input)
 {
     char typed[4096];
@@ -157,7 +158,7 @@ static bool pass_on(int input)
     return len > 0 && write(input, typed, (size_t)len) == len;
 }
 
-// The exit status of mpirun, to whom signals and what is typed are handed on; *stopped: the last signal.
+// Forwards signals and terminal input to mpirun. Returns its exit status; *stopped: the last signal.
 static int wait_for(pid_t child, int signals, int input, int *stopped)
 {
     struct pollfd ready[] = { { .fd = signals, .events = POLLIN },
@@ -181,7 +182,7 @@ static int wait_for(pid_t child, int signals, int input, int *stopped)
     }
 }
 
-// The exit status of mpirun; -1: the system does not let it start.
+// Starts mpirun. Returns its exit status; -1: the system does not let it start.
 static int start(char **argv, int *stopped)
 {
     sigset_t awaited, before;
@@ -203,31 +204,31 @@ static int start(char **argv, int *stopped)
     return child < 0 ? -1 : wait_for(child, signals, typed[1], stopped);
 }
 
-static int run_launcher(char **argv, struct nibble_error *error)
+static int run_launcher(char **argv, struct error *err)
 {
     int stopped = 0, status = start(argv, &stopped);
     if (status < 0)
-        return cli_trouble(error, "the system starts no mpirun (%s)", strerror(errno)), cli_fail(error, false);
+        return fail(err, "the system starts no mpirun (%s)", strerror(errno)), cli_fail(err, false);
     if (status == STATUS_NOT_FOUND)
-        return cli_trouble(error, "mpirun is there, but the system does not run it"), cli_fail(error, false);
+        return fail(err, "mpirun is there, but the system does not run it"), cli_fail(err, false);
     if (status == STATUS_SIGNAL + stopped || status == EXIT_DONE || status == EXIT_USAGE || status == EXIT_READER_LEFT)
         return status;
     if (status > STATUS_SIGNAL)
-        cli_say("nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
-                status - STATUS_SIGNAL);
+        cli_print("nibble: mpirun, or one of its %s processes, was killed by signal %d\n", argv[COUNT_WORD],
+                  status - STATUS_SIGNAL);
     return EXIT_FAILED;
 }
 
-// The same command line under mpirun.
-static int launch(int count, struct nibble_error *error)
+// Runs the same command line under mpirun.
+static int launch(int count, struct error *err)
 {
     struct nibble_text line = { 0 };
     char program[4096], number[16];
     ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
     if (len < 0)
-        return cli_trouble(error, "/proc/self/exe: %s", strerror(errno)), cli_fail(error, false);
-    if (!nibble_ranks_can_launch(error) || !read_line(&line, error))
-        return cli_fail(error, false);
+        return fail(err, "/proc/self/exe: %s", strerror(errno)), cli_fail(err, false);
+    if (!nibble_ranks_can_launch(err) || !read_line(&line, err))
+        return cli_fail(err, false);
     program[len] = '\0';
     snprintf(number, sizeof number, "%d", count);
     char *const first[] = { "mpirun", "-n", number, program };
@@ -237,22 +238,24 @@ static int launch(int count, struct nibble_error *error)
     memcpy(argv, first, sizeof first);
     for (size_t at = 0; at < line.len; at += strlen(line.data + at) + 1)
         argv[words++] = line.data + at;
-    int status = run_launcher(argv, error);
+    int status = run_launcher(argv, err);
     free(argv);
     free(line.data);
     return status;
 }
 
-int ranks_settle(struct nibble_ranks *ranks, long long wanted, bool json)
+int ranks_settle(const struct nibble_options *options, bool json)
 {
-    struct nibble_error error = { .usage = true };
+    const struct nibble_ranks *ranks = options->ranks;
+    int wanted = options->tensor_parallel;
+    struct error err;
     if (!ranks)
-        return wanted > 1 ? launch((int)wanted, &error) : -1;
+        return wanted > 1 ? launch(wanted, &err) : -1;
     if (!wanted || wanted == nibble_ranks_size(ranks))
         return -1;
-    snprintf(error.text, sizeof error.text,
-             "--tensor-parallel-size %lld was asked for, but %d processes were started; "
-             "make both the same, or leave the option out",
-             wanted, nibble_ranks_size(ranks));
-    return cli_fail(&error, json);
+    fail_usage(&err,
+               "--tensor-parallel-size %d was asked for, but %d processes were started; "
+               "make both the same, or leave the option out",
+               wanted, nibble_ranks_size(ranks));
+    return cli_fail(&err, json);
 }

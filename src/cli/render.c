@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// cli/render.c: `nibble render`: applies a chat template to messages and prints the prompt.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,51 +12,50 @@
 static const char expected[] = "a list of messages, [{\"role\": \"user\", \"content\": \"Hi\"}], was expected, or an "
                                "object that has one as \"messages\"";
 
-// The sentence with the file in front that it is about, and more behind it. Always returns false.
-static bool fail_about(struct nibble_error *error, const char *name, const char *more)
+// Puts the name of the file in front of the sentence, and more behind it. Always returns false.
+static bool fail_about(struct error *err, const char *name, const char *more)
 {
-    struct nibble_error inner = *error;
-    int room = (int)sizeof error->text - (int)strlen(name) - (int)strlen(more) - (int)sizeof ": ; ";
-    snprintf(error->text, sizeof error->text, "%s: %.*s%s%s", name, room > 0 ? room : 0, inner.text, *more ? "; " : "",
+    struct error inner = *err;
+    int room = (int)sizeof err->text - (int)strlen(name) - (int)strlen(more) - (int)sizeof ": ; ";
+    snprintf(err->text, sizeof err->text, "%s: %.*s%s%s", name, room > 0 ? room : 0, inner.text, *more ? "; " : "",
              more);
     return false;
 }
 
 static const char *file_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
 
-// Reads and checks the messages before a template sees them: errors of the two are told apart by it. *listed: the
-// object has a list of messages; templates may do without.
-static bool read_messages(const char *path, struct nibble_text *json, bool *listed, struct nibble_error *error)
+// Reads and checks the messages before the template gets them, so that errors of the two can be distinguished. *listed:
+// the object has a list of messages; templates may do without.
+static bool read_messages(const char *path, struct nibble_text *json, bool *listed, struct error *err)
 {
-    struct error err;
     json_t *root;
-    if (!cli_read(path, json, error))
+    if (!cli_read(path, json, err))
         return false;
-    if (!json_read((struct bytes){ json->data, json->len }, &root, &err))
-        return cli_trouble(error, "%s", err.text), fail_about(error, file_name(path), expected);
+    if (!json_read((struct bytes){ json->data, json->len }, &root, err))
+        return fail_about(err, file_name(path), expected);
     const json_t *messages = json_is_array(root) ? root : json_object_get(root, "messages");
     bool ok = (json_is_array(root) || json_is_object(root))
         && (!messages || json_is_null(messages) || json_is_array(messages));
     *listed = json_is_array(messages);
     json_decref(root);
     if (!ok)
-        cli_trouble(error, "%s", messages ? "\"messages\" is not a list" : "neither a list nor an object");
-    return ok || fail_about(error, file_name(path), expected);
+        fail(err, "%s", messages ? "\"messages\" is not a list" : "neither a list nor an object");
+    return ok || fail_about(err, file_name(path), expected);
 }
 
 static bool render(const char *model, const char *template_file, const char *messages, struct nibble_text *out,
-                   struct nibble_error *error)
+                   struct error *err)
 {
-    struct nibble_checkpoint *checkpoint = model ? nibble_checkpoint_open(model, NIBBLE_NEED_TEXT, error) : NULL;
-    struct nibble_chat *chat = checkpoint || !model ? nibble_chat_open(checkpoint, template_file, error) : NULL;
+    struct nibble_checkpoint *checkpoint = model ? nibble_checkpoint_open(model, NIBBLE_NEED_TEXT, err) : NULL;
+    struct nibble_chat *chat = checkpoint || !model ? nibble_chat_open(checkpoint, template_file, err) : NULL;
     struct nibble_text json = { 0 };
     bool listed;
-    bool ok = chat && read_messages(messages, &json, &listed, error);
-    if (ok && !nibble_chat_render(chat, json.data, json.len, out, error)) {
+    bool ok = chat && read_messages(messages, &json, &listed, err);
+    if (ok && !nibble_chat_render(chat, json.data, json.len, out, err)) {
         struct strbuf more = { 0 };
         if (!listed)
             strbuf_add_format(&more, "%s has no list called \"messages\"", file_name(messages));
-        ok = fail_about(error, template_file ? template_file : model, strbuf_text(&more));
+        ok = fail_about(err, template_file ? template_file : model, strbuf_text(&more));
         strbuf_free(&more);
     }
     free(json.data);
@@ -86,13 +86,13 @@ int command_render(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     struct nibble_text prompt = { 0 };
-    struct nibble_error error = { .text = "render needs a model, or a template with --chat-template FILE, before "
-                                          "MESSAGES.json",
-                                  .usage = true };
+    struct error err = { .text = "render needs a model, or a template with --chat-template FILE, before "
+                                 "MESSAGES.json",
+                         .usage = true };
     bool enough = count == 2 || template_file;
-    int status = enough && render(count == 2 ? argv[0] : NULL, template_file, argv[count - 1], &prompt, &error)
+    int status = enough && render(count == 2 ? argv[0] : NULL, template_file, argv[count - 1], &prompt, &err)
         ? EXIT_DONE
-        : cli_fail(&error, false);
+        : cli_fail(&err, false);
     if (status == EXIT_DONE)
         status = cli_output(prompt.data, prompt.len);
     free(prompt.data);

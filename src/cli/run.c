@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/run.c: one answer, or a chat in the terminal.
+// cli/run.c: `nibble run`: streams one completion, or chats in the terminal (a REPL).
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cache_options.h"
 #include "cli/cli.h"
+#include "cli/engine_options.h"
 #include "cli/history.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
@@ -19,12 +19,13 @@
 
 enum { ANSWER_ROOM_MAX = 2048 };
 
-struct request {
+struct run_command {
     const char *system, *template_file;
-    struct cache_options cache;
-    long long max_tokens, threads, seed, top_k;
-    double temperature, top_p, min_p, repetition_penalty; // below 0: the model's own default
-    bool raw, no_self_test;
+    struct nibble_options engine;
+    struct nibble_sampling sampling; // below 0: the model's own default
+    int64_t seed;                    // below 0: a random one
+    int max_tokens;
+    bool raw;
     int trace; // enum trace_word
 };
 
@@ -36,8 +37,8 @@ struct session {
     struct nibble_engine *engine;
     struct nibble_scheduler *scheduler;
     struct nibble_sampling sampling;
-    long long max_tokens; // 0: as many as the context holds
-    bool shortened;       // --max-model-len was given
+    int max_tokens; // 0: as many as the context holds
+    bool shortened; // --max-model-len was given
 };
 
 static volatile sig_atomic_t interrupted;
@@ -50,56 +51,49 @@ static void on_interrupt(int signal)
 
 // ---- opening ------------------------------------------------------------------------------------------------------
 
-static bool choose_sampling(struct session *session, const struct request *request, struct nibble_error *error)
+static void override_double(double *value, double given)
+{
+    if (given >= 0)
+        *value = given;
+}
+
+static bool choose_sampling(struct session *session, const struct run_command *command, struct error *err)
 {
     struct nibble_sampling *sampling = &session->sampling;
-    if (!nibble_sampling_defaults(session->checkpoint, sampling, error))
+    const struct nibble_sampling *given = &command->sampling;
+    if (!nibble_sampling_defaults(session->checkpoint, sampling, err))
         return false;
-    if (request->temperature >= 0)
-        sampling->temperature = request->temperature;
-    if (request->top_p >= 0)
-        sampling->top_p = request->top_p;
-    if (request->min_p >= 0)
-        sampling->min_p = request->min_p;
-    if (request->top_k >= 0)
-        sampling->top_k = (int)request->top_k;
-    if (request->repetition_penalty >= 0)
-        sampling->repetition_penalty = request->repetition_penalty;
-    sampling->seed = (uint64_t)request->seed;
-    if (request->seed < 0 && getrandom(&sampling->seed, sizeof sampling->seed, 0) < 0)
+    override_double(&sampling->temperature, given->temperature);
+    override_double(&sampling->top_p, given->top_p);
+    override_double(&sampling->min_p, given->min_p);
+    override_double(&sampling->repetition_penalty, given->repetition_penalty);
+    sampling->top_k = given->top_k >= 0 ? given->top_k : sampling->top_k;
+    sampling->seed = (uint64_t)command->seed;
+    if (command->seed < 0 && getrandom(&sampling->seed, sizeof sampling->seed, 0) < 0)
         sampling->seed = (uint64_t)time(NULL);
     return true;
 }
 
-static bool open_engine(struct session *session, const struct request *request, struct nibble_error *error)
+static bool open_engine(struct session *session, const struct run_command *command, struct error *err)
 {
-    struct cli_progress progress = { .label = "loading weights", .shown = -1 };
-    struct nibble_options options = { .threads = (int)request->threads,
-                                      .no_self_test = request->no_self_test,
-                                      .trace = cli_trace_open(&session->trace, (enum trace_word)request->trace),
-                                      .progress = cli_progress_show,
-                                      .calibrating = cli_calibrating_show,
-                                      .progress_context = &progress };
-    cache_options_apply(&request->cache, &options);
-    session->engine = nibble_engine_open(session->checkpoint, &options, error);
+    struct nibble_options options = command->engine;
+    options.trace = cli_trace_open(&session->trace, (enum trace_word)command->trace);
+    session->engine = cli_engine_open(session->checkpoint, &options, err);
     if (!session->engine)
         return false;
     session->scheduler = nibble_scheduler_open(session->engine, &(struct nibble_scheduler_options){ 0 });
-    struct nibble_text plan = { 0 };
-    nibble_plan_print(nibble_engine_plan(session->engine), NIBBLE_PLAN_SHORT, 0, &plan);
-    cli_say("%s", plan.data);
-    free(plan.data);
+    cli_print_plan(session->engine);
     return true;
 }
 
-static bool session_open(struct session *session, const char *model, const struct request *request,
-                         struct nibble_error *error)
+static bool session_open(struct session *session, const char *model, const struct run_command *command,
+                         struct error *err)
 {
-    *session = (struct session){ .max_tokens = request->max_tokens, .shortened = request->cache.max_model_len };
-    return (session->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, error))
-        && (session->tokenizer = nibble_tokenizer_open(session->checkpoint, error))
-        && (request->raw || (session->chat = nibble_chat_open(session->checkpoint, request->template_file, error)))
-        && choose_sampling(session, request, error) && open_engine(session, request, error);
+    *session = (struct session){ .max_tokens = command->max_tokens, .shortened = command->engine.max_model_len };
+    return (session->checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, err))
+        && (session->tokenizer = nibble_tokenizer_open(session->checkpoint, err))
+        && (command->raw || (session->chat = nibble_chat_open(session->checkpoint, command->template_file, err)))
+        && choose_sampling(session, command, err) && open_engine(session, command, err);
 }
 
 static void session_close(struct session *session)
@@ -113,7 +107,7 @@ static void session_close(struct session *session)
 
 // ---- an answer ----------------------------------------------------------------------------------------------------
 
-// What is heard of an answer while it comes.
+// State of an answer while it streams.
 struct stream {
     const struct nibble_tokenizer *tokenizer;
     struct nibble_decoder *decoder;
@@ -121,7 +115,7 @@ struct stream {
     size_t printed;
     struct nibble_usage usage;
     enum nibble_finish reason;
-    struct nibble_error *error;
+    struct error *err;
     bool ok;
 };
 
@@ -134,7 +128,7 @@ static bool print_new(struct stream *stream)
 {
     size_t from = stream->printed;
     stream->printed = stream->answer->len;
-    return cli_write(stream->answer->data + from, stream->answer->len - from, stream->error);
+    return cli_write(stream->answer->data + from, stream->answer->len - from, stream->err);
 }
 
 static bool on_token(void *context, const struct nibble_token *token)
@@ -147,28 +141,29 @@ static bool on_token(void *context, const struct nibble_token *token)
     return stream->ok;
 }
 
-static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
+static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage,
+                        const char *sentence)
 {
     struct stream *stream = context;
     stream->usage = *usage;
     stream->reason = reason;
     if (reason == NIBBLE_FINISH_FAILED)
-        stream->ok = cli_trouble(stream->error, "%s", error);
+        stream->ok = fail(stream->err, "%s", sentence);
 }
 
 static void print_speed(const struct nibble_usage *usage, bool context_full)
 {
     int read = usage->prompt_tokens - usage->cached_tokens, rest = usage->answer_tokens - 1;
     double answered = usage->answer_tokens ? usage->first_token : usage->finished;
-    cli_say("prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
-            read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
-            rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0,
-            interrupted        ? "; stopped"
-                : context_full ? "; cut off: the context is full"
-                               : "");
+    cli_print("prompt %d tokens, %.1f t/s; answer %d tokens, %.1f t/s%s\n", read,
+              read / (answered - usage->arrived + 1e-9), usage->answer_tokens,
+              rest > 0 ? rest / (usage->finished - answered + 1e-9) : 0.0,
+              interrupted        ? "; stopped"
+                  : context_full ? "; cut off: the context is full"
+                                 : "");
 }
 
-// Tokens that the context has left after a prompt of `count`.
+// Returns how many tokens the context has left after a prompt of `count`.
 static long long room_after(const struct session *session, size_t count)
 {
     return (long long)nibble_engine_max_model_len(session->engine) - (long long)count;
@@ -176,24 +171,24 @@ static long long room_after(const struct session *session, size_t count)
 
 // Streams until an end token, the limit, the end of the context or Ctrl-C. The text is gathered in *answer as well.
 static bool continue_ids(struct session *session, const int32_t *ids, size_t count, struct nibble_text *answer,
-                         struct nibble_error *error)
+                         struct error *err)
 {
-    struct stream stream = { .tokenizer = session->tokenizer, .answer = answer, .error = error, .ok = true };
+    struct stream stream = { .tokenizer = session->tokenizer, .answer = answer, .err = err, .ok = true };
     long long room = room_after(session, count);
     bool within = session->max_tokens && session->max_tokens <= room;
     struct nibble_request request = { .prompt = ids,
                                       .prompt_count = count,
-                                      .max_tokens = (int)(within ? session->max_tokens : room),
+                                      .max_tokens = within ? session->max_tokens : (int)room,
                                       .sampling = session->sampling,
                                       .top_logprobs = -1,
                                       .listener = { .context = &stream, .token = on_token, .finished = on_finished } };
     if (room < 1)
-        return cli_trouble(error,
-                           "the prompt has %zu tokens, and the context holds %d, the answer included; shorten "
-                           "it%s",
-                           count, nibble_engine_max_model_len(session->engine),
-                           session->shortened ? ", or give a larger --max-model-len" : "");
-    uint64_t name = nibble_scheduler_add(session->scheduler, &request, error);
+        return fail(err,
+                    "the prompt has %zu tokens, and the context holds %d, the answer included; shorten "
+                    "it%s",
+                    count, nibble_engine_max_model_len(session->engine),
+                    session->shortened ? ", or give a larger --max-model-len" : "");
+    uint64_t name = nibble_scheduler_add(session->scheduler, &request, err);
     if (!name)
         return false;
     stream.decoder = nibble_decoder_open(session->tokenizer, true);
@@ -203,51 +198,52 @@ static bool continue_ids(struct session *session, const int32_t *ids, size_t cou
     nibble_scheduler_cancel(session->scheduler, name);
     nibble_decoder_finish(stream.decoder, answer);
     nibble_decoder_close(stream.decoder);
-    bool ok = stream.ok && print_new(&stream) && cli_write("\n", 1, error);
+    bool ok = stream.ok && print_new(&stream) && cli_write("\n", 1, err);
     if (ok)
         print_speed(&stream.usage, !within && stream.reason == NIBBLE_FINISH_LENGTH);
     return ok;
 }
 
-// A prompt's tokens, on the heap. A chat's template writes its own BOS.
+// Tokenises a prompt, on the heap. A chat's template writes its own BOS.
 static bool encode(const struct session *session, const char *prompt, size_t len, struct prompt_ids *out,
-                   struct nibble_error *error)
+                   struct error *err)
 {
     int flags = session->chat ? NIBBLE_PARSE_SPECIAL : NIBBLE_PARSE_SPECIAL | NIBBLE_ADD_SPECIAL;
     *out = (struct prompt_ids){ 0 };
-    ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &out->ids, error);
+    ptrdiff_t count = nibble_tokenize(session->tokenizer, prompt, len, flags, &out->ids, err);
     out->count = count > 0 ? (size_t)count : 0;
-    return count > 0 || (count == 0 && cli_trouble(error, "the prompt has no tokens; give it some text"));
+    return count > 0 || (count == 0 && fail(err, "the prompt has no tokens; give it some text"));
 }
 
 // ---- a conversation -----------------------------------------------------------------------------------------------
 
 static bool encode_chat(const struct session *session, const json_t *messages, struct prompt_ids *out,
-                        struct nibble_error *error)
+                        struct error *err)
 {
     struct nibble_text prompt = { 0 };
     char *json = json_dumps(messages, 0);
-    bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, error)
-        && encode(session, prompt.data, prompt.len, out, error);
+    bool ok = nibble_chat_render(session->chat, json, strlen(json), &prompt, err)
+        && encode(session, prompt.data, prompt.len, out, err);
     free(json);
     free(prompt.data);
     return ok;
 }
 
-// Tokens of the context that a chat keeps for an answer: as many as it may have, a quarter of the context at most.
-static long long answer_room(const struct session *session)
+// Returns the tokens of the context that a chat keeps for an answer: as many as it may have, a quarter of the context
+// at most.
+static int answer_room(const struct session *session)
 {
-    long long room = nibble_engine_max_model_len(session->engine) / 4;
+    int room = nibble_engine_max_model_len(session->engine) / 4;
     room = room < ANSWER_ROOM_MAX ? room : ANSWER_ROOM_MAX;
     return session->max_tokens && session->max_tokens < room ? session->max_tokens : room;
 }
 
-// The chat's tokens, after its oldest turns were dropped as far as the context needs it. The latest message stays.
+// Tokenises a chat, with its oldest turns dropped as far as the context needs it. The latest message stays.
 static bool encode_fitting(const struct session *session, json_t *messages, struct prompt_ids *out, int *dropped,
-                           struct nibble_error *error)
+                           struct error *err)
 {
     *dropped = 0;
-    while (encode_chat(session, messages, out, error)) {
+    while (encode_chat(session, messages, out, err)) {
         if (room_after(session, out->count) >= answer_room(session) || !history_drop_oldest_turn(messages))
             return true;
         ++*dropped;
@@ -261,23 +257,22 @@ static void print_dropped(const struct session *session, int dropped)
 {
     int context = nibble_engine_max_model_len(session->engine);
     if (dropped == 1)
-        cli_say("the context of %d tokens is full: the oldest turn was dropped\n", context);
+        cli_print("the context of %d tokens is full: the oldest turn was dropped\n", context);
     else if (dropped)
-        cli_say("the context of %d tokens is full: the %d oldest turns were dropped\n", context, dropped);
+        cli_print("the context of %d tokens is full: the %d oldest turns were dropped\n", context, dropped);
 }
 
 // A turn that fails leaves the messages as they were.
-static bool answer_chat(struct session *session, json_t *messages, const char *text, size_t len,
-                        struct nibble_error *error)
+static bool answer_chat(struct session *session, json_t *messages, const char *text, size_t len, struct error *err)
 {
     json_t *turns = json_copy(messages);
     struct nibble_text answer = { 0 };
     struct prompt_ids prompt = { 0 };
     int dropped = 0;
-    bool ok = history_add(turns, "user", text, len, error) && encode_fitting(session, turns, &prompt, &dropped, error);
+    bool ok = history_add(turns, "user", text, len, err) && encode_fitting(session, turns, &prompt, &dropped, err);
     if (ok && room_after(session, prompt.count) > 0)
         print_dropped(session, dropped);
-    ok = ok && continue_ids(session, prompt.ids, prompt.count, &answer, error);
+    ok = ok && continue_ids(session, prompt.ids, prompt.count, &answer, err);
     if (ok) {
         history_add_reply(turns, &answer);
         json_array_clear(messages);
@@ -289,25 +284,25 @@ static bool answer_chat(struct session *session, json_t *messages, const char *t
     return ok;
 }
 
-static bool answer_raw(struct session *session, const char *text, size_t len, struct nibble_error *error)
+static bool answer_raw(struct session *session, const char *text, size_t len, struct error *err)
 {
     struct nibble_text answer = { 0 };
     struct prompt_ids prompt;
-    bool ok = encode(session, text, len, &prompt, error)
-        && continue_ids(session, prompt.ids, prompt.count, &answer, error);
+    bool ok = encode(session, text, len, &prompt, err) && continue_ids(session, prompt.ids, prompt.count, &answer, err);
     free(prompt.ids);
     free(answer.data);
     return ok;
 }
 
-static bool answer(struct session *session, json_t *messages, const char *text, size_t len, struct nibble_error *error)
+static bool answer(struct session *session, json_t *messages, const char *text, size_t len, struct error *err)
 {
     interrupted = 0;
-    return (session->chat ? answer_chat(session, messages, text, len, error) : answer_raw(session, text, len, error))
-        && nibble_checkpoint_check(session->checkpoint, error);
+    return (session->chat ? answer_chat(session, messages, text, len, err) : answer_raw(session, text, len, err))
+        && nibble_checkpoint_check(session->checkpoint, err);
 }
 
-// Turn after turn until the end of the input. A turn that fails (too long, say) is told and the chat goes on.
+// Turn after turn until the end of the input. A turn that fails (too long, for example) prints its error and the chat
+// goes on.
 static int converse(struct session *session, json_t *messages)
 {
     struct terminal *terminal = terminal_open();
@@ -315,9 +310,9 @@ static int converse(struct session *session, json_t *messages)
     size_t len;
     int status = EXIT_DONE;
     while ((message = terminal_read(terminal, &len))) {
-        struct nibble_error error;
-        if (len && !answer(session, messages, message, len, &error))
-            status = cli_fail(&error, false);
+        struct error err;
+        if (len && !answer(session, messages, message, len, &err))
+            status = cli_fail(&err, false);
         free(message);
         if (cli_reader_left())
             break;
@@ -327,28 +322,28 @@ static int converse(struct session *session, json_t *messages)
     return interactive ? EXIT_DONE : status;
 }
 
-static int run(const char *model, const char *prompt, const struct request *request)
+static int run(const char *model, const char *prompt, const struct run_command *command)
 {
     struct session session;
-    struct nibble_error error = { 0 };
+    struct error err = { 0 };
     struct nibble_text input = { 0 };
     json_t *messages = json_array();
     bool standard = prompt && !strcmp(prompt, "-");
-    bool ready = (!request->system || history_add(messages, "system", request->system, strlen(request->system), &error))
-        && (!standard || cli_read("-", &input, &error));
+    bool ready = (!command->system || history_add(messages, "system", command->system, strlen(command->system), &err))
+        && (!standard || cli_read("-", &input, &err));
     if (!ready)
-        return json_decref(messages), free(input.data), cli_fail(&error, false);
-    bool opened = session_open(&session, model, request, &error);
+        return json_decref(messages), free(input.data), cli_fail(&err, false);
+    bool opened = session_open(&session, model, command, &err);
     sigaction(SIGINT, &(struct sigaction){ .sa_handler = on_interrupt }, NULL);
     int status;
     if (!opened)
-        status = cli_fail(&error, false);
+        status = cli_fail(&err, false);
     else if (!prompt)
         status = converse(&session, messages);
-    else if (answer(&session, messages, standard ? input.data : prompt, standard ? input.len : strlen(prompt), &error))
+    else if (answer(&session, messages, standard ? input.data : prompt, standard ? input.len : strlen(prompt), &err))
         status = EXIT_DONE;
     else
-        status = cli_fail(&error, false);
+        status = cli_fail(&err, false);
     session_close(&session);
     json_decref(messages);
     free(input.data);
@@ -357,28 +352,29 @@ static int run(const char *model, const char *prompt, const struct request *requ
 
 int command_run(int argc, char **argv)
 {
-    struct request request = {
-        .seed = -1, .temperature = -1, .top_p = -1, .min_p = -1, .top_k = -1, .repetition_penalty = -1
+    struct run_command command = {
+        .sampling = { .temperature = -1, .top_p = -1, .min_p = -1, .top_k = -1, .repetition_penalty = -1 }, .seed = -1
     };
     const struct option_row options[] = {
-        { "--max-tokens", OPTION_INT, &request.max_tokens, "N", "longest answer in tokens (what the context holds)", 1,
+        { "--max-tokens", OPTION_INT, &command.max_tokens, "N", "longest answer in tokens (what the context holds)", 1,
           1 << 28 },
-        { "--temperature", OPTION_REAL, &request.temperature, "X",
+        { "--temperature", OPTION_REAL, &command.sampling.temperature, "X",
           "0: always the most likely token (the model's, else 1)", 0, 100 },
-        { "--top-p", OPTION_REAL, &request.top_p, "X", "draw from the likeliest tokens that sum to X", 0, 1 },
-        { "--top-k", OPTION_INT, &request.top_k, "N", "draw from the N likeliest tokens (0: all)", 0, 1 << 28 },
-        { "--min-p", OPTION_REAL, &request.min_p, "X", "drop tokens below X times the likeliest", 0, 1 },
-        { "--repetition-penalty", OPTION_REAL, &request.repetition_penalty, "X",
+        { "--top-p", OPTION_REAL, &command.sampling.top_p, "X", "draw from the likeliest tokens that sum to X", 0, 1 },
+        { "--top-k", OPTION_INT, &command.sampling.top_k, "N", "draw from the N likeliest tokens (0: all)", 0,
+          1 << 28 },
+        { "--min-p", OPTION_REAL, &command.sampling.min_p, "X", "drop tokens below X times the likeliest", 0, 1 },
+        { "--repetition-penalty", OPTION_REAL, &command.sampling.repetition_penalty, "X",
           "make tokens that occurred less likely (1: off)", 0, 100 },
-        { "--seed", OPTION_INT, &request.seed, "N", "the same seed draws the same answer", 0, 9007199254740991 },
-        { "--system", OPTION_TEXT, &request.system, "TEXT", "a system message before the chat" },
-        { "--chat-template", OPTION_TEXT, &request.template_file, "FILE", "a Jinja template instead of the model's" },
-        { "--raw", OPTION_FLAG, &request.raw, NULL, "no chat template: continue the text as it is" },
-        CACHE_OPTION_ROWS(request.cache),
-        RANKS_OPTION_ROW(request.cache),
-        { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
-        { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
-        { "--trace", OPTION_WORD, &request.trace, "WORD", "ops: a line per op, with time and checksum (none)",
+        { "--seed", OPTION_LONG, &command.seed, "N", "the same seed draws the same answer", 0, 9007199254740991 },
+        { "--system", OPTION_TEXT, &command.system, "TEXT", "a system message before the chat" },
+        { "--chat-template", OPTION_TEXT, &command.template_file, "FILE", "a Jinja template instead of the model's" },
+        { "--raw", OPTION_FLAG, &command.raw, NULL, "no chat template: continue the text as it is" },
+        ENGINE_OPTION_ROWS(command.engine),
+        RANKS_OPTION_ROW(command.engine),
+        { "--threads", OPTION_INT, &command.engine.threads, "N", "threads (all cores)", 1, 256 },
+        { "--no-self-test", OPTION_FLAG, &command.engine.no_self_test, NULL, "do not check the kernels first" },
+        { "--trace", OPTION_WORD, &command.trace, "WORD", "ops: a line per op, with time and checksum (none)",
           .words = trace_words },
         { 0 },
     };
@@ -395,14 +391,13 @@ int command_run(int argc, char **argv)
         .positional_max = 2,
     };
     int count = 0;
-    int status = ranks_begin(&request.cache.joined);
+    int status = ranks_begin(&command.engine.ranks);
     if (status < 0)
         status = options_parse(&line, argc, argv, &count);
     if (status < 0)
-        status = ranks_settle(request.cache.joined, request.cache.ranks, false);
+        status = ranks_settle(&command.engine, false);
     if (status < 0)
-        status = run(argv[0], count == 2 ? argv[1] : NULL, &request);
-    nibble_ranks_close(request.cache.joined);
-    strbuf_free(&request.cache.skip_layers);
+        status = run(argv[0], count == 2 ? argv[1] : NULL, &command);
+    nibble_ranks_close(command.engine.ranks);
     return status;
 }

@@ -37,7 +37,7 @@ static char *prompt_of(EditLine *edit)
     return (char *)terminal->prompt;
 }
 
-// XDG's place for state, its folders made as needed. NULL when the person has no home.
+// The history file in XDG's folder for state, which is made as needed. NULL without a home folder.
 static char *find_history_path(void)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -67,7 +67,7 @@ static void set_paste(bool on)
         fputs(on ? paste_on : paste_off, stderr);
 }
 
-// An editor command: all that is pasted goes into the line at the cursor, line ends included; none of it is a key.
+// The editor's paste command: inserts all that is pasted at the cursor, line ends included; none of it is a key.
 // Terminals send \r for the end of a line.
 static unsigned char insert_paste(EditLine *edit, int key)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli/terminal.h: messages from a person: line editing with history (kept in ~/.local/state/nibble/history) and
+// cli/terminal.h: terminal input: line editing with history (kept in ~/.local/state/nibble/history) and
 // bracketed paste on a terminal (libedit), plain lines from a pipe. cli/message.h says which lines are one message.
 #ifndef CLI_TERMINAL_H
 #define CLI_TERMINAL_H

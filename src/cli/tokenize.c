@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// cli/tokenize.c: `nibble tokenize`: encodes text to token ids, or decodes ids to text.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +8,13 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 
-struct request {
+struct tokenize_command {
     bool pieces, no_special, decode;
     int count;
     char **words; // text, ids, or "-"
 };
 
-// One line per token: its id, a tab and its piece with control bytes and backslashes written out.
+// Adds one line per token: its id, a tab and its piece with control bytes and backslashes written out.
 static void add_piece_line(const struct nibble_tokenizer *tokenizer, int32_t id, struct strbuf *out)
 {
     size_t len = 0;
@@ -29,28 +30,28 @@ static void add_piece_line(const struct nibble_tokenizer *tokenizer, int32_t id,
     strbuf_add_byte(out, '\n');
 }
 
-static bool encode(const struct nibble_tokenizer *tokenizer, const struct request *request,
-                   const struct nibble_text *input, struct strbuf *out, struct nibble_error *error)
+static bool encode(const struct nibble_tokenizer *tokenizer, const struct tokenize_command *command,
+                   const struct nibble_text *input, struct strbuf *out, struct error *err)
 {
     int32_t *ids = NULL;
     ptrdiff_t count = nibble_tokenize(tokenizer, input->data, input->len,
-                                      request->no_special ? 0 : NIBBLE_ADD_SPECIAL | NIBBLE_PARSE_SPECIAL, &ids, error);
+                                      command->no_special ? 0 : NIBBLE_ADD_SPECIAL | NIBBLE_PARSE_SPECIAL, &ids, err);
     for (ptrdiff_t i = 0; i < count; i++) {
-        if (request->pieces)
+        if (command->pieces)
             add_piece_line(tokenizer, ids[i], out);
         else
             strbuf_add_format(out, "%s%d", i ? " " : "", ids[i]);
     }
-    if (count >= 0 && !request->pieces)
+    if (count >= 0 && !command->pieces)
         strbuf_add_byte(out, '\n');
     free(ids);
     return count >= 0;
 }
 
-static bool decode(const struct nibble_tokenizer *tokenizer, const struct request *request,
-                   const struct nibble_text *input, struct strbuf *out, struct nibble_error *error)
+static bool decode(const struct nibble_tokenizer *tokenizer, const struct tokenize_command *command,
+                   const struct nibble_text *input, struct strbuf *out, struct error *err)
 {
-    struct nibble_decoder *decoder = nibble_decoder_open(tokenizer, request->no_special);
+    struct nibble_decoder *decoder = nibble_decoder_open(tokenizer, command->no_special);
     struct nibble_text text = { 0 };
     bool ok = true;
     for (char *at = input->data + strspn(input->data, " ,\t\r\n"); ok && *at; at += strspn(at, " ,\t\r\n")) {
@@ -60,8 +61,7 @@ static bool decode(const struct nibble_tokenizer *tokenizer, const struct reques
         if (ok)
             nibble_decoder_add(decoder, (int32_t)id, &text);
         else
-            cli_trouble(error, "\"%.20s\" is not a token id; ids are 0 to %d", at,
-                        nibble_vocabulary_size(tokenizer) - 1);
+            fail(err, "\"%.20s\" is not a token id; ids are 0 to %d", at, nibble_vocabulary_size(tokenizer) - 1);
         at = end;
     }
     nibble_decoder_finish(decoder, &text);
@@ -72,27 +72,27 @@ static bool decode(const struct nibble_tokenizer *tokenizer, const struct reques
     return ok;
 }
 
-// The words joined by spaces, or standard input byte for byte. Terminated even when empty.
-static bool gather_input(const struct request *request, struct nibble_text *input, struct nibble_error *error)
+// Takes the words joined by spaces, or standard input byte for byte. Terminated even when empty.
+static bool gather_input(const struct tokenize_command *command, struct nibble_text *input, struct error *err)
 {
-    bool standard = !request->count || (request->count == 1 && !strcmp(request->words[0], "-"));
-    if (standard && !cli_read("-", input, error))
+    bool standard = !command->count || (command->count == 1 && !strcmp(command->words[0], "-"));
+    if (standard && !cli_read("-", input, err))
         return false;
     struct strbuf text = { input->data, input->len, input->capacity };
-    for (int i = 0; i < request->count && !standard; i++)
-        strbuf_add_format(&text, "%s%s", i ? " " : "", request->words[i]);
+    for (int i = 0; i < command->count && !standard; i++)
+        strbuf_add_format(&text, "%s%s", i ? " " : "", command->words[i]);
     strbuf_add(&text, "", 0);
     *input = (struct nibble_text){ text.data, text.len, text.cap };
     return true;
 }
 
-static bool tokenize(const char *model, const struct request *request, struct strbuf *out, struct nibble_error *error)
+static bool tokenize(const char *model, const struct tokenize_command *command, struct strbuf *out, struct error *err)
 {
-    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_TEXT, error);
-    struct nibble_tokenizer *tokenizer = checkpoint ? nibble_tokenizer_open(checkpoint, error) : NULL;
+    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_TEXT, err);
+    struct nibble_tokenizer *tokenizer = checkpoint ? nibble_tokenizer_open(checkpoint, err) : NULL;
     struct nibble_text input = { 0 };
-    bool ok = tokenizer && gather_input(request, &input, error)
-        && (request->decode ? decode : encode)(tokenizer, request, &input, out, error);
+    bool ok = tokenizer && gather_input(command, &input, err)
+        && (command->decode ? decode : encode)(tokenizer, command, &input, out, err);
     free(input.data);
     nibble_tokenizer_close(tokenizer);
     nibble_checkpoint_close(checkpoint);
@@ -101,12 +101,12 @@ static bool tokenize(const char *model, const struct request *request, struct st
 
 int command_tokenize(int argc, char **argv)
 {
-    struct request request = { 0 };
+    struct tokenize_command command = { 0 };
     const struct option_row options[] = {
-        { "--pieces", OPTION_FLAG, &request.pieces, NULL, "one line per token: id, tab, piece" },
-        { "--no-special", OPTION_FLAG, &request.no_special, NULL,
+        { "--pieces", OPTION_FLAG, &command.pieces, NULL, "one line per token: id, tab, piece" },
+        { "--no-special", OPTION_FLAG, &command.no_special, NULL,
           "no BOS or EOS, special tokens in the text are plain text" },
-        { "--decode", OPTION_FLAG, &request.decode, NULL, "the way back: ids to exact bytes" },
+        { "--decode", OPTION_FLAG, &command.decode, NULL, "the way back: ids to exact bytes" },
         { 0 },
     };
     const struct command_line line = {
@@ -121,11 +121,11 @@ int command_tokenize(int argc, char **argv)
     int parsed = options_parse(&line, argc, argv, &count);
     if (parsed >= 0)
         return parsed;
-    request.count = count - 1;
-    request.words = argv + 1;
+    command.count = count - 1;
+    command.words = argv + 1;
     struct strbuf out = { 0 };
-    struct nibble_error error = { 0 };
-    int status = tokenize(argv[0], &request, &out, &error) ? EXIT_DONE : cli_fail(&error, false);
+    struct error err = { 0 };
+    int status = tokenize(argv[0], &command, &out, &err) ? EXIT_DONE : cli_fail(&err, false);
     if (status == EXIT_DONE)
         status = cli_output(out.data, out.len);
     strbuf_free(&out);

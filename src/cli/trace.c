@@ -18,17 +18,17 @@ static void print_op(void *context, const struct nibble_op *op)
         snprintf(rms, sizeof rms, "%.4g", op->rms);
     }
     if (!trace->has_header)
-        cli_say("trace %4s %6s  %-16s %-28s %-26s %10s %-16s %10s\n", "step", "tokens", "op", "kernel", "shape", "rms",
-                "checksum", "us");
+        cli_print("trace %4s %6s  %-16s %-28s %-26s %10s %-16s %10s\n", "step", "tokens", "op", "kernel", "shape",
+                  "rms", "checksum", "us");
     trace->has_header = true;
-    cli_say("trace %4d %6d  %-16s %-28s %-26s %10s %-16s %10.1f\n", op->step, op->tokens, op->name, op->kernel,
-            op->shape, rms, checksum, 1e6 * op->seconds);
+    cli_print("trace %4d %6d  %-16s %-28s %-26s %10s %-16s %10.1f\n", op->step, op->tokens, op->name, op->kernel,
+              op->shape, rms, checksum, 1e6 * op->seconds);
 }
 
 static void print_dumped(void *context, const char *path)
 {
     (void)context;
-    cli_say("NIBBLE_DUMP: wrote %s\n", path);
+    cli_print("NIBBLE_DUMP: wrote %s\n", path);
 }
 
 const struct nibble_trace *cli_trace_open(struct cli_trace *trace, enum trace_word word)

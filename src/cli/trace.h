@@ -14,7 +14,7 @@ struct cli_trace {
     bool has_header; // the line with the columns' names is out
 };
 
-// What the engine is to be opened with; NULL: nothing is asked for. It points into *trace.
+// The trace option for nibble_options; NULL: neither is requested. It points into *trace.
 const struct nibble_trace *cli_trace_open(struct cli_trace *trace, enum trace_word word);
 
 #endif

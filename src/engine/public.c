@@ -42,13 +42,6 @@ struct nibble_scheduler {
 
 const char *nibble_version(void) { return NIBBLE_VERSION; }
 
-static bool report(bool ok, struct nibble_error *error, const struct error *err)
-{
-    if (!ok)
-        public_error(error, err);
-    return ok;
-}
-
 static struct plan_options plan_options_of(const struct nibble_options *options)
 {
     return (struct plan_options){
@@ -87,12 +80,9 @@ static struct engine_options engine_options_of(const struct nibble_options *opti
 // The checkpoint's own tokenizer, opened for this alone.
 static ptrdiff_t tokens_of(void *checkpoint, struct bytes text, int32_t **ids, struct error *err)
 {
-    struct nibble_error error;
-    struct nibble_tokenizer *tokenizer = nibble_tokenizer_open(checkpoint, &error);
-    ptrdiff_t count = tokenizer ? nibble_tokenize(tokenizer, text.data, text.len, NIBBLE_ADD_SPECIAL, ids, &error) : -1;
+    struct nibble_tokenizer *tokenizer = nibble_tokenizer_open(checkpoint, err);
+    ptrdiff_t count = tokenizer ? nibble_tokenize(tokenizer, text.data, text.len, NIBBLE_ADD_SPECIAL, ids, err) : -1;
     nibble_tokenizer_close(tokenizer);
-    if (count < 0)
-        fail(err, "%s", error.text);
     return count;
 }
 
@@ -157,36 +147,35 @@ static bool decide(struct nibble_plan *plan, const struct nibble_checkpoint *che
 enum purpose { TO_LOOK_AT, TO_RUN, TO_RUN_NOW };
 
 static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                                     enum purpose purpose, struct nibble_error *error)
+                                     enum purpose purpose, struct error *err)
 {
     struct nibble_plan *plan = memory_new(1, sizeof *plan);
     struct plan_options plan_options = plan_options_of(options);
     int ranks = options->ranks ? nibble_ranks_size(options->ranks) : options->tensor_parallel;
     int here = options->ranks ? group_here(&options->ranks->group) : ranks, sharers;
     struct device device, part;
-    struct error err;
     bool measures = purpose == TO_RUN_NOW;
     plan_options.runs_here = purpose != TO_LOOK_AT;
-    bool ok = (plan_options.runs_here ? engine_choose_device : plan_choose_device)(&device, options->device, &err)
-        && (part = device, group_share_device(&part, options->device, here, &sharers, &err))
-        && decide(plan, checkpoint, &part, &plan_options, ranks, &err)
-        && (ranks > 1 ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, &err)
-                      : find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, &err));
+    bool ok = (plan_options.runs_here ? engine_choose_device : plan_choose_device)(&device, options->device, err)
+        && (part = device, group_share_device(&part, options->device, here, &sharers, err))
+        && decide(plan, checkpoint, &part, &plan_options, ranks, err)
+        && (ranks > 1 ? calibrate_whole(&plan->calibration, checkpoint, &device, options, measures, err)
+                      : find_calibration(&plan->calibration, checkpoint, &plan->own, options, measures, err));
     plan->plan = &plan->own;
     if (ok && plan->own.wants_calibration) {
         plan_options.calibration = &plan->calibration;
-        ok = decide(plan, checkpoint, &part, &plan_options, ranks, &err);
+        ok = decide(plan, checkpoint, &part, &plan_options, ranks, err);
     }
-    if (report(ok, error, &err) || plan->own.refusal.flag)
+    if (ok || plan->own.refusal.flag)
         return plan;
     nibble_plan_close(plan);
     return NULL;
 }
 
 struct nibble_plan *nibble_plan_make(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                                     struct nibble_error *error)
+                                     struct error *err)
 {
-    return make_plan(checkpoint, options, TO_LOOK_AT, error);
+    return make_plan(checkpoint, options, TO_LOOK_AT, err);
 }
 
 bool nibble_plan_accepted(const struct nibble_plan *plan) { return !plan->plan->refusal.flag; }
@@ -221,9 +210,9 @@ void nibble_plan_cost(const struct nibble_plan *plan, int sequences, int depth, 
 }
 
 bool nibble_engine_check(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                         struct nibble_error *error)
+                         struct error *err)
 {
-    struct nibble_plan *plan = make_plan(checkpoint, options, TO_RUN, error);
+    struct nibble_plan *plan = make_plan(checkpoint, options, TO_RUN, err);
     bool ok = plan && nibble_plan_accepted(plan);
     nibble_plan_close(plan);
     return ok;
@@ -248,22 +237,21 @@ static bool open_trace(struct nibble_engine *engine, const struct plan *plan, co
 }
 
 struct nibble_engine *nibble_engine_open(const struct nibble_checkpoint *checkpoint,
-                                         const struct nibble_options *options, struct nibble_error *error)
+                                         const struct nibble_options *options, struct error *err)
 {
-    struct nibble_plan *first = make_plan(checkpoint, options, TO_RUN_NOW, error);
+    struct nibble_plan *first = make_plan(checkpoint, options, TO_RUN_NOW, err);
     if (!first || !nibble_plan_accepted(first))
         return nibble_plan_close(first), NULL;
     struct nibble_engine *engine = memory_new(1, sizeof *engine);
     struct engine_options engine_options = engine_options_of(options);
-    struct error err;
-    bool traced = open_trace(engine, first->plan, options, &engine_options, &err);
+    bool traced = open_trace(engine, first->plan, options, &engine_options, err);
     engine->plan.calibration = first->calibration;
     first->calibration = (struct kv_calibration){ 0 };
     nibble_plan_close(first);
     engine_options.plan.calibration = &engine->plan.calibration;
     engine_options.group = options->ranks ? &options->ranks->group : NULL;
-    bool ok = traced && engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, &err);
-    if (!report(ok, error, &err)) {
+    bool ok = traced && engine_open(&engine->engine, &checkpoint->checkpoint, &engine_options, err);
+    if (!ok) {
         if (options->progress)
             options->progress(options->progress_context, 1);
         trace_close(engine->trace);
@@ -300,15 +288,14 @@ int nibble_engine_threads(const struct nibble_engine *engine)
     return engine->engine.gpu ? 0 : thread_pool_size(engine->engine.team);
 }
 
-bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct nibble_error *error)
+bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct error *err)
 {
     struct ceiling ceiling = { 0 };
-    struct error err;
     struct gpu *gpu = engine->engine.gpu;
-    bool ok = gpu ? ceiling_measure_cuda(&ceiling, gpu_cuda(gpu), &err)
-                  : ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, &err);
+    bool ok = gpu ? ceiling_measure_cuda(&ceiling, gpu_cuda(gpu), err)
+                  : ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, err);
     *out = (struct nibble_ceiling){ ceiling.bytes_per_s, ceiling.flops_per_s, ceiling.int8_ops_per_s };
-    return report(ok, error, &err);
+    return ok;
 }
 
 const char *nibble_calibration_text(size_t *len)
@@ -318,15 +305,12 @@ const char *nibble_calibration_text(size_t *len)
 }
 
 bool nibble_layer_errors(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
-                         const int32_t *ids, size_t count, struct nibble_layer_error *errors,
-                         struct nibble_error *error)
+                         const int32_t *ids, size_t count, struct nibble_layer_error *errors, struct error *err)
 {
     const struct engine_options engine_options = engine_options_of(options);
-    struct nibble_plan *plan = make_plan(checkpoint, options, true, error);
-    struct error err;
+    struct nibble_plan *plan = make_plan(checkpoint, options, true, err);
     bool ok = plan && nibble_plan_accepted(plan)
-        && report(layer_errors(&checkpoint->checkpoint, plan->plan, &engine_options, ids, count, errors, &err), error,
-                  &err);
+        && layer_errors(&checkpoint->checkpoint, plan->plan, &engine_options, ids, count, errors, err);
     nibble_plan_close(plan);
     return ok;
 }
@@ -348,11 +332,9 @@ void nibble_sequence_close(struct nibble_sequence *sequence)
     free(sequence);
 }
 
-bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids, size_t count,
-                            struct nibble_error *error)
+bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids, size_t count, struct error *err)
 {
-    struct error err;
-    return report(reader_assign(&sequence->reader, ids, count, &err), error, &err);
+    return reader_assign(&sequence->reader, ids, count, err);
 }
 
 size_t nibble_sequence_length(const struct nibble_sequence *sequence)
@@ -366,14 +348,12 @@ size_t nibble_sequence_cached(const struct nibble_sequence *sequence)
 }
 
 bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
-                           struct nibble_error *error)
+                           struct error *err)
 {
-    struct error err;
     const float *ignored;
     struct reader *reader = &sequence->reader;
-    bool ok = reader->sequence.cached == reader->sequence.count || reader_read(reader, &ignored, &err);
-    ok = ok && reader_append(reader, ids, count, &err) && reader_score(reader, logits, &err);
-    return report(ok, error, &err);
+    bool ok = reader->sequence.cached == reader->sequence.count || reader_read(reader, &ignored, err);
+    return ok && reader_append(reader, ids, count, err) && reader_score(reader, logits, err);
 }
 
 void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from, float *k, float *v)
@@ -384,20 +364,19 @@ void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from
 // ---- sampling and scheduler ----
 
 bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
-                              struct nibble_error *error)
+                              struct error *err)
 {
     const json_t *config = checkpoint->checkpoint.generation_config;
-    struct error err;
     int64_t top_k = 0;
     *out = (struct nibble_sampling){ .temperature = 1, .top_p = 1, .repetition_penalty = 1 };
     bool ok = !config
-        || (json_get_real(config, "temperature", &out->temperature, &err)
-            && json_get_real(config, "top_p", &out->top_p, &err) && json_get_real(config, "min_p", &out->min_p, &err)
-            && json_get_int(config, "top_k", -1, INT32_MAX, &top_k, &err)
-            && json_get_real(config, "repetition_penalty", &out->repetition_penalty, &err))
-        || fail_within(&err, "generation_config.json");
+        || (json_get_real(config, "temperature", &out->temperature, err)
+            && json_get_real(config, "top_p", &out->top_p, err) && json_get_real(config, "min_p", &out->min_p, err)
+            && json_get_int(config, "top_k", -1, INT32_MAX, &top_k, err)
+            && json_get_real(config, "repetition_penalty", &out->repetition_penalty, err))
+        || fail_within(err, "generation_config.json");
     out->top_k = top_k > 0 ? (int)top_k : 0;
-    return report(ok, error, &err);
+    return ok;
 }
 
 struct nibble_scheduler *nibble_scheduler_open(struct nibble_engine *engine,
@@ -417,12 +396,9 @@ void nibble_scheduler_close(struct nibble_scheduler *scheduler)
 }
 
 uint64_t nibble_scheduler_add(struct nibble_scheduler *scheduler, const struct nibble_request *request,
-                              struct nibble_error *error)
+                              struct error *err)
 {
-    struct error err;
-    uint64_t name = generator_add(&scheduler->generator, request, &err);
-    report(name, error, &err);
-    return name;
+    return generator_add(&scheduler->generator, request, err);
 }
 
 void nibble_scheduler_cancel(struct nibble_scheduler *scheduler, uint64_t name)
@@ -445,4 +421,4 @@ uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler)
     return thread_pool_progress(scheduler->generator.engine->team);
 }
 
-void nibble_scheduler_forget(struct nibble_scheduler *scheduler) { generator_forget(&scheduler->generator); }
+void nibble_scheduler_clear_cache(struct nibble_scheduler *scheduler) { generator_forget(&scheduler->generator); }

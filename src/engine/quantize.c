@@ -114,15 +114,12 @@ static void reading_close(struct reading *reading)
 }
 
 bool nibble_quantize(const struct nibble_checkpoint *checkpoint, const char *folder,
-                     const struct nibble_quantize_options *options, struct nibble_error *error)
+                     const struct nibble_quantize_options *options, struct error *err)
 {
     struct reading reading = { 0 };
-    struct error err = { 0 };
     bool has_text = options->id_count && options->weights != NIBBLE_WEIGHTS_BF16;
-    bool ok = (!has_text || reading_open(&reading, &checkpoint->checkpoint, options, &err))
-        && quantize(&checkpoint->checkpoint, folder, options, has_text ? &reading.source : NULL, &err);
+    bool ok = (!has_text || reading_open(&reading, &checkpoint->checkpoint, options, err))
+        && quantize(&checkpoint->checkpoint, folder, options, has_text ? &reading.source : NULL, err);
     reading_close(&reading);
-    if (!ok)
-        public_error(error, &err);
     return ok;
 }

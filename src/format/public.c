@@ -6,29 +6,23 @@
 
 #include "base/public.h"
 
-struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct nibble_error *error)
+struct nibble_checkpoint *nibble_checkpoint_open(const char *model, enum nibble_need need, struct error *err)
 {
     static const enum checkpoint_need needs[] = {
         [NIBBLE_NEED_TEXT] = CHECKPOINT_TEXT,
         [NIBBLE_NEED_HEADERS] = CHECKPOINT_HEADERS,
         [NIBBLE_NEED_ALL] = CHECKPOINT_ALL,
     };
-    struct error err;
     struct nibble_checkpoint *checkpoint = memory_new(1, sizeof *checkpoint);
-    if (checkpoint_open(&checkpoint->checkpoint, model, needs[need], &err))
+    if (checkpoint_open(&checkpoint->checkpoint, model, needs[need], err))
         return checkpoint;
-    public_error(error, &err);
     free(checkpoint);
     return NULL;
 }
 
-bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct nibble_error *error)
+bool nibble_checkpoint_check(const struct nibble_checkpoint *checkpoint, struct error *err)
 {
-    struct error err;
-    bool ok = checkpoint_check(&checkpoint->checkpoint, &err);
-    if (!ok)
-        public_error(error, &err);
-    return ok;
+    return checkpoint_check(&checkpoint->checkpoint, err);
 }
 
 void nibble_checkpoint_close(struct nibble_checkpoint *checkpoint)

@@ -18,7 +18,7 @@ struct tensor {
     enum dtype dtype;
     int rank;                       // 0 is a scalar
     int64_t shape[TENSOR_RANK_MAX]; // outermost first: a linear weight is (out, in) in every container
-    const char *data;               // borrowed from the mapped file; NULL where `stored` is not
+    const char *data;               // borrowed from the mapped file; NULL where `source` is not
     size_t bytes;
     const struct tensor_source *source; // not NULL: it is made of others when it is loaded (model/tensor_source.h)
 };

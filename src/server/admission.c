@@ -14,7 +14,7 @@ enum {
     ENTRY_JSON_BYTES = 128, // of a token in an answer's text, or of a candidate beside it
 };
 
-// Of all logprobs of an answer: about 400 MB of JSON.
+// Limit on the logprobs of one answer: about 400 MB of JSON.
 static const double entries_max = 1 << 22;
 
 // ---- charging -----------------------------------------------------------------------------------------------------
@@ -58,47 +58,47 @@ static size_t kept_bytes(const json_t *value)
 // Tokens of a choice that are listed in the answer: with logprobs, or as ids.
 static size_t listed_tokens(const struct choice *choice)
 {
-    const struct fields *fields = &choice->job->fields;
-    if (fields->top_logprobs < 0 && !fields->return_token_ids)
+    const struct request_params *params = &choice->job->params;
+    if (params->request.top_logprobs < 0 && !params->return_token_ids)
         return 0;
-    return (size_t)fields->max_tokens + (fields->echo ? choice->prompt->count : 0);
+    return (size_t)params->request.max_tokens + (params->echo ? choice->prompt->count : 0);
 }
 
 static size_t choice_bytes(const struct choice *choice)
 {
-    const struct fields *fields = &choice->job->fields;
-    size_t tops = fields->top_logprobs > 0 ? (size_t)fields->top_logprobs : 0;
+    const struct request_params *params = &choice->job->params;
+    size_t tops = params->request.top_logprobs > 0 ? (size_t)params->request.top_logprobs : 0;
     size_t listed = 2 * (sizeof(struct answer_token) + tops * sizeof(struct nibble_candidate)); // buffers double
-    size_t tokens = (size_t)fields->max_tokens;
-    size_t echoed = fields->echo ? 2 * ANSWER_TEXT_BYTES * choice->prompt->count : 0;
+    size_t tokens = (size_t)params->request.max_tokens;
+    size_t echoed = params->echo ? 2 * ANSWER_TEXT_BYTES * choice->prompt->count : 0;
     size_t held = choice->job->checked ? 2 * tokens * sizeof(struct answer_token) : 0; // until the answer is validated
     return CHOICE_BYTES + tokens * ANSWER_TEXT_BYTES + (tokens + choice->prompt->count) * ID_BYTES
         + listed_tokens(choice) * listed + held + echoed;
 }
 
-// Of the answer's text, a slice waits to be sent.
+// At most one slice of the answer's text waits to be sent.
 static size_t slice_bytes(const struct job *job)
 {
-    const struct fields *fields = &job->fields;
-    int64_t tops = fields->top_logprobs > 0 ? fields->top_logprobs : 0;
-    size_t all = ENTRY_JSON_BYTES * (size_t)job->choice_count * (size_t)(fields->max_tokens * (1 + tops));
+    const struct request_params *params = &job->params;
+    int64_t tops = params->request.top_logprobs > 0 ? params->request.top_logprobs : 0;
+    size_t all = ENTRY_JSON_BYTES * (size_t)job->choice_count * (size_t)(params->request.max_tokens * (1 + tops));
     return all < ANSWER_SLICE_BYTES ? all : ANSWER_SLICE_BYTES;
 }
 
 static bool check_entries(struct job *job)
 {
-    const struct fields *fields = &job->fields;
+    const struct request_params *params = &job->params;
     double entries = 0;
-    if (fields->top_logprobs < 0)
+    if (params->request.top_logprobs < 0)
         return true;
     for (int i = 0; i < job->choice_count; i++)
-        entries += (double)listed_tokens(&job->choices[i]) * (double)(1 + fields->top_logprobs);
+        entries += (double)listed_tokens(&job->choices[i]) * (double)(1 + params->request.top_logprobs);
     return entries <= entries_max
         || api_fail(&job->error, 400, job->kind == JOB_CHAT ? "top_logprobs" : "logprobs",
                     "%d answers of up to %lld tokens with %lld logprobs each are %.0f entries, and an answer has at "
                     "most %.0f; lower n, max_tokens or the number of logprobs",
-                    job->choice_count, (long long)fields->max_tokens, (long long)(1 + fields->top_logprobs), entries,
-                    entries_max);
+                    job->choice_count, (long long)params->request.max_tokens,
+                    (long long)(1 + params->request.top_logprobs), entries, entries_max);
 }
 
 bool admission_answer(struct job *job)
@@ -114,7 +114,7 @@ bool admission_answer(struct job *job)
         bytes += job->prompts[i].count * sizeof *job->prompts[i].ids;
     for (int i = 0; i < job->choice_count; i++)
         bytes += choice_bytes(&job->choices[i]);
-    job->text_bytes_charged = (size_t)job->choice_count * (size_t)job->fields.max_tokens * ANSWER_TEXT_BYTES;
+    job->text_bytes_charged = (size_t)job->choice_count * (size_t)job->params.request.max_tokens * ANSWER_TEXT_BYTES;
     return charge(job, bytes, 400, "max_tokens", "this answer", "lower n, max_tokens or the number of logprobs");
 }
 

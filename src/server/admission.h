@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/admission.h: admission control: what a request will hold in memory is charged to the budget before the work
-// that needs it begins. Without room it is refused: 429 when there may be room later, 413 or 400 when there never is.
+// server/admission.h: admission control by memory: the memory that a request will hold is charged to the budget before
+// the work that needs it begins. Without room it is refused: 429 when there may be room later, 413 or 400 when there
+// never is.
 //
 // The rule: what is charged is the most that reading a body can take, and then the most that the answers' tokens can
 // (n x max_tokens), so that a running answer never has to ask for more. Text is the exception, as a token's longest

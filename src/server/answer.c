@@ -12,7 +12,7 @@ void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
 
 void answer_token_name(const struct job *job, int32_t id, struct strbuf *out)
 {
-    if (job->fields.tokens_as_ids)
+    if (job->params.tokens_as_ids)
         strbuf_add_format(out, "token_id:%d", id);
     else
         answer_token_bytes(job->api, id, out);
@@ -37,7 +37,7 @@ void answer_open(const struct job *job, bool chunk, struct strbuf *out)
     strbuf_add_text(out, ",\"choices\":[");
 }
 
-// Tokens of all prompts and answers so far.
+// Writes the token counts of all prompts and answers so far.
 void answer_write_usage(const struct job *job, struct strbuf *out)
 {
     long long prompt = 0, cached = 0, answer = 0;
@@ -56,24 +56,20 @@ void answer_write_usage(const struct job *job, struct strbuf *out)
 
 static const char *finish_word(const struct choice *choice)
 {
-    switch (choice->answer.reason) {
-    case NIBBLE_FINISH_STOP: return choice->call_count ? "tool_calls" : "stop";
-    case NIBBLE_FINISH_LENGTH: return "length";
-    case NIBBLE_FINISH_CANCELLED: return "abort";
-    default: return "error";
-    }
+    bool calls = choice->call_count && choice->answer.reason == NIBBLE_FINISH_STOP;
+    return calls ? "tool_calls" : api_finish_words[choice->answer.reason];
 }
 
-// The stop string or token that ended the answer; null for the model's own end.
+// Writes the stop string or token that ended the answer; null where the model's own end token did.
 static void write_stop_reason(const struct choice *choice, struct strbuf *out)
 {
-    const struct mail *answer = &choice->answer;
+    const struct output *answer = &choice->answer;
     const struct api *api = choice->job->api;
     bool own = answer->stop_id < 0;
     for (int i = 0; i < api->end_count; i++)
         own |= api->end_ids[i] == answer->stop_id;
     if (answer->stop_string >= 0)
-        json_write_text(out, choice->job->fields.stops[answer->stop_string]);
+        json_write_text(out, choice->job->params.stops[answer->stop_string]);
     else if (own)
         strbuf_add_text(out, "null");
     else
@@ -93,7 +89,9 @@ void answer_write_finish(const struct choice *choice, bool finished, struct strb
 const struct answer_list *answer_lists(const struct job *job, int *count)
 {
     bool chat = job->kind == JOB_CHAT;
-    *count = job->fields.top_logprobs < 0 ? 0 : chat ? 1 : sizeof answer_completion_lists / sizeof(struct answer_list);
+    *count = job->params.request.top_logprobs < 0 ? 0
+        : chat                                    ? 1
+                                                  : sizeof answer_completion_lists / sizeof(struct answer_list);
     return chat ? answer_chat_lists : answer_completion_lists;
 }
 
@@ -116,22 +114,22 @@ static void take_text(struct choice *choice)
         answer_chat_take(choice);
         return;
     }
-    if (choice->job->fields.echo && !choice->begun)
+    if (choice->job->params.echo && !choice->begun)
         answer_completion_echo(choice, &choice->content);
     choice->begun = true;
-    strbuf_add(&choice->content, choice->news.text.data, choice->news.text.len);
+    strbuf_add(&choice->content, choice->delivered.text.data, choice->delivered.text.len);
 }
 
 // The text is content by now, and tokens are needed only where an answer lists them.
 static void take_tokens(struct choice *choice)
 {
-    const struct fields *fields = &choice->job->fields;
-    struct mail *news = &choice->news;
-    choice->generated += news->token_count - news->prompt_tokens + news->discarded_tokens;
-    news->text.len = 0;
-    if (fields->top_logprobs < 0 && !fields->return_token_ids)
-        news->token_count = news->top_count = news->prompt_tokens = 0;
-    mail_move(news, &choice->answer);
+    const struct request_params *params = &choice->job->params;
+    struct output *delivered = &choice->delivered;
+    choice->generated += delivered->token_count - delivered->prompt_tokens + delivered->discarded_tokens;
+    delivered->text.len = 0;
+    if (params->request.top_logprobs < 0 && !params->return_token_ids)
+        delivered->token_count = delivered->top_count = delivered->prompt_tokens = 0;
+    output_move(delivered, &choice->answer);
 }
 
 void answer_take(struct job *job)
@@ -221,9 +219,9 @@ static bool write_finish_part(struct job *job, struct choice *choice, struct str
 static bool write_ids_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
     struct answer_cursor *cursor = &job->cursor;
-    const struct mail *answer = &choice->answer;
+    const struct output *answer = &choice->answer;
     size_t count = (size_t)(answer->token_count - answer->prompt_tokens);
-    if (!job->fields.return_token_ids)
+    if (!job->params.return_token_ids)
         return true;
     strbuf_add_text(out, cursor->at ? "" : ",\"token_ids\":[");
     for (; cursor->at < count; cursor->at++) {
@@ -238,7 +236,7 @@ static bool write_ids_part(struct job *job, struct choice *choice, struct strbuf
 static bool write_prompt_ids_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
     struct answer_cursor *cursor = &job->cursor;
-    if (!job->fields.return_token_ids)
+    if (!job->params.return_token_ids)
         return true;
     strbuf_add_text(out, cursor->at ? "" : ",\"prompt_token_ids\":[");
     for (; cursor->at < choice->prompt->count; cursor->at++) {

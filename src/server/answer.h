@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer.h: from a choice's tokens to OpenAI's JSON, as text: server-sent events where the client streams, one
-// object at the end where it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither
+// server/answer.h: serialises answers as OpenAI's JSON: server-sent events where the client streams, one object at the
+// end where it does not. Both are written in slices of bounded size (ANSWER_SLICE_BYTES), so that neither
 // memory nor other answers wait for a long one. Runs on the writer's thread.
 #ifndef SERVER_ANSWER_H
 #define SERVER_ANSWER_H
@@ -10,7 +10,8 @@
 // A slice ends behind the first value that reaches this; values are texts of that size or one token's logprobs.
 enum { ANSWER_SLICE_BYTES = 64 << 10 };
 
-// Takes the job's news in: text becomes content and calls; tokens are kept where logprobs or ids are asked for.
+// Consumes the output that was delivered last: text becomes content and calls; tokens are kept where the answer lists
+// logprobs or ids.
 void answer_take(struct job *job);
 
 // Append the next slice of what has been taken in. True: nothing is left to write, and for a job that is released,
@@ -46,7 +47,7 @@ void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
 
 extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4];
 
-void answer_chat_take(struct choice *choice);                                  // news into content and calls
+void answer_chat_take(struct choice *choice);                                  // delivered text into content and calls
 bool answer_chat_delta(struct choice *choice, struct strbuf *out);             // false: nothing is new, and it wrote {}
 bool answer_chat_is_silent(const struct choice *choice);                       // calls and no content: it is null
 void answer_chat_write_calls(const struct choice *choice, struct strbuf *out); // ,"tool_calls": ..., if there are any

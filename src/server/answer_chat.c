@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_chat.c: messages, deltas, tool calls and logprobs of /v1/chat/completions.
+// server/answer_chat.c: response bodies of /v1/chat/completions: messages, deltas, tool calls and logprobs.
 #include <stdio.h>
 #include <sys/random.h>
 
@@ -47,19 +47,19 @@ static void open_tools(struct choice *choice)
 
 void answer_chat_take(struct choice *choice)
 {
-    struct bytes text = strbuf_bytes(&choice->news.text);
+    struct bytes text = strbuf_bytes(&choice->delivered.text);
     open_tools(choice);
     if (!choice->tools)
         add_content(choice, text);
     else
         tool_reader_add(choice->tools, text);
-    if (choice->tools && choice->news.finished)
+    if (choice->tools && choice->delivered.finished)
         tool_reader_finish(choice->tools);
 }
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-// What is new of a call: its name at first, then its arguments as they come.
+// Writes the delta of a call: its name at first, then its arguments as they come.
 static void write_call_delta(struct tool_call *call, int index, struct strbuf *out)
 {
     struct bytes fresh = { call->arguments.data + call->sent, call->arguments.len - call->sent };
@@ -117,7 +117,7 @@ void answer_chat_write_calls(const struct choice *choice, struct strbuf *out)
 
 // ---- logprobs -----------------------------------------------------------------------------------------------------
 
-// Without the brace that ends it.
+// Writes an entry without its closing brace.
 static void write_logprob(const struct job *job, int32_t id, float logprob, struct strbuf *out)
 {
     struct strbuf token = { 0 }, name = { 0 };
@@ -137,12 +137,12 @@ static void write_logprob(const struct job *job, int32_t id, float logprob, stru
 
 static void write_entry(struct choice *choice, int index, struct strbuf *out)
 {
-    const struct mail *mail = &choice->answer;
-    const struct answer_token *token = &mail->tokens[index];
+    const struct output *output = &choice->answer;
+    const struct answer_token *token = &output->tokens[index];
     write_logprob(choice->job, token->id, token->logprob, out);
     strbuf_add_text(out, ",\"top_logprobs\":[");
     for (int i = 0; i < token->top_count; i++) {
-        const struct nibble_candidate *likely = &mail->tops[token->top_first + i];
+        const struct nibble_candidate *likely = &output->tops[token->top_first + i];
         strbuf_add_text(out, i ? "," : "");
         write_logprob(choice->job, likely->id, likely->logprob, out);
         strbuf_add_byte(out, '}');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_completion.c: the echo and the logprobs of /v1/completions.
+// server/answer_completion.c: response bodies of /v1/completions: the echo and the logprobs.
 #include "base/utf8.h"
 #include "server/answer.h"
 #include "server/json_writer.h"
@@ -42,8 +42,8 @@ static void write_token_logprob(struct choice *choice, int index, struct strbuf 
         strbuf_add_text(out, "null");
 }
 
-// Tokens that read alike (parts of a character) share a key, whose place is the first one's and whose value the last's.
-struct table {
+// Tokens with equal text (parts of a character) share a key: it keeps the first one's place and the last one's value.
+struct top_logprobs {
     struct strbuf keys; // JSON strings, one behind the other
     struct {
         size_t begin, end;
@@ -52,7 +52,7 @@ struct table {
     int count;
 };
 
-static void set_logprob(struct table *table, const struct job *job, int32_t id, float logprob)
+static void set_logprob(struct top_logprobs *table, const struct job *job, int32_t id, float logprob)
 {
     struct strbuf token = { 0 };
     size_t begin = table->keys.len;
@@ -76,16 +76,16 @@ static void set_logprob(struct table *table, const struct job *job, int32_t id, 
 
 static void write_tops(struct choice *choice, int index, struct strbuf *out)
 {
-    const struct mail *mail = &choice->answer;
+    const struct output *output = &choice->answer;
     const struct job *job = choice->job;
-    const struct answer_token *token = &mail->tokens[index];
-    struct table table = { 0 };
+    const struct answer_token *token = &output->tokens[index];
+    struct top_logprobs table = { 0 };
     if (!token->scored) {
         strbuf_add_text(out, "null");
         return;
     }
     for (int i = 0; i < token->top_count; i++)
-        set_logprob(&table, job, mail->tops[token->top_first + i].id, mail->tops[token->top_first + i].logprob);
+        set_logprob(&table, job, output->tops[token->top_first + i].id, output->tops[token->top_first + i].logprob);
     set_logprob(&table, job, token->id, token->logprob);
     strbuf_add_byte(out, '{');
     for (int i = 0; i < table.count; i++) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/answer_stream.c: server-sent events: a chunk for what is new of each choice, and the end of the stream.
+// server/answer_stream.c: server-sent events (SSE): a chunk for the new output of each choice, and the end of the
+// stream.
 #include "server/answer.h"
 #include "server/json_writer.h"
 
-// A client that was slow, or a prompt that is echoed with its logprobs, must not make one chunk of thousands of tokens.
+// Limits a chunk: a slow client, or an echoed prompt with logprobs, would otherwise get thousands of tokens in one.
 enum { CHUNK_TOKENS_MAX = 64 };
 
 static void open_event(const struct job *job, struct strbuf *out)
@@ -16,7 +17,7 @@ static void close_event(struct strbuf *out) { strbuf_add_text(out, "}\n\n"); }
 
 // ---- chunks -------------------------------------------------------------------------------------------------------
 
-// Up to the content, which follows.
+// Writes a chunk up to its content.
 static void open_chunk(const struct choice *choice, struct strbuf *out)
 {
     open_event(choice->job, out);
@@ -25,16 +26,16 @@ static void open_chunk(const struct choice *choice, struct strbuf *out)
 
 static void close_chunk(const struct choice *choice, struct strbuf *out)
 {
-    const struct fields *fields = &choice->job->fields;
+    const struct request_params *params = &choice->job->params;
     strbuf_add_text(out, "}]");
-    if (fields->continuous_usage)
+    if (params->continuous_usage)
         answer_write_usage(choice->job, out);
-    else if (fields->include_usage)
+    else if (params->include_usage)
         strbuf_add_text(out, ",\"usage\":null");
     close_event(out);
 }
 
-// A chunk that is `content` and no tokens: the first and the last of a choice.
+// Writes a chunk of `content` without tokens: the first and the last of a choice.
 static void add_bare_chunk(const struct choice *choice, const char *content, bool finished, struct strbuf *out)
 {
     open_chunk(choice, out);
@@ -58,9 +59,9 @@ static void write_logprobs(struct choice *choice, int from, int to, struct strbu
 
 static void write_ids(const struct choice *choice, int from, int to, struct strbuf *out)
 {
-    const struct mail *answer = &choice->answer;
+    const struct output *answer = &choice->answer;
     int first = from > answer->prompt_tokens ? from : answer->prompt_tokens;
-    if (!choice->job->fields.return_token_ids)
+    if (!choice->job->params.return_token_ids)
         return;
     strbuf_add_text(out, ",\"token_ids\":[");
     for (int i = first; i < to; i++)
@@ -68,7 +69,7 @@ static void write_ids(const struct choice *choice, int from, int to, struct strb
     strbuf_add_byte(out, ']');
 }
 
-// What is new of the content, as a chunk's value. False: nothing is.
+// Writes new content as a chunk's value. False: there is none.
 static bool write_content(struct choice *choice, struct strbuf *out)
 {
     if (choice->job->kind == JOB_CHAT)
@@ -79,10 +80,10 @@ static bool write_content(struct choice *choice, struct strbuf *out)
     return any;
 }
 
-// One chunk of what is new, if anything is.
+// Writes one chunk of new output, if there is any.
 static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
 {
-    struct mail *answer = &choice->answer;
+    struct output *answer = &choice->answer;
     int from = choice->tokens_written, left = answer->token_count - from;
     int to = from + (left < CHUNK_TOKENS_MAX ? left : CHUNK_TOKENS_MAX);
     size_t begin = out->len;
@@ -102,11 +103,11 @@ static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
     choice->tokens_written = 0;
 }
 
-// True: all of the choice that is there is written.
+// True: all available output of the choice is written.
 static bool stream_choice(struct choice *choice, struct strbuf *out)
 {
     bool chat = choice->job->kind == JOB_CHAT;
-    const struct mail *answer = &choice->answer;
+    const struct output *answer = &choice->answer;
     if (chat && !choice->begun)
         add_bare_chunk(choice, "{\"role\":\"assistant\",\"content\":\"\"}", false, out);
     choice->begun = true;
@@ -129,7 +130,7 @@ static void add_end(const struct job *job, struct strbuf *out)
         answer_stream_error(&job->error, out);
         return;
     }
-    if (job->fields.include_usage || job->fields.continuous_usage) {
+    if (job->params.include_usage || job->params.continuous_usage) {
         open_event(job, out);
         strbuf_add_byte(out, ']');
         answer_write_usage(job, out);

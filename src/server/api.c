@@ -4,6 +4,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+const char *const api_finish_words[API_FINISHES] = {
+    [NIBBLE_FINISH_STOP] = "stop",
+    [NIBBLE_FINISH_LENGTH] = "length",
+    [NIBBLE_FINISH_CANCELLED] = "abort",
+    [NIBBLE_FINISH_FAILED] = "error",
+};
+
 // Types are vLLM's, codes are OpenAI's, for errors that have no code of their own.
 static const struct {
     int status;
@@ -52,6 +59,11 @@ bool api_fail_code(struct api_error *err, int status, const char *param, const c
     set_error(err, status, param, code, format, args);
     va_end(args);
     return false;
+}
+
+bool api_fail_field(struct api_error *err, const char *param, const struct error *cause)
+{
+    return api_fail(err, 400, param, "%s", cause->text);
 }
 
 const struct grammar_vocabulary *api_vocabulary(const struct api *api)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/api.h: what every request needs to know of the model that is served. Written before the port opens, read by
-// all threads afterwards.
+// server/api.h: the API's view of the served model, and the error body of every endpoint. Written before the port
+// opens, read by all threads afterwards.
 #ifndef SERVER_API_H
 #define SERVER_API_H
 
@@ -27,16 +27,16 @@ enum {
 // The vocabulary as grammars need it takes a moment to make, and most servers are never asked for it.
 struct lazy_vocabulary {
     pthread_mutex_t lock;
-    struct grammar_vocabulary *made; // NULL: nobody has asked yet
+    struct grammar_vocabulary *made; // NULL: no request has needed it yet
 };
 
 struct api {
     const struct tokenizer *tokenizer;
     const struct chat *chat;            // NULL: the model has no chat template
-    const char *chat_trouble;           // and why
+    const char *chat_error_text;        // and why
     struct lazy_vocabulary *vocabulary; // for grammars, see api_vocabulary
     struct nibble_sampling defaults;    // of generation_config.json
-    bool has_seed;                      // defaults.seed is for requests that bring none
+    bool has_seed;                      // defaults.seed is for requests without a seed
     const char *const *names;           // the first is what answers call the model
     int name_count;
     const char *alias;         // a name more, which is not listed: MODEL as it was given; NULL: none
@@ -53,7 +53,11 @@ struct api {
 
 const struct grammar_vocabulary *api_vocabulary(const struct api *api);
 
-// What is wrong with a request.
+// How answers end, as finish_reason, the log and metrics spell it.
+enum { API_FINISHES = NIBBLE_FINISH_FAILED + 1 };
+extern const char *const api_finish_words[API_FINISHES];
+
+// The error of an HTTP request: a status, and the body of OpenAI's error object (api_error_json).
 struct api_error {
     int status;
     const char *code; // as OpenAI spells it, a literal; NULL: what api_error_json says for the status
@@ -67,6 +71,8 @@ bool api_fail(struct api_error *err, int status, const char *param, const char *
     __attribute__((format(printf, 4, 5)));
 bool api_fail_code(struct api_error *err, int status, const char *param, const char *code, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+// A field's value is refused with the sentence of an inner error: 400. Always false.
+bool api_fail_field(struct api_error *err, const char *param, const struct error *cause);
 
 // Is a model served by this name? And the error for one that is not.
 bool api_has_model(const struct api *api, struct bytes name);

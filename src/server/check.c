@@ -38,11 +38,11 @@ bool check_prepare(struct job *job, const json_t *schema, bool strict, const cha
 
 static bool check_value(const json_t *schema, struct bytes text, struct error *err)
 {
-    json_error_t trouble;
+    json_error_t cause;
     json_t *value = json_loadb(text.data ? text.data : "", text.len,
-                               JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &trouble);
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &cause);
     if (!value)
-        return fail(err, "it is not JSON: %s", trouble.text);
+        return fail(err, "it is not JSON: %s", cause.text);
     enum validity verdict = validate(schema, schema, value, err);
     json_decref(value);
     return verdict == VALID;
@@ -50,7 +50,7 @@ static bool check_value(const json_t *schema, struct bytes text, struct error *e
 
 // ---- calls of tools ------------------------------------------------------------------------------------------------
 
-// The calls in a text, one after the other.
+// State of reading the tool calls in a text one after the other.
 struct calls {
     const json_t *tools;
     struct strbuf name, arguments; // of the latest
@@ -91,7 +91,7 @@ static void add_arguments(void *context, int index, struct bytes fragment)
     strbuf_add(&calls->arguments, fragment.data, fragment.len);
 }
 
-// How many calls there are; *ok: all of them meet their schemas.
+// Returns the number of calls; *ok: all of them meet their schemas.
 static int check_calls(const struct job *job, struct bytes text, bool *ok, bool *strict, struct error *err)
 {
     struct calls calls = { .tools = job->tools, .ok = true, .err = err };

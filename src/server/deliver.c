@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/deliver.c: from the outbox to the clients: text, in pieces or whole, and errors; then the log.
+// server/deliver.c: sends finished text from the outbox to the clients, in chunks or whole, and logs each request.
 #include "server/answer.h"
 #include "server/cors.h"
 #include "server/serve.h"
@@ -29,12 +29,12 @@ static void reply_error(struct server *server, struct job *job, const struct api
 static void open_stream(struct server *server, struct job *job)
 {
     job->streaming = true;
-    if (job->fields.stream) {
+    if (job->params.stream) {
         http_add_header(job->exchange, "Cache-Control", "no-cache");
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    http_stream_open(job->exchange, 200, job->fields.stream ? "text/event-stream; charset=utf-8" : "application/json");
+    http_stream_open(job->exchange, 200, job->params.stream ? "text/event-stream; charset=utf-8" : "application/json");
 }
 
 // `cut`: the client must see that something is missing.
@@ -49,14 +49,14 @@ static void close_stream(struct server *server, struct job *job, bool cut)
         http_stream_close(exchange);
 }
 
-// Events and long answers go out in pieces; an answer that is there at once has a Content-Length.
+// Sends text: events and long answers are chunked; an answer that is complete at once has a Content-Length.
 static void deliver(struct server *server, struct job *job, struct bytes text)
 {
     if (!job->streaming && job->over && job->error.status) {
         reply_error(server, job, &job->error);
         return;
     }
-    if (!job->streaming && job->over && !job->fields.stream) {
+    if (!job->streaming && job->over && !job->params.stream) {
         reply(server, job, text);
         return;
     }
@@ -81,7 +81,7 @@ void deliver_gone(struct server *server, struct job *job)
 {
     job->exchange = NULL;
     atomic_store(&job->cancelled, true);
-    post_resume(&server->post, job);
+    mailbox_resume(&server->mailbox, job);
 }
 
 void deliver_abandon(struct server *server, struct job *job, const struct api_error *err)
@@ -90,10 +90,10 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
     if (job->exchange && !job->streaming) {
         reply_error(server, job, err);
     } else if (job->exchange) {
-        if (job->fields.stream)
+        if (job->params.stream)
             answer_stream_error(err, &events);
         http_stream_write(job->exchange, strbuf_bytes(&events));
-        close_stream(server, job, !job->fields.stream);
+        close_stream(server, job, !job->params.stream);
     }
     strbuf_free(&events);
     deliver_gone(server, job);
@@ -101,18 +101,12 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
 
 // ---- to the log ---------------------------------------------------------------------------------------------------
 
-// How the first choice ended, or the status of what never became an answer.
+// Returns how the first choice ended, or why there was no answer.
 static const char *finish_word(const struct job *job, const struct nibble_usage *usage)
 {
-    static const char *const words[] = {
-        [NIBBLE_FINISH_STOP] = "stop",
-        [NIBBLE_FINISH_LENGTH] = "length",
-        [NIBBLE_FINISH_CANCELLED] = "abort",
-        [NIBBLE_FINISH_FAILED] = "error",
-    };
     if (!usage)
         return job->error.status ? "refused" : atomic_load(&job->cancelled) ? "abort" : "done";
-    return words[job->choices[0].answer.reason];
+    return api_finish_words[job->choices[0].answer.reason];
 }
 
 static void log_job(const struct server *server, const struct job *job)
@@ -163,7 +157,7 @@ void deliver_written(struct server *server)
 {
     struct job *job;
     struct strbuf text;
-    outbox_hear(&server->outbox);
+    outbox_clear_wake(&server->outbox);
     while ((job = outbox_take(&server->outbox, &text))) {
         if (job->exchange)
             deliver(server, job, strbuf_bytes(&text));

@@ -10,7 +10,9 @@
 #define GENERATE (ON_CHAT | ON_COMPLETION)
 #define TEMPLATE (ON_CHAT | ON_TOKENIZE)
 #define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE)
-#define AT(member) offsetof(struct fields, member)
+#define AT(member) offsetof(struct request_params, member)
+#define REQUEST(member) AT(request.member)
+#define SAMPLING(member) AT(request.sampling.member)
 #define INSTEAD(sentence) .instead = (sentence)
 #define ONLY_WORD(word, sentence) .low = 1, .high = 0, .only = (word), .instead = (sentence) // and no number
 
@@ -18,7 +20,7 @@ static const char not_built[] = "this server does not have it";
 static const char for_images[] = "this server reads and writes text alone";
 static const char one_process[] = "this server neither sends its cache to others nor takes theirs";
 
-// Rows of the same offset are names of the same thing: of several in one request the last row here counts.
+// Rows with the same offset are aliases: where a request has several of them, the last row here counts.
 const struct field field_table[] = {
     // ---- what is asked, and how long the answer may be
     { "model", ANYWHERE, FIELD_READ },
@@ -28,25 +30,25 @@ const struct field field_table[] = {
     { "return_token_strs", ON_TOKENIZE, FIELD_READ },
     { "n_cmpl", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX }, // llama-server's name of n
     { "n", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX },
-    { "n_predict", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX }, // llama-server's name
-    { "max_tokens", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
-    { "max_completion_tokens", GENERATE, FIELD_INT, AT(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
-    { "min_tokens", GENERATE, FIELD_INT, AT(min_tokens), 0, INT32_MAX },
+    { "n_predict", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX }, // llama-server's name
+    { "max_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
+    { "max_completion_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
+    { "min_tokens", GENERATE, FIELD_INT, REQUEST(min_tokens), 0, INT32_MAX },
     { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
-    { "priority", GENERATE, FIELD_INT, AT(priority), INT32_MIN, INT32_MAX },
+    { "priority", GENERATE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
     { "cache_salt", GENERATE, FIELD_READ },
 
     // ---- sampling
-    { "temperature", GENERATE, FIELD_REAL, AT(sampling.temperature), 0, 100 },
-    { "top_p", GENERATE, FIELD_REAL, AT(sampling.top_p), 0, 1 },
+    { "temperature", GENERATE, FIELD_REAL, SAMPLING(temperature), 0, 100 },
+    { "top_p", GENERATE, FIELD_REAL, SAMPLING(top_p), 0, 1 },
     { "top_k", GENERATE, FIELD_READ },
-    { "min_p", GENERATE, FIELD_REAL, AT(sampling.min_p), 0, 1 },
-    { "repeat_penalty", GENERATE, FIELD_REAL, AT(sampling.repetition_penalty), 0.01, 100 }, // llama-server's name
-    { "repetition_penalty", GENERATE, FIELD_REAL, AT(sampling.repetition_penalty), 0.01, 100 },
-    { "presence_penalty", GENERATE, FIELD_REAL, AT(sampling.presence_penalty), -2, 2 },
-    { "frequency_penalty", GENERATE, FIELD_REAL, AT(sampling.frequency_penalty), -2, 2 },
+    { "min_p", GENERATE, FIELD_REAL, SAMPLING(min_p), 0, 1 },
+    { "repeat_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 }, // llama-server's name
+    { "repetition_penalty", GENERATE, FIELD_REAL, SAMPLING(repetition_penalty), 0.01, 100 },
+    { "presence_penalty", GENERATE, FIELD_REAL, SAMPLING(presence_penalty), -2, 2 },
+    { "frequency_penalty", GENERATE, FIELD_REAL, SAMPLING(frequency_penalty), -2, 2 },
     { "seed", GENERATE, FIELD_READ },
     { "logit_bias", GENERATE, FIELD_READ },
 

@@ -18,8 +18,8 @@ enum endpoint {        // bits
 
 enum field_kind {
     FIELD_READ,     // honoured; a function in fields.c or read_*.c reads it
-    FIELD_BOOL,     // honoured; a bool at `offset` in struct fields
-    FIELD_INT,      // honoured; an int64_t from low to high
+    FIELD_BOOL,     // honoured; a bool at `offset` in struct request_params
+    FIELD_INT,      // honoured; an int from low to high
     FIELD_REAL,     // honoured; a double from low to high
     FIELD_VARIABLE, // honoured where the chat template reads the variable of that name; elsewhere as FIELD_ONLY
     FIELD_SWITCH,   // the same, and true or false

@@ -20,20 +20,29 @@ static bool read_real(const struct field *field, double *target, const json_t *b
     return true;
 }
 
+static bool read_int(const struct field *field, int *target, const json_t *body, struct error *err)
+{
+    int64_t value = *target;
+    bool ok = json_get_int(body, field->name, (int64_t)field->low, (int64_t)field->high, &value, err);
+    *target = (int)value;
+    return ok;
+}
+
 static bool read_field(const struct field *field, void *target, const json_t *body, struct error *err)
 {
     switch (field->kind) {
     case FIELD_BOOL: return json_get_bool(body, field->name, target, err);
-    case FIELD_INT: return json_get_int(body, field->name, (int64_t)field->low, (int64_t)field->high, target, err);
+    case FIELD_INT: return read_int(field, target, body, err);
     case FIELD_REAL: return read_real(field, target, body, err);
-    default: // not one of struct fields, or refused already
+    default: // not one of struct request_params, or refused already
         return true;
     }
 }
 
-static bool refused(struct api_error *out, const char *param, const struct error *err)
+bool fields_read_bool(const json_t *body, const char *name, bool *value, struct api_error *err)
 {
-    return api_fail(out, 400, param, "%s", err->text);
+    struct error cause;
+    return json_get_bool(body, name, value, &cause) || api_fail_field(err, name, &cause);
 }
 
 // ---- which fields there may be ------------------------------------------------------------------------------------
@@ -119,38 +128,38 @@ bool fields_check_keys(const json_t *object, const char *name, const char *const
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err)
 {
     const char *model = NULL;
-    struct error trouble;
-    if (!json_get_text(body, "model", &model, &trouble))
-        return refused(err, "model", &trouble);
+    struct error cause;
+    if (!json_get_text(body, "model", &model, &cause))
+        return api_fail_field(err, "model", &cause);
     return !model || !*model || api_has_model(api, bytes_of(model)) || api_fail_model(api, model, err);
 }
 
 // ---- stops --------------------------------------------------------------------------------------------------------
 
-static bool add_stop(struct fields *fields, const json_t *value, struct api_error *err)
+static bool add_stop(struct request_params *params, const json_t *value, struct api_error *err)
 {
     if (!json_is_string(value))
         return api_fail(err, 400, "stop", "\"stop\" is a string or a list of strings");
     struct bytes text = { json_string_value(value), json_string_length(value) };
     if (!text.len)
         return api_fail(err, 400, "stop", "a string in \"stop\" is empty; it would end every answer at once");
-    if (text.len > STOP_BYTES_MAX || fields->stop_count == STOP_STRINGS_MAX)
+    if (text.len > STOP_BYTES_MAX || params->stop_count == STOP_STRINGS_MAX)
         return api_fail(err, 400, "stop", "\"stop\" takes up to %d strings of up to %d bytes", STOP_STRINGS_MAX,
                         STOP_BYTES_MAX);
-    fields->stops[fields->stop_count++] = text;
+    params->stops[params->stop_count++] = text;
     return true;
 }
 
-static bool read_stops(struct fields *fields, const json_t *body, struct api_error *err)
+static bool read_stops(struct request_params *params, const json_t *body, struct api_error *err)
 {
     const json_t *stop = json_object_get(body, "stop"), *value;
     size_t index;
     if (!stop || json_is_null(stop))
         return true;
     if (!json_is_array(stop))
-        return add_stop(fields, stop, err);
+        return add_stop(params, stop, err);
     json_array_foreach (stop, index, value)
-        if (!add_stop(fields, value, err))
+        if (!add_stop(params, value, err))
             return false;
     return true;
 }
@@ -175,40 +184,42 @@ bool fields_read_ids(const struct api *api, const json_t *list, const char *name
     return true;
 }
 
-static void add_ends(struct fields *fields, const struct api *api)
+static void add_ends(struct nibble_request *request, const struct api *api)
 {
-    size_t given = (size_t)fields->stop_id_count, ends = (size_t)api->end_count;
-    fields->stop_ids = memory_grow(fields->stop_ids, given + ends + 1, sizeof *fields->stop_ids);
-    memcpy(fields->stop_ids + given, api->end_ids, ends * sizeof *fields->stop_ids);
-    fields->stop_id_count += api->end_count;
+    size_t ends = (size_t)api->end_count;
+    int32_t *ids = memory_grow((int32_t *)request->stop_ids, request->stop_count + ends + 1, sizeof *ids);
+    memcpy(ids + request->stop_count, api->end_ids, ends * sizeof *ids);
+    request->stop_ids = ids;
+    request->stop_count += ends;
 }
 
-static bool read_stop_ids(struct fields *fields, const struct api *api, const json_t *body, struct api_error *err)
+static bool read_stop_ids(struct request_params *params, const struct api *api, const json_t *body,
+                          struct api_error *err)
 {
     const json_t *list = json_object_get(body, "stop_token_ids");
-    size_t given = 0;
+    int32_t *ids;
     if (list && !json_is_null(list) && (!json_is_array(list) || json_array_size(list) > API_STOP_IDS_MAX))
         return api_fail(err, 400, "stop_token_ids", "\"stop_token_ids\" is a list of up to %d token ids",
                         API_STOP_IDS_MAX);
-    if (!fields_read_ids(api, list, "stop_token_ids", &fields->stop_ids, &given, err))
+    if (!fields_read_ids(api, list, "stop_token_ids", &ids, &params->request.stop_count, err))
         return false;
-    fields->stop_id_count = (int)given;
-    if (!fields->ignore_eos)
-        add_ends(fields, api);
+    params->request.stop_ids = ids;
+    if (!params->ignore_eos)
+        add_ends(&params->request, api);
     return true;
 }
 
-void fields_end_naturally(struct fields *fields, const struct api *api)
+void fields_end_naturally(struct request_params *params, const struct api *api)
 {
-    if (fields->ignore_eos)
-        add_ends(fields, api);
-    fields->ignore_eos = false;
+    if (params->ignore_eos)
+        add_ends(&params->request, api);
+    params->ignore_eos = false;
 }
 
 // ---- the rest -----------------------------------------------------------------------------------------------------
 
 // {"token id": bias}
-static bool read_bias(struct fields *fields, const struct api *api, const json_t *body, struct api_error *err)
+static bool read_bias(struct nibble_request *request, const struct api *api, const json_t *body, struct api_error *err)
 {
     json_t *table = json_object_get(body, "logit_bias"), *value;
     const char *key;
@@ -216,7 +227,8 @@ static bool read_bias(struct fields *fields, const struct api *api, const json_t
         return true;
     if (!json_is_object(table) || json_object_size(table) > API_BIAS_MAX)
         return api_fail(err, 400, "logit_bias", "\"logit_bias\" is an object of up to %d token ids", API_BIAS_MAX);
-    fields->bias = memory_new(json_object_size(table) + 1, sizeof *fields->bias);
+    struct nibble_bias *biases = memory_new(json_object_size(table) + 1, sizeof *biases);
+    request->bias = biases;
     json_object_foreach (table, key, value) {
         char *end;
         errno = 0;
@@ -230,108 +242,108 @@ static bool read_bias(struct fields *fields, const struct api *api, const json_t
                             "the bias of token %ld in \"logit_bias\" is not a number from -100 "
                             "to 100",
                             id);
-        fields->bias[fields->bias_count++] = (struct nibble_bias){ (int32_t)id, (float)bias };
+        biases[request->bias_count++] = (struct nibble_bias){ (int32_t)id, (float)bias };
     }
     return true;
 }
 
-static bool read_stream_options(struct fields *fields, const json_t *body, struct api_error *err)
+static bool read_stream_options(struct request_params *params, const json_t *body, struct api_error *err)
 {
     const json_t *options = json_object_get(body, "stream_options");
-    struct error trouble;
+    struct error cause;
     if (!options || json_is_null(options))
         return true;
-    if (!json_is_object(options) || !fields->stream)
+    if (!json_is_object(options) || !params->stream)
         return api_fail(err, 400, "stream_options", "\"stream_options\" is an object, and goes with \"stream\": true");
     static const char *const words[] = { "include_usage", "continuous_usage_stats", "include_obfuscation", NULL };
     if (!fields_check_keys(options, "stream_options", words, err))
         return false;
-    return (json_get_bool(options, "include_usage", &fields->include_usage, &trouble)
-            && json_get_bool(options, "continuous_usage_stats", &fields->continuous_usage, &trouble))
-        || refused(err, "stream_options", &trouble);
+    return (json_get_bool(options, "include_usage", &params->include_usage, &cause)
+            && json_get_bool(options, "continuous_usage_stats", &params->continuous_usage, &cause))
+        || api_fail_field(err, "stream_options", &cause);
 }
 
 // A chat asks with "logprobs": true and "top_logprobs": n, a completion with "logprobs": n.
-static bool read_logprobs(struct fields *fields, const json_t *body, bool chat, struct api_error *err)
+static bool read_logprobs(int *top_logprobs, const json_t *body, bool chat, struct api_error *err)
 {
-    struct error trouble;
-    if (!chat)
-        return json_get_int(body, "logprobs", 0, API_LOGPROBS_MAX, &fields->top_logprobs, &trouble)
-            || refused(err, "logprobs", &trouble);
+    const char *name = chat ? "top_logprobs" : "logprobs";
     bool wanted = false;
-    int64_t top = 0;
-    if (!json_get_bool(body, "logprobs", &wanted, &trouble))
-        return refused(err, "logprobs", &trouble);
-    if (!json_get_int(body, "top_logprobs", 0, API_LOGPROBS_MAX, &top, &trouble))
-        return refused(err, "top_logprobs", &trouble);
-    if (top && !wanted)
+    int64_t top = chat ? 0 : -1;
+    struct error cause;
+    if (chat && !fields_read_bool(body, "logprobs", &wanted, err))
+        return false;
+    if (!json_get_int(body, name, 0, API_LOGPROBS_MAX, &top, &cause))
+        return api_fail_field(err, name, &cause);
+    if (chat && top && !wanted)
         return api_fail(err, 400, "top_logprobs", "\"top_logprobs\" needs \"logprobs\": true");
-    fields->top_logprobs = wanted ? top : -1;
+    *top_logprobs = chat && !wanted ? -1 : (int)top;
     return true;
 }
 
-static bool read_seed(struct fields *fields, const struct api *api, const json_t *body, struct api_error *err)
+static bool read_seed(uint64_t *seed, const struct api *api, const json_t *body, struct api_error *err)
 {
     enum { RANDOM_SEED = -1 }; // as vLLM and llama-server have it
-    int64_t seed = 0;
-    struct error trouble;
-    const json_t *given = json_object_get(body, "seed");
-    if (!json_get_int(body, "seed", INT64_MIN, INT64_MAX, &seed, &trouble))
-        return refused(err, "seed", &trouble);
-    if (given && !json_is_null(given) && seed != RANDOM_SEED)
-        fields->sampling.seed = (uint64_t)seed;
-    else if (!api->has_seed && getrandom(&fields->sampling.seed, sizeof fields->sampling.seed, 0) < 0)
+    int64_t value = RANDOM_SEED;
+    struct error cause;
+    if (!json_get_int(body, "seed", INT64_MIN, INT64_MAX, &value, &cause))
+        return api_fail_field(err, "seed", &cause);
+    if (value != RANDOM_SEED)
+        *seed = (uint64_t)value;
+    else if (!api->has_seed && getrandom(seed, sizeof *seed, 0) < 0)
         return api_fail(err, 500, NULL, "the system gives no random numbers; send a \"seed\"");
     return true;
 }
 
-static bool read_top(struct fields *fields, const json_t *body, struct api_error *err)
+static bool read_top_k(struct nibble_sampling *sampling, const json_t *body, struct api_error *err)
 {
-    int64_t top_k = fields->sampling.top_k;
-    struct error trouble;
-    if (!json_get_int(body, "top_k", -1, INT32_MAX, &top_k, &trouble)) // -1 and 0 are both off
-        return refused(err, "top_k", &trouble);
-    fields->sampling.top_k = top_k > 0 ? (int)top_k : 0;
-    if (fields->sampling.top_p == 0) { // the fewest tokens that sum to 0: the likeliest alone
-        fields->sampling.top_k = 1;
-        fields->sampling.top_p = 1;
+    int64_t top_k = sampling->top_k;
+    struct error cause;
+    if (!json_get_int(body, "top_k", -1, INT32_MAX, &top_k, &cause)) // -1 and 0 are both off
+        return api_fail_field(err, "top_k", &cause);
+    sampling->top_k = top_k > 0 ? (int)top_k : 0;
+    if (sampling->top_p == 0) { // the fewest tokens that sum to 0: the likeliest alone
+        sampling->top_k = 1;
+        sampling->top_p = 1;
     }
     return true;
 }
 
-static bool read_salt(struct fields *fields, const json_t *body, struct api_error *err)
+static bool read_salt(struct nibble_request *request, const json_t *body, struct api_error *err)
 {
     const json_t *salt = json_object_get(body, "cache_salt");
     if (!salt || json_is_null(salt))
         return true;
-    fields->cache_salt = (struct bytes){ json_string_value(salt), json_string_length(salt) };
-    return (fields->cache_salt.len && fields->cache_salt.len <= API_SALT_BYTES_MAX)
+    request->cache_salt = json_string_value(salt);
+    request->cache_salt_len = json_string_length(salt);
+    return (request->cache_salt_len && request->cache_salt_len <= API_SALT_BYTES_MAX)
         || api_fail(err, 400, "cache_salt", "\"cache_salt\" is a string of 1 to %d bytes", API_SALT_BYTES_MAX);
 }
 
-bool fields_read(struct fields *fields, const struct api *api, const json_t *body, enum endpoint endpoint,
+bool fields_read(struct request_params *params, const struct api *api, const json_t *body, enum endpoint endpoint,
                  struct api_error *err)
 {
     bool chat = endpoint == ON_CHAT;
     // A chat template writes the special tokens itself.
-    *fields = (struct fields){ .n = 1,
-                               .max_tokens = FIELDS_DEFAULT_LENGTH,
-                               .sampling = api->defaults,
-                               .skip_special = true,
-                               .add_special = !chat,
-                               .top_logprobs = -1 };
-    struct error trouble;
+    *params = (struct request_params){
+        .request = { .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults, .top_logprobs = -1 },
+        .n = 1,
+        .skip_special = true,
+        .add_special = !chat,
+    };
+    struct nibble_request *request = &params->request;
+    struct error cause;
     for (size_t i = 0; i < field_count; i++)
-        if (!read_field(&field_table[i], (char *)fields + field_table[i].offset, body, &trouble))
-            return refused(err, field_table[i].name, &trouble);
-    return read_stream_options(fields, body, err) && read_logprobs(fields, body, chat, err)
-        && read_seed(fields, api, body, err) && read_top(fields, body, err) && read_salt(fields, body, err)
-        && read_stops(fields, body, err) && read_stop_ids(fields, api, body, err) && read_bias(fields, api, body, err);
+        if (!read_field(&field_table[i], (char *)params + field_table[i].offset, body, &cause))
+            return api_fail_field(err, field_table[i].name, &cause);
+    return read_stream_options(params, body, err) && read_logprobs(&request->top_logprobs, body, chat, err)
+        && read_seed(&request->sampling.seed, api, body, err) && read_top_k(&request->sampling, body, err)
+        && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
+        && read_bias(request, api, body, err);
 }
 
-void fields_free(struct fields *fields)
+void fields_free(struct request_params *params)
 {
-    free(fields->stop_ids);
-    free(fields->bias);
-    *fields = (struct fields){ 0 };
+    free((int32_t *)params->request.stop_ids);
+    free((struct nibble_bias *)params->request.bias);
+    *params = (struct request_params){ 0 };
 }

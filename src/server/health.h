@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/health.h: the health check: does the server get ahead? Each part of a request's way (readers, engine, writer)
-// has a counter that moves on with its work; a part that has work and whose counter stands still for stall_seconds is
+// server/health.h: liveness and readiness checks. Each stage of a request (readers, engine, writer) has a counter that
+// advances with its work; a stage that has work and whose counter stands still for stall_seconds is
 // stuck. The engine's counter moves with every op of a step, so a long step on a slow machine is no stall. The clock is
 // the caller's.
 #ifndef SERVER_HEALTH_H
@@ -23,11 +23,11 @@ struct health {
     double stall_seconds;
     struct health_watch {
         struct health_sample last;
-        double since; // when it was last seen to get ahead, or to have no work
+        double since; // when it was last seen to advance, or to have no work
     } watches[HEALTH_PARTS];
 };
 
-// What else is known.
+// Facts beside the counters.
 struct health_facts {
     bool draining;        // SIGTERM has come
     bool device_failing;  // in the latest step

@@ -120,7 +120,7 @@ static const char *reason_of(int status)
     return "";
 }
 
-// strftime would ask the locale for the names.
+// Written by hand, because strftime takes the names from the locale.
 static void add_date(struct strbuf *out)
 {
     static const char days[][4] = { "Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat" };
@@ -133,7 +133,7 @@ static void add_date(struct strbuf *out)
                       months[now.tm_mon], 1900 + now.tm_year, now.tm_hour, now.tm_min, now.tm_sec);
 }
 
-// Everything up to the line that says where the body ends.
+// Writes the head up to the line that frames the body.
 static void begin_answer(struct http_exchange *exchange, int status, const char *content_type)
 {
     struct http_connection *connection = exchange->connection;

@@ -29,7 +29,7 @@ struct http_limits {
     double body_seconds;   // and from there to the end of its body: 408
     double idle_seconds;   // between requests: closed
     double send_seconds;   // without the client taking a byte of what waits for it: closed
-    struct budget *budget; // pays for bodies from their first byte on, else 429; NULL: nobody counts
+    struct budget *budget; // pays for bodies from their first byte on, else 429; NULL: nothing is charged
 };
 
 struct http_callbacks {
@@ -39,12 +39,12 @@ struct http_callbacks {
     bool (*admit)(void *context, struct http_exchange *exchange);
     // A whole request has come, one that was admitted. It is answered now or later, by http_reply or http_stream_*.
     void (*request)(void *context, struct http_exchange *exchange);
-    // What came is not HTTP or past a limit (or one connection too many: 503): to be answered at once with http_reply;
+    // The input is not HTTP or past a limit (or one connection too many: 503): to be answered at once with http_reply;
     // the connection closes behind it. Method, path and headers are there as far as they could be read.
     void (*refuse)(void *context, struct http_exchange *exchange, int status, const char *sentence);
     // The client left, or was closed by a limit, before its answer ended. The exchange is gone after this.
     void (*gone)(void *context, struct http_exchange *exchange);
-    // All that was written to a stream so far has gone to the client's socket: more is welcome. NULL: nobody asks.
+    // All that was written to a stream so far has gone to the client's socket: more may be written. NULL: no callback.
     void (*sent)(void *context, struct http_exchange *exchange);
 };
 
@@ -54,9 +54,9 @@ struct http_server *http_open(struct event_base *base, const struct http_limits 
 void http_close(struct http_server *server); // every connection too
 
 // An address is taken first (bind) and served later (listen): in between nobody else can have it, and connections to
-// it are refused; at a path they wait. Port 0 takes a free one; *bound says which. A port or path in use is told as
-// such. A host name is bound at all its addresses. A socket left behind by a dead server is replaced; ours is removed
-// by http_close.
+// it are refused; at a path they wait. Port 0 takes a free one; *bound says which. A port or path in use is an
+// error of its own. A host name is bound at all its addresses. A socket left behind by a dead server is replaced; ours
+// is removed by http_close.
 bool http_bind(struct http_server *server, const char *host, int port, int *bound, struct error *err);
 bool http_bind_unix(struct http_server *server, const char *path, struct error *err);
 bool http_listen(struct http_server *server, struct error *err);
@@ -99,7 +99,7 @@ void http_add_header(struct http_exchange *exchange, const char *name, const cha
 // The whole answer; content_type may be NULL. The exchange is gone after it. A HEAD request gets the headers alone.
 void http_reply(struct http_exchange *exchange, int status, const char *content_type, struct bytes body);
 
-// An answer in pieces (chunked; to an HTTP/1.0 client up to the close). What is written in one turn of the loop leaves
+// An answer in pieces (chunked; to an HTTP/1.0 client up to the close). Pieces written in one turn of the loop leave
 // together in the next.
 void http_stream_open(struct http_exchange *exchange, int status, const char *content_type);
 void http_stream_write(struct http_exchange *exchange, struct bytes piece);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// server/http_connection.c: the state machine of a connection: opening, receiving, sending, deadlines and closing.
 #include "server/http_connection.h"
 
 #include <assert.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -19,7 +19,6 @@ enum {
     AHEAD_BYTES_MAX = 16 << 10, // taken of what a client sends before its answer is complete
     STEPS_PER_TURN = 16,        // then it is the others' turn
     SURPLUS_MAX = 64,           // connections that may take their time to read 503; further ones are closed behind it
-    EVICT_LOOKS_MAX = 16,       // idle connections that are looked at for one that has sent nothing
     LINGER_SECONDS = 2,
     LINGER_BYTES_MAX = 64 << 20, // a client may read the refusal of its body only when it has sent it all
     KEEPALIVE_SECONDS = 30,      // of silence before a client's machine is asked whether it still exists,
@@ -27,75 +26,7 @@ enum {
     KEEPALIVE_ASKS = 3,          // and how many times
 };
 
-static const double stalled_seconds = 0.5; // of a body, before its connection may be closed for a new one
-
 enum progress { PROGRESS_MORE, PROGRESS_WAIT, PROGRESS_OVER };
-
-// ---- idle connections ---------------------------------------------------------------------------------------------
-
-static void leave_idle_queue(struct http_connection *connection)
-{
-    if (connection->idle_queue)
-        TAILQ_REMOVE(connection->idle_queue, connection, idle);
-    connection->idle_queue = NULL;
-}
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-// To the end of its queue: something has come. The surplus have no place to give up.
-static void join_idle_queue(struct http_connection *connection)
-{
-    enum http_idle which = connection->state == HTTP_BODY ? HTTP_IDLE_BODY
-        : connection->known                               ? HTTP_IDLE_KNOWN
-                                                          : HTTP_IDLE_STRANGER;
-    leave_idle_queue(connection);
-    if (connection->surplus)
-        return;
-    connection->idle_queue = &connection->server->idle[which];
-    connection->idle_since = seconds_now();
-    TAILQ_INSERT_TAIL(connection->idle_queue, connection, idle);
-}
-
-static void set_state(struct http_connection *connection, enum http_state state)
-{
-    connection->state = state;
-    if (state == HTTP_ANSWERING || state == HTTP_SENDING)
-        leave_idle_queue(connection);
-    else
-        join_idle_queue(connection);
-}
-
-// Whether bytes of a request have come that nobody has read yet.
-static bool has_sent(const struct http_connection *connection)
-{
-    char byte;
-    return connection->state != HTTP_LINGERING && recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
-bool http_connection_evict(struct http_server *server)
-{
-    int looks = 0;
-    for (size_t i = 0; i < HTTP_IDLE_QUEUES; i++) {
-        struct http_connection *connection;
-        while ((connection = TAILQ_FIRST(&server->idle[i])) && looks++ < EVICT_LOOKS_MAX) {
-            if (i == HTTP_IDLE_BODY && seconds_now() - connection->idle_since < stalled_seconds)
-                return false;
-            if (has_sent(connection)) {
-                join_idle_queue(connection);
-                continue;
-            }
-            http_connection_close(connection);
-            server->counts.evicted++;
-            return true;
-        }
-    }
-    return false;
-}
 
 // ---- its life -----------------------------------------------------------------------------------------------------
 
@@ -105,7 +36,7 @@ struct timeval http_seconds(double seconds)
     return (struct timeval){ .tv_sec = whole, .tv_usec = (suseconds_t)((seconds - (double)whole) * 1e6) };
 }
 
-static void set_deadline(struct http_connection *connection, double seconds)
+void http_connection_set_deadline(struct http_connection *connection, double seconds)
 {
     struct timeval wait = http_seconds(seconds);
     evtimer_add(&connection->deadline, &wait);
@@ -116,7 +47,7 @@ void http_connection_wake(struct http_connection *connection)
     evtimer_add(&connection->turn, &(struct timeval){ 0 });
 }
 
-static struct http_exchange *exchange_open(struct http_connection *connection)
+struct http_exchange *http_exchange_open(struct http_connection *connection)
 {
     struct http_exchange *exchange = memory_new(1, sizeof *exchange);
     exchange->connection = connection;
@@ -125,7 +56,7 @@ static struct http_exchange *exchange_open(struct http_connection *connection)
     return exchange;
 }
 
-static void exchange_close(struct http_exchange *exchange)
+void http_exchange_close(struct http_exchange *exchange)
 {
     if (!exchange)
         return;
@@ -137,19 +68,19 @@ static void exchange_close(struct http_exchange *exchange)
 
 void http_connection_answered(struct http_connection *connection)
 {
-    exchange_close(connection->exchange);
+    http_exchange_close(connection->exchange);
     connection->exchange = NULL;
-    set_state(connection, HTTP_SENDING);
+    http_connection_set_state(connection, HTTP_SENDING);
     http_connection_wake(connection);
 }
 
-// The owner answers at once; then the connection is closed, as nobody knows where the next request would begin.
-static void refuse(struct http_connection *connection, int status, const char *sentence)
+// The owner answers at once; then the connection is closed, as the start of the next request cannot be found.
+void http_connection_refuse(struct http_connection *connection, int status, const char *sentence)
 {
     const struct http_callbacks *callbacks = &connection->server->callbacks;
     if (!connection->exchange)
-        connection->exchange = exchange_open(connection);
-    set_state(connection, HTTP_ANSWERING);
+        connection->exchange = http_exchange_open(connection);
+    http_connection_set_state(connection, HTTP_ANSWERING);
     connection->closes = true;
     evtimer_del(&connection->deadline);
     callbacks->refuse(callbacks->context, connection->exchange, status, sentence);
@@ -160,7 +91,7 @@ static void refuse(struct http_connection *connection, int status, const char *s
 
 static size_t unsent(const struct http_connection *connection) { return connection->output.len - connection->sent; }
 
-// The rest moves to the front only when it is the smaller part, so that moving never costs more than sending did.
+// Moves the rest to the front, but only when it is the smaller part, so that moving never costs more than sending did.
 static void forget_sent(struct http_connection *connection)
 {
     struct strbuf *output = &connection->output;
@@ -171,7 +102,7 @@ static void forget_sent(struct http_connection *connection)
     connection->sent = 0;
 }
 
-// As much as the socket takes. false: the client is not there any more.
+// Sends as much as the socket takes. false: the client is gone.
 static bool send_output(struct http_connection *connection)
 {
     size_t before = unsent(connection);
@@ -195,12 +126,12 @@ static bool send_output(struct http_connection *connection)
     if (!unsent(connection))
         evtimer_del(&connection->deadline);
     else if (progress || !evtimer_pending(&connection->deadline, NULL))
-        set_deadline(connection, connection->server->limits.send_seconds);
+        http_connection_set_deadline(connection, connection->server->limits.send_seconds);
     return true;
 }
 
-// The owner of a stream hears when the socket has taken all of it.
-static void tell_sent(struct http_connection *connection)
+// Notifies the owner of a stream when the socket has taken all of it.
+static void notify_sent(struct http_connection *connection)
 {
     const struct http_callbacks *callbacks = &connection->server->callbacks;
     struct http_exchange *exchange = connection->exchange;
@@ -210,201 +141,27 @@ static void tell_sent(struct http_connection *connection)
     callbacks->sent(callbacks->context, exchange);
 }
 
-// The answer is sent.
+// Called when the answer is sent.
 static void end_answer(struct http_connection *connection)
 {
     strbuf_free(&connection->output);
     if (connection->closes) {
         // Closing now would turn bytes on their way to us into a reset, which can overtake the answer.
         shutdown(connection->fd, SHUT_WR);
-        set_state(connection, HTTP_LINGERING);
-        set_deadline(connection, LINGER_SECONDS);
+        http_connection_set_state(connection, HTTP_LINGERING);
+        http_connection_set_deadline(connection, LINGER_SECONDS);
         return;
     }
     if (!connection->input.len)
         strbuf_free(&connection->input);
     connection->known = true;
-    set_state(connection, HTTP_IDLE);
-    set_deadline(connection, connection->server->limits.idle_seconds);
-}
-
-// ---- taking a request ---------------------------------------------------------------------------------------------
-
-static void consume(struct http_connection *connection, size_t count)
-{
-    struct strbuf *input = &connection->input;
-    input->len -= count;
-    if (count && input->len)
-        memmove(input->data, input->data + count, input->len);
-    connection->scanned = 0;
-}
-
-static void give_request(struct http_connection *connection)
-{
-    const struct http_callbacks *callbacks = &connection->server->callbacks;
-    set_state(connection, HTTP_ANSWERING);
-    evtimer_del(&connection->deadline);
-    callbacks->request(callbacks->context, connection->exchange);
-}
-
-// Asks the owner for the head alone. A body that is not wanted is not read: then nobody knows where the next request
-// would begin, and the connection closes behind the answer.
-static bool admit(struct http_connection *connection, bool has_body)
-{
-    const struct http_callbacks *callbacks = &connection->server->callbacks;
-    set_state(connection, HTTP_ANSWERING);
-    evtimer_del(&connection->deadline);
-    connection->closes = has_body;
-    if (callbacks->admit(callbacks->context, connection->exchange)) {
-        connection->closes = false;
-        return true;
-    }
-    assert(connection->state == HTTP_SENDING);
-    return false;
-}
-
-static void begin_body(struct http_connection *connection)
-{
-    const struct http_limits *limits = &connection->server->limits;
-    struct http_exchange *exchange = connection->exchange;
-    const struct http_head *head = &exchange->head;
-    struct error err;
-    int status = http_content_open(&exchange->content, head, limits, &err);
-    if (status == 415)
-        http_add_header(exchange, "Accept-Encoding", HTTP_CODINGS);
-    if (status) {
-        refuse(connection, status, err.text);
-        return;
-    }
-    set_state(connection, HTTP_BODY);
-    connection->chunks = (struct http_chunks){ 0 };
-    connection->body_taken = 0;
-    set_deadline(connection, limits->body_seconds);
-    if (head->expects_continue && head->minor == 1 && !connection->input.len)
-        strbuf_add_text(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n");
-}
-
-// The head of `length` bytes stands at the front of the input.
-static void take_head(struct http_connection *connection, size_t length)
-{
-    struct http_exchange *exchange = connection->exchange = exchange_open(connection);
-    struct error err;
-    exchange->head_text = memory_new(length, 1);
-    memcpy(exchange->head_text, connection->input.data, length);
-    consume(connection, length);
-    const struct http_head *head = &exchange->head;
-    int status = http_parse_head((struct bytes){ exchange->head_text, length }, &exchange->head, &err);
-    struct bytes id = http_head_field(head, "X-Request-Id");
-    if (request_id_is_sane(id))
-        snprintf(exchange->request_id, sizeof exchange->request_id, "%.*s", (int)id.len, id.data);
-    bool has_body = head->length || head->chunked;
-    if (status)
-        refuse(connection, status, err.text);
-    else if (!admit(connection, has_body))
-        return;
-    else if (has_body)
-        begin_body(connection);
-    else
-        give_request(connection);
-}
-
-// Some clients send an empty line behind a body.
-static void skip_empty_lines(struct http_connection *connection)
-{
-    const struct strbuf *input = &connection->input;
-    size_t count = 0;
-    for (;;) {
-        size_t left = input->len - count;
-        if (left >= 1 && input->data[count] == '\n')
-            count += 1;
-        else if (left >= 2 && input->data[count] == '\r' && input->data[count + 1] == '\n')
-            count += 2;
-        else
-            break;
-    }
-    if (count)
-        consume(connection, count);
-}
-
-// false: more bytes are needed first.
-static bool find_head(struct http_connection *connection)
-{
-    const struct http_limits *limits = &connection->server->limits;
-    skip_empty_lines(connection);
-    if (!connection->input.len)
-        return false;
-    if (connection->state == HTTP_IDLE) {
-        set_state(connection, HTTP_HEAD);
-        if (connection->known) // the first one's time runs since the connection was accepted
-            set_deadline(connection, limits->head_seconds);
-    }
-    struct bytes in = strbuf_bytes(&connection->input);
-    size_t length = http_head_length(in, &connection->scanned);
-    struct error err;
-    if (!http_is_token_byte(in.data[0]) && !(in.len == 1 && in.data[0] == '\r')) {
-        refuse(connection, 400, "what came is not HTTP; this server speaks http:// and not https://");
-    } else if (length > limits->head_bytes || (!length && in.len >= limits->head_bytes)) {
-        fail(&err, "the request line and headers take more than %zu bytes", limits->head_bytes);
-        refuse(connection, 431, err.text);
-    } else if (length) {
-        take_head(connection, length);
-    } else {
-        return false;
-    }
-    return true;
-}
-
-// 0, or the status of a refusal.
-static int take_chunks(struct http_connection *connection, struct bytes *in, struct error *err)
-{
-    size_t limit = connection->server->limits.body_bytes;
-    while (in->len && connection->chunks.state != HTTP_CHUNKS_DONE) {
-        struct bytes data;
-        int status = http_chunks_read(&connection->chunks, in, &data, err);
-        if (status)
-            return status;
-        if (data.len + connection->chunks.left > limit - connection->body_taken)
-            return fail(err, "the body has more than the %zu bytes that are taken", limit), 413;
-        connection->body_taken += data.len;
-        status = http_content_add(&connection->exchange->content, data, err);
-        if (status)
-            return status;
-    }
-    return 0;
-}
-
-// false: more bytes are needed first.
-static bool take_body(struct http_connection *connection)
-{
-    struct http_exchange *exchange = connection->exchange;
-    struct bytes in = strbuf_bytes(&connection->input);
-    struct error err;
-    int status = 0;
-    bool done;
-    if (exchange->head.chunked) {
-        status = take_chunks(connection, &in, &err);
-        done = connection->chunks.state == HTTP_CHUNKS_DONE;
-    } else {
-        size_t missing = (size_t)exchange->head.length - connection->body_taken;
-        size_t count = in.len < missing ? in.len : missing;
-        status = http_content_add(&exchange->content, (struct bytes){ in.data, count }, &err);
-        connection->body_taken += count;
-        in.len -= count;
-        done = count == missing;
-    }
-    consume(connection, connection->input.len - in.len);
-    if (!status && done)
-        status = http_content_end(&exchange->content, &err);
-    if (status)
-        refuse(connection, status, err.text);
-    else if (done)
-        give_request(connection);
-    return status || done;
+    http_connection_set_state(connection, HTTP_IDLE);
+    http_connection_set_deadline(connection, connection->server->limits.idle_seconds);
 }
 
 // ---- receiving ----------------------------------------------------------------------------------------------------
 
-// How much more input the state has a use for.
+// Returns how many bytes the current state may receive.
 static size_t room(const struct http_connection *connection)
 {
     size_t most = connection->state == HTTP_IDLE || connection->state == HTTP_HEAD
@@ -436,7 +193,7 @@ static enum progress receive(struct http_connection *connection)
     if (count > 0) {
         strbuf_add(&connection->input, bytes, (size_t)count);
         if (connection->state == HTTP_BODY)
-            join_idle_queue(connection);
+            http_idle_join(connection);
         return PROGRESS_MORE;
     }
     if (count == 0)
@@ -458,17 +215,17 @@ static enum progress step(struct http_connection *connection)
     switch (connection->state) {
     case HTTP_IDLE:
     case HTTP_HEAD:
-        if (find_head(connection))
+        if (http_request_find_head(connection))
             return PROGRESS_MORE;
         break;
     case HTTP_BODY:
-        if (take_body(connection))
+        if (http_request_take_body(connection))
             return PROGRESS_MORE;
         break;
     case HTTP_ANSWERING:
         if (unsent(connection) > connection->server->limits.unsent_bytes)
             return PROGRESS_OVER;
-        tell_sent(connection);
+        notify_sent(connection);
         break;
     case HTTP_SENDING:
         if (unsent(connection))
@@ -477,7 +234,7 @@ static enum progress step(struct http_connection *connection)
         return PROGRESS_MORE;
     case HTTP_LINGERING:
         connection->discarded += connection->input.len;
-        consume(connection, connection->input.len);
+        http_connection_consume(connection, connection->input.len);
         if (connection->discarded > LINGER_BYTES_MAX)
             return PROGRESS_OVER;
         break;
@@ -523,7 +280,7 @@ static void on_deadline(int fd, short what, void *context)
     struct error err;
     fail(&err, "the request's %s did not come within %g seconds", in_head ? "headers" : "body",
          in_head ? limits->head_seconds : limits->body_seconds);
-    refuse(connection, 408, err.text);
+    http_connection_refuse(connection, 408, err.text);
     work(connection);
 }
 
@@ -580,14 +337,14 @@ void http_connection_open(struct http_server *server, int fd)
     }
     struct http_connection *connection = connection_new(server, fd, surplus);
     set_options(fd, server->limits.send_seconds);
-    set_state(connection, HTTP_IDLE);
-    set_deadline(connection, server->limits.head_seconds);
+    http_connection_set_state(connection, HTTP_IDLE);
+    http_connection_set_deadline(connection, server->limits.head_seconds);
     server->counts.refused += surplus;
     server->failing = event_add(&connection->io, NULL) != 0;
     if (server->failing)
         http_connection_close(connection);
     else if (surplus)
-        refuse(connection, 503, err.text);
+        http_connection_refuse(connection, 503, err.text);
 }
 
 // A request that stays unread would turn the close into a reset, which can overtake the answer.
@@ -596,7 +353,7 @@ void http_connection_turn_away(struct http_server *server, int fd, const char *s
     char ignored[READ_BYTES];
     struct http_connection *connection = connection_new(server, fd, true);
     server->counts.refused++;
-    refuse(connection, 503, sentence);
+    http_connection_refuse(connection, 503, sentence);
     (void)!recv(fd, ignored, sizeof ignored, MSG_DONTWAIT);
     http_connection_close(connection);
 }
@@ -609,11 +366,11 @@ void http_connection_close(struct http_connection *connection)
         connection->exchange->left = true;
         callbacks->gone(callbacks->context, connection->exchange);
     }
-    exchange_close(connection->exchange);
+    http_exchange_close(connection->exchange);
     event_del(&connection->io);
     event_del(&connection->turn);
     event_del(&connection->deadline);
-    leave_idle_queue(connection);
+    http_idle_leave(connection);
     close(connection->fd);
     *connection->link = connection->next;
     if (connection->next)

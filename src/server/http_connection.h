@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_connection.h: what the files of the HTTP server share. One connection is one state machine, driven by the
-// loop: bytes, room to send, deadlines, and `wake` when its owner has written something.
+// server/http_connection.h: internals of the HTTP server, shared by its files. One connection is one state machine,
+// driven by the loop: bytes, room to send, deadlines, and `wake` when its owner has written something.
 //   (1) a connection has an exchange from the end of a request's head to the end of its answer; its owner has it while
 //       the state is ANSWERING and at no other time
-//   (2) only http_connection.c reads, sends and closes, and only from the loop (or http_close): the functions of http.h
-//       write to memory and wake, so that no owner loses an exchange inside a call of its own
+//   (2) only http_connection.c receives, sends and closes, and only from the loop (or http_close): the functions of
+//       http.h write to memory and wake, so that no owner loses an exchange inside a call of its own
 #ifndef SERVER_HTTP_CONNECTION_H
 #define SERVER_HTTP_CONNECTION_H
 
@@ -29,8 +29,8 @@ struct http_exchange {
     bool streams;      // http_stream_open was called
     bool sends_chunks; // and its pieces are framed,
     bool sends_body;   // unless there is nothing to send but headers
-    bool unsent;       // something was written since `sent` was told
-    bool left;         // `gone` is being told
+    bool unsent;       // something was written since the last call of `sent`
+    bool left;         // `gone` is being called
 };
 
 enum http_state {
@@ -49,8 +49,8 @@ struct http_connection {
     struct http_idle_queue *idle_queue;   // NULL: in none
     double idle_since;                    // in seconds of a clock that only goes forward
     int fd;
-    bool surplus; // one more than the server takes: told so and closed
-    bool known;   // it has brought a request before, and got its answer
+    bool surplus; // one more than the server takes: answered 503 and closed
+    bool known;   // it has sent a request before, and got its answer
     enum http_state state;
     bool readable;     // there may be bytes in the socket: events come once per change, not as long as it holds
     bool closes;       // behind the answer
@@ -71,7 +71,7 @@ TAILQ_HEAD(http_idle_queue, http_connection);
 
 // Connections that may be closed for new ones, in the order in which they are.
 enum http_idle {
-    HTTP_IDLE_STRANGER, // has never brought a request, and is owed nothing
+    HTTP_IDLE_STRANGER, // has never sent a request, and is owed nothing
     HTTP_IDLE_KNOWN,    // is owed nothing
     HTTP_IDLE_BODY,     // has announced a body
     HTTP_IDLE_QUEUES,
@@ -97,6 +97,24 @@ bool http_connection_evict(struct http_server *server);         // closes the lo
 void http_connection_close(struct http_connection *connection); // after one more attempt to send what waits
 void http_connection_wake(struct http_connection *connection);
 void http_connection_answered(struct http_connection *connection); // the exchange's answer is whole; it is freed
+
+// ---- shared by http_connection.c, http_idle.c and http_request.c ---------------------------------------------------
+
+void http_connection_set_state(struct http_connection *connection, enum http_state state);
+void http_connection_set_deadline(struct http_connection *connection, double seconds);
+// The owner answers with an error; the connection closes behind it, as the next request's start cannot be found.
+void http_connection_refuse(struct http_connection *connection, int status, const char *sentence);
+void http_connection_consume(struct http_connection *connection, size_t count); // bytes at the front of the input
+
+struct http_exchange *http_exchange_open(struct http_connection *connection);
+void http_exchange_close(struct http_exchange *exchange);
+
+void http_idle_join(struct http_connection *connection); // at the end of its queue: it has just been active
+void http_idle_leave(struct http_connection *connection);
+
+// Both: false: more input is needed first.
+bool http_request_find_head(struct http_connection *connection);
+bool http_request_take_body(struct http_connection *connection);
 
 void http_listeners_open(struct http_server *server);
 void http_listeners_close(struct http_server *server);

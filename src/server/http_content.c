@@ -44,7 +44,7 @@ static void give_back(struct http_content *content, size_t bytes)
     content->charged_bytes -= bytes;
 }
 
-// Room for so many bytes more, as far as content may grow: to one byte above its limit, which shows that it passes it.
+// Makes room for so many bytes more. Content may grow to one byte above its limit, which shows that it is too long.
 static int reserve(struct http_content *content, size_t more, struct error *err)
 {
     struct strbuf *data = &content->data;
@@ -62,7 +62,7 @@ static int reserve(struct http_content *content, size_t more, struct error *err)
     return 0;
 }
 
-// What is free; no more than zlib's counters hold.
+// Free space; no more than zlib's counters hold.
 static struct bytes room(const struct http_content *content)
 {
     const struct strbuf *data = &content->data;
@@ -70,7 +70,7 @@ static struct bytes room(const struct http_content *content)
     return (struct bytes){ data->data + data->len, bytes < INT_MAX ? bytes : INT_MAX };
 }
 
-// So many bytes were written to the room.
+// Called when so many bytes were written to the free space.
 static int grown(struct http_content *content, size_t count, struct error *err)
 {
     struct strbuf *data = &content->data;
@@ -245,7 +245,7 @@ int http_content_open(struct http_content *content, const struct http_head *head
                413;
     if (!content->coding && head->has_length)
         content->bytes_max = (size_t)head->length;
-    // Only whether it would fit: what is announced and never sent must not keep others out.
+    // The charge is given back at once: a body that is announced and never sent must not keep others out.
     size_t announced = head->length ? (size_t)head->length : 1;
     status = charge(content, announced, err);
     if (!status)

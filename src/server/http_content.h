@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_content.h: the content of a request as its body comes in: Content-Encoding (gzip, zstd; RFC 9110, section
-// 8.4) is undone while bytes arrive. Content is never longer than its limit, whatever a small body would decompress
-// to, and its memory is charged to the budget before it is allocated.
+// server/http_content.h: streaming decompression of request bodies: Content-Encoding (gzip, zstd; RFC 9110, section
+// 8.4) is undone while bytes arrive. Content is never longer than its limit, whatever a small body would decompress to,
+// and its memory is charged to the budget before it is allocated.
 #ifndef SERVER_HTTP_CONTENT_H
 #define SERVER_HTTP_CONTENT_H
 

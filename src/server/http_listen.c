@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_listen.c: listening sockets. What keeps an address from being used is told as a sentence. Where the
-// system has no descriptor left, an idle connection gives up its own, or a reserved one is used to answer 503; then
-// there is a moment's rest, so that the loop does not spin.
+// server/http_listen.c: listening sockets (TCP and Unix). An address that cannot be used is refused with a sentence.
+// Where the system has no descriptor left, an idle connection gives up its own, or a reserved one is used to answer
+// 503; then there is a moment's rest, so that the loop does not spin.
 #include <assert.h>
 #include <errno.h>
 #include <dirent.h>
@@ -45,7 +45,7 @@ static void on_accept(struct evconnlistener *events, int fd, struct sockaddr *ad
 
 static void open_reserve(struct http_server *server) { server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-// Those that wait are answered one after the other, each with the same descriptor.
+// Answers waiting connections one after the other, each with the reserved descriptor.
 static void turn_away(struct http_server *server, int listening_fd)
 {
     for (int i = 0; i < TURNED_AWAY_AT_ONCE && server->reserve_fd >= 0; i++) {
@@ -215,7 +215,7 @@ static in_port_t *port_of(struct sockaddr *address)
                                           : &((struct sockaddr_in *)address)->sin_port;
 }
 
-// One address; *port is the one that was bound.
+// Binds one address; *port is the one that was bound.
 static int bind_port(struct http_server *server, const char *host, const struct addrinfo *address, int *port)
 {
     int fd;
@@ -231,7 +231,7 @@ static int bind_port(struct http_server *server, const char *host, const struct 
     return 0;
 }
 
-// Resolvers name an address twice when two of their files do.
+// Skips duplicates: resolvers return an address twice when it is in two of their files.
 static bool came_before(const struct addrinfo *list, const struct addrinfo *address)
 {
     for (; list != address; list = list->ai_next)

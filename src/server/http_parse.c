@@ -35,7 +35,7 @@ static struct bytes after(struct bytes text, size_t count)
     return (struct bytes){ text.data + count, text.len - count };
 }
 
-// What stands before the first `mark`; *rest is what stands behind it. false: there is no mark.
+// The text before the first `mark`; *rest is the text behind it. false: there is no mark.
 static bool split(struct bytes text, char mark, struct bytes *first, struct bytes *rest)
 {
     const char *at = text.len ? memchr(text.data, mark, text.len) : NULL;
@@ -69,7 +69,7 @@ static int parse_version(struct bytes text, struct http_head *head, struct error
     return 0;
 }
 
-// The target as a path, or with scheme and host before it, as for a proxy; those are passed over.
+// Parses the target: a path, or scheme, host and path as for a proxy, of which only the path is kept.
 static int parse_target(struct bytes text, struct http_head *head, struct error *err)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -166,7 +166,7 @@ static int read_transfer_encoding(struct bytes value, struct http_head *head, st
     return 0;
 }
 
-// The headers that decide where a request ends and what becomes of its connection.
+// Reads the headers that decide where a request ends and whether its connection is kept.
 static const struct {
     const char *name;
     int (*read)(struct bytes value, struct http_head *head, struct error *err);
@@ -198,7 +198,7 @@ static int parse_field(struct bytes line, struct http_head *head, struct error *
     return 0;
 }
 
-// What no header line says alone.
+// Checks that need more than one header line.
 static int check_fields(struct http_head *head, struct error *err)
 {
     if (head->minor == 1 && !head->has_host)
@@ -298,7 +298,7 @@ static const char *take_size_byte(struct http_chunks *chunks, char byte)
     return NULL;
 }
 
-// A byte that is not the body's. NULL, or why it cannot stand here.
+// Takes a byte of the framing. NULL, or why it is not allowed here.
 static const char *take_byte(struct http_chunks *chunks, char byte)
 {
     bool in_trailer = chunks->state >= HTTP_CHUNK_TRAILER;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/http_parse.h: HTTP/1.1 as bytes: the head of a request, and a body in chunks. Strict (RFC 9112) wherever two
-// readers of the same bytes could disagree about what a request says or where it ends. A refusal is a status and a
+// server/http_parse.h: HTTP/1.1 request parser: the head of a request, and chunked bodies. Strict (RFC 9112) wherever
+// two readers of the same bytes could disagree about what a request says or where it ends. A refusal is a status and a
 // sentence; the sentence is plain ASCII whatever came.
 #ifndef SERVER_HTTP_PARSE_H
 #define SERVER_HTTP_PARSE_H

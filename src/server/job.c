@@ -6,9 +6,9 @@
 
 #include "base/memory.h"
 
-// ---- mail ---------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
-// Room for `more` entries after the first `count`.
+// Makes room for `more` entries after the first `count`.
 static void *make_room(void *items, int count, int more, int *capacity, size_t size)
 {
     if (count + more <= *capacity)
@@ -17,33 +17,33 @@ static void *make_room(void *items, int count, int more, int *capacity, size_t s
     return memory_grow(items, (size_t)*capacity, size);
 }
 
-static void add_tops(struct mail *mail, const struct nibble_candidate *tops, int count)
+static void add_tops(struct output *output, const struct nibble_candidate *tops, int count)
 {
-    mail->tops = make_room(mail->tops, mail->top_count, count, &mail->top_capacity, sizeof *mail->tops);
+    output->tops = make_room(output->tops, output->top_count, count, &output->top_capacity, sizeof *output->tops);
     if (count)
-        memcpy(mail->tops + mail->top_count, tops, (size_t)count * sizeof *tops);
-    mail->top_count += count;
+        memcpy(output->tops + output->top_count, tops, (size_t)count * sizeof *tops);
+    output->top_count += count;
 }
 
-static struct answer_token *add_token(struct mail *mail)
+static struct answer_token *add_token(struct output *output)
 {
-    mail->tokens = make_room(mail->tokens, mail->token_count, 1, &mail->token_capacity, sizeof *mail->tokens);
-    return &mail->tokens[mail->token_count++];
+    output->tokens = make_room(output->tokens, output->token_count, 1, &output->token_capacity, sizeof *output->tokens);
+    return &output->tokens[output->token_count++];
 }
 
-void mail_add(struct mail *mail, const struct nibble_token *token, double at)
+void output_add(struct output *output, const struct nibble_token *token, double at)
 {
-    *add_token(mail) = (struct answer_token){ .id = token->id,
-                                              .scored = token->scored,
-                                              .stop = token->stop,
-                                              .logprob = token->logprob,
-                                              .top_first = mail->top_count,
-                                              .top_count = token->top_count,
-                                              .at = at };
-    add_tops(mail, token->top, token->top_count);
+    *add_token(output) = (struct answer_token){ .id = token->id,
+                                                .scored = token->scored,
+                                                .stop = token->stop,
+                                                .logprob = token->logprob,
+                                                .top_first = output->top_count,
+                                                .top_count = token->top_count,
+                                                .at = at };
+    add_tops(output, token->top, token->top_count);
 }
 
-void mail_move(struct mail *from, struct mail *to)
+void output_move(struct output *from, struct output *to)
 {
     strbuf_add(&to->text, from->text.data, from->text.len);
     for (int i = 0; i < from->token_count; i++) {
@@ -61,25 +61,25 @@ void mail_move(struct mail *from, struct mail *to)
         to->stop_id = from->stop_id;
         to->usage = from->usage;
     }
-    mail_clear(from);
+    output_clear(from);
 }
 
-void mail_clear(struct mail *mail)
+void output_clear(struct output *output)
 {
-    mail->text.len = 0;
-    mail->token_count = mail->top_count = mail->prompt_tokens = mail->discarded_tokens = 0;
-    mail->finished = false;
+    output->text.len = 0;
+    output->token_count = output->top_count = output->prompt_tokens = output->discarded_tokens = 0;
+    output->finished = false;
 }
 
-// The buffers; what is said of the end stays.
-static void mail_empty(struct mail *mail)
+// Frees the buffers; the fields about the end stay.
+static void output_free_buffers(struct output *output)
 {
-    strbuf_free(&mail->text);
-    free(mail->tokens);
-    free(mail->tops);
-    mail->tokens = NULL;
-    mail->tops = NULL;
-    mail->token_count = mail->token_capacity = mail->top_count = mail->top_capacity = mail->prompt_tokens = 0;
+    strbuf_free(&output->text);
+    free(output->tokens);
+    free(output->tops);
+    output->tokens = NULL;
+    output->tops = NULL;
+    output->token_count = output->token_capacity = output->top_count = output->top_capacity = output->prompt_tokens = 0;
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
@@ -118,11 +118,11 @@ static void empty_choice(struct choice *choice)
     choice->calls = NULL;
     choice->call_count = 0;
     strbuf_free(&choice->content);
-    mail_empty(&choice->draft);
-    mail_empty(&choice->held);
-    mail_empty(&choice->mail);
-    mail_empty(&choice->news);
-    mail_empty(&choice->answer);
+    output_free_buffers(&choice->step_output);
+    output_free_buffers(&choice->withheld);
+    output_free_buffers(&choice->queued_output);
+    output_free_buffers(&choice->delivered);
+    output_free_buffers(&choice->answer);
 }
 
 void job_drop_json(struct job *job)
@@ -158,7 +158,7 @@ void job_free(struct job *job)
         return;
     job_empty(job);
     free(job->choices);
-    fields_free(&job->fields);
+    fields_free(&job->params);
     arena_free(&job->kept);
     strbuf_free(&job->text);
     strbuf_free(&job->outgoing);
@@ -180,7 +180,7 @@ bool job_charge(struct job *job, size_t total_bytes)
 
 void job_make_choices(struct job *job)
 {
-    int each = (int)job->fields.n;
+    int each = (int)job->params.n;
     job->choice_count = job->prompt_count * each;
     job->choices = memory_new((size_t)job->choice_count, sizeof *job->choices);
     for (int i = 0; i < job->choice_count; i++)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/job.h: a request on its way through the threads. One thread at a time owns it:
+// server/job.h: an HTTP request on its way through the threads. One thread at a time owns it:
 //
 //   loop (bytes) -> reader (fields, tokens, grammar) -> worker (the engine) -> writer (the answer's text) -> loop
 //
 //   (1) every job comes back to the loop exactly once as over, through the outbox, and the loop alone frees it
 //   (2) a reader hands what it refuses, and what needs no engine, straight to the writer
-//   (3) while the worker has a job, the writer gets its output through the choices' mail, under the post's lock; while
-//       the writer has it, the loop gets text through `outgoing`, under the outbox's lock
+//   (3) while the worker has a job, the writer gets its output through the choices' output queues, under the mailbox's
+//       lock; while the writer has it, the loop gets text through `outgoing`, under the outbox's lock
 //   (4) when the client has gone, the loop sets `cancelled` and wakes the writer: nothing more is written, and the job
-//       comes back as soon as reader and worker have let go of it
+//       comes back as soon as reader and worker have released it
 //   (5) what a job holds is charged to the budget (charged_bytes) and given back, all of it, when the writer is done
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
@@ -28,8 +28,8 @@ enum { JOB_WARNING_BYTES = 512 };
 
 enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
 
-// What has happened to a choice, in order.
-struct mail {
+// Output of a choice: text, tokens and the end, in order.
+struct output {
     struct strbuf text; // what has become certain
     struct answer_token {
         int32_t id;
@@ -51,9 +51,9 @@ struct mail {
     struct nibble_usage usage;
 };
 
-void mail_add(struct mail *mail, const struct nibble_token *token, double at);
-void mail_move(struct mail *from, struct mail *to); // appends; *from is empty afterwards, its memory kept
-void mail_clear(struct mail *mail);
+void output_add(struct output *output, const struct nibble_token *token, double at);
+void output_move(struct output *from, struct output *to); // appends; *from is empty afterwards, its memory kept
+void output_clear(struct output *output);
 
 struct prompt {
     int32_t *ids;
@@ -61,6 +61,7 @@ struct prompt {
     struct bytes text; // as it was sent, .data NULL: as ids
 };
 
+// One answer: the n of a prompt are n choices.
 struct choice {
     struct job *job;
     int index;  // in the answer
@@ -74,17 +75,18 @@ struct choice {
     int stop_hit;
     int32_t stop_id;
     struct matcher *matcher;         // NULL: any token may come
-    struct tool_reader *call_watch;  // sees when the only call has come that there may be; NULL: nobody needs to
-    struct mail draft;               // of this step
-    struct mail held;                // of all steps, where the answer is checked before it is sent
+    struct tool_reader *call_watch;  // detects the end of the only call that there may be; NULL: calls may be many
+    struct output step_output;       // of this step
+    struct output withheld;          // of all steps, where the answer is checked before it is sent
     struct nibble_usage first_usage; // of the first attempt
     int attempt, discarded_tokens;
     bool again; // to be generated once more
 
-    struct mail mail; // under the post's lock
+    struct output queued_output; // under the mailbox's lock
 
     // The writer's.
-    struct mail news, answer;  // what has just come; the tokens that are still to be written, and the end
+    struct output delivered;   // taken from the queue last
+    struct output answer;      // the tokens that are still to be written, and the end
     int generated;             // tokens of the answer so far, with those of discarded attempts
     int tokens_written;        // of answer.tokens, in a stream
     bool begun;                // its first chunk is out, or its echo is in
@@ -94,7 +96,7 @@ struct choice {
         char id[32];
         struct strbuf name, arguments;
         size_t sent; // of the arguments
-        bool named;  // a chunk has told its name
+        bool named;  // its name has been sent
     } *calls;
     int call_count;
     struct strbuf content; // since the last chunk, or all of it
@@ -115,7 +117,7 @@ struct job {
     const unsigned char *tenant; // digest of its API key, which keeps its prefix cache apart; NULL: shared
     atomic_bool cancelled;       // the client has gone
     atomic_int stage;            // enum job_stage
-    struct budget *budget;       // NULL: nobody counts
+    struct budget *budget;       // NULL: nothing is charged
     size_t charged_bytes;        // of the budget; changed by the thread that owns the job
     size_t text_bytes_charged;   // of these, for the text of answers
 
@@ -124,7 +126,7 @@ struct job {
     json_t *json;
     struct arena kept;
     size_t kept_bytes;
-    struct fields fields;
+    struct request_params params;
     struct prompt *prompts;
     int prompt_count;
     struct grammar *grammar; // NULL: any text
@@ -150,14 +152,14 @@ struct job {
     struct job *next_run; // of all that it has
     bool touched;         // in this step
 
-    // Under the post's lock.
-    struct job *next_posted;
-    bool posted, over_mail; // over: the worker and the reader have let go of it
-    bool begun_mail;        // a reader or the worker has posted it: the writer may look at it
-    bool written;           // the writer has let go of it, too
+    // Under the mailbox's lock.
+    struct job *next_in_mailbox;
+    bool in_mailbox, over_in_mailbox; // over: the worker and the reader have released it
+    bool sent_to_writer;              // by a reader or the worker: the writer may look at it
+    bool written;                     // the writer has released it, too
 
     // The writer's.
-    bool released;         // over_mail, as the writer has heard it
+    bool released;         // over_in_mailbox, when the writer took it last
     bool begun;            // a stream's first event is written
     bool complete;         // all of the answer is in `text`, or was
     struct answer_cursor { // how far a whole answer is written
@@ -176,7 +178,7 @@ struct job {
 
     // The loop's.
     struct http_exchange *exchange; // NULL: the client has gone, or has its answer
-    bool over;                      // all others have let go of it
+    bool over;                      // all others have released it
     bool streaming;                 // the head of the answer is out
     size_t sending_bytes;           // given to the socket, and not taken by the client yet
     struct job *next, *previous;    // of all
@@ -185,11 +187,11 @@ struct job {
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path);
 void job_free(struct job *job);
 
-// The body and its JSON go: the fields are read.
+// Frees the body and its JSON, once the fields are read.
 void job_drop_json(struct job *job);
-// Everything that is large goes, and its charge; what the log says of the job stays.
+// Frees all that is large and its charge; the fields for the log stay.
 void job_empty(struct job *job);
-// From now on the job is charged with so much in all. False: the budget has no room for more, and the charge stays.
+// Charges the job with so much in all. False: the budget has no room for more, and the charge stays.
 bool job_charge(struct job *job, size_t total_bytes);
 
 // prompts x n choices, in the order of the answer.

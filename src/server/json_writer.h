@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/json_writer.h: a JSON serializer without a document: values are appended to a buffer as they come, so that an
+// server/json_writer.h: a streaming JSON serialiser: values are appended to a buffer as they come, so that an
 // answer of any size is written piece by piece. The bytes are those that jansson prints with api_dump's flags.
 #ifndef SERVER_JSON_WRITER_H
 #define SERVER_JSON_WRITER_H

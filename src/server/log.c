@@ -12,7 +12,7 @@
 
 const char *const log_level_words[LOG_LEVELS + 1] = { "debug", "info", "warning", "error", NULL };
 
-// How a number is shown to people, and to how many digits programs get it.
+// Formats of numbers: for people, and for programs.
 static const struct {
     const char *people, *programs;
     double scale; // of people's
@@ -40,7 +40,7 @@ static void add_quoted(struct strbuf *line, const char *text)
     strbuf_free(&clean);
 }
 
-// A word stands as it is; what could be taken for two fields is quoted.
+// Quotes text that could be taken for two fields.
 static void add_value_for_people(struct strbuf *line, const char *text)
 {
     bool plain = *text != '\0';
@@ -130,7 +130,7 @@ void log_event(const struct log *log, enum log_level level, const char *event, c
     write_line(log, &line);
 }
 
-void log_say(const struct log *log, enum log_level level, const char *event, const char *format, ...)
+void log_message(const struct log *log, enum log_level level, const char *event, const char *format, ...)
 {
     if (level < log->level)
         return;

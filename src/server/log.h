@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/log.h: what the server says on stderr: one line per event, for people or as JSON. Never a prompt, never a key.
+// server/log.h: structured logging to stderr: one line per event, for people or as JSON. Never a prompt, never a key.
 // Lines of several threads do not mix. Once it is open, a thread of its own writes them (log_queue.h), and logging
 // never waits for the reader of stderr.
 #ifndef SERVER_LOG_H
@@ -36,7 +36,7 @@ struct log_field {
 // {"time": "2026-11-15T07:00:00.123Z", "level": "info", "event": "request", "id": "chatcmpl-1", "in": 12, ...}
 void log_event(const struct log *log, enum log_level level, const char *event, const struct log_field *fields);
 // An event that is one sentence; as JSON its "message".
-void log_say(const struct log *log, enum log_level level, const char *event, const char *format, ...)
+void log_message(const struct log *log, enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 // Whole lines that are there at every level: for people as they are, as JSON an event for each.
 void log_print(const struct log *log, enum log_level level, const char *event, const char *lines);

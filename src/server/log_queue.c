@@ -30,13 +30,13 @@ void log_queue_write(struct bytes lines)
     while (lines.len) {
         ssize_t wrote = write(STDERR_FILENO, lines.data, lines.len);
         if (wrote < 0 && errno != EINTR)
-            return; // nobody reads: there is no one to tell
+            return; // stderr is closed: the line is lost
         size_t count = wrote > 0 ? (size_t)wrote : 0;
         lines = (struct bytes){ lines.data + count, lines.len - count };
     }
 }
 
-// Under the lock, which is let go while it writes.
+// Called with the lock, which is released while it writes.
 static void write_batch(struct log_queue *queue)
 {
     struct strbuf batch = queue->lines;
@@ -66,15 +66,15 @@ static void *write_lines(void *context)
     return NULL;
 }
 
-// Signals are for the thread with the loop.
+// Blocks all signals in the thread: the loop's thread handles them.
 static int start_thread(struct log_queue *queue)
 {
     sigset_t all, usual;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &usual);
-    int trouble = pthread_create(&queue->thread, NULL, write_lines, queue);
+    int failure = pthread_create(&queue->thread, NULL, write_lines, queue);
     pthread_sigmask(SIG_SETMASK, &usual, NULL);
-    return trouble;
+    return failure;
 }
 
 static void queue_free(struct log_queue *queue)
@@ -99,11 +99,11 @@ struct log_queue *log_queue_open(void (*dropped)(void *context, uint64_t count, 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&queue->finished, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int trouble = start_thread(queue);
-    if (!trouble)
+    int failure = start_thread(queue);
+    if (!failure)
         return queue;
     queue_free(queue);
-    fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    fail(err, "the system gives no more threads (%s)", strerror(failure));
     return NULL;
 }
 

@@ -1,113 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/mailbox.h"
 
-void post_open(struct post *post)
+void mailbox_open(struct mailbox *mailbox)
 {
-    *post = (struct post){ 0 };
-    pthread_mutex_init(&post->lock, NULL);
-    pthread_cond_init(&post->filled, NULL);
+    *mailbox = (struct mailbox){ 0 };
+    pthread_mutex_init(&mailbox->lock, NULL);
+    pthread_cond_init(&mailbox->filled, NULL);
 }
 
-void post_close(struct post *post)
+void mailbox_close(struct mailbox *mailbox)
 {
-    pthread_cond_destroy(&post->filled);
-    pthread_mutex_destroy(&post->lock);
+    pthread_cond_destroy(&mailbox->filled);
+    pthread_mutex_destroy(&mailbox->lock);
 }
 
-void post_end(struct post *post)
+void mailbox_end(struct mailbox *mailbox)
 {
-    pthread_mutex_lock(&post->lock);
-    post->closed = true;
-    pthread_cond_broadcast(&post->filled);
-    pthread_mutex_unlock(&post->lock);
+    pthread_mutex_lock(&mailbox->lock);
+    mailbox->closed = true;
+    pthread_cond_broadcast(&mailbox->filled);
+    pthread_mutex_unlock(&mailbox->lock);
 }
 
-static void append(struct post *post, struct job *job)
+static void append(struct mailbox *mailbox, struct job *job)
 {
-    if (job->posted)
+    if (job->in_mailbox)
         return;
-    job->posted = true;
-    job->next_posted = NULL;
-    if (post->last)
-        post->last->next_posted = job;
+    job->in_mailbox = true;
+    job->next_in_mailbox = NULL;
+    if (mailbox->last)
+        mailbox->last->next_in_mailbox = job;
     else
-        post->first = job;
-    post->last = job;
+        mailbox->first = job;
+    mailbox->last = job;
 }
 
-void post_send(struct post *post, struct job *job, bool over)
+void mailbox_send(struct mailbox *mailbox, struct job *job, bool over)
 {
-    pthread_mutex_lock(&post->lock);
+    pthread_mutex_lock(&mailbox->lock);
     for (int i = 0; i < job->choice_count; i++)
-        mail_move(&job->choices[i].draft, &job->choices[i].mail);
-    job->begun_mail = true;
-    job->over_mail = over;
+        output_move(&job->choices[i].step_output, &job->choices[i].queued_output);
+    job->sent_to_writer = true;
+    job->over_in_mailbox = over;
     if (over)
         atomic_store(&job->stage, JOB_WRITING);
-    append(post, job);
-    pthread_mutex_unlock(&post->lock);
+    append(mailbox, job);
+    pthread_mutex_unlock(&mailbox->lock);
 }
 
-void post_wake(struct post *post) { pthread_cond_signal(&post->filled); }
+void mailbox_wake(struct mailbox *mailbox) { pthread_cond_signal(&mailbox->filled); }
 
-void post_report(struct post *post, const struct nibble_scheduler_stats *stats, int step_tokens)
+void mailbox_report(struct mailbox *mailbox, const struct nibble_scheduler_stats *stats, int step_tokens)
 {
-    pthread_mutex_lock(&post->lock);
-    post->stats = *stats;
+    pthread_mutex_lock(&mailbox->lock);
+    mailbox->stats = *stats;
     if (step_tokens)
-        histogram_observe(&post->step_tokens, step_tokens);
-    pthread_mutex_unlock(&post->lock);
+        histogram_observe(&mailbox->step_tokens, step_tokens);
+    pthread_mutex_unlock(&mailbox->lock);
 }
 
-void post_resume(struct post *post, struct job *job)
+void mailbox_resume(struct mailbox *mailbox, struct job *job)
 {
-    pthread_mutex_lock(&post->lock);
-    if (job->begun_mail && !job->written)
-        append(post, job);
-    pthread_mutex_unlock(&post->lock);
-    pthread_cond_signal(&post->filled);
+    pthread_mutex_lock(&mailbox->lock);
+    if (job->sent_to_writer && !job->written)
+        append(mailbox, job);
+    pthread_mutex_unlock(&mailbox->lock);
+    pthread_cond_signal(&mailbox->filled);
 }
 
-struct job *post_take(struct post *post)
+struct job *mailbox_take(struct mailbox *mailbox)
 {
-    pthread_mutex_lock(&post->lock);
-    while (!post->first && !post->closed)
-        pthread_cond_wait(&post->filled, &post->lock);
-    struct job *job = post->first;
+    pthread_mutex_lock(&mailbox->lock);
+    while (!mailbox->first && !mailbox->closed)
+        pthread_cond_wait(&mailbox->filled, &mailbox->lock);
+    struct job *job = mailbox->first;
     if (job) {
-        post->first = job->next_posted;
-        if (!post->first)
-            post->last = NULL;
-        job->posted = false;
-        job->released |= job->over_mail;
+        mailbox->first = job->next_in_mailbox;
+        if (!mailbox->first)
+            mailbox->last = NULL;
+        job->in_mailbox = false;
+        job->released |= job->over_in_mailbox;
         for (int i = 0; i < job->choice_count; i++)
-            mail_move(&job->choices[i].mail, &job->choices[i].news);
-        atomic_fetch_add(&post->taken_count, 1);
+            output_move(&job->choices[i].queued_output, &job->choices[i].delivered);
+        atomic_fetch_add(&mailbox->taken_count, 1);
     }
-    pthread_mutex_unlock(&post->lock);
+    pthread_mutex_unlock(&mailbox->lock);
     return job;
 }
 
-bool post_finish(struct post *post, struct job *job)
+bool mailbox_finish(struct mailbox *mailbox, struct job *job)
 {
-    pthread_mutex_lock(&post->lock);
-    job->written = !job->posted;
-    pthread_mutex_unlock(&post->lock);
+    pthread_mutex_lock(&mailbox->lock);
+    job->written = !job->in_mailbox;
+    pthread_mutex_unlock(&mailbox->lock);
     return job->written;
 }
 
-bool post_is_waiting(struct post *post)
+bool mailbox_is_waiting(struct mailbox *mailbox)
 {
-    pthread_mutex_lock(&post->lock);
-    bool waiting = post->first;
-    pthread_mutex_unlock(&post->lock);
+    pthread_mutex_lock(&mailbox->lock);
+    bool waiting = mailbox->first;
+    pthread_mutex_unlock(&mailbox->lock);
     return waiting;
 }
 
-void post_read(struct post *post, struct nibble_scheduler_stats *stats, struct histogram *step_tokens)
+void mailbox_read(struct mailbox *mailbox, struct nibble_scheduler_stats *stats, struct histogram *step_tokens)
 {
-    pthread_mutex_lock(&post->lock);
-    *stats = post->stats;
-    *step_tokens = post->step_tokens;
-    pthread_mutex_unlock(&post->lock);
+    pthread_mutex_lock(&mailbox->lock);
+    *stats = mailbox->stats;
+    *step_tokens = mailbox->step_tokens;
+    pthread_mutex_unlock(&mailbox->lock);
 }

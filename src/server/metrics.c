@@ -16,8 +16,8 @@
 
 // ---- the tables ---------------------------------------------------------------------------------------------------
 
-// What is one number: name, kind, labels, value, help. A row is printed where metrics, stats, waiting, process and the
-// label strings `model` (vLLM's two) and `none` are in scope.
+// Metrics that are one number: name, kind, labels, value, help. A row is printed where metrics, stats, waiting, process
+// and the label strings `model` (vLLM's two) and `none` are in scope.
 // clang-format off
 #define SCALARS(X)                                                                                                    \
     X("vllm:num_requests_running", gauge, model, stats->running, "Requests that are being answered.")                 \
@@ -103,10 +103,6 @@ static const struct {
     [METRIC_ITERATION_TOKENS] = { "vllm:iteration_tokens_total", BOUNDS(step), "Tokens of one step of the engine." },
 };
 
-static const char *const finish_words[METRIC_FINISHES] = {
-    [METRIC_STOP] = "stop", [METRIC_LENGTH] = "length", [METRIC_ABORT] = "abort", [METRIC_ERROR] = "error"
-};
-
 // ---- counting -----------------------------------------------------------------------------------------------------
 
 void histogram_observe(struct histogram *histogram, double value)
@@ -176,7 +172,7 @@ void metrics_observe(struct metrics *metrics, enum metric_histogram which, doubl
     pthread_mutex_unlock(&metrics->lock);
 }
 
-void metrics_count_finish(struct metrics *metrics, enum metric_finish how)
+void metrics_count_finish(struct metrics *metrics, enum nibble_finish how)
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->finished[how]++;
@@ -295,10 +291,10 @@ static void print_requests(const struct metrics *metrics, const char *model, str
 {
     static const char success[] = "vllm:request_success_total";
     add_head(out, success, "counter", "Requests that ended, by how.");
-    for (int i = 0; i < METRIC_FINISHES; i++) {
+    for (int i = 0; i < API_FINISHES; i++) {
         struct strbuf labels = { 0 };
         strbuf_add_text(&labels, model);
-        add_label(&labels, "finished_reason", finish_words[i]);
+        add_label(&labels, "finished_reason", api_finish_words[i]);
         add_sample(out, success, labels.data, (double)metrics->finished[i]);
         strbuf_free(&labels);
     }

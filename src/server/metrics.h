@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/metrics.h: what the server counts, printed as Prometheus text with vLLM's names where the meaning is the same.
+// server/metrics.h: Prometheus metrics (text exposition format), with vLLM's names where the meaning is the same.
 // The writer's thread observes answers, the loop counts requests and prints: a lock is inside. One table (metrics.c)
 // has each metric's name, kind, help and buckets.
 #ifndef SERVER_METRICS_H
@@ -10,6 +10,7 @@
 
 #include "base/strbuf.h"
 #include "nibble.h"
+#include "server/api.h"
 #include "server/http.h"
 
 enum { METRIC_BUCKETS_MAX = 32, METRIC_HTTP_ROWS = 128 };
@@ -41,8 +42,6 @@ enum metric_histogram {
     METRIC_HISTOGRAMS,
 };
 
-enum metric_finish { METRIC_STOP, METRIC_LENGTH, METRIC_ABORT, METRIC_ERROR, METRIC_FINISHES };
-
 struct metrics {
     pthread_mutex_t lock;                // of histograms, finished and http
     char *model_name;                    // owned; label of every metric with vLLM's name
@@ -51,7 +50,7 @@ struct metrics {
     bool prefix_cache, self_test_passed; // set by the owner
     double start_seconds;                // of the process, since 1970
     struct histogram histograms[METRIC_HISTOGRAMS];
-    uint64_t finished[METRIC_FINISHES];
+    uint64_t finished[API_FINISHES];
     uint64_t foreign_requests;                 // of other origins, or for other hosts: 403
     size_t inflight_bytes, inflight_bytes_max; // of the budget for requests; set by the owner, as are the next two
     uint64_t log_dropped;
@@ -68,7 +67,7 @@ struct metrics {
 void metrics_open(struct metrics *metrics, const char *model_name, int max_model_len, const json_t *plan);
 void metrics_close(struct metrics *metrics);
 void metrics_observe(struct metrics *metrics, enum metric_histogram which, double value);
-void metrics_count_finish(struct metrics *metrics, enum metric_finish how);
+void metrics_count_finish(struct metrics *metrics, enum nibble_finish how);
 void metrics_count_http(struct metrics *metrics, const char *handler, const char *method, int status, double seconds);
 
 // `stats` are the scheduler's after its latest step; waiting counts what has not reached it yet as well.

@@ -2,17 +2,20 @@
 #include "server/model.h"
 
 #include <fnmatch.h>
+#include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/public.h"
+#include "base/sha256.h"
+#include "base/strbuf.h"
+#include "engine/calibration/file.h"
 #include "format/public.h"
-#include "server/fingerprint.h"
 #include "text/chat_builtin.h"
 
-// A copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
+// Returns a copy of the last part of a path. A link keeps its name; "." and "folder/" have the folder's.
 static char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
@@ -30,8 +33,8 @@ static void cut_off(char *name, const char *pattern, size_t bytes)
         name[strlen(name) - bytes] = '\0';
 }
 
-// The name of a model that was given none: that of its file without .gguf and the number of its part, that of its
-// folder, or org/name where it was asked for so.
+// Sets the default --served-model-name: the file's name without .gguf and its part number, the folder's name, or
+// org/name as it was given.
 static void set_own_name(struct served *served, const char *model)
 {
     served->name = model;
@@ -42,7 +45,8 @@ static void set_own_name(struct served *served, const char *model)
     cut_off(served->own_name, "?*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]", strlen("-00001-of-00001"));
 }
 
-// A model without a template gets one that its vocabulary was made for, which is said; else chats are refused.
+// A model without a chat template gets the one that its vocabulary was made for, with a warning; else chats are
+// refused.
 static void open_builtin_chat(struct served *served, const struct server_options *options)
 {
     const struct checkpoint *checkpoint = &served->checkpoint->checkpoint;
@@ -50,36 +54,35 @@ static void open_builtin_chat(struct served *served, const struct server_options
     if (builtin)
         served->chat = chat_open_source(checkpoint, builtin->source, &served->chat_error);
     if (served->chat)
-        log_say(&options->log, LOG_WARNING, "chat",
-                "the model has no chat template; chats are written as %s, since "
-                "its vocabulary has %s; --chat-template FILE gives another",
-                builtin->family, builtin->begin);
+        log_message(&options->log, LOG_WARNING, "chat",
+                    "the model has no chat template; chats are written as %s, since "
+                    "its vocabulary has %s; --chat-template FILE gives another",
+                    builtin->family, builtin->begin);
     else
         fail(&served->chat_error,
              "the model has no chat template; start the server with --chat-template FILE, or use "
              "/v1/completions");
 }
 
-static bool open_text(struct served *served, const struct server_options *options, struct nibble_error *error)
+static bool open_text(struct served *served, const struct server_options *options, struct error *err)
 {
     const struct checkpoint *checkpoint = &served->checkpoint->checkpoint;
-    struct error err;
-    served->tokenizer = tokenizer_open(checkpoint, &err);
+    served->tokenizer = tokenizer_open(checkpoint, err);
     if (!served->tokenizer)
-        return public_error(error, &err), false;
+        return false;
     served->chat = chat_open(checkpoint, options->chat_template, &served->chat_error);
     if (!served->chat && options->chat_template)
-        return public_error(error, &served->chat_error), false;
+        return *err = served->chat_error, false;
     if (!served->chat && !chat_has_template(checkpoint))
         open_builtin_chat(served, options);
     if (!served->chat)
-        log_say(&options->log, LOG_WARNING, "chat", "chats will be refused: %s", served->chat_error.text);
+        log_message(&options->log, LOG_WARNING, "chat", "chats will be refused: %s", served->chat_error.text);
     return true;
 }
 
-static bool open_engine(struct served *served, const struct server_options *options, struct nibble_error *error)
+static bool open_engine(struct served *served, const struct server_options *options, struct error *err)
 {
-    served->engine = nibble_engine_open(served->checkpoint, &options->engine, error);
+    served->engine = nibble_engine_open(served->checkpoint, &options->engine, err);
     if (!served->engine)
         return false;
     served->scheduler = nibble_scheduler_open(served->engine, &options->scheduler);
@@ -87,7 +90,68 @@ static bool open_engine(struct served *served, const struct server_options *opti
     return true;
 }
 
-// Which ids end an answer, and how long tokens get.
+// ---- the fingerprint ----------------------------------------------------------------------------------------------
+
+// Adds the plan without its memory figures: answers do not depend on how much was free at the start.
+static void add_plan(struct strbuf *out, struct bytes plan)
+{
+    json_t *json = json_loadb(plan.data, plan.len, 0, NULL);
+    json_object_del(json, "memory");
+    char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+    strbuf_add_text(out, text ? text : "");
+    free(text);
+    json_decref(json);
+}
+
+static size_t note_padded(size_t len) { return (len + 3) / 4 * 4; }
+
+// The linker's build id: a note named "GNU" of type NT_GNU_BUILD_ID.
+static void add_build_id(struct strbuf *out, const char *at, size_t len)
+{
+    while (len >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const void *)at;
+        size_t bytes = sizeof *note + note_padded(note->n_namesz) + note_padded(note->n_descsz);
+        if (bytes > len)
+            return;
+        if (note->n_type == NT_GNU_BUILD_ID)
+            strbuf_add(out, at, bytes);
+        at += bytes;
+        len -= bytes;
+    }
+}
+
+static int add_program(struct dl_phdr_info *program, size_t size, void *out)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &program->dlpi_phdr[i];
+        if (segment->p_type == PT_NOTE)
+            add_build_id(out, (const char *)(program->dlpi_addr + segment->p_vaddr), segment->p_memsz);
+    }
+    return 1; // the first is the program itself
+}
+
+// OpenAI's system_fingerprint: "fp_" and a hash of the checkpoint (of its weights only samples are read), the plan and
+// the build. Where it is the same, a request with a seed has the same answer.
+static void print_fingerprint(const struct checkpoint *checkpoint, struct bytes plan, char *out, size_t size)
+{
+    struct calibration_key files = calibration_hash_checkpoint(checkpoint);
+    uint8_t digest[SHA256_BYTES];
+    struct strbuf all = { 0 };
+    strbuf_add(&all, (const char *)files.bytes, sizeof files.bytes);
+    strbuf_add_text(&all, NIBBLE_VERSION);
+    dl_iterate_phdr(add_program, &all);
+    add_plan(&all, plan);
+    sha256_of(strbuf_bytes(&all), digest);
+    strbuf_free(&all);
+    uint64_t first;
+    memcpy(&first, digest, sizeof first);
+    snprintf(out, size, "fp_%016llx", (unsigned long long)first);
+}
+
+// ---- the model as the API sees it ---------------------------------------------------------------------------------
+
+// Finds the ids that end an answer, and the length of the longest token.
 static void survey_vocabulary(struct api *api)
 {
     int size = tokenizer_size(api->tokenizer);
@@ -102,7 +166,7 @@ static void survey_vocabulary(struct api *api)
     }
 }
 
-static bool describe(struct served *served, const struct server_options *options, struct nibble_error *error)
+static bool describe(struct served *served, const struct server_options *options, struct error *err)
 {
     struct api *api = &served->api;
     bool named = options->model_name_count;
@@ -111,7 +175,7 @@ static bool describe(struct served *served, const struct server_options *options
     *api = (struct api){
         .tokenizer = served->tokenizer,
         .chat = served->chat,
-        .chat_trouble = served->chat_error.text,
+        .chat_error_text = served->chat_error.text,
         .vocabulary = &served->vocabulary,
         .has_seed = options->has_seed,
         .names = named ? options->model_names : &served->name,
@@ -124,21 +188,21 @@ static bool describe(struct served *served, const struct server_options *options
         .plan = served->plan.data,
         .plan_len = served->plan.len,
     };
-    fingerprint_print(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
+    print_fingerprint(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
-    if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, error))
+    if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))
         return false;
     api->defaults.seed = options->seed;
     return true;
 }
 
-bool served_open(struct served *served, const struct server_options *options, struct nibble_error *error)
+bool served_open(struct served *served, const struct server_options *options, struct error *err)
 {
     *served = (struct served){ .vocabulary.lock = PTHREAD_MUTEX_INITIALIZER };
-    served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, error);
-    if (served->checkpoint && open_text(served, options, error) && open_engine(served, options, error)
-        && describe(served, options, error))
+    served->checkpoint = nibble_checkpoint_open(options->model, NIBBLE_NEED_ALL, err);
+    if (served->checkpoint && open_text(served, options, err) && open_engine(served, options, err)
+        && describe(served, options, err))
         return true;
     served_close(served);
     return false;

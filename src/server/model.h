@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/model.h: the model that is served: opened once, before the port is.
+// server/model.h: the served model: opened once, before the port is.
 #ifndef SERVER_MODEL_H
 #define SERVER_MODEL_H
 
@@ -20,7 +20,7 @@ struct served {
     struct api api;
 };
 
-bool served_open(struct served *served, const struct server_options *options, struct nibble_error *error);
+bool served_open(struct served *served, const struct server_options *options, struct error *err);
 void served_close(struct served *served);
 
 #endif

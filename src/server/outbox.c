@@ -26,7 +26,7 @@ static void wake(const struct outbox *outbox)
         ;
 }
 
-// Text that nobody has taken yet stays in front of what comes.
+// Text that the loop has not taken yet stays in front.
 static void move_text(struct strbuf *from, struct strbuf *to)
 {
     if (!to->len) {
@@ -60,7 +60,7 @@ void outbox_put(struct outbox *outbox, struct job *job, bool over)
         wake(outbox);
 }
 
-void outbox_hear(struct outbox *outbox)
+void outbox_clear_wake(struct outbox *outbox)
 {
     uint64_t count;
     while (read(outbox->wake_fd, &count, sizeof count) < 0 && errno == EINTR)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/queue.h: how jobs go from one thread to the next: a bounded line of pointers, first in, first out.
+// server/queue.h: a bounded FIFO queue of pointers between threads.
 #ifndef SERVER_QUEUE_H
 #define SERVER_QUEUE_H
 

@@ -6,14 +6,15 @@
 
 #include "base/memory.h"
 #include "format/json.h"
+#include "server/access.h"
 #include "server/admission.h"
 
 enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
 
-// Tokens of the answer: what was asked for, or the default beside a prompt of so many.
+// Returns the limit of the answer in tokens: the given one, or the default beside a prompt of so many.
 static int64_t answer_tokens(const struct job *job, size_t prompt)
 {
-    int64_t asked = job->fields.max_tokens, longest = job->api->max_model_len;
+    int64_t asked = job->params.request.max_tokens, longest = job->api->max_model_len;
     if (asked == FIELDS_DEFAULT_LENGTH)
         asked = job->kind == JOB_CHAT ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
     if (asked != FIELDS_REST_OF_CONTEXT)
@@ -27,7 +28,7 @@ static bool fits_context(struct job *job, size_t prompt)
     int64_t answer = answer_tokens(job, prompt);
     int longest = job->api->max_model_len;
     return (int64_t)prompt + answer <= longest
-        || api_fail_code(&job->error, 400, job->fields.max_tokens >= 0 ? "max_tokens" : field,
+        || api_fail_code(&job->error, 400, job->params.request.max_tokens >= 0 ? "max_tokens" : field,
                          "context_length_exceeded",
                          "This model's maximum context length is %d tokens. You asked for %zu tokens in the %s and "
                          "%lld in the answer; shorten one of them.",
@@ -46,15 +47,15 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
 {
     const struct api *api = job->api;
     struct tokens tokens = { 0 };
-    struct error trouble;
+    struct error cause;
     if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
         return api_fail_code(&job->error, 400, param, "context_length_exceeded",
                              "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
                              "that",
                              api->max_model_len, text.len);
-    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &trouble)) {
+    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &cause)) {
         tokens_free(&tokens);
-        return !atomic_load(&job->cancelled) && api_fail(&job->error, 400, param, "%s", trouble.text);
+        return !atomic_load(&job->cancelled) && api_fail_field(&job->error, param, &cause);
     }
     return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
 }
@@ -65,10 +66,10 @@ bool read_prompt_ids(struct job *job, const json_t *ids)
     return fields_read_ids(job->api, ids, "prompt", &prompt.ids, &prompt.count, &job->error) && add_prompt(job, prompt);
 }
 
-// How long the answers may get, now that the prompts are known.
+// Checks the limits of the answers, once the prompts are known.
 static bool check_length(struct job *job)
 {
-    struct fields *fields = &job->fields;
+    struct request_params *params = &job->params;
     size_t most = 0;
     for (int i = 0; i < job->prompt_count; i++) {
         if (!job->prompts[i].count)
@@ -76,35 +77,36 @@ static bool check_length(struct job *job)
         most = job->prompts[i].count > most ? job->prompts[i].count : most;
     }
     bool chat = job->kind == JOB_CHAT;
-    if (fields->max_tokens == 0 && (chat || !fields->echo)) // with echo, the prompt is all there is to score
+    if (params->request.max_tokens == 0 && (chat || !params->echo)) // with echo, the prompt is all there is to score
         return api_fail(&job->error, 400, "max_tokens", "\"max_tokens\" is 0, expected at least 1");
     if (!fits_context(job, most))
         return false;
-    fields->max_tokens = answer_tokens(job, most);
-    if (fields->min_tokens > fields->max_tokens)
+    params->request.max_tokens = (int)answer_tokens(job, most);
+    params->request.score_prompt = params->echo && params->request.top_logprobs >= 0;
+    if (params->request.min_tokens > params->request.max_tokens)
         return api_fail(&job->error, 400, "min_tokens",
                         "\"min_tokens\" is %lld, which is more than the %lld of "
                         "\"max_tokens\"",
-                        (long long)fields->min_tokens, (long long)fields->max_tokens);
+                        (long long)params->request.min_tokens, (long long)params->request.max_tokens);
     return true;
 }
 
 static bool check_grammar(struct job *job)
 {
-    bool closes = job->fields.close_at_max_tokens;
+    bool closes = job->params.close_at_max_tokens;
     if (!job->grammar)
         return !closes
             || api_fail(&job->error, 400, "close_at_max_tokens",
                         "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one "
                         "with \"response_format\" or \"tool_choice\"");
-    fields_end_naturally(&job->fields, job->api);
+    fields_end_naturally(&job->params, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
         return api_fail(&job->error, 400, NULL, "this model's vocabulary cannot write an answer of the asked form");
-    return !closes || shortest <= job->fields.max_tokens
+    return !closes || shortest <= job->params.request.max_tokens
         || api_fail(&job->error, 400, "max_tokens",
                     "\"max_tokens\" is %lld, and the shortest answer of the asked form has %d tokens",
-                    (long long)job->fields.max_tokens, shortest);
+                    (long long)job->params.request.max_tokens, shortest);
 }
 
 static const struct {
@@ -126,16 +128,30 @@ static struct bytes keep_text(struct job *job, struct bytes text)
     return text.data ? (struct bytes){ arena_text(&job->kept, text.data, text.len), text.len } : text;
 }
 
-// Copies of the strings that the fields borrow, and a reference to the tools; all else goes at once, so that fields
-// which nobody reads hold nothing while the answer is made.
+// The salt of the prefix cache is that of the tenant and of the request: pages are shared under the same salt only.
+static void keep_salt(struct job *job)
+{
+    struct nibble_request *request = &job->params.request;
+    struct strbuf salt = { 0 };
+    if (job->tenant)
+        strbuf_add(&salt, (const char *)job->tenant, KEY_DIGEST_BYTES);
+    strbuf_add(&salt, request->cache_salt, request->cache_salt_len);
+    struct bytes kept = keep_text(job, strbuf_bytes(&salt));
+    request->cache_salt = kept.data;
+    request->cache_salt_len = kept.len;
+    strbuf_free(&salt);
+}
+
+// Copies the strings that the parameters borrow and takes a reference to the tools, so that the JSON can be freed:
+// unused fields hold no memory while the answer is made.
 static void keep(struct job *job)
 {
-    struct fields *fields = &job->fields;
-    for (int i = 0; i < fields->stop_count; i++)
-        fields->stops[i] = keep_text(job, fields->stops[i]);
-    fields->cache_salt = keep_text(job, fields->cache_salt);
+    struct request_params *params = &job->params;
+    for (int i = 0; i < params->stop_count; i++)
+        params->stops[i] = keep_text(job, params->stops[i]);
+    keep_salt(job);
     for (int i = 0; i < job->prompt_count; i++)
-        job->prompts[i].text = fields->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
+        job->prompts[i].text = params->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
     job->must_name = NULL;
     if (job->tools)
         job->kept_tools = json_incref((json_t *)job->tools);
@@ -145,11 +161,11 @@ static void keep(struct job *job)
 
 static bool read_json(struct job *job)
 {
-    struct error trouble;
+    struct error cause;
     if (!admission_read(job))
         return false;
-    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &trouble)) {
-        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", trouble.text);
+    if (!json_read_strict(strbuf_bytes(&job->body), API_CONTAINERS_MAX, &job->json, &cause)) {
+        api_fail(&job->error, 400, NULL, "the request's body is not JSON: %s", cause.text);
         job->error.quotes = true; // the parser says near which bytes
         return false;
     }
@@ -162,7 +178,7 @@ static bool read_json(struct job *job)
 
 static bool read_generating(struct job *job)
 {
-    if (!fields_read(&job->fields, job->api, job->json, kinds[job->kind].endpoint, &job->error)
+    if (!fields_read(&job->params, job->api, job->json, kinds[job->kind].endpoint, &job->error)
         || !kinds[job->kind].read(job) || !check_length(job) || !check_grammar(job))
         return false;
     keep(job);
@@ -171,7 +187,7 @@ static bool read_generating(struct job *job)
     return admission_answer(job);
 }
 
-// A body of megabytes was taken apart into many small pieces: the allocator would keep them for good.
+// The JSON of a body of megabytes is many small allocations, which the allocator would keep for good.
 enum { LARGE_BODY_BYTES = 1 << 20 };
 
 bool read_job(struct job *job)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read.h: from a request's body to prompts, limits and a grammar: everything that costs time and needs no
-// engine, on a thread of its own, so that neither the sockets nor the running answers wait for it.
+// server/read.h: reads a request's body: JSON to prompts, parameters and a grammar. All work that takes time and needs
+// no engine is done here, on reader threads, so that neither the sockets nor the running answers wait for it.
 #ifndef SERVER_READ_H
 #define SERVER_READ_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_chat.c: /v1/chat/completions: messages and tools into a prompt, and what the answer has to look like.
+// server/read_chat.c: reads /v1/chat/completions: renders messages and tools to a prompt, builds the answer's grammar.
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
@@ -7,7 +7,7 @@
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
 
-// What the template sees: the messages, the tools and the request's own variables.
+// The template's variables: the messages, the tools and the request's own.
 static json_t *template_input(const struct job *job, json_t *messages)
 {
     json_t *input = json_object();
@@ -28,24 +28,24 @@ static json_t *template_input(const struct job *job, json_t *messages)
 bool read_messages(struct job *job, struct strbuf *out)
 {
     const struct chat *chat = job->api->chat;
-    struct error trouble;
+    struct error cause;
     if (!chat)
-        return api_fail(&job->error, 400, "messages", "%s", job->api->chat_trouble);
+        return api_fail(&job->error, 400, "messages", "%s", job->api->chat_error_text);
     const json_t *given = json_object_get(job->json, "messages");
     const json_t *variables = json_object_get(job->json, "chat_template_kwargs");
     bool opens_answer;
-    if (!json_get_bool(job->json, "add_generation_prompt", &opens_answer, &trouble))
-        return api_fail(&job->error, 400, "add_generation_prompt", "%s", trouble.text);
+    if (!fields_read_bool(job->json, "add_generation_prompt", &opens_answer, &job->error))
+        return false;
     if (variables && !json_is_null(variables) && !json_is_object(variables))
         return api_fail(&job->error, 400, "chat_template_kwargs", "\"chat_template_kwargs\" is an object of variables");
     if (!json_array_size(given))
         return api_fail(&job->error, 400, "messages", "\"messages\" is a list of at least one message");
-    json_t *messages = chat_normalise(chat, given, job->tools, &trouble);
+    json_t *messages = chat_normalise(chat, given, job->tools, &cause);
     if (!messages)
-        return api_fail(&job->error, 400, "messages", "%s", trouble.text);
+        return api_fail_field(&job->error, "messages", &cause);
     json_t *input = template_input(job, messages);
-    bool ok = chat_render(chat, input, out, &trouble)
-        || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", trouble.text);
+    bool ok = chat_render(chat, input, out, &cause)
+        || api_fail(&job->error, 400, "messages", "the chat template refuses these messages: %s", cause.text);
     job->error.quotes = !ok; // a template may repeat what it refuses
     json_decref(input);
     return ok;
@@ -53,7 +53,7 @@ bool read_messages(struct job *job, struct strbuf *out)
 
 // ---- tools and the answer's form -----------------------------------------------------------------------------------
 
-// Is there a tool of this name?
+// True when there is a tool of this name.
 static bool knows_tool(const json_t *tools, const char *name)
 {
     size_t index;
@@ -66,7 +66,7 @@ static bool knows_tool(const json_t *tools, const char *name)
     return false;
 }
 
-// Is one of the tools (or the one of this name) strict?
+// True when one of the tools (or the one of this name) is strict.
 static bool is_strict(const json_t *tools, const char *name)
 {
     size_t index;
@@ -112,15 +112,13 @@ bool read_tools(struct job *job)
 {
     const json_t *tools = json_object_get(job->json, "tools");
     bool parallel = true, supports_tools;
-    struct error trouble;
+    struct error cause;
     if (json_is_array(tools) && !json_array_size(tools))
         tools = NULL;
     job->tools = json_is_null(tools) ? NULL : tools;
-    if (job->tools && !tools_check(job->tools, &trouble))
-        return api_fail(&job->error, 400, "tools", "%s", trouble.text);
-    if (!json_get_bool(job->json, "parallel_tool_calls", &parallel, &trouble))
-        return api_fail(&job->error, 400, "parallel_tool_calls", "%s", trouble.text);
-    if (!read_tool_choice(job))
+    if (job->tools && !tools_check(job->tools, &cause))
+        return api_fail_field(&job->error, "tools", &cause);
+    if (!fields_read_bool(job->json, "parallel_tool_calls", &parallel, &job->error) || !read_tool_choice(job))
         return false;
     if (!job->tools || !job->api->chat)
         return true;
@@ -128,7 +126,7 @@ bool read_tools(struct job *job)
     job->tool_form = chat_tool_form(job->api->chat, &supports_tools);
     int32_t marker = tokenizer_find(job->api->tokenizer, bytes_of("<tool_call>"));
     if (marker >= 0 && tokenizer_is_special(job->api->tokenizer, marker))
-        job->fields.skip_special = false; // or the reader would not see it
+        job->params.skip_special = false; // or the reader would not see it
     return true;
 }
 
@@ -139,22 +137,22 @@ static bool make_grammar(struct job *job, struct answer_form *form)
     struct tools_choice choice = { .name = job->must_name,
                                    .parallel = !job->one_call,
                                    .otherwise = job->must_call ? NULL : form->schema };
-    struct error trouble;
+    struct error cause;
     bool has_tools = job->tools && job->api->chat;
     if (has_tools && !job->must_call && form->grammar)
         return api_fail(&job->error, 400, form->field,
                         "\"%s\" is no JSON schema and cannot stand beside \"tools\"; use response_format, or "
                         "tool_choice none",
                         form->field);
-    // Alone at first: what is wrong with it is not the tools' fault.
+    // The form is tried alone at first, so that its own errors are not reported as the tools'.
     if (!job->must_call && !read_form_grammar(job, form))
         return false;
     if (!has_tools || !(job->must_call || form->schema))
         return true;
     grammar_free(job->grammar);
-    job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &trouble);
+    job->grammar = tools_grammar(job->tool_form, job->tools, &choice, &cause);
     if (!job->grammar)
-        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", trouble.text);
+        return api_fail(&job->error, 400, "tools", "the tools' schemas cannot be used: %s", cause.text);
     return check_prepare(job, NULL, is_strict(job->tools, job->must_name), "tools");
 }
 
@@ -162,7 +160,7 @@ bool read_chat(struct job *job)
 {
     struct strbuf text = { 0 };
     struct answer_form form;
-    int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
+    int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
     job->prompts = memory_new(1, sizeof *job->prompts);
     bool ok = read_format(job, &form) && read_tools(job) && make_grammar(job, &form) && read_messages(job, &text)
         && read_prompt_text(job, strbuf_bytes(&text), flags, "messages");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_completion.c: /v1/completions: a text, a list of them, token ids, or a list of lists of token ids.
+// server/read_completion.c: reads /v1/completions: a text, a list of them, token ids, or a list of lists of token ids.
 #include "base/memory.h"
 #include "server/read.h"
 
@@ -7,7 +7,7 @@ static bool read_one(struct job *job, const json_t *prompt)
 {
     if (json_is_string(prompt)) {
         struct bytes text = { json_string_value(prompt), json_string_length(prompt) };
-        int flags = TOKENIZE_PARSE_SPECIAL | (job->fields.add_special ? TOKENIZE_ADD_SPECIAL : 0);
+        int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
         if (!read_prompt_text(job, text, flags, "prompt"))
             return false;
         job->prompts[job->prompt_count - 1].text = text;
@@ -25,10 +25,10 @@ bool read_completion(struct job *job)
     size_t count = many ? json_array_size(prompt) : 1, index;
     if (!prompt || json_is_null(prompt))
         return api_fail_code(&job->error, 400, "prompt", "missing_required_parameter", "\"prompt\" is missing");
-    if (!count || count * (size_t)job->fields.n > API_CHOICES_MAX)
+    if (!count || count * (size_t)job->params.n > API_CHOICES_MAX)
         return api_fail(&job->error, 400, "prompt",
                         "%zu prompts with %lld answers each were asked for; 1 to %d answers are possible", count,
-                        (long long)job->fields.n, API_CHOICES_MAX);
+                        (long long)job->params.n, API_CHOICES_MAX);
     struct answer_form form;
     bool formed = read_format(job, &form) && read_form_grammar(job, &form);
     read_form_free(&form);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/read_format.c: structured outputs under all their names: response_format (OpenAI, and with llama-server's
-// `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema and regex.
+// server/read_format.c: reads structured outputs under all their names: response_format (OpenAI, and with
+// llama-server's `schema` beside it), vLLM's structured_outputs and guided_*, SGLang's and llama-server's json_schema
+// and regex.
 #include "base/memory.h"
 #include "format/json.h"
 #include "server/check.h"
@@ -27,13 +28,13 @@ static bool use_schema(struct job *job, const json_t *value, struct answer_form 
 
 static bool use_pattern(struct job *job, const json_t *value, struct answer_form *form)
 {
-    struct error trouble;
+    struct error cause;
     struct bytes pattern = { json_string_value(value), json_string_length(value) };
     if (!pattern.len)
         return api_fail(&job->error, 400, form->field, "\"%s\" is a regex that the whole answer matches", form->field);
-    form->grammar = grammar_from_pattern(pattern, &trouble);
+    form->grammar = grammar_from_pattern(pattern, &cause);
     return form->grammar
-        || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s", form->field, trouble.text);
+        || api_fail(&job->error, 400, form->field, "the regex in \"%s\" cannot be used: %s", form->field, cause.text);
 }
 
 static bool is_repeated(const json_t *list, size_t index)
@@ -44,7 +45,7 @@ static bool is_repeated(const json_t *list, size_t index)
     return false;
 }
 
-// One of a list of texts, word for word.
+// The answer is one of a list of texts, word for word.
 static bool use_choice(struct job *job, const json_t *list, struct answer_form *form)
 {
     const char *name = form->field;
@@ -52,7 +53,7 @@ static bool use_choice(struct job *job, const json_t *list, struct answer_form *
     struct grammar_part texts[CHOICES_MAX];
     struct grammar_alternative alternatives[CHOICES_MAX];
     int count = 0;
-    struct error trouble;
+    struct error cause;
     size_t index;
     const json_t *value;
     if (!json_array_size(list) || json_array_size(list) > CHOICES_MAX)
@@ -68,8 +69,8 @@ static bool use_choice(struct job *job, const json_t *list, struct answer_form *
         alternatives[count] = (struct grammar_alternative){ &texts[count], 1 };
         count++;
     }
-    form->grammar = grammar_from_parts(&(struct grammar_parts){ alternatives, count }, &trouble);
-    return form->grammar || api_fail(&job->error, 400, name, "\"%s\" cannot be used: %s", name, trouble.text);
+    form->grammar = grammar_from_parts(&(struct grammar_parts){ alternatives, count }, &cause);
+    return form->grammar || api_fail(&job->error, 400, name, "\"%s\" cannot be used: %s", name, cause.text);
 }
 
 static bool use_object(struct job *job, const json_t *value, struct answer_form *form)
@@ -178,13 +179,13 @@ bool read_format(struct job *job, struct answer_form *form)
 
 bool read_form_grammar(struct job *job, struct answer_form *form)
 {
-    struct error trouble;
-    job->grammar = form->schema ? grammar_from_schema(form->schema, &trouble) : form->grammar;
+    struct error cause;
+    job->grammar = form->schema ? grammar_from_schema(form->schema, &cause) : form->grammar;
     form->grammar = NULL;
     if (!form->schema)
         return true;
     if (!job->grammar)
-        return api_fail(&job->error, 400, form->field, "the schema cannot be used: %s", trouble.text);
+        return api_fail(&job->error, 400, form->field, "the schema cannot be used: %s", cause.text);
     return check_prepare(job, form->schema, form->strict, form->field);
 }
 

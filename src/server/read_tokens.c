@@ -11,12 +11,9 @@
 static bool read_special(struct job *job, bool usual, int *flags)
 {
     bool add_special = usual;
-    struct error trouble;
-    *flags = TOKENIZE_PARSE_SPECIAL;
-    if (!json_get_bool(job->json, "add_special_tokens", &add_special, &trouble))
-        return api_fail(&job->error, 400, "add_special_tokens", "%s", trouble.text);
-    *flags |= add_special ? TOKENIZE_ADD_SPECIAL : 0;
-    return true;
+    bool ok = fields_read_bool(job->json, "add_special_tokens", &add_special, &job->error);
+    *flags = TOKENIZE_PARSE_SPECIAL | (add_special ? TOKENIZE_ADD_SPECIAL : 0);
+    return ok;
 }
 
 static bool tokenize_text(struct job *job)
@@ -56,13 +53,9 @@ static void write_tokens(struct job *job, bool pieces)
 bool read_tokenize(struct job *job)
 {
     bool pieces = false;
-    struct error trouble;
-    if (!json_get_bool(job->json, "return_token_strs", &pieces, &trouble))
-        return api_fail(&job->error, 400, "return_token_strs", "%s", trouble.text);
     job->prompts = memory_new(1, sizeof *job->prompts);
-    if (!tokenize_text(job))
-        return false;
-    write_tokens(job, pieces);
+    if (fields_read_bool(job->json, "return_token_strs", &pieces, &job->error) && tokenize_text(job))
+        write_tokens(job, pieces);
     return false;
 }
 

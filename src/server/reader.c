@@ -19,8 +19,8 @@ static void *read_jobs(void *context)
             atomic_store(&job->stage, JOB_READ);
             queue_push(readers->to_run, job);
         } else {
-            post_send(readers->post, job, true);
-            post_wake(readers->post);
+            mailbox_send(readers->mailbox, job, true);
+            mailbox_wake(readers->mailbox);
         }
     }
     return NULL;
@@ -31,27 +31,28 @@ static int start_threads(struct readers *readers)
     for (int i = 0; i < LANE_COUNT; i++) {
         for (int count = 0; count < lane_threads[i]; count++) {
             assert(readers->thread_count < READER_THREADS_MAX);
-            int trouble = pthread_create(&readers->threads[readers->thread_count], NULL, read_jobs, &readers->lanes[i]);
-            if (trouble)
-                return trouble;
+            int failure = pthread_create(&readers->threads[readers->thread_count], NULL, read_jobs, &readers->lanes[i]);
+            if (failure)
+                return failure;
             readers->thread_count++;
         }
     }
     return 0;
 }
 
-bool readers_open(struct readers *readers, struct post *post, struct queue *to_run, int jobs_max, struct error *err)
+bool readers_open(struct readers *readers, struct mailbox *mailbox, struct queue *to_run, int jobs_max,
+                  struct error *err)
 {
-    *readers = (struct readers){ .post = post, .to_run = to_run };
+    *readers = (struct readers){ .mailbox = mailbox, .to_run = to_run };
     for (int i = 0; i < LANE_COUNT; i++) {
         readers->lanes[i].readers = readers;
         queue_open(&readers->lanes[i].queue, jobs_max);
     }
-    int trouble = start_threads(readers);
-    if (!trouble)
+    int failure = start_threads(readers);
+    if (!failure)
         return true;
     readers_close(readers);
-    return fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    return fail(err, "the system gives no more threads (%s)", strerror(failure));
 }
 
 void readers_close(struct readers *readers)

@@ -13,7 +13,7 @@ enum reader_lane { LANE_SMALL, LANE_LARGE, LANE_COUNT };
 enum { READER_THREADS_MAX = 4 };
 
 struct readers {
-    struct post *post;
+    struct mailbox *mailbox;
     struct queue *to_run;
     struct lane {
         struct readers *readers;
@@ -24,8 +24,9 @@ struct readers {
     int thread_count;
 };
 
-// What a reader has read goes to `to_run`, the rest to the post. jobs_max: how many jobs there may be at once.
-bool readers_open(struct readers *readers, struct post *post, struct queue *to_run, int jobs_max, struct error *err);
+// Jobs that need the engine go to `to_run`, all others to the mailbox. jobs_max: how many jobs there may be at once.
+bool readers_open(struct readers *readers, struct mailbox *mailbox, struct queue *to_run, int jobs_max,
+                  struct error *err);
 void readers_close(struct readers *readers); // ends the threads when all that is queued is read
 
 enum reader_lane readers_lane(const struct job *job);

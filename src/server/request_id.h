@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/request_id.h: names of requests (X-Request-Id): what a client and the log call the same thing.
+// server/request_id.h: request ids (X-Request-Id), by which a client and the log refer to a request.
 #ifndef SERVER_REQUEST_ID_H
 #define SERVER_REQUEST_ID_H
 

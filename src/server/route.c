@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/route.c: which request goes where. Whether it may is decided on its head (route_admit), before its body is
-// read. What needs the model becomes a job; the rest is answered here.
+// server/route.c: the routes of the API. Admission is decided on a request's head (route_admit), before its body is
+// read. Requests that need the model become jobs; all others are answered here.
 #include <stdio.h>
 
 #include "server/cors.h"
-#include "server/page.h"
 #include "server/serve.h"
+
+extern const char page_html[]; // web/index.html, put into the program by the build
+extern const size_t page_html_len;
 
 static const char json_content[] = "application/json";
 
@@ -46,7 +48,7 @@ void route_reply_error(struct server *server, struct http_exchange *exchange, co
     strbuf_free(&body);
 }
 
-// The path is as the client wrote it: it may have been told the wrong one.
+// Logs the path as the client wrote it, because it may be a wrong one.
 static void log_refusal(const struct server *server, const struct http_exchange *exchange, const struct api_error *err)
 {
     char method[16], path[256];
@@ -64,7 +66,7 @@ static void log_refusal(const struct server *server, const struct http_exchange 
     log_event(&server->options->log, LOG_INFO, "refused", fields);
 }
 
-// A request that never became a job.
+// Refuses a request that never became a job.
 static void refuse(struct server *server, struct http_exchange *exchange, const struct route *route,
                    const struct api_error *err)
 {
@@ -98,7 +100,7 @@ static void reply_health(struct server *server, const struct route *route, struc
     route_reply(server, exchange, route->path, status, "text/plain", bytes_of(why), 0);
 }
 
-// A device that fails every request at once has the shortest queue of all, so balancers must hear of it here.
+// A device that fails every request at once has the shortest queue of all, so balancers must learn it here.
 static void handle_ready(struct server *server, const struct route *route, struct http_exchange *exchange)
 {
     reply_health(server, route, exchange, watch_ready);
@@ -118,7 +120,7 @@ static void handle_metrics(struct server *server, const struct route *route, str
 {
     struct nibble_scheduler_stats stats;
     struct strbuf text = { 0 };
-    post_read(&server->post, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
+    mailbox_read(&server->mailbox, &stats, &server->metrics.histograms[METRIC_ITERATION_TOKENS]);
     int unseen = 0; // jobs that the scheduler does not know yet
     for (const struct job *job = server->jobs; job; job = job->next)
         unseen += atomic_load(&job->stage) < JOB_RUNNING;
@@ -147,7 +149,7 @@ static void handle_models(struct server *server, const struct route *route, stru
     reply_json(server, route, exchange, json_pack("{s:s, s:o}", "object", "list", "data", cards));
 }
 
-// Bytes of a path as they were meant: %2F is a slash.
+// Decodes percent-encoding in a path: %2F is a slash.
 static void add_unescaped(struct strbuf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {

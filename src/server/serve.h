@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/serve.h: the running server, for the files of this room. All of it belongs to the loop's thread, but for what
-// readers, worker and writer share.
+// server/serve.h: the state of the running server, internal to this room. It belongs to the event loop's thread, except
+// for the parts that readers, worker and writer share.
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
@@ -18,7 +18,7 @@ struct event;
 struct server {
     const struct server_options *options;
     struct served served; // the model
-    struct post post;
+    struct mailbox mailbox;
     struct outbox outbox;
     struct readers readers;
     struct worker worker;
@@ -37,7 +37,7 @@ struct server {
     int job_count, jobs_max;
     struct health health;
     bool draining;
-    struct nibble_error model_error;      // "" until the model's files are no longer what was opened
+    struct error model_error;             // "" until the model's files are no longer what was opened
     int flush_polls;                      // at the end, while clients still take what was written
     struct nibble_scheduler_stats logged; // at the last summary
     double logged_at;

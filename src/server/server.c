@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/server.c: from the model's files to the ready line, and from SIGTERM to the exit.
+// server/server.c: start-up, the event loop's timers and signals, and graceful shutdown.
 #include "server/server.h"
 
 #include <event2/event.h>
@@ -12,19 +12,18 @@
 
 #include "base/mapping.h"
 #include "base/memory.h"
-#include "base/public.h"
 #include "server/serve.h"
 
 enum { SUMMARY_SECONDS = 10, FLUSH_POLL_MS = 20, FLUSH_POLLS_MAX = 250 };
 
 // ---- while it runs ------------------------------------------------------------------------------------------------
 
-// What has happened since the last summary, if anything has.
+// Logs the activity since the last summary, if there was any.
 static void log_summary(struct server *server)
 {
     struct nibble_scheduler_stats now;
     struct histogram ignored;
-    post_read(&server->post, &now, &ignored);
+    mailbox_read(&server->mailbox, &now, &ignored);
     const struct nibble_scheduler_stats *then = &server->logged;
     double at = worker_now(), seconds = at - server->logged_at;
     uint64_t prompt = now.prompt_tokens - then->prompt_tokens, answer = now.answer_tokens - then->answer_tokens;
@@ -42,7 +41,7 @@ static void log_summary(struct server *server)
     char why[256];
     watch_observe(server);
     if (!watch_live(server, why, sizeof why))
-        log_say(&server->options->log, LOG_ERROR, "health", "%.*s", (int)strcspn(why, "\n"), why);
+        log_message(&server->options->log, LOG_ERROR, "health", "%.*s", (int)strcspn(why, "\n"), why);
     if (now.steps != then->steps)
         log_event(&server->options->log, LOG_INFO, "busy", fields);
     server->logged = now;
@@ -57,7 +56,7 @@ static void later(struct server *server, void (*callback)(evutil_socket_t, short
     event_base_once(server->base, -1, EV_TIMEOUT, callback, server, &time);
 }
 
-// No job is left: the loop ends as soon as the clients have taken what was written for them.
+// Called when no job is left: ends the loop as soon as the clients have taken what was written for them.
 static void end_when_sent(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
@@ -76,12 +75,13 @@ static void abandon_all(struct server *server, int status, const char *sentence)
         deliver_abandon(server, job, &err);
 }
 
-// The time to drain is over.
+// Called when the time to drain is over.
 static void on_deadline(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
     struct server *server = context;
-    log_say(&server->options->log, LOG_WARNING, "shutdown", "%d requests did not finish in time", server->job_count);
+    log_message(&server->options->log, LOG_WARNING, "shutdown", "%d requests did not finish in time",
+                server->job_count);
     abandon_all(server, 503, "the server is shutting down");
 }
 
@@ -94,15 +94,15 @@ static void on_signal(evutil_socket_t signal, short what, void *context)
         return;
     }
     server->draining = true;
-    log_say(&server->options->log, LOG_INFO, "shutdown", "%d requests may take %g s to finish", server->job_count,
-            server->options->drain_seconds);
+    log_message(&server->options->log, LOG_INFO, "shutdown", "%d requests may take %g s to finish", server->job_count,
+                server->options->drain_seconds);
     if (server->job_count)
         later(server, on_deadline, server->options->drain_seconds);
     else
         end_when_sent(-1, 0, server);
 }
 
-// One of the processes that compute the model together is gone.
+// Called when a rank is lost.
 static void on_lost(evutil_socket_t fd, short what, void *context)
 {
     (void)fd, (void)what;
@@ -114,14 +114,14 @@ static void on_lost(evutil_socket_t fd, short what, void *context)
         end_when_sent(-1, 0, server);
 }
 
-// No answer leaves the server that was computed from files which somebody has changed: they are looked at before
-// anything is delivered. Once they have changed, every request gets an error and the server ends.
+// No answer leaves the server that was computed from files that have changed on disk: they are checked before anything
+// is delivered. Once they have changed, every request gets an error and the server ends.
 static void check_model(struct server *server)
 {
     if (*server->model_error.text || nibble_checkpoint_check(server->served.checkpoint, &server->model_error))
         return;
     server->draining = true;
-    log_say(&server->options->log, LOG_WARNING, "shutdown", "%s", server->model_error.text);
+    log_message(&server->options->log, LOG_WARNING, "shutdown", "%s", server->model_error.text);
     abandon_all(server, 500, server->model_error.text);
     if (!server->job_count)
         end_when_sent(-1, 0, server);
@@ -146,12 +146,13 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 
 // ---- the start ----------------------------------------------------------------------------------------------------
 
-// When the model is loaded: what is free then is what requests can have.
+// Called when the model is loaded: the default is a share of the memory that is free then.
 static void open_budget(struct server *server)
 {
     const struct server_options *options = server->options;
     budget_open(&server->budget, options->inflight_bytes ? options->inflight_bytes : budget_default_bytes());
-    log_say(&options->log, LOG_DEBUG, "limits", "requests in flight may hold %zu bytes", server->budget.limit_bytes);
+    log_message(&options->log, LOG_DEBUG, "limits", "requests in flight may hold %zu bytes",
+                server->budget.limit_bytes);
 }
 
 static struct event *watch(struct server *server, int fd, short what, event_callback_fn callback)
@@ -161,17 +162,17 @@ static struct event *watch(struct server *server, int fd, short what, event_call
     return event;
 }
 
-// As many connections as the system gives descriptors for.
+// Limits the connections to the file descriptors that the system gives.
 static struct http_limits choose_limits(struct server *server)
 {
     struct http_limits limits = server->options->http;
     limits.budget = &server->budget;
     limits.connections = http_raise_file_limit(limits.connections);
     if (limits.connections < server->options->http.connections)
-        log_say(&server->options->log, LOG_WARNING, "start",
-                "the limit of open files (ulimit -n) leaves room for %d "
-                "of the %d connections of --max-connections; raise it, or lower those",
-                limits.connections, server->options->http.connections);
+        log_message(&server->options->log, LOG_WARNING, "start",
+                    "the limit of open files (ulimit -n) leaves room for %d "
+                    "of the %d connections of --max-connections; raise it, or lower those",
+                    limits.connections, server->options->http.connections);
     return limits;
 }
 
@@ -197,7 +198,7 @@ static bool open_http(struct server *server, struct error *err)
                         : http_bind(server->http, options->host, options->port, &server->port, err);
 }
 
-// From here on signals are the loop's: before, they end the process as they always do.
+// From here on signals are handled by the loop: before, they end the process by default.
 static void watch_all(struct server *server)
 {
     server->wake = watch(server, server->outbox.wake_fd, EV_READ, on_wake);
@@ -217,11 +218,11 @@ static void open_metrics(struct server *server)
     server->metrics.kv_cache_dtype = server->options->engine.kv_cache_dtype;
     server->metrics.prefix_cache = !server->options->scheduler.no_prefix_cache;
     server->metrics.self_test_passed = !server->options->engine.no_self_test;
-    server->post.step_tokens = server->metrics.histograms[METRIC_ITERATION_TOKENS];
-    nibble_scheduler_stats(server->served.scheduler, &server->post.stats);
+    server->mailbox.step_tokens = server->metrics.histograms[METRIC_ITERATION_TOKENS];
+    nibble_scheduler_stats(server->served.scheduler, &server->mailbox.stats);
 }
 
-// The address as people type it: an IPv6 host in brackets, "all of them" as this machine.
+// Formats the address as people type it: an IPv6 host in brackets, "all of them" as this machine.
 static void format_address(const struct server_options *options, int port, char *out, size_t size)
 {
     const char *host = options->host;
@@ -233,7 +234,7 @@ static void format_address(const struct server_options *options, int port, char 
         snprintf(out, size, strchr(host, ':') ? "http://[%s]:%d" : "http://%s:%d", host, port);
 }
 
-// In the log, and on stdout for scripts, unless both are the same place.
+// Announces the address in the log, and on stdout for scripts, unless both are the same place.
 static void say_ready(const struct server *server)
 {
     char address[512];
@@ -243,7 +244,8 @@ static void say_ready(const struct server *server)
     bool same = fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 && out.st_dev == err.st_dev
         && out.st_ino == err.st_ino;
     strbuf_add_format(&line, "nibble: ready on %s (%s, context length %d tokens, cache capacity %zu tokens)\n", address,
-                      server->served.api.names[0], server->served.api.max_model_len, server->post.stats.cache_tokens);
+                      server->served.api.names[0], server->served.api.max_model_len,
+                      server->mailbox.stats.cache_tokens);
     log_print(&server->options->log, LOG_INFO, "ready", line.data);
     if (!same) {
         fputs(line.data, stdout);
@@ -252,16 +254,16 @@ static void say_ready(const struct server *server)
     strbuf_free(&line);
 }
 
-// From the end of the way to its beginning, so that each thread finds the next one there.
+// Starts the threads from the last stage to the first, so that each finds the next one running.
 static bool start_threads(struct server *server, struct error *err)
 {
-    if (!writer_open(&server->writer, &server->post, &server->outbox, &server->metrics, err))
+    if (!writer_open(&server->writer, &server->mailbox, &server->outbox, &server->metrics, err))
         return false;
-    if (!worker_open(&server->worker, server->served.scheduler, &server->post, server->jobs_max, err)) {
+    if (!worker_open(&server->worker, server->served.scheduler, &server->mailbox, server->jobs_max, err)) {
         writer_close(&server->writer);
         return false;
     }
-    if (readers_open(&server->readers, &server->post, &server->worker.to_run, server->jobs_max, err))
+    if (readers_open(&server->readers, &server->mailbox, &server->worker.to_run, server->jobs_max, err))
         return true;
     worker_close(&server->worker);
     writer_close(&server->writer);
@@ -312,7 +314,7 @@ static void close_all(struct server *server)
     json_decref(server->plan);
     access_close(&server->access);
     outbox_close(&server->outbox);
-    post_close(&server->post);
+    mailbox_close(&server->mailbox);
     served_close(&server->served);
 }
 
@@ -324,11 +326,11 @@ static void print_plan(const struct server *server)
     free(text.data);
 }
 
-static bool load(struct server *server, struct nibble_error *error)
+static bool load(struct server *server, struct error *err)
 {
     const struct server_options *options = server->options;
-    if ((options->before_load && !options->before_load(options->before_load_context, error))
-        || !served_open(&server->served, options, error))
+    if ((options->before_load && !options->before_load(options->before_load_context, err))
+        || !served_open(&server->served, options, err))
         return false;
     print_plan(server);
     return true;
@@ -337,20 +339,13 @@ static bool load(struct server *server, struct nibble_error *error)
 int server_run(const struct server_options *options)
 {
     struct server server = { .options = options, .jobs_max = options->engine.max_num_seqs + options->queue };
-    struct nibble_error error = { 0 };
-    struct error err;
+    struct error err = { 0 };
     access_open(&server.access, &options->access);
-    post_open(&server.post);
-    bool ok = outbox_open(&server.outbox, &err) && open_http(&server, &err);
-    if (!ok)
-        public_error(&error, &err);
-    ok = ok && load(&server, &error);
-    if (ok && !serve(&server, &err)) {
-        public_error(&error, &err);
-        ok = false;
-    }
+    mailbox_open(&server.mailbox);
+    bool ok = outbox_open(&server.outbox, &err) && open_http(&server, &err) && load(&server, &err)
+        && serve(&server, &err);
     close_all(&server);
     if (!ok)
-        log_failure(&options->log, error.text);
-    return ok ? 0 : error.usage ? 2 : 1;
+        log_failure(&options->log, err.text);
+    return ok ? 0 : err.usage ? 2 : 1;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/server.h: `nibble serve`: a model behind the API that everyone's client speaks.
+// server/server.h: the HTTP server of `nibble serve`: a model behind the OpenAI API.
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
@@ -31,7 +31,7 @@ struct server_options {
     struct log log;
     // Called when the address is taken and before the model is loaded; false keeps the server from starting. NULL:
     // there is nothing to check.
-    bool (*before_load)(void *context, struct nibble_error *error);
+    bool (*before_load)(void *context, struct error *err);
     void *before_load_context;
 };
 

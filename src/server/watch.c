@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/watch.c: what the health check (health.h) is told of the running server.
+// server/watch.c: feeds the health check (health.h) with counters and facts of the running server.
 #include "server/serve.h"
 
 void watch_observe(struct server *server)
@@ -18,10 +18,10 @@ void watch_observe(struct server *server)
     }
     for (int i = 0; i < LANE_COUNT; i++)
         samples[readers[i]].count = atomic_load(&server->readers.lanes[i].read_count);
-    post_read(&server->post, &stats, &ignored);
+    mailbox_read(&server->mailbox, &stats, &ignored);
     samples[HEALTH_ENGINE].count = stats.steps + nibble_scheduler_progress(server->served.scheduler);
-    samples[HEALTH_WRITER].busy = post_is_waiting(&server->post);
-    samples[HEALTH_WRITER].count = atomic_load(&server->post.taken_count);
+    samples[HEALTH_WRITER].busy = mailbox_is_waiting(&server->mailbox);
+    samples[HEALTH_WRITER].count = atomic_load(&server->mailbox.taken_count);
     health_observe(&server->health, worker_now(), samples);
 }
 
@@ -29,7 +29,7 @@ static struct health_facts facts_of(struct server *server)
 {
     struct nibble_scheduler_stats stats;
     struct histogram ignored;
-    post_read(&server->post, &stats, &ignored);
+    mailbox_read(&server->mailbox, &stats, &ignored);
     return (struct health_facts){ .draining = server->draining,
                                   .device_failing = stats.failing,
                                   .sockets_failing = http_failing(server->http),

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/follow.h"
+#include "server/generation.h"
 
 enum {
-    JOB_SEATS = 16,         // choices of a job that run at once
-    JOB_SEATS_PER_STEP = 2, // that it adds in one step: what comes behind it does not wait for all of their prompts
+    JOB_SLOTS = 16,         // choices of a job that run at once
+    JOB_SLOTS_PER_STEP = 2, // that it adds in one step: what comes behind it does not wait for all of their prompts
 };
 
 double worker_now(void)
@@ -25,19 +25,19 @@ static void cancel(struct worker *worker, struct job *job)
             nibble_scheduler_cancel(worker->scheduler, job->choices[i].name);
 }
 
-// Gives the scheduler more of a job's choices, as many as a job may have there: one for a hundred answers must not
-// stand a hundred times before the next one.
-static void seat(struct job *job)
+// Adds more of a job's choices to the scheduler, up to JOB_SLOTS: a job of a hundred answers must not occupy it before
+// all others.
+static void fill_slots(struct job *job)
 {
-    struct nibble_error error;
-    follow_again(job);
-    for (int added = 0; added < JOB_SEATS_PER_STEP && job->started < job->choice_count && job->running < JOB_SEATS
+    struct error err;
+    generation_retry(job);
+    for (int added = 0; added < JOB_SLOTS_PER_STEP && job->started < job->choice_count && job->running < JOB_SLOTS
          && !job->error.status;
          added++) {
         struct choice *choice = &job->choices[job->started];
         uint64_t first = choice->number ? choice[-choice->number].name : 0; // of its prompt, whose pages it shares
-        if (!follow_start(choice, first, &error))
-            api_fail(&job->error, 400, NULL, "%s", error.text);
+        if (!generation_start(choice, first, &err))
+            api_fail(&job->error, 400, NULL, "%s", err.text);
         else
             job->running++;
         job->started++;
@@ -51,24 +51,24 @@ static void start(struct worker *worker, struct job *job)
     job->next_run = worker->jobs;
     worker->jobs = job;
     job->touched = true; // accepted, or over
-    seat(job);
+    fill_slots(job);
 }
 
-// What is cancelled or has failed gets no more choices, and those it has end.
+// Jobs that are cancelled or have failed start no more choices, and their running ones end.
 static void care_for_jobs(struct worker *worker)
 {
     for (struct job *job = worker->jobs; job; job = job->next_run) {
         if (!job->error.status && !atomic_load(&job->cancelled)) {
-            seat(job);
+            fill_slots(job);
             continue;
         }
         job->started = job->choice_count;
-        follow_drop(job);
+        generation_drop(job);
         cancel(worker, job);
     }
 }
 
-// Hands over what the step brought. Jobs that are over leave the worker with this.
+// Sends the step's output to the writer; jobs that are over leave the worker.
 static void deliver(struct worker *worker)
 {
     bool any = false;
@@ -80,12 +80,12 @@ static void deliver(struct worker *worker)
             at = &job->next_run;
         any |= job->touched || over;
         if (job->touched || over)
-            post_send(worker->post, job, over); // the writer's, where it is over
+            mailbox_send(worker->mailbox, job, over); // the writer's, where it is over
         if (!over)
             job->touched = false;
     }
     if (any)
-        post_wake(worker->post);
+        mailbox_wake(worker->mailbox);
 }
 
 static void *run_jobs(void *context)
@@ -100,22 +100,22 @@ static void *run_jobs(void *context)
         struct nibble_scheduler_stats stats;
         nibble_scheduler_step(worker->scheduler, &step);
         nibble_scheduler_stats(worker->scheduler, &stats);
-        post_report(worker->post, &stats, step.tokens);
+        mailbox_report(worker->mailbox, &stats, step.tokens);
         deliver(worker);
     }
     return NULL;
 }
 
-bool worker_open(struct worker *worker, struct nibble_scheduler *scheduler, struct post *post, int jobs_max,
+bool worker_open(struct worker *worker, struct nibble_scheduler *scheduler, struct mailbox *mailbox, int jobs_max,
                  struct error *err)
 {
-    *worker = (struct worker){ .scheduler = scheduler, .post = post };
+    *worker = (struct worker){ .scheduler = scheduler, .mailbox = mailbox };
     queue_open(&worker->to_run, jobs_max);
-    int trouble = pthread_create(&worker->thread, NULL, run_jobs, worker);
-    if (!trouble)
+    int failure = pthread_create(&worker->thread, NULL, run_jobs, worker);
+    if (!failure)
         return true;
     queue_free(&worker->to_run);
-    return fail(err, "the system gives no more threads (%s)", strerror(trouble));
+    return fail(err, "the system gives no more threads (%s)", strerror(failure));
 }
 
 void worker_close(struct worker *worker)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// server/writer.h: the thread that turns tokens into the text of answers (JSON, server-sent events), so that the loop
-// only moves bytes and the worker only computes.
-//   (1) jobs are taken in the order in which they were posted; each gets one slice (ANSWER_SLICE_BYTES) at a time
+// server/writer.h: the writer thread: it serialises answers (JSON, server-sent events), so that the loop only moves
+// bytes and the worker only computes.
+//   (1) jobs are taken in the order in which they were sent; each gets one slice (ANSWER_SLICE_BYTES) at a time
 //   (2) with more than a slice unsent, a job waits (stalled) until the client's socket has taken that: its tokens stay
 //       tokens, which are smaller than their text and charged for
-//   (3) a job is handed to the loop as over when readers and worker have let go of it and its text is complete, or
-//       nobody wants it; all of its memory but the log's goes back before that
+//   (3) a job is handed to the loop as over when readers and worker have released it and its text is complete, or
+//       its client has gone; all of its memory but the log's goes back before that
 #ifndef SERVER_WRITER_H
 #define SERVER_WRITER_H
 
@@ -14,13 +14,13 @@
 #include "server/mailbox.h"
 
 struct writer {
-    struct post *post;
+    struct mailbox *mailbox;
     struct outbox *outbox;
     struct metrics *metrics;
     pthread_t thread;
 };
 
-bool writer_open(struct writer *writer, struct post *post, struct outbox *outbox, struct metrics *metrics,
+bool writer_open(struct writer *writer, struct mailbox *mailbox, struct outbox *outbox, struct metrics *metrics,
                  struct error *err);
 void writer_close(struct writer *writer); // every job must be over
 

@@ -16,26 +16,20 @@ static const struct tokenizer *own(const struct nibble_tokenizer *tokenizer)
     return (const struct tokenizer *)tokenizer;
 }
 
-struct nibble_tokenizer *nibble_tokenizer_open(const struct nibble_checkpoint *checkpoint, struct nibble_error *error)
+struct nibble_tokenizer *nibble_tokenizer_open(const struct nibble_checkpoint *checkpoint, struct error *err)
 {
-    struct error err;
-    struct tokenizer *tokenizer = tokenizer_open(&checkpoint->checkpoint, &err);
-    if (!tokenizer)
-        public_error(error, &err);
-    return (struct nibble_tokenizer *)tokenizer;
+    return (struct nibble_tokenizer *)tokenizer_open(&checkpoint->checkpoint, err);
 }
 
 void nibble_tokenizer_close(struct nibble_tokenizer *tokenizer) { tokenizer_close((struct tokenizer *)tokenizer); }
 
 ptrdiff_t nibble_tokenize(const struct nibble_tokenizer *tokenizer, const char *text, size_t len, int flags,
-                          int32_t **ids, struct nibble_error *error)
+                          int32_t **ids, struct error *err)
 {
     int own_flags = (flags & NIBBLE_ADD_SPECIAL ? TOKENIZE_ADD_SPECIAL : 0)
         | (flags & NIBBLE_PARSE_SPECIAL ? TOKENIZE_PARSE_SPECIAL : 0);
     struct tokens tokens = { 0 };
-    struct error err;
-    if (!tokenizer_encode(own(tokenizer), (struct bytes){ text, len }, own_flags, &tokens, &err)) {
-        public_error(error, &err);
+    if (!tokenizer_encode(own(tokenizer), (struct bytes){ text, len }, own_flags, &tokens, err)) {
         tokens_free(&tokens);
         return -1;
     }
@@ -89,40 +83,27 @@ void nibble_decoder_finish(struct nibble_decoder *decoder, struct nibble_text *o
 void nibble_decoder_close(struct nibble_decoder *decoder) { free(decoder); }
 
 struct nibble_chat *nibble_chat_open(const struct nibble_checkpoint *checkpoint, const char *template_file,
-                                     struct nibble_error *error)
+                                     struct error *err)
 {
-    struct error err;
-    struct chat *chat = chat_open(checkpoint ? &checkpoint->checkpoint : NULL, template_file, &err);
-    if (!chat)
-        public_error(error, &err);
-    return (struct nibble_chat *)chat;
+    return (struct nibble_chat *)chat_open(checkpoint ? &checkpoint->checkpoint : NULL, template_file, err);
 }
 
 void nibble_chat_close(struct nibble_chat *chat) { chat_close((struct chat *)chat); }
 
 bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t len, struct nibble_text *out,
-                        struct nibble_error *error)
+                        struct error *err)
 {
-    struct error err;
     json_t *request;
-    if (!json_read((struct bytes){ json, len }, &request, &err)) {
-        public_error(error, &err);
+    if (!json_read((struct bytes){ json, len }, &request, err))
         return false;
-    }
     struct strbuf buf = public_text_borrow(out);
-    bool ok = chat_render((const struct chat *)chat, request, &buf, &err);
+    bool ok = chat_render((const struct chat *)chat, request, &buf, err);
     public_text_return(out, &buf);
     json_decref(request);
-    if (!ok)
-        public_error(error, &err);
     return ok;
 }
 
-bool nibble_text_save(const struct nibble_checkpoint *checkpoint, const char *folder, struct nibble_error *error)
+bool nibble_text_save(const struct nibble_checkpoint *checkpoint, const char *folder, struct error *err)
 {
-    struct error err = { 0 };
-    bool ok = text_save(&checkpoint->checkpoint, folder, &err);
-    if (!ok)
-        public_error(error, &err);
-    return ok;
+    return text_save(&checkpoint->checkpoint, folder, err);
 }

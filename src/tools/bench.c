@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/bench.c: how fast a model runs here: what the command line says is measured, and where the result goes.
+// tools/bench.c: `nibble bench`: throughput of prefill and decode over a grid of lengths, batches, formats and threads.
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +8,10 @@
 #include "base/memory.h"
 #include "tools/bench.h"
 #include "tools/cache_formats.h"
-#include "cli/cache_options.h"
 #include "cli/cli.h"
+#include "cli/engine_options.h"
 #include "cli/ranks.h"
-#include "tools/report_page.h"
+#include "tools/output.h"
 
 enum { LIST_MAX = 64, SUBJECTS_MAX = 64, CASES_MAX = 4096, TOKENS_MAX = 1 << 24, THREADS_MAX = 256, REPEATS = 5 };
 
@@ -21,72 +20,62 @@ struct numbers {
     int count;
 };
 
-struct request {
-    struct strbuf prompt, new, depth, batch, threads; // as they were typed; to be freed
+struct bench_command {
+    const char *prompt, *new, *depth, *batch, *threads; // as they were typed
     struct option_texts dtypes;
-    struct cache_options cache;
-    long long repeats;
+    struct nibble_options engine;
+    int repeats;
     const char *html;
-    bool json, ops, no_self_test;
+    bool json, ops;
 };
 
-// What the request means.
-struct wishes {
+// The values that are combined with each other.
+struct bench_grid {
     struct numbers prompt, new, depth, batch, threads;
     struct cache_formats formats;
 };
 
-__attribute__((format(printf, 2, 3))) static bool wrong(struct nibble_error *error, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(error->text, sizeof error->text, format, args);
-    va_end(args);
-    error->usage = true;
-    return false;
-}
-
 // ---- lists --------------------------------------------------------------------------------------------------------
 
-// "0,4096 8192" and the like. Nothing typed: the one number that is meant then.
-static bool read_numbers(const char *flag, const struct strbuf *typed, int low, int high, int otherwise,
-                         struct numbers *out, struct nibble_error *error)
+// Reads lists such as "0,4096 8192". An option that is not given has the one number `otherwise`.
+static bool read_numbers(const char *flag, const char *typed, int low, int high, int otherwise, struct numbers *out,
+                         struct error *err)
 {
     static const char between[] = ", ";
-    const char *at = strbuf_text(typed);
+    const char *at = typed ? typed : "";
     *out = (struct numbers){ .items = { otherwise }, .count = !*at };
     for (at += strspn(at, between); *at; at += strspn(at, between)) {
         char *end;
         errno = 0;
         long number = strtol(at, &end, 10);
         if (end == at || errno || number < low || number > high || (*end && !strchr(between, *end)))
-            return wrong(error, "%s takes whole numbers from %d to %d, such as 1,8, not \"%.*s\"", flag, low, high,
-                         (int)strcspn(at, between), at);
+            return fail_usage(err, "%s takes whole numbers from %d to %d, such as 1,8, not \"%.*s\"", flag, low, high,
+                              (int)strcspn(at, between), at);
         if (out->count == LIST_MAX)
-            return wrong(error, "%s takes up to %d numbers", flag, LIST_MAX);
+            return fail_usage(err, "%s takes up to %d numbers", flag, LIST_MAX);
         out->items[out->count++] = (int)number;
         at = end;
     }
-    return out->count || wrong(error, "%s takes whole numbers, such as 1,8, and got none", flag);
+    return out->count || fail_usage(err, "%s takes whole numbers, such as 1,8, and got none", flag);
 }
 
-static bool read_wishes(const struct request *request, struct wishes *out, struct nibble_error *error)
+static bool read_grid(const struct bench_command *command, struct bench_grid *out, struct error *err)
 {
-    if (request->ops && (request->json || request->html))
-        return wrong(error, "--ops prints a table of its own and cannot be combined with %s",
-                     request->json ? "--json" : "--html");
-    return read_numbers("-p", &request->prompt, 0, TOKENS_MAX, 512, &out->prompt, error)
-        && read_numbers("-n", &request->new, 0, TOKENS_MAX, 128, &out->new, error)
-        && read_numbers("-d", &request->depth, 0, TOKENS_MAX, 0, &out->depth, error)
-        && read_numbers("--batch", &request->batch, 1, BENCH_BATCH_MAX, 1, &out->batch, error)
-        && read_numbers("--threads", &request->threads, 0, THREADS_MAX, 0, &out->threads, error)
-        && cache_formats_read(&request->dtypes, &out->formats, error);
+    if (command->ops && (command->json || command->html))
+        return fail_usage(err, "--ops prints a table of its own and cannot be combined with %s",
+                          command->json ? "--json" : "--html");
+    return read_numbers("-p", command->prompt, 0, TOKENS_MAX, 512, &out->prompt, err)
+        && read_numbers("-n", command->new, 0, TOKENS_MAX, 128, &out->new, err)
+        && read_numbers("-d", command->depth, 0, TOKENS_MAX, 0, &out->depth, err)
+        && read_numbers("--batch", command->batch, 1, BENCH_BATCH_MAX, 1, &out->batch, err)
+        && read_numbers("--threads", command->threads, 0, THREADS_MAX, 0, &out->threads, err)
+        && cache_formats_read(&command->dtypes, &out->formats, err);
 }
 
-// ---- what is measured ---------------------------------------------------------------------------------------------
+// ---- cases ---------------------------------------------------------------------------------------------
 
-// The same case for every engine, one after the other: they are the ones that are compared.
-static void add_case(struct bench *bench, struct bench_case wanted)
+// Adds a case for every engine, next to each other, as they are compared with each other.
+static void add_case(struct bench_run *bench, struct bench_case wanted)
 {
     size_t count = (size_t)bench->case_count + (size_t)bench->subject_count;
     bench->cases = memory_grow(bench->cases, count, sizeof *bench->cases);
@@ -98,44 +87,44 @@ static void add_case(struct bench *bench, struct bench_case wanted)
     }
 }
 
-static void add_cases_at(struct bench *bench, const struct wishes *wishes, int depth)
+static void add_cases_at(struct bench_run *bench, const struct bench_grid *grid, int depth)
 {
     struct bench_case prefill = { .kind = BENCH_PREFILL, .depth = depth, .batch = 1 };
     struct bench_case decode = { .kind = BENCH_DECODE, .depth = depth };
-    for (int i = 0; i < wishes->prompt.count; i++)
-        if ((prefill.prompt = wishes->prompt.items[i]))
+    for (int i = 0; i < grid->prompt.count; i++)
+        if ((prefill.prompt = grid->prompt.items[i]))
             add_case(bench, prefill);
-    for (int i = 0; i < wishes->new.count; i++)
-        for (int j = 0; j < wishes->batch.count; j++) {
-            decode.batch = wishes->batch.items[j];
-            if ((decode.new = wishes->new.items[i]))
+    for (int i = 0; i < grid->new.count; i++)
+        for (int j = 0; j < grid->batch.count; j++) {
+            decode.batch = grid->batch.items[j];
+            if ((decode.new = grid->new.items[i]))
                 add_case(bench, decode);
         }
 }
 
-static bool choose_cases(struct bench *bench, const struct wishes *wishes, struct nibble_error *error)
+static bool choose_cases(struct bench_run *bench, const struct bench_grid *grid, struct error *err)
 {
-    int subjects = wishes->formats.count * wishes->threads.count;
-    int kinds = wishes->prompt.count + wishes->new.count * wishes->batch.count;
-    if (subjects > SUBJECTS_MAX || wishes->depth.count * kinds > CASES_MAX / subjects)
-        return wrong(error,
-                     "%d combinations of format and threads, times %d of the rest, are too many: up to %d, and "
-                     "%d in all, are possible",
-                     subjects, wishes->depth.count * kinds, SUBJECTS_MAX, CASES_MAX);
+    int subjects = grid->formats.count * grid->threads.count;
+    int kinds = grid->prompt.count + grid->new.count * grid->batch.count;
+    if (subjects > SUBJECTS_MAX || grid->depth.count * kinds > CASES_MAX / subjects)
+        return fail_usage(err,
+                          "%d combinations of format and threads, times %d of the rest, are too many: up to %d, and "
+                          "%d in all, are possible",
+                          subjects, grid->depth.count * kinds, SUBJECTS_MAX, CASES_MAX);
     bench->subject_count = subjects;
     bench->subjects = memory_new((size_t)subjects, sizeof *bench->subjects);
     for (int i = 0; i < subjects; i++)
-        bench->subjects[i] = (struct bench_subject){ .format = wishes->formats.items[i % wishes->formats.count],
-                                                     .threads = wishes->threads.items[i / wishes->formats.count] };
-    for (int i = 0; i < wishes->depth.count; i++)
-        add_cases_at(bench, wishes, wishes->depth.items[i]);
-    return bench->case_count || wrong(error, "-p 0 and -n 0 leave nothing to measure");
+        bench->subjects[i] = (struct bench_subject){ .format = grid->formats.items[i % grid->formats.count],
+                                                     .threads = grid->threads.items[i / grid->formats.count] };
+    for (int i = 0; i < grid->depth.count; i++)
+        add_cases_at(bench, grid, grid->depth.items[i]);
+    return bench->case_count || fail_usage(err, "-p 0 and -n 0 leave nothing to measure");
 }
 
 // ---- engines ------------------------------------------------------------------------------------------------------
 
-// What an engine must have room for.
-static void find_needs(const struct bench *bench, int *length, int *sequences)
+// The longest sequence and the largest batch of all cases.
+static void find_needs(const struct bench_run *bench, int *length, int *sequences)
 {
     *length = *sequences = 1;
     for (int i = 0; i < bench->case_count; i++) {
@@ -145,21 +134,21 @@ static void find_needs(const struct bench *bench, int *length, int *sequences)
     }
 }
 
-// A cache too small would have sequences wait for each other, which is not what is to be measured.
-static bool check_room(const struct bench_subject *subject, int length, int sequences, struct nibble_error *error)
+// Refuses a cache that is too small: sequences would wait for each other.
+static bool check_room(const struct bench_subject *subject, int length, int sequences, struct error *err)
 {
     struct nibble_scheduler_stats stats;
     nibble_scheduler_stats(subject->scheduler, &stats);
     size_t wanted = (size_t)length * (size_t)sequences;
     return stats.cache_tokens >= wanted
-        || cli_trouble(error,
-                       "%d sequences of %d tokens do not fit: the cache (%s) has a capacity of %zu tokens, and %zu "
-                       "are needed; raise --kv-cache-memory-bytes, or lower --batch, -d, -p or -n",
-                       sequences, length, subject->format, stats.cache_tokens, wanted);
+        || fail(err,
+                "%d sequences of %d tokens do not fit: the cache (%s) has a capacity of %zu tokens, and %zu "
+                "are needed; raise --kv-cache-memory-bytes, or lower --batch, -d, -p or -n",
+                sequences, length, subject->format, stats.cache_tokens, wanted);
 }
 
-// What is left open (0) is chosen to fit.
-static bool check_limits(const struct nibble_options *options, int length, int sequences, struct nibble_error *error)
+// Limits that are not given (0) are chosen to fit.
+static bool check_limits(const struct nibble_options *options, int length, int sequences, struct error *err)
 {
     const struct {
         const char *flag;
@@ -171,83 +160,77 @@ static bool check_limits(const struct nibble_options *options, int length, int s
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value && limits[i].value < limits[i].needed)
-            return cli_trouble(error, "%s %d is too low: %d sequences of %d tokens are to be measured, which takes %d",
-                               limits[i].flag, limits[i].value, sequences, length, limits[i].needed);
+            return fail(err, "%s %d is too low: %d sequences of %d tokens are to be measured, which takes %d",
+                        limits[i].flag, limits[i].value, sequences, length, limits[i].needed);
     return true;
 }
 
-static bool measure_ceiling(struct bench *bench, struct bench_subject *subject, struct nibble_error *error)
+static bool measure_ceiling(struct bench_run *bench, struct bench_subject *subject, struct error *err)
 {
     for (const struct bench_subject *other = bench->subjects; other < subject; other++)
         if (other->threads == subject->threads) {
             subject->ceiling = other->ceiling;
             return true;
         }
-    return nibble_engine_ceiling(subject->engine, &subject->ceiling, error);
+    return nibble_engine_ceiling(subject->engine, &subject->ceiling, err);
 }
 
-static struct nibble_options options_of(const struct bench *bench, const struct bench_subject *subject,
-                                        const struct request *request)
+static struct nibble_options options_of(const struct bench_run *bench, const struct bench_subject *subject,
+                                        const struct bench_command *command)
 {
     int length, sequences;
     find_needs(bench, &length, &sequences);
-    struct nibble_options options = { .threads = subject->threads, .no_self_test = request->no_self_test };
-    cache_options_apply(&request->cache, &options);
+    struct nibble_options options = command->engine;
+    options.threads = subject->threads;
     options.kv_cache_dtype = subject->format;
     options.max_model_len = options.max_model_len ? options.max_model_len : length;
-    // One more than run at once: prompts that are new in every round then do not drive the depths out of the cache.
+    // One sequence more than run at once, so that new prompts of each round do not evict the depths from the cache.
     options.max_num_seqs = options.max_num_seqs ? options.max_num_seqs : sequences + 1;
     return options;
 }
 
-// All of them, before the first is loaded.
-static bool check_subjects(const struct bench *bench, const struct nibble_checkpoint *checkpoint,
-                           const struct request *request, struct nibble_error *error)
+// Checks all subjects before the first is loaded.
+static bool check_subjects(const struct bench_run *bench, const struct nibble_checkpoint *checkpoint,
+                           const struct bench_command *command, struct error *err)
 {
     int length, sequences;
     find_needs(bench, &length, &sequences);
     for (int i = 0; i < bench->subject_count; i++) {
-        struct nibble_options options = options_of(bench, &bench->subjects[i], request);
-        if (!check_limits(&options, length, sequences, error) || !nibble_engine_check(checkpoint, &options, error))
+        struct nibble_options options = options_of(bench, &bench->subjects[i], command);
+        if (!check_limits(&options, length, sequences, err) || !nibble_engine_check(checkpoint, &options, err))
             return false;
     }
     return true;
 }
 
-static bool open_subject(struct bench *bench, struct bench_subject *subject, const struct nibble_checkpoint *checkpoint,
-                         const struct request *request, struct nibble_error *error)
+static bool open_subject(struct bench_run *bench, struct bench_subject *subject,
+                         const struct nibble_checkpoint *checkpoint, const struct bench_command *command,
+                         struct error *err)
 {
     int length, sequences;
     find_needs(bench, &length, &sequences);
-    struct cli_progress progress = { .label = "loading weights", .shown = -1 };
-    struct nibble_options options = options_of(bench, subject, request);
+    struct nibble_options options = options_of(bench, subject, command);
     subject->trace = (struct nibble_trace){ .op = bench_record_op, .context = subject };
     options.trace = bench->ops ? &subject->trace : NULL;
-    options.progress = cli_progress_show;
-    options.calibrating = cli_calibrating_show;
-    options.progress_context = &progress;
-    subject->engine = nibble_engine_open(checkpoint, &options, error);
+    subject->engine = cli_engine_open(checkpoint, &options, err);
     if (!subject->engine)
         return false;
     subject->threads = nibble_engine_threads(subject->engine);
     subject->scheduler = nibble_scheduler_open(subject->engine, &(struct nibble_scheduler_options){ 0 });
-    struct nibble_text plan = { 0 };
-    nibble_plan_print(nibble_engine_plan(subject->engine), NIBBLE_PLAN_SHORT, 0, &plan);
-    cli_say("%s", plan.data);
-    free(plan.data);
-    return check_room(subject, length, sequences, error) && measure_ceiling(bench, subject, error);
+    cli_print_plan(subject->engine);
+    return check_room(subject, length, sequences, err) && measure_ceiling(bench, subject, err);
 }
 
-static bool open_subjects(struct bench *bench, const struct nibble_checkpoint *checkpoint,
-                          const struct request *request, struct nibble_error *error)
+static bool open_subjects(struct bench_run *bench, const struct nibble_checkpoint *checkpoint,
+                          const struct bench_command *command, struct error *err)
 {
     for (int i = 0; i < bench->subject_count; i++)
-        if (!open_subject(bench, &bench->subjects[i], checkpoint, request, error))
+        if (!open_subject(bench, &bench->subjects[i], checkpoint, command, err))
             return false;
     return true;
 }
 
-static void bench_close(struct bench *bench)
+static void bench_close(struct bench_run *bench)
 {
     for (int i = 0; i < bench->subject_count; i++) {
         nibble_scheduler_close(bench->subjects[i].scheduler);
@@ -263,7 +246,7 @@ static void bench_close(struct bench *bench)
 
 // ---- the command --------------------------------------------------------------------------------------------------
 
-static bool has_samples(const struct bench *bench)
+static bool has_samples(const struct bench_run *bench)
 {
     for (int i = 0; i < bench->case_count; i++)
         if (bench->cases[i].sample_count)
@@ -271,66 +254,66 @@ static bool has_samples(const struct bench *bench)
     return false;
 }
 
-static bool report(const struct bench *bench, const struct request *request, struct output_file *page,
-                   struct nibble_error *error)
+static bool report(const struct bench_run *bench, const struct bench_command *command, struct output_file *page,
+                   struct error *err)
 {
     if (!has_samples(bench))
-        return cli_trouble(error, "stopped before anything was measured");
+        return fail(err, "stopped before anything was measured");
     if (bench->stopped)
-        cli_say("stopped: some figures come from fewer repeats, or are missing\n");
+        cli_print("stopped: some figures come from fewer repeats, or are missing\n");
     struct strbuf table = { 0 }, json = { 0 };
     (bench->ops ? bench_ops_print : bench_print_table)(bench, &table);
     bench_print_json(bench, &json);
-    const struct strbuf *text = request->json ? &json : &table;
-    bool ok = report_page_finish(page, json.data, error) && cli_write(text->data, text->len, error);
+    const struct strbuf *text = command->json ? &json : &table;
+    bool ok = output_file_finish_page(page, json.data, err) && cli_write(text->data, text->len, err);
     strbuf_free(&table);
     strbuf_free(&json);
     return ok;
 }
 
-static int run(const char *model, const struct request *request)
+static int run(const char *model, const struct bench_command *command)
 {
-    struct bench bench = { .repeats = (int)request->repeats, .ops = request->ops };
+    struct bench_run bench = { .repeats = command->repeats, .ops = command->ops };
     struct strbuf name = { 0 }; // whatever bytes a path has, the report is text
     strbuf_add_clean(&name, bytes_of(model));
     bench.model = strbuf_text(&name);
-    struct wishes wishes = { 0 };
+    struct bench_grid grid = { 0 };
     struct output_file page = { 0 };
-    struct nibble_error error = { 0 };
+    struct error err = { 0 };
     struct nibble_checkpoint *checkpoint = NULL;
-    bool ok = read_wishes(request, &wishes, &error) && choose_cases(&bench, &wishes, &error)
-        && output_file_open(&page, request->html, "--html", &error)
-        && (checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, &error))
-        && check_subjects(&bench, checkpoint, request, &error) && open_subjects(&bench, checkpoint, request, &error)
-        && bench_measure(&bench, &error) && report(&bench, request, &page, &error);
-    int status = ok ? EXIT_DONE : cli_fail(&error, request->json);
+    bool ok = read_grid(command, &grid, &err) && choose_cases(&bench, &grid, &err)
+        && output_file_open(&page, command->html, "--html", &err)
+        && (checkpoint = nibble_checkpoint_open(model, NIBBLE_NEED_ALL, &err))
+        && check_subjects(&bench, checkpoint, command, &err) && open_subjects(&bench, checkpoint, command, &err)
+        && bench_measure(&bench, &err) && report(&bench, command, &page, &err);
+    int status = ok ? EXIT_DONE : cli_fail(&err, command->json);
     output_file_close(&page);
     bench_close(&bench);
     nibble_checkpoint_close(checkpoint);
-    cache_formats_free(&wishes.formats);
+    cache_formats_free(&grid.formats);
     strbuf_free(&name);
     return status;
 }
 
 int command_bench(int argc, char **argv)
 {
-    struct request request = { .repeats = REPEATS };
+    struct bench_command command = { .repeats = REPEATS };
     const struct option_row options[] = {
-        { "-p", OPTION_LIST, &request.prompt, "N,...", "prefill: tokens of one prompt; 0: none (512)" },
-        { "-n", OPTION_LIST, &request.new, "N,...", "decode: tokens drawn in each sequence; 0: none (128)" },
-        { "-d", OPTION_LIST, &request.depth, "N,...", "tokens that are in the cache before (0)" },
-        { "--batch", OPTION_LIST, &request.batch, "N,...", "sequences that decode at once (1)" },
-        { "-r", OPTION_INT, &request.repeats, "N", "timed rounds, after one that is not (5)", 1, BENCH_REPEATS_MAX },
-        { "--kv-cache-dtype", OPTION_TEXTS, &request.dtypes, "F,...",
+        { "-p", OPTION_LIST, &command.prompt, "N,...", "prefill: tokens of one prompt; 0: none (512)" },
+        { "-n", OPTION_LIST, &command.new, "N,...", "decode: tokens drawn in each sequence; 0: none (128)" },
+        { "-d", OPTION_LIST, &command.depth, "N,...", "tokens that are in the cache before (0)" },
+        { "--batch", OPTION_LIST, &command.batch, "N,...", "sequences that decode at once (1)" },
+        { "-r", OPTION_INT, &command.repeats, "N", "timed rounds, after one that is not (5)", 1, BENCH_REPEATS_MAX },
+        { "--kv-cache-dtype", OPTION_TEXTS, &command.dtypes, "F,...",
           "cache formats; one with ranges apart: nvfp4 0-3:fp8,4-:nvfp4" },
-        CACHE_FURTHER_ROWS(request.cache),
-        SERVING_OPTION_ROWS(request.cache),
-        RANKS_OPTION_ROW(request.cache),
-        { "--threads", OPTION_LIST, &request.threads, "N,...", "threads; 0: all cores (0)" },
-        { "--no-self-test", OPTION_FLAG, &request.no_self_test, NULL, "do not check the kernels first" },
-        { "--ops", OPTION_FLAG, &request.ops, NULL, "a roofline table of each case's ops instead" },
-        { "--json", OPTION_FLAG, &request.json, NULL, "as JSON" },
-        { "--html", OPTION_TEXT, &request.html, "FILE", "a page with plots as well" },
+        ENGINE_FURTHER_ROWS(command.engine),
+        SERVING_OPTION_ROWS(command.engine),
+        RANKS_OPTION_ROW(command.engine),
+        { "--threads", OPTION_LIST, &command.threads, "N,...", "threads; 0: all cores (0)" },
+        { "--no-self-test", OPTION_FLAG, &command.engine.no_self_test, NULL, "do not check the kernels first" },
+        { "--ops", OPTION_FLAG, &command.ops, NULL, "a roofline table of each case's ops instead" },
+        { "--json", OPTION_FLAG, &command.json, NULL, "as JSON" },
+        { "--html", OPTION_TEXT, &command.html, "FILE", "a page with plots as well" },
         { 0 },
     };
     const struct command_line line = {
@@ -346,17 +329,13 @@ int command_bench(int argc, char **argv)
         .positional_max = 1,
     };
     int count;
-    int status = ranks_begin(&request.cache.joined);
+    int status = ranks_begin(&command.engine.ranks);
     if (status < 0)
         status = options_parse(&line, argc, argv, &count);
     if (status < 0)
-        status = ranks_settle(request.cache.joined, request.cache.ranks, request.json);
+        status = ranks_settle(&command.engine, command.json);
     if (status < 0)
-        status = run(argv[0], &request);
-    nibble_ranks_close(request.cache.joined);
-    struct strbuf *lists[] = { &request.prompt, &request.new,     &request.depth,
-                               &request.batch,  &request.threads, &request.cache.skip_layers };
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        strbuf_free(lists[i]);
+        status = run(argv[0], &command);
+    nibble_ranks_close(command.engine.ranks);
     return status;
 }

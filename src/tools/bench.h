@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/bench.h: the parts of `nibble bench`: bench.c chooses the cases, bench_measure.c times them, and bench_report.c
-// prints them as a table or as JSON, which a page draws (report_page.h). bench_ops.c prints a table of ops.
+// prints them as a table or as JSON, which a page draws (output.h). bench_ops.c prints a table of ops.
 #ifndef TOOLS_BENCH_H
 #define TOOLS_BENCH_H
 
@@ -34,7 +34,7 @@ struct bench_case {
     struct bench_ops *ops; // with --ops, else NULL
 };
 
-struct bench {
+struct bench_run {
     const char *model;
     struct bench_subject *subjects;
     int subject_count;
@@ -50,14 +50,14 @@ int bench_case_length(const struct bench_case *wanted);
 
 // Measures every case once untimed and then as often as asked, in turns, so that a machine that slows down does so for
 // all of them. Ctrl-C ends it early, without an error.
-bool bench_measure(struct bench *bench, struct nibble_error *error);
+bool bench_measure(struct bench_run *bench, struct error *err);
 
-// With --ops, what an engine tells of each op: `context` is its subject.
+// The trace callback of --ops: `context` is the subject.
 void bench_record_op(void *context, const struct nibble_op *op);
 
 const char *bench_kind_word(enum bench_kind kind);
-void bench_print_machine(const struct bench *bench, struct strbuf *out); // what computed, and its ceilings
-void bench_print_table(const struct bench *bench, struct strbuf *out);
-void bench_print_json(const struct bench *bench, struct strbuf *out);
+void bench_print_machine(const struct bench_run *bench, struct strbuf *out); // what computed, and its ceilings
+void bench_print_table(const struct bench_run *bench, struct strbuf *out);
+void bench_print_json(const struct bench_run *bench, struct strbuf *out);
 
 #endif

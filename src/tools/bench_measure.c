@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/bench_measure.c: how a case is timed. Tokens are random and the same in every run. Each sequence of a batch has
-// its own, so that none reads another's pages. What is in the cache before is read once and then found in the prefix
-// cache, so that rounds are short; no sample has a part in it.
+// tools/bench_measure.c: times the cases of `nibble bench`. Tokens are random and the same in every run. Each sequence
+// of a batch has its own, so that none reads another's pages. The depth is read once and then found in the prefix
+// cache, so that rounds are short; no sample includes it.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +35,8 @@ void bench_record_op(void *context, const struct nibble_op *op)
 
 // ---- requests -----------------------------------------------------------------------------------------------------
 
-// Requests that run together.
-struct group {
+// A group of requests that run together.
+struct request_group {
     struct bench_subject *subject;
     int32_t *ids; // of one prompt, filled for each request in turn
     int prompt_count;
@@ -46,43 +46,44 @@ struct group {
     int started;       // requests that have drawn their first token
     int cached_tokens; // of the request that ended last
     bool ok;
-    struct nibble_error *error;
+    struct error *err;
 };
 
 static bool on_token(void *context, const struct nibble_token *token)
 {
-    struct group *group = context;
+    struct request_group *group = context;
     group->started += token->position == group->prompt_count;
     return true;
 }
 
-static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
+static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage,
+                        const char *sentence)
 {
-    struct group *group = context;
+    struct request_group *group = context;
     group->cached_tokens = usage->cached_tokens;
     if (reason == NIBBLE_FINISH_FAILED)
-        group->ok = cli_trouble(group->error, "%s", error);
+        group->ok = fail(group->err, "%s", sentence);
 }
 
-static void fill(struct group *group, int first, int end, uint64_t seed)
+static void fill(struct request_group *group, int first, int end, uint64_t seed)
 {
     int vocabulary = nibble_engine_vocabulary(group->subject->engine);
     for (int i = first; i < end; i++)
         group->ids[i] = random_between(&seed, 0, vocabulary - 1);
 }
 
-static void group_open(struct group *group, const struct bench_case *wanted, int prompt_count, int max_tokens,
-                       struct nibble_error *error)
+static void group_open(struct request_group *group, const struct bench_case *wanted, int prompt_count, int max_tokens,
+                       struct error *err)
 {
-    *group = (struct group){ .subject = wanted->subject,
-                             .ids = memory_new((size_t)prompt_count + 1, sizeof *group->ids),
-                             .prompt_count = prompt_count,
-                             .max_tokens = max_tokens,
-                             .ok = true,
-                             .error = error };
+    *group = (struct request_group){ .subject = wanted->subject,
+                                     .ids = memory_new((size_t)prompt_count + 1, sizeof *group->ids),
+                                     .prompt_count = prompt_count,
+                                     .max_tokens = max_tokens,
+                                     .ok = true,
+                                     .err = err };
 }
 
-static void group_add(struct group *group)
+static void group_add(struct request_group *group)
 {
     struct nibble_request request = {
         .prompt = group->ids,
@@ -92,14 +93,14 @@ static void group_add(struct group *group)
         .top_logprobs = -1,
         .listener = { .context = group, .token = on_token, .finished = on_finished },
     };
-    uint64_t name = group->ok ? nibble_scheduler_add(group->subject->scheduler, &request, group->error) : 0;
+    uint64_t name = group->ok ? nibble_scheduler_add(group->subject->scheduler, &request, group->err) : 0;
     group->ok = name != 0;
     if (name)
         group->names[group->count++] = name;
 }
 
-// Steps until nothing is left to do, or `started` requests have drawn a token. Returns how many tokens were drawn.
-static int group_run(struct group *group, int started)
+// Runs steps until nothing is left to do, or `started` requests have drawn a token. Returns how many tokens were drawn.
+static int group_run(struct request_group *group, int started)
 {
     struct nibble_step step;
     int answers = 0;
@@ -110,7 +111,7 @@ static int group_run(struct group *group, int started)
 }
 
 // False: there is no sample, because something failed (the error says what) or Ctrl-C came.
-static bool group_close(struct group *group)
+static bool group_close(struct request_group *group)
 {
     for (int i = 0; i < group->count; i++)
         nibble_scheduler_cancel(group->subject->scheduler, group->names[i]);
@@ -125,13 +126,13 @@ static uint64_t sequence_seed(int index) { return (uint64_t)index + 1; }
 
 static uint64_t fresh_seed(int sample) { return (uint64_t)BENCH_BATCH_MAX + 1 + (uint64_t)sample; }
 
-// Has the cache hold the beginning of each sequence.
-static bool read_depths(const struct bench_case *wanted, struct nibble_error *error)
+// Reads the depth of each sequence into the cache.
+static bool read_depths(const struct bench_case *wanted, struct error *err)
 {
-    struct group group;
+    struct request_group group;
     if (!wanted->depth)
         return true;
-    group_open(&group, wanted, wanted->depth, 0, error);
+    group_open(&group, wanted, wanted->depth, 0, err);
     for (int i = 0; i < wanted->batch; i++) {
         fill(&group, 0, wanted->depth, sequence_seed(i));
         group_add(&group);
@@ -141,10 +142,10 @@ static bool read_depths(const struct bench_case *wanted, struct nibble_error *er
 }
 
 static bool measure_prefill(const struct bench_case *wanted, int sample, struct bench_ops *ops, double *rate,
-                            struct nibble_error *error)
+                            struct error *err)
 {
-    struct group group;
-    group_open(&group, wanted, wanted->depth + wanted->prompt, 1, error);
+    struct request_group group;
+    group_open(&group, wanted, wanted->depth + wanted->prompt, 1, err);
     fill(&group, 0, wanted->depth, sequence_seed(0));
     fill(&group, wanted->depth, group.prompt_count, fresh_seed(sample));
     double start = cli_now();
@@ -158,10 +159,10 @@ static bool measure_prefill(const struct bench_case *wanted, int sample, struct 
 
 // The first token of each sequence is drawn untimed, with what is left to read of its depth.
 static bool measure_decode(const struct bench_case *wanted, int new, struct bench_ops *ops, double *rate,
-                           struct nibble_error *error)
+                           struct error *err)
 {
-    struct group group;
-    group_open(&group, wanted, wanted->depth + 1, new + 1, error);
+    struct request_group group;
+    group_open(&group, wanted, wanted->depth + 1, new + 1, err);
     for (int i = 0; i < wanted->batch; i++) {
         fill(&group, 0, group.prompt_count, sequence_seed(i));
         group_add(&group);
@@ -175,33 +176,33 @@ static bool measure_decode(const struct bench_case *wanted, int new, struct benc
     return group_close(&group);
 }
 
-// Round 0 is not timed: it brings weights and code into memory and the depths into the cache.
-static bool measure_case(struct bench_case *wanted, int round, int sample, struct nibble_error *error)
+// Round 0 is not timed: it loads weights and code into memory and the depths into the cache.
+static bool measure_case(struct bench_case *wanted, int round, int sample, struct error *err)
 {
     double rate;
     int new = round || wanted->new < WARM_UP_TOKENS ? wanted->new : WARM_UP_TOKENS;
     struct bench_ops *ops = round ? wanted->ops : NULL;
-    bool ok = read_depths(wanted, error)
-        && (wanted->kind == BENCH_PREFILL ? measure_prefill(wanted, sample, ops, &rate, error)
-                                          : measure_decode(wanted, new, ops, &rate, error));
+    bool ok = read_depths(wanted, err)
+        && (wanted->kind == BENCH_PREFILL ? measure_prefill(wanted, sample, ops, &rate, err)
+                                          : measure_decode(wanted, new, ops, &rate, err));
     if (ok && round)
         wanted->samples[wanted->sample_count++] = rate;
     return ok || interrupted;
 }
 
-bool bench_measure(struct bench *bench, struct nibble_error *error)
+bool bench_measure(struct bench_run *bench, struct error *err)
 {
     struct cli_progress progress = { .label = "measuring", .shown = -1 };
     struct sigaction before;
     bool ok = true;
     sigaction(SIGINT, &(struct sigaction){ .sa_handler = on_interrupt }, &before);
-    cli_say("measuring %d figures in %d rounds; Ctrl-C ends it with what there is\n", bench->case_count,
-            bench->repeats);
+    cli_print("measuring %d figures in %d rounds; Ctrl-C ends it with what there is\n", bench->case_count,
+              bench->repeats);
     for (int round = 0; round <= bench->repeats && ok && !interrupted; round++)
         for (int i = 0; i < bench->case_count && ok && !interrupted; i++) {
             int sample = round * bench->case_count + i;
             cli_progress_show(&progress, (double)sample / ((bench->repeats + 1) * bench->case_count));
-            ok = measure_case(&bench->cases[i], round, sample, error);
+            ok = measure_case(&bench->cases[i], round, sample, err);
         }
     cli_progress_show(&progress, 1);
     sigaction(SIGINT, &before, NULL);

@@ -18,7 +18,7 @@ static struct bench_ops_row *find_row(struct bench_ops *ops, const struct nibble
     return &ops->rows[ops->count++];
 }
 
-// A rate of 0 is of operations that the device does not have, and no op has them then.
+// A rate of 0 belongs to operations that the device does not have; no op has any then.
 static double seconds_at(double amount, double per_s) { return amount > 0 ? amount / per_s : 0; }
 
 void bench_ops_add(struct bench_ops *ops, const struct nibble_op *op, const struct nibble_ceiling *ceiling)
@@ -58,7 +58,7 @@ static struct bench_ops_row sum_of(const struct bench_ops *ops)
     return sum;
 }
 
-// Per step, but for the rates.
+// Prints a row: figures per step, except for the rates.
 static void print_row(const struct bench_ops_row *row, const struct bench_ops *ops, double all_seconds,
                       struct strbuf *out)
 {
@@ -86,7 +86,7 @@ static void print_title(const struct bench_case *measured, struct strbuf *out)
                       "MFLOP", "us", "%time", "GB/s", "GFLOP/s", "%bound", "bound");
 }
 
-void bench_ops_print(const struct bench *bench, struct strbuf *out)
+void bench_ops_print(const struct bench_run *bench, struct strbuf *out)
 {
     bench_print_machine(bench, out);
     for (int i = 0; i < bench->case_count; i++) {

@@ -7,11 +7,11 @@
 #include "base/strbuf.h"
 #include "nibble.h"
 
-struct bench;
+struct bench_run;
 
 enum { BENCH_OPS_MAX = 128 }; // kinds of ops times kernels
 
-// What the timed steps of a case came to.
+// Sums over the timed steps of a case.
 struct bench_ops {
     struct bench_ops_row {
         const char *kind, *kernel; // of tables that live as long as the program
@@ -27,6 +27,6 @@ struct bench_ops {
 void bench_ops_add(struct bench_ops *ops, const struct nibble_op *op, const struct nibble_ceiling *ceiling);
 
 // A table for each case.
-void bench_ops_print(const struct bench *bench, struct strbuf *out);
+void bench_ops_print(const struct bench_run *bench, struct strbuf *out);
 
 #endif

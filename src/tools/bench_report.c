@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/bench_report.c: what was measured, beside what the machine could do: for people and for programs.
+// tools/bench_report.c: reports of `nibble bench` as a table and as JSON, beside the machine's ceilings (roofline).
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,15 +15,15 @@ const char *bench_kind_word(enum bench_kind kind) { return kind == BENCH_PREFILL
 
 // ---- figures ------------------------------------------------------------------------------------------------------
 
-// What is known of a case that has samples.
-struct summary {
+// Statistics of a case that has samples.
+struct bench_summary {
     double median, low, high; // tokens per second
     double limit;             // the same at the machine's ceiling
     bool by_memory;           // which ceiling that is
 };
 
-// Tokens per second of a machine that does nothing but what it must: a decoding step halfway, or the whole prompt.
-static void find_limit(const struct bench_case *measured, struct summary *out)
+// The roofline in tokens per second: of a decode step halfway through the answer, or of the whole prompt.
+static void find_limit(const struct bench_case *measured, struct bench_summary *out)
 {
     const struct nibble_ceiling *ceiling = &measured->subject->ceiling;
     const struct nibble_plan *plan = nibble_engine_plan(measured->subject->engine);
@@ -38,9 +38,9 @@ static void find_limit(const struct bench_case *measured, struct summary *out)
     out->limit = (double)tokens * measured->batch / fmax(by_memory, by_arithmetic);
 }
 
-static struct summary summarise(const struct bench_case *measured)
+static struct bench_summary summarise(const struct bench_case *measured)
 {
-    struct summary summary;
+    struct bench_summary summary;
     int count = measured->sample_count;
     double *sorted = memory_new((size_t)count, sizeof *sorted);
     memcpy(sorted, measured->samples, (size_t)count * sizeof *sorted);
@@ -67,7 +67,7 @@ static json_t *json_of_ceiling(const struct bench_subject *subject)
     return json;
 }
 
-// What computed, as `nibble env` has it: the CPU, or the first GPU of this name.
+// The device that computed, as `nibble env` describes it: the CPU, or the first GPU of this name.
 static const json_t *find_device(const json_t *environment, const struct bench_subject *subject)
 {
     const json_t *gpus = json_object_get(json_object_get(environment, "cuda"), "devices"), *gpu;
@@ -80,7 +80,7 @@ static const json_t *find_device(const json_t *environment, const struct bench_s
 }
 
 // A new reference: the device, and each number of threads with what was measured for it.
-static json_t *describe_machine(const struct bench *bench)
+static json_t *describe_machine(const struct bench_run *bench)
 {
     struct nibble_text text = { 0 };
     nibble_environment(&text, true);
@@ -106,7 +106,7 @@ static json_t *describe_machine(const struct bench *bench)
     return machine;
 }
 
-void bench_print_machine(const struct bench *bench, struct strbuf *out)
+void bench_print_machine(const struct bench_run *bench, struct strbuf *out)
 {
     json_t *machine = describe_machine(bench), *ceiling;
     size_t index;
@@ -132,7 +132,7 @@ void bench_print_machine(const struct bench *bench, struct strbuf *out)
 
 // ---- table and JSON -----------------------------------------------------------------------------------------------
 
-void bench_print_table(const struct bench *bench, struct strbuf *out)
+void bench_print_table(const struct bench_run *bench, struct strbuf *out)
 {
     int width = (int)strlen("format");
     for (int i = 0; i < bench->subject_count; i++)
@@ -146,7 +146,7 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
         const struct bench_case *measured = &bench->cases[i];
         if (!measured->sample_count)
             continue;
-        struct summary summary = summarise(measured);
+        struct bench_summary summary = summarise(measured);
         char spread[64], threads[16] = "";
         snprintf(spread, sizeof spread, "%.2f - %.2f", summary.low, summary.high);
         if (measured->subject->threads)
@@ -160,7 +160,7 @@ void bench_print_table(const struct bench *bench, struct strbuf *out)
 
 static json_t *json_of_case(const struct bench_case *measured)
 {
-    struct summary summary = summarise(measured);
+    struct bench_summary summary = summarise(measured);
     json_t *samples = json_array();
     for (int i = 0; i < measured->sample_count; i++)
         json_array_append_new(samples, json_real(measured->samples[i]));
@@ -174,7 +174,7 @@ static json_t *json_of_case(const struct bench_case *measured)
     return row;
 }
 
-void bench_print_json(const struct bench *bench, struct strbuf *out)
+void bench_print_json(const struct bench_run *bench, struct strbuf *out)
 {
     json_t *results = json_array();
     for (int i = 0; i < bench->case_count; i++)
@@ -182,8 +182,5 @@ void bench_print_json(const struct bench *bench, struct strbuf *out)
             json_array_append_new(results, json_of_case(&bench->cases[i]));
     json_t *root = json_pack("{s:o, s:s, s:b, s:o}", "machine", describe_machine(bench), "model", bench->model,
                              "complete", !bench->stopped, "results", results);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    strbuf_add_format(out, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(out, root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/cache_formats.h: several cache formats on one command line, for commands that compare them.
+// tools/cache_formats.h: parses a list of KV cache formats, for commands that compare them.
 #ifndef TOOLS_CACHE_FORMATS_H
 #define TOOLS_CACHE_FORMATS_H
 
@@ -17,7 +17,7 @@ struct cache_formats {
 
 // Formats with commas between them, but for one that names ranges of layers: its commas are its own. Nothing typed:
 // auto.
-bool cache_formats_read(const struct option_texts *typed, struct cache_formats *out, struct nibble_error *error);
+bool cache_formats_read(const struct option_texts *typed, struct cache_formats *out, struct error *err);
 void cache_formats_free(struct cache_formats *formats);
 
 #endif

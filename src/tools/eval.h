@@ -32,13 +32,12 @@ const char *sweep_stored(const struct sweep_row *row); // "as is" or "planned"
 // Whether the formats and options can be understood. A format that this model or device refuses is no error: the sweep
 // has a row for it.
 bool sweep_check(const struct nibble_checkpoint *checkpoint, const struct cache_formats *formats,
-                 const struct nibble_options *options, struct nibble_error *error);
+                 const struct nibble_options *options, struct error *err);
 
 // Every format stored as is and, where that is another cache, as the options say.
 bool sweep_measure(struct sweep *sweep, const struct nibble_checkpoint *checkpoint,
                    const struct nibble_tokenizer *tokenizer, const struct quality_text *text,
-                   const struct cache_formats *formats, const struct nibble_options *options,
-                   struct nibble_error *error);
+                   const struct cache_formats *formats, const struct nibble_options *options, struct error *err);
 void sweep_free(struct sweep *sweep);
 
 void sweep_print_table(const struct sweep *sweep, struct strbuf *out);

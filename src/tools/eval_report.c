@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/eval_report.c: a sweep for people and for programs.
+// tools/eval_report.c: reports of `nibble eval --sweep` as a table and as JSON.
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "tools/eval.h"
 
 const char *sweep_stored(const struct sweep_row *row) { return row->plain ? "as is" : "planned"; }
@@ -40,10 +41,9 @@ static json_t *json_of_row(const struct sweep *sweep, const struct sweep_row *ro
     if (row->refused)
         return json_pack("{s:s, s:s}", "kv_cache_dtype", row->format, "refused", row->refused);
     const struct quality_score *score = &row->score;
-    json_t *json = json_pack("{s:s, s:s, s:f, s:f, s:f, s:{s:f, s:f, s:f, s:f}, s:f, s:f, s:f}", "kv_cache_dtype",
-                             row->format, "stored", sweep_stored(row), "bits", row->size.bits, "bytes_per_token",
-                             row->size.token_bytes, "perplexity", score->perplexity, "kld", "mean", score->mean,
-                             "median", score->median, "p99", score->p99, "max", score->max, "top1", score->top1,
+    json_t *json = json_pack("{s:s, s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:f}", "kv_cache_dtype", row->format, "stored",
+                             sweep_stored(row), "bits", row->size.bits, "bytes_per_token", row->size.token_bytes,
+                             "perplexity", score->perplexity, "kld", quality_json_kld(score), "top1", score->top1,
                              "tokens_per_gib", tokens_per_gib(row), "decode", row->decode);
     if (sweep->needle)
         json_object_set_new(json, "recall", needle_json(&row->needle));
@@ -57,8 +57,5 @@ void sweep_print_json(const struct sweep *sweep, struct strbuf *out)
         json_array_append_new(rows, json_of_row(sweep, &sweep->rows[i]));
     json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:o}", "model", sweep->model, "against", sweep->against, "context",
                              sweep->context, "chunks", sweep->chunks, "caches", rows);
-    char *text = json_dumps(root, JSON_REAL_PRECISION(9));
-    strbuf_add_format(out, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(out, root, JSON_REAL_PRECISION(9));
 }

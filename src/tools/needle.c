@@ -18,14 +18,14 @@ static const struct {
     { "river crossing", "1596" }, { "silver bell", "6320" },   { "stone bridge", "8475" },  { "red carriage", "2904" },
 };
 
-// Told, asked, and answered.
-struct words {
+// The needle, the question and the answer.
+struct needle_words {
     int32_t *ids[3];
     ptrdiff_t counts[3];
 };
 
-static bool read_words(struct words *words, const struct nibble_tokenizer *tokenizer, int which,
-                       struct nibble_error *error)
+static bool read_words(struct needle_words *words, const struct nibble_tokenizer *tokenizer, int which,
+                       struct error *err)
 {
     char texts[3][160];
     snprintf(texts[0], sizeof *texts, "\nThe secret number of the %s is %s. Remember it.\n", needles[which].thing,
@@ -33,7 +33,7 @@ static bool read_words(struct words *words, const struct nibble_tokenizer *token
     snprintf(texts[1], sizeof *texts, "\nThe secret number of the %s is", needles[which].thing);
     snprintf(texts[2], sizeof *texts, " %s", needles[which].number);
     for (int i = 0; i < 3; i++)
-        if ((words->counts[i] = nibble_tokenize(tokenizer, texts[i], strlen(texts[i]), 0, &words->ids[i], error)) < 0)
+        if ((words->counts[i] = nibble_tokenize(tokenizer, texts[i], strlen(texts[i]), 0, &words->ids[i], err)) < 0)
             return false;
     return true;
 }
@@ -44,18 +44,18 @@ static int32_t *put(int32_t *to, const int32_t *ids, ptrdiff_t count)
     return to + count;
 }
 
-// How likely each token of the answer is after those before it.
-static bool score_answer(struct quality_side *side, const int32_t *ids, ptrdiff_t count, const struct words *words,
-                         double *likely, struct nibble_error *error)
+// Scores the answer: the probability of each of its tokens after those before it.
+static bool score_answer(struct quality_side *side, const int32_t *ids, ptrdiff_t count,
+                         const struct needle_words *words, double *likely, struct error *err)
 {
     int vocabulary = nibble_engine_vocabulary(side->engine);
     double total = 0;
-    if (!nibble_sequence_assign(side->sequence, NULL, 0, error)
-        || !nibble_sequence_assign(side->sequence, ids, (size_t)count - 1, error))
+    if (!nibble_sequence_assign(side->sequence, NULL, 0, err)
+        || !nibble_sequence_assign(side->sequence, ids, (size_t)count - 1, err))
         return false;
     for (ptrdiff_t i = 0; i < words->counts[2]; i++) {
         int32_t last = i ? words->ids[2][i - 1] : ids[count - 1], next = words->ids[2][i];
-        if (!nibble_sequence_score(side->sequence, &last, 1, side->logits, error))
+        if (!nibble_sequence_score(side->sequence, &last, 1, side->logits, err))
             return false;
         total += side->logits[next] - quality_log_total(side->logits, vocabulary);
     }
@@ -64,14 +64,13 @@ static bool score_answer(struct quality_side *side, const int32_t *ids, ptrdiff_
 }
 
 static bool measure_depth(struct quality_side *side, const struct nibble_tokenizer *tokenizer,
-                          const struct quality_text *text, int depth, double *likely, struct nibble_error *error)
+                          const struct quality_text *text, int depth, double *likely, struct error *err)
 {
-    struct words words = { 0 };
-    bool ok = read_words(&words, tokenizer, depth, error);
+    struct needle_words words = { 0 };
+    bool ok = read_words(&words, tokenizer, depth, err);
     ptrdiff_t hay = text->context - words.counts[0] - words.counts[1] - words.counts[2];
     if (ok && (words.counts[0] + words.counts[1] + words.counts[2] > PARTS_MAX || hay < 1))
-        ok = cli_trouble(error, "a chunk of %d tokens has no room for a needle; give a larger --context",
-                         text->context);
+        ok = fail(err, "a chunk of %d tokens has no room for a needle; give a larger --context", text->context);
     if (ok) {
         int32_t *ids = memory_new((size_t)text->context, sizeof *ids), *to = ids;
         ptrdiff_t before = 1 + (hay - 1) * depth / NEEDLE_DEPTHS; // the first token may be BOS
@@ -79,7 +78,7 @@ static bool measure_depth(struct quality_side *side, const struct nibble_tokeniz
         to = put(to, words.ids[0], words.counts[0]);
         to = put(to, text->ids + before, hay - before);
         to = put(to, words.ids[1], words.counts[1]);
-        ok = score_answer(side, ids, to - ids, &words, likely, error);
+        ok = score_answer(side, ids, to - ids, &words, likely, err);
         free(ids);
     }
     for (int i = 0; i < 3; i++)
@@ -88,11 +87,11 @@ static bool measure_depth(struct quality_side *side, const struct nibble_tokeniz
 }
 
 bool needle_measure(struct quality_side *side, const struct nibble_tokenizer *tokenizer,
-                    const struct quality_text *text, struct needle_score *score, struct nibble_error *error)
+                    const struct quality_text *text, struct needle_score *score, struct error *err)
 {
     *score = (struct needle_score){ 0 };
     for (int depth = 0; depth < NEEDLE_DEPTHS; depth++) {
-        if (!measure_depth(side, tokenizer, text, depth, &score->likely[depth], error))
+        if (!measure_depth(side, tokenizer, text, depth, &score->likely[depth], err))
             return false;
         score->mean += score->likely[depth] / NEEDLE_DEPTHS;
     }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// tools/quantize.c: a checkpoint written anew with smaller weights, and a report of what that lost.
+// tools/quantize.c: `nibble quantize`: a checkpoint written anew with smaller weights, and a report of what that lost.
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "tools/calibration.h"
 #include "cli/cli.h"
-#include "tools/folder.h"
-#include "tools/kv_scales.h"
+#include "tools/output.h"
 #include "cli/options.h"
 
 enum { WORST_SHOWN = 5, KEPT_SHOWN = 5 };
@@ -22,26 +20,26 @@ static const char *const layout_words[] = { "compressed-tensors", "modelopt", NU
 enum rounding { ROUNDING_COMPENSATED, ROUNDING_NEAREST };
 static const char *const rounding_words[] = { "compensated", "nearest", NULL };
 
-struct request {
+struct quantize_command {
     const char *model, *out, *kv_text, *calibration;
     int weights, layout, rounding; // -1: not given
-    long long threads;
+    int threads;
     size_t shard_bytes;
     struct option_texts exclude;
     bool json;
 };
 
-static enum nibble_layout layout_of(const struct request *request)
+static enum nibble_layout layout_of(const struct quantize_command *command)
 {
-    return request->layout < 0 ? NIBBLE_LAYOUT_COMPRESSED_TENSORS : (enum nibble_layout)request->layout;
+    return command->layout < 0 ? NIBBLE_LAYOUT_COMPRESSED_TENSORS : (enum nibble_layout)command->layout;
 }
 
-static const char *layout_word(const struct request *request) // NULL: plain weights have none
+static const char *layout_word(const struct quantize_command *command) // NULL: plain weights have none
 {
-    return request->weights == NIBBLE_WEIGHTS_BF16 ? NULL : layout_words[layout_of(request)];
+    return command->weights == NIBBLE_WEIGHTS_BF16 ? NULL : layout_words[layout_of(command)];
 }
 
-struct layer {
+struct quantized_layer {
     char *name;
     int64_t rows, cols;
     const char *format, *kept; // heap where they are not NULL
@@ -49,13 +47,13 @@ struct layer {
     double error;
 };
 
-struct report {
-    struct layer *layers;
+struct quantize_report {
+    struct quantized_layer *layers;
     size_t count, capacity;
     double seconds;
     size_t bytes;
     int files;
-    struct nibble_error why_nearest; // where that was not asked for; "" otherwise
+    struct error why_nearest; // where that was not asked for; "" otherwise
 };
 
 static volatile sig_atomic_t interrupted;
@@ -76,21 +74,21 @@ static bool show_progress(void *context, double done)
 
 static void add_layer(void *context, const struct nibble_quantized *tensor)
 {
-    struct report *report = context;
+    struct quantize_report *report = context;
     if (report->count == report->capacity) {
         report->capacity = report->capacity ? report->capacity * 2 : 256;
         report->layers = memory_grow(report->layers, report->capacity, sizeof *report->layers);
     }
-    report->layers[report->count++] = (struct layer){ .name = memory_text(tensor->name),
-                                                      .rows = tensor->rows,
-                                                      .cols = tensor->cols,
-                                                      .format = memory_text(tensor->format),
-                                                      .kept = tensor->kept ? memory_text(tensor->kept) : NULL,
-                                                      .compensated = tensor->compensated,
-                                                      .error = tensor->error };
+    report->layers[report->count++] = (struct quantized_layer){ .name = memory_text(tensor->name),
+                                                                .rows = tensor->rows,
+                                                                .cols = tensor->cols,
+                                                                .format = memory_text(tensor->format),
+                                                                .kept = tensor->kept ? memory_text(tensor->kept) : NULL,
+                                                                .compensated = tensor->compensated,
+                                                                .error = tensor->error };
 }
 
-static void report_free(struct report *report)
+static void report_free(struct quantize_report *report)
 {
     for (size_t i = 0; i < report->count; i++) {
         free(report->layers[i].name);
@@ -102,20 +100,20 @@ static void report_free(struct report *report)
 
 static int compare_errors(const void *a, const void *b)
 {
-    const struct layer *x = a, *y = b;
+    const struct quantized_layer *x = a, *y = b;
     if (x->error != y->error)
         return x->error > y->error ? -1 : 1;
     return strcmp(x->name, y->name); // qsort itself keeps equal ones in order only while it gets memory
 }
 
-struct summary {
+struct quantize_summary {
     size_t encoded, compensated, kept;
     double error; // the mean
 };
 
-static struct summary summarise(const struct report *report)
+static struct quantize_summary summarise(const struct quantize_report *report)
 {
-    struct summary sum = { 0 };
+    struct quantize_summary sum = { 0 };
     for (size_t i = 0; i < report->count; i++) {
         sum.kept += report->layers[i].kept != NULL;
         sum.compensated += report->layers[i].compensated;
@@ -126,12 +124,12 @@ static struct summary summarise(const struct report *report)
     return sum;
 }
 
-static void print_json(const struct request *request, const struct report *report, struct strbuf *out)
+static void print_json(const struct quantize_command *command, const struct quantize_report *report, struct strbuf *out)
 {
-    struct summary sum = summarise(report);
+    struct quantize_summary sum = summarise(report);
     json_t *layers = json_array();
     for (size_t i = 0; i < report->count; i++) {
-        const struct layer *layer = &report->layers[i];
+        const struct quantized_layer *layer = &report->layers[i];
         json_array_append_new(
             layers,
             json_pack("{s:s, s:I, s:I, s:s, s:s?, s:b, s:f}", "name", layer->name, "rows", (json_int_t)layer->rows,
@@ -139,17 +137,14 @@ static void print_json(const struct request *request, const struct report *repor
                       layer->compensated, "error", layer->error));
     }
     json_t *root = json_pack(
-        "{s:s, s:s, s:s?, s:I, s:i, s:f, s:I, s:s?, s:f, s:o}", "out", request->out, "weights",
-        weight_words[request->weights], "layout", layout_word(request), "bytes", (json_int_t)report->bytes, "files",
+        "{s:s, s:s, s:s?, s:I, s:i, s:f, s:I, s:s?, s:f, s:o}", "out", command->out, "weights",
+        weight_words[command->weights], "layout", layout_word(command), "bytes", (json_int_t)report->bytes, "files",
         report->files, "seconds", report->seconds, "compensated", (json_int_t)sum.compensated, "why_nearest",
         report->why_nearest.text[0] ? report->why_nearest.text : NULL, "mean_error", sum.error, "tensors", layers);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    strbuf_add_format(out, "%s\n", text);
-    free(text);
-    json_decref(root);
+    cli_add_json(out, root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 }
 
-static void print_rounding(const struct report *report, const struct summary *sum, struct strbuf *out)
+static void print_rounding(const struct quantize_report *report, const struct quantize_summary *sum, struct strbuf *out)
 {
     if (report->why_nearest.text[0])
         strbuf_add_format(out, "every weight rounded to the nearest, because the model cannot be run over a text: %s\n",
@@ -159,13 +154,13 @@ static void print_rounding(const struct report *report, const struct summary *su
                           sum->compensated < sum->encoded ? "only " : "", sum->compensated);
 }
 
-static void print_text(const struct request *request, struct report *report, struct strbuf *out)
+static void print_text(const struct quantize_command *command, struct quantize_report *report, struct strbuf *out)
 {
-    struct summary sum = summarise(report);
-    const char *layout = layout_word(request);
-    strbuf_add_format(out, "%s: %.1f MB in %d files after %.1f s\n", request->out, (double)report->bytes * 1e-6,
+    struct quantize_summary sum = summarise(report);
+    const char *layout = layout_word(command);
+    strbuf_add_format(out, "%s: %.1f MB in %d files after %.1f s\n", command->out, (double)report->bytes * 1e-6,
                       report->files, report->seconds);
-    strbuf_add_format(out, "%zu linear layers in %s", sum.encoded, weight_words[request->weights]);
+    strbuf_add_format(out, "%zu linear layers in %s", sum.encoded, weight_words[command->weights]);
     if (layout)
         strbuf_add_format(out, " (%s)", layout);
     strbuf_add_format(out, ", %zu left as they were\n", sum.kept);
@@ -187,121 +182,112 @@ static void print_text(const struct request *request, struct report *report, str
 
 // ---- the work ----
 
-// The text to run the model over. Where it cannot be run here, that is an error only if somebody insists.
-static bool read_text(const struct nibble_checkpoint *checkpoint, const struct request *request, int32_t **ids,
-                      size_t *count, struct report *report, struct nibble_error *error)
+// The text to run the model over. Where it cannot be run here, that is an error only if compensation was requested.
+static bool read_text(const struct nibble_checkpoint *checkpoint, const struct quantize_command *command, int32_t **ids,
+                      size_t *count, struct quantize_report *report, struct error *err)
 {
     const struct nibble_options options = { .device = "cpu", .kv_cache_dtype = "float32", .max_num_seqs = 1 };
-    if (request->rounding == ROUNDING_NEAREST || request->weights == NIBBLE_WEIGHTS_BF16)
+    if (command->rounding == ROUNDING_NEAREST || command->weights == NIBBLE_WEIGHTS_BF16)
         return true;
-    struct nibble_plan *plan = nibble_plan_make(checkpoint, &options, error);
+    struct nibble_plan *plan = nibble_plan_make(checkpoint, &options, err);
     bool runs = plan && nibble_plan_accepted(plan);
     nibble_plan_close(plan);
-    ptrdiff_t found = runs ? calibration_ids(checkpoint, request->calibration, ids, error) : -1;
-    bool insisted = request->rounding == ROUNDING_COMPENSATED || request->calibration;
+    ptrdiff_t found = runs ? calibration_ids(checkpoint, command->calibration, ids, err) : -1;
+    bool required = command->rounding == ROUNDING_COMPENSATED || command->calibration;
     if (found > 0)
         *count = (size_t)found;
-    else if (!insisted)
-        report->why_nearest = *error;
-    return found > 0 || !insisted;
+    else if (!required)
+        report->why_nearest = *err;
+    return found > 0 || !required;
 }
 
-static bool write_folder(const struct nibble_checkpoint *checkpoint, const struct request *request, const char *folder,
-                         struct report *report, struct nibble_error *error)
+static bool write_folder(const struct nibble_checkpoint *checkpoint, const struct quantize_command *command,
+                         const char *folder, struct quantize_report *report, struct error *err)
 {
     struct cli_progress progress = { .label = "quantizing", .shown = -1 };
     struct kv_scales scales = { 0 };
     struct cli_progress measuring = { .label = "measuring", .shown = -1 };
     int32_t *ids = NULL;
     size_t id_count = 0;
-    bool ok = read_text(checkpoint, request, &ids, &id_count, report, error);
+    bool ok = read_text(checkpoint, command, &ids, &id_count, report, err);
     ok = ok
-        && (!request->kv_text
-            || kv_scales_measure(&scales, checkpoint, request->kv_text, (int)request->threads, show_progress,
-                                 &measuring, error));
-    struct nibble_quantize_options options = { .weights = (enum nibble_weights)request->weights,
-                                               .layout = layout_of(request),
-                                               .exclude = request->exclude.items,
-                                               .exclude_count = (size_t)request->exclude.count,
+        && (!command->kv_text
+            || kv_scales_measure(&scales, checkpoint, command->kv_text, command->threads, show_progress, &measuring,
+                                 err));
+    struct nibble_quantize_options options = { .weights = (enum nibble_weights)command->weights,
+                                               .layout = layout_of(command),
+                                               .exclude = command->exclude.items,
+                                               .exclude_count = (size_t)command->exclude.count,
                                                .k_scales = scales.k,
                                                .v_scales = scales.v,
-                                               .shard_bytes = request->shard_bytes,
-                                               .threads = (int)request->threads,
+                                               .shard_bytes = command->shard_bytes,
+                                               .threads = command->threads,
                                                .progress = show_progress,
                                                .progress_context = &progress,
                                                .tensor = add_layer,
                                                .tensor_context = report,
                                                .ids = ids,
                                                .id_count = id_count };
-    ok = ok && nibble_text_save(checkpoint, folder, error) && nibble_quantize(checkpoint, folder, &options, error)
-        && nibble_checkpoint_check(checkpoint, error);
+    ok = ok && nibble_text_save(checkpoint, folder, err) && nibble_quantize(checkpoint, folder, &options, err)
+        && nibble_checkpoint_check(checkpoint, err);
     cli_progress_show(&progress, 1);
     kv_scales_free(&scales);
     free(ids);
     return ok;
 }
 
-static double now(void)
+static bool quantize(const struct quantize_command *command, struct quantize_report *report, struct error *err)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static bool quantize(const struct request *request, struct report *report, struct nibble_error *error)
-{
-    struct folder folder;
-    double start = now();
-    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(request->model, NIBBLE_NEED_ALL, error);
-    bool ok = checkpoint && folder_begin(&folder, request->out, error);
+    struct output_folder folder;
+    double start = cli_now();
+    struct nibble_checkpoint *checkpoint = nibble_checkpoint_open(command->model, NIBBLE_NEED_ALL, err);
+    bool ok = checkpoint && output_folder_begin(&folder, command->out, err);
     if (ok) {
-        ok = write_folder(checkpoint, request, folder.partial.path, report, error);
+        ok = write_folder(checkpoint, command, folder.partial.path, report, err);
         if (ok)
-            ok = folder_commit(&folder, error);
+            ok = output_folder_commit(&folder, err);
         else
-            folder_give_up(&folder);
+            output_folder_give_up(&folder);
     }
     nibble_checkpoint_close(checkpoint);
-    report->seconds = now() - start;
-    return ok && folder_measure(request->out, &report->bytes, &report->files, error);
+    report->seconds = cli_now() - start;
+    return ok && output_folder_measure(command->out, &report->bytes, &report->files, err);
 }
 
-static bool check(const struct request *request, struct nibble_error *error)
+static bool check(const struct quantize_command *command, struct error *err)
 {
-    *error = (struct nibble_error){ .usage = true };
-    if (request->weights < 0)
-        snprintf(error->text, sizeof error->text, "quantize needs a format: --weights nvfp4, mxfp4, fp8, int8 or bf16");
-    else if (request->weights == NIBBLE_WEIGHTS_BF16 && (request->layout >= 0 || request->kv_text))
-        snprintf(error->text, sizeof error->text, "a checkpoint with bf16 weights declares nothing; leave %s out",
-                 request->kv_text ? "--kv-scales" : "--layout");
-    else if (request->weights == NIBBLE_WEIGHTS_BF16 && (request->rounding >= 0 || request->calibration))
-        snprintf(error->text, sizeof error->text, "bf16 weights are rounded to the nearest; leave %s out",
-                 request->calibration ? "--calibration" : "--rounding");
-    else if (request->rounding == ROUNDING_NEAREST && request->calibration)
-        snprintf(error->text, sizeof error->text, "--rounding nearest needs no text; leave --calibration out");
-    else
-        return true;
-    return false;
+    bool plain = command->weights == NIBBLE_WEIGHTS_BF16;
+    if (command->weights < 0)
+        return fail_usage(err, "quantize needs a format: --weights nvfp4, mxfp4, fp8, int8 or bf16");
+    if (plain && (command->layout >= 0 || command->kv_text))
+        return fail_usage(err, "a checkpoint with bf16 weights declares nothing; leave %s out",
+                          command->kv_text ? "--kv-scales" : "--layout");
+    if (plain && (command->rounding >= 0 || command->calibration))
+        return fail_usage(err, "bf16 weights are rounded to the nearest; leave %s out",
+                          command->calibration ? "--calibration" : "--rounding");
+    if (command->rounding == ROUNDING_NEAREST && command->calibration)
+        return fail_usage(err, "--rounding nearest needs no text; leave --calibration out");
+    return true;
 }
 
-static int run(const struct request *request)
+static int run(const struct quantize_command *command)
 {
-    struct report report = { 0 };
-    struct nibble_error error;
+    struct quantize_report report = { 0 };
+    struct error err;
     const struct sigaction action = { .sa_handler = on_interrupt };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     int status;
-    if (check(request, &error) && quantize(request, &report, &error)) {
+    if (check(command, &err) && quantize(command, &report, &err)) {
         struct strbuf out = { 0 };
-        if (request->json)
-            print_json(request, &report, &out);
+        if (command->json)
+            print_json(command, &report, &out);
         else
-            print_text(request, &report, &out);
+            print_text(command, &report, &out);
         status = cli_output(out.data, out.len);
         strbuf_free(&out);
     } else {
-        status = cli_fail(&error, request->json);
+        status = cli_fail(&err, command->json);
     }
     report_free(&report);
     return status;
@@ -309,22 +295,22 @@ static int run(const struct request *request)
 
 int command_quantize(int argc, char **argv)
 {
-    struct request request = { .weights = -1, .layout = -1, .rounding = -1 };
+    struct quantize_command command = { .weights = -1, .layout = -1, .rounding = -1 };
     const struct option_row options[] = {
-        { "--weights", OPTION_WORD, &request.weights, "FORMAT", "nvfp4, mxfp4, fp8, int8 or bf16",
+        { "--weights", OPTION_WORD, &command.weights, "FORMAT", "nvfp4, mxfp4, fp8, int8 or bf16",
           .words = weight_words },
-        { "--layout", OPTION_WORD, &request.layout, "L", "compressed-tensors (the default) or modelopt (nvfp4, fp8)",
+        { "--layout", OPTION_WORD, &command.layout, "L", "compressed-tensors (the default) or modelopt (nvfp4, fp8)",
           .words = layout_words },
-        { "--exclude", OPTION_TEXTS, &request.exclude, "PATTERN ...",
+        { "--exclude", OPTION_TEXTS, &command.exclude, "PATTERN ...",
           "modules to leave as they are: a path or part of one, with * or as re:REGEX" },
-        { "--rounding", OPTION_WORD, &request.rounding, "R",
+        { "--rounding", OPTION_WORD, &command.rounding, "R",
           "compensated (the default): weights make up for each other's errors; or nearest", .words = rounding_words },
-        { "--calibration", OPTION_TEXT, &request.calibration, "FILE",
+        { "--calibration", OPTION_TEXT, &command.calibration, "FILE",
           "the text they learn that on, with the model run on the CPU (a built-in one)" },
-        { "--kv-scales", OPTION_TEXT, &request.kv_text, "FILE", "a text to measure scales for an fp8 cache with" },
-        { "--shard-size", OPTION_SIZE, &request.shard_bytes, "BYTES", "of a file of weights (5 GB)" },
-        { "--threads", OPTION_INT, &request.threads, "N", "threads (all cores)", 1, 256 },
-        { "--json", OPTION_FLAG, &request.json, NULL, "the report as JSON" },
+        { "--kv-scales", OPTION_TEXT, &command.kv_text, "FILE", "a text to measure scales for an fp8 cache with" },
+        { "--shard-size", OPTION_SIZE, &command.shard_bytes, "BYTES", "of a file of weights (5 GB)" },
+        { "--threads", OPTION_INT, &command.threads, "N", "threads (all cores)", 1, 256 },
+        { "--json", OPTION_FLAG, &command.json, NULL, "the report as JSON" },
         { 0 },
     };
     const struct command_line line = {
@@ -340,7 +326,7 @@ int command_quantize(int argc, char **argv)
     int parsed = options_parse(&line, argc, argv, &count);
     if (parsed >= 0)
         return parsed;
-    request.model = argv[0];
-    request.out = argv[1];
-    return run(&request);
+    command.model = argv[0];
+    command.out = argv[1];
+    return run(&command);
 }

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-// The format to go to next from the chosen one: the one that saves most for each bit more; -1: none saves anything.
-// Going so from the fewest bits up, an item passes the corners of its lower convex hull and nothing else.
+// Returns the next format after the chosen one: the one that saves most for each bit more; -1: none saves anything.
+// From the fewest bits up, these steps follow the lower convex hull of an item.
 static int next_format(const struct tune_item *item, int formats, double *gain)
 {
     int next = -1;
@@ -19,7 +19,7 @@ static int next_format(const struct tune_item *item, int formats, double *gain)
     return next;
 }
 
-// The fewest bits, of equals the better one.
+// Returns the format of fewest bits, the better one of equals.
 static int cheapest_format(const struct tune_item *item, int formats)
 {
     int best = 0;
@@ -45,7 +45,7 @@ double tune_kld(const struct tune_item *items, int count)
     return sum;
 }
 
-// One step for the item that gains most, as long as it stays within the bits. False: there is none.
+// Takes one step for the item that gains most within the bits. False: there is none.
 static bool improve(struct tune_item *items, int count, int formats, double bits_left)
 {
     int best = -1, to = -1;

@@ -124,11 +124,11 @@ PROTOTYPES = {  # result, arguments
     "nibble_scheduler_cancel": (None, [c_void_p, c_uint64]),
     "nibble_scheduler_step": (c_bool, [c_void_p, POINTER(Step)]),
     "nibble_scheduler_stats": (None, [c_void_p, POINTER(Stats)]),
-    "nibble_scheduler_forget": (None, [c_void_p]),
+    "nibble_scheduler_clear_cache": (None, [c_void_p]),
     "nibble_ranks_open": (c_void_p, [c_char_p, ERROR]),
     "nibble_ranks_rank": (c_int, [c_void_p]),
     "nibble_ranks_size": (c_int, [c_void_p]),
-    "nibble_ranks_follow": (c_bool, [c_void_p, ERROR]),
+    "nibble_ranks_work": (c_bool, [c_void_p, ERROR]),
     "nibble_ranks_close": (None, [c_void_p]),
 }
 

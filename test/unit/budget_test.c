@@ -109,9 +109,9 @@ static struct job *new_job(struct budget *budget, int n, int max_tokens, int top
     static const struct api api = { .max_model_len = 1 << 17 };
     struct job *job = job_new(&api, JOB_CHAT, "/v1/chat/completions");
     job->budget = budget;
-    job->fields.n = n;
-    job->fields.max_tokens = max_tokens;
-    job->fields.top_logprobs = top_logprobs;
+    job->params.n = n;
+    job->params.request.max_tokens = max_tokens;
+    job->params.request.top_logprobs = top_logprobs;
     job->prompts = calloc(1, sizeof *job->prompts);
     job->prompts[0] = (struct prompt){ calloc(100, sizeof(int32_t)), 100 };
     job->prompt_count = 1;

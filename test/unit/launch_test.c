@@ -146,7 +146,7 @@ static void give_tensor(const struct tensor *const_tensor)
     if (!tensor)
         return;
     tensor->data = zeros;
-    tensor->stored = NULL;
+    tensor->source = NULL;
 }
 
 // Weights are never read; norms and biases are, and are zeros.
@@ -171,7 +171,7 @@ static void set_formats(struct model *model, const enum dtype *formats, int coun
         for (int j = 0; j < model->ops[i].matrices; j++) {
             struct tensor *tensor = (struct tensor *)model->ops[i].matrix[j].tensor;
             enum dtype dtype = formats[next++ % count];
-            if (model->ops[i].kind == OP_PER_HEAD_LINEAR || tensor->stored
+            if (model->ops[i].kind == OP_PER_HEAD_LINEAR || tensor->source
                 || tensor->shape[tensor->rank - 1] % dtype_table[dtype].block)
                 continue;
             tensor->dtype = dtype;

@@ -50,13 +50,13 @@ static void log_a_request(const struct log *log)
 
 static void log_a_sentence(const struct log *log)
 {
-    log_say(log, LOG_WARNING, "start", "%s has %d \"words\"\n\x01", "it", 2);
+    log_message(log, LOG_WARNING, "start", "%s has %d \"words\"\n\x01", "it", 2);
 }
 
 static void log_every_level(const struct log *log)
 {
     for (int level = 0; level < LOG_LEVELS; level++)
-        log_say(log, (enum log_level)level, "event", "x");
+        log_message(log, (enum log_level)level, "event", "x");
 }
 
 static void test_text(void **state)
@@ -115,7 +115,7 @@ enum { THREADS = 4, LINES = 200 };
 static void *log_many(void *log)
 {
     for (int i = 0; i < LINES; i++)
-        log_say(log, LOG_INFO, "thread", "a sentence that is one line and stays one");
+        log_message(log, LOG_INFO, "thread", "a sentence that is one line and stays one");
     return NULL;
 }
 
@@ -191,7 +191,7 @@ enum { MANY_LINES = 50000 };
 static void log_without_a_reader(const struct log *log)
 {
     for (int i = 0; i < MANY_LINES; i++)
-        log_say(log, LOG_INFO, "many", "line %d", i);
+        log_message(log, LOG_INFO, "many", "line %d", i);
 }
 
 // Nobody reads: logging goes on, lines are dropped and counted; when somebody reads again, the log says how many.
@@ -213,7 +213,7 @@ static void test_a_stalled_reader(void **state)
         assert_true(got > 0);
         strbuf_add(&text, chunk, (size_t)got);
     }
-    log_say(&log, LOG_INFO, "after", "there is room again");
+    log_message(&log, LOG_INFO, "after", "there is room again");
     log_close(&log);
     restore_stderr(kept);
     for (ssize_t got; (got = read(reader, chunk, sizeof chunk)) > 0;)
@@ -241,7 +241,7 @@ static void test_closing_does_not_wait_for_a_reader(void **state)
         log_without_a_reader(&log);
         log_close(&log);
         uint64_t dropped = log_dropped(&log);
-        log_say(&log, LOG_INFO, "late", "nobody hears it");
+        log_message(&log, LOG_INFO, "late", "nobody hears it");
         _exit(opened && log_dropped(&log) == dropped + 1 ? 0 : 1);
     }
     int status;

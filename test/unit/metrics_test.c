@@ -109,7 +109,7 @@ static void test_numbers(void **state)
                                                    .prompt_tokens = 562949953421311,
                                                    .prefix_hits = 10,
                                                    .failing = true };
-    scene.metrics.finished[METRIC_LENGTH] = 5;
+    scene.metrics.finished[NIBBLE_FINISH_LENGTH] = 5;
     metrics_observe(&scene.metrics, METRIC_TIME_TO_FIRST_TOKEN, 0.003);
     metrics_observe(&scene.metrics, METRIC_TIME_TO_FIRST_TOKEN, 0.5);
     metrics_observe(&scene.metrics, METRIC_PARAMS_N, 50);

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "cli/cli.h"
+
+#include <cmocka.h>
 
 enum { COLUMNS = 60 };
 
@@ -81,9 +82,9 @@ static void test_bars_and_a_line(void **state)
     assert_bar(read_screen(&screen), "loading weights [", " 17 %");
     cli_progress_show(&inner, 0.171);
     assert_string_equal(read_screen(&screen), "");
-    cli_say("a line\n");
+    cli_print("a line\n");
     assert_string_equal(read_screen(&screen), "\r\033[Ka line\r\n");
-    cli_say("another\n");
+    cli_print("another\n");
     assert_string_equal(read_screen(&screen), "another\r\n");
     cli_progress_show(&inner, 0.172);
     assert_bar(read_screen(&screen), "loading weights [", " 17 %");

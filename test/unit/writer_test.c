@@ -115,22 +115,21 @@ static void add_tokens(struct choice *choice, int from, int to, int tops, bool l
                                       .logprob = -0.1f * (float)i,
                                       .top = top,
                                       .top_count = tops > 0 ? tops : 0 };
-        mail_add(&choice->draft, &token, i);
-        strbuf_add_byte(&choice->draft.text, (char)token.id);
+        output_add(&choice->step_output, &token, i);
+        strbuf_add_byte(&choice->step_output.text, (char)token.id);
     }
-    choice->draft.finished = last;
-    choice->draft.reason = NIBBLE_FINISH_LENGTH;
-    choice->draft.stop_string = choice->draft.stop_id = -1;
+    choice->step_output.finished = last;
+    choice->step_output.reason = NIBBLE_FINISH_LENGTH;
+    choice->step_output.stop_string = choice->step_output.stop_id = -1;
 }
 
 static struct job *new_job(struct shape shape)
 {
     struct job *job = job_new(&api, shape.kind, "/v1/completions");
-    job->fields = (struct fields){ .n = shape.choices,
-                                   .max_tokens = shape.tokens,
-                                   .top_logprobs = shape.tops,
-                                   .stream = shape.stream,
-                                   .return_token_ids = shape.ids };
+    job->params = (struct request_params){ .request = { .max_tokens = shape.tokens, .top_logprobs = shape.tops },
+                                           .n = shape.choices,
+                                           .stream = shape.stream,
+                                           .return_token_ids = shape.ids };
     job->prompts = calloc(1, sizeof *job->prompts);
     job->prompts[0] = (struct prompt){ calloc(3, sizeof(int32_t)), 3 };
     job->prompt_count = 1;
@@ -148,7 +147,7 @@ static void fill(struct job *job, struct shape shape)
 static void hand_over(struct job *job)
 {
     for (int i = 0; i < job->choice_count; i++)
-        mail_move(&job->choices[i].draft, &job->choices[i].news);
+        output_move(&job->choices[i].step_output, &job->choices[i].delivered);
     job->released = true;
     answer_take(job);
 }
@@ -160,7 +159,7 @@ static json_t *logprob_json(int32_t id, float logprob)
                      api_logprob(logprob), "bytes", (int)id);
 }
 
-static json_t *chat_logprobs(const struct mail *mail)
+static json_t *chat_logprobs(const struct output *mail)
 {
     json_t *content = json_array();
     for (int i = 0; i < mail->token_count; i++) {
@@ -184,7 +183,7 @@ static void set_logprob(json_t *table, int32_t id, float logprob)
     json_decref(key);
 }
 
-static json_t *completion_logprobs(const struct mail *mail)
+static json_t *completion_logprobs(const struct output *mail)
 {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
     for (int i = 0; i < mail->token_count; i++) {
@@ -213,12 +212,12 @@ static json_t *whole_json(struct job *job)
         struct choice *choice = &job->choices[i];
         json_t *text = api_text(strbuf_bytes(&choice->content));
         json_t *content = chat ? json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal") : text;
-        json_t *logprobs = job->fields.top_logprobs < 0 ? json_null()
+        json_t *logprobs = job->params.request.top_logprobs < 0 ? json_null()
             : chat                                      ? chat_logprobs(&choice->answer)
                                                         : completion_logprobs(&choice->answer);
         json_t *entry = json_pack("{s:i, s:o, s:o, s:s, s:n}", "index", i, chat ? "message" : "text", content,
                                   "logprobs", logprobs, "finish_reason", "length", "stop_reason");
-        if (job->fields.return_token_ids) {
+        if (job->params.return_token_ids) {
             json_t *ids = json_array();
             for (int j = 0; j < choice->answer.token_count; j++)
                 json_array_append_new(ids, json_integer(choice->answer.tokens[j].id));
@@ -302,7 +301,7 @@ static void test_stream(void **state)
 // ---- the thread ---------------------------------------------------------------------------------------------------
 
 struct scene {
-    struct post post;
+    struct mailbox mailbox;
     struct outbox outbox;
     struct metrics metrics;
     struct writer writer;
@@ -311,10 +310,10 @@ struct scene {
 static void open_scene(struct scene *scene)
 {
     struct error err;
-    post_open(&scene->post);
+    mailbox_open(&scene->mailbox);
     assert_true(outbox_open(&scene->outbox, &err));
     metrics_open(&scene->metrics, "m", 4096, NULL);
-    assert_true(writer_open(&scene->writer, &scene->post, &scene->outbox, &scene->metrics, &err));
+    assert_true(writer_open(&scene->writer, &scene->mailbox, &scene->outbox, &scene->metrics, &err));
 }
 
 static void close_scene(struct scene *scene)
@@ -322,7 +321,7 @@ static void close_scene(struct scene *scene)
     writer_close(&scene->writer);
     metrics_close(&scene->metrics);
     outbox_close(&scene->outbox);
-    post_close(&scene->post);
+    mailbox_close(&scene->mailbox);
 }
 
 static struct job *take(struct scene *scene, struct strbuf *text)
@@ -331,15 +330,15 @@ static struct job *take(struct scene *scene, struct strbuf *text)
     while (!(job = outbox_take(&scene->outbox, text))) {
         struct pollfd wake = { .fd = scene->outbox.wake_fd, .events = POLLIN };
         assert_true(poll(&wake, 1, -1) > 0);
-        outbox_hear(&scene->outbox);
+        outbox_clear_wake(&scene->outbox);
     }
     return job;
 }
 
 static void send(struct scene *scene, struct job *job)
 {
-    post_send(&scene->post, job, true);
-    post_wake(&scene->post);
+    mailbox_send(&scene->mailbox, job, true);
+    mailbox_wake(&scene->mailbox);
 }
 
 // The first client takes nothing at first: its answer waits with one slice made, and the next one's is written.
@@ -402,7 +401,7 @@ static void test_gone(void **state)
     assert_ptr_equal(take(&scene, &text), job);
     strbuf_free(&text);
     atomic_store(&job->cancelled, true);
-    post_resume(&scene.post, job);
+    mailbox_resume(&scene.mailbox, job);
     while (!job->over) {
         take(&scene, &text);
         strbuf_free(&text);
@@ -410,8 +409,8 @@ static void test_gone(void **state)
     assert_int_equal(budget_used(&budget), 0);
     assert_null(job->choices[0].answer.tokens);
     assert_int_equal(job->choices[0].answer.reason, NIBBLE_FINISH_LENGTH); // for the log
-    post_resume(&scene.post, job);                                         // too late, and harmless
-    assert_false(post_is_waiting(&scene.post));
+    mailbox_resume(&scene.mailbox, job);                                         // too late, and harmless
+    assert_false(mailbox_is_waiting(&scene.mailbox));
     job_free(job);
     close_scene(&scene);
 }
@@ -466,7 +465,7 @@ static void test_lanes(void **state)
     (void)state;
     open_scene(&scene);
     queue_open(&to_run, JOBS);
-    assert_true(readers_open(&readers, &scene.post, &to_run, JOBS, &err));
+    assert_true(readers_open(&readers, &scene.mailbox, &to_run, JOBS, &err));
     for (int i = 0; i < JOBS; i++) {
         jobs[i] = detokenize_job(i % 2 ? 20000 : 10);
         assert_int_equal(readers_lane(jobs[i]), i % 2 ? LANE_LARGE : LANE_SMALL);

@@ -367,7 +367,7 @@ static bool open_device(struct kernels_query *query, const char *word, bool runs
 }
 
 bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_text *out, int *failed,
-                    struct nibble_error *error)
+                    struct error *err)
 {
     static bool (*const make[])(const struct kernels_query *, struct kernels_report *, struct error *) = {
         [NIBBLE_KERNELS_LIST] = kernels_list,
@@ -386,7 +386,6 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
                                    .progress = options->progress,
                                    .progress_context = options->progress_context };
     struct kernels_report report = { .width = options->columns ? options->columns : COLUMNS };
-    struct error err;
     *failed = 0;
     if (options->action == NIBBLE_KERNELS_OPS) {
         struct strbuf page = public_text_borrow(out);
@@ -394,14 +393,12 @@ bool nibble_kernels(const struct nibble_kernels_options *options, struct nibble_
         public_text_return(out, &page);
         return true;
     }
-    bool ok = open_device(&query, options->device, options->action != NIBBLE_KERNELS_LIST, &err)
-        && check_name(&query, &err) && make[options->action](&query, &report, &err);
+    bool ok = open_device(&query, options->device, options->action != NIBBLE_KERNELS_LIST, err)
+        && check_name(&query, err) && make[options->action](&query, &report, err);
     if (ok) {
         struct strbuf buf = public_text_borrow(out);
         print[options->form](&report, &buf);
         public_text_return(out, &buf);
-    } else {
-        public_error(error, &err);
     }
     *failed = report.failed;
     cuda_close(query.cuda);

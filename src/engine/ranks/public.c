@@ -9,34 +9,28 @@
 #include "engine/ranks/worker.h"
 #include "engine/ranks/protocol.h"
 
-struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error)
+struct nibble_ranks *nibble_ranks_open(const char *flags, struct error *err)
 {
     struct nibble_ranks *ranks = memory_new(1, sizeof *ranks);
-    struct error err;
-    ranks->group.ranks = ranks_open(&err);
-    if (ranks->group.ranks && group_compare(&ranks->group, flags, &err))
+    ranks->group.ranks = ranks_open(err);
+    if (ranks->group.ranks && group_compare(&ranks->group, flags, err))
         return ranks;
-    public_error(error, &err);
     if (ranks->group.ranks)
         ranks_close(ranks->group.ranks);
     free(ranks);
     return NULL;
 }
 
-bool nibble_ranks_can_launch(struct nibble_error *error)
+bool nibble_ranks_can_launch(struct error *err)
 {
     char path[MPI_PATH_MAX];
-    struct error err;
-    bool module = mpi_load(path, &err), launcher = mpi_find_launcher(path);
+    bool module = mpi_load(path, err), launcher = mpi_find_launcher(path);
     static const char no_launcher[] = "mpirun, which starts the other processes, is not on the PATH";
     if (!launcher && module)
-        fail(&err, "%s; install MPI (on Debian: openmpi-bin)", no_launcher);
+        fail(err, "%s; install MPI (on Debian: openmpi-bin)", no_launcher);
     else if (!launcher)
-        fail_within(&err, "%s, and the module that they speak through is missing, too", no_launcher);
-    if (launcher && module)
-        return true;
-    public_error(error, &err);
-    return false;
+        fail_within(err, "%s, and the module that they speak through is missing, too", no_launcher);
+    return launcher && module;
 }
 
 int nibble_ranks_rank(const struct nibble_ranks *ranks) { return group_rank(&ranks->group); }
@@ -53,16 +47,9 @@ const char *nibble_ranks_lost(const struct nibble_ranks *ranks) { return ranks_l
 
 int nibble_ranks_lost_fd(const struct nibble_ranks *ranks) { return ranks_lost_fd(ranks->group.ranks); }
 
-bool nibble_ranks_speaks(const struct nibble_ranks *ranks) { return ranks_reports_loss(ranks->group.ranks); }
+bool nibble_ranks_reports(const struct nibble_ranks *ranks) { return ranks_reports_loss(ranks->group.ranks); }
 
-bool nibble_ranks_follow(struct nibble_ranks *ranks, struct nibble_error *error)
-{
-    struct error err;
-    bool ok = follow(&ranks->group, &err);
-    if (!ok)
-        public_error(error, &err);
-    return ok;
-}
+bool nibble_ranks_work(struct nibble_ranks *ranks, struct error *err) { return follow(&ranks->group, err); }
 
 void nibble_ranks_close(struct nibble_ranks *ranks)
 {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/follow.h"
+#include "server/generation.h"
 
-#include "server/access.h"
 #include "server/check.h"
 #include "server/worker.h"
 
-// On any thread of the engine; the choice's own things are nobody else's meanwhile.
+// Runs on any thread of the engine; no other thread uses the choice meanwhile.
 static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
 {
     struct choice *choice = context;
@@ -17,29 +16,29 @@ static uint64_t restrict_tokens(void *context, int tokens_left, uint32_t *mask)
     return work;
 }
 
-// Only where the answer is to be closed at max_tokens.
+// Set only where the answer is to be closed at max_tokens.
 static int32_t choose_token(void *context, int tokens_left, int32_t drawn)
 {
     struct choice *choice = context;
     return matcher_choose(choice->matcher, tokens_left, drawn);
 }
 
-// Where the answer goes: to the client as it comes, or kept back until it is checked.
-static struct mail *answer_of(struct choice *choice)
+// The output that new tokens go to: the client's as it comes, or withheld until it is checked.
+static struct output *answer_of(struct choice *choice)
 {
     choice->job->touched |= !choice->job->checked;
-    return choice->job->checked ? &choice->held : &choice->draft;
+    return choice->job->checked ? &choice->withheld : &choice->step_output;
 }
 
-static void hear_prompt_token(void *context, const struct nibble_token *token)
+static void on_prompt_token(void *context, const struct nibble_token *token)
 {
     struct choice *choice = context;
-    struct mail *answer = answer_of(choice);
-    mail_add(answer, token, worker_now());
+    struct output *answer = answer_of(choice);
+    output_add(answer, token, worker_now());
     answer->prompt_tokens++;
 }
 
-// False: the only call that there may be has come.
+// False: the only call that the answer may have is complete.
 static bool watch_call(struct choice *choice, struct bytes text)
 {
     if (!choice->call_watch)
@@ -48,7 +47,8 @@ static bool watch_call(struct choice *choice, struct bytes text)
     return !tool_reader_is_over(choice->call_watch);
 }
 
-// A stop token is not text, unless it was asked for. False: a stop string is complete, or the answer's only call.
+// A stop token is not text, unless include_stop_str_in_output is set. False: a stop string is complete, or the answer's
+// only call.
 static bool add_text(struct choice *choice, const struct nibble_token *token)
 {
     if (token->stop && !choice->stop.include)
@@ -63,10 +63,10 @@ static bool add_text(struct choice *choice, const struct nibble_token *token)
     return watch_call(choice, text) && choice->stop_hit < 0;
 }
 
-static bool hear_token(void *context, const struct nibble_token *token)
+static bool on_token(void *context, const struct nibble_token *token)
 {
     struct choice *choice = context;
-    mail_add(answer_of(choice), token, worker_now());
+    output_add(answer_of(choice), token, worker_now());
     if (token->stop)
         choice->stop_id = token->id;
     bool goes_on = add_text(choice, token);
@@ -77,10 +77,10 @@ static bool hear_token(void *context, const struct nibble_token *token)
     return goes_on;
 }
 
-// The rest of the text, where the end was not a stop string.
+// Adds the rest of the text, unless a stop string ended it.
 static void finish_text(struct choice *choice)
 {
-    struct mail *answer = answer_of(choice);
+    struct output *answer = answer_of(choice);
     struct strbuf rest = { 0 };
     if (choice->stop_hit >= 0)
         return;
@@ -91,14 +91,14 @@ static void finish_text(struct choice *choice)
         stop_finish(&choice->stop, &answer->text);
 }
 
-// Is a whole answer valid? One that is not is to be generated again, as long as there are attempts left (false); after
-// that it is an error, or where strictness was not asked for, the answer.
+// Validates a whole answer. An invalid one is generated again while there are attempts left (false); after that it is
+// an error, or, without strictness, the answer.
 static bool settle(struct choice *choice, const struct nibble_usage *usage)
 {
     struct job *job = choice->job;
-    struct error trouble;
+    struct error cause;
     bool strict;
-    if (check_text(job, strbuf_bytes(&choice->held.text), &strict, &trouble)) {
+    if (check_text(job, strbuf_bytes(&choice->withheld.text), &strict, &cause)) {
         if (choice->attempt)
             check_warn(job, "choice %d met its schema at attempt %d", choice->index, choice->attempt + 1);
         return true;
@@ -107,11 +107,11 @@ static bool settle(struct choice *choice, const struct nibble_usage *usage)
         choice->discarded_tokens += usage->answer_tokens;
         return false;
     }
-    check_warn(job, "choice %d does not meet its schema: %s", choice->index, trouble.text);
+    check_warn(job, "choice %d does not meet its schema: %s", choice->index, cause.text);
     if (strict)
         api_fail(&job->error, 422, job->schema ? "response_format" : "tools",
                  "%d answers were generated, and none met the schema. Of the last one: %s", choice->attempt + 1,
-                 trouble.text);
+                 cause.text);
     return true;
 }
 
@@ -127,18 +127,19 @@ static struct nibble_usage usage_of_all(const struct choice *choice, const struc
 
 static void end_choice(struct choice *choice, enum nibble_finish reason, const struct nibble_usage *usage)
 {
-    mail_move(&choice->held, &choice->draft);
-    choice->draft.finished = true;
-    choice->draft.reason = reason;
-    choice->draft.stop_string = choice->stop_hit;
-    choice->draft.stop_id = choice->stop_id;
-    choice->draft.usage = usage_of_all(choice, usage);
-    choice->draft.discarded_tokens = choice->discarded_tokens;
+    output_move(&choice->withheld, &choice->step_output);
+    choice->step_output.finished = true;
+    choice->step_output.reason = reason;
+    choice->step_output.stop_string = choice->stop_hit;
+    choice->step_output.stop_id = choice->stop_id;
+    choice->step_output.usage = usage_of_all(choice, usage);
+    choice->step_output.discarded_tokens = choice->discarded_tokens;
     choice->job->running--;
     choice->job->touched = true;
 }
 
-static void hear_end(void *context, enum nibble_finish reason, const struct nibble_usage *usage, const char *error)
+static void on_finished(void *context, enum nibble_finish reason, const struct nibble_usage *usage,
+                        const char *sentence)
 {
     struct choice *choice = context;
     struct job *job = choice->job;
@@ -147,12 +148,12 @@ static void hear_end(void *context, enum nibble_finish reason, const struct nibb
     finish_text(choice);
     choice->name = 0;
     if (reason == NIBBLE_FINISH_FAILED)
-        api_fail(&job->error, 500, NULL, "%s", error);
+        api_fail(&job->error, 500, NULL, "%s", sentence);
     bool whole = reason == NIBBLE_FINISH_STOP && choice->stop_hit < 0; // a part cannot be valid
     if (job->checked && whole && !settle(choice, usage)) {
         if (!choice->attempt++)
             choice->first_usage = *usage;
-        mail_clear(&choice->held);
+        output_clear(&choice->withheld);
         choice->again = true;
         job->waiting++;
         return;
@@ -163,15 +164,15 @@ static void hear_end(void *context, enum nibble_finish reason, const struct nibb
 static void open_choice(struct choice *choice)
 {
     const struct job *job = choice->job;
-    const struct fields *fields = &job->fields;
+    const struct request_params *params = &job->params;
     stop_free(&choice->stop);
     matcher_close(choice->matcher);
     choice->stop_hit = choice->stop_id = -1;
     // An answer continues a text: its first token keeps the space that begins it.
     choice->detokenizer =
-        (struct detokenizer){ .tokenizer = job->api->tokenizer, .skip_special = fields->skip_special, .started = true };
+        (struct detokenizer){ .tokenizer = job->api->tokenizer, .skip_special = params->skip_special, .started = true };
     choice->stop =
-        (struct stop){ .strings = fields->stops, .count = fields->stop_count, .include = fields->include_stop };
+        (struct stop){ .strings = params->stops, .count = params->stop_count, .include = params->include_stop };
     if (job->grammar) { // a call is watched for only without one
         choice->matcher = matcher_open(job->grammar, api_vocabulary(job->api));
     } else if (job->tools && job->one_call) {
@@ -180,16 +181,8 @@ static void open_choice(struct choice *choice)
     }
 }
 
-// Pages of the prefix cache are found again under the same salt alone: that of the tenant and of the request.
-static void add_salt(const struct job *job, struct strbuf *salt)
-{
-    if (job->tenant)
-        strbuf_add(salt, (const char *)job->tenant, KEY_DIGEST_BYTES);
-    strbuf_add(salt, job->fields.cache_salt.data, job->fields.cache_salt.len);
-}
-
-// Another attempt is another draw, and the same one from call to call. The likeliest tokens would be the same again:
-// then they are drawn at temperature 1.
+// Gives each attempt another seed, the same one from call to call. Greedy sampling would repeat its tokens, so it
+// changes to temperature 1.
 static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
 {
     bool greedy = sampling->temperature == 0;
@@ -197,61 +190,47 @@ static void draw_otherwise(struct nibble_sampling *sampling, int attempt)
     sampling->temperature = greedy ? 1 : sampling->temperature;
 }
 
-bool follow_start(struct choice *choice, uint64_t after, struct nibble_error *error)
+bool generation_start(struct choice *choice, uint64_t after, struct error *err)
 {
-    const struct fields *fields = &choice->job->fields;
-    struct strbuf salt = { 0 };
-    add_salt(choice->job, &salt);
+    const struct request_params *params = &choice->job->params;
     open_choice(choice);
-    bool masked = choice->matcher, scored = fields->top_logprobs >= 0;
-    struct nibble_request request = {
-        .prompt = choice->prompt->ids,
-        .prompt_count = choice->prompt->count,
-        .max_tokens = (int)fields->max_tokens,
-        .min_tokens = (int)fields->min_tokens,
-        .sampling = fields->sampling,
-        .stop_ids = fields->stop_ids,
-        .stop_count = (size_t)fields->stop_id_count,
-        .bias = fields->bias,
-        .bias_count = (size_t)fields->bias_count,
-        .top_logprobs = (int)fields->top_logprobs,
-        .score_prompt = fields->echo && scored,
-        .priority = (int)fields->priority,
-        .cache_salt = salt.data,
-        .cache_salt_len = salt.len,
-        .after = after,
-        .listener = { .context = choice,
-                      .restrict_tokens = masked ? restrict_tokens : NULL,
-                      .choose_token = masked && fields->close_at_max_tokens ? choose_token : NULL,
-                      .prompt_token = hear_prompt_token,
-                      .token = hear_token,
-                      .finished = hear_end },
-    };
+    bool masked = choice->matcher;
+    struct nibble_request request = params->request;
+    request.prompt = choice->prompt->ids;
+    request.prompt_count = choice->prompt->count;
     request.sampling.choice = choice->number;
+    request.after = after;
+    request.listener = (struct nibble_listener){
+        .context = choice,
+        .restrict_tokens = masked ? restrict_tokens : NULL,
+        .choose_token = masked && params->close_at_max_tokens ? choose_token : NULL,
+        .prompt_token = on_prompt_token,
+        .token = on_token,
+        .finished = on_finished,
+    };
     if (choice->attempt)
         draw_otherwise(&request.sampling, choice->attempt);
-    choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, error);
-    strbuf_free(&salt);
+    choice->name = nibble_scheduler_add(choice->job->worker->scheduler, &request, err);
     return choice->name;
 }
 
-void follow_again(struct job *job)
+void generation_retry(struct job *job)
 {
-    struct nibble_error error;
+    struct error err;
     for (int i = 0; i < job->started && job->waiting; i++) {
         struct choice *choice = &job->choices[i];
         if (!choice->again)
             continue;
         choice->again = false;
         job->waiting--;
-        if (!follow_start(choice, 0, &error)) {
-            api_fail(&job->error, 400, NULL, "%s", error.text);
+        if (!generation_start(choice, 0, &err)) {
+            api_fail(&job->error, 400, NULL, "%s", err.text);
             end_choice(choice, NIBBLE_FINISH_FAILED, &choice->first_usage);
         }
     }
 }
 
-void follow_drop(struct job *job)
+void generation_drop(struct job *job)
 {
     for (int i = 0; i < job->choice_count && job->waiting; i++)
         if (job->choices[i].again) {
