@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/sample.cu: from logits to tokens, as engine/sampling/sampler.c draws them, in three launches: the largest
-// logit of
-// each chunk of the vocabulary; each chunk's sum of probabilities, for rows that need it; the draw, one block per row.
-// Nothing sorts a vocabulary: the k-th largest of the chunks' peaks is a bound above which lie k logits at least, and
-// not many more; they are listed in shared memory. Where top_p cuts is looked up in bins of likeliness first. If there
-// are too many for a list, a search over the row finds where to cut.
-// What may differ from the host's draw is the last bit of an exponential, and with it of a sum: one token in 10^8.
+// kernel/cuda/sample.cu: sampling (temperature, top_k, top_p, min_p) as engine/sampling/sampler.c does it, in three
+// launches: the largest logit of each chunk of the vocabulary; the sum of probabilities of each chunk, for rows that
+// need it; the draw, one block per row. The vocabulary is never sorted: at least k logits reach the k-th largest of the
+// chunks' maxima, and not many more do; these are listed in shared memory. The cut of top_p is looked up in a histogram
+// of probabilities first. If too many tokens are left for a list, a radix search over the row finds the cut. The result
+// may differ from the host's in the last bit of an exponential, and so of a sum: one token in 10^8.
 #include "kernel/cuda/sample_block.cuh"
 
 // ---- the first two launches: a warp has a chunk at a time ----
@@ -13,7 +12,7 @@
 DEVICE int first_chunk() { return (int)blockIdx.y * block_warps() + warp_index(); }
 DEVICE int chunk_step() { return (int)gridDim.y * block_warps(); }
 
-// A chunk with anything that is not finite has NaN for its peak.
+// The peak of a chunk with a value that is not finite is NaN.
 extern "C" __global__ void __launch_bounds__(256) sample_peaks(const __grid_constant__ struct cuda_sampling p)
 {
     int row = (int)blockIdx.x, bin = (int)threadIdx.x;
