@@ -11,7 +11,7 @@ enum { RUN = DELTA_RUN, SHARING = DELTA_SHARING, WARP_COLUMNS = WARP / SHARING }
 
 #define SOFTPLUS_LINEAR 20.0f // from here on softplus(x) is x
 
-// Where a warp's part of a token begins in `mixed`, and the distance to the next token.
+// The addresses of a warp's part of a token in `mixed`, and the distance to the next token.
 struct delta_source {
     const uint16_t *query, *key, *value;
     size_t width;

@@ -271,7 +271,7 @@ template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_ssm_s
     {                                                                            \
         scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);            \
     }
-//   keys  tokens of a tile, blocks of a multiprocessor
+//   keys  tokens of a tile, blocks per SM
 SCAN(128, 1, 5, decode)
 SCAN(128, 8, 4, prefill)
 SCAN(256, 1, 3, decode)

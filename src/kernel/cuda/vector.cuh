@@ -206,11 +206,11 @@ DEVICE float rope_value(const struct rotation *rotation, const struct cuda_rope 
 {
     int slot = rotation_slot<PART>(channel);
     return rope_rotate(bf16_to_f32(vector[rope_own(rope, channel)]), bf16_to_f32(vector[rope_other(rope, channel)]),
-                  rotation->cosine[slot], rotation->sine[slot]);
+                       rotation->cosine[slot], rotation->sine[slot]);
 }
 
-// Where a lane loads its values and their partners, if each are PART consecutive ones; of interleaved pairs, the first
-// and the second half of both together.
+// The channels at which a lane loads its values and their partners, if each are PART consecutive ones; of interleaved
+// pairs, the first and the second half of both together.
 struct rope_at {
     bool in_rows;
     int own, other;
