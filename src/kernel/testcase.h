@@ -106,8 +106,8 @@ struct testcase_operand {
     enum testcase_type type;
 };
 
-// Lists what a kernel gets of arguments that testcase_args_for made and may be written to, its neighbours' included. What
-// only the neighbours have between them is not listed. Returns how many there are.
+// Lists the memory that arguments of testcase_args_for point to, which may be changed, those of fused neighbours
+// included. Results that only fused neighbours pass to each other are not listed. Returns how many there are.
 int testcase_operands(const struct testcase *testcase, const struct kernel *kernel, union op_args *args,
                       struct testcase_operand out[TESTCASE_OPERANDS_MAX]);
 

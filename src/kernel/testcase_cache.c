@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/testcase_cache.c: test cases of the two ops that work on pages, and of what is done to keys before. Page numbers
-// are drawn at random; page -1, which a table names where a window has given a page back, is there to be read and holds
+// kernel/testcase_cache.c: test cases of the two ops that work on pages, and of the transform of keys before them. Page
+// numbers are random; page -1, which a table names where a window has given a page back, is there to be read and holds
 // NaN.
 #include <math.h>
 #include <string.h>

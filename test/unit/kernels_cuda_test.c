@@ -411,8 +411,8 @@ static void test_cases_can_be_copied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_rows_are_right),  cmocka_unit_test(test_wrong_rows_are_found),
-        cmocka_unit_test(test_a_lie_is_found),        cmocka_unit_test(test_trouble_is_told),
+        cmocka_unit_test(test_right_rows_are_right), cmocka_unit_test(test_wrong_rows_are_found),
+        cmocka_unit_test(test_a_lie_is_found),       cmocka_unit_test(test_trouble_is_told),
         cmocka_unit_test(test_cases_can_be_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

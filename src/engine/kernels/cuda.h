@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/cuda.h: test cases on a GPU: a row's arguments in its memory, and what the row made of them brought back.
+// engine/kernels/cuda.h: test cases on a GPU: a row's arguments in its memory, and its results brought back.
 #ifndef ENGINE_KERNELS_CUDA_H
 #define ENGINE_KERNELS_CUDA_H
 

@@ -80,8 +80,8 @@ static bool replay(struct timing *timing, double *seconds, struct error *err)
         && cuda_event_seconds(timing->cuda, timing->start, timing->end, seconds, err);
 }
 
-// Before it counts, the graph runs for a while: drivers clear freed memory in the background, and after test cases of some
-// GB that takes a share of the bandwidth for some milliseconds.
+// Before it counts, the graph runs for a while: drivers clear freed memory in the background, and after test cases of
+// some GB that takes a part of the bandwidth for some milliseconds.
 static bool replay_all(struct timing *timing, double *seconds, struct error *err)
 {
     double times[REPLAYS], warm = 0;
