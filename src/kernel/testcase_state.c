@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/testcase_state.c: test cases of the recurrent ops. Some sequences are new, some begin a page, from the state of
-// the page before it, and some go on within one. States that a kernel may not read are NaN.
+// kernel/testcase_state.c: test cases of the recurrent ops. Some sequences are new, some begin a page, from the state
+// of the page before it, and some go on within one. States that a kernel may not read are NaN.
 #include <math.h>
 #include <string.h>
 
