@@ -18,11 +18,15 @@ function attentionText({ attention, window, latent }) {
     return words[attention] ?? attention;
 }
 
+// Kernels of the same op, layers and reasons are one line.
 function passedOver(entries) {
-    return make('ul', { class: 'over', role: 'list' }, ...entries.map(({ op, kernel, layers, reasons }) => {
-        const where = layers ? `${op}, layers ${layers}` : op;
-        return make('li', {}, make('span', { class: 'mono' }, kernel), ` for ${where}: ${reasons.join('; ')}`);
-    }));
+    const alike = new Map();
+    for (const { op, kernel, layers, reasons } of entries) {
+        const says = ` for ${layers ? `${op}, layers ${layers}` : op}: ${reasons.join('; ')}`;
+        alike.set(says, [...alike.get(says) ?? [], kernel]);
+    }
+    return make('ul', { class: 'over', role: 'list' }, ...[...alike].map(([says, [first, ...others]]) =>
+        make('li', {}, make('span', { class: 'mono' }, first), others.length ? ` (and ${others.length} more)` : '', says)));
 }
 
 function layerCard(layer, plan) {
@@ -32,7 +36,7 @@ function layerCard(layer, plan) {
         : `${count(layer.bytes_per_token)} bytes per token (this layer)`]);
     if (layer.transform !== 'none') pairs.push(['transform', layer.transform]);
     for (const [op, kernel] of Object.entries(layer.kernels)) {
-        const name = op.replace(/_few$/, ', decode').replace(/_many$/, ', prefill').replace('_', ' ');
+        const name = op.replace('_', ' ').replace(/ (\d.*)$/, ', $1 tokens').replace(/ small$/, ', small steps');
         pairs.push([name, make('span', { class: 'mono' }, kernel)]);
     }
     return [

@@ -44,6 +44,7 @@ static int add_case(const struct kernel *kernel, struct testcase_options wanted,
 int check_cases(const struct kernel *kernel, struct testcase_options out[CHECK_CASES_MAX])
 {
     int count = 0;
+    uint64_t values = 0; // formats that a case has
     if (!kernel->weights && !kernel->k && !kernel->latents)
         count += add_case(kernel, (struct testcase_options){ 0 }, out);
     for (int i = 0; i < DTYPE_COUNT; i++) {
@@ -59,7 +60,13 @@ int check_cases(const struct kernel *kernel, struct testcase_options out[CHECK_C
             count += add_case(kernel, (struct testcase_options){ .k = dtype, .v = dtype }, out + count);
         if (other != dtype)
             count += add_case(kernel, (struct testcase_options){ .k = dtype, .v = other }, out + count);
+        values |= (uint64_t)1 << other | (lists(kernel->v, i) ? (uint64_t)1 << i : 0);
     }
+    for (int i = 0; i < DTYPE_COUNT && kernel->k; i++) // of values alone, where keys have other formats
+        if (lists(kernel->v & ~values, i))
+            count += add_case(
+                kernel, (struct testcase_options){ .k = next_format(kernel->k, (enum dtype)i), .v = (enum dtype)i },
+                out + count);
     return count;
 }
 

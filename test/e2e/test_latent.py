@@ -80,7 +80,7 @@ def test_plan_says_latent(nibble, model):
     _, path = model
     for word, size in TOKEN_BYTES.items():
         result = plan(nibble, path, "--kv-cache-dtype", word, "--device", "cpu:avx2")
-        assert result.returncode == 0 and "latent 512+64" in result.stdout and f" {size} " in result.stdout
+        assert result.returncode == 0 and "latent 512+64" in result.stdout and f" {size}\n" in result.stdout
     layer = json.loads(plan(nibble, path, "--json").stdout)["layers"][0]
     assert (layer["attention"], layer["latent"], layer["bytes_per_token"]) == ("mla", [512, 64], 1152)
     assert (layer["k"], layer["k_bits"], layer["v_bits"]) == ("bfloat16", 16, 0)

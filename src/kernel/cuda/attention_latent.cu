@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_latent.cu: attention over latents, whose first channels are the values. A step's latents are
-// dequantised to bfloat16 in shared memory once, and serve as K and as V for all queries of a block. Eight warps: two
-// for each sixteen queries. For scores these two halve the channels of K, for results those of V.
+// kernel/cuda/attention_latent.cu: multi-head latent attention with absorbed weights (MLA, as FlashMLA), for decode and
+// prefill: keys are latents, and their first channels are the values. A step's latents are dequantised to bfloat16 in
+// shared memory once, and serve as K and as V for all queries of a block. A block has eight warps, two for each sixteen
+// queries. Each of the two has half of the channels of K for scores, and half of those of V for results.
 #include "kernel/cuda/common.cuh"
 #include "kernel/cuda/latent_split.h"
 
@@ -14,15 +15,15 @@ struct shared_latents {
     uint16_t value[2][LATENT_TOKENS][LATENT_ROW];
     float score[2][LATENT_QUERIES][LATENT_SCORES]; // by half of the channels
 };
-static_assert(sizeof(struct shared_latents) == LATENT_SHARED_BYTES, "what is launched with");
+static_assert(sizeof(struct shared_latents) == LATENT_SHARED_BYTES, "the launch asks for this much");
 
-// A block's queries, and what they see of their sequence.
+// A block's queries, and the tokens that they see.
 struct view {
     int sequence, row, rows; // the first row, and how many
     int head, heads;         // the first head, and how many
     int last;                // the last row's position
     int begin, end;          // tokens to walk
-    int part, parts;
+    int split, splits;
     const int32_t *table;
 };
 
@@ -34,7 +35,7 @@ DEVICE void load_four(uint32_t to[4], const void *from)
                  : "memory");
 }
 
-DEVICE void load_four_turned(uint32_t to[4], const void *from)
+DEVICE void load_four_transposed(uint32_t to[4], const void *from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -50,17 +51,17 @@ DEVICE void multiply(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// ---- what there is to do ----
+// ---- work of a block ----
 
 DEVICE int first_seen(const struct cuda_attention &p, int position)
 {
     return p.window > 0 && position >= p.window ? position - p.window + 1 : 0;
 }
 
-// False: nothing for this block. A block is there for every row, as if each were the first that one takes.
+// False: this block has nothing to do. The grid has a block for every row, though a block may take several rows.
 DEVICE bool view_find(const struct cuda_attention &p, struct view *out)
 {
-    int blocks = latent_ctas(p.heads), row = (int)blockIdx.x / blocks, part = (int)blockIdx.y;
+    int blocks = latent_ctas(p.heads), row = (int)blockIdx.x / blocks, split = (int)blockIdx.y;
     if (row >= p.batch.counts[CUDA_TOKENS])
         return false;
     int sequence = p.batch.sequence_of[row], within = row - p.batch.first[sequence];
@@ -71,17 +72,17 @@ DEVICE bool view_find(const struct cuda_attention &p, struct view *out)
     out->head = (int)blockIdx.x % blocks * LATENT_QUERIES, out->heads = min(p.heads - out->head, (int)LATENT_QUERIES);
     out->last = p.batch.positions[row] + out->rows - 1;
     out->begin = first_seen(p, p.batch.positions[row]), out->end = out->last + 1;
-    out->part = part, out->parts = count == 1 ? latent_splits(out->end, p.heads) : 1;
+    out->split = split, out->splits = count == 1 ? latent_splits(out->end, p.heads) : 1;
     out->table = p.batch.tables + p.batch.table_at[p.cache.class_index * p.batch.sequences_max + sequence];
-    if (out->parts > 1) {
+    if (out->splits > 1) {
         int shift = latent_shift(out->end, p.heads);
-        out->begin = max(out->begin, part << shift);
-        out->end = min(out->end, (part + 1) << shift);
+        out->begin = max(out->begin, split << shift);
+        out->end = min(out->end, (split + 1) << shift);
     }
-    return part < out->parts;
+    return split < out->splits;
 }
 
-// The position of a query, and where it is among all; false: it is none.
+// The position of a query, and its index among all; false if there is none.
 struct query {
     int position;
     size_t at; // (row, head)
@@ -97,8 +98,8 @@ DEVICE bool query_find(const struct cuda_attention &p, const struct view &view, 
 
 // ---- latents into shared memory ----
 
-// A code of few bits as f32: its exponent and mantissa in the place of an f32's, and `unit` for the difference of their
-// biases. Codes for infinity and NaN count on as numbers.
+// A minifloat as f32: its exponent and mantissa are shifted into those of an f32, and `unit` makes up for the
+// difference of their biases. The codes of infinity and NaN become numbers.
 DEVICE float small_float(uint32_t code, int bits, int shift, float unit)
 {
     uint32_t sign = code >> (bits - 1) & 1, magnitude = code & ((1u << (bits - 1)) - 1);
@@ -109,7 +110,7 @@ DEVICE float e4m3_value(uint32_t code) { return small_float(code & 0xFF, 8, 20, 
 DEVICE float e5m2_value(uint32_t code) { return small_float(code & 0xFF, 8, 21, 0x1p112f); }
 DEVICE float e2m1_value(uint32_t code) { return small_float(code & 15, 4, 22, 0x1p126f); }
 
-// Eight channels of a token as bfloat16, in the unit of the side.
+// Eight channels of a token as bfloat16, in units of unit_of.
 DEVICE uint4 dequantise_eight(const struct cuda_side &side, const uint8_t *data, const uint8_t *scales, int at)
 {
     float x[8], scale = 1;
@@ -151,18 +152,18 @@ DEVICE uint4 dequantise_eight(const struct cuda_side &side, const uint8_t *data,
     return make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
 }
 
-// Tokens [base, base + LATENT_TOKENS). Those that nobody sees are 0: shares of 0 would not make NaN disappear.
+// Tokens [base, base + LATENT_TOKENS). Tokens that no row sees become 0, since 0 times NaN is NaN.
 DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, int base, uint16_t (*to)[LATENT_ROW])
 {
-    enum { TEAM = LATENT_THREADS / LATENT_TOKENS }; // threads that fetch one token
+    enum { FETCH_THREADS = LATENT_THREADS / LATENT_TOKENS }; // threads that fetch one token
     const struct cuda_side &side = p.cache.k;
-    int slot = (int)threadIdx.x / TEAM, token = base + slot;
+    int slot = (int)threadIdx.x / FETCH_THREADS, token = base + slot;
     bool seen = token >= view.begin && token < view.end;
     int32_t number = seen ? view.table[token / KV_PAGE_TOKENS] : 0;
     const uint8_t *page = p.cache.pool + (uint64_t)number * p.cache.page_bytes;
     const uint8_t *data = page + side.data + token % KV_PAGE_TOKENS * side.data_bytes;
     const uint8_t *scales = page + side.scales + token % KV_PAGE_TOKENS * side.scale_bytes;
-    for (int at = (int)threadIdx.x % TEAM * 8; at < p.cache.k_dim; at += TEAM * 8) {
+    for (int at = (int)threadIdx.x % FETCH_THREADS * 8; at < p.cache.k_dim; at += FETCH_THREADS * 8) {
         uint16_t *out = &to[slot][at];
         if (!seen)
             *(uint4 *)out = make_uint4(0, 0, 0, 0);
@@ -175,9 +176,9 @@ DEVICE void step_fetch(const struct cuda_attention &p, const struct view &view, 
     copies_commit();
 }
 
-// ---- scores, shares and sums ----
+// ---- scores, online softmax, weighted sums ----
 
-// What a warp has of its sixteen queries. A lane has rows lane / 4 and lane / 4 + 8.
+// A warp's half of its sixteen queries. A lane has rows lane / 4 and lane / 4 + 8.
 struct running {
     uint32_t query[STEPS_MAX][4]; // the channels of its half
     float maximum[2], sum[2];
@@ -219,7 +220,7 @@ DEVICE void running_begin(const struct cuda_attention &p, const struct view &vie
             state->out[i][j] = 0;
 }
 
-// This half's part of the scores.
+// The scores, summed over this warp's half of the channels.
 DEVICE void step_scores(const struct cuda_attention &p, const struct running *state, uint16_t (*value)[LATENT_ROW],
                         float (*score)[LATENT_SCORES])
 {
@@ -246,7 +247,7 @@ DEVICE void step_scores(const struct cuda_attention &p, const struct running *st
     }
 }
 
-// A score as it goes into the softmax; -INFINITY where the row does not see the token.
+// A score as the softmax reads it; -INFINITY if the row does not see the token.
 DEVICE float score_finish(const struct cuda_attention &p, const struct view &view, float x, float scale, int position,
                           int token)
 {
@@ -256,9 +257,9 @@ DEVICE float score_finish(const struct cuda_attention &p, const struct view &vie
     return seen ? x : -INFINITY;
 }
 
-// The shares of one of a lane's two rows, and what its earlier sums are to be multiplied with.
-DEVICE float step_shares(const struct cuda_attention &p, const struct view &view, const struct shared_latents *shared,
-                         int base, int own, float scale, struct running *state, float share[SCORE_TILES][2])
+// The probabilities of one of a lane's two rows; returns the factor by which its earlier sums are rescaled.
+DEVICE float step_probs(const struct cuda_attention &p, const struct view &view, const struct shared_latents *shared,
+                        int base, int own, float scale, struct running *state, float prob[SCORE_TILES][2])
 {
     struct query query;
     int index = warp_group() * TILE + lane_index() / 4 + own * 8;
@@ -268,9 +269,9 @@ DEVICE float step_shares(const struct cuda_attention &p, const struct view &view
     for (int i = 0; i < SCORE_TILES; i++) {
         int at = i * 8 + lane_index() % 4 * 2;
         float2 a = *(const float2 *)&shared->score[0][index][at], b = *(const float2 *)&shared->score[1][index][at];
-        share[i][0] = there ? score_finish(p, view, a.x + b.x, scale, query.position, base + at) : -INFINITY;
-        share[i][1] = there ? score_finish(p, view, a.y + b.y, scale, query.position, base + at + 1) : -INFINITY;
-        top = fmaxf(top, fmaxf(share[i][0], share[i][1]));
+        prob[i][0] = there ? score_finish(p, view, a.x + b.x, scale, query.position, base + at) : -INFINITY;
+        prob[i][1] = there ? score_finish(p, view, a.y + b.y, scale, query.position, base + at + 1) : -INFINITY;
+        top = fmaxf(top, fmaxf(prob[i][0], prob[i][1]));
     }
     top = fmaxf(lanes_max(top, 4), state->maximum[own]);
     float safe = top == -INFINITY ? 0 : top, keep = exp2f(state->maximum[own] - safe);
@@ -280,14 +281,14 @@ DEVICE float step_shares(const struct cuda_attention &p, const struct view &view
     for (int i = 0; i < SCORE_TILES; i++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            share[i][j] = exp2f(share[i][j] - safe);
-            state->sum[own] += share[i][j];
+            prob[i][j] = exp2f(prob[i][j] - safe);
+            state->sum[own] += prob[i][j];
         }
     return keep;
 }
 
 DEVICE void step_sums(const struct cuda_attention &p, uint16_t (*value)[LATENT_ROW],
-                      const float share[2][SCORE_TILES][2], const float keep[2], struct running *state)
+                      const float prob[2][SCORE_TILES][2], const float keep[2], struct running *state)
 {
     int tiles = p.cache.v_dim / TILE, lane = lane_index(), matrix = lane / 8; // of eight channels, half of V's
     const uint16_t *at = &value[matrix % 2 * 8 + lane % 8][warp_half() * tiles * 8 + matrix / 2 * 8];
@@ -296,7 +297,7 @@ DEVICE void step_sums(const struct cuda_attention &p, uint16_t (*value)[LATENT_R
     for (int i = 0; i < SCORE_TILES / 2; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            a[i][j] = bf16_pair(share[j % 2][2 * i + j / 2][0], share[j % 2][2 * i + j / 2][1]);
+            a[i][j] = bf16_pair(prob[j % 2][2 * i + j / 2][0], prob[j % 2][2 * i + j / 2][1]);
     bool changed = __any_sync(WARP_ALL, keep[0] != 1 || keep[1] != 1);
 #pragma unroll
     for (int tile = 0; tile < SUMS_MAX; tile += 2) {
@@ -308,7 +309,7 @@ DEVICE void step_sums(const struct cuda_attention &p, uint16_t (*value)[LATENT_R
 #pragma unroll
         for (int i = 0; i < SCORE_TILES / 2; i++) {
             uint32_t v[4];
-            load_four_turned(v, at + i * 16 * LATENT_ROW + tile * 8);
+            load_four_transposed(v, at + i * 16 * LATENT_ROW + tile * 8);
             multiply(state->out[tile], a[i], v[0], v[1]);
             if (tile + 1 < tiles)
                 multiply(state->out[tile + 1], a[i], v[2], v[3]);
@@ -318,7 +319,7 @@ DEVICE void step_sums(const struct cuda_attention &p, uint16_t (*value)[LATENT_R
 
 // ---- results ----
 
-// What a value is worth that is dequantised as 1.
+// The value that is dequantised as 1.
 DEVICE float unit_of(const struct cuda_side &side)
 {
     return side.dtype == DTYPE_FP8_E4M3 || side.dtype == DTYPE_FP8_E5M2 || side.dtype == DTYPE_NVFP4
@@ -327,7 +328,7 @@ DEVICE float unit_of(const struct cuda_side &side)
         : 1;
 }
 
-// What sums under this maximum are multiplied with at last: the sink takes part here.
+// The factor that normalises sums under this maximum; the attention sink joins the softmax here.
 DEVICE float finish_factor(const struct cuda_attention &p, int head, float maximum, float sum)
 {
     float sink = p.sinks ? p.sinks[head] * LOG2_E : -INFINITY, top = fmaxf(maximum, sink);
@@ -335,9 +336,9 @@ DEVICE float finish_factor(const struct cuda_attention &p, int head, float maxim
     return keep / (sum * keep + exp2f(sink - top)) * unit_of(p.cache.k);
 }
 
-DEVICE float *partial_at(const struct cuda_attention &p, int sequence, int part, int head)
+DEVICE float *partial_at(const struct cuda_attention &p, int sequence, int split, int head)
 {
-    size_t at = ((size_t)sequence * (size_t)p.partials_each + (size_t)part) * (size_t)p.heads + (size_t)head;
+    size_t at = ((size_t)sequence * (size_t)p.partials_each + (size_t)split) * (size_t)p.heads + (size_t)head;
     return p.partials + at * (size_t)(p.cache.v_dim + LATENT_TAIL);
 }
 
@@ -351,9 +352,9 @@ DEVICE void running_end(const struct cuda_attention &p, const struct view &view,
         if (!query_find(p, view, warp_group() * TILE + lane_index() / 4 + own * 8, &query))
             continue;
         int head = (int)(query.at % (size_t)p.heads);
-        float factor = view.parts > 1 ? 1 : finish_factor(p, head, state->maximum[own], sum);
+        float factor = view.splits > 1 ? 1 : finish_factor(p, head, state->maximum[own], sum);
         uint16_t *out = p.out + query.at * (size_t)p.cache.v_dim + first;
-        float *partial = view.parts > 1 ? partial_at(p, view.sequence, view.part, head) + first : NULL;
+        float *partial = view.splits > 1 ? partial_at(p, view.sequence, view.split, head) + first : NULL;
 #pragma unroll
         for (int tile = 0; tile < SUMS_MAX; tile++) {
             if (tile >= tiles)
@@ -383,24 +384,24 @@ extern "C" __global__ void __launch_bounds__(LATENT_THREADS, 1)
     struct running state;
     running_begin(p, view, &state);
     float scale = p.scale * LOG2_E * unit_of(p.cache.k);
-    int base = view.begin / LATENT_TOKENS * LATENT_TOKENS, turn = 0;
+    int base = view.begin / LATENT_TOKENS * LATENT_TOKENS, stage = 0;
     step_fetch(p, view, base, shared->value[0]);
-    for (; base < view.end; base += LATENT_TOKENS, turn ^= 1) {
+    for (; base < view.end; base += LATENT_TOKENS, stage ^= 1) {
         copies_wait_all();
         __syncthreads();
         if (base + LATENT_TOKENS < view.end)
-            step_fetch(p, view, base + LATENT_TOKENS, shared->value[turn ^ 1]);
-        step_scores(p, &state, shared->value[turn], shared->score[warp_half()]);
+            step_fetch(p, view, base + LATENT_TOKENS, shared->value[stage ^ 1]);
+        step_scores(p, &state, shared->value[stage], shared->score[warp_half()]);
         __syncthreads();
-        float share[2][SCORE_TILES][2], keep[2];
-        keep[0] = step_shares(p, view, shared, base, 0, scale, &state, share[0]);
-        keep[1] = step_shares(p, view, shared, base, 1, scale, &state, share[1]);
-        step_sums(p, shared->value[turn], share, keep, &state);
+        float prob[2][SCORE_TILES][2], keep[2];
+        keep[0] = step_probs(p, view, shared, base, 0, scale, &state, prob[0]);
+        keep[1] = step_probs(p, view, shared, base, 1, scale, &state, prob[1]);
+        step_sums(p, shared->value[stage], prob, keep, &state);
     }
     running_end(p, view, &state);
 }
 
-// Adds up the parts of sequences with one row. Block (head, sequence); a thread has every blockDim-th channel.
+// Combines the KV splits of sequences with one row. Grid (head, sequence); a thread has every blockDim-th channel.
 extern "C" __global__ void __launch_bounds__(128)
     attention_latent_combine(const __grid_constant__ struct cuda_attention p)
 {
@@ -409,21 +410,21 @@ extern "C" __global__ void __launch_bounds__(128)
     if (sequence >= p.batch.counts[CUDA_SEQUENCES] || p.batch.count[sequence] != 1)
         return;
     int row = p.batch.first[sequence], dim = p.cache.v_dim;
-    int parts = latent_splits(p.batch.positions[row] + 1, p.heads);
-    if (parts == 1)
+    int splits = latent_splits(p.batch.positions[row] + 1, p.heads);
+    if (splits == 1)
         return;
     const float *partial = partial_at(p, sequence, 0, head);
     size_t stride = (size_t)p.heads * (size_t)(dim + LATENT_TAIL);
     float top = -INFINITY, sum = 0;
-    for (int i = 0; i < parts; i++)
+    for (int i = 0; i < splits; i++)
         top = fmaxf(top, partial[i * stride + dim + LATENT_MAXIMUM]);
-    for (int i = 0; i < parts; i++)
+    for (int i = 0; i < splits; i++)
         sum += partial[i * stride + dim + LATENT_SUM] * exp2f(partial[i * stride + dim + LATENT_MAXIMUM] - top);
     float factor = finish_factor(p, head, top, sum);
     uint16_t *out = p.out + ((size_t)row * (size_t)p.heads + (size_t)head) * (size_t)dim;
     for (int channel = (int)threadIdx.x; channel < dim; channel += (int)blockDim.x) {
         float x = 0;
-        for (int i = 0; i < parts; i++)
+        for (int i = 0; i < splits; i++)
             x += partial[i * stride + channel] * exp2f(partial[i * stride + dim + LATENT_MAXIMUM] - top);
         out[channel] = bf16_round(x * factor);
     }

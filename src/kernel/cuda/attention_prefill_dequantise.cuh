@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_dequantise.cuh: from the bytes of a page to tiles of bfloat16 that tensor cores read.
+// kernel/cuda/attention_prefill_dequantise.cuh: dequantisation of pages to swizzled tiles of bfloat16 in shared memory.
 //   (1) a tile of n tokens is D / 64 panels of (n, 64) values. A panel's row has eight chunks of 16 bytes; chunk c of
-//       row r lies at place c ^ r % 8, which no bank sees twice and which wgmma knows as the 128-byte swizzle
-//   (2) dequantising leaves the eight values of a chunk in the order that is cheapest for the format's width, the same
-// in       every chunk: queries are brought into the order of K, results out of that of V
-//   (3) what is dequantised, times the side's fold, is what kernel/ref/kv_codec.c loads, rounded to bfloat16 once; for
+//       row r lies at place c ^ r % 8: the 128-byte swizzle of wgmma, without bank conflicts
+//   (2) dequantisation leaves the eight values of a chunk in the order that is cheapest for the format's width, the
+//       same in every chunk: queries are permuted to the order of K, results back from that of V
+//   (3) the dequantised value times fold_of is that of kernel/ref/kv_codec.c, rounded to bfloat16 once; for
 //       int4_per_token_head it is still rotated
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_DEQUANTISE_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_DEQUANTISE_CUH
@@ -38,7 +38,7 @@ template <int BYTES> DEVICE void shared_load(uint32_t address, uint32_t *out)
                      : "memory");
 }
 
-// Zeros where nothing is wanted; then `from` is not read.
+// Copies, or writes zeros without reading `from`.
 template <int BYTES> DEVICE void copy_piece(uint32_t to, const void *from, bool wanted)
 {
     if constexpr (BYTES == 16)
@@ -80,7 +80,7 @@ DEVICE uint4 into_order(uint4 x, uint32_t order)
 
 // ---- formats ----
 
-// What the dequantised values of a side are to be multiplied with.
+// The factor of the dequantised values of K or V, which is folded into scores or results.
 DEVICE float fold_of(const struct cuda_side &side, int dim)
 {
     switch (side.dtype) {
@@ -94,10 +94,10 @@ DEVICE float fold_of(const struct cuda_side &side, int dim)
     }
 }
 
-// Those that are dequantised alike; bfloat16 is copied.
+// Formats that are dequantised alike; bfloat16 is copied.
 enum form { FORM_F32, FORM_F16, FORM_E4M3, FORM_E4M3_TOKEN, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
 
-// Sixteen values of a vector as they are stored, and their scale: bits of an f32, or an E4M3 code.
+// Sixteen values of a vector as stored, and their scale: the bits of an f32, or an E4M3 code.
 template <int FORM> struct unit {
     static constexpr int BYTES = FORM == FORM_F32 ? 64
         : FORM == FORM_F16                        ? 32
@@ -147,8 +147,8 @@ DEVICE uint32_t bf16_fma(uint32_t a, uint32_t b, uint32_t c)
 enum : uint32_t { BF16_ONES = 0x3F803F80, BF16_NEGATIVE_ZEROS = 0x80008000, BF16_2_POW_112 = 0x77807780 };
 DEVICE uint32_t bf16_multiply(uint32_t a, uint32_t b) { return bf16_fma(a, b, BF16_NEGATIVE_ZEROS); }
 
-// An f32 as the sum of two bfloat16, each in both halves of a word: a product with it is rounded once, not twice, and a
-// vector's values are not all wrong by the same factor.
+// An f32 as the sum of two bfloat16, each in both halves of a word: a product with it is rounded once, and the values
+// of a vector do not all have the error of a rounded scale.
 struct factor {
     uint32_t main, rest;
 };

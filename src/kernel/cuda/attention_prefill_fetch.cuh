@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_fetch.cuh: tiles of K or V from the pages they are scattered over. Tokens that no row
-// of the block sees are zeros, whatever lies in their place: pages before a window may be gone, and those behind the
-// last token hold anything.
+// kernel/cuda/attention_prefill_fetch.cuh: tiles of K or V of prefill attention, gathered from pages. Tokens that no
+// row of the block sees become zeros: pages before the window may have been freed, and slots behind the last token may
+// hold anything.
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_FETCH_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_FETCH_CUH
 
 #include "kernel/cuda/attention_prefill_rows.cuh"
 
-// One side of a KV head, over all pages.
+// K or V of a KV head, over all pages.
 struct source {
     const uint8_t *data, *scales; // of page 0
     uint32_t page_bytes, data_bytes, scale_bytes;
@@ -15,7 +15,7 @@ struct source {
     const int32_t *pages;
 };
 
-// Tokens of first pages that are kept elsewhere are as if nobody saw them; there may be no others.
+// Tokens of sink pages, which are kept elsewhere, count as not seen; there may be no others.
 DEVICE struct source source_of(const struct cuda_attention &p, const struct prefill_block &block, bool is_k)
 {
     enum { NOWHERE = -(1 << 30) };
@@ -45,7 +45,7 @@ DEVICE uint32_t pages_from(const struct source &source, int first, int tokens)
     return is_seen ? (uint32_t)__ldg(source.pages + token / KV_PAGE_TOKENS) : 0;
 }
 
-// What to add to the address of something in page 0, for a row of a tile whose tokens are in these pages.
+// The offset from page 0 to the page of a tile's row.
 DEVICE uint64_t page_at(const struct source &source, uint32_t pages, unsigned row)
 {
     return (uint64_t)__shfl_sync(WARP_ALL, pages, (int)(row / KV_PAGE_TOKENS)) * source.page_bytes;
@@ -56,13 +56,13 @@ DEVICE bool is_seen(const struct source &source, int token)
     return (unsigned)(token - source.first_seen) <= (unsigned)(source.last_seen - source.first_seen);
 }
 
-// How THREADS threads divide a tile among themselves, in passes of several rows. Eight neighbours have two rows of one
-// panel: their chunks go to different banks.
-template <int D, int THREADS> struct share {
+// The part of a tile that one of THREADS threads loads, in passes of several rows. Eight neighbouring threads have two
+// rows of one panel, whose chunks lie in different banks.
+template <int D, int THREADS> struct tile_slice {
     static constexpr int PANELS = D / PANEL_VALUES, ROWS = THREADS / (4 * PANELS); // of a pass
     unsigned unit, row;                                                            // of a vector; of the first pass
 
-    __device__ __forceinline__ share(unsigned thread)
+    __device__ __forceinline__ tile_slice(unsigned thread)
         : unit(thread % 4 + thread / 8 % PANELS * 4), row(thread / 4 % 2 + thread / 8 / PANELS * 2)
     {
     }
@@ -76,11 +76,11 @@ template <int D, int THREADS> struct share {
 // COUNT passes of a tile from pass `pass` on. pages: those of the tile's tokens, which begin at `first`.
 template <int D, int THREADS, int COUNT, int FORM>
 DEVICE void load_units(const struct source &source, uint32_t pages, int first, unsigned pass,
-                       const share<D, THREADS> &own, unit<FORM> units[COUNT])
+                       const tile_slice<D, THREADS> &own, unit<FORM> units[COUNT])
 {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        unsigned row = (pass + i) * share<D, THREADS>::ROWS + own.row, slot = row % KV_PAGE_TOKENS;
+        unsigned row = (pass + i) * tile_slice<D, THREADS>::ROWS + own.row, slot = row % KV_PAGE_TOKENS;
         uint64_t page = page_at(source, pages, row);
         unit_clear(units[i]);
         if (own.is_within(source) && is_seen(source, first + (int)row))
@@ -90,10 +90,10 @@ DEVICE void load_units(const struct source &source, uint32_t pages, int first, u
 }
 
 template <int D, int THREADS, int FORM>
-DEVICE void store_unit(uint32_t tile, int tile_rows, unsigned pass, const share<D, THREADS> &own,
+DEVICE void store_unit(uint32_t tile, int tile_rows, unsigned pass, const tile_slice<D, THREADS> &own,
                        const unit<FORM> &unit)
 {
-    unsigned row = pass * share<D, THREADS>::ROWS;
+    unsigned row = pass * tile_slice<D, THREADS>::ROWS;
     uint32_t at = tile + chunk_at(tile_rows, own.row, own.unit * 2), x[8];
     at = (at ^ row % 8 * CHUNK_BYTES) + row * PANEL_ROW_BYTES;
     unit_dequantise<FORM>(unit, x);
@@ -101,7 +101,7 @@ DEVICE void store_unit(uint32_t tile, int tile_rows, unsigned pass, const share<
     store_chunk(at ^ CHUNK_BYTES, x[4], x[5], x[6], x[7]);
 }
 
-// bfloat16: on their way when this returns.
+// Starts the copies of a tile of bfloat16.
 template <int D, int THREADS, int TOKENS>
 DEVICE void copy_tile(const struct source &source, uint32_t pages, int first, unsigned thread, uint32_t tile)
 {
@@ -122,7 +122,7 @@ template <int FORM> struct form_constant {
     static constexpr int FORM_VALUE = FORM;
 };
 
-// Calls `function` with the form of a dtype that is not bfloat16, as a type.
+// Calls `function` with the form of a dtype other than bfloat16, as a type.
 template <typename FUNCTION> DEVICE void with_form(int dtype, const FUNCTION &function)
 {
     switch (dtype) {

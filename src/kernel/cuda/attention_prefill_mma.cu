@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_mma.cu: prefill attention for every architecture from sm_80 up, by mma.m16n8k16. A
-// block has a tile of queries, walks over the tiles of K and V that they see, from the last to the first, and fetches
-// one while it works on the other.
+// kernel/cuda/attention_prefill_mma.cu: prefill attention (FlashAttention-2) for every architecture from sm_80 on, by
+// mma.m16n8k16. A block has a tile of queries and goes over the tiles of K and V that they see, from the last to the
+// first; it loads one of the two while it computes with the other.
 #include "kernel/cuda/attention_prefill_sink.cuh"
 #include "kernel/cuda/attention_prefill_shapes.h"
 
@@ -13,7 +13,7 @@ DEVICE void load_matrices(uint32_t address, uint32_t out[4])
                  : "memory");
 }
 
-DEVICE void load_matrices_turned(uint32_t address, uint32_t out[4])
+DEVICE void load_matrices_transposed(uint32_t address, uint32_t out[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -59,7 +59,7 @@ DEVICE void multiply_keys(uint32_t queries, int queries_rows, int row, uint32_t 
 }
 
 template <int D, int BLOCKS, int N>
-DEVICE void multiply_values(const uint32_t shares[BLOCKS][N / 2][4], uint32_t values, float o[BLOCKS][D / 8][4])
+DEVICE void multiply_values(const uint32_t probs[BLOCKS][N / 2][4], uint32_t values, float o[BLOCKS][D / 8][4])
 {
     int lane = lane_index();
 #pragma unroll
@@ -67,11 +67,11 @@ DEVICE void multiply_values(const uint32_t shares[BLOCKS][N / 2][4], uint32_t va
 #pragma unroll
         for (int j = 0; j < D / 8; j += 2) {
             uint32_t v[4];
-            load_matrices_turned(values + chunk_at(N * 8, step * 16 + lane % 16, j + lane / 16), v);
+            load_matrices_transposed(values + chunk_at(N * 8, step * 16 + lane % 16, j + lane / 16), v);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
-                multiply(o[b][j], shares[b][step], v[0], v[1]);
-                multiply(o[b][j + 1], shares[b][step], v[2], v[3]);
+                multiply(o[b][j], probs[b][step], v[0], v[1]);
+                multiply(o[b][j + 1], probs[b][step], v[2], v[3]);
             }
         }
 }
@@ -79,8 +79,8 @@ DEVICE void multiply_values(const uint32_t shares[BLOCKS][N / 2][4], uint32_t va
 template <int FORM, int D, int TOKENS, int THREADS>
 DEVICE void dequantise_tile(const struct source &source, uint32_t pages, int first, uint32_t tile)
 {
-    constexpr int PASSES = TOKENS / share<D, THREADS>::ROWS, COUNT = PASSES < 4 ? PASSES : 4;
-    share<D, THREADS> own(threadIdx.x);
+    constexpr int PASSES = TOKENS / tile_slice<D, THREADS>::ROWS, COUNT = PASSES < 4 ? PASSES : 4;
+    tile_slice<D, THREADS> own(threadIdx.x);
     for (int pass = 0; pass < PASSES; pass += COUNT) {
         unit<FORM> units[COUNT];
         load_units<D, THREADS, COUNT>(source, pages, first, pass, own, units);
@@ -140,14 +140,14 @@ template <int D, int WARPS, int BLOCKS, int TOKENS> DEVICE void prefill(const st
         __syncthreads(); // V is here, and K is no longer needed
         if (first > end)
             fetch_tile<D, TOKENS, THREADS>(k, k_sink, first - TOKENS, keys);
-        uint32_t shares[BLOCKS][N / 2][4];
+        uint32_t probs[BLOCKS][N / 2][4];
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             softmax_tile<N>(rule, seen, rows[b], first, s[b], keep);
             scale_results<D / 8>(o[b], keep);
-            pack_shares<N>(s[b], shares[b]);
+            pack_probs<N>(s[b], probs[b]);
         }
-        multiply_values<D, BLOCKS, N>(shares, values, o);
+        multiply_values<D, BLOCKS, N>(probs, values, o);
     }
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {

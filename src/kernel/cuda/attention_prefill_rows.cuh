@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_rows.cuh: the rows of a block of prefill attention: which they are, their queries,
-// their softmax, their results. The query heads that share a KV head are rows like any other, row = token * group +
-// head, so that K and V are read once for all of them. A warp has the rows of its accumulators from the first to the
-// last step.
+// kernel/cuda/attention_prefill_rows.cuh: the query rows of a block of prefill attention: their queries, their online
+// softmax and their results. The query heads that share a KV head (GQA) are packed as rows, row = token * group + head,
+// so that K and V are read once for all of them. A warp keeps the rows of its accumulators from the first to the last
+// step.
 //   (1) accumulators are those of mma.m16n8: lane l of a warp has, of every eight columns, 2 * (l % 4) and the next, in
 //       rows l / 4 (first two values) and l / 4 + 8 (last two) of each sixteen
-//   (2) tiles of K and V begin at multiples of their size, and what a row does not see leaves it as it is, bit by bit:
-//       a row's result depends on its own context alone, not on the chunk or the batch it came in
+//   (2) tiles of K and V begin at multiples of their size, and tokens that a row does not see change no bit of it: its
+//       result depends on its own context only, not on the prefill chunk or the batch
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_ROWS_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_ROWS_CUH
 
@@ -15,7 +15,7 @@
 
 #define LOG2_E 1.4426950408889634f
 
-// A run of rows of one sequence, and what they see.
+// A run of rows of one sequence, and the positions that they see.
 struct prefill_block {
     int kv_head, group;                // and how many heads of q share it
     const int32_t *pages, *sink_pages; // of the sequence
@@ -30,15 +30,15 @@ DEVICE int position_of(const struct prefill_block &block, int row)
     return block.position + (block.row + row) / block.group;
 }
 
-// The first of q's heads that share the block's.
+// The first query head that shares the block's KV head.
 DEVICE int first_head(const struct cuda_attention &p, const struct prefill_block &block)
 {
     return max(block.kv_head * p.group - p.lead, 0);
 }
 
-// The index-th block of up to `size` rows of the KV head that `out` has, among the sequences that this launch is for.
-// Later rows, which see more, come first. All lanes of a warp must ask. False: there are not so many. Every block waits
-// for this, so sequences are read before it is known which of them count, or that they do.
+// Finds the index-th block of up to `size` rows of the KV head in `out`, among the sequences that this launch is for.
+// Later rows, which see more, come first. Called by all lanes of a warp. False: there are fewer blocks. Every block
+// waits for this, so the sequences are loaded before it is known which of them count.
 DEVICE bool find_block(const struct cuda_attention &p, int index, int size, struct prefill_block &out)
 {
     int group = min((out.kv_head + 1) * p.group - p.lead, p.heads) - first_head(p, out);
@@ -74,7 +74,7 @@ DEVICE bool find_block(const struct cuda_attention &p, int index, int size, stru
     return false;
 }
 
-// Where a row's vectors begin among the batch's.
+// The index of a row's vector in q and out.
 DEVICE size_t vector_of(const struct cuda_attention &p, const struct prefill_block &block, int row)
 {
     int token = (block.row + row) / block.group, head = (block.row + row) % block.group;
@@ -120,7 +120,7 @@ DEVICE void rotate_chunk(float x[CHUNK_VALUES], int chunk, int dim)
 
 // ---- queries and results ----
 
-// Brings a warp's queries, `count` rows from `row` on, into the tile.
+// Loads a warp's queries, `count` rows from `row` on, into the tile.
 template <int D>
 DEVICE void load_queries(const struct cuda_attention &p, const struct prefill_block &block, uint32_t tile,
                          int tile_rows, int row, int count)
@@ -172,7 +172,7 @@ template <int D> DEVICE void rotate_back(float o[D / 8][4], int dim)
             o[j][i] = flip(o[j][i], is_negative(j * 8 + lane_index() % 4 + i % 2 * 4));
 }
 
-// Writes sixteen rows of results, `row` being the first, by way of the tile that held their queries.
+// Writes sixteen rows of results from `row` on, through the tile that held their queries.
 template <int D>
 DEVICE void store_results(const struct cuda_attention &p, const struct prefill_block &block, uint32_t tile,
                           int tile_rows, int row, float o[D / 8][4], const float sum[2])
@@ -211,7 +211,7 @@ DEVICE float exp2_fast(float x)
     return y;
 }
 
-// How scores become powers of two: 2^(to_power * score), after the cap.
+// A probability is 2^(to_power * score), after the cap.
 struct score_rule {
     float to_power, scale, cap; // scale: of what is capped
     int window;
@@ -223,7 +223,7 @@ DEVICE struct score_rule score_rule_of(const struct cuda_attention &p)
     return { LOG2_E * (p.softcap > 0 ? 1 : scale), scale, p.softcap, p.window };
 }
 
-// What each of some rows sees: nothing is hidden between these positions.
+// The positions that all of some rows see.
 struct seen_by_all {
     int first, last;
 };
@@ -233,13 +233,13 @@ DEVICE struct seen_by_all seen_by_rows(const struct prefill_block &block, int wi
     return { window > 0 ? position_of(block, row + count - 1) - window + 1 : 0, position_of(block, row) };
 }
 
-// Where the softmax of a lane's two rows stands; a lane's sums are of its own columns.
+// The running softmax of a lane's two rows; a lane sums over its own columns.
 struct softmax_rows {
     int position[2];
     float maximum[2], sum[2];
 };
 
-// A sink is as if it had been seen before anything else.
+// An attention sink counts as a score that was seen before all others.
 DEVICE void softmax_begin(const struct cuda_attention &p, const struct prefill_block &block,
                           const struct score_rule &rule, int row, struct softmax_rows &rows)
 {
@@ -286,7 +286,8 @@ DEVICE void hide_unseen(const struct score_rule &rule, const struct softmax_rows
     }
 }
 
-// Turns scores into shares and brings maximum and sum up to date; results so far are to be multiplied by keep.
+// Online softmax: scores become probabilities, maximum and sum are updated; the results so far must be scaled by
+// `keep`.
 template <int N>
 DEVICE void softmax_step(const struct score_rule &rule, struct softmax_rows &rows, float s[N][4], float keep[2])
 {
@@ -311,7 +312,7 @@ DEVICE void softmax_step(const struct score_rule &rule, struct softmax_rows &row
     }
 }
 
-// The whole way from products to shares, for a tile whose tokens begin at `first`.
+// From products to probabilities, for a tile whose tokens begin at `first`.
 template <int N>
 DEVICE void softmax_tile(const struct score_rule &rule, const struct seen_by_all &seen, struct softmax_rows &rows,
                          int first, float s[N][4], float keep[2])
@@ -329,13 +330,13 @@ DEVICE void softmax_end(struct softmax_rows &rows)
     rows.sum[1] = lanes_sum(rows.sum[1], 4);
 }
 
-// Shares as the A operand of products over sixteen tokens each.
-template <int N> DEVICE void pack_shares(const float s[N][4], uint32_t shares[N / 2][4])
+// Probabilities as the A operand of products over sixteen tokens each.
+template <int N> DEVICE void pack_probs(const float s[N][4], uint32_t probs[N / 2][4])
 {
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        shares[j / 2][j % 2 * 2] = bf16_pair(s[j][0], s[j][1]);
-        shares[j / 2][j % 2 * 2 + 1] = bf16_pair(s[j][2], s[j][3]);
+        probs[j / 2][j % 2 * 2] = bf16_pair(s[j][0], s[j][1]);
+        probs[j / 2][j % 2 * 2 + 1] = bf16_pair(s[j][2], s[j][3]);
     }
 }
 

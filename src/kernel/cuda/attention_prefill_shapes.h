@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_shapes.h: the kernels of prefill attention, one line each, read by the files that
-// compile them and by the one that launches them. A kernel serves every head size up to its own: the rest is zeros.
+// kernel/cuda/attention_prefill_shapes.h: the kernels of prefill attention, one line each: attention_prefill_*.cu
+// compile them, attention_prefill.c makes a row of each. A kernel serves every head size up to its own: the rest is
+// zeros.
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_SHAPES_H
 #define KERNEL_CUDA_ATTENTION_PREFILL_SHAPES_H
 
 enum { PREFILL_WGMMA_ROWS = 128, PREFILL_WGMMA_THREADS = 512, PREFILL_WGMMA_STAGES = 2 };
 
-//    head size, tokens of a tile, bytes that a thread copies ahead of dequantising at a time, and how many times over
+//    head size, tokens of a tile, bytes of a batch that a thread copies ahead of dequantising, batches in flight
 // clang-format off
 #define PREFILL_WGMMA_KERNELS(X) \
     X( 64, 128, 80, 3)           \
@@ -22,8 +23,8 @@ enum { PREFILL_WGMMA_ROWS = 128, PREFILL_WGMMA_THREADS = 512, PREFILL_WGMMA_STAG
     X(256, 4, 1, 64)
 // clang-format on
 
-// Shared memory: queries and `stages` tiles of K and of V; with wgmma also what the 256 threads that bring tiles copy
-// ahead, and four barriers per stage.
+// Shared memory: queries and `stages` tiles of K and of V; with wgmma also the batches of the 256 producer threads, and
+// four barriers per stage.
 #define PREFILL_TILES_BYTES(dim, rows, tokens, stages) ((dim) * 2 * ((rows) + 2 * (stages) * (tokens)))
 #define PREFILL_WGMMA_BYTES(dim, tokens, room, batches)                                                    \
     (PREFILL_TILES_BYTES(dim, PREFILL_WGMMA_ROWS, tokens, PREFILL_WGMMA_STAGES) + (room) * (batches) * 256 \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_sink.cuh: a sequence's first pages where they are kept in 16 bit. A tile that begins
-// among them is fetched like all others, with nothing in their place, and what they hold is then written over that, in
-// the form that dequantising gives the rest of the cache: the same order, the same fold. Rotated formats are not among
-// them.
+// kernel/cuda/attention_prefill_sink.cuh: the sink pages of prefill attention: a sequence's first pages, which are kept
+// in 16 bits. A tile that begins among them is loaded like all others, with zeros in their place; their values are then
+// written over these, in the order and with the factor that dequantising gives the rest of the cache. The rest is never
+// in a rotated format.
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_SINK_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_SINK_CUH
 
@@ -47,12 +47,12 @@ DEVICE void sink_values(int dtype, uint4 words, float x[CHUNK_VALUES])
             : "r"(pairs[i]));
 }
 
-// Writes what is seen of the first pages into a tile of TOKENS tokens from `first` on, by THREADS threads.
+// Writes the sink tokens that are seen into a tile of TOKENS tokens from `first` on, by THREADS threads.
 template <int D, int THREADS, int TOKENS>
 DEVICE void write_sink(const struct sink &sink, int first, unsigned thread, uint32_t tile)
 {
-    constexpr int ROWS = share<D, THREADS>::ROWS;
-    share<D, THREADS> own(thread);
+    constexpr int ROWS = tile_slice<D, THREADS>::ROWS;
+    tile_slice<D, THREADS> own(thread);
     uint32_t order = order_of(sink.form);
 #pragma unroll 1
     for (int pass = 0; pass < TOKENS / ROWS && first + pass * ROWS < sink.tokens; pass++) {

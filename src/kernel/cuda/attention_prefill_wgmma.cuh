@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/attention_prefill_wgmma.cuh: sm_90a's products of whole tiles, and the barriers between those who bring
-// tiles and those who use them. A warpgroup is four warps; warp w has rows 16 w to 16 w + 15 of its 64.
+// kernel/cuda/attention_prefill_wgmma.cuh: wgmma products of whole tiles, and named barriers. A warpgroup is four
+// warps; warp w has rows 16 w to 16 w + 15 of its 64.
 #ifndef KERNEL_CUDA_ATTENTION_PREFILL_WGMMA_CUH
 #define KERNEL_CUDA_ATTENTION_PREFILL_WGMMA_CUH
 
 #include "kernel/cuda/attention_prefill_dequantise.cuh"
 #include "kernel/cuda/warpgroup.cuh"
 
-// What this thread wrote to shared memory can be seen by wgmma.
+// Makes what this thread wrote to shared memory visible to wgmma.
 DEVICE void fence_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// ---- barriers by number ----
+// ---- named barriers ----
 
 DEVICE void group_sync(int barrier, int threads)
 {
@@ -40,7 +40,7 @@ template <int LEFT> DEVICE void products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-// Keeps the compiler from moving work on these registers to the other side: it knows nothing of when products are done.
+// Keeps the compiler from moving uses of these registers across: it does not know when asynchronous products are done.
 template <int N> DEVICE void products_hold(float d[N][4])
 {
 #pragma unroll

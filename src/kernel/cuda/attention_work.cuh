@@ -259,8 +259,7 @@ DEVICE bool has_query(const struct cuda_attention &p, const struct work_tile &ti
     return column.row < tile.rows && (unsigned)column.head < (unsigned)p.heads;
 }
 
-// Where the results of all chunks for one row and query head of a sequence lie: each row has room for the most there
-// are.
+// The results of all chunks for one row and query head of a sequence. Each row has room for the most chunks.
 DEVICE float *work_partials(const struct cuda_attention &p, int sequence, int rows, int row, int head)
 {
     size_t at = (size_t)sequence * (size_t)p.heads + (size_t)head << SPLIT_LOG_RESULTS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/barrier.cuh: barriers in shared memory, by which those who bring something and those who use it meet.
-// Phases follow each other; who waits names the parity of one.
+// kernel/cuda/barrier.cuh: mbarriers in shared memory, for producers and consumers. A barrier goes through phases; a
+// wait names the parity of one.
 #ifndef KERNEL_CUDA_BARRIER_CUH
 #define KERNEL_CUDA_BARRIER_CUH
 
@@ -18,14 +18,14 @@ DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Where it can, a warp sleeps while it waits.
+// With try_wait the hardware suspends the warp while it waits.
 #if __CUDA_ARCH__ >= 900
 #define BARRIER_ASK "try_wait"
 #else
 #define BARRIER_ASK "test_wait"
 #endif
 
-// Until the phase of this parity is over.
+// Waits until the phase of this parity is complete.
 DEVICE void barrier_wait(uint32_t barrier, int parity)
 {
     asm volatile("{\n"

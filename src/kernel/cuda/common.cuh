@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/common.cuh: what all kernels share.
-//   (1) every block of every kernel waits for the launch before it (kernel_begin, or its two halves apart), even one
-//       that has nothing to do: then a launch may begin while the one before it ends. Before that it may read what no
-//       kernel writes: its parameters, weights, and all of the step's batch but the ids
+// kernel/cuda/common.cuh: what all kernels share: programmatic dependent launch, cp.async, bfloat16, reductions.
+//   (1) every block of every kernel waits for the launch before it (kernel_begin, or its two halves apart), even a
+//       block that has nothing to do: so a launch may begin while the one before it ends. Before the wait it may read
+//       only what no kernel writes: its parameters, weights, and all of the step's batch but the ids
 //   (2) blocks are one-dimensional and whole warps
-//   (3) a sum's order depends on the size of its block alone, never on the rows beside it
+//   (3) the order of a sum depends only on the size of its block, never on other rows
 //   (4) buffers, vectors and pools begin at multiples of 16 bytes
 #ifndef KERNEL_CUDA_COMMON_CUH
 #define KERNEL_CUDA_COMMON_CUH
@@ -21,9 +21,9 @@
 enum { WARP = 32, WARPS_MAX = 32 };
 #define WARP_ALL 0xFFFFFFFFu
 
-// ---- the order of launches ----
+// ---- programmatic dependent launch ----
 
-// The next kernel may be brought in once all blocks of this one are here.
+// The next kernel may launch once all blocks of this one have called this.
 DEVICE void launch_next()
 {
 #if __CUDA_ARCH__ >= 900
@@ -31,7 +31,7 @@ DEVICE void launch_next()
 #endif
 }
 
-// Until everything that earlier kernels wrote can be seen.
+// Waits until everything that earlier kernels wrote is visible.
 DEVICE void wait_for_previous()
 {
 #if __CUDA_ARCH__ >= 900
@@ -45,34 +45,34 @@ DEVICE void kernel_begin()
     wait_for_previous();
 }
 
-// ---- the second cache ----
+// ---- L2 cache ----
 
-// The policy of copies of weights and pages: a step reads many times what the cache holds of them, each once, and the
-// code of kernels, tables and activations are to stay in it. It is what createpolicy.fractional.L2::evict_first makes
-// for all of an access; as a constant it takes no registers. Such constants are the hardware's own affair: where this
-// one has not been run, there is none.
+// The L2 policy of copies of weights and pages, evict_first: a step reads each of these bytes once, many times the size
+// of L2, and code, tables and activations should stay there. It is the result of
+// createpolicy.fractional.L2::evict_first with fraction 1; as a constant it takes no registers. The encoding is not
+// documented, so it is defined only for architectures on which it was tested.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define READ_ONCE 0x12F0000000000000ull
 #endif
 
-// ---- who am I ----
+// ---- indices ----
 
 DEVICE int lane_index() { return (int)(threadIdx.x % WARP); }
 DEVICE int warp_index() { return (int)(threadIdx.x / WARP); }
 DEVICE int block_warps() { return (int)(blockDim.x / WARP); }
 
-// ---- shared memory, and copies into it ----
+// ---- shared memory and cp.async ----
 
 DEVICE uint32_t shared_address(const void *memory) { return (uint32_t)__cvta_generic_to_shared(memory); }
 
-// Copies come in groups; a thread waits until all but its last LEFT groups are there.
+// Waits until all but the last LEFT groups of the thread's copies are complete.
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
 DEVICE void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // ---- bfloat16 ----
 
-// Two at a time: the lower half is the one at the lower address.
+// Pairs: the lower half is the value at the lower address.
 DEVICE float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
 DEVICE float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 
@@ -134,7 +134,7 @@ DEVICE float lanes_max(float value, int lanes = WARP)
     return value;
 }
 
-// Over the block; every thread gets it.
+// Over the block; every thread gets the result.
 DEVICE float block_sum(float value)
 {
     __shared__ float parts[WARPS_MAX];
@@ -159,9 +159,9 @@ DEVICE float block_max(float value)
     return value;
 }
 
-// ---- arithmetic that several kernels must do alike ----
+// ---- arithmetic that must have the same bits in several kernels ----
 
-// What a row whose squares sum up to this is multiplied with by norm.
+// The factor of RMSNorm for a row with this sum of squares.
 DEVICE float norm_factor(float squares, int width, float epsilon)
 {
     return 1 / sqrtf(squares / (float)width + epsilon);
@@ -180,7 +180,7 @@ DEVICE float activate(int act, float x)
     return __fdividef(act == ACT_SIGMOID ? 1 : x, 1 + __expf(-u));
 }
 
-// What an activated gate is multiplied with.
+// The factor of an activated gate.
 DEVICE float activated_factor(int act, float up)
 {
     return act == ACT_CLAMPED ? fminf(fmaxf(up, -ACT_CLAMPED_LIMIT), ACT_CLAMPED_LIMIT) + 1 : up;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/dequantise.cuh: from the bytes of a page in shared memory to operands of m16n8k16, in registers.
+// kernel/cuda/dequantise.cuh: dequantisation in registers, from the bytes of a page in shared memory to operands of
+// m16n8k16.
 //   (1) a unit is eight neighbouring channels of one token
 //   (2) K: a unit becomes four pairs of channels, neighbours, or, of 4-bit codes, two or four apart (pair_channel):
-//       queries are brought into the same order. V: units of two tokens become eight pairs, one per channel
+//       queries are permuted to the same order. V: units of two tokens become eight pairs, one per channel
 //   (3) 8-bit and 4-bit codes become float16 without error: E4M3, E5M2, E2M1 times its E4M3 scale over E2M1_UNIT,
-//       integers of 4 bits, and those of 8 bits, plus 128, over INT8_UNIT. What is left to multiply with is the
-//       format's unit, and the scales of layers and tokens
+//       integers of 4 bits, and those of 8 bits, plus 128, over INT8_UNIT. The remaining factors are the unit of
+//       the format, and the scales of layers and tokens
 #ifndef KERNEL_CUDA_DEQUANTISE_CUH
 #define KERNEL_CUDA_DEQUANTISE_CUH
 
@@ -21,7 +22,7 @@ template <int FORM> struct form {
     // Whether every token has, or may have, an f32 scale, and whether every 16 channels have a byte.
     static constexpr bool BY_TOKEN = FORM == FORM_E4M3 || FORM == FORM_INT8 || FORM == FORM_INT4;
     static constexpr bool BY_BLOCK = FORM == FORM_NVFP4;
-    static constexpr bool BIASED = FORM == FORM_INT8; // they are dequantised as 128 more than they are
+    static constexpr bool BIASED = FORM == FORM_INT8; // codes are dequantised with a bias of 128
 };
 
 // ---- two 16-bit floats at a time ----
@@ -78,8 +79,8 @@ DEVICE void e5m2_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
     *high = __byte_perm(codes, 0, 0x3424);
 }
 
-// A signed byte plus 128 is a subnormal float16 as it stands, in units of 2^-24. To take 128 off again would be another
-// instruction for each pair: it is taken off sums (attention_step.cuh).
+// The bits of a signed byte plus 128 are a subnormal float16 in units of 2^-24. Subtracting 128 would cost an
+// instruction for each pair, so the bias is subtracted from sums instead (attention_step.cuh).
 #define INT8_UNIT 0x1p24f
 #define INT8_UNBIAS 0x80808080 // a pair of -128 in that unit
 DEVICE void int8_pairs(uint32_t codes, uint32_t *low, uint32_t *high)
@@ -102,8 +103,8 @@ template <int FORM> DEVICE void byte_pairs(uint32_t codes, uint32_t *low, uint32
 // ---- four bits ----
 
 #if __CUDA_ARCH__ >= 890
-// E2M1 whose exponent is put where E4M3 has its lowest bits is 2^-6 of its value, subnormal or not; E4M3 is what the
-// device converts. Pairs (0,2) (4,6) (1,3) (5,7) of a word's nibbles.
+// E2M1 shifted so that its exponent takes the lowest exponent bits of E4M3 is 2^-6 of its value, subnormal or not; the
+// hardware converts E4M3. Pairs (0,2) (4,6) (1,3) (5,7) of a word's nibbles.
 #define E2M1_UNIT 0x1p6f
 DEVICE void e2m1_pairs(uint32_t word, uint32_t scale, uint32_t out[4])
 {
@@ -114,7 +115,7 @@ DEVICE void e2m1_pairs(uint32_t word, uint32_t scale, uint32_t out[4])
         out[i] = f16_multiply(out[i], scale);
 }
 #else
-// Where float16 has them, it is 2^-14. Pairs (0,4) (1,5) (2,6) (3,7).
+// The same shifted into the bits of a float16, which gives 2^-14 of its value. Pairs (0,4) (1,5) (2,6) (3,7).
 #define E2M1_UNIT 0x1p14f
 DEVICE void e2m1_pairs(uint32_t word, uint32_t scale, uint32_t out[4])
 {
@@ -125,7 +126,7 @@ DEVICE void e2m1_pairs(uint32_t word, uint32_t scale, uint32_t out[4])
 }
 #endif
 
-// Below the exponent of 1024 a nibble is a number in units of 1 or, four bits higher, of 16. Pairs (0,4) (1,5) (2,6)
+// With the exponent of 1024 a nibble in the mantissa has the unit 1 or, four bits higher, 16. Pairs (0,4) (1,5) (2,6)
 // (3,7). low: -(1024 + zero point), high: -(64 + zero point).
 DEVICE void int4_pairs(uint32_t word, uint32_t low, uint32_t high, uint32_t out[4])
 {
@@ -138,7 +139,7 @@ DEVICE void int4_pairs(uint32_t word, uint32_t low, uint32_t high, uint32_t out[
 
 // ---- units ----
 
-// What a pair of codes is dequantised with: two E4M3 scales, or what two zero points make of int4_pairs' summands.
+// The operands that dequantise a pair of codes: two E4M3 scales, or the summands of int4_pairs from two zero points.
 struct unit_scale {
     uint32_t low, high;
 };
@@ -150,7 +151,7 @@ DEVICE struct unit_scale int4_scale(uint32_t a, uint32_t b)
     return { 0xE400E400 + zeros, 0xD400D400 + (zeros << 4) };
 }
 
-// Whether pairs of nibbles are two apart, and come from neighbouring bytes, or four apart, from halves of a word.
+// Whether the nibbles of a pair are two apart, from neighbouring bytes, or four apart, from halves of a word.
 template <int FORM> __host__ __device__ constexpr bool nibbles_by_bytes()
 {
 #if __CUDA_ARCH__ >= 890
@@ -216,11 +217,10 @@ DEVICE void dequantise_v(const uint32_t *a, const uint32_t *b, struct unit_scale
     }
 }
 
-// ---- shared memory ----
-// Rows of a page's side lie one behind the other, in chunks of 16 bytes that are moved about within 128 bytes, so that
-// neither the reads of K nor those of V meet in a bank.
+// ---- shared memory ---- The rows of K or V of a page are contiguous. Their chunks of 16 bytes are swizzled within 128
+// bytes, so that neither the reads of K nor those of V have bank conflicts.
 
-// What a chunk's place within 128 bytes is changed by: exclusive sums of bits of its row and its place in the row.
+// The swizzle of a chunk's place within 128 bytes: xor of bits of its row and of its place in the row.
 template <int ROW_BYTES> DEVICE int chunk_swizzle(int row, int chunk)
 {
     if (ROW_BYTES == 32)

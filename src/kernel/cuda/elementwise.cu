@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/elementwise.cu: the ops that look at one row at a time: embed, norm, rope, act_mul, add, pick, softcap,
-// copy.
-// All move memory and little else: accesses are 16 bytes wherever rows allow it.
+// kernel/cuda/elementwise.cu: the ops of one row at a time: embed, RMSNorm, RoPE, act_mul, add, pick, softcap, copy,
+// all_reduce, all_gather. All are bound by memory bandwidth: accesses are 16 bytes wherever rows allow it.
 #include "kernel/cuda/vector.cuh"
 #include "kernel/cuda/weight.cuh"
 
@@ -42,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ 
         return;
     int id = p.batch.ids[row];
     if (id < 0)
-        id = max(p.batch.drawn[~id], 0); // where nothing could be drawn, nobody will ask for what follows
+        id = max(p.batch.drawn[~id], 0); // where no token could be drawn, the result is not used
     id -= p.first;
     float *out = p.out + (size_t)row * (size_t)p.width;
     if (id < 0 || id >= p.rows)
@@ -61,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(256) embed(const __grid_constant__ 
     }
 }
 
-// ---- norm: groups by as many threads as are given to each ----
+// ---- norm: RMSNorm of each group by group_threads threads ----
 
 enum { NORM_EACH = 8 };
 
@@ -108,12 +107,12 @@ DEVICE void norm_store(uint16_t *out, int i, int width, const float x[NORM_EACH]
             out[i + j] = bf16_round(values[j]);
 }
 
-// A thread holds HELD runs of values and their weights in registers; what only very wide rows have is read twice.
+// A thread holds HELD runs of values and their weights in registers; the rest of very wide rows is read twice.
 template <class In, int HELD> DEVICE void norm_group(const struct cuda_norm &p)
 {
-    int width = p.width, team = p.team;
-    int group = (int)blockIdx.x * ((int)blockDim.x / team) + (int)threadIdx.x / team;
-    int first = (int)threadIdx.x % team * NORM_EACH, step = team * NORM_EACH;
+    int width = p.width, group_threads = p.group_threads;
+    int group = (int)blockIdx.x * ((int)blockDim.x / group_threads) + (int)threadIdx.x / group_threads;
+    int first = (int)threadIdx.x % group_threads * NORM_EACH, step = group_threads * NORM_EACH;
     const float *weights = p.weight + (p.own_weights ? group % p.groups * width : 0);
     float weight[HELD][NORM_EACH], held[HELD][NORM_EACH], squares = 0;
 #pragma unroll
@@ -139,7 +138,7 @@ template <class In, int HELD> DEVICE void norm_group(const struct cuda_norm &p)
         norm_load(x, at, width, values);
         squares += sum_of_squares(values);
     }
-    squares = team <= WARP ? lanes_sum(squares, team) : block_sum(squares);
+    squares = group_threads <= WARP ? lanes_sum(squares, group_threads) : block_sum(squares);
     float factor = norm_factor(squares, width, p.epsilon);
 #pragma unroll
     for (int i = 0; i < HELD; i++)
@@ -168,20 +167,20 @@ extern "C" __global__ void __launch_bounds__(1024) norm_bf16(const __grid_consta
 
 extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ struct cuda_rope_rows p)
 {
-    __shared__ struct turn turn;
+    __shared__ struct rotation rotation;
     launch_next();
     int row = (int)blockIdx.x;
     bool has_row = row < p.batch.counts[CUDA_TOKENS];
     if (has_row)
-        turn_prepare<VECTOR_PART>(&turn, p.rope, p.batch.positions[row]);
+        rotation_prepare<VECTOR_PART>(&rotation, p.rope, p.batch.positions[row]);
     __syncthreads();
     wait_for_previous();
     if (!has_row)
         return;
     int lanes = vector_lanes<VECTOR_PART>(p.rope.head_dim), each = (int)blockDim.x / lanes;
     int vectors = p.rope.heads + p.rope.kv_heads, lane = (int)threadIdx.x % lanes;
-    const struct turned_at turned = turned_at<VECTOR_PART>(p.rope, lane);
-    for (int first = 0; first < vectors; first += each) { // all lanes of a warp stay, to meet
+    const struct rope_at source = rope_at<VECTOR_PART>(p.rope, lane);
+    for (int first = 0; first < vectors; first += each) { // no lane leaves before __syncwarp
         int head = first + (int)threadIdx.x / lanes, dim = head < vectors ? p.rope.head_dim : 0;
         bool is_q = head < p.rope.heads;
         uint16_t *rows = is_q ? p.rope.q : p.rope.k;
@@ -189,21 +188,21 @@ extern "C" __global__ void __launch_bounds__(512) rope(const __grid_constant__ s
                          : (size_t)row * (size_t)p.rope.kv_heads + (size_t)(head - p.rope.heads);
         uint16_t *vector = rows + at * (size_t)p.rope.head_dim;
         float x[VECTOR_PART];
-        vector_load_turned(&turn, p.rope, turned, vector, dim, lane, x);
+        vector_load_rope(&rotation, p.rope, source, vector, dim, lane, x);
         __syncwarp();
         vector_store(vector, dim, lane, x);
     }
 }
 
-// The same for vectors of which but some channels turn, or which are longer than a warp holds: a thread has a pair.
+// The same for latents, whose rotary dims come last, and for vectors longer than a warp holds: a thread has a pair.
 extern "C" __global__ void __launch_bounds__(512) rope_latent(const __grid_constant__ struct cuda_rope_rows p)
 {
-    __shared__ struct turn turn;
+    __shared__ struct rotation rotation;
     launch_next();
     int row = (int)blockIdx.x, pairs = p.rope.rotated / 2;
     bool has_row = row < p.batch.counts[CUDA_TOKENS];
     if (has_row)
-        turn_prepare<VECTOR_PART>(&turn, p.rope, p.batch.positions[row]);
+        rotation_prepare<VECTOR_PART>(&rotation, p.rope, p.batch.positions[row]);
     __syncthreads();
     wait_for_previous();
     if (!has_row)
@@ -215,8 +214,8 @@ extern "C" __global__ void __launch_bounds__(512) rope_latent(const __grid_const
         size_t at = is_q ? (size_t)row * (size_t)p.rope.heads + (size_t)head
                          : (size_t)row * (size_t)p.rope.kv_heads + (size_t)(head - p.rope.heads);
         uint16_t *vector = (is_q ? p.rope.q : p.rope.k) + at * (size_t)p.rope.head_dim + p.rope.first;
-        float low = there ? turned_value<VECTOR_PART>(&turn, p.rope, vector, pair) : 0;
-        float high = there ? turned_value<VECTOR_PART>(&turn, p.rope, vector, pair + pairs) : 0;
+        float low = there ? rope_value<VECTOR_PART>(&rotation, p.rope, vector, pair) : 0;
+        float high = there ? rope_value<VECTOR_PART>(&rotation, p.rope, vector, pair + pairs) : 0;
         __syncthreads(); // all of a vector is read before any of it is written
         if (there) {
             vector[pair] = bf16_round(low);
@@ -297,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(256) softcap(const __grid_constant_
     }
 }
 
-// In the order of ranks: `stride` need not be a multiple of anything.
+// Sums in the order of ranks. `stride` may be any number.
 extern "C" __global__ void __launch_bounds__(256) all_reduce(const __grid_constant__ struct cuda_all_reduce p)
 {
     int64_t count = (int64_t)*p.rows * p.width, i = flat_first();
@@ -313,7 +312,7 @@ extern "C" __global__ void __launch_bounds__(256) all_reduce(const __grid_consta
     }
 }
 
-// ---- join: block (row, rank) ----
+// ---- all_gather: block (row, rank) ----
 
 extern "C" __global__ void __launch_bounds__(256) all_gather(const __grid_constant__ struct cuda_all_gather p)
 {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/gated_delta.cu: the gated delta rule. A warp has some columns of one head's matrix in registers for all
-// tokens
-// that a sequence has in the step, and needs nobody else: columns depend on no other, and q and k are brought to their
-// lengths by each warp for itself. Some lanes share a column: each has a part of its keys, in runs of four that take
-// turns with the others', so that four values of q or k are one load from shared memory.
-// Nothing but the matrix goes from token to token. All else is made for some tokens at a time, while what the tokens
-// after them need is on its way from memory.
+// kernel/cuda/gated_delta.cu: the gated delta rule, recurrent form. A warp has some columns of one head's state matrix
+// in registers for all tokens that a sequence has in the step. Columns are independent, and each warp normalises q and
+// k itself, so that warps need no barrier. DELTA_SHARING lanes share a column: their keys are interleaved in runs of
+// four, so that four values of q or k are one load from shared memory. Only the matrix is carried from token to token.
+// All else is computed for some tokens at a time, while the loads for the tokens after them are in flight.
 #include "kernel/cuda/gated_delta.h"
 #include "kernel/cuda/state.cuh"
 
@@ -13,7 +11,7 @@ enum { RUN = DELTA_RUN, SHARING = DELTA_SHARING, WARP_COLUMNS = WARP / SHARING }
 
 #define SOFTPLUS_LINEAR 20.0f // from here on softplus(x) is x
 
-// Where a warp's part of a token begins in `mixed`, and how far it is to the next token.
+// The addresses of a warp's part of a token in `mixed`, and the distance to the next token.
 struct delta_source {
     const uint16_t *query, *key, *value;
     size_t width;
@@ -23,7 +21,7 @@ struct delta_source {
 
 DEVICE struct delta_source delta_source_of(const struct cuda_gated_delta &p, int head, int column)
 {
-    int group = p.in_turns ? head % p.groups : head / (p.heads / p.groups), all_keys = p.groups * p.keys;
+    int group = p.interleaved ? head % p.groups : head / (p.heads / p.groups), all_keys = p.groups * p.keys;
     return { p.mixed + group * p.keys,
              p.mixed + all_keys + group * p.keys,
              p.mixed + 2 * all_keys + head * p.values + column,
@@ -32,13 +30,13 @@ DEVICE struct delta_source delta_source_of(const struct cuda_gated_delta &p, int
              column < p.values };
 }
 
-// Of a token, as it lies in memory: nothing is done with it until it is needed. A lane has runs lane, lane + WARP ...
+// A token's bits as loaded: nothing waits for them until they are used. A lane has runs lane, lane + WARP ...
 template <int LOADS> struct delta_raw {
     uint2 query[LOADS], key[LOADS];
     uint16_t value;
 };
 
-// WHOLE: runs are within the keys or beyond, and lie at multiples of their size.
+// WHOLE: a run lies within the keys or beyond them, at a multiple of its size.
 template <bool WHOLE> DEVICE uint2 delta_load_run(const uint16_t *x, int at, int count)
 {
     if constexpr (WHOLE) {
@@ -65,8 +63,8 @@ DEVICE void delta_fetch(const struct delta_source &from, int row, struct delta_r
     out->value = from.has_column ? from.value[begin] : 0;
 }
 
-// Brings a vector to `length`, and puts it where all lanes see it.
-template <int LOADS> DEVICE void delta_share(const uint2 raw[LOADS], float length, float4 *out)
+// Normalises a vector to `length`, into shared memory.
+template <int LOADS> DEVICE void delta_normalise(const uint2 raw[LOADS], float length, float4 *out)
 {
     float4 x[LOADS];
     float squares = 0;
@@ -81,7 +79,7 @@ template <int LOADS> DEVICE void delta_share(const uint2 raw[LOADS], float lengt
         out[lane_index() + i * WARP] = make_float4(x[i].x * factor, x[i].y * factor, x[i].z * factor, x[i].w * factor);
 }
 
-// The sum over the lanes of a column; each of them gets it.
+// The sum over the lanes of a column, in each of them.
 DEVICE float column_sum(float value)
 {
 #pragma unroll
@@ -90,17 +88,17 @@ DEVICE float column_sum(float value)
     return value;
 }
 
-// Moves the matrix on by a token; what it then recalls for the query is the result. Where products are not rounded is
-// said: all functions below give a token the same bits.
+// Updates the matrix by one token and returns its product with the query. fma is explicit, so that all functions below
+// give a token the same bits.
 template <int HELD>
-DEVICE float delta_move_on(float4 matrix[HELD], const float4 *query, const float4 *key, float decay, float beta,
-                           float value)
+DEVICE float delta_step(float4 matrix[HELD], const float4 *query, const float4 *key, float decay, float beta,
+                        float value)
 {
-    int share = lane_index() / WARP_COLUMNS;
+    int part = lane_index() / WARP_COLUMNS;
     float4 recalled = make_float4(0, 0, 0, 0), sum = recalled;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
-        float4 k = key[i * SHARING + share];
+        float4 k = key[i * SHARING + part];
         recalled.x = fmaf(matrix[i].x, k.x, recalled.x), recalled.y = fmaf(matrix[i].y, k.y, recalled.y);
         recalled.z = fmaf(matrix[i].z, k.z, recalled.z), recalled.w = fmaf(matrix[i].w, k.w, recalled.w);
     }
@@ -108,7 +106,7 @@ DEVICE float delta_move_on(float4 matrix[HELD], const float4 *query, const float
     float change = beta * fmaf(-decay, all, value);
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
-        float4 k = key[i * SHARING + share], q = query[i * SHARING + share];
+        float4 k = key[i * SHARING + part], q = query[i * SHARING + part];
         matrix[i].x = fmaf(k.x, change, decay * matrix[i].x), sum.x = fmaf(matrix[i].x, q.x, sum.x);
         matrix[i].y = fmaf(k.y, change, decay * matrix[i].y), sum.y = fmaf(matrix[i].y, q.y, sum.y);
         matrix[i].z = fmaf(k.z, change, decay * matrix[i].z), sum.z = fmaf(matrix[i].z, q.z, sum.z);
@@ -117,17 +115,17 @@ DEVICE float delta_move_on(float4 matrix[HELD], const float4 *query, const float
     return column_sum((sum.x + sum.y) + (sum.z + sum.w));
 }
 
-// The keys that a lane has of its column, from the state or to it; those past the end are 0.
+// Loads the keys that a lane has of its column; those past the end are 0.
 template <int HELD>
-DEVICE void delta_take(const struct cuda_gated_delta &p, const float *from, int column, float4 matrix[HELD])
+DEVICE void delta_load(const struct cuda_gated_delta &p, const float *from, int column, float4 matrix[HELD])
 {
-    int share = lane_index() / WARP_COLUMNS;
+    int part = lane_index() / WARP_COLUMNS;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         float x[RUN];
 #pragma unroll
         for (int j = 0; j < RUN; j++) {
-            int key = (i * SHARING + share) * RUN + j;
+            int key = (i * SHARING + part) * RUN + j;
             x[j] = from && key < p.keys && column < p.values ? from[(size_t)key * (size_t)p.values + (size_t)column]
                                                              : 0.0f;
         }
@@ -136,15 +134,15 @@ DEVICE void delta_take(const struct cuda_gated_delta &p, const float *from, int 
 }
 
 template <int HELD>
-DEVICE void delta_leave(const struct cuda_gated_delta &p, float *to, int column, const float4 matrix[HELD])
+DEVICE void delta_store(const struct cuda_gated_delta &p, float *to, int column, const float4 matrix[HELD])
 {
-    int share = lane_index() / WARP_COLUMNS;
+    int part = lane_index() / WARP_COLUMNS;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         const float x[RUN] = { matrix[i].x, matrix[i].y, matrix[i].z, matrix[i].w };
 #pragma unroll
         for (int j = 0; j < RUN; j++) {
-            int key = (i * SHARING + share) * RUN + j;
+            int key = (i * SHARING + part) * RUN + j;
             if (key < p.keys && column < p.values)
                 to[(size_t)key * (size_t)p.values + (size_t)column] = x[j];
         }
@@ -155,8 +153,8 @@ DEVICE void delta_leave(const struct cuda_gated_delta &p, float *to, int column,
 DEVICE float2 delta_rates(const struct cuda_gated_delta &p, int row, int head)
 {
     size_t at = (size_t)row * (size_t)p.heads + (size_t)head;
-    float time = bf16_to_f32(p.time[at]) + p.dt_bias[head];
-    float decay = expf(p.a[head] * (time > SOFTPLUS_LINEAR ? time : log1pf(expf(time))));
+    float dt = bf16_to_f32(p.dt[at]) + p.dt_bias[head];
+    float decay = expf(p.a[head] * (dt > SOFTPLUS_LINEAR ? dt : log1pf(expf(dt))));
     return make_float2(decay, __fdividef(1, 1 + expf(-bf16_to_f32(p.beta[at]))));
 }
 
@@ -181,7 +179,7 @@ DEVICE bool delta_rows_of(const struct cuda_gated_delta &p, int sequence, int he
     return true;
 }
 
-// Block (head and columns, sequence). HELD: runs of keys that a lane has; AT_ONCE: tokens that are made ready together.
+// Grid (head and columns, sequence). HELD: runs of keys of a lane; AT_ONCE: tokens whose q and k are loaded together.
 template <int HELD, int AT_ONCE, bool WHOLE> DEVICE void delta_columns(const struct cuda_gated_delta &p)
 {
     constexpr int LOADS = HELD / (WARP / SHARING), WARPS = DELTA_THREADS / WARP;
@@ -202,18 +200,18 @@ template <int HELD, int AT_ONCE, bool WHOLE> DEVICE void delta_columns(const str
     float4 matrix[HELD];
     struct delta_raw<LOADS> raw[AT_ONCE];
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) // past the last, the last again
+    for (int i = 0; i < AT_ONCE; i++) // past the last token, the last one again
         delta_fetch<WHOLE>(source, min(first + i, last), &raw[i]);
-    delta_take<HELD>(p, rows.before, column, matrix);
+    delta_load<HELD>(p, rows.before, column, matrix);
     for (int row = first; row <= last; row += AT_ONCE) {
         float value[AT_ONCE];
         if ((row - first) % WARP == 0)
             rates = delta_rates(p, min(row + lane_index(), last), head);
-        __syncwarp(); // what these places held has been read
+        __syncwarp(); // the previous contents have been read
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
-            delta_share<LOADS>(raw[i].query, length, queries[warp][i]);
-            delta_share<LOADS>(raw[i].key, 1, keys[warp][i]);
+            delta_normalise<LOADS>(raw[i].query, length, queries[warp][i]);
+            delta_normalise<LOADS>(raw[i].key, 1, keys[warp][i]);
             value[i] = bf16_to_f32(raw[i].value);
         }
 #pragma unroll
@@ -226,25 +224,28 @@ template <int HELD, int AT_ONCE, bool WHOLE> DEVICE void delta_columns(const str
                 break;
             float decay = __shfl_sync(WARP_ALL, rates.x, (row - first + i) % WARP);
             float beta = __shfl_sync(WARP_ALL, rates.y, (row - first + i) % WARP);
-            float sum = delta_move_on<HELD>(matrix, queries[warp][i], keys[warp][i], decay, beta, value[i]);
+            float sum = delta_step<HELD>(matrix, queries[warp][i], keys[warp][i], decay, beta, value[i]);
             if (lane_index() < WARP_COLUMNS && column < p.values)
                 out[(size_t)(row + i) * (size_t)p.heads * (size_t)p.values] = bf16_round(sum);
         }
     }
-    delta_leave<HELD>(p, rows.after, column, matrix);
+    delta_store<HELD>(p, rows.after, column, matrix);
 }
 
-extern "C" __global__ void __launch_bounds__(DELTA_THREADS) gated_delta_decode(const __grid_constant__ struct cuda_gated_delta p)
+extern "C" __global__ void __launch_bounds__(DELTA_THREADS)
+    gated_delta_decode(const __grid_constant__ struct cuda_gated_delta p)
 {
     delta_columns<DELTA_KEYS_USUAL / (SHARING * RUN), 1, true>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(DELTA_THREADS) gated_delta_prefill(const __grid_constant__ struct cuda_gated_delta p)
+extern "C" __global__ void __launch_bounds__(DELTA_THREADS)
+    gated_delta_prefill(const __grid_constant__ struct cuda_gated_delta p)
 {
     delta_columns<DELTA_KEYS_USUAL / (SHARING * RUN), DELTA_AT_ONCE, true>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(DELTA_THREADS) gated_delta_any(const __grid_constant__ struct cuda_gated_delta p)
+extern "C" __global__ void __launch_bounds__(DELTA_THREADS)
+    gated_delta_any(const __grid_constant__ struct cuda_gated_delta p)
 {
     delta_columns<GATED_DELTA_KEYS_MAX / (SHARING * RUN), 1, false>(p);
 }

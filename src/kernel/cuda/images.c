@@ -19,7 +19,7 @@ static bool is_newer_than_all(int sm)
     return true;
 }
 
-// Whether PTX is there for a device, and is what it gets.
+// Whether a device runs PTX, as it is newer than all images.
 static bool needs_ptx(int sm) { return cuda_ptx_architecture && is_newer_than_all(sm); }
 
 bool cuda_runs_on(const int *architectures, const struct device *device)
@@ -34,7 +34,7 @@ bool cuda_has_code(int sm) { return cuda_is_listed(cuda_architectures, sm) || ne
 
 int cuda_code_sm(int sm) { return needs_ptx(sm) ? cuda_ptx_architecture : sm; }
 
-// Functions are looked up at once: the driver brings them to the device then, and not in the midst of a step.
+// Functions are looked up at once, since the driver loads them lazily: that must not happen within a step.
 static bool load_image(struct cuda *cuda, const struct cuda_image *image, struct error *err)
 {
     if (!cuda_load_image(cuda, image->bytes, image->size, image->name, err))

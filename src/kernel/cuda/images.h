@@ -25,18 +25,19 @@ extern const int cuda_architectures[];  // that this build has images for; ends 
 extern const int cuda_ptx_architecture; // that PTX is compiled for; 0: there is none
 extern const int cuda_driver_needed;    // 13000 for CUDA 13.0
 
-// What the sources are written for (meson.build has the same lists): all files but those of wgmma, and these.
+// The architectures that the sources are written for (meson.build has the same lists): all files but the wgmma ones,
+// and the wgmma ones.
 extern const int cuda_all_architectures[], cuda_wgmma_architectures[]; // end in 0
 
-// Whether kernels for these architectures run on a device. Likeness of families admits nothing: each is named. A real
-// device also needs an image of this build, or is newer than all that the build names and has the kernel as PTX, as
-// those for all architectures are.
+// Whether kernels for these architectures run on a device. Each architecture must be named; family members do not run
+// each other's code. A real device also needs an image of this build, or is newer than all that the build names and has
+// the kernel as PTX, as those for all architectures are.
 bool cuda_runs_on(const int *architectures, const struct device *device);
 
 // Whether this build has code for a device of this architecture.
 bool cuda_has_code(int sm);
 
-// Whether a list has this one by name.
+// Whether a list names this architecture.
 bool cuda_is_listed(const int *architectures, int sm);
 
 // The architecture whose code such a device runs: its own, or that of PTX.

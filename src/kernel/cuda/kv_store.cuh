@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/kv_store.cuh: how a key or value becomes the bytes of its cache format, by the lanes that hold its vector
-// (kernel/cuda/vector.cuh). The reference's arithmetic, operation by operation (kernel/ref/kv_codec.c), so that equal
-// values give equal bytes: where two operations could become one, they are spelled apart.
+// kernel/cuda/kv_store.cuh: quantisation of a key or value to its cache format, by the lanes that hold its vector
+// (kernel/cuda/vector.cuh). The arithmetic is that of the reference, operation by operation (kernel/ref/kv_codec.c), so
+// that equal values give equal bytes: intrinsics keep the compiler from contracting operations.
 #ifndef KERNEL_CUDA_KV_STORE_CUH
 #define KERNEL_CUDA_KV_STORE_CUH
 
 #include "kernel/cuda/vector.cuh"
 #include "kernel/ref/kv_codec.h"
 
-// Where a lane's part goes. Lanes without one take part in what the vector's lanes find out together.
+// Where a lane's part is stored. Lanes without one still take part in reductions over the vector's lanes.
 struct kv_target {
     uint8_t *data, *scale; // of the vector
     int dim, lane, lanes;
     bool there;
     float layer_scale;
-    bool search; // scales of least square error, for formats that leave a choice
+    bool search; // scales of least squared error, for formats that leave a choice
 };
 
 // Writes a lane's codes, BITS each, as many of them as the vector has values.
@@ -55,7 +55,7 @@ DEVICE void kv_put_codes(const struct kv_target &to, const float (&x)[PART], Enc
     kv_put<PART, BITS>(to, codes);
 }
 
-// The largest magnitude; NaN is passed over.
+// The largest magnitude; NaN is ignored.
 template <int PART> DEVICE float magnitude_max(const float (&x)[PART])
 {
     float max = 0;
@@ -112,13 +112,13 @@ template <int PART> DEVICE void rotate(const struct kv_target &to, float (&x)[PA
 #pragma unroll
     for (int i = 0; i < PART; i++)
         x[i] = __uint_as_float(__float_as_uint(bounded(x[i])) ^ (uint32_t)(signs >> i) << 31);
-    vector_mix(to.lane, to.dim, x);
+    vector_hadamard(to.lane, to.dim, x);
 }
 
 template <int PART> DEVICE void kv_store_int4_token(const struct kv_target &to, float (&x)[PART])
 {
     rotate(to, x);
-    float least = 0, most = 0; // zero is within the range, even if no value is that small
+    float least = 0, most = 0; // the range includes zero
 #pragma unroll
     for (int i = 0; i < PART; i++) {
         least = fminf(least, x[i]);
@@ -138,7 +138,7 @@ template <int PART> DEVICE void kv_store_int4_token(const struct kv_target &to, 
 
 enum { NVFP4_BLOCK = 16 };
 
-// A block's scale, and what values are multiplied with to be in units of it and of the layer's.
+// A block's scale, and the factor that brings values to units of it and of the layer's scale.
 struct nvfp4_scale {
     int code;
     float value, inverse;
@@ -153,11 +153,11 @@ DEVICE struct nvfp4_scale nvfp4_scale_of(int code, float layer_scale)
     return { code, value, step > 0 ? 1 / step : 0 };
 }
 
-// The nearest of E4M3's codes; what becomes a scale is neither negative nor NaN.
+// The nearest E4M3 code of a scale, which is neither negative nor NaN.
 DEVICE int nvfp4_code(float scale) { return minifloat_round(f32_bits(scale), 0x43E00000 /* 448 */, 3, 7); }
 
-// The nearest of E2M1's values, of halves the one with the even code, as f32_to_e2m1 rounds it: an f32 whose last place
-// is the distance between two of them, when added, rounds to it. From 1 on that is half of the power of two below.
+// Rounds to the nearest E2M1 value, ties to the even code, as f32_to_e2m1: adding an f32 whose unit in the last place
+// is the distance between two E2M1 values rounds to it. From 1 on that distance is half of the power of two below.
 DEVICE float round_e2m1(float magnitude)
 {
     float bounded = fminf(magnitude, 6);
@@ -166,7 +166,8 @@ DEVICE float round_e2m1(float magnitude)
     return __fsub_rn(__fadd_rn(bounded, grid), grid);
 }
 
-// f32_to_e2m1 in fewer operations: where that f32 is some even steps larger, the last places of the sum are the code.
+// f32_to_e2m1 in fewer operations: if that f32 is an even number of units larger, the last bits of the sum are the
+// code.
 DEVICE uint32_t e2m1_code(float value)
 {
     float bounded = fminf(fabsf(value), 6);
@@ -175,7 +176,7 @@ DEVICE uint32_t e2m1_code(float value)
     return isnan(value) ? 0 : code;
 }
 
-// The sums of squared errors under some scales at once: while one waits for its neighbours' part, another goes on.
+// The sums of squared errors under several scales at once, so that their shuffles overlap.
 template <int COUNT, int PART>
 DEVICE void nvfp4_errors(const float (&x)[PART], const struct nvfp4_scale (&scales)[COUNT], float layer_scale,
                          float (&errors)[COUNT])
@@ -204,15 +205,15 @@ DEVICE void nvfp4_errors(const float (&x)[PART], const struct nvfp4_scale (&scal
         errors[i] = squares[i][0];
 }
 
-// What lane `lane` of LANES neighbours has.
+// The value of lane `lane` of LANES neighbours.
 template <int LANES> DEVICE struct nvfp4_scale nvfp4_scale_from(const struct nvfp4_scale &own, int lane)
 {
     return { __shfl_sync(WARP_ALL, own.code, lane, LANES), __shfl_sync(WARP_ALL, own.value, lane, LANES),
              __shfl_sync(WARP_ALL, own.inverse, lane, LANES) };
 }
 
-// Scales number `index` and on (`second`, if there is one, stands for all but the first), which LANES neighbours find
-// together: each some of them.
+// Scale candidates from `index` on (`second`, if there is one, stands for all but the first), which LANES neighbouring
+// lanes compute together, some each.
 template <int LANES, int COUNT>
 DEVICE void nvfp4_scales(const struct kv_target &to, int first, int second, int index,
                          struct nvfp4_scale (&scales)[COUNT])
@@ -228,8 +229,8 @@ DEVICE void nvfp4_scales(const struct kv_target &to, int first, int second, int 
     }
 }
 
-// The first scale, or a further one with less error. Lanes that have a whole block look at one after the other, which
-// takes fewer registers.
+// The first scale, or a further one with less error. Lanes that have a whole block try one after the other, which takes
+// fewer registers.
 template <int PART>
 DEVICE struct nvfp4_scale nvfp4_best(const struct kv_target &to, const float (&x)[PART], bool four_over_six)
 {
@@ -268,7 +269,7 @@ template <int PART> DEVICE void kv_store_nvfp4(const struct kv_target &to, const
 
 // ---- all formats ----
 
-// All lanes of the warp must come, with the same format.
+// Called by all lanes of the warp, with the same format.
 template <int PART> DEVICE void kv_store(int dtype, const struct kv_target &to, float (&x)[PART])
 {
     float layer_scale = to.layer_scale;

@@ -1,70 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/kv_write.cu: K and V into their pages, in the formats of the cache; q and k are turned and transformed on
-// the way where rope and transform are fused. A block has a part of one token's heads; each of its warps has one or
-// a few of q, of k or of v. A single token's time is a part of every layer's, so all that does not need the kernel
-// before is done before the wait.
+// kernel/cuda/kv_write.cu: quantises K and V into the pages of the cache, with RoPE and the Hadamard transform of q and
+// k fused in front. A block has some heads of one token; each of its warps has one or a few heads of q, of k or of v.
+// Its latency adds to every layer of a decode step, so everything that does not depend on the kernel before comes
+// before the wait (programmatic dependent launch).
 #include "kernel/cuda/kv_store.cuh"
 
-// The heads of one row that are dealt with alike.
-struct share {
+// The heads of one row that are treated alike: those of q, of k or of v.
+struct head_group {
     uint16_t *rows;
     int heads, dim, lanes_log;
 };
 
-template <int PART> DEVICE struct share share_of(const uint16_t *rows, int heads, int dim)
+template <int PART> DEVICE struct head_group head_group_of(const uint16_t *rows, int heads, int dim)
 {
     return { (uint16_t *)rows, heads, dim, vector_lanes_log<PART>(dim) };
 }
 
-// Warps that it takes to hold all of them.
-DEVICE int share_warps(const struct share &share) { return ((share.heads << share.lanes_log) + WARP - 1) / WARP; }
+// Warps that hold all of them.
+DEVICE int head_group_warps(const struct head_group &group)
+{
+    return ((group.heads << group.lanes_log) + WARP - 1) / WARP;
+}
 
-// The vector that a lane has a part of; `there` is its dim, or 0 if there is none.
+// The vector that a lane has a part of; `there` is its dim, or 0 if the lane has none.
 struct held {
     uint16_t *vector;
     int head, dim, there, lane, lanes;
 };
 
-DEVICE struct held held_of(const struct share &share, int warp, int row)
+DEVICE struct held held_of(const struct head_group &group, int warp, int row)
 {
-    int lanes = 1 << share.lanes_log, head = warp * (WARP / lanes) + lane_index() / lanes;
-    size_t at = (size_t)row * (size_t)share.heads + (size_t)head;
-    return { share.rows + at * (size_t)share.dim,
+    int lanes = 1 << group.lanes_log, head = warp * (WARP / lanes) + lane_index() / lanes;
+    size_t at = (size_t)row * (size_t)group.heads + (size_t)head;
+    return { group.rows + at * (size_t)group.dim,
              head,
-             share.dim,
-             head < share.heads ? share.dim : 0,
+             group.dim,
+             head < group.heads ? group.dim : 0,
              lane_index() % lanes,
              lanes };
 }
 
-// What a warp has of a row.
+// The work of a warp.
 struct task {
     bool is_q, is_v;
-    bool block_turns; // some warp of the block has q or k
+    bool block_rotates; // some warp of the block has q or k
     struct held held;
 };
 
 template <int PART> DEVICE struct task task_of(const struct cuda_kv_write &p, int row)
 {
     bool with_rope = p.rope.q != NULL;
-    const struct share q = share_of<PART>(with_rope ? p.rope.q : p.transform.q,
-                                          with_rope ? p.rope.heads : p.transform.heads, p.cache.k_dim);
-    const struct share k = share_of<PART>(p.k, p.cache.heads, p.cache.k_dim);
-    const struct share v = share_of<PART>(p.v, p.cache.heads, p.cache.v_dim);
-    int q_end = share_warps(q), k_end = q_end + share_warps(k);
+    const struct head_group q = head_group_of<PART>(with_rope ? p.rope.q : p.transform.q,
+                                                    with_rope ? p.rope.heads : p.transform.heads, p.cache.k_dim);
+    const struct head_group k = head_group_of<PART>(p.k, p.cache.heads, p.cache.k_dim);
+    const struct head_group v = head_group_of<PART>(p.v, p.cache.heads, p.cache.v_dim);
+    int q_end = head_group_warps(q), k_end = q_end + head_group_warps(k);
     int first = (int)blockIdx.y * block_warps(), index = first + warp_index();
     bool is_q = index < q_end, is_v = index >= k_end;
-    const struct share own = is_q ? q : is_v ? v : k;
+    const struct head_group own = is_q ? q : is_v ? v : k;
     return { is_q, is_v, with_rope && first < k_end, held_of(own, index - (is_q ? 0 : is_v ? k_end : q_end), row) };
 }
 
-// Of a sequence's first pages there may be another one.
+// The sink pages of a sequence have a place of their own.
 DEVICE const struct cuda_place &place_of(const struct cuda_kv_write &p, int position)
 {
     return position / KV_PAGE_TOKENS < p.sink_pages ? p.sink : p.cache;
 }
 
-// What is made of a value is made here and not earlier: until then nobody waits for it.
+// Keeps the compiler from computing with a value before this point, where it would wait for the load.
 DEVICE int not_before_here(int value)
 {
     asm volatile("" : "+r"(value));
@@ -73,7 +76,7 @@ DEVICE int not_before_here(int value)
 
 template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
 {
-    __shared__ struct turn turn;
+    __shared__ struct rotation rotation;
     launch_next();
     int row = (int)blockIdx.x, count = p.batch.counts[CUDA_TOKENS];
     int position = p.batch.positions[row], sequence = p.batch.sequence_of[row]; // anything, for rows that are not there
@@ -83,13 +86,13 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
     bool centred = p.transform.centre && !task.is_q && !task.is_v;
     if (centred && PART < VECTOR_PART)
         vector_load(p.transform.centre + held.head * held.dim, held.there, held.lane, centre);
-    const struct turned_at turned = turned_at<PART>(p.rope, held.lane);
+    const struct rope_at source = rope_at<PART>(p.rope, held.lane);
     bool there = row < count;
     position = there ? position : 0;
     const struct cuda_place &place = place_of(p, position);
     int table = there ? p.batch.table_at[place.class_index * p.batch.sequences_max + sequence] : 0;
-    if (task.block_turns)
-        turn_prepare<PART>(&turn, p.rope, position);
+    if (task.block_rotates)
+        rotation_prepare<PART>(&rotation, p.rope, position);
     __syncthreads();
     int page = there ? p.batch.tables[table + position / KV_PAGE_TOKENS] : 0;
     wait_for_previous();
@@ -98,11 +101,11 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
 
     float x[PART];
     if (p.rope.q && !task.is_v)
-        vector_load_turned(&turn, p.rope, turned, held.vector, held.there, held.lane, x);
+        vector_load_rope(&rotation, p.rope, source, held.vector, held.there, held.lane, x);
     else
         vector_load(held.vector, held.there, held.lane, x);
     __syncwarp();
-    if (centred && PART == VECTOR_PART) // now that others have given back their registers
+    if (centred && PART == VECTOR_PART) // late, to use fewer registers
         vector_load(p.transform.centre + held.head * held.dim, held.there, held.lane, centre);
     if (p.transform.q && !task.is_v)
         vector_transform(p.transform, centre, held.lane, x);
@@ -122,8 +125,8 @@ template <int PART> DEVICE void write_row(const struct cuda_kv_write &p)
     kv_store(side.dtype, to, x);
 }
 
-// Few rows leave most of the device idle: their vectors are spread over as many lanes as they can use, 4 or 8 values
-// each. Many are done with the fewest instructions, VECTOR_PART values to a lane, and as many blocks side by side.
+// In decode, rows leave most of the device idle: their vectors are spread over many lanes, of 4 or 8 values each. In
+// prefill, VECTOR_PART values per lane take the fewest instructions, with as many blocks per SM as fit.
 #define KERNEL(part, blocks)                                            \
     extern "C" __global__ void __launch_bounds__(4 * WARP, blocks)      \
         kv_write_##part(const __grid_constant__ struct cuda_kv_write p) \
@@ -139,9 +142,9 @@ extern "C" __global__ void __launch_bounds__(128) transform(const __grid_constan
 {
     launch_next();
     const struct cuda_transform &t = p.transform;
-    const struct share q = share_of<VECTOR_PART>(t.q, t.heads, t.head_dim);
-    const struct share k = share_of<VECTOR_PART>(t.k, t.kv_heads, t.head_dim);
-    int q_end = share_warps(q), row = (int)blockIdx.x, index = (int)blockIdx.y * block_warps() + warp_index();
+    const struct head_group q = head_group_of<VECTOR_PART>(t.q, t.heads, t.head_dim);
+    const struct head_group k = head_group_of<VECTOR_PART>(t.k, t.kv_heads, t.head_dim);
+    int q_end = head_group_warps(q), row = (int)blockIdx.x, index = (int)blockIdx.y * block_warps() + warp_index();
     bool is_q = index < q_end;
     const struct held held = held_of(is_q ? q : k, is_q ? index : index - q_end, row);
     wait_for_previous();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/kv_write_latent.cu: latents into their pages. A block has one token: its first warp the first channels,
-// as many as a warp holds, its second the others.
+// kernel/cuda/kv_write_latent.cu: quantises latents (MLA) into the pages of the cache. A block has one token: its first
+// warp has as many channels as a warp holds, its second warp the others.
 #include <float.h>
 
 #include "kernel/cuda/kv_store.cuh"

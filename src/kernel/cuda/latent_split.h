@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/latent_split.h: how attention over latents is cut up, for C and CUDA alike. A block has LATENT_QUERIES
-// (row, head) pairs of one sequence, and walks what they see. A sequence with one row in a step has so few of them that
-// its context is cut into parts, at multiples of a length that depends on nothing but how much it sees and how many
-// heads there are: so its result does not depend on what else is in the batch.
+// kernel/cuda/latent_split.h: the KV splits of latent attention (MLA), for C and CUDA alike. A block has LATENT_QUERIES
+// (row, head) pairs of one sequence, and goes over the tokens that they see. A sequence with one row in a step has so
+// few pairs that its context is divided into splits, at multiples of a length that depends only on the number of tokens
+// seen and the number of heads: its result does not depend on the rest of the batch.
 #ifndef KERNEL_CUDA_LATENT_SPLIT_H
 #define KERNEL_CUDA_LATENT_SPLIT_H
 
@@ -13,23 +13,24 @@
 #endif
 
 enum { LATENT_QUERIES = 64, LATENT_THREADS = 256, LATENT_TOKENS = 32 }; // of a block; tokens of a step
-enum { LATENT_SHIFT_MIN = 8, LATENT_PART_HEADS = 2048, LATENT_PARTS_MIN = 8, LATENT_PARTS_MAX = 64 };
+enum { LATENT_SHIFT_MIN = 8, LATENT_SPLIT_HEADS = 2048, LATENT_SPLITS_MIN = 8, LATENT_SPLITS_MAX = 64 };
 
-// What a part leaves behind for each head: v_dim sums, the maximum, the sum of shares, and room for alignment.
+// A split writes for each head: v_dim weighted sums, the maximum, the softmax denominator, and padding.
 enum { LATENT_TAIL = 4, LATENT_MAXIMUM = 0, LATENT_SUM = 1 };
 
-// Shared memory of a block: two steps' latents in rows that no two of eight share a bank, and scores in halves.
+// Shared memory of a block: the latents of two steps, in rows padded against bank conflicts, and the scores of both
+// halves of the channels.
 enum { LATENT_ROW = 584, LATENT_SCORES = LATENT_TOKENS + 8 };
 #define LATENT_SHARED_BYTES (2 * LATENT_TOKENS * LATENT_ROW * 2 + 2 * LATENT_QUERIES * LATENT_SCORES * 4)
 
-// The most parts that a context is cut into: fewer of more heads, which have blocks of their own.
+// The most splits of a context: fewer with more heads, which have blocks of their own.
 LATENT int latent_splits_max(int heads)
 {
-    int parts = LATENT_PART_HEADS / heads;
-    return parts < LATENT_PARTS_MIN ? LATENT_PARTS_MIN : parts > LATENT_PARTS_MAX ? LATENT_PARTS_MAX : parts;
+    int splits = LATENT_SPLIT_HEADS / heads;
+    return splits < LATENT_SPLITS_MIN ? LATENT_SPLITS_MIN : splits > LATENT_SPLITS_MAX ? LATENT_SPLITS_MAX : splits;
 }
 
-// log2 of a part's tokens.
+// log2 of a split's tokens.
 LATENT int latent_shift(int visible, int heads)
 {
     int shift = LATENT_SHIFT_MIN;
@@ -44,14 +45,14 @@ LATENT int latent_splits(int visible, int heads)
     return (visible + (1 << shift) - 1) >> shift;
 }
 
-// The most parts of any context up to this one: a longer one may have fewer.
+// The most splits of any context up to this one: a longer context may have fewer.
 LATENT int latent_splits_within(int context, int heads)
 {
-    int parts = (context + (1 << LATENT_SHIFT_MIN) - 1) >> LATENT_SHIFT_MIN;
-    return parts < latent_splits_max(heads) ? parts : latent_splits_max(heads);
+    int splits = (context + (1 << LATENT_SHIFT_MIN) - 1) >> LATENT_SHIFT_MIN;
+    return splits < latent_splits_max(heads) ? splits : latent_splits_max(heads);
 }
 
-// Rows of a sequence that a block takes: all heads of several, or some heads of one.
+// Rows of a sequence in a block: several rows with all heads, or one row with some heads.
 LATENT int latent_rows(int heads) { return heads < LATENT_QUERIES ? LATENT_QUERIES / heads : 1; }
 
 LATENT int latent_ctas(int heads) // of a row

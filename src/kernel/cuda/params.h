@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/params.h: what kernels on a GPU are called with: one struct each, by value, the same in C and in CUDA C.
+// kernel/cuda/params.h: the parameters of CUDA kernels: one struct each, by value, the same in C and in CUDA C.
 // Addresses are the device's. Activations are bfloat16, row by row; the residual stream and the logits are f32.
 // Counts that change from step to step are read from device memory, so that a captured step can be replayed: a grid is
 // made for at least as much as is there, and what is beyond it does nothing.
@@ -65,12 +65,12 @@ struct cuda_norm {
     const float *weight;
     int32_t own_weights;        // each of a row's groups has its own
     int32_t groups, width, gap; // gap: between a row's end and the next one
-    int32_t team;               // threads that do one group: a power of two within a warp, or the whole block
+    int32_t group_threads;      // threads of one group: a power of two within a warp, or the whole block
     float epsilon;
 };
 
 struct cuda_rope {
-    uint16_t *q, *k; // bfloat16, turned in place
+    uint16_t *q, *k; // bfloat16, rotated in place
     const float *frequencies;
     int32_t heads, kv_heads, head_dim, first, rotated, interleaved;
     float magnitude;
@@ -102,7 +102,7 @@ struct cuda_transform_rows {
     struct cuda_transform transform;
 };
 
-// Turns q and k where rope.q is not NULL, transforms them where transform.q is not, then stores k and v.
+// Rotates q and k (RoPE) if rope.q is not NULL, transforms them if transform.q is not NULL, then stores k and v.
 struct cuda_kv_write {
     struct cuda_batch batch;
     struct cuda_place cache, sink; // sink: of a sequence's first pages, sink_pages of them
@@ -112,7 +112,7 @@ struct cuda_kv_write {
     const uint16_t *k, *v;
 };
 
-// Sequences whose number of rows in this step is within [rows_min, rows_max]; the others are another kernel's.
+// For the sequences whose number of rows in this step is within [rows_min, rows_max].
 struct cuda_attention {
     struct cuda_batch batch;
     struct cuda_place cache, sink; // sink: of a sequence's first pages, sink_pages of them
@@ -146,7 +146,7 @@ struct cuda_ssm_scan {
     struct cuda_batch batch;
     struct cuda_state state;      // (heads, keys, values)
     const uint16_t *mixed;        // (rows, heads * values + 2 * groups * keys)
-    const uint16_t *time;         // (rows, heads)
+    const uint16_t *dt;           // (rows, heads)
     const float *a, *d, *dt_bias; // (heads)
     uint16_t *out;                // (rows, heads * values)
     int32_t groups, heads, keys, values;
@@ -155,12 +155,12 @@ struct cuda_ssm_scan {
 
 struct cuda_gated_delta {
     struct cuda_batch batch;
-    struct cuda_state state;     // (heads, keys, values)
-    const uint16_t *mixed;       // (rows, 2 * groups * keys + heads * values)
-    const uint16_t *time, *beta; // (rows, heads)
-    const float *a, *dt_bias;    // (heads)
-    uint16_t *out;               // (rows, heads * values)
-    int32_t groups, in_turns, heads, keys, values;
+    struct cuda_state state;   // (heads, keys, values)
+    const uint16_t *mixed;     // (rows, 2 * groups * keys + heads * values)
+    const uint16_t *dt, *beta; // (rows, heads)
+    const float *a, *dt_bias;  // (heads)
+    uint16_t *out;             // (rows, heads * values)
+    int32_t groups, interleaved, heads, keys, values;
 };
 
 struct cuda_act_mul {

@@ -31,7 +31,7 @@ int cuda_sampling_describe(const struct cuda_sampling *sampling, void *scratch, 
     params.bin_counts = (int32_t *)(params.bin_masses + (size_t)rows * CUDA_SAMPLING_BINS);
     params.peaks = (float *)(params.bin_counts + (size_t)rows * CUDA_SAMPLING_BINS);
     unsigned all = cuda_blocks(rows, 1), blocks = cuda_blocks(params.chunks, CHUNKS_AT_ONCE);
-    unsigned enough = cuda_blocks(BLOCKS_WANTED, all); // a block that is not needed costs more than one with much to do
+    unsigned enough = cuda_blocks(BLOCKS_WANTED, all); // a block too many costs more than a longer one
     blocks = blocks < enough ? blocks : enough;
     calls[0] = cuda_call_make(cuda_sampling_functions[0], all, blocks, CHUNK_THREADS, &params, sizeof params);
     calls[1] = cuda_call_make(cuda_sampling_functions[1], all, blocks, CHUNK_THREADS, &params, sizeof params);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/sample.cu: from logits to tokens, as engine/sampling/sampler.c draws them, in three launches: the largest
-// logit of
-// each chunk of the vocabulary; each chunk's sum of probabilities, for rows that need it; the draw, one block per row.
-// Nothing sorts a vocabulary: the k-th largest of the chunks' peaks is a bound above which lie k logits at least, and
-// not many more; they are listed in shared memory. Where top_p cuts is looked up in bins of likeliness first. If there
-// are too many for a list, a search over the row finds where to cut.
-// What may differ from the host's draw is the last bit of an exponential, and with it of a sum: one token in 10^8.
+// kernel/cuda/sample.cu: sampling (temperature, top_k, top_p, min_p) as engine/sampling/sampler.c does it, in three
+// launches: the largest logit of each chunk of the vocabulary; the sum of probabilities of each chunk, for rows that
+// need it; the draw, one block per row. The vocabulary is never sorted: at least k logits reach the k-th largest of the
+// chunks' maxima, and not many more do; these are listed in shared memory. The cut of top_p is looked up in a histogram
+// of probabilities first. If too many tokens are left for a list, a radix search over the row finds the cut. The result
+// may differ from the host's in the last bit of an exponential, and so of a sum: one token in 10^8.
 #include "kernel/cuda/sample_block.cuh"
 
 // ---- the first two launches: a warp has a chunk at a time ----
@@ -13,7 +12,7 @@
 DEVICE int first_chunk() { return (int)blockIdx.y * block_warps() + warp_index(); }
 DEVICE int chunk_step() { return (int)gridDim.y * block_warps(); }
 
-// A chunk with anything that is not finite has NaN for its peak.
+// The peak of a chunk with a value that is not finite is NaN.
 extern "C" __global__ void __launch_bounds__(256) sample_peaks(const __grid_constant__ struct cuda_sampling p)
 {
     int row = (int)blockIdx.x, bin = (int)threadIdx.x;
@@ -37,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) sample_peaks(const __grid_cons
     }
 }
 
-// The largest of the peaks; NaN if one is. `copy` gets them, ordered, unless it is NULL.
+// The largest peak; NaN if one of them is. `copy` gets all of them as ordered integers, unless it is NULL.
 DEVICE float highest_of(const float *peaks, int chunks, uint32_t *copy)
 {
     float highest = -INFINITY;
@@ -94,8 +93,8 @@ extern "C" __global__ void __launch_bounds__(256) sample_masses(const __grid_con
 
 // ---- lists ----
 
-// An ordered logit that k peaks reach, and few more than that; 0 if there are not so many. Each warp tries another
-// value of a digit; five digits are a sign, an exponent and enough of a mantissa.
+// An ordered logit that at least k peaks reach, and few more; 0 if there are fewer. A radix search: each warp tries
+// another value of a digit; five digits are the sign, the exponent and enough of the mantissa.
 DEVICE uint32_t find_peak(const struct draw &draw, int k)
 {
     __shared__ int counts[WARPS];
@@ -116,7 +115,7 @@ DEVICE uint32_t find_peak(const struct draw &draw, int k)
     return bound;
 }
 
-// Sorts so many keys, falling; what follows them in the list is overwritten. A short list is one warp's.
+// Sorts the keys in descending order (bitonic); the list behind them is overwritten. One warp sorts a short list.
 DEVICE void list_sort(uint64_t *list, int count)
 {
     int size = 2;
@@ -146,7 +145,7 @@ DEVICE void list_sort(uint64_t *list, int count)
 }
 
 // Lists the tokens that are wanted(key, logit), the greatest key first, of chunks whose peak is `bound` at least.
-// Returns how many there are, be it more than LIST_MAX: then the list is not to be used.
+// Returns how many there are; if that is more than LIST_MAX, the list is incomplete.
 template <class Wanted> DEVICE int list_where(const struct draw &draw, uint32_t bound, Wanted wanted)
 {
     __shared__ int chunks, count;
@@ -174,7 +173,7 @@ template <class Wanted> DEVICE int list_where(const struct draw &draw, uint32_t 
     return found;
 }
 
-// All from a logit on that k peaks reach: k at least. Returns what list_where does.
+// Lists all tokens from a logit on that k peaks reach, at least k of them. Returns the same as list_where.
 DEVICE int list_likeliest(const struct draw &draw, int k)
 {
     if (k > draw.chunks && draw.vocabulary > LIST_MAX)
@@ -192,7 +191,7 @@ DEVICE void list_weights(const struct draw &draw, int count, uint64_t weights[LI
     }
 }
 
-// From the top_k most likely, in that order; -1: the list does not hold them.
+// Draws from the top_k most likely tokens, in that order; -1: the list does not hold them.
 DEVICE int draw_top_k(const struct draw &draw)
 {
     int top_k = draw.row.top_k, count = list_likeliest(draw, top_k);
@@ -201,12 +200,12 @@ DEVICE int draw_top_k(const struct draw &draw)
     uint64_t weights[LIST_EACH];
     list_weights(draw, count < top_k ? count : top_k, weights);
     uint64_t total = cross<LIST_EACH>(weights, NOWHERE).total;
-    if (draw.row.top_p < 1) // what is beyond it can stay: the draw does not get there
+    if (draw.row.top_p < 1) // the tokens behind it may stay: the draw does not reach them
         total = cross<LIST_EACH>(weights, top_p_part(draw.row, total)).through;
     return key_id(draw.list[cross<LIST_EACH>(weights, drawn_part(draw.row, total)).index]);
 }
 
-// From the first `count` of the list, in the order of their ids: a key's two parts change places for sorting.
+// Draws from the first `count` tokens of the list in the order of ids: the halves of the keys are swapped for sorting.
 DEVICE int draw_listed_by_id(const struct draw &draw, int count, uint64_t total)
 {
     for (int i = (int)threadIdx.x; i < count; i += THREADS)
@@ -227,13 +226,13 @@ struct selection {
     uint64_t key, through; // the sum of all keys from it on
 };
 
-// How much of a row the next digit of a key would cover: `count` tokens, which come to `sum`.
+// A histogram over the next digit of a key: the number of tokens and the sum of their weights.
 struct tally {
     uint64_t sum[DIGITS];
     int count[DIGITS];
 };
 
-// Tallies the keys from `floor` on that agree with `key` above the digit at `shift`. Each is worth one, or its weight.
+// Counts the keys from `floor` on that agree with `key` above the digit at `shift`. Each counts as one, or its weight.
 DEVICE void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, int shift, bool counting,
                         struct tally *out)
 {
@@ -270,22 +269,22 @@ DEVICE void tally_digit(const struct draw &draw, uint64_t floor, uint64_t key, i
     __syncthreads();
 }
 
-// What is known of a key that is looked for: its digits above `shift`, what all greater ones come to, and how many
-// tokens have these digits.
+// The state of a radix search for a key: its digits above `shift`, the sum of all greater keys, and the number of
+// tokens with these digits.
 struct lead {
     uint64_t key, above;
     int shift, count;
 };
 
-// Nothing; but probabilities that have a weight are above 2^-63: there the first digit is known.
+// No digit is known, except for probabilities: those that have a weight are above 2^-63, which fixes the first digit.
 DEVICE struct lead lead_of(const struct rule &rule)
 {
     int shift = rule.cut ? KEY_BITS : KEY_BITS - DIGIT_BITS;
     return { rule.cut ? 0 : (uint64_t)1 << shift, 0, shift, LIST_MAX + 1 };
 }
 
-// The greatest key that makes up `goal` together with all greater ones; of keys from `floor` on. It is found digit by
-// digit until a list holds what is left.
+// The greatest key whose sum with all greater ones reaches `goal`, among keys from `floor` on: digit by digit, until a
+// list holds the rest.
 DEVICE struct selection find_key(const struct draw &draw, struct lead lead, uint64_t floor, uint64_t goal,
                                  bool counting)
 {
@@ -321,7 +320,7 @@ DEVICE struct selection find_key(const struct draw &draw, struct lead lead, uint
     return result;
 }
 
-// Each chunk's mass from the key `floor` on, in the place of the list.
+// The mass of each chunk from the key `floor` on; overwrites the list.
 DEVICE void weigh_chunks(const struct draw &draw, uint64_t floor)
 {
     for (int chunk = warp_index(); chunk < draw.chunks; chunk += WARPS) {
@@ -337,7 +336,7 @@ DEVICE void weigh_chunks(const struct draw &draw, uint64_t floor)
     __syncthreads();
 }
 
-// From the top_k most likely, when a list does not hold them.
+// Draws from the top_k most likely tokens if a list does not hold them.
 DEVICE int draw_wide(const struct draw &draw)
 {
     struct lead lead = lead_of(draw.rule);
@@ -354,8 +353,8 @@ DEVICE int draw_wide(const struct draw &draw)
 
 // ---- top_p ----
 
-// The bin in which a running sum over the likeliest reaches `goal`, and how many tokens there are through it; false: it
-// is beyond the bins.
+// The bin in which the prefix sum over the most likely tokens reaches `goal`, and the number of tokens up to its end;
+// false: it lies beyond the bins.
 DEVICE bool find_bin(const struct draw &draw, uint64_t goal, struct lead *lead, int *bin, int *through)
 {
     int own = (int)threadIdx.x;
@@ -371,14 +370,14 @@ DEVICE bool find_bin(const struct draw &draw, uint64_t goal, struct lead *lead, 
     return true;
 }
 
-// An ordered logit that no token of this rank or a greater one is below.
+// An ordered logit such that all tokens of this rank or a greater one reach it.
 DEVICE uint32_t bound_of(const struct draw &draw, uint32_t rank)
 {
     float apart = (float)draw.row.temperature * (logf(__uint_as_float(rank)) - 0.01f);
     return ordered(draw.rule.highest + apart - (fabsf(draw.rule.highest) + fabsf(apart)) * 0x1p-20f);
 }
 
-// From the most likely that make up top_p, in the order of their ids.
+// Draws from the most likely tokens that make up top_p, in the order of ids.
 DEVICE int draw_top_p(const struct draw &draw)
 {
     uint64_t part = top_p_part(draw.row, sum_masses(draw.masses, draw.chunks)), weights[LIST_EACH];

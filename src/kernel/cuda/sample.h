@@ -7,7 +7,7 @@
 #include "kernel/cuda/params.h"
 #include "kernel/kernel.h"
 
-// What is launched, in this order.
+// The functions that are launched, in this order.
 enum { CUDA_SAMPLING_CALLS = 3 };
 extern const char *const cuda_sampling_functions[CUDA_SAMPLING_CALLS];
 

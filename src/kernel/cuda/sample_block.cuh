@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/sample_block.cuh: what one block draws a token from, and its steps. All threads take part in each step
-// and get its result.
+// kernel/cuda/sample_block.cuh: the steps of a draw by one block: reductions, prefix sums and the random number. All
+// threads take part in each step and get its result.
 #ifndef KERNEL_CUDA_SAMPLE_BLOCK_CUH
 #define KERNEL_CUDA_SAMPLE_BLOCK_CUH
 
@@ -22,7 +22,7 @@ static_assert(KEY_BITS % DIGIT_BITS == 0 && WARPS == 1 << WARPS_BITS, "digits ar
 
 // ---- a warp, with a chunk at a time ----
 
-// Calls visit(id, logit) on this lane's tokens of a chunk; past the vocabulary's end logits are -inf, which none has.
+// Calls visit(id, logit) on this lane's tokens of a chunk; past the end of the vocabulary logits are -inf.
 template <class Visit> DEVICE void visit_chunk(const float *logits, int vocabulary, int chunk, Visit visit)
 {
     float x[CHUNK / WARP];
@@ -71,7 +71,7 @@ DEVICE int block_min(int value)
     return value;
 }
 
-// Where the running sum of weights, EACH per thread, reaches `goal`: index -1 if it does not.
+// The index at which the prefix sum of weights, EACH per thread, reaches `goal`; -1 if it does not.
 struct crossing {
     int index;
     uint64_t through; // the sum with that one
@@ -130,7 +130,7 @@ DEVICE uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-// As much of a sum, from 1 on, as the row's number in [0, 1) says, which is a pure function of (seed, choice, count).
+// A random number of [1, sum]: the row's number in [0, 1), a pure function of (seed, choice, count), times the sum.
 DEVICE uint64_t drawn_part(const struct cuda_sampling_row &row, uint64_t total)
 {
     uint64_t key = mix(row.seed + 0x9E3779B97F4A7C15u);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/sample_rule.cuh: what a row of logits is drawn by, one token at a time: how likely it is, and where it
-// ranks.
-//   (1) a probability is a part of the most likely token's, and counts in units of 2^-44: sums are integers and have
-//       no order
-//   (2) a token's key is what it is ranked by, then its id: keys are unique, and the greater one comes first
+// kernel/cuda/sample_rule.cuh: the rule by which a row of logits is sampled, one token at a time: its probability, and
+// its rank.
+//   (1) a probability is relative to that of the most likely token, an integer in units of 2^-44, so that sums do not
+//       depend on their order
+//   (2) a token's key is the value by which it is ranked, then its id: keys are unique, and the greater key comes first
 #ifndef KERNEL_CUDA_SAMPLE_RULE_CUH
 #define KERNEL_CUDA_SAMPLE_RULE_CUH
 
@@ -39,8 +39,8 @@ DEVICE struct rule rule_of(const struct cuda_sampling_row &row, float highest, i
     return { highest, rounded, (float)(inverse - rounded), __double2float_ru(row.min_p), is_cut(row, vocabulary) };
 }
 
-// (logit - highest) / temperature with one rounding, as if in double, which many GPUs are slow at. Which operations are
-// made one is spelled out: two kernels must agree to the bit. What the host takes for 0 is less than half a unit here.
+// (logit - highest) / temperature with one rounding, as if in double, which is slow on many GPUs. fma is explicit,
+// since two kernels must agree to the bit. Values that the host rounds to 0 are less than half a unit here.
 DEVICE float probability_of(const struct rule &rule, float logit)
 {
     float apart = logit - rule.highest, back = apart - logit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/small_ops.c: the rows of the ops in elementwise.cu. A block's size is a function of a row's width alone:
-// sums then have one order, whatever the step.
+// kernel/cuda/small_ops.c: the rows of the ops of elementwise.cu. The size of a block depends only on the width of a
+// row, so that sums have the same order in every step.
 #include "kernel/cuda/describe.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/rows.h"
@@ -25,18 +25,18 @@ static int describe_embed(const struct kernel *kernel, const void *arguments, co
     return 1;
 }
 
-// What a warp can hold at once is done by as few of its lanes as hold it; wider groups have a block each, whose threads
-// hold so many runs.
-static int norm_team(int width, int held)
+// The threads that normalise one group: the fewest lanes of a warp that hold it, or a block whose threads hold `held`
+// runs each.
+static int norm_group_threads(int width, int held)
 {
-    int team = 1;
+    int group_threads = 1;
     if (width <= WARP * NORM_EACH) {
-        while (team * NORM_EACH < width)
-            team *= 2;
-        return team;
+        while (group_threads * NORM_EACH < width)
+            group_threads *= 2;
+        return group_threads;
     }
-    team = WARP * (int)cuda_blocks(width, WARP * NORM_EACH * held);
-    return team < BLOCK_MAX ? team : BLOCK_MAX;
+    group_threads = WARP * (int)cuda_blocks(width, WARP * NORM_EACH * held);
+    return group_threads < BLOCK_MAX ? group_threads : BLOCK_MAX;
 }
 
 static int describe_norm(const struct kernel *kernel, const void *arguments, const struct cuda_shape *shape,
@@ -51,12 +51,12 @@ static int describe_norm(const struct kernel *kernel, const void *arguments, con
                                       .groups = args->groups,
                                       .width = args->width,
                                       .gap = args->gap,
-                                      .team = norm_team(args->width, args->f32_x ? 2 : 1),
+                                      .group_threads = norm_group_threads(args->width, args->f32_x ? 2 : 1),
                                       .epsilon = args->epsilon };
-    int block = params.team <= WARP ? THREADS : params.team;
+    int block = params.group_threads <= WARP ? THREADS : params.group_threads;
     calls[0] = cuda_call_make(kernel->functions[0],
-                              cuda_blocks((int64_t)shape->rows * args->groups, block / params.team), 1, (unsigned)block,
-                              &params, sizeof params);
+                              cuda_blocks((int64_t)shape->rows * args->groups, block / params.group_threads), 1,
+                              (unsigned)block, &params, sizeof params);
     return 1;
 }
 
@@ -69,7 +69,7 @@ static int describe_rope(const struct kernel *kernel, const void *arguments, con
     return 1;
 }
 
-// A launch over (rows, width) values in a row.
+// A launch over all (rows, width) values.
 static int describe_flat(const struct kernel *kernel, const struct cuda_shape *shape, int width, const void *params,
                          size_t bytes, struct cuda_call *calls)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/ssm_scan.cu: conv and scan of state spaces.
+// kernel/cuda/ssm_scan.cu: Mamba 2: the short causal convolution and the selective scan, recurrent form.
 #include "kernel/cuda/ssm_scan.h"
 #include "kernel/cuda/state.cuh"
 
 // ---- conv: block (channels, sequence and tile of tokens) ----
 
-// A pair of channels: of odd rows the second may not be there.
+// A pair of channels; the last one of an odd row has no second.
 struct pair {
     float low, high;
 };
@@ -21,7 +21,7 @@ DEVICE struct pair conv_bf16(const uint16_t *x, bool even, bool both)
 
 DEVICE struct pair conv_f32(const float *x, bool both) { return { x[0], both ? x[1] : 0.0f }; }
 
-// What came in at a row of the step, or, counted backwards, before it.
+// The input at a row of the step, or, for negative rows, of earlier tokens.
 DEVICE struct pair conv_input(const struct cuda_conv &p, const uint16_t *x, const float *before, int row, bool both)
 {
     if (row >= 0)
@@ -42,10 +42,10 @@ DEVICE void conv_store(const struct cuda_conv &p, uint16_t *out, struct pair sum
         out[1] = bf16_round(silu(sum.high));
 }
 
-// Whoever has a sequence's first tile reads the state and, when it has done so, leaves the new one. Where inputs move
-// within one state, each comes from further on.
-DEVICE void conv_leave(const struct cuda_conv &p, const uint16_t *x, const float *before, int count, bool both,
-                       float *after)
+// The first tile of a sequence reads the state and then writes the new one. Where inputs move within one state, each is
+// read before it is overwritten.
+DEVICE void conv_store_state(const struct cuda_conv &p, const uint16_t *x, const float *before, int count, bool both,
+                             float *after)
 {
     for (int i = 0; i < p.inputs; i++) {
         struct pair input = conv_input(p, x, before, count - p.inputs + i, both);
@@ -55,9 +55,9 @@ DEVICE void conv_leave(const struct cuda_conv &p, const uint16_t *x, const float
     }
 }
 
-// TAPS: as many as there may be, and no more than a tile has tokens: then its first one alone reads the state. All that
-// a tile reads is on its way before anything is summed.
-template <int TAPS, int TOKENS> DEVICE void conv_tile(const struct cuda_conv &p)
+// WIDTH: the widest convolution kernel, at most the tokens of a tile, so that only the first tile reads the state. All
+// loads of a tile are issued before the first sum.
+template <int WIDTH, int TOKENS> DEVICE void conv_tile(const struct cuda_conv &p)
 {
     kernel_begin();
     int sequence = (int)blockIdx.y / p.tiles, first_row = (int)blockIdx.y % p.tiles * TOKENS;
@@ -69,30 +69,30 @@ template <int TAPS, int TOKENS> DEVICE void conv_tile(const struct cuda_conv &p)
     const float *before = begins && position ? state_at(p.batch, p.state, sequence, position - 1) + channel : NULL;
     const uint16_t *x = p.x + (size_t)first * (size_t)p.channels + channel;
     uint16_t *out = p.out + (size_t)first * (size_t)p.channels + channel;
-    struct pair taps[TAPS], inputs[TOKENS + TAPS - 1], bias = { 0.0f, 0.0f };
+    struct pair weights[WIDTH], inputs[TOKENS + WIDTH - 1], bias = { 0.0f, 0.0f };
 #pragma unroll
-    for (int i = 0; i < TOKENS + TAPS - 1; i++)
+    for (int i = 0; i < TOKENS + WIDTH - 1; i++)
         if (i < TOKENS + p.inputs && first_row - p.inputs + i < count)
             inputs[i] = conv_input(p, x, before, first_row - p.inputs + i, both);
 #pragma unroll
-    for (int i = 0; i < TAPS; i++)
+    for (int i = 0; i < WIDTH; i++)
         if (i <= p.inputs)
-            taps[i] = conv_f32(p.kernel + i * p.channels + channel, both);
+            weights[i] = conv_f32(p.kernel + i * p.channels + channel, both);
     bias = p.bias ? conv_f32(p.bias + channel, both) : bias;
 #pragma unroll
     for (int row = 0; row < TOKENS; row++) {
         struct pair sum = bias;
 #pragma unroll
-        for (int i = 0; i < TAPS; i++)
+        for (int i = 0; i < WIDTH; i++)
             if (i <= p.inputs) {
-                sum.low += taps[i].low * inputs[row + i].low;
-                sum.high += taps[i].high * inputs[row + i].high;
+                sum.low += weights[i].low * inputs[row + i].low;
+                sum.high += weights[i].high * inputs[row + i].high;
             }
         if (first_row + row < count)
             conv_store(p, out + (size_t)(first_row + row) * (size_t)p.channels, sum, both);
     }
     if (begins)
-        conv_leave(p, x, before, count, both, state_at(p.batch, p.state, sequence, position) + channel);
+        conv_store_state(p, x, before, count, both, state_at(p.batch, p.state, sequence, position) + channel);
 }
 
 extern "C" __global__ void __launch_bounds__(CONV_THREADS) conv_4(const __grid_constant__ struct cuda_conv p)
@@ -109,23 +109,23 @@ extern "C" __global__ void __launch_bounds__(CONV_THREADS) conv_16(const __grid_
 
 #define SOFTPLUS_LINEAR 20.0f // from here on softplus(x) is x
 
-// Some tokens of a sequence, as all warps of a block need them. RUNS: of keys.
+// Some tokens of a sequence in shared memory, for all warps of a block. RUNS: of keys.
 template <int RUNS, int TOKENS> struct scan_tile {
     float4 b[TOKENS][RUNS], c[TOKENS][RUNS];
-    float x[TOKENS][SCAN_COLUMNS], time[TOKENS], decay[TOKENS];
+    float x[TOKENS][SCAN_COLUMNS], dt[TOKENS], decay[TOKENS];
 };
 
-// A thread's part of a tile, as it lies in memory: fetched while the tile before it is worked on.
+// A thread's part of a tile in registers, loaded while the tile before it is computed.
 template <int RUNS, int TOKENS> struct scan_raw {
     enum {
         RUNS_EACH = (RUNS * TOKENS + SCAN_THREADS - 1) / SCAN_THREADS,
         VALUES_EACH = (SCAN_COLUMNS * TOKENS + SCAN_THREADS - 1) / SCAN_THREADS,
     };
     float4 b[RUNS_EACH], c[RUNS_EACH];
-    float x[VALUES_EACH], time;
+    float x[VALUES_EACH], dt;
 };
 
-// Where a block is: its sequence's rows, its head and the first of its columns.
+// The work of a block: the rows of its sequence, its head and the first of its columns.
 struct scan_place {
     int first, count, position, head, column;
 };
@@ -155,12 +155,12 @@ DEVICE void scan_fetch(const struct cuda_ssm_scan &p, const struct scan_place &a
         out->x[i] = there ? bf16_to_f32(mixed[(size_t)row * width + (size_t)(at.head * p.values + column)]) : 0.0f;
     }
     size_t row = (size_t)(at.first + token) + threadIdx.x;
-    out->time = (int)threadIdx.x < left ? bf16_to_f32(p.time[row * (size_t)p.heads + (size_t)at.head]) : 0.0f;
+    out->dt = (int)threadIdx.x < left ? bf16_to_f32(p.dt[row * (size_t)p.heads + (size_t)at.head]) : 0.0f;
 }
 
-// Puts it where all see it. The time is worked out once for all columns.
+// Stores it to shared memory. dt is computed once for all columns.
 template <int RUNS, int TOKENS>
-DEVICE void scan_share(const struct cuda_ssm_scan &p, int head, const struct scan_raw<RUNS, TOKENS> &raw,
+DEVICE void scan_stage(const struct cuda_ssm_scan &p, int head, const struct scan_raw<RUNS, TOKENS> &raw,
                        struct scan_tile<RUNS, TOKENS> *tile)
 {
 #pragma unroll
@@ -178,11 +178,11 @@ DEVICE void scan_share(const struct cuda_ssm_scan &p, int head, const struct sca
             tile->x[index / SCAN_COLUMNS][index % SCAN_COLUMNS] = raw.x[i];
     }
     if ((int)threadIdx.x < TOKENS) {
-        float time = raw.time + p.dt_bias[head];
-        time = time > SOFTPLUS_LINEAR ? time : log1pf(expf(time));
-        time = fminf(fmaxf(time, p.dt_min), p.dt_max);
-        tile->time[threadIdx.x] = time;
-        tile->decay[threadIdx.x] = expf(p.a[head] * time);
+        float dt = raw.dt + p.dt_bias[head];
+        dt = dt > SOFTPLUS_LINEAR ? dt : log1pf(expf(dt));
+        dt = fminf(fmaxf(dt, p.dt_min), p.dt_max);
+        tile->dt[threadIdx.x] = dt;
+        tile->decay[threadIdx.x] = expf(p.a[head] * dt);
     }
 }
 
@@ -192,9 +192,9 @@ DEVICE void scan_value(float &matrix, float b, float c, float decay, float moved
     sum = fmaf(matrix, c, sum);
 }
 
-// Moves the matrix on by a token and returns what c makes of it.
+// Updates the matrix by one token and returns its product with c.
 template <int HELD>
-DEVICE float scan_move_on(float4 matrix[HELD], const float4 *b, const float4 *c, float decay, float moved)
+DEVICE float scan_step(float4 matrix[HELD], const float4 *b, const float4 *c, float decay, float moved)
 {
     float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll
@@ -208,7 +208,7 @@ DEVICE float scan_move_on(float4 matrix[HELD], const float4 *b, const float4 *c,
     return state_quarters_sum((sum.x + sum.y) + (sum.z + sum.w));
 }
 
-// COUNT tokens of a tile from `first` on: nothing is stored before all of them are done, so that they may overlap.
+// COUNT tokens of a tile from `first` on. Results are stored at the end, so that the tokens overlap.
 template <int HELD, int RUNS, int TOKENS, int COUNT>
 DEVICE void scan_tokens(const struct scan_tile<RUNS, TOKENS> &tile, int first, int own, float d, float4 matrix[HELD],
                         uint16_t *out, size_t row_values, bool stores)
@@ -218,8 +218,8 @@ DEVICE void scan_tokens(const struct scan_tile<RUNS, TOKENS> &tile, int first, i
     for (int i = 0; i < COUNT; i++) {
         float x = tile.x[first + i][own];
         result[i] = fmaf(d, x,
-                         scan_move_on<HELD>(matrix, tile.b[first + i], tile.c[first + i], tile.decay[first + i],
-                                            tile.time[first + i] * x));
+                         scan_step<HELD>(matrix, tile.b[first + i], tile.c[first + i], tile.decay[first + i],
+                                         tile.dt[first + i] * x));
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -227,7 +227,7 @@ DEVICE void scan_tokens(const struct scan_tile<RUNS, TOKENS> &tile, int first, i
             out[(size_t)(first + i) * row_values] = bf16_round(result[i]);
 }
 
-// HELD: runs of keys that a lane has. TOKENS: of a tile.
+// HELD: runs of keys of a lane. TOKENS: of a tile.
 template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_ssm_scan &p)
 {
     enum { RUNS = HELD * STATE_QUARTERS, TOGETHER = TOKENS > 1 ? 2 : 1 };
@@ -248,10 +248,10 @@ template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_ssm_s
     float d = p.d[place.head];
     struct scan_raw<RUNS, TOKENS> raw;
     scan_fetch(p, place, 0, &raw);
-    state_take<HELD>(before, p.keys, p.values, column, matrix);
+    state_load<HELD>(before, p.keys, p.values, column, matrix);
     for (int token = 0; token < place.count; token += TOKENS, out += TOKENS * row_values) {
         int left = min(place.count - token, TOKENS), done = 0;
-        scan_share(p, place.head, raw, &tile);
+        scan_stage(p, place.head, raw, &tile);
         __syncthreads();
         if (token + TOKENS < place.count)
             scan_fetch(p, place, token + TOKENS, &raw);
@@ -261,17 +261,17 @@ template <int HELD, int TOKENS> DEVICE void scan_columns(const struct cuda_ssm_s
             scan_tokens<HELD, RUNS, TOKENS, 1>(tile, done, own, d, matrix, out, row_values, stores);
         __syncthreads();
     }
-    state_leave<HELD>(state_at(p.batch, p.state, sequence, place.position) + at, p.keys, p.values, column, matrix);
+    state_store<HELD>(state_at(p.batch, p.state, sequence, place.position) + at, p.keys, p.values, column, matrix);
 }
 
-// The sizes that there are: so many keys at most, and for steps in which every sequence has one token, or more.
-#define SCAN(keys, tokens, blocks, word)                                 \
-    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, blocks)   \
+// By the most keys, for steps in which every sequence has one token (decode), or for all others (prefill).
+#define SCAN(keys, tokens, blocks, word)                                         \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, blocks)           \
         ssm_scan_##keys##_##word(const __grid_constant__ struct cuda_ssm_scan p) \
-    {                                                                    \
-        scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);    \
+    {                                                                            \
+        scan_columns<keys / (STATE_QUARTERS * STATE_RUN), tokens>(p);            \
     }
-//   keys  tokens of a tile, blocks of a multiprocessor
+//   keys  tokens of a tile, blocks per SM
 SCAN(128, 1, 5, decode)
 SCAN(128, 8, 4, prefill)
 SCAN(256, 1, 3, decode)

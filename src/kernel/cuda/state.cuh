@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/state.cuh: where a sequence's state is found and left (kernel/state.h says the same of CPUs), and how a
-// warp has some columns of a head's matrix, (keys, values), in registers: a lane has a quarter of a column's keys, in
-// runs of four that take turns with the other quarters'. So many values of a vector over keys are one load from shared
-// memory. Columns depend on no other.
+// kernel/cuda/state.cuh: recurrent states: where a sequence's state is read and written (as kernel/state.h for CPUs),
+// and how a warp keeps some columns of a head's matrix, (keys, values), in registers. A lane has a quarter of a
+// column's keys, in runs of four that are interleaved with those of the other quarters, so that four values of a vector
+// over keys are one load from shared memory. Columns are independent.
 #ifndef KERNEL_CUDA_STATE_CUH
 #define KERNEL_CUDA_STATE_CUH
 
 #include "kernel/cuda/common.cuh"
 
-// After the token at `position`.
+// The state after the token at `position`.
 DEVICE float *state_at(const struct cuda_batch &batch, const struct cuda_state &state, int sequence, int position)
 {
     int run = batch.table_at[state.class_index * batch.sequences_max + sequence];
@@ -34,15 +34,15 @@ DEVICE float4 state_load_run(const uint16_t *x, int at, int count, bool whole)
     return make_float4(out[0], out[1], out[2], out[3]);
 }
 
-// The sum over a column's quarters; each of their lanes gets it.
+// The sum over a column's quarters, in each of their lanes.
 DEVICE float state_quarters_sum(float value)
 {
     value += __shfl_xor_sync(WARP_ALL, value, STATE_WARP_COLUMNS);
     return value + __shfl_xor_sync(WARP_ALL, value, 2 * STATE_WARP_COLUMNS);
 }
 
-// The keys that a lane has of its column, from the state or to it; those past the end are 0. NULL: all of them are.
-template <int HELD> DEVICE void state_take(const float *from, int keys, int values, int column, float4 matrix[HELD])
+// Loads the keys that a lane has of its column; those past the end are 0, and all of them if `from` is NULL.
+template <int HELD> DEVICE void state_load(const float *from, int keys, int values, int column, float4 matrix[HELD])
 {
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
@@ -56,7 +56,7 @@ template <int HELD> DEVICE void state_take(const float *from, int keys, int valu
     }
 }
 
-template <int HELD> DEVICE void state_leave(float *to, int keys, int values, int column, const float4 matrix[HELD])
+template <int HELD> DEVICE void state_store(float *to, int keys, int values, int column, const float4 matrix[HELD])
 {
 #pragma unroll
     for (int i = 0; i < HELD; i++) {

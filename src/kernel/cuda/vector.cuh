@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/vector.cuh: a head's vector in the registers of neighbouring lanes, PART values each, at most a warp's.
-// The fewer values a lane has, the sooner a vector is done; with VECTOR_PART the longest vector fits a warp. What a
-// vector becomes does not depend on it. Values past the vector's end are 0.
+// kernel/cuda/vector.cuh: the vector of one head in the registers of neighbouring lanes, PART values each: loads,
+// stores, RoPE and the Hadamard transform. Fewer values per lane have a lower latency; with VECTOR_PART the longest
+// vector fits a warp. Results do not depend on PART. Values past the vector's end are 0.
 #ifndef KERNEL_CUDA_VECTOR_CUH
 #define KERNEL_CUDA_VECTOR_CUH
 
@@ -14,10 +14,10 @@ static_assert(HEAD_DIM_MAX <= VECTOR_PART * WARP, "a vector fits a warp");
 template <int PART> DEVICE int vector_lanes_log(int dim) { return 32 - __clz((dim - 1) / PART); }
 template <int PART> DEVICE int vector_lanes(int dim) { return 1 << vector_lanes_log<PART>(dim); }
 
-// Whether every lane has all of its part or none of it; then a part is read and written at once.
+// Whether every lane has PART values or none; then they are loaded and stored by 16 bytes.
 template <int PART> DEVICE bool vector_is_whole(int dim) { return dim % PART == 0; }
 
-// A few words at a multiple of their size, or of 16 bytes.
+// Words that lie at a multiple of their size, or of 16 bytes.
 template <int COUNT> DEVICE void words_load(const void *from, uint32_t *words)
 {
     if (COUNT == 2) {
@@ -51,7 +51,7 @@ template <int PART> DEVICE void part_dequantise(const uint32_t *pairs, float (&x
     }
 }
 
-// Pairs of neighbours: those that the lane has first, then the others.
+// Deinterleaves pairs of neighbours: the values of the lane first, then their partners.
 template <int PART> DEVICE void part_unzip(bool has_low, uint32_t pairs[PART])
 {
     uint32_t own = has_low ? 0x5410 : 0x7632, zipped[PART];
@@ -65,7 +65,7 @@ template <int PART> DEVICE void part_unzip(bool has_low, uint32_t pairs[PART])
     }
 }
 
-// Lanes that have no vector come with a dim of 0.
+// Lanes without a vector pass a dim of 0.
 template <int PART> DEVICE void vector_load(const uint16_t *vector, int dim, int lane, float (&x)[PART])
 {
     int first = lane * PART;
@@ -119,9 +119,9 @@ template <int PART> DEVICE void vector_load(const float *vector, int dim, int la
         x[i] = first + i < dim ? vector[first + i] : 0.0f;
 }
 
-// Sums and differences of a Hadamard matrix on each block of a vector, without its factor: neighbours are combined
-// first, then those two apart, and so on: within lanes, then across. All lanes of the warp must come.
-template <int PART> DEVICE void vector_mix(int lane, int block, float (&x)[PART])
+// The fast Walsh-Hadamard transform of each block of a vector, without its factor: butterflies of neighbours first,
+// then of values two apart, and so on, within lanes and then across. Called by all lanes of the warp.
+template <int PART> DEVICE void vector_hadamard(int lane, int block, float (&x)[PART])
 {
 #pragma unroll
     for (int stride = 1; stride < PART; stride *= 2)
@@ -142,7 +142,7 @@ template <int PART> DEVICE void vector_mix(int lane, int block, float (&x)[PART]
         }
 }
 
-// What keys are stored as; queries have a centre of zeros.
+// H (x - centre): the form in which keys are stored. Queries have a centre of zeros.
 template <int PART>
 DEVICE void vector_transform(const struct cuda_transform &transform, const float (&centre)[PART], int lane,
                              float (&x)[PART])
@@ -150,108 +150,110 @@ DEVICE void vector_transform(const struct cuda_transform &transform, const float
 #pragma unroll
     for (int i = 0; i < PART; i++)
         x[i] -= centre[i];
-    vector_mix(lane, transform.block, x);
+    vector_hadamard(lane, transform.block, x);
 #pragma unroll
     for (int i = 0; i < PART; i++)
         x[i] *= transform.factor;
 }
 
-// ---- turning by a position ----
-// Of a pair (a, b) turned by an angle, a becomes a cos - b sin and b becomes b cos + a sin: each channel itself times
-// the cosine, and the other one times the sine, whose sign is the channel's. The pairs of the result are halves apart.
+// ---- RoPE ---- A pair (a, b) is rotated by an angle: a becomes a cos - b sin and b becomes b cos + a sin. Each
+// channel is multiplied by the cosine, and its partner by the sine, whose sign depends on the channel. The pairs of the
+// result are halves apart.
 
-struct alignas(16) turn {
-    float cosine[HEAD_DIM_MAX], sine[HEAD_DIM_MAX]; // of each channel that turns, times the magnitude; by turn_slot
+struct alignas(16) rotation {
+    float cosine[HEAD_DIM_MAX], sine[HEAD_DIM_MAX]; // of each rotary dim, times the magnitude; by rotation_slot
 };
 
-// What lanes read at once lies side by side.
-template <int PART> DEVICE int turn_slot(int channel)
+// Lanes read neighbouring words: no bank conflicts.
+template <int PART> DEVICE int rotation_slot(int channel)
 {
     return (channel % PART / 4 * WARP + channel / PART) * 4 + channel % 4;
 }
 
-// By the whole block, which must meet before it reads.
-template <int PART> DEVICE void turn_prepare(struct turn *turn, const struct cuda_rope &rope, int position)
+// By the whole block; a barrier must follow before it is read.
+template <int PART> DEVICE void rotation_prepare(struct rotation *rotation, const struct cuda_rope &rope, int position)
 {
     int pairs = rope.rotated / 2;
     for (int i = (int)threadIdx.x; i < pairs; i += (int)blockDim.x) {
-        int first = turn_slot<PART>(i), second = turn_slot<PART>(i + pairs);
+        int first = rotation_slot<PART>(i), second = rotation_slot<PART>(i + pairs);
         float sine, cosine;
         sincosf((float)position * rope.frequencies[i], &sine, &cosine);
-        turn->cosine[first] = turn->cosine[second] = cosine * rope.magnitude;
-        turn->sine[first] = -(sine * rope.magnitude);
-        turn->sine[second] = sine * rope.magnitude;
+        rotation->cosine[first] = rotation->cosine[second] = cosine * rope.magnitude;
+        rotation->sine[first] = -(sine * rope.magnitude);
+        rotation->sine[second] = sine * rope.magnitude;
     }
 }
 
-// Spelled out, so that it has the same bits in every kernel.
-DEVICE float turned(float own, float other, float cosine, float sine) { return fmaf(own, cosine, other * sine); }
+// An explicit fma, so that the bits are the same in every kernel.
+DEVICE float rope_rotate(float own, float other, float cosine, float sine) { return fmaf(own, cosine, other * sine); }
 
-// Where a channel of the result comes from, and the other one of its pair.
-DEVICE int turned_own(const struct cuda_rope &rope, int channel)
+// The input channel of a channel of the result, and that of its partner.
+DEVICE int rope_own(const struct cuda_rope &rope, int channel)
 {
     int pairs = rope.rotated / 2, second = channel >= pairs;
     return !rope.interleaved || channel >= rope.rotated ? channel : 2 * (channel - second * pairs) + second;
 }
 
-DEVICE int turned_other(const struct cuda_rope &rope, int channel)
+DEVICE int rope_other(const struct cuda_rope &rope, int channel)
 {
     int pairs = rope.rotated / 2;
-    return rope.interleaved ? turned_own(rope, channel) ^ 1 : channel < pairs ? channel + pairs : channel - pairs;
+    return rope.interleaved ? rope_own(rope, channel) ^ 1 : channel < pairs ? channel + pairs : channel - pairs;
 }
 
 template <int PART>
-DEVICE float turned_value(const struct turn *turn, const struct cuda_rope &rope, const uint16_t *vector, int channel)
+DEVICE float rope_value(const struct rotation *rotation, const struct cuda_rope &rope, const uint16_t *vector,
+                        int channel)
 {
-    int slot = turn_slot<PART>(channel);
-    return turned(bf16_to_f32(vector[turned_own(rope, channel)]), bf16_to_f32(vector[turned_other(rope, channel)]),
-                  turn->cosine[slot], turn->sine[slot]);
+    int slot = rotation_slot<PART>(channel);
+    return rope_rotate(bf16_to_f32(vector[rope_own(rope, channel)]), bf16_to_f32(vector[rope_other(rope, channel)]),
+                       rotation->cosine[slot], rotation->sine[slot]);
 }
 
-// Where a lane finds its part and the others of its pairs, if both are PART in a row (of neighbours, which lie zipped,
-// the first and the second half of both).
-struct turned_at {
+// The channels at which a lane loads its values and their partners, if each are PART consecutive ones; of interleaved
+// pairs, the first and the second half of both together.
+struct rope_at {
     bool in_rows;
     int own, other;
 };
 
-template <int PART> DEVICE struct turned_at turned_at(const struct cuda_rope &rope, int lane)
+template <int PART> DEVICE struct rope_at rope_at(const struct cuda_rope &rope, int lane)
 {
-    int own = turned_own(rope, lane * PART) & -2;
+    int own = rope_own(rope, lane * PART) & -2;
     return { vector_is_whole<PART>(rope.head_dim) && vector_is_whole<PART>(rope.rotated / 2), own,
-             rope.interleaved ? own + PART : turned_other(rope, lane * PART) };
+             rope.interleaved ? own + PART : rope_other(rope, lane * PART) };
 }
 
 template <int PART>
-DEVICE void part_load_turned(const struct turn *turn, const struct cuda_rope &rope, const struct turned_at &at,
-                             const uint16_t *vector, int dim, int lane, float (&x)[PART])
+DEVICE void part_load_rope(const struct rotation *rotation, const struct cuda_rope &rope, const struct rope_at &at,
+                           const uint16_t *vector, int dim, int lane, float (&x)[PART])
 {
     int first = lane * PART;
-    bool turns = first < min(dim, rope.rotated);
+    bool rotates = first < min(dim, rope.rotated);
     uint32_t pairs[PART] = {};
     if (first < dim)
         words_load<PART / 2>(vector + at.own, pairs);
-    if (turns)
+    if (rotates)
         words_load<PART / 2>(vector + at.other, pairs + PART / 2);
-    if (turns && rope.interleaved)
+    if (rotates && rope.interleaved)
         part_unzip<PART>(first < rope.rotated / 2, pairs);
     part_dequantise(pairs, x);
 #pragma unroll
-    for (int i = 0; i < PART && turns; i += 4) {
+    for (int i = 0; i < PART && rotates; i += 4) {
         float other[4], cosine[4], sine[4];
         part_dequantise(pairs + (PART + i) / 2, other);
-        part_load(turn->cosine + turn_slot<PART>(first + i), cosine);
-        part_load(turn->sine + turn_slot<PART>(first + i), sine);
+        part_load(rotation->cosine + rotation_slot<PART>(first + i), cosine);
+        part_load(rotation->sine + rotation_slot<PART>(first + i), sine);
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            x[i + j] = turned(x[i + j], other[j], cosine[j], sine[j]);
+            x[i + j] = rope_rotate(x[i + j], other[j], cosine[j], sine[j]);
     }
 }
 
-// Other sizes, which are rare, value by value. The loop stays one: written out, it would take registers from all.
+// Other sizes, which are rare, value by value. The loop is not unrolled, since that would cost registers in all
+// kernels.
 template <int PART>
-DEVICE void part_load_turned_singly(const struct turn *turn, const struct cuda_rope &rope, const uint16_t *vector,
-                                    int dim, int lane, float (&x)[PART])
+DEVICE void part_load_rope_singly(const struct rotation *rotation, const struct cuda_rope &rope, const uint16_t *vector,
+                                  int dim, int lane, float (&x)[PART])
 {
     float values[PART];
 #pragma unroll 1
@@ -259,23 +261,23 @@ DEVICE void part_load_turned_singly(const struct turn *turn, const struct cuda_r
         int channel = lane * PART + i;
         values[i] = channel >= dim    ? 0.0f
             : channel >= rope.rotated ? bf16_to_f32(vector[channel])
-                                      : turned_value<PART>(turn, rope, vector, channel);
+                                      : rope_value<PART>(rotation, rope, vector, channel);
     }
 #pragma unroll
     for (int i = 0; i < PART; i++)
         x[i] = values[i];
 }
 
-// Loads a lane's part of a turned vector like vector_load, rounded to bfloat16 as if it had been stored in between. It
-// reads what other lanes may overwrite: they meet (__syncwarp) before any stores.
+// Loads a lane's part of the rotated vector like vector_load, rounded to bfloat16 as if it had been stored in between.
+// It reads values of other lanes: __syncwarp before any lane stores.
 template <int PART>
-DEVICE void vector_load_turned(const struct turn *turn, const struct cuda_rope &rope, const struct turned_at &at,
-                               const uint16_t *vector, int dim, int lane, float (&x)[PART])
+DEVICE void vector_load_rope(const struct rotation *rotation, const struct cuda_rope &rope, const struct rope_at &at,
+                             const uint16_t *vector, int dim, int lane, float (&x)[PART])
 {
     if (at.in_rows)
-        part_load_turned(turn, rope, at, vector, dim, lane, x);
+        part_load_rope(rotation, rope, at, vector, dim, lane, x);
     else
-        part_load_turned_singly(turn, rope, vector, dim, lane, x);
+        part_load_rope_singly(rotation, rope, vector, dim, lane, x);
 #pragma unroll
     for (int i = 0; i < PART; i += 2) {
         uint32_t pair = bf16_pair(x[i], x[i + 1]);

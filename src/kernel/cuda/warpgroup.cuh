@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/cuda/warpgroup.cuh: what every kernel has that multiplies by sm_90a's warpgroups: barriers, by which those who
-// bring tiles and those who use them meet, and the brackets around products.
+// kernel/cuda/warpgroup.cuh: what all wgmma kernels (sm_90a) share: mbarriers between producer warps and consumer
+// warpgroups, and the fence and the commit of a group of products.
 #ifndef KERNEL_CUDA_WARPGROUP_CUH
 #define KERNEL_CUDA_WARPGROUP_CUH
 
