@@ -53,7 +53,7 @@ static bool open_batch(struct engine *engine, struct error *err)
         engine->batch.pages_end[i] = plan->classes[i].kind.end;
     }
     if (engine->group)
-        told_open_tables(&engine->tables, plan, &engine->arena);
+        protocol_open_tables(&engine->tables, plan, &engine->arena);
     return !engine->gpu || gpu_open_batch(engine->gpu, engine, err);
 }
 
@@ -168,8 +168,8 @@ static bool tell_open(struct engine *engine, const struct engine_options *option
     if (!engine->group || group_rank(engine->group))
         return true;
     engine->number = engine->group->opened++;
-    told_write_head(&engine->message, TOLD_OPEN, engine->number);
-    told_write_open(&engine->message, engine->checkpoint->path, options);
+    protocol_write_head(&engine->message, PROTOCOL_OPEN, engine->number);
+    protocol_write_open(&engine->message, engine->checkpoint->path, options);
     return ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, err)
         && group_agree(engine->group, true, err);
 }
@@ -222,7 +222,7 @@ void engine_close(struct engine *engine)
 {
     struct error ignored; // who is gone needs not be told
     if (engine->group && !group_rank(engine->group)) {
-        told_write_head(&engine->message, TOLD_CLOSE, engine->number);
+        protocol_write_head(&engine->message, PROTOCOL_CLOSE, engine->number);
         ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, &ignored);
     }
     close_own(engine);
@@ -266,8 +266,8 @@ static bool tell_step(struct engine *engine, struct error *err)
 {
     if (!engine->group || group_rank(engine->group))
         return true;
-    told_write_head(&engine->message, TOLD_STEP, engine->number);
-    told_write_step(&engine->message, engine, &engine->tables);
+    protocol_write_head(&engine->message, PROTOCOL_STEP, engine->number);
+    protocol_write_step(&engine->message, engine, &engine->tables);
     return ranks_broadcast(engine->group->ranks, engine->message.data, engine->message.len, err);
 }
 

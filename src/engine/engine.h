@@ -24,7 +24,7 @@ struct engine {
     struct gpu *gpu;                    // NULL on CPUs; with it, all addresses above are its own and the ops run there
     struct group *group;                // borrowed; NULL: this process computes all of it
     int number;                         // by which the ranks of a group know the engine
-    struct told_tables {                // of a group: page tables as rank 0 told them last (engine/ranks/protocol.h)
+    struct protocol_tables {            // of a group: page tables as rank 0 last sent them (engine/ranks/protocol.h)
         int32_t *pages[KV_CLASSES_MAX]; // (max_num_seqs, capacity)
         int *counts[KV_CLASSES_MAX];    // (max_num_seqs)
         int capacity[KV_CLASSES_MAX];

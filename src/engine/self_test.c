@@ -5,18 +5,21 @@
 
 #include "engine/kernels/cuda.h"
 
-enum { SELF_TEST_SEED = 5753 }; // its samples have grouped heads, windows, soft caps, sinks and several long sequences
+enum {
+    SELF_TEST_SEED = 5753
+}; // its test cases have grouped heads, windows, soft caps, sinks and several long sequences
 
 // The questions so far, each asked once.
 struct questions {
     struct question {
         const struct kernel *kernel;
-        struct sample_case wanted;
+        struct testcase_options wanted;
     } *list;
     int count, capacity;
 };
 
-static bool is_known(const struct questions *questions, const struct kernel *kernel, const struct sample_case *wanted)
+static bool is_known(const struct questions *questions, const struct kernel *kernel,
+                     const struct testcase_options *wanted)
 {
     for (int i = 0; i < questions->count; i++) {
         const struct question *known = &questions->list[i];
@@ -30,7 +33,8 @@ static bool is_known(const struct questions *questions, const struct kernel *ker
     return false;
 }
 
-static void add_question(struct questions *questions, const struct kernel *kernel, const struct sample_case *wanted)
+static void add_question(struct questions *questions, const struct kernel *kernel,
+                         const struct testcase_options *wanted)
 {
     if (is_known(questions, kernel, wanted))
         return;
@@ -46,7 +50,7 @@ static void add_op(struct questions *questions, const struct plan *plan, int ind
 {
     const struct op *op = &plan->model->ops[index];
     const struct plan_op *bound = &plan->ops[index];
-    struct sample_case wanted = { .size = SAMPLE_SMALL, .seed = SELF_TEST_SEED };
+    struct testcase_options wanted = { .size = TESTCASE_SMALL, .seed = SELF_TEST_SEED };
     if (op->kind == OP_KV_WRITE || op->kind == OP_ATTENTION) {
         const struct plan_layer *placed = &plan->layer[op->layer];
         const struct kv_layout *layout = &plan->classes[placed->class_index].layout;

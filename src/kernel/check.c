@@ -26,7 +26,7 @@ static enum dtype next_format(uint64_t formats, enum dtype dtype)
     return (enum dtype)next;
 }
 
-static int add_case(const struct kernel *kernel, struct sample_case wanted, struct sample_case *out)
+static int add_case(const struct kernel *kernel, struct testcase_options wanted, struct testcase_options *out)
 {
     int count = 0;
     bool any = !kernel->sink_beside;
@@ -35,38 +35,38 @@ static int add_case(const struct kernel *kernel, struct sample_case wanted, stru
     static const enum kernel_load loads[] = { KERNEL_DECODE, KERNEL_PREFILL };
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
         wanted.load = kernel->load & loads[i];
-        if (wanted.load && sample_is_possible(kernel, &wanted))
+        if (wanted.load && testcase_is_possible(kernel, &wanted))
             out[count++] = wanted;
     }
     return count;
 }
 
-int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_MAX])
+int check_cases(const struct kernel *kernel, struct testcase_options out[CHECK_CASES_MAX])
 {
     int count = 0;
     uint64_t values = 0; // formats that a case has
     if (!kernel->weights && !kernel->k && !kernel->latents)
-        count += add_case(kernel, (struct sample_case){ 0 }, out);
+        count += add_case(kernel, (struct testcase_options){ 0 }, out);
     for (int i = 0; i < DTYPE_COUNT; i++) {
         enum dtype dtype = (enum dtype)i;
         if (lists(kernel->weights, i))
-            count += add_case(kernel, (struct sample_case){ .weight = dtype }, out + count);
+            count += add_case(kernel, (struct testcase_options){ .weight = dtype }, out + count);
         if (lists(kernel->latents, i))
-            count += add_case(kernel, (struct sample_case){ .k = dtype, .v = dtype, .latent = true }, out + count);
+            count += add_case(kernel, (struct testcase_options){ .k = dtype, .v = dtype, .latent = true }, out + count);
         if (!lists(kernel->k, i))
             continue;
         enum dtype other = next_format(kernel->v, dtype);
         if (lists(kernel->v, i))
-            count += add_case(kernel, (struct sample_case){ .k = dtype, .v = dtype }, out + count);
+            count += add_case(kernel, (struct testcase_options){ .k = dtype, .v = dtype }, out + count);
         if (other != dtype)
-            count += add_case(kernel, (struct sample_case){ .k = dtype, .v = other }, out + count);
+            count += add_case(kernel, (struct testcase_options){ .k = dtype, .v = other }, out + count);
         values |= (uint64_t)1 << other | (lists(kernel->v, i) ? (uint64_t)1 << i : 0);
     }
     for (int i = 0; i < DTYPE_COUNT && kernel->k; i++) // of values alone, where keys have other formats
         if (lists(kernel->v & ~values, i))
-            count += add_case(kernel,
-                              (struct sample_case){ .k = next_format(kernel->k, (enum dtype)i), .v = (enum dtype)i },
-                              out + count);
+            count += add_case(
+                kernel, (struct testcase_options){ .k = next_format(kernel->k, (enum dtype)i), .v = (enum dtype)i },
+                out + count);
     return count;
 }
 
@@ -93,48 +93,48 @@ int check_fused(const struct kernel *kernel, uint32_t out[CHECK_FUSED_MAX])
 
 // What the outputs held at some moment, as bytes, or what a run made of them, as values.
 struct picture {
-    void *output[SAMPLE_OUTPUTS_MAX];
+    void *output[TESTCASE_OUTPUTS_MAX];
 };
 
-static size_t value_count(const struct sample *sample, int output)
+static size_t value_count(const struct testcase *testcase, int output)
 {
-    return (size_t)sample_rows(sample) * (size_t)sample->output[output].row_values;
+    return (size_t)testcase_rows(testcase) * (size_t)testcase->output[output].row_values;
 }
 
-static struct picture take_bytes(struct sample *sample)
+static struct picture take_bytes(struct testcase *testcase)
 {
     struct picture bytes;
-    for (int i = 0; i < sample->outputs; i++)
-        bytes.output[i] = memcpy(arena_new(&sample->arena, sample->output[i].bytes, 1), sample->output[i].data,
-                                 sample->output[i].bytes);
+    for (int i = 0; i < testcase->outputs; i++)
+        bytes.output[i] = memcpy(arena_new(&testcase->arena, testcase->output[i].bytes, 1), testcase->output[i].data,
+                                 testcase->output[i].bytes);
     return bytes;
 }
 
-// What has just been written to the sample, which is then as it was `before`.
-static struct picture take_values(struct sample *sample, const struct picture *before, bool *strayed)
+// What has just been written to the test case, which is then as it was `before`.
+static struct picture take_values(struct testcase *testcase, const struct picture *before, bool *strayed)
 {
     struct picture values;
-    for (int i = 0; i < sample->outputs; i++) {
-        struct sample_output *output = &sample->output[i];
-        values.output[i] = arena_new(&sample->arena, value_count(sample, i), sizeof(float));
-        sample_read(sample, i, values.output[i]);
-        sample_undo(sample, i, before->output[i]);
+    for (int i = 0; i < testcase->outputs; i++) {
+        struct testcase_output *output = &testcase->output[i];
+        values.output[i] = arena_new(&testcase->arena, value_count(testcase, i), sizeof(float));
+        testcase_read(testcase, i, values.output[i]);
+        testcase_undo(testcase, i, before->output[i]);
         *strayed |= memcmp(output->data, before->output[i], output->bytes) != 0;
         memcpy(output->data, before->output[i], output->bytes);
     }
-    *strayed |= !sample_guards_intact(sample);
+    *strayed |= !testcase_guards_intact(testcase);
     return values;
 }
 
 // The last part comes first.
-static struct picture run_call(struct sample *sample, struct kernel_call call, int parts, const struct picture *before,
-                               bool *strayed)
+static struct picture run_call(struct testcase *testcase, struct kernel_call call, int parts,
+                               const struct picture *before, bool *strayed)
 {
     for (int part = parts - 1; part >= 0 && call.prepare; part--)
         call.prepare(call.args, part, parts);
     for (int part = parts - 1; part >= 0; part--)
         call.run(call.args, part, parts);
-    return take_values(sample, before, strayed);
+    return take_values(testcase, before, strayed);
 }
 
 static void round_nvfp4(const float *x, size_t count, float *rounded)
@@ -148,9 +148,9 @@ static void round_nvfp4(const float *x, size_t count, float *rounded)
 }
 
 // The input of a linear, or of experts, as kernels see it that round it to 8 bits, or to 4.
-static const float *rounded_input(struct sample *sample, const struct kernel *kernel, const float *x, size_t count)
+static const float *rounded_input(struct testcase *testcase, const struct kernel *kernel, const float *x, size_t count)
 {
-    float *rounded = ARENA_NEW(&sample->arena, float, count);
+    float *rounded = ARENA_NEW(&testcase->arena, float, count);
     if (kernel->nvfp4)
         return round_nvfp4(x, count, rounded), rounded;
     for (size_t i = 0; i + INT8_BLOCK <= count; i += INT8_BLOCK) {
@@ -162,12 +162,12 @@ static const float *rounded_input(struct sample *sample, const struct kernel *ke
     return rounded;
 }
 
-// What changes keys in place before they are stored, on a copy: the sample is to keep them.
-static void run_before_storing(const struct sample *sample, struct kv_write_args *args, struct arena *arena, int part,
-                               int parts)
+// What changes keys in place before they are stored, on a copy: the test case is to keep them.
+static void run_before_storing(const struct testcase *testcase, struct kv_write_args *args, struct arena *arena,
+                               int part, int parts)
 {
     const struct kv_side *side = &args->cache.layout.k;
-    size_t count = (size_t)(sample->batch.tokens * side->heads * side->dim);
+    size_t count = (size_t)(testcase->batch.tokens * side->heads * side->dim);
     float *k = ARENA_NEW(arena, float, count);
     if (!args->rope && !args->transform)
         return;
@@ -194,21 +194,21 @@ static void run_fused(enum op_kind op, union op_args *args, enum operand_role ro
             kernel_reference((enum op_kind)uses[i].operand->fused)->run(*operand_pointer(&uses[i]), part, parts);
 }
 
-// The op of a sample as it is defined, with the neighbours that a kernel fuses.
+// The op of a test case as it is defined, with the neighbours that a kernel fuses.
 static void run_defined(const void *arguments, int part, int parts)
 {
-    const struct sample *sample = arguments;
-    union op_args args = sample->args;
-    const struct kernel *reference = kernel_reference(sample->op);
+    const struct testcase *testcase = arguments;
+    union op_args args = testcase->args;
+    const struct kernel *reference = kernel_reference(testcase->op);
     struct arena arena = { 0 };
-    if (sample->op == OP_KV_WRITE)
-        run_before_storing(sample, &args.kv_write, &arena, part, parts);
+    if (testcase->op == OP_KV_WRITE)
+        run_before_storing(testcase, &args.kv_write, &arena, part, parts);
     else
-        run_fused(sample->op, &args, ROLE_FUSED_BEFORE, part, parts);
+        run_fused(testcase->op, &args, ROLE_FUSED_BEFORE, part, parts);
     if (reference->prepare)
         reference->prepare(&args, part, parts);
     reference->run(&args, part, parts);
-    run_fused(sample->op, &args, ROLE_FUSED_AFTER, part, parts);
+    run_fused(testcase->op, &args, ROLE_FUSED_AFTER, part, parts);
     arena_free(&arena);
 }
 
@@ -223,18 +223,19 @@ static int find_role(const struct operand_use *uses, enum operand_role role)
 
 // The reference's results. Where the kernel says that it rounds activations, they are rounded for the reference, too,
 // for the matrices whose format is read so: a kernel is held to what it says.
-static struct picture run_reference(struct sample *sample, const struct kernel *kernel, const struct picture *before)
+static struct picture run_reference(struct testcase *testcase, const struct kernel *kernel,
+                                    const struct picture *before)
 {
-    struct kernel_call call = { .run = run_defined, .args = sample };
-    struct picture expected = run_call(sample, call, 1, before, &(bool){ false });
+    struct kernel_call call = { .run = run_defined, .args = testcase };
+    struct picture expected = run_call(testcase, call, 1, before, &(bool){ false });
     if (!kernel->int8 && !kernel->nvfp4)
         return expected;
     struct operand_use uses[OP_OPERANDS_MAX];
-    int count = op_operands(sample->op, &sample->args, uses);
+    int count = op_operands(testcase->op, &testcase->args, uses);
     const struct operand_use *x = &uses[find_role(uses, ROLE_IN)];
     void *exact = *operand_pointer(x);
-    *operand_pointer(x) = (void *)rounded_input(sample, kernel, exact, (size_t)sample->rows * x->width);
-    struct picture rounded = run_call(sample, call, 1, before, &(bool){ false });
+    *operand_pointer(x) = (void *)rounded_input(testcase, kernel, exact, (size_t)testcase->rows * x->width);
+    struct picture rounded = run_call(testcase, call, 1, before, &(bool){ false });
     *operand_pointer(x) = exact;
     for (int i = 0; i < count; i++)
         if (uses[i].operand->role == ROLE_WEIGHT
@@ -255,39 +256,39 @@ static double difference(const float *found, const float *expected, size_t count
     return difference == 0 ? 0 : largest > 0 ? difference / largest : INFINITY;
 }
 
-// Whether the first rows, as many as the sample has, are equal bit for bit.
-static bool same_bits(const struct sample *sample, const struct picture *a, const struct picture *b)
+// Whether the first rows, as many as the test case has, are equal bit for bit.
+static bool same_bits(const struct testcase *testcase, const struct picture *a, const struct picture *b)
 {
-    for (int i = 0; i < sample->outputs; i++)
-        if (memcmp(a->output[i], b->output[i], value_count(sample, i) * sizeof(float)))
+    for (int i = 0; i < testcase->outputs; i++)
+        if (memcmp(a->output[i], b->output[i], value_count(testcase, i) * sizeof(float)))
             return false;
     return true;
 }
 
-static double largest_difference(const struct sample *sample, const struct picture *found,
+static double largest_difference(const struct testcase *testcase, const struct picture *found,
                                  const struct picture *expected)
 {
     double largest = 0;
-    for (int i = 0; i < sample->outputs; i++)
-        largest = fmax(largest, difference(found->output[i], expected->output[i], value_count(sample, i)));
+    for (int i = 0; i < testcase->outputs; i++)
+        largest = fmax(largest, difference(found->output[i], expected->output[i], value_count(testcase, i)));
     return largest;
 }
 
-static void check_here(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted,
+static void check_here(struct testcase *testcase, const struct kernel *kernel, const struct testcase_options *wanted,
                        struct check_result *out)
 {
-    struct picture before = take_bytes(sample);
-    struct kernel_call call = fault_bind(kernel, sample_args_for(sample, kernel), &sample->arena);
+    struct picture before = take_bytes(testcase);
+    struct kernel_call call = fault_bind(kernel, testcase_args_for(testcase, kernel), &testcase->arena);
     bool strayed = false;
-    struct picture expected = run_reference(sample, kernel, &before);
-    struct picture found = run_call(sample, call, 1, &before, &strayed);
-    struct picture in_parts = run_call(sample, call, CHECK_PARTS, &before, &strayed);
+    struct picture expected = run_reference(testcase, kernel, &before);
+    struct picture found = run_call(testcase, call, 1, &before, &strayed);
+    struct picture in_parts = run_call(testcase, call, CHECK_PARTS, &before, &strayed);
     out->tolerance = op_table[kernel->op].tolerance;
-    out->error = largest_difference(sample, &found, &expected);
-    bool by_parts = !same_bits(sample, &found, &in_parts);
-    sample_cut(sample, kernel_loads_least(wanted->load));
-    struct picture alone = run_call(sample, call, 1, &before, &strayed);
-    bool by_neighbours = !same_bits(sample, &found, &alone);
+    out->error = largest_difference(testcase, &found, &expected);
+    bool by_parts = !same_bits(testcase, &found, &in_parts);
+    testcase_cut(testcase, kernel_loads_least(wanted->load));
+    struct picture alone = run_call(testcase, call, 1, &before, &strayed);
+    bool by_neighbours = !same_bits(testcase, &found, &alone);
     out->flaw = strayed         ? "it writes beside its result"
         : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
         : by_parts              ? "its bits depend on the number of threads"
@@ -305,12 +306,12 @@ struct visit {
     struct error *err;
 };
 
-static bool visit_device(struct sample *sample, struct visit *visit, struct picture *values)
+static bool visit_device(struct testcase *testcase, struct visit *visit, struct picture *values)
 {
-    if (!visit->device->run(visit->device, visit->kernel, sample, &visit->strayed, visit->err))
+    if (!visit->device->run(visit->device, visit->kernel, testcase, &visit->strayed, visit->err))
         return false;
-    fault_apply(visit->kernel, &sample->args);
-    *values = take_values(sample, visit->before, &visit->strayed);
+    fault_apply(visit->kernel, &testcase->args);
+    *values = take_values(testcase, visit->before, &visit->strayed);
     return true;
 }
 
@@ -325,22 +326,22 @@ static double together(const float *found, const float *expected, size_t count)
     return apart == 0 ? 0 : isfinite(apart) ? sqrt(apart / all) : INFINITY;
 }
 
-static double device_difference(const struct sample *sample, const struct picture *found,
+static double device_difference(const struct testcase *testcase, const struct picture *found,
                                 const struct picture *expected)
 {
-    if (sample->op != OP_KV_WRITE)
-        return largest_difference(sample, found, expected);
+    if (testcase->op != OP_KV_WRITE)
+        return largest_difference(testcase, found, expected);
     double largest = 0;
-    for (int i = 0; i < sample->outputs; i++)
-        largest = fmax(largest, together(found->output[i], expected->output[i], value_count(sample, i)));
+    for (int i = 0; i < testcase->outputs; i++)
+        largest = fmax(largest, together(found->output[i], expected->output[i], value_count(testcase, i)));
     return largest;
 }
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-// More room than the sample needs, as far as these loads go, on so small a device that blocks have several pieces of
+// More room than the test case needs, as far as these loads go, on so small a device that blocks have several pieces of
 // work each.
-static void widen(struct sample_room *room, enum op_kind op, enum kernel_load loads)
+static void widen(struct testcase_room *room, enum op_kind op, enum kernel_load loads)
 {
     int most = kernel_loads_most(loads), all = kernel_walks_sequences(op) ? INT32_MAX : most;
     room->rows = least(ROOMY * room->rows + 1, all);
@@ -352,32 +353,32 @@ static void widen(struct sample_room *room, enum op_kind op, enum kernel_load lo
 }
 
 // Runs the kernel as it is, again, in a larger step, and with other tokens left out.
-static void check_there(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted,
+static void check_there(struct testcase *testcase, const struct kernel *kernel, const struct testcase_options *wanted,
                         const struct check_device *device, struct check_result *out)
 {
-    sample_round(sample, kernel);
-    struct picture before = take_bytes(sample), found, again, roomy, alone;
+    testcase_round(testcase, kernel);
+    struct picture before = take_bytes(testcase), found, again, roomy, alone;
     struct visit visit = { kernel, device, &before, .err = &out->trouble };
-    struct picture expected = run_reference(sample, kernel, &before);
+    struct picture expected = run_reference(testcase, kernel, &before);
     bool changed = wanted->fuses & (KERNEL_FUSES_ROPE | KERNEL_FUSES_TRANSFORM);
     out->tolerance = changed ? changed_tolerance : op_table[kernel->op].gpu_tolerance;
     out->error = INFINITY;
     out->flaw = "the device did not run it";
-    struct sample_room room = sample->room;
-    if (!visit_device(sample, &visit, &found) || !visit_device(sample, &visit, &again))
+    struct testcase_room room = testcase->room;
+    if (!visit_device(testcase, &visit, &found) || !visit_device(testcase, &visit, &again))
         return;
-    widen(&sample->room, sample->op, wanted->load);
-    if (!visit_device(sample, &visit, &roomy))
+    widen(&testcase->room, testcase->op, wanted->load);
+    if (!visit_device(testcase, &visit, &roomy))
         return;
-    out->error = fmax(device_difference(sample, &found, &expected), device_difference(sample, &roomy, &expected));
-    bool by_chance = !same_bits(sample, &found, &again);
-    sample->room = room;
+    out->error = fmax(device_difference(testcase, &found, &expected), device_difference(testcase, &roomy, &expected));
+    bool by_chance = !same_bits(testcase, &found, &again);
+    testcase->room = room;
     // Another launch may be for sequences as short as one becomes that is cut: of attention whole ones are left out.
     int cut = kernel_loads_least(wanted->load);
-    sample_cut(sample, sample->op == OP_ATTENTION ? sample->sequence[0].count : cut);
-    if (!visit_device(sample, &visit, &alone))
+    testcase_cut(testcase, testcase->op == OP_ATTENTION ? testcase->sequence[0].count : cut);
+    if (!visit_device(testcase, &visit, &alone))
         return;
-    bool by_neighbours = !same_bits(sample, &found, &alone);
+    bool by_neighbours = !same_bits(testcase, &found, &alone);
     out->flaw = visit.strayed   ? "it writes beside its result"
         : !isfinite(out->error) ? "it gives NaN or infinity, and the reference does not"
         : by_chance             ? "its bits change from run to run"
@@ -385,20 +386,20 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
                                 : NULL;
 }
 
-void check_run(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,
+void check_run(const struct kernel *kernel, const struct testcase_options *wanted, const struct check_device *device,
                struct check_result *out)
 {
-    struct sample sample;
+    struct testcase testcase;
     *out = (struct check_result){ 0 };
-    sample_open(&sample, kernel, wanted);
+    testcase_open(&testcase, kernel, wanted);
     if (kernel->device == DEVICE_CPU)
-        check_here(&sample, kernel, wanted, out);
+        check_here(&testcase, kernel, wanted, out);
     else
-        check_there(&sample, kernel, wanted, device, out);
+        check_there(&testcase, kernel, wanted, device, out);
     if (kernel->tolerance > 0)
         out->tolerance = kernel->tolerance;
     if (wanted->fuses & KERNEL_FUSES_ACT_MUL) // the product of two results
         out->tolerance *= 2;
     out->ok = !out->flaw && out->error <= out->tolerance;
-    sample_close(&sample);
+    testcase_close(&testcase);
 }

@@ -9,7 +9,7 @@ enum { CHECK_CASES_MAX = 4 * DTYPE_COUNT };
 
 // Every format that a row lists, for few and for many tokens: each weight format; each cache format on both sides, and
 // beside another one. Returns how many; their seed is 0 and their head size is drawn.
-int check_cases(const struct kernel *kernel, struct sample_case out[CHECK_CASES_MAX]);
+int check_cases(const struct kernel *kernel, struct testcase_options out[CHECK_CASES_MAX]);
 
 // Which neighbours a row is tried with: none, and what it says that it does in passing, as it comes in models. Returns
 // how many sets of KERNEL_FUSES_* there are.
@@ -18,10 +18,10 @@ int check_fused(const struct kernel *kernel, uint32_t out[CHECK_FUSED_MAX]);
 
 // Where rows run that do not run on this CPU.
 struct check_device {
-    // Runs a row on a sample, whose outputs then hold what it made of them, in a step that has as much room as the
-    // sample says. *strayed becomes true if it wrote beside its results.
-    bool (*run)(const struct check_device *device, const struct kernel *kernel, struct sample *sample, bool *strayed,
-                struct error *err);
+    // Runs a row on a test case, whose outputs then hold what it made of them, in a step that has as much room as the
+    // test case says. *strayed becomes true if it wrote beside its results.
+    bool (*run)(const struct check_device *device, const struct kernel *kernel, struct testcase *testcase,
+                bool *strayed, struct error *err);
 };
 
 struct check_result {
@@ -33,7 +33,7 @@ struct check_result {
 };
 
 // `device` is for rows that are not for CPUs.
-void check_run(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,
+void check_run(const struct kernel *kernel, const struct testcase_options *wanted, const struct check_device *device,
                struct check_result *out);
 
 #endif

@@ -34,7 +34,7 @@ static const char *lie_of(const struct kernel *kernel)
 
 static bool is_nan(const char *lie) { return !strcmp(lie, ":nan"); }
 
-// The first result in floats; of a fused neighbour that comes after the op, its result. NULL: all it writes is the cache.
+// The first result in floats; of a fused neighbour after the op, its result. NULL: the op writes the cache alone.
 static float *result_of(enum op_kind op, const void *args)
 {
     struct operand_use uses[OP_OPERANDS_MAX];

@@ -142,7 +142,7 @@ struct rope_args {
     X(kv_heads, layer->kv_heads, between(1, 3, 8))                                                  \
     X(head_dim, layer->head_dim, 2 * between(1, 80, 64))                                            \
     X(rotated, config->rotated, 2 * between(1, a->head_dim / 2, 64))                                \
-    X(first, layer->latent, coin && !kernel->rotary_first ? a->head_dim - a->rotated : 0)                                    \
+    X(first, layer->latent, coin && !kernel->rotary_first ? a->head_dim - a->rotated : 0)           \
     X(interleaved, config->rope_interleaved, coin)                                                  \
     X(magnitude, layer->rope_magnitude, coin ? 1.2f : 1)
 
@@ -587,7 +587,7 @@ struct op_info {
     const char *word, *about;
     float tolerance, gpu_tolerance;
     enum op_division division;
-    const char *flops; // as the table has it
+    const char *flops;                         // as the table has it
     const struct operand *(*list)(int *count); // its operands
 };
 

@@ -5,7 +5,7 @@
 //   (2) what no kernel may use is NaN: results before they are written, cache slots behind a token, the pages that a
 //       window has given back, the layers beside its own
 //   (3) floats are aligned as floats and weights not at all, as in an engine; packed weights by 64 bytes
-// Samples lie in this CPU's memory and are f32. What kernels on a GPU get of them is listed as operands.
+// Test cases lie in this CPU's memory and are f32. What kernels on a GPU get of them is listed as operands.
 #ifndef KERNEL_TESTCASE_H
 #define KERNEL_TESTCASE_H
 
@@ -13,20 +13,20 @@
 #include "device/thread_pool.h"
 #include "kernel/load.h"
 
-enum { SAMPLE_OUTPUTS_MAX = 4, SAMPLE_SEQUENCES_MAX = 12, SAMPLE_OPERANDS_MAX = 16 };
+enum { TESTCASE_OUTPUTS_MAX = 4, TESTCASE_SEQUENCES_MAX = 12, TESTCASE_OPERANDS_MAX = 16 };
 
-enum sample_size {
-    SAMPLE_VARIED, // past every tile a kernel may have, and below
-    SAMPLE_SMALL,  // soon done
-    SAMPLE_LARGE,  // for measuring: operands well beyond the caches of a processor
+enum testcase_size {
+    TESTCASE_VARIED, // past every tile a kernel may have, and below
+    TESTCASE_SMALL,  // soon done
+    TESTCASE_LARGE,  // for measuring: operands well beyond the caches of a processor
 };
 
-// A step of one shape, of large samples for GPUs.
-struct sample_step {
+// A step of one shape, of large test cases for GPUs.
+struct testcase_step {
     int sequences, rows_each, context; // the last one includes this step's rows
 };
 
-struct sample_case {
+struct testcase_options {
     enum kernel_load load; // of the row: those among KERNEL_DECODE, or those among KERNEL_PREFILL
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
@@ -35,32 +35,32 @@ struct sample_case {
     int head_dim;          // 0: drawn, among those that fit
     int value_dim;         // of latents, where there is a head_dim
     uint32_t fuses;        // KERNEL_FUSES_*: the neighbours that the row does in passing
-    enum sample_size size;
-    struct sample_step step; // no sequences: drawn, as the load says
+    enum testcase_size size;
+    struct testcase_step step; // no sequences: drawn, as the load says
     uint64_t seed;
 };
 
-enum { SAMPLE_DISTINCT = 1 << 14 }; // values of an array: longer ones repeat them
+enum { TESTCASE_DISTINCT = 1 << 14 }; // values of an array: longer ones repeat them
 
-struct sample {
+struct testcase {
     enum op_kind op;
-    union op_args args;          // points into the sample, which must stay where it is
+    union op_args args;          // points into the test case, which must stay where it is
     union op_args before, after; // of fused neighbours
     union op_args transform;     // the same, between `before` and the op itself
     int rows;
     struct batch batch;
-    struct batch_sequence sequence[SAMPLE_SEQUENCES_MAX];
+    struct batch_sequence sequence[TESTCASE_SEQUENCES_MAX];
     int outputs;
-    struct sample_output {
+    struct testcase_output {
         uint8_t *data;
         size_t bytes;
         int row_values; // of one token's result, once it is read as floats
-    } output[SAMPLE_OUTPUTS_MAX];
+    } output[TESTCASE_OUTPUTS_MAX];
     uint8_t *pages; // of the cache, page -1 first; NULL: the op has none
     size_t pages_bytes;
-    size_t pages_there;  // bytes of pages on a GPU, where those here are repeated; 0: as many as here
-    bool repeats;        // the same of what has a row for each token: no more than SAMPLE_DISTINCT values are here
-    struct sample_room { // how large a step is assumed that the sample is one of; for GPUs
+    size_t pages_there;    // bytes of pages on a GPU, where those here are repeated; 0: as many as here
+    bool repeats;          // the same of what has a row for each token: no more than TESTCASE_DISTINCT values are here
+    struct testcase_room { // how large a step is assumed that the test case is one of; for GPUs
         int rows, tokens, sequences, rows_each, context;
         int multiprocessors; // of a device that is smaller than the one it runs on; 0: as it is
     } room;
@@ -71,47 +71,47 @@ struct sample {
 };
 
 // Whether there is a head size that row and formats have in common.
-bool sample_is_possible(const struct kernel *kernel, const struct sample_case *wanted);
+bool testcase_is_possible(const struct kernel *kernel, const struct testcase_options *wanted);
 
-void sample_open(struct sample *sample, const struct kernel *kernel, const struct sample_case *wanted);
-void sample_close(struct sample *sample);
+void testcase_open(struct testcase *testcase, const struct kernel *kernel, const struct testcase_options *wanted);
+void testcase_close(struct testcase *testcase);
 
 // The arguments as this kernel wants them: weights in its packing, scratch memory, and the neighbours that it does in
-// passing. They live as long as the sample.
-union op_args *sample_args_for(struct sample *sample, const struct kernel *kernel);
+// passing. They live as long as the test case.
+union op_args *testcase_args_for(struct testcase *testcase, const struct kernel *kernel);
 
 // The same arguments once more, to be changed.
-union op_args *sample_copy_args(struct sample *sample, const union op_args *args);
+union op_args *testcase_copy_args(struct testcase *testcase, const union op_args *args);
 
-int sample_rows(const struct sample *sample); // of its results
+int testcase_rows(const struct testcase *testcase); // of its results
 
 // Drops all tokens but the first few.
-void sample_cut(struct sample *sample, int tokens);
+void testcase_cut(struct testcase *testcase, int tokens);
 
 // An output's results, (rows, row_values): as they are, or as the cache's formats give them back.
-void sample_read(const struct sample *sample, int output, float *values);
+void testcase_read(const struct testcase *testcase, int output, float *values);
 
 // Puts back into an output what the op was free to write, from a copy made before it ran. Then all of it is as it was,
 // if the op wrote nothing else.
-void sample_undo(struct sample *sample, int output, const uint8_t *before);
+void testcase_undo(struct testcase *testcase, int output, const uint8_t *before);
 
-bool sample_guards_intact(const struct sample *sample);
+bool testcase_guards_intact(const struct testcase *testcase);
 
 // What arguments point to: its place and size here, and what it is in a GPU's memory.
-enum sample_type { SAMPLE_F32, SAMPLE_BF16, SAMPLE_BYTES, SAMPLE_SCRATCH /* bytes of no meaning */ };
-struct sample_operand {
+enum testcase_type { TESTCASE_F32, TESTCASE_BF16, TESTCASE_BYTES, TESTCASE_SCRATCH /* bytes of no meaning */ };
+struct testcase_operand {
     void **slot;  // where the arguments have its address
     int rows;     // one for each row of the op; 0: it does not depend on them
     size_t width; // values (or bytes) of a row, or in all
-    enum sample_type type;
+    enum testcase_type type;
 };
 
-// Lists what a kernel gets of arguments that sample_args_for made and may be written to, its neighbours' included. What
-// only the neighbours have between them is not listed. Returns how many there are.
-int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,
-                    struct sample_operand out[SAMPLE_OPERANDS_MAX]);
+// Lists the memory that arguments of testcase_args_for point to, which may be changed, those of fused neighbours
+// included. Results that only fused neighbours pass to each other are not listed. Returns how many there are.
+int testcase_operands(const struct testcase *testcase, const struct kernel *kernel, union op_args *args,
+                      struct testcase_operand out[TESTCASE_OPERANDS_MAX]);
 
 // Rounds what is bfloat16 on a GPU, so that it is the same there and here.
-void sample_round(struct sample *sample, const struct kernel *kernel);
+void testcase_round(struct testcase *testcase, const struct kernel *kernel);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/testcase_cache.c: samples of the two ops that work on pages, and of what is done to keys before. Page numbers
-// are drawn at random; page -1, which a table names where a window has given a page back, is there to be read and holds
+// kernel/testcase_cache.c: test cases of the two ops that work on pages, and of the transform of keys before them. Page
+// numbers are random; page -1, which a table names where a window has given a page back, is there to be read and holds
 // NaN.
 #include <math.h>
 #include <string.h>
@@ -16,8 +16,8 @@ struct scene {
     struct kv_place cache, sink;
     int sink_pages;
     int heads, group, lead, window;
-    int old[SAMPLE_SEQUENCES_MAX]; // tokens of each sequence that came before the batch
-    int32_t *table[SAMPLE_SEQUENCES_MAX], *sink_table[SAMPLE_SEQUENCES_MAX];
+    int old[TESTCASE_SEQUENCES_MAX]; // tokens of each sequence that came before the batch
+    int32_t *table[TESTCASE_SEQUENCES_MAX], *sink_table[TESTCASE_SEQUENCES_MAX];
     int pages, sinks; // of the pools here, page -1 included
 };
 
@@ -25,7 +25,7 @@ struct scene {
 
 static int length_of(const struct draw *draw, const struct scene *scene, int sequence)
 {
-    return scene->old[sequence] + draw->sample->sequence[sequence].count;
+    return scene->old[sequence] + draw->testcase->sequence[sequence].count;
 }
 
 static int pages_of(int tokens) { return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
@@ -54,11 +54,11 @@ static int first_row(const struct draw *draw, int sequence, int sequences, int t
 
 static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, int large_old)
 {
-    struct sample *sample = draw->sample;
-    int most = draw->kernel->device == DEVICE_CPU ? CPU_SEQUENCES_MAX : SAMPLE_SEQUENCES_MAX;
+    struct testcase *testcase = draw->testcase;
+    int most = draw->kernel->device == DEVICE_CPU ? CPU_SEQUENCES_MAX : TESTCASE_SEQUENCES_MAX;
     bool is_far = draw->is_long && draw_is_decode(draw); // so long that blocks of threads take turns
     int room = tokens / least_each(draw), sequences = draw_size(draw, 1, room < most ? room : most, 1);
-    int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
+    int32_t *positions = ARENA_NEW(&testcase->arena, int32_t, tokens);
     for (int s = 0; s < sequences; s++) {
         int first = first_row(draw, s, sequences, tokens), end = first_row(draw, s + 1, sequences, tokens);
         bool is_long = draw_coin(draw) && draw_coin(draw);
@@ -68,31 +68,31 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
         scene->old[s] = old > 0 ? old : 0;
         for (int row = first; row < end; row++)
             positions[row] = scene->old[s] + row - first;
-        sample->sequence[s] = (struct batch_sequence){ .first = first, .count = end - first };
+        testcase->sequence[s] = (struct batch_sequence){ .first = first, .count = end - first };
     }
-    sample->batch = (struct batch){
-        .tokens = tokens, .positions = positions, .sequences = sequences, .sequence = sample->sequence
+    testcase->batch = (struct batch){
+        .tokens = tokens, .positions = positions, .sequences = sequences, .sequence = testcase->sequence
     };
 }
 
 static void draw_pages(struct draw *draw, struct scene *scene)
 {
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     int total = 0, next = 0;
-    for (int s = 0; s < sample->batch.sequences; s++)
+    for (int s = 0; s < testcase->batch.sequences; s++)
         total += pages_of(length_of(draw, scene, s));
-    int32_t *numbers = ARENA_NEW(&sample->arena, int32_t, total + SPARE_PAGES);
-    int32_t *nowhere = ARENA_NEW(&sample->arena, int32_t, total);
+    int32_t *numbers = ARENA_NEW(&testcase->arena, int32_t, total + SPARE_PAGES);
+    int32_t *nowhere = ARENA_NEW(&testcase->arena, int32_t, total);
     for (int i = 0; i < total + SPARE_PAGES; i++)
         numbers[i] = i;
     for (int i = 0; i < total; i++)
         nowhere[i] = KV_PAGE_NONE;
     random_shuffle(&draw->seed, numbers, total + SPARE_PAGES);
-    for (int s = 0; s < sample->batch.sequences; s++) {
+    for (int s = 0; s < testcase->batch.sequences; s++) {
         int count = pages_of(length_of(draw, scene, s));
         int sinks = scene->sink_pages < count ? scene->sink_pages : count;
-        scene->table[s] = ARENA_NEW(&sample->arena, int32_t, count);
-        scene->sink_table[s] = ARENA_NEW(&sample->arena, int32_t, sinks);
+        scene->table[s] = ARENA_NEW(&testcase->arena, int32_t, count);
+        scene->sink_table[s] = ARENA_NEW(&testcase->arena, int32_t, sinks);
         for (int i = 0; i < count; i++) {
             int32_t page = i < first_seen(scene, s) / KV_PAGE_TOKENS ? KV_PAGE_NONE : numbers[next++];
             scene->table[s][i] = i < sinks ? KV_PAGE_NONE : page;
@@ -100,24 +100,24 @@ static void draw_pages(struct draw *draw, struct scene *scene)
                 scene->sink_table[s][i] = page;
         }
         for (int i = 0; i < KV_CLASSES_MAX; i++)
-            sample->sequence[s].pages[i] = i == CLASS ? scene->table[s] : nowhere;
+            testcase->sequence[s].pages[i] = i == CLASS ? scene->table[s] : nowhere;
         if (scene->sink_pages)
-            sample->sequence[s].pages[SINK_CLASS] = scene->sink_table[s];
+            testcase->sequence[s].pages[SINK_CLASS] = scene->sink_table[s];
     }
     scene->pages = 1 + total + SPARE_PAGES;
     scene->sinks = scene->sink_pages ? scene->pages : 0;
-    sample->batch.pages_end[SINK_CLASS] = scene->sink_pages;
+    testcase->batch.pages_end[SINK_CLASS] = scene->sink_pages;
 }
 
 // A step of one shape: its pages in any order, which here are but the first few.
 static void draw_step(struct draw *draw, struct scene *scene)
 {
-    struct sample *sample = draw->sample;
-    const struct sample_step *step = &draw->wanted->step;
+    struct testcase *testcase = draw->testcase;
+    const struct testcase_step *step = &draw->wanted->step;
     int each = pages_of(step->context), tokens = step->sequences * step->rows_each;
-    int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
-    int32_t *numbers = ARENA_NEW(&sample->arena, int32_t, step->sequences *each);
-    struct batch_sequence *sequences = ARENA_NEW(&sample->arena, struct batch_sequence, step->sequences);
+    int32_t *positions = ARENA_NEW(&testcase->arena, int32_t, tokens);
+    int32_t *numbers = ARENA_NEW(&testcase->arena, int32_t, step->sequences *each);
+    struct batch_sequence *sequences = ARENA_NEW(&testcase->arena, struct batch_sequence, step->sequences);
     for (int i = 0; i < step->sequences * each; i++)
         numbers[i] = i;
     random_shuffle(&draw->seed, numbers, step->sequences * each);
@@ -127,7 +127,7 @@ static void draw_step(struct draw *draw, struct scene *scene)
         sequences[i] = (struct batch_sequence){ .first = i * step->rows_each, .count = step->rows_each };
         sequences[i].pages[CLASS] = numbers + i * each;
     }
-    sample->batch =
+    testcase->batch =
         (struct batch){ .tokens = tokens, .positions = positions, .sequences = step->sequences, .sequence = sequences };
     scene->pages = 1 + DISTINCT_PAGES;
 }
@@ -195,12 +195,12 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
         draw_step(draw, scene);
     } else {
         if (draw->wanted->sink)
-            scene->sink_pages = draw_size(draw, draw->wanted->size == SAMPLE_SMALL, SINK_PAGES_MAX, 1);
+            scene->sink_pages = draw_size(draw, draw->wanted->size == TESTCASE_SMALL, SINK_PAGES_MAX, 1);
         draw_sequences(draw, scene, draw_tokens(draw, large_many), large_old);
         draw_pages(draw, scene);
     }
     for (int i = 0; i < KV_CLASSES_MAX; i++)
-        draw->sample->batch.page_tokens[i] = KV_PAGE_TOKENS;
+        draw->testcase->batch.page_tokens[i] = KV_PAGE_TOKENS;
     scene->cache = draw_place(draw, &layout, layers, CLASS);
     if (scene->sink_pages) {
         enum dtype dtype = draw_format(draw, draw->wanted->sink);
@@ -221,23 +221,23 @@ static void draw_transform_of(struct draw *draw, int dim, int kv_heads, struct t
 
 void draw_transform(struct draw *draw)
 {
-    struct sample *sample = draw->sample;
-    struct transform_args *args = &sample->args.transform;
+    struct testcase *testcase = draw->testcase;
+    struct transform_args *args = &testcase->args.transform;
     int heads = draw_size(draw, 1, 6, 24), kv_heads = draw_size(draw, 1, 3, 8), dim = draw_layout(draw, 1).k.dim;
-    *args = (struct transform_args){ .rows = &sample->rows, .heads = heads, .kv_heads = kv_heads, .head_dim = dim };
+    *args = (struct transform_args){ .rows = &testcase->rows, .heads = heads, .kv_heads = kv_heads, .head_dim = dim };
     draw_transform_of(draw, dim, kv_heads, args);
-    args->q = draw_output_in_place(draw, sample->rows, heads * dim);
-    args->k = draw_output_in_place(draw, sample->rows, kv_heads * dim);
+    args->q = draw_output_in_place(draw, testcase->rows, heads * dim);
+    args->k = draw_output_in_place(draw, testcase->rows, kv_heads * dim);
 }
 
 // The rope that is done in passing. Its q is a result; its k is what is stored.
 static void draw_rope_before(struct draw *draw, const struct scene *scene)
 {
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     const struct kv_side *side = &scene->cache.layout.k;
-    struct rope_args *args = &sample->before.rope;
-    *args = (struct rope_args){ .batch = &sample->batch,
-                                .k = (float *)sample->args.kv_write.k,
+    struct rope_args *args = &testcase->before.rope;
+    *args = (struct rope_args){ .batch = &testcase->batch,
+                                .k = (float *)testcase->args.kv_write.k,
                                 .heads = scene->heads,
                                 .kv_heads = side->heads,
                                 .head_dim = side->dim,
@@ -245,39 +245,39 @@ static void draw_rope_before(struct draw *draw, const struct scene *scene)
     args->rotated = 2 * draw_size(draw, 1, side->dim / 2, side->dim / 2);
     args->interleaved = draw_coin(draw);
     args->frequencies = draw_frequencies(draw, args->rotated / 2);
-    args->q = draw_output_in_place(draw, sample->batch.tokens, scene->heads * side->dim);
-    sample->args.kv_write.rope = args;
+    args->q = draw_output_in_place(draw, testcase->batch.tokens, scene->heads * side->dim);
+    testcase->args.kv_write.rope = args;
 }
 
 // The same of the transform, whose q is rope's, where there is one.
 static void draw_transform_before(struct draw *draw, const struct scene *scene)
 {
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     const struct kv_side *side = &scene->cache.layout.k;
-    const struct rope_args *rope = sample->args.kv_write.rope;
-    struct transform_args *args = &sample->transform.transform;
-    *args = (struct transform_args){ .rows = &sample->batch.tokens,
-                                     .k = (float *)sample->args.kv_write.k,
+    const struct rope_args *rope = testcase->args.kv_write.rope;
+    struct transform_args *args = &testcase->transform.transform;
+    *args = (struct transform_args){ .rows = &testcase->batch.tokens,
+                                     .k = (float *)testcase->args.kv_write.k,
                                      .heads = scene->heads,
                                      .kv_heads = side->heads,
                                      .head_dim = side->dim };
     draw_transform_of(draw, side->dim, side->heads, args);
-    args->q = rope ? rope->q : draw_output_in_place(draw, sample->batch.tokens, scene->heads * side->dim);
-    sample->args.kv_write.transform = args;
+    args->q = rope ? rope->q : draw_output_in_place(draw, testcase->batch.tokens, scene->heads * side->dim);
+    testcase->args.kv_write.transform = args;
 }
 
 void draw_kv_write(struct draw *draw)
 {
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     struct scene scene;
     draw_scene(draw, &scene, 4096, 0);
-    struct kv_write_args *args = &sample->args.kv_write;
-    int row_values = scene.cache.layout.k.heads * scene.cache.layout.k.dim, tokens = sample->batch.tokens;
+    struct kv_write_args *args = &testcase->args.kv_write;
+    int row_values = scene.cache.layout.k.heads * scene.cache.layout.k.dim, tokens = testcase->batch.tokens;
     size_t bytes = scene_bytes(&scene);
-    sample->pages = draw_output_bytes(draw, bytes, scene.cache.layout.latent ? row_values : 2 * row_values);
-    sample->pages_bytes = bytes;
-    place_pools(&scene, sample->pages);
-    args->batch = &sample->batch;
+    testcase->pages = draw_output_bytes(draw, bytes, scene.cache.layout.latent ? row_values : 2 * row_values);
+    testcase->pages_bytes = bytes;
+    place_pools(&scene, testcase->pages);
+    args->batch = &testcase->batch;
     args->k = draw_values(draw, tokens, row_values);
     args->v = scene.cache.layout.latent ? NULL : draw_values(draw, tokens, row_values);
     args->cache = scene.cache;
@@ -288,7 +288,7 @@ void draw_kv_write(struct draw *draw)
         draw_rope_before(draw, &scene);
     if (draw->wanted->fuses & KERNEL_FUSES_TRANSFORM)
         draw_transform_before(draw, &scene);
-    sample->bytes_moved += (size_t)tokens * kv_layout_token_bytes(&scene.cache.layout);
+    testcase->bytes_moved += (size_t)tokens * kv_layout_token_bytes(&scene.cache.layout);
 }
 
 static uint8_t *page_at(const struct scene *scene, int sequence, int index)
@@ -300,7 +300,7 @@ static uint8_t *page_at(const struct scene *scene, int sequence, int index)
 static void write_cache(struct draw *draw, const struct scene *scene, struct batch_sequence sequence, int first)
 {
     const struct kv_side *side = &scene->cache.layout.k;
-    int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, sequence.count);
+    int32_t *positions = ARENA_NEW(&draw->testcase->arena, int32_t, sequence.count);
     for (int i = 0; i < sequence.count; i++)
         positions[i] = first + i;
     struct batch batch = { .tokens = sequence.count, .positions = positions, .sequences = 1, .sequence = &sequence };
@@ -317,7 +317,7 @@ static void fill_cache(struct draw *draw, const struct scene *scene, int sequenc
 {
     int first = first_seen(scene, sequence) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
     int end = length_of(draw, scene, sequence), distinct = DISTINCT_PAGES * KV_PAGE_TOKENS;
-    struct batch_sequence all = draw->sample->sequence[sequence];
+    struct batch_sequence all = draw->testcase->sequence[sequence];
     all.first = 0;
     all.count = end - first < distinct ? end - first : distinct;
     write_cache(draw, scene, all, first);
@@ -329,13 +329,13 @@ static void fill_cache(struct draw *draw, const struct scene *scene, int sequenc
 // The work of one sequence whose first row of the batch has so many tokens before it.
 static void count_attention(struct draw *draw, const struct scene *scene, const struct batch_sequence *sequence)
 {
-    struct sample *sample = draw->sample;
-    int old = sample->batch.positions[sequence->first], length = old + sequence->count;
+    struct testcase *testcase = draw->testcase;
+    int old = testcase->batch.positions[sequence->first], length = old + sequence->count;
     int first = scene->window && old >= scene->window ? old - scene->window + 1 : 0;
-    sample->bytes_moved += (size_t)(length - first) * kv_layout_token_bytes(&scene->cache.layout);
+    testcase->bytes_moved += (size_t)(length - first) * kv_layout_token_bytes(&scene->cache.layout);
     for (int i = old + 1; i <= length; i++) {
         int seen = scene->window && scene->window < i ? scene->window : i;
-        sample->flops += 2.0 * seen * scene->heads * (scene->cache.layout.k.dim + scene->cache.layout.v.dim);
+        testcase->flops += 2.0 * seen * scene->heads * (scene->cache.layout.k.dim + scene->cache.layout.v.dim);
     }
 }
 
@@ -343,36 +343,36 @@ static void count_attention(struct draw *draw, const struct scene *scene, const 
 static void fill_step(struct draw *draw, const struct scene *scene)
 {
     int32_t numbers[DISTINCT_PAGES];
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     struct batch_sequence whole = { .count = DISTINCT_PAGES * KV_PAGE_TOKENS };
     for (int i = 0; i < DISTINCT_PAGES; i++)
         numbers[i] = i;
     whole.pages[CLASS] = numbers;
     write_cache(draw, scene, whole, 0);
     size_t pages = (size_t)(draw->wanted->step.sequences * pages_of(draw->wanted->step.context));
-    sample->pages_there = (1 + pages) * scene->cache.page_bytes;
+    testcase->pages_there = (1 + pages) * scene->cache.page_bytes;
 }
 
 void draw_attention(struct draw *draw)
 {
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     struct scene scene;
     draw_scene(draw, &scene, 64, draw_is_decode(draw) ? 16383 : 512);
     const struct kv_layout *layout = &scene.cache.layout;
-    int tokens = sample->batch.tokens;
+    int tokens = testcase->batch.tokens;
     size_t bytes = scene_bytes(&scene);
-    sample->pages = memset(arena_new(&sample->arena, bytes, 1), NOTHING, bytes);
-    sample->pages_bytes = bytes;
-    place_pools(&scene, sample->pages);
+    testcase->pages = memset(arena_new(&testcase->arena, bytes, 1), NOTHING, bytes);
+    testcase->pages_bytes = bytes;
+    place_pools(&scene, testcase->pages);
     if (draw->wanted->step.sequences)
         fill_step(draw, &scene);
-    for (int s = 0; s < sample->batch.sequences; s++) {
+    for (int s = 0; s < testcase->batch.sequences; s++) {
         if (!draw->wanted->step.sequences)
             fill_cache(draw, &scene, s);
-        count_attention(draw, &scene, &sample->batch.sequence[s]);
+        count_attention(draw, &scene, &testcase->batch.sequence[s]);
     }
-    struct attention_args *args = &sample->args.attention;
-    *args = (struct attention_args){ .batch = &sample->batch,
+    struct attention_args *args = &testcase->args.attention;
+    *args = (struct attention_args){ .batch = &testcase->batch,
                                      .heads = scene.heads,
                                      .group = scene.group,
                                      .lead = scene.lead,
@@ -396,15 +396,15 @@ struct vector {
 };
 
 // Every vector that the batch has a place for: row by row, K's heads and then V's, if those are not in them.
-static void walk_vectors(const struct sample *sample, void (*visit)(const struct vector *vector, void *context),
+static void walk_vectors(const struct testcase *testcase, void (*visit)(const struct vector *vector, void *context),
                          void *context)
 {
-    const struct kv_write_args *args = &sample->args.kv_write;
-    for (int s = 0; s < sample->batch.sequences; s++)
-        for (int i = 0; i < 2 * sample->sequence[s].count; i += args->cache.layout.latent ? 2 : 1) {
-            int position = sample->batch.positions[sample->sequence[s].first + i / 2];
+    const struct kv_write_args *args = &testcase->args.kv_write;
+    for (int s = 0; s < testcase->batch.sequences; s++)
+        for (int i = 0; i < 2 * testcase->sequence[s].count; i += args->cache.layout.latent ? 2 : 1) {
+            int position = testcase->batch.positions[testcase->sequence[s].first + i / 2];
             const struct kv_place *cache = position / KV_PAGE_TOKENS < args->sink_pages ? &args->sink : &args->cache;
-            int32_t page = sample->sequence[s].pages[cache->class_index][position / KV_PAGE_TOKENS];
+            int32_t page = testcase->sequence[s].pages[cache->class_index][position / KV_PAGE_TOKENS];
             uint8_t *layer = cache->pool + (size_t)page * cache->page_bytes + cache->layer_offset;
             const struct kv_side *side = i % 2 ? &cache->layout.v : &cache->layout.k;
             for (int head = 0; head < side->heads; head++)
@@ -422,7 +422,7 @@ static void read_vector(const struct vector *vector, void *context)
     *values += vector->side->dim;
 }
 
-void read_kv_write(const struct sample *sample, float *values) { walk_vectors(sample, read_vector, &values); }
+void read_kv_write(const struct testcase *testcase, float *values) { walk_vectors(testcase, read_vector, &values); }
 
 struct undo {
     const uint8_t *pool, *before;
@@ -435,7 +435,7 @@ static void undo_vector(const struct vector *vector, void *context)
     memcpy(vector->scale, undo->before + (vector->scale - undo->pool), vector->side->scale_bytes);
 }
 
-void undo_kv_write(struct sample *sample, const uint8_t *before)
+void undo_kv_write(struct testcase *testcase, const uint8_t *before)
 {
-    walk_vectors(sample, undo_vector, &(struct undo){ sample->output[0].data, before });
+    walk_vectors(testcase, undo_vector, &(struct undo){ testcase->output[0].data, before });
 }

@@ -13,17 +13,17 @@ enum { PALETTE_BLOCKS = 32, PALETTE_VALUES = 128, BLOCK_VALUES_MAX = 256 };
 
 int draw_size(struct draw *draw, int low, int high, int large)
 {
-    if (draw->wanted->size == SAMPLE_LARGE)
+    if (draw->wanted->size == TESTCASE_LARGE)
         return large;
-    return random_between(&draw->seed, low, draw->wanted->size == SAMPLE_SMALL ? low + (high - low) / 2 : high);
+    return random_between(&draw->seed, low, draw->wanted->size == TESTCASE_SMALL ? low + (high - low) / 2 : high);
 }
 
-bool draw_coin(struct draw *draw) { return draw->wanted->size != SAMPLE_LARGE && random_between(&draw->seed, 0, 1); }
+bool draw_coin(struct draw *draw) { return draw->wanted->size != TESTCASE_LARGE && random_between(&draw->seed, 0, 1); }
 
 // Where tiles are as small as a CPU's, or time is short.
 bool draw_is_short(const struct draw *draw)
 {
-    return draw->kernel->device == DEVICE_CPU || draw->wanted->size == SAMPLE_SMALL;
+    return draw->kernel->device == DEVICE_CPU || draw->wanted->size == TESTCASE_SMALL;
 }
 
 bool draw_is_decode(const struct draw *draw) { return !(draw->wanted->load & KERNEL_PREFILL); }
@@ -38,7 +38,7 @@ static int draw_between(struct draw *draw, int least, int most)
 
 int draw_tokens(struct draw *draw, int large_many)
 {
-    const struct sample_step *step = &draw->wanted->step;
+    const struct testcase_step *step = &draw->wanted->step;
     int least = kernel_loads_least(draw->wanted->load), most = kernel_loads_most(draw->wanted->load);
     int enough = draw_is_short(draw) ? 40 : 200;
     if (step->sequences)
@@ -64,7 +64,7 @@ static const struct head_size {
 
 enum { HEAD_SIZES = sizeof head_sizes / sizeof *head_sizes, LATENT_SIZES = sizeof latent_sizes / sizeof *latent_sizes };
 
-static const char *misfit(struct arena *arena, const struct sample_case *wanted, struct head_size size)
+static const char *misfit(struct arena *arena, const struct testcase_options *wanted, struct head_size size)
 {
     if (wanted->latent)
         return kv_latent_misfit(arena, wanted->k, size.k, size.v);
@@ -72,7 +72,7 @@ static const char *misfit(struct arena *arena, const struct sample_case *wanted,
     return reason ? reason : kv_format_misfit(arena, wanted->v, size.v);
 }
 
-static bool size_fits(const struct kernel *kernel, const struct sample_case *wanted, struct head_size size)
+static bool size_fits(const struct kernel *kernel, const struct testcase_options *wanted, struct head_size size)
 {
     struct arena arena = { 0 };
     int multiple = kernel->head_dim_multiple ? kernel->head_dim_multiple : 1;
@@ -85,7 +85,8 @@ static bool size_fits(const struct kernel *kernel, const struct sample_case *wan
 }
 
 // The one that is wanted, or the first from `start` on that fits; false: there is none.
-static bool find_size(const struct kernel *kernel, const struct sample_case *wanted, int start, struct head_size *out)
+static bool find_size(const struct kernel *kernel, const struct testcase_options *wanted, int start,
+                      struct head_size *out)
 {
     const struct head_size *sizes = wanted->latent ? latent_sizes : head_sizes;
     int count = wanted->latent ? LATENT_SIZES : HEAD_SIZES;
@@ -98,7 +99,7 @@ static bool find_size(const struct kernel *kernel, const struct sample_case *wan
     return false;
 }
 
-bool sample_is_possible(const struct kernel *kernel, const struct sample_case *wanted)
+bool testcase_is_possible(const struct kernel *kernel, const struct testcase_options *wanted)
 {
     struct head_size size;
     return find_size(kernel, wanted, 0, &size);
@@ -106,7 +107,7 @@ bool sample_is_possible(const struct kernel *kernel, const struct sample_case *w
 
 struct kv_layout draw_layout(struct draw *draw, int kv_heads)
 {
-    const struct sample_case *wanted = draw->wanted;
+    const struct testcase_options *wanted = draw->wanted;
     struct head_size size;
     int start = wanted->head_dim ? 0 : draw_size(draw, 0, (wanted->latent ? LATENT_SIZES : HEAD_SIZES) - 1, 0);
     find_size(draw->kernel, wanted, start, &size);
@@ -125,7 +126,7 @@ static void repeat(uint8_t *data, size_t filled, size_t bytes)
 
 static void fill_values(struct draw *draw, float *x, size_t count)
 {
-    size_t distinct = count < SAMPLE_DISTINCT ? count : SAMPLE_DISTINCT;
+    size_t distinct = count < TESTCASE_DISTINCT ? count : TESTCASE_DISTINCT;
     for (size_t i = 0; i < distinct; i++) {
         x[i] = random_real(&draw->seed);
         x[i] += random_real(&draw->seed);
@@ -141,29 +142,29 @@ static size_t draw_offset(struct draw *draw) { return (size_t)draw_size(draw, 0,
 float *draw_values(struct draw *draw, int rows, int width)
 {
     size_t count = (size_t)rows * (size_t)width;
-    float *x = ARENA_NEW(&draw->sample->arena, float, count + MISALIGNED_MAX) + draw_offset(draw);
+    float *x = ARENA_NEW(&draw->testcase->arena, float, count + MISALIGNED_MAX) + draw_offset(draw);
     fill_values(draw, x, count);
     return x;
 }
 
 static bool is_repeated(const struct draw *draw, int rows, int width)
 {
-    return draw->sample->repeats && (size_t)rows * (size_t)width > SAMPLE_DISTINCT;
+    return draw->testcase->repeats && (size_t)rows * (size_t)width > TESTCASE_DISTINCT;
 }
 
 float *draw_row_values(struct draw *draw, int rows, int width)
 {
-    return is_repeated(draw, rows, width) ? draw_values(draw, 1, SAMPLE_DISTINCT) : draw_values(draw, rows, width);
+    return is_repeated(draw, rows, width) ? draw_values(draw, 1, TESTCASE_DISTINCT) : draw_values(draw, rows, width);
 }
 
 float *draw_row_output(struct draw *draw, int rows, int width)
 {
-    return is_repeated(draw, rows, width) ? draw_output(draw, 1, SAMPLE_DISTINCT) : draw_output(draw, rows, width);
+    return is_repeated(draw, rows, width) ? draw_output(draw, 1, TESTCASE_DISTINCT) : draw_output(draw, rows, width);
 }
 
 float *draw_frequencies(struct draw *draw, int count)
 {
-    float *x = ARENA_NEW(&draw->sample->arena, float, count);
+    float *x = ARENA_NEW(&draw->testcase->arena, float, count);
     for (int i = 0; i < count; i++)
         x[i] = powf(1e4f, -(float)i / (float)count);
     return x;
@@ -191,12 +192,12 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
     int palette_blocks = PALETTE_VALUES / dtype_table[dtype].block;
     if (palette_blocks < PALETTE_BLOCKS)
         palette_blocks = PALETTE_BLOCKS;
-    uint8_t *palette = arena_new(&draw->sample->arena, (size_t)palette_blocks, block_bytes);
+    uint8_t *palette = arena_new(&draw->testcase->arena, (size_t)palette_blocks, block_bytes);
     for (int i = 0; i < palette_blocks; i++)
         draw_block(draw, dtype, palette + (size_t)i * block_bytes);
 
-    uint8_t *data = (uint8_t *)arena_new(&draw->sample->arena, bytes + MISALIGNED_MAX, 1) + draw_offset(draw);
-    size_t distinct = blocks < SAMPLE_DISTINCT ? blocks : SAMPLE_DISTINCT;
+    uint8_t *data = (uint8_t *)arena_new(&draw->testcase->arena, bytes + MISALIGNED_MAX, 1) + draw_offset(draw);
+    size_t distinct = blocks < TESTCASE_DISTINCT ? blocks : TESTCASE_DISTINCT;
     for (size_t i = 0; i < distinct; i++)
         memcpy(data + i * block_bytes,
                palette + (size_t)random_between(&draw->seed, 0, palette_blocks - 1) * block_bytes, block_bytes);
@@ -208,36 +209,36 @@ struct weight draw_weight(struct draw *draw, enum dtype dtype, int rows, int col
 
 void draw_batch(struct draw *draw, int tokens, int vocabulary)
 {
-    int32_t *ids = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
-    int32_t *positions = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
-    int32_t *output_rows = ARENA_NEW(&draw->sample->arena, int32_t, tokens);
+    int32_t *ids = ARENA_NEW(&draw->testcase->arena, int32_t, tokens);
+    int32_t *positions = ARENA_NEW(&draw->testcase->arena, int32_t, tokens);
+    int32_t *output_rows = ARENA_NEW(&draw->testcase->arena, int32_t, tokens);
     int first = draw_size(draw, 0, 5000, 0);
     for (int i = 0; i < tokens; i++) {
         ids[i] = random_between(&draw->seed, 0, vocabulary - 1);
         positions[i] = first + i;
         output_rows[i] = random_between(&draw->seed, 0, tokens - 1);
     }
-    draw->sample->sequence[0] = (struct batch_sequence){ .count = tokens };
-    draw->sample->batch = (struct batch){ .tokens = tokens,
-                                          .ids = ids,
-                                          .positions = positions,
-                                          .sequences = 1,
-                                          .sequence = draw->sample->sequence,
-                                          .outputs = draw_size(draw, 1, tokens, tokens),
-                                          .output_rows = output_rows };
+    draw->testcase->sequence[0] = (struct batch_sequence){ .count = tokens };
+    draw->testcase->batch = (struct batch){ .tokens = tokens,
+                                            .ids = ids,
+                                            .positions = positions,
+                                            .sequences = 1,
+                                            .sequence = draw->testcase->sequence,
+                                            .outputs = draw_size(draw, 1, tokens, tokens),
+                                            .output_rows = output_rows };
 }
 
 // ---- output ----
 
 uint8_t *draw_output_bytes(struct draw *draw, size_t bytes, int row_values)
 {
-    struct sample *sample = draw->sample;
+    struct testcase *testcase = draw->testcase;
     size_t guards = 2 * GUARD_BYTES, offset = draw_offset(draw) * sizeof(float);
-    uint8_t *room = arena_new(&sample->arena, bytes + guards + MISALIGNED_MAX * sizeof(float), 1);
+    uint8_t *room = arena_new(&testcase->arena, bytes + guards + MISALIGNED_MAX * sizeof(float), 1);
     uint8_t *data = room + GUARD_BYTES + offset;
     memset(room + offset, GUARD, bytes + guards);
     memset(data, NOTHING, bytes);
-    sample->output[sample->outputs++] = (struct sample_output){ data, bytes, row_values };
+    testcase->output[testcase->outputs++] = (struct testcase_output){ data, bytes, row_values };
     return data;
 }
 
@@ -253,10 +254,10 @@ float *draw_output_in_place(struct draw *draw, int rows, int row_values)
     return values;
 }
 
-bool sample_guards_intact(const struct sample *sample)
+bool testcase_guards_intact(const struct testcase *testcase)
 {
-    for (int i = 0; i < sample->outputs; i++) {
-        const struct sample_output *output = &sample->output[i];
+    for (int i = 0; i < testcase->outputs; i++) {
+        const struct testcase_output *output = &testcase->output[i];
         for (size_t j = 0; j < GUARD_BYTES; j++)
             if (output->data[output->bytes + j] != GUARD || output->data[-(ptrdiff_t)j - 1] != GUARD)
                 return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/testcase_experts.c: samples of route, experts and combine. Of the order that route gives pairs each pair is
+// kernel/testcase_experts.c: test cases of route, experts and combine. Of the order that route gives pairs each pair is
 // read as the expert among whose pairs it stands: that is right or wrong, whatever the tokens beside it.
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static struct routes draw_counts(struct draw *draw, int experts_max)
 // Each token chooses at random.
 static void draw_routes(struct draw *draw, struct routes *routes, int rows)
 {
-    struct arena *arena = &draw->sample->arena;
+    struct arena *arena = &draw->testcase->arena;
     int pairs = rows * routes->chosen;
     routes->expert = ARENA_NEW(arena, int32_t, pairs);
     routes->pair = ARENA_NEW(arena, int32_t, pairs);
@@ -69,10 +69,10 @@ static void draw_groups(struct draw *draw, struct route_args *args)
 
 void draw_route(struct draw *draw)
 {
-    struct sample *sample = draw->sample;
-    struct route_args *args = &sample->args.route;
-    int rows = sample->rows = draw_tokens(draw, 512);
-    args->rows = &sample->rows;
+    struct testcase *testcase = draw->testcase;
+    struct route_args *args = &testcase->args.route;
+    int rows = testcase->rows = draw_tokens(draw, 512);
+    args->rows = &testcase->rows;
     args->routes = draw_counts(draw, draw_coin(draw) ? 200 : 12);
     struct routes *routes = &args->routes;
     draw_groups(draw, args);
@@ -88,12 +88,12 @@ void draw_route(struct draw *draw)
     routes->first = (int32_t *)(void *)draw_output_bytes(draw, first_bytes, 0);
 }
 
-bool is_order(const struct sample *sample, int output) { return sample->op == OP_ROUTE && output >= ROUTE_PAIR; }
+bool is_order(const struct testcase *testcase, int output) { return testcase->op == OP_ROUTE && output >= ROUTE_PAIR; }
 
-void read_order(const struct sample *sample, int output, float *values)
+void read_order(const struct testcase *testcase, int output, float *values)
 {
-    const struct routes *routes = &sample->args.route.routes;
-    int pairs = sample->rows * routes->chosen;
+    const struct routes *routes = &testcase->args.route.routes;
+    int pairs = testcase->rows * routes->chosen;
     if (output != ROUTE_PAIR)
         return;
     for (int i = 0; i < pairs; i++)
@@ -108,8 +108,8 @@ void read_order(const struct sample *sample, int output, float *values)
 
 static void draw_experts_output(struct draw *draw, int index, enum dtype dtype)
 {
-    struct sample *sample = draw->sample;
-    struct experts_args *args = &sample->args.experts;
+    struct testcase *testcase = draw->testcase;
+    struct experts_args *args = &testcase->args.experts;
     struct experts_output *output = &args->output[index];
     const struct routes *routes = &args->routes;
     bool on_cpu = draw->kernel->device == DEVICE_CPU, few = draw_is_decode(draw);
@@ -119,30 +119,30 @@ static void draw_experts_output(struct draw *draw, int index, enum dtype dtype)
     output->weight.rows = rows;
     output->scales = draw_coin(draw) ? draw_values(draw, 1, routes->experts) : NULL;
     output->bias = draw_coin(draw) ? draw_values(draw, routes->experts, rows) : NULL;
-    output->y = draw_output(draw, sample->rows, routes->chosen * rows);
+    output->y = draw_output(draw, testcase->rows, routes->chosen * rows);
     int used = 0;
     for (int i = 0; i < routes->experts; i++)
         used += routes->first[i] < routes->first[i + 1];
-    sample->bytes_moved += dtype_bytes(dtype, (size_t)used * (size_t)rows * (size_t)args->in);
-    sample->flops += 2.0 * sample->rows * routes->chosen * rows * args->in;
+    testcase->bytes_moved += dtype_bytes(dtype, (size_t)used * (size_t)rows * (size_t)args->in);
+    testcase->flops += 2.0 * testcase->rows * routes->chosen * rows * args->in;
 }
 
 void draw_experts(struct draw *draw)
 {
-    struct sample *sample = draw->sample;
-    struct experts_args *args = &sample->args.experts;
+    struct testcase *testcase = draw->testcase;
+    struct experts_args *args = &testcase->args.experts;
     enum dtype dtype = draw->wanted->weight;
     int block = dtype_table[dtype].block;
     if (draw->kernel->cols_multiple > block)
         block = draw->kernel->cols_multiple;
-    sample->rows = draw_tokens(draw, 512);
-    args->rows = &sample->rows;
+    testcase->rows = draw_tokens(draw, 512);
+    args->rows = &testcase->rows;
     args->routes = draw_counts(draw, 9);
-    draw_routes(draw, &args->routes, sample->rows);
+    draw_routes(draw, &args->routes, testcase->rows);
     args->in = block * draw_size(draw, 1, block > 1 ? (512 + block) / block : 400, LARGE_IN / block);
     args->x_per_slot = draw_coin(draw);
     int x_width = args->in * (args->x_per_slot ? args->routes.chosen : 1);
-    args->x = draw_values(draw, sample->rows, x_width);
+    args->x = draw_values(draw, testcase->rows, x_width);
     args->outputs = draw_size(draw, 1, EXPERTS_OUTPUTS_MAX, 1);
     for (int i = 0; i < args->outputs; i++)
         draw_experts_output(draw, i, draw_matrix_dtype(draw, i, args->in));
@@ -152,14 +152,14 @@ void draw_experts(struct draw *draw)
 
 void draw_combine(struct draw *draw)
 {
-    struct sample *sample = draw->sample;
-    struct combine_args *args = &sample->args.combine;
-    sample->rows = draw_tokens(draw, 512);
-    args->rows = &sample->rows;
+    struct testcase *testcase = draw->testcase;
+    struct combine_args *args = &testcase->args.combine;
+    testcase->rows = draw_tokens(draw, 512);
+    args->rows = &testcase->rows;
     args->routes = draw_counts(draw, 9);
-    draw_routes(draw, &args->routes, sample->rows);
+    draw_routes(draw, &args->routes, testcase->rows);
     args->width = draw_size(draw, 1, 300, LARGE_IN);
-    args->x = draw_values(draw, sample->rows, args->routes.chosen * args->width);
-    args->out = draw_output(draw, sample->rows, args->width);
+    args->x = draw_values(draw, testcase->rows, args->routes.chosen * args->width);
+    args->out = draw_output(draw, testcase->rows, args->width);
     args->f32_out = draw_coin(draw);
 }

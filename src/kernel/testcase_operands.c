@@ -7,13 +7,13 @@
 #include "kernel/testcase_draw.h"
 
 struct list {
-    const struct sample *sample;
+    const struct testcase *testcase;
     const struct kernel *kernel;
     int ops; // the op and the neighbours that are fused
     struct listed {
         struct operand_use use;
         int op; // which of them it belongs to
-    } listed[2 * SAMPLE_OPERANDS_MAX];
+    } listed[2 * TESTCASE_OPERANDS_MAX];
     int count;
 };
 
@@ -57,9 +57,9 @@ static size_t weight_bytes(const struct list *list, const struct operand_use *us
     return bytes * use->width;
 }
 
-static size_t bytes_of_pool(const struct sample *sample, enum operand_role role)
+static size_t bytes_of_pool(const struct testcase *testcase, enum operand_role role)
 {
-    return role == ROLE_STATE ? sample->output[sample->outputs - 1].bytes : sample->pages_bytes;
+    return role == ROLE_STATE ? testcase->output[testcase->outputs - 1].bytes : testcase->pages_bytes;
 }
 
 // Rows that are picked are there, even where the batch was cut.
@@ -71,50 +71,50 @@ static int count_tokens(const struct batch *batch)
     return rows;
 }
 
-static struct sample_operand describe(const struct list *list, const struct operand_use *use)
+static struct testcase_operand describe(const struct list *list, const struct operand_use *use)
 {
-    static const enum sample_type types[] = { SAMPLE_F32, SAMPLE_BF16, SAMPLE_F32, SAMPLE_BYTES };
-    struct sample_operand out = { .slot = operand_pointer(use), .width = use->width, .type = types[use->type] };
+    static const enum testcase_type types[] = { TESTCASE_F32, TESTCASE_BF16, TESTCASE_F32, TESTCASE_BYTES };
+    struct testcase_operand out = { .slot = operand_pointer(use), .width = use->width, .type = types[use->type] };
     switch (use->operand->role) {
     case ROLE_WEIGHT: out.width = weight_bytes(list, use); break;
     case ROLE_CACHE:
     case ROLE_CACHE_OUT:
-    case ROLE_STATE: out.width = bytes_of_pool(list->sample, use->operand->role); break;
+    case ROLE_STATE: out.width = bytes_of_pool(list->testcase, use->operand->role); break;
     case ROLE_SCRATCH:
-        out.width = draw_scratch_bytes(list->sample, list->kernel);
-        out.type = SAMPLE_SCRATCH;
+        out.width = draw_scratch_bytes(list->testcase, list->kernel);
+        out.type = TESTCASE_SCRATCH;
         break;
     default:
         out.rows = use->operand->rows == WHOLE ? 0
-            : use->operand->rows == PER_TOKEN  ? count_tokens(&list->sample->batch)
-                                               : sample_rows(list->sample);
+            : use->operand->rows == PER_TOKEN  ? count_tokens(&list->testcase->batch)
+                                               : testcase_rows(list->testcase);
     }
     return out;
 }
 
-int sample_operands(const struct sample *sample, const struct kernel *kernel, union op_args *args,
-                    struct sample_operand out[SAMPLE_OPERANDS_MAX])
+int testcase_operands(const struct testcase *testcase, const struct kernel *kernel, union op_args *args,
+                      struct testcase_operand out[TESTCASE_OPERANDS_MAX])
 {
-    struct list list = { .sample = sample, .kernel = kernel };
+    struct list list = { .testcase = testcase, .kernel = kernel };
     int count = 0;
-    gather(&list, sample->op, args);
+    gather(&list, testcase->op, args);
     for (int i = 0; i < list.count; i++) {
         if (is_between(&list, &list.listed[i]))
             continue;
-        assert(count < SAMPLE_OPERANDS_MAX);
+        assert(count < TESTCASE_OPERANDS_MAX);
         out[count++] = describe(&list, &list.listed[i].use);
     }
     return count;
 }
 
-void sample_round(struct sample *sample, const struct kernel *kernel)
+void testcase_round(struct testcase *testcase, const struct kernel *kernel)
 {
-    struct sample_operand operands[SAMPLE_OPERANDS_MAX];
-    int count = sample_operands(sample, kernel, &sample->args, operands);
+    struct testcase_operand operands[TESTCASE_OPERANDS_MAX];
+    int count = testcase_operands(testcase, kernel, &testcase->args, operands);
     for (int i = 0; i < count; i++) {
         float *values = *operands[i].slot;
         size_t total = (size_t)operands[i].rows * operands[i].width;
-        for (size_t j = 0; operands[i].type == SAMPLE_BF16 && j < total; j++)
+        for (size_t j = 0; operands[i].type == TESTCASE_BF16 && j < total; j++)
             values[j] = isnan(values[j]) ? values[j] : bf16_to_f32(f32_to_bf16(values[j]));
     }
 }

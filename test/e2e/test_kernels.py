@@ -75,7 +75,7 @@ def test_other_devices(run):
 
 @pytest.mark.parametrize("arguments, word", [
     (["attnetion"], "did you mean attention"), (["a", "b"], "too many"), (["--test", "--bench"], "--bench"), (["--seed", "-1"], "whole number"),
-    (["--markdown", "--test"], "--markdown"), (["--ops-markdown", "--json"], "--ops-markdown"), (["--device", "cpu:avx3"], "cpu:avx2"), (["--bench", "--threads", "0"], "whole number"),
+    (["--markdown", "--test"], "--markdown"), (["--ops-markdown", "--test"], "--ops-markdown"), (["--device", "cpu:avx3"], "cpu:avx2"), (["--bench", "--threads", "0"], "whole number"),
 ])
 def test_usage_errors(run, arguments, word):
     result = run("kernels", *arguments)

@@ -158,7 +158,7 @@ static struct kernel like_reference(enum op_kind op, void (*run)(const void *, i
 }
 
 // In how many of a case's seeds something is found, and what was found last.
-static int count_found(const struct kernel *kernel, struct sample_case wanted, struct check_result *last)
+static int count_found(const struct kernel *kernel, struct testcase_options wanted, struct check_result *last)
 {
     int found = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -177,7 +177,7 @@ static void test_the_reference_is_right(void **state)
 {
     (void)state;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         int count = kernel->priority ? 0 : check_cases(kernel, cases);
         for (int i = 0; i < count; i++) {
             struct check_result result = { 0 };
@@ -192,7 +192,7 @@ static void test_wrong_values_are_found(void **state)
     (void)state;
     for (int op = 0; op < OP_COUNT; op++) {
         struct kernel kernel = like_reference((enum op_kind)op, wrong[op]);
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         int count = check_cases(&kernel, cases);
         assert_true(count > 0);
         for (int i = 0; i < count; i++) {
@@ -208,7 +208,7 @@ static void test_a_row_may_have_its_own_tolerance(void **state)
 {
     (void)state;
     struct kernel kernel = like_reference(OP_EMBED, embed_wrong);
-    struct sample_case wanted = { .load = KERNEL_PREFILL, .weight = DTYPE_Q4_K };
+    struct testcase_options wanted = { .load = KERNEL_PREFILL, .weight = DTYPE_Q4_K };
     struct check_result result;
     assert_int_equal(count_found(&kernel, wanted, &result), SEEDS);
     kernel.tolerance = 1e-3f;
@@ -310,7 +310,7 @@ static const struct {
 };
 
 // Some show up in certain shapes only.
-static bool finds_flaw(const struct kernel *kernel, struct sample_case wanted, const char *flaw)
+static bool finds_flaw(const struct kernel *kernel, struct testcase_options wanted, const char *flaw)
 {
     for (wanted.seed = 0; wanted.seed < SEEDS_MAX; wanted.seed++) {
         struct check_result result;
@@ -326,7 +326,7 @@ static void test_flaws_are_found(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT_OF(flawed); i++) {
         struct kernel kernel = like_reference(flawed[i].op, flawed[i].run);
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         int count = check_cases(&kernel, cases);
         for (int j = 0; j < count; j++)
             if (!finds_flaw(&kernel, cases[j], flawed[i].flaw))
@@ -334,13 +334,13 @@ static void test_flaws_are_found(void **state)
     }
 }
 
-// ---- cases and samples ----
+// ---- cases and test cases ----
 
 static void test_every_listed_format_has_its_cases(void **state)
 {
     (void)state;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         int count = check_cases(kernel, cases);
         uint64_t weights = 0, k = 0, v = 0, latents = 0;
         unsigned loads = 0;
@@ -365,17 +365,17 @@ static void test_rows_get_what_they_list(void **state)
     kernel.head_dim_multiple = 40;
     kernel.head_dim_max = 160;
     kernel.load = KERNEL_DECODE;
-    struct sample_case cases[CHECK_CASES_MAX];
+    struct testcase_options cases[CHECK_CASES_MAX];
     int count = check_cases(&kernel, cases);
     for (int i = 0; i < count; i++)
         for (cases[i].seed = 0; cases[i].seed < SEEDS; cases[i].seed++) {
-            struct sample sample;
-            sample_open(&sample, &kernel, &cases[i]);
-            const struct kv_layout *layout = &sample.args.attention.cache.layout;
+            struct testcase testcase;
+            testcase_open(&testcase, &kernel, &cases[i]);
+            const struct kv_layout *layout = &testcase.args.attention.cache.layout;
             assert_true(layout->k.dim % 40 == 0 && layout->k.dim <= 160 && layout->v.dim == layout->k.dim);
             assert_true(layout->k.dtype != DTYPE_INT4_TOKEN && layout->v.dtype != DTYPE_INT4_TOKEN);
-            assert_in_range(sample.batch.tokens, 1, KERNEL_DECODE_ROWS_MAX);
-            sample_close(&sample);
+            assert_in_range(testcase.batch.tokens, 1, KERNEL_DECODE_ROWS_MAX);
+            testcase_close(&testcase);
         }
     kernel.k = DTYPE_BIT(NVFP4) | DTYPE_BIT(BF16);
     kernel.v = DTYPE_BIT(FP8_E4M3);
@@ -391,7 +391,7 @@ static void test_a_lie_is_found(void **state)
     for (int op = 0; op < OP_COUNT; op++) {
         const struct kernel *kernel = kernel_reference((enum op_kind)op);
         const struct kernel *other = kernel_reference((enum op_kind)((op + 1) % OP_COUNT));
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         struct check_result result;
         int count = check_cases(kernel, cases);
         setenv("NIBBLE_FAULT", kernel->name, 1);

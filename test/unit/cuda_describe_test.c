@@ -150,12 +150,12 @@ static void describe_everywhere(const struct kernel *kernel, const union op_args
 }
 
 // As on a device: the host cannot read how many rows there are.
-static void hide_rows(struct sample *sample, union op_args *args)
+static void hide_rows(struct testcase *testcase, union op_args *args)
 {
     static struct cuda_batch batch;
     struct operand_use uses[OP_OPERANDS_MAX];
-    int count = op_operands(sample->op, args, uses);
-    sample->batch.on_device = &batch;
+    int count = op_operands(testcase->op, args, uses);
+    testcase->batch.on_device = &batch;
     for (int i = 0; i < count; i++)
         if (uses[i].operand->role == ROLE_ROWS)
             *operand_pointer(&uses[i]) = (void *)(intptr_t)NOWHERE;
@@ -169,21 +169,21 @@ static void test_rows(void **state)
             continue;
         assert_non_null(kernel->describe);
         assert_null(kernel->run);
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         uint32_t fused[CHECK_FUSED_MAX];
         int count = check_cases(kernel, cases), sets = check_fused(kernel, fused);
         assert_true(count > 0 && sets > 0);
         for (int i = 0; i < count * sets; i++) {
-            struct sample sample;
-            struct sample_case wanted = cases[i / sets];
+            struct testcase testcase;
+            struct testcase_options wanted = cases[i / sets];
             wanted.fuses = fused[i % sets];
-            wanted.size = SAMPLE_SMALL;
+            wanted.size = TESTCASE_SMALL;
             wanted.seed = (uint64_t)i;
-            sample_open(&sample, kernel, &wanted);
-            union op_args *args = sample_args_for(&sample, kernel);
-            hide_rows(&sample, args);
+            testcase_open(&testcase, kernel, &wanted);
+            union op_args *args = testcase_args_for(&testcase, kernel);
+            hide_rows(&testcase, args);
             describe_everywhere(kernel, args);
-            sample_close(&sample);
+            testcase_close(&testcase);
         }
     }
 }

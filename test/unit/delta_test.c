@@ -143,7 +143,7 @@ static void rows_are_equal_bit_for_bit(void **state)
         if (kernel->op != OP_GATED_DELTA || kernel->device != DEVICE_CPU || (kernel->needs & ~cpu.features))
             continue;
         for (int i = 0; i < 40; i++) {
-            struct sample_case wanted = { .load = i % 2 ? KERNEL_DECODE : KERNEL_PREFILL, .seed = (uint64_t)i };
+            struct testcase_options wanted = { .load = i % 2 ? KERNEL_DECODE : KERNEL_PREFILL, .seed = (uint64_t)i };
             struct check_result result;
             check_run(kernel, &wanted, NULL, &result);
             assert_true(result.ok);

@@ -291,12 +291,12 @@ static const struct kernel linear_rows = {
 static int count_wrong(struct cuda *cuda, const struct kernel *kernel, struct check_result *last)
 {
     struct kernels_cuda on_gpu = kernels_cuda_on(cuda);
-    struct sample_case cases[CHECK_CASES_MAX];
+    struct testcase_options cases[CHECK_CASES_MAX];
     uint32_t fused[CHECK_FUSED_MAX];
     int wrong = 0, count = check_cases(kernel, cases), sets = check_fused(kernel, fused);
     assert_in_range(count, 1, CHECK_CASES_MAX);
     for (int i = 0; i < count * sets * SEEDS; i++) {
-        struct sample_case wanted = cases[i % count];
+        struct testcase_options wanted = cases[i % count];
         struct check_result result;
         wanted.fuses = fused[i / count % sets];
         wanted.seed = (uint64_t)(i / count / sets);
@@ -372,35 +372,35 @@ static void test_trouble_is_reported(void **state)
 // ---- the build's rows ----
 
 // The same launches on a copy, whose operands lie elsewhere.
-static void check_copied(struct cuda *cuda, const struct kernel *kernel, const struct sample_case *wanted)
+static void check_copied(struct cuda *cuda, const struct kernel *kernel, const struct testcase_options *wanted)
 {
-    struct sample sample;
-    struct gpu_sample there, copy;
+    struct testcase testcase;
+    struct gpu_testcase there, copy;
     struct error err;
-    sample_open(&sample, kernel, wanted);
-    assert_true(gpu_sample_open(&there, cuda, kernel, &sample, &err));
+    testcase_open(&testcase, kernel, wanted);
+    assert_true(gpu_testcase_open(&there, cuda, kernel, &testcase, &err));
     assert_in_range(there.call_count, 1, CUDA_CALLS_MAX);
-    assert_true(gpu_sample_copy(&copy, &there, kernel, &err));
+    assert_true(gpu_testcase_copy(&copy, &there, kernel, &err));
     assert_int_equal(copy.call_count, there.call_count);
     assert_memory_not_equal(&copy.calls[0], &there.calls[0], sizeof copy.calls[0]);
-    gpu_sample_close(&copy);
-    gpu_sample_close(&there);
+    gpu_testcase_close(&copy);
+    gpu_testcase_close(&there);
     assert_int_equal(cuda->live, 0);
-    sample_close(&sample);
+    testcase_close(&testcase);
 }
 
-static void test_samples_can_be_copied(void **state)
+static void test_cases_can_be_copied(void **state)
 {
     struct cuda cuda = { 0 };
     (void)state;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel)) {
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         uint32_t fused[CHECK_FUSED_MAX];
         int count = kernel->device == DEVICE_CUDA ? check_cases(kernel, cases) : 0;
         int sets = check_fused(kernel, fused);
         cuda.shared_bytes = kernel->shared_bytes ? kernel->shared_bytes : SHARED_BYTES_ANYWHERE;
         for (int i = 0; i < count * sets; i++) {
-            struct sample_case wanted = cases[i % count];
+            struct testcase_options wanted = cases[i % count];
             wanted.fuses = fused[i / count];
             wanted.seed = (uint64_t)i;
             check_copied(&cuda, kernel, &wanted);
@@ -411,9 +411,9 @@ static void test_samples_can_be_copied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_rows_are_right),  cmocka_unit_test(test_wrong_rows_are_found),
-        cmocka_unit_test(test_a_lie_is_found),        cmocka_unit_test(test_trouble_is_reported),
-        cmocka_unit_test(test_samples_can_be_copied),
+        cmocka_unit_test(test_right_rows_are_right), cmocka_unit_test(test_wrong_rows_are_found),
+        cmocka_unit_test(test_a_lie_is_found),       cmocka_unit_test(test_trouble_is_reported),
+        cmocka_unit_test(test_cases_can_be_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,50 +34,50 @@ static const struct kernel *next_row(const struct kernel *kernel)
     return kernel;
 }
 
-// All outputs of the sample one after the other, as this row gives them. Returns their number.
-static size_t run_row(struct sample *sample, const struct kernel *kernel, int parts, float *values)
+// All outputs of the test case one after the other, as this row gives them. Returns their number.
+static size_t run_row(struct testcase *testcase, const struct kernel *kernel, int parts, float *values)
 {
-    const void *args = sample_args_for(sample, kernel);
+    const void *args = testcase_args_for(testcase, kernel);
     for (int part = 0; part < parts && kernel->prepare; part++)
         kernel->prepare(args, part, parts);
     for (int part = 0; part < parts; part++)
         kernel->run(args, part, parts);
     size_t count = 0;
-    for (int i = 0; i < sample->outputs; i++) {
-        sample_read(sample, i, values + count);
-        count += (size_t)sample_rows(sample) * (size_t)sample->output[i].row_values;
+    for (int i = 0; i < testcase->outputs; i++) {
+        testcase_read(testcase, i, values + count);
+        count += (size_t)testcase_rows(testcase) * (size_t)testcase->output[i].row_values;
         assert_in_range(count, 1, VALUES_MAX);
     }
     return count;
 }
 
 // Every row of the same packing that takes so many tokens, in some numbers of parts.
-static void compare_rows(const struct kernel *first, const struct sample_case *wanted)
+static void compare_rows(const struct kernel *first, const struct testcase_options *wanted)
 {
     static float expected[VALUES_MAX], found[VALUES_MAX];
-    struct sample sample;
-    sample_open(&sample, first, wanted);
-    size_t count = run_row(&sample, first, 1, expected);
+    struct testcase testcase;
+    testcase_open(&testcase, first, wanted);
+    size_t count = run_row(&testcase, first, 1, expected);
     for (const struct kernel *other = next_row(NULL); other; other = next_row(other)) {
-        bool fits = other->load & KERNEL_PREFILL || sample.rows <= KERNEL_DECODE_ROWS_MAX;
+        bool fits = other->load & KERNEL_PREFILL || testcase.rows <= KERNEL_DECODE_ROWS_MAX;
         if (!fits || other->packing != first->packing)
             continue;
         assert_true(other->weights == first->weights && other->int8 == first->int8);
         for (int parts = 1; parts <= 100; parts += parts + 1) {
-            assert_int_equal(run_row(&sample, other, parts, found), count);
+            assert_int_equal(run_row(&testcase, other, parts, found), count);
             if (memcmp(expected, found, count * sizeof *found))
                 fail_msg("%s and %s in %d parts differ on %d tokens of %s", first->name, other->name, parts,
-                         sample.rows, dtype_word(wanted->weight));
+                         testcase.rows, dtype_word(wanted->weight));
         }
     }
-    sample_close(&sample);
+    testcase_close(&testcase);
 }
 
 static void test_rows_of_a_packing_agree_bit_for_bit(void **state)
 {
     (void)state;
     for (const struct kernel *kernel = next_row(NULL); kernel; kernel = next_row(kernel)) {
-        struct sample_case wanted = { .load = kernel->load & KERNEL_DECODE ? KERNEL_DECODE : KERNEL_PREFILL };
+        struct testcase_options wanted = { .load = kernel->load & KERNEL_DECODE ? KERNEL_DECODE : KERNEL_PREFILL };
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
             for (wanted.seed = 0; kernel->weights >> dtype & 1 && wanted.seed < SEEDS; wanted.seed++) {
                 wanted.weight = (enum dtype)dtype;

@@ -20,7 +20,7 @@ static const enum kernel_load loads[OP_COUNT] = {
     [OP_TRANSFORM] = KERNEL_PREFILL, [OP_ALL_REDUCE] = KERNEL_PREFILL,  [OP_ALL_GATHER] = KERNEL_PREFILL,
 };
 
-static bool is_worth_timing(const struct kernel *kernel, const struct sample_case *wanted)
+static bool is_worth_timing(const struct kernel *kernel, const struct testcase_options *wanted)
 {
     bool load = wanted->load & loads[kernel->op] || !(kernel->load & loads[kernel->op]);
     return load && (wanted->k == wanted->v || !(kernel->k & kernel->v));
@@ -29,7 +29,7 @@ static bool is_worth_timing(const struct kernel *kernel, const struct sample_cas
 // Steps that GPUs are timed on, in place of the two loads.
 static const struct {
     enum op_kind op;
-    struct sample_step step;
+    struct testcase_step step;
 } gpu_steps[] = {
     { OP_ATTENTION, { 1, 1, 131072 } },   { OP_ATTENTION, { 64, 1, 4096 } },
     { OP_ATTENTION, { 128, 1, 8192 } },   { OP_ATTENTION, { 1, 512, 8192 } },
@@ -81,60 +81,61 @@ static double time_call(struct thread_pool *team, struct kernel_call call)
     return samples[count / 2];
 }
 
-static bool time_kernel(const struct bench *bench, const struct kernel *kernel, struct sample *sample, double *seconds)
+static bool time_kernel(const struct bench *bench, const struct kernel *kernel, struct testcase *testcase,
+                        double *seconds)
 {
-    sample->team = bench->team;
+    testcase->team = bench->team;
     if (bench->query->cuda)
-        return gpu_sample_time(bench->query->cuda, kernel, sample, seconds, bench->err);
-    struct kernel_call call = { kernel->run, sample_args_for(sample, kernel), kernel->prepare };
+        return gpu_testcase_time(bench->query->cuda, kernel, testcase, seconds, bench->err);
+    struct kernel_call call = { kernel->run, testcase_args_for(testcase, kernel), kernel->prepare };
     *seconds = time_call(bench->team, call);
     return true;
 }
 
 // "64 x 1 of 4096" for a step of one shape: sequences, rows of each, and how long they are.
-static const char *step_words(const struct sample_case *wanted, struct arena *arena)
+static const char *step_words(const struct testcase_options *wanted, struct arena *arena)
 {
-    const struct sample_step *step = &wanted->step;
+    const struct testcase_step *step = &wanted->step;
     return step->sequences ? arena_format(arena, "%d x %d of %d", step->sequences, step->rows_each, step->context)
                            : kernels_load_word(wanted->load, arena);
 }
 
-static bool bench_case(struct bench *bench, const struct kernel *kernel, const struct sample_case *wanted)
+static bool bench_case(struct bench *bench, const struct kernel *kernel, const struct testcase_options *wanted)
 {
-    struct sample sample;
+    struct testcase testcase;
     const struct ceiling *ceiling = &bench->ceiling;
     double seconds;
-    sample_open(&sample, kernel, wanted);
-    bool ok = time_kernel(bench, kernel, &sample, &seconds);
+    testcase_open(&testcase, kernel, wanted);
+    bool ok = time_kernel(bench, kernel, &testcase, &seconds);
     if (ok) {
-        double bytes = (double)sample.bytes_moved;
+        double bytes = (double)testcase.bytes_moved;
         bool int8 = kernel->int8 >> wanted->weight & 1;
         double by_memory = bytes / ceiling->bytes_per_s;
-        double by_arithmetic = sample.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
+        double by_arithmetic = testcase.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
         bool memory = by_memory >= by_arithmetic;
         json_t *row = json_pack(
             "{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op", op_word(kernel->op), "tokens",
-            step_words(wanted, &sample.arena), "formats", kernels_format_words(kernel, wanted, &sample.arena),
-            "seconds", seconds, "gb_per_s", 1e-9 * bytes / seconds, "gflop_per_s", 1e-9 * sample.flops / seconds,
+            step_words(wanted, &testcase.arena), "formats", kernels_format_words(kernel, wanted, &testcase.arena),
+            "seconds", seconds, "gb_per_s", 1e-9 * bytes / seconds, "gflop_per_s", 1e-9 * testcase.flops / seconds,
             "bound", memory ? "memory" : "arithmetic", "share", (memory ? by_memory : by_arithmetic) / seconds);
         json_array_append_new(bench->rows, row);
     }
-    sample_close(&sample);
+    testcase_close(&testcase);
     return ok || fail_within(bench->err, "kernel %s", kernel->name);
 }
 
 // Whether a row is for steps of this shape.
-static bool does_step(const struct kernel *kernel, const struct sample_step *step)
+static bool does_step(const struct kernel *kernel, const struct testcase_step *step)
 {
     int rows = kernel_walks_sequences(kernel->op) ? step->rows_each : step->sequences * step->rows_each;
     return kernel->load >> kernel_load_of(rows) & 1;
 }
 
 // On a GPU an op that has steps is timed on each of them, whatever the load of the case.
-static bool bench_wanted(struct bench *bench, const struct kernel *kernel, struct sample_case wanted)
+static bool bench_wanted(struct bench *bench, const struct kernel *kernel, struct testcase_options wanted)
 {
     bool has_steps = false;
-    wanted.size = SAMPLE_LARGE;
+    wanted.size = TESTCASE_LARGE;
     wanted.seed = bench->query->seed;
     for (size_t i = 0; i < sizeof gpu_steps / sizeof *gpu_steps && bench->query->cuda; i++) {
         if (gpu_steps[i].op != kernel->op)
@@ -155,7 +156,7 @@ static bool bench_all(struct bench *bench)
     double total = kernels_count(query), done = 0;
     bool ok = true;
     for (const struct kernel *kernel = kernels_next(query, NULL); kernel && ok; kernel = kernels_next(query, kernel)) {
-        struct sample_case cases[CHECK_CASES_MAX];
+        struct testcase_options cases[CHECK_CASES_MAX];
         const char *missing = kernels_missing(kernel, &query->device, &arena);
         int count = missing ? 0 : check_cases(kernel, cases);
         if (missing)
@@ -207,7 +208,7 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
         || !(query->cuda ? ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
                          : ceiling_measure(&bench.ceiling, bench.team, &query->device, err)))
         return thread_pool_close(bench.team), false;
-    memory_keep(); // samples are large, and alike
+    memory_keep(); // test cases are large, and alike
     bench.rows = json_array();
     bool ok = bench_all(&bench);
     int threads = query->cuda ? 0 : thread_pool_size(bench.team);

@@ -13,7 +13,7 @@ enum { GUARD_BYTES = 256, GUARD = 0xA5, NOTHING = 0xFF };
 // ---- the batch ----
 
 // Where arguments have the batch, or the number of rows; those of fused neighbours, too.
-static void set_rows(const struct gpu_sample *there, enum op_kind op, void *args)
+static void set_rows(const struct gpu_testcase *there, enum op_kind op, void *args)
 {
     struct operand_use uses[OP_OPERANDS_MAX];
     int count = op_operands(op, args, uses);
@@ -34,13 +34,13 @@ static void set_rows(const struct gpu_sample *there, enum op_kind op, void *args
 
 static int greater(int a, int b) { return a > b ? a : b; }
 
-static bool open_batch(struct gpu_sample *there, struct error *err)
+static bool open_batch(struct gpu_testcase *there, struct error *err)
 {
-    const struct sample *sample = there->sample;
-    const struct sample_room *room = &sample->room;
-    there->batch = sample->batch;
+    const struct testcase *testcase = there->testcase;
+    const struct testcase_room *room = &testcase->room;
+    there->batch = testcase->batch;
     if (!there->batch.tokens)
-        there->batch.tokens = sample->rows;
+        there->batch.tokens = testcase->rows;
     struct cuda_batch_block block = { .tokens = greater(room->tokens, there->batch.tokens),
                                       .sequences = greater(room->sequences, 1),
                                       .outputs = greater(room->rows, there->batch.outputs),
@@ -61,13 +61,15 @@ static bool open_batch(struct gpu_sample *there, struct error *err)
 
 // ---- operands ----
 
-static size_t type_bytes(enum sample_type type)
+static size_t type_bytes(enum testcase_type type)
 {
-    static const size_t bytes[] = { [SAMPLE_F32] = 4, [SAMPLE_BF16] = 2, [SAMPLE_BYTES] = 1, [SAMPLE_SCRATCH] = 1 };
+    static const size_t bytes[] = {
+        [TESTCASE_F32] = 4, [TESTCASE_BF16] = 2, [TESTCASE_BYTES] = 1, [TESTCASE_SCRATCH] = 1
+    };
     return bytes[type];
 }
 
-static size_t value_count(const struct sample_operand *operand)
+static size_t value_count(const struct testcase_operand *operand)
 {
     return operand->width * (size_t)(operand->rows ? operand->rows : 1);
 }
@@ -76,11 +78,11 @@ static void to_device(const struct gpu_piece *piece, uint8_t *out)
 {
     const float *values = piece->host;
     size_t count = value_count(&piece->operand);
-    if (piece->operand.type == SAMPLE_SCRATCH) {
+    if (piece->operand.type == TESTCASE_SCRATCH) {
         memset(out, NOTHING, count);
         return;
     }
-    if (piece->operand.type != SAMPLE_BF16) {
+    if (piece->operand.type != TESTCASE_BF16) {
         memcpy(out, piece->host, count * type_bytes(piece->operand.type));
         return;
     }
@@ -93,7 +95,7 @@ static void to_device(const struct gpu_piece *piece, uint8_t *out)
 static void from_device(const struct gpu_piece *piece, const uint8_t *in, uint8_t *out)
 {
     size_t count = value_count(&piece->operand);
-    if (piece->operand.type != SAMPLE_BF16) {
+    if (piece->operand.type != TESTCASE_BF16) {
         memcpy(out, in, count * type_bytes(piece->operand.type));
         return;
     }
@@ -105,7 +107,7 @@ static void from_device(const struct gpu_piece *piece, const uint8_t *in, uint8_
     }
 }
 
-static const struct gpu_piece *find_piece(const struct gpu_sample *there, const void *host)
+static const struct gpu_piece *find_piece(const struct gpu_testcase *there, const void *host)
 {
     for (int i = 0; i < there->piece_count; i++)
         if (there->pieces[i].host == host)
@@ -113,25 +115,25 @@ static const struct gpu_piece *find_piece(const struct gpu_sample *there, const 
     return NULL;
 }
 
-static int find_output(const struct sample *sample, const void *host)
+static int find_output(const struct testcase *testcase, const void *host)
 {
-    for (int i = 0; i < sample->outputs; i++)
-        if (sample->output[i].data == host)
+    for (int i = 0; i < testcase->outputs; i++)
+        if (testcase->output[i].data == host)
             return i;
     return -1;
 }
 
 static size_t guard_bytes(const struct gpu_piece *piece) { return piece->output >= 0 ? GUARD_BYTES : 0; }
 
-// What is beyond the sample's rows, in a step with more room, is nothing.
-static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+// What is beyond the test case's rows, in a step with more room, is nothing.
+static bool upload_piece(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
 {
     size_t guard = guard_bytes(piece), all = piece->bytes + 2 * guard;
     size_t given = value_count(&piece->operand) * type_bytes(piece->operand.type);
-    if (!(piece->memory = cuda_new(there->cuda, all, "a sample", err)))
+    if (!(piece->memory = cuda_new(there->cuda, all, "a testcase", err)))
         return false;
     piece->address = piece->memory + guard + piece->lead;
-    if (there->sample->repeats && piece->operand.type == SAMPLE_SCRATCH) // zeros will do
+    if (there->testcase->repeats && piece->operand.type == TESTCASE_SCRATCH) // zeros will do
         return true;
     uint8_t *image = memory_grow(NULL, all, 1);
     memset(image, GUARD, guard);
@@ -144,7 +146,7 @@ static bool upload_piece(struct gpu_sample *there, struct gpu_piece *piece, stru
 }
 
 // Again and again: those bytes that are there, then all of these, then all of those.
-static bool repeat(struct gpu_sample *there, uint8_t *address, size_t filled, size_t all, struct error *err)
+static bool repeat(struct gpu_testcase *there, uint8_t *address, size_t filled, size_t all, struct error *err)
 {
     bool ok = true;
     for (; ok && filled < all; filled *= 2)
@@ -153,13 +155,13 @@ static bool repeat(struct gpu_sample *there, uint8_t *address, size_t filled, si
 }
 
 // Of so many values those that are here, and then repeated.
-static bool repeat_values(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+static bool repeat_values(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
 {
     struct gpu_piece first = *piece;
-    size_t guard = guard_bytes(piece), filled = SAMPLE_DISTINCT * type_bytes(piece->operand.type);
+    size_t guard = guard_bytes(piece), filled = TESTCASE_DISTINCT * type_bytes(piece->operand.type);
     first.operand.rows = 1;
-    first.operand.width = SAMPLE_DISTINCT;
-    if (!(piece->memory = cuda_new(there->cuda, piece->bytes + 2 * guard, "a sample", err)))
+    first.operand.width = TESTCASE_DISTINCT;
+    if (!(piece->memory = cuda_new(there->cuda, piece->bytes + 2 * guard, "a testcase", err)))
         return false;
     piece->address = piece->memory + guard;
     uint8_t *image = memory_grow(NULL, filled, 1);
@@ -170,35 +172,37 @@ static bool repeat_values(struct gpu_sample *there, struct gpu_piece *piece, str
     return ok;
 }
 
-static bool repeat_pages(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+static bool repeat_pages(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
 {
-    const struct sample *sample = there->sample;
-    size_t filled = sample->pages_bytes - piece->lead, all = sample->pages_there - piece->lead;
-    if (!(piece->memory = cuda_new(there->cuda, sample->pages_there, "pages", err)))
+    const struct testcase *testcase = there->testcase;
+    size_t filled = testcase->pages_bytes - piece->lead, all = testcase->pages_there - piece->lead;
+    if (!(piece->memory = cuda_new(there->cuda, testcase->pages_there, "pages", err)))
         return false;
     piece->address = piece->memory + piece->lead;
-    piece->bytes = sample->pages_there;
-    return cuda_upload(there->cuda, piece->memory, sample->pages, sample->pages_bytes, err)
+    piece->bytes = testcase->pages_there;
+    return cuda_upload(there->cuda, piece->memory, testcase->pages, testcase->pages_bytes, err)
         && repeat(there, piece->address, filled, all, err);
 }
 
-static bool open_operand(struct gpu_sample *there, const struct sample_operand *operand, struct error *err)
+static bool open_operand(struct gpu_testcase *there, const struct testcase_operand *operand, struct error *err)
 {
-    struct sample *sample = there->sample;
+    struct testcase *testcase = there->testcase;
     const uint8_t *host = *operand->slot;
     size_t lead = 0;
-    if (sample->pages && host >= sample->pages && host < sample->pages + sample->pages_bytes)
-        lead = (size_t)(host - sample->pages);
+    if (testcase->pages && host >= testcase->pages && host < testcase->pages + testcase->pages_bytes)
+        lead = (size_t)(host - testcase->pages);
     const struct gpu_piece *known = find_piece(there, host - lead);
     if (!known) {
         struct gpu_piece *piece = &there->pieces[there->piece_count++];
         *piece = (struct gpu_piece){
-            .host = host - lead, .lead = lead, .operand = *operand, .output = find_output(sample, host - lead)
+            .host = host - lead, .lead = lead, .operand = *operand, .output = find_output(testcase, host - lead)
         };
-        int extra = operand->rows ? sample->room.rows - sample_rows(sample) : 0;
+        int extra = operand->rows ? testcase->room.rows - testcase_rows(testcase) : 0;
         piece->bytes = (value_count(operand) + (size_t)greater(extra, 0) * operand->width) * type_bytes(operand->type);
-        bool repeated = sample->repeats && operand->rows && value_count(operand) > SAMPLE_DISTINCT;
-        if (!(lead && sample->pages_there ? repeat_pages : repeated ? repeat_values : upload_piece)(there, piece, err))
+        bool repeated = testcase->repeats && operand->rows && value_count(operand) > TESTCASE_DISTINCT;
+        if (!(lead && testcase->pages_there ? repeat_pages
+                  : repeated                ? repeat_values
+                                            : upload_piece)(there, piece, err))
             return false;
         known = piece;
     }
@@ -207,9 +211,9 @@ static bool open_operand(struct gpu_sample *there, const struct sample_operand *
     return true;
 }
 
-static struct cuda_shape shape_of(const struct gpu_sample *there)
+static struct cuda_shape shape_of(const struct gpu_testcase *there)
 {
-    const struct sample_room *room = &there->sample->room;
+    const struct testcase_room *room = &there->testcase->room;
     return (struct cuda_shape){
         .rows = room->rows,
         .tokens = room->tokens,
@@ -222,46 +226,46 @@ static struct cuda_shape shape_of(const struct gpu_sample *there)
     };
 }
 
-static void describe(struct gpu_sample *there, const struct kernel *kernel)
+static void describe(struct gpu_testcase *there, const struct kernel *kernel)
 {
     struct cuda_shape shape = shape_of(there);
-    set_rows(there, there->sample->op, there->args);
+    set_rows(there, there->testcase->op, there->args);
     there->call_count = kernel->describe(kernel, there->args, &shape, there->calls);
 }
 
-bool gpu_sample_open(struct gpu_sample *there, struct cuda *cuda, const struct kernel *kernel, struct sample *sample,
-                     struct error *err)
+bool gpu_testcase_open(struct gpu_testcase *there, struct cuda *cuda, const struct kernel *kernel,
+                       struct testcase *testcase, struct error *err)
 {
-    struct sample_operand operands[SAMPLE_OPERANDS_MAX];
-    *there = (struct gpu_sample){ .cuda = cuda, .sample = sample, .args = sample_args_for(sample, kernel) };
-    int count = sample_operands(sample, kernel, there->args, operands);
+    struct testcase_operand operands[TESTCASE_OPERANDS_MAX];
+    *there = (struct gpu_testcase){ .cuda = cuda, .testcase = testcase, .args = testcase_args_for(testcase, kernel) };
+    int count = testcase_operands(testcase, kernel, there->args, operands);
     bool ok = open_batch(there, err);
     for (int i = 0; i < count && ok; i++)
         ok = open_operand(there, &operands[i], err);
     if (!ok)
-        return gpu_sample_close(there), false;
+        return gpu_testcase_close(there), false;
     describe(there, kernel);
     return true;
 }
 
-static bool copy_piece(struct gpu_sample *there, struct gpu_piece *piece, struct error *err)
+static bool copy_piece(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
 {
     const uint8_t *from = piece->memory;
     size_t all = piece->bytes + 2 * guard_bytes(piece), offset = (size_t)(piece->address - piece->memory);
-    if (!(piece->memory = cuda_new(there->cuda, all, "a sample", err)))
+    if (!(piece->memory = cuda_new(there->cuda, all, "a testcase", err)))
         return false;
     piece->address = piece->memory + offset;
     return cuda_copy(there->cuda, piece->memory, from, all, err);
 }
 
-bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, const struct kernel *kernel,
-                     struct error *err)
+bool gpu_testcase_copy(struct gpu_testcase *there, const struct gpu_testcase *from, const struct kernel *kernel,
+                       struct error *err)
 {
-    struct sample_operand operands[SAMPLE_OPERANDS_MAX];
+    struct testcase_operand operands[TESTCASE_OPERANDS_MAX];
     *there = *from;
     there->batch.on_device = &there->view;
     there->batch_memory = NULL; // `from` keeps it
-    there->args = sample_copy_args(from->sample, from->args);
+    there->args = testcase_copy_args(from->testcase, from->args);
     bool ok = true;
     for (int i = 0; i < there->piece_count; i++) {
         if (ok)
@@ -270,8 +274,8 @@ bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, co
             there->pieces[i].memory = NULL; // it is the other's
     }
     if (!ok)
-        return gpu_sample_close(there), false;
-    int count = sample_operands(there->sample, kernel, there->args, operands);
+        return gpu_testcase_close(there), false;
+    int count = testcase_operands(there->testcase, kernel, there->args, operands);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < from->piece_count; j++)
             if (*operands[i].slot == from->pieces[j].address)
@@ -280,7 +284,7 @@ bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, co
     return true;
 }
 
-void gpu_sample_close(struct gpu_sample *there)
+void gpu_testcase_close(struct gpu_testcase *there)
 {
     for (int i = 0; i < there->piece_count; i++)
         cuda_free(there->cuda, there->pieces[i].memory);
@@ -289,7 +293,7 @@ void gpu_sample_close(struct gpu_sample *there)
 
 // ---- running ----
 
-bool gpu_sample_launch(const struct gpu_sample *there, struct error *err)
+bool gpu_testcase_launch(const struct gpu_testcase *there, struct error *err)
 {
     for (int i = 0; i < there->call_count; i++)
         if (!cuda_call_queue(there->cuda, &there->calls[i], err))
@@ -305,20 +309,21 @@ static bool is_filled(const uint8_t *bytes, size_t count)
     return true;
 }
 
-static bool read_piece(const struct gpu_sample *there, const struct gpu_piece *piece, bool *strayed, struct error *err)
+static bool read_piece(const struct gpu_testcase *there, const struct gpu_piece *piece, bool *strayed,
+                       struct error *err)
 {
     size_t all = piece->bytes + 2 * GUARD_BYTES;
     uint8_t *image = memory_new(all, 1);
     bool ok = cuda_download(there->cuda, image, piece->memory, all, err) && cuda_wait(there->cuda, err);
     if (ok) {
         *strayed |= !is_filled(image, GUARD_BYTES) || !is_filled(image + all - GUARD_BYTES, GUARD_BYTES);
-        from_device(piece, image + GUARD_BYTES, there->sample->output[piece->output].data);
+        from_device(piece, image + GUARD_BYTES, there->testcase->output[piece->output].data);
     }
     free(image);
     return ok;
 }
 
-bool gpu_sample_read(const struct gpu_sample *there, bool *strayed, struct error *err)
+bool gpu_testcase_read(const struct gpu_testcase *there, bool *strayed, struct error *err)
 {
     bool ok = cuda_wait(there->cuda, err);
     for (int i = 0; i < there->piece_count && ok; i++)
@@ -326,15 +331,15 @@ bool gpu_sample_read(const struct gpu_sample *there, bool *strayed, struct error
     return ok;
 }
 
-static bool run(const struct check_device *device, const struct kernel *kernel, struct sample *sample, bool *strayed,
-                struct error *err)
+static bool run(const struct check_device *device, const struct kernel *kernel, struct testcase *testcase,
+                bool *strayed, struct error *err)
 {
     const struct kernels_cuda *kernels = (const struct kernels_cuda *)device;
-    struct gpu_sample there;
-    if (!gpu_sample_open(&there, kernels->cuda, kernel, sample, err))
+    struct gpu_testcase there;
+    if (!gpu_testcase_open(&there, kernels->cuda, kernel, testcase, err))
         return false;
-    bool ok = gpu_sample_launch(&there, err) && gpu_sample_read(&there, strayed, err);
-    gpu_sample_close(&there);
+    bool ok = gpu_testcase_launch(&there, err) && gpu_testcase_read(&there, strayed, err);
+    gpu_testcase_close(&there);
     return ok;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/cuda.h: samples on a GPU: a row's arguments in its memory, and what the row made of them brought back.
+// engine/kernels/cuda.h: test cases on a GPU: a row's arguments in its memory, and its results brought back.
 #ifndef ENGINE_KERNELS_CUDA_H
 #define ENGINE_KERNELS_CUDA_H
 
@@ -14,11 +14,11 @@ struct kernels_cuda {
 
 struct kernels_cuda kernels_cuda_on(struct cuda *cuda);
 
-// One sample there. Its operands are separate allocations, so that a memory checker sees their ends; those that are
+// One test case there. Its operands are separate allocations, so that a memory checker sees their ends; those that are
 // written lie between guard bytes.
-struct gpu_sample {
+struct gpu_testcase {
     struct cuda *cuda;
-    struct sample *sample;
+    struct testcase *testcase;
     union op_args *args; // with device addresses
     struct batch batch;
     struct cuda_batch view;
@@ -28,28 +28,28 @@ struct gpu_sample {
         uint8_t *memory, *address; // the first byte, guards included, and what the arguments have
         size_t bytes;              // without guards
         size_t lead;               // bytes before the address that belong to it
-        int output;                // of the sample; -1: it is only read
-        struct sample_operand operand;
-    } pieces[SAMPLE_OPERANDS_MAX];
+        int output;                // of the test case; -1: it is only read
+        struct testcase_operand operand;
+    } pieces[TESTCASE_OPERANDS_MAX];
     int piece_count;
     struct cuda_call calls[CUDA_CALLS_MAX];
     int call_count;
 };
 
-bool gpu_sample_open(struct gpu_sample *there, struct cuda *cuda, const struct kernel *kernel, struct sample *sample,
-                     struct error *err);
+bool gpu_testcase_open(struct gpu_testcase *there, struct cuda *cuda, const struct kernel *kernel,
+                       struct testcase *testcase, struct error *err);
 // The same once more, in memory of its own; `from` is closed after it.
-bool gpu_sample_copy(struct gpu_sample *there, const struct gpu_sample *from, const struct kernel *kernel,
-                     struct error *err);
-void gpu_sample_close(struct gpu_sample *there);
+bool gpu_testcase_copy(struct gpu_testcase *there, const struct gpu_testcase *from, const struct kernel *kernel,
+                       struct error *err);
+void gpu_testcase_close(struct gpu_testcase *there);
 
-bool gpu_sample_launch(const struct gpu_sample *there, struct error *err); // queues what the row describes
+bool gpu_testcase_launch(const struct gpu_testcase *there, struct error *err); // queues what the row describes
 
 // Seconds that one launch takes, on operands that the device's cache does not hold.
-bool gpu_sample_time(struct cuda *cuda, const struct kernel *kernel, struct sample *sample, double *seconds,
-                     struct error *err);
+bool gpu_testcase_time(struct cuda *cuda, const struct kernel *kernel, struct testcase *testcase, double *seconds,
+                       struct error *err);
 
-// Waits, and puts what was written into the sample's outputs.
-bool gpu_sample_read(const struct gpu_sample *there, bool *strayed, struct error *err);
+// Waits, and puts what was written into the test case's outputs.
+bool gpu_testcase_read(const struct gpu_testcase *there, bool *strayed, struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/cuda_time.c: how long a row takes on a GPU. It runs on several copies of a sample in turns, so that
+// engine/kernels/cuda_time.c: how long a row takes on a GPU. It runs on several copies of a test case in turns, so that
 // each launch finds its operands in memory, in one captured graph, so that the host is in nobody's way.
 #include <stdlib.h>
 
@@ -13,20 +13,21 @@ static const double seconds_warm = 30e-3;
 
 struct timing {
     struct cuda *cuda;
-    struct gpu_sample copies[COPIES_MAX];
+    struct gpu_testcase copies[COPIES_MAX];
     int count, rounds;
     struct cuda_graph *graph;
     struct cuda_event *start, *end;
 };
 
-static bool open_copies(struct timing *timing, const struct kernel *kernel, struct sample *sample, struct error *err)
+static bool open_copies(struct timing *timing, const struct kernel *kernel, struct testcase *testcase,
+                        struct error *err)
 {
-    int wanted = 1 + (int)(bytes_between / (sample->bytes_moved + 1));
+    int wanted = 1 + (int)(bytes_between / (testcase->bytes_moved + 1));
     wanted = wanted < COPIES_MAX ? wanted : COPIES_MAX;
     while (timing->count < wanted) {
-        struct gpu_sample *copy = &timing->copies[timing->count];
-        if (!(timing->count ? gpu_sample_copy(copy, &timing->copies[0], kernel, err)
-                            : gpu_sample_open(copy, timing->cuda, kernel, sample, err)))
+        struct gpu_testcase *copy = &timing->copies[timing->count];
+        if (!(timing->count ? gpu_testcase_copy(copy, &timing->copies[0], kernel, err)
+                            : gpu_testcase_open(copy, timing->cuda, kernel, testcase, err)))
             return false;
         timing->count++;
     }
@@ -36,7 +37,7 @@ static bool open_copies(struct timing *timing, const struct kernel *kernel, stru
 static bool launch_all(struct timing *timing, int rounds, struct error *err)
 {
     for (int i = 0; i < rounds * timing->count; i++)
-        if (!gpu_sample_launch(&timing->copies[i % timing->count], err))
+        if (!gpu_testcase_launch(&timing->copies[i % timing->count], err))
             return false;
     return true;
 }
@@ -79,8 +80,8 @@ static bool replay(struct timing *timing, double *seconds, struct error *err)
         && cuda_event_seconds(timing->cuda, timing->start, timing->end, seconds, err);
 }
 
-// Before it counts, the graph runs for a while: drivers clear freed memory in the background, and after samples of some
-// GB that takes a share of the bandwidth for some milliseconds.
+// Before it counts, the graph runs for a while: drivers clear freed memory in the background, and after test cases of
+// some GB that takes a part of the bandwidth for some milliseconds.
 static bool replay_all(struct timing *timing, double *seconds, struct error *err)
 {
     double times[REPLAYS], warm = 0;
@@ -97,19 +98,19 @@ static bool replay_all(struct timing *timing, double *seconds, struct error *err
     return true;
 }
 
-bool gpu_sample_time(struct cuda *cuda, const struct kernel *kernel, struct sample *sample, double *seconds,
-                     struct error *err)
+bool gpu_testcase_time(struct cuda *cuda, const struct kernel *kernel, struct testcase *testcase, double *seconds,
+                       struct error *err)
 {
     struct timing *timing = memory_new(1, sizeof *timing);
     timing->cuda = cuda;
-    bool ok = open_copies(timing, kernel, sample, err) && (timing->start = cuda_event_new(cuda, err))
+    bool ok = open_copies(timing, kernel, testcase, err) && (timing->start = cuda_event_new(cuda, err))
         && (timing->end = cuda_event_new(cuda, err)) && choose_rounds(timing, err) && capture(timing, err)
         && replay_all(timing, seconds, err);
     cuda_event_free(cuda, timing->start);
     cuda_event_free(cuda, timing->end);
     cuda_graph_free(cuda, timing->graph);
     while (timing->count)
-        gpu_sample_close(&timing->copies[--timing->count]);
+        gpu_testcase_close(&timing->copies[--timing->count]);
     free(timing);
     return ok;
 }

@@ -66,7 +66,8 @@ const char *kernels_load_word(enum kernel_load load, struct arena *arena)
     return arena_format(arena, least == most ? "%d" : "%d-%d", least, most);
 }
 
-const char *kernels_format_words(const struct kernel *kernel, const struct sample_case *wanted, struct arena *arena)
+const char *kernels_format_words(const struct kernel *kernel, const struct testcase_options *wanted,
+                                 struct arena *arena)
 {
     if (!kernel->weights && !kernel->k && !kernel->latents)
         return "-";

@@ -43,7 +43,8 @@ int kernels_count(const struct kernels_query *query);
 const char *kernels_missing(const struct kernel *kernel, const struct device *device, struct arena *arena);
 
 const char *kernels_load_word(enum kernel_load load, struct arena *arena); // "1-8", "9+", "any"
-const char *kernels_format_words(const struct kernel *kernel, const struct sample_case *wanted, struct arena *arena);
+const char *kernels_format_words(const struct kernel *kernel, const struct testcase_options *wanted,
+                                 struct arena *arena);
 
 void kernels_progress(const struct kernels_query *query, double done);
 

@@ -29,7 +29,7 @@ static void add_fused(struct strbuf *out, uint32_t fuses)
             strbuf_add_format(out, " with %s", op_word(neighbours[i].op));
 }
 
-static void tell_failure(const struct kernel *kernel, const struct sample_case *wanted,
+static void tell_failure(const struct kernel *kernel, const struct testcase_options *wanted,
                          const struct check_result *result, struct strbuf *out)
 {
     struct arena arena = { 0 };
@@ -44,8 +44,8 @@ static void tell_failure(const struct kernel *kernel, const struct sample_case *
     arena_free(&arena);
 }
 
-static void test_case(const struct kernel *kernel, const struct sample_case *wanted, const struct check_device *device,
-                      struct verdict *verdict)
+static void test_case(const struct kernel *kernel, const struct testcase_options *wanted,
+                      const struct check_device *device, struct verdict *verdict)
 {
     struct check_result result;
     if (verdict->dead)
@@ -61,7 +61,7 @@ static void test_case(const struct kernel *kernel, const struct sample_case *wan
 
 static void test_kernel(const struct kernel *kernel, const struct kernels_query *query, struct verdict *verdict)
 {
-    struct sample_case cases[CHECK_CASES_MAX];
+    struct testcase_options cases[CHECK_CASES_MAX];
     struct kernels_cuda on_gpu = kernels_cuda_on(query->cuda);
     uint32_t fused[CHECK_FUSED_MAX];
     int count = check_cases(kernel, cases), sets = check_fused(kernel, fused);
@@ -69,8 +69,8 @@ static void test_kernel(const struct kernel *kernel, const struct kernels_query 
         strbuf_add_text(&verdict->failure, "no head size is common to what it lists");
     for (int i = 0; i < count * sets; i++)
         for (int round = 0; round < rounds(query); round++) {
-            struct sample_case wanted = cases[i / sets];
-            wanted.size = query->quick ? SAMPLE_SMALL : SAMPLE_VARIED;
+            struct testcase_options wanted = cases[i / sets];
+            wanted.size = query->quick ? TESTCASE_SMALL : TESTCASE_VARIED;
             wanted.fuses = fused[i % sets];
             wanted.seed = query->seed + (uint64_t)round;
             test_case(kernel, &wanted, &on_gpu.device, verdict);

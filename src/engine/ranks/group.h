@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine/ranks/group.h: one engine over several ranks (ranks/ranks.h). Each opens the checkpoint and computes its part
-// of
-// the model (model/shard.h). Rank 0 does whatever an engine is asked to do: it decides, draws and answers. The others
-// have a loop (engine/ranks/worker.h) in which they do what they are told.
+// of the model (model/shard.h). Rank 0 does whatever an engine is asked to do: it schedules, samples and answers. The
+// others have a loop (engine/ranks/worker.h) that runs the messages of rank 0.
 //   (1) all ranks open alike or none does: build, files and plan are compared before weights are read
 //   (2) pages have the same numbers everywhere, so a pool has as many as the rank with the least room can have
 //   (3) a rank that is lost is lost for good: what runs fails with a sentence, and so does all that comes after

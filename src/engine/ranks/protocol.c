@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/ranks/protocol.h"
 
+#include <assert.h>
 #include <string.h>
 
 // ---- bytes ----
@@ -9,7 +10,7 @@ static void put(struct strbuf *message, const void *value, size_t bytes) { strbu
 
 static void put_number(struct strbuf *message, int32_t number) { put(message, &number, sizeof number); }
 
-// NULL is told apart from "".
+// NULL and "" differ.
 static void put_text(struct strbuf *message, const char *text)
 {
     put_number(message, text ? (int32_t)strlen(text) : -1);
@@ -45,20 +46,21 @@ static bool take_text(struct bytes *rest, struct arena *arena, const char **out)
     return take(rest, text, (size_t)length);
 }
 
-bool told_read_head(struct bytes *message, struct told_head *out)
+bool protocol_read_head(struct bytes *message, struct protocol_head *out)
 {
-    return take(message, out, sizeof *out) && out->kind >= TOLD_OPEN && out->kind <= TOLD_END && out->engine >= 0;
+    return take(message, out, sizeof *out) && out->kind >= PROTOCOL_OPEN && out->kind <= PROTOCOL_END
+        && out->engine >= 0;
 }
 
-void told_write_head(struct strbuf *message, enum told_kind kind, int engine)
+void protocol_write_head(struct strbuf *message, enum protocol_kind kind, int engine)
 {
     message->len = 0;
-    put(message, &(struct told_head){ .kind = (int32_t)kind, .engine = engine }, sizeof(struct told_head));
+    put(message, &(struct protocol_head){ .kind = (int32_t)kind, .engine = engine }, sizeof(struct protocol_head));
 }
 
 // ---- an engine to open ----
 
-// Where the options have texts.
+// Texts of the options, in the order in which they are sent.
 static const size_t texts[] = {
     offsetof(struct engine_options, device),
     offsetof(struct engine_options, plan.kv_cache_dtype),
@@ -83,23 +85,26 @@ static void put_calibration(struct strbuf *message, const struct kv_calibration 
     put_number(message, known ? known->layers : 0);
     for (int i = 0; known && i < known->layers; i++) {
         const struct kv_calibrated *layer = &known->layer[i];
-        put(message, &layer->k, sizeof layer->k);
-        put(message, layer->error, sizeof layer->error);
-        put_number(message, layer->centre ? (int32_t)layer->centre_count : 0);
-        put(message, layer->centre, layer->centre ? layer->centre_count * sizeof *layer->centre : 0);
+        struct protocol_layer sent = { .k = (int32_t)layer->k,
+                                       .centre_count = layer->centre ? (int32_t)layer->centre_count : 0 };
+        memcpy(sent.error, layer->error, sizeof sent.error);
+        put(message, &sent, sizeof sent);
+        put(message, layer->centre, (size_t)sent.centre_count * sizeof *layer->centre);
     }
 }
 
 static bool take_layer(struct bytes *rest, struct arena *arena, struct kv_calibrated *layer)
 {
-    int32_t count;
-    if (!take(rest, &layer->k, sizeof layer->k) || !take(rest, layer->error, sizeof layer->error)
-        || !take_number(rest, 0, CENTRE_MAX, &count) || rest->len / sizeof(float) < (size_t)count)
+    struct protocol_layer sent;
+    if (!take(rest, &sent, sizeof sent) || sent.k < 0 || sent.k >= DTYPE_COUNT || sent.centre_count < 0
+        || sent.centre_count > CENTRE_MAX || rest->len / sizeof(float) < (size_t)sent.centre_count)
         return false;
-    float *centre = ARENA_NEW(arena, float, (size_t)count + 1);
-    layer->centre = count ? centre : NULL;
-    layer->centre_count = (size_t)count;
-    return take(rest, centre, (size_t)count * sizeof *centre);
+    float *centre = ARENA_NEW(arena, float, (size_t)sent.centre_count + 1);
+    *layer = (struct kv_calibrated){ .centre = sent.centre_count ? centre : NULL,
+                                     .k = (enum dtype)sent.k,
+                                     .centre_count = (size_t)sent.centre_count };
+    memcpy(layer->error, sent.error, sizeof sent.error);
+    return take(rest, centre, (size_t)sent.centre_count * sizeof *centre);
 }
 
 static bool take_calibration(struct bytes *rest, struct arena *arena, const struct kv_calibration **out)
@@ -117,43 +122,72 @@ static bool take_calibration(struct bytes *rest, struct arena *arena, const stru
     return true;
 }
 
-void told_write_open(struct strbuf *message, const char *path, const struct engine_options *options)
+static struct protocol_open pack_numbers(const struct engine_options *options)
 {
-    struct engine_options copy = *options;
-    put_text(message, path);
-    for (int i = 0; i < TEXTS; i++) {
-        put_text(message, *text_at(&copy, i));
-        *text_at(&copy, i) = NULL;
-    }
-    put_calibration(message, copy.plan.calibration);
-    copy.plan.calibration = NULL;
-    put(message, &copy, sizeof copy);
+    const struct plan_options *plan = &options->plan;
+    return (struct protocol_open){ .memory_bytes = plan->memory_bytes,
+                                   .kv_cache_bytes = plan->kv_cache_bytes,
+                                   .gpu_memory_utilization = plan->gpu_memory_utilization,
+                                   .max_model_len = plan->max_model_len,
+                                   .max_num_seqs = plan->max_num_seqs,
+                                   .batch_tokens = plan->batch_tokens,
+                                   .state_tokens = plan->state_tokens,
+                                   .threads = options->threads,
+                                   .no_int8_activations = plan->no_int8_activations,
+                                   .apart = plan->apart,
+                                   .runs_here = plan->runs_here,
+                                   .skip_self_test = options->skip_self_test };
 }
 
-bool told_read_open(struct bytes message, struct arena *arena, const char **path, struct engine_options *options)
+static void unpack_numbers(const struct protocol_open *sent, struct engine_options *out)
+{
+    *out = (struct engine_options){ .plan = { .memory_bytes = sent->memory_bytes,
+                                              .kv_cache_bytes = sent->kv_cache_bytes,
+                                              .gpu_memory_utilization = sent->gpu_memory_utilization,
+                                              .max_model_len = sent->max_model_len,
+                                              .max_num_seqs = sent->max_num_seqs,
+                                              .batch_tokens = sent->batch_tokens,
+                                              .state_tokens = sent->state_tokens,
+                                              .no_int8_activations = sent->no_int8_activations,
+                                              .apart = sent->apart,
+                                              .runs_here = sent->runs_here },
+                                    .threads = sent->threads,
+                                    .skip_self_test = sent->skip_self_test };
+}
+
+void protocol_write_open(struct strbuf *message, const char *path, const struct engine_options *options)
+{
+    struct engine_options copy = *options;
+    struct protocol_open numbers = pack_numbers(options);
+    put_text(message, path);
+    for (int i = 0; i < TEXTS; i++)
+        put_text(message, *text_at(&copy, i));
+    put_calibration(message, options->plan.calibration);
+    put(message, &numbers, sizeof numbers);
+}
+
+bool protocol_read_open(struct bytes message, struct arena *arena, const char **path, struct engine_options *options)
 {
     const char *found[TEXTS];
     const struct kv_calibration *known;
+    struct protocol_open numbers;
     if (!take_text(&message, arena, path) || !*path)
         return false;
     for (int i = 0; i < TEXTS; i++)
         if (!take_text(&message, arena, &found[i]))
             return false;
-    if (!take_calibration(&message, arena, &known) || !take(&message, options, sizeof *options))
+    if (!take_calibration(&message, arena, &known) || !take(&message, &numbers, sizeof numbers) || message.len)
         return false;
+    unpack_numbers(&numbers, options);
     for (int i = 0; i < TEXTS; i++)
         *text_at(options, i) = found[i];
     options->plan.calibration = known;
-    options->plan.failed = NULL;
-    options->progress = options->calibrating = NULL;
-    options->watch = NULL;
-    options->group = NULL;
     return true;
 }
 
 // ---- a step ----
 
-void told_open_tables(struct told_tables *tables, const struct plan *plan, struct arena *arena)
+void protocol_open_tables(struct protocol_tables *tables, const struct plan *plan, struct arena *arena)
 {
     size_t sequences = (size_t)plan->max_num_seqs;
     for (int i = 0; i < plan->class_count; i++) {
@@ -171,28 +205,27 @@ static int entries_of(const struct batch *batch, const struct batch_sequence *se
     return end && entries > end ? end : entries;
 }
 
-static void put_table(struct strbuf *message, const struct engine *engine, struct told_tables *tables, int sequence,
+static void put_table(struct strbuf *message, const struct engine *engine, struct protocol_tables *tables, int sequence,
                       int class_index)
 {
     const struct batch_sequence *wanted = &engine->batch.sequence[sequence];
     const int32_t *pages = wanted->pages[class_index];
-    int32_t *told = tables->pages[class_index] + (size_t)sequence * (size_t)tables->capacity[class_index];
+    int32_t *known = tables->pages[class_index] + (size_t)sequence * (size_t)tables->capacity[class_index];
     int *count = &tables->counts[class_index][sequence], entries = entries_of(&engine->batch, wanted, class_index);
     int kept = 0;
-    while (kept < *count && kept < entries && told[kept] == pages[kept])
+    while (kept < *count && kept < entries && known[kept] == pages[kept])
         kept++;
     put_number(message, kept);
     put(message, pages + kept, (size_t)(entries - kept) * sizeof *pages);
-    memcpy(told + kept, pages + kept, (size_t)(entries - kept) * sizeof *pages);
+    memcpy(known + kept, pages + kept, (size_t)(entries - kept) * sizeof *pages);
     *count = entries;
 }
 
-void told_write_step(struct strbuf *message, const struct engine *engine, struct told_tables *tables)
+void protocol_write_step(struct strbuf *message, const struct engine *engine, struct protocol_tables *tables)
 {
     const struct batch *batch = &engine->batch;
-    put_number(message, batch->tokens);
-    put_number(message, batch->sequences);
-    put_number(message, batch->outputs);
+    put(message, &(struct protocol_step){ batch->tokens, batch->sequences, batch->outputs },
+        sizeof(struct protocol_step));
     put(message, batch->ids, (size_t)batch->tokens * sizeof *batch->ids);
     put(message, batch->positions, (size_t)batch->tokens * sizeof *batch->positions);
     put(message, batch->output_rows, (size_t)batch->outputs * sizeof *batch->output_rows);
@@ -203,25 +236,31 @@ void told_write_step(struct strbuf *message, const struct engine *engine, struct
     }
 }
 
-static bool take_table(struct bytes *rest, struct engine *engine, struct told_tables *tables, int sequence,
+static bool take_table(struct bytes *rest, struct engine *engine, struct protocol_tables *tables, int sequence,
                        int class_index)
 {
     struct batch_sequence *out = &engine->batch_sequences[sequence];
     int capacity = tables->capacity[class_index], entries = entries_of(&engine->batch, out, class_index);
-    int32_t *told = tables->pages[class_index] + (size_t)sequence * (size_t)capacity, kept;
-    out->pages[class_index] = told;
+    int32_t *known = tables->pages[class_index] + (size_t)sequence * (size_t)capacity, kept;
+    out->pages[class_index] = known;
     return entries <= capacity && take_number(rest, 0, entries, &kept)
-        && take(rest, told + kept, (size_t)(entries - kept) * sizeof *told);
+        && take(rest, known + kept, (size_t)(entries - kept) * sizeof *known);
 }
 
-bool told_read_step(struct bytes message, struct engine *engine, struct told_tables *tables)
+static bool is_within(int32_t number, int most) { return number >= 0 && number <= most; }
+
+bool protocol_read_step(struct bytes message, struct engine *engine, struct protocol_tables *tables)
 {
     struct batch *batch = &engine->batch;
     const struct plan *plan = &engine->plan;
-    if (!take_number(&message, 0, plan->batch_tokens, &batch->tokens)
-        || !take_number(&message, 0, plan->max_num_seqs, &batch->sequences)
-        || !take_number(&message, 0, plan->outputs, &batch->outputs)
-        || !take(&message, engine->ids, (size_t)batch->tokens * sizeof *engine->ids)
+    struct protocol_step sent;
+    if (!take(&message, &sent, sizeof sent) || !is_within(sent.tokens, plan->batch_tokens)
+        || !is_within(sent.sequences, plan->max_num_seqs) || !is_within(sent.outputs, plan->outputs))
+        return false;
+    batch->tokens = sent.tokens;
+    batch->sequences = sent.sequences;
+    batch->outputs = sent.outputs;
+    if (!take(&message, engine->ids, (size_t)batch->tokens * sizeof *engine->ids)
         || !take(&message, engine->positions, (size_t)batch->tokens * sizeof *engine->positions)
         || !take(&message, engine->output_rows, (size_t)batch->outputs * sizeof *engine->output_rows))
         return false;

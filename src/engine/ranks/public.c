@@ -57,7 +57,7 @@ void nibble_ranks_close(struct nibble_ranks *ranks)
         return;
     struct strbuf message = { 0 };
     struct error ignored; // who is gone needs not be told
-    told_write_head(&message, TOLD_END, 0);
+    protocol_write_head(&message, PROTOCOL_END, 0);
     if (!group_rank(&ranks->group))
         ranks_broadcast(ranks->group.ranks, message.data, message.len, &ignored);
     strbuf_free(&message);

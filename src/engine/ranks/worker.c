@@ -47,7 +47,7 @@ static bool open_engine(struct follower *follower, struct bytes message, int num
     while (place < ENGINES_MAX && follower->engines[place])
         place++;
     followed->number = number;
-    bool read = told_read_open(message, &followed->arena, &path, &options);
+    bool read = protocol_read_open(message, &followed->arena, &path, &options);
     options.group = follower->group;
     bool opened = place < ENGINES_MAX && read && checkpoint_open(&followed->checkpoint, path, CHECKPOINT_HEADERS, err);
     if (!opened && (place == ENGINES_MAX || !read))
@@ -68,18 +68,18 @@ static bool run_step(struct follower *follower, struct bytes message, int number
 {
     struct followed **place = find(follower, number);
     struct engine_result ignored;
-    if (!place || !told_read_step(message, &(*place)->engine, &(*place)->engine.tables))
+    if (!place || !protocol_read_step(message, &(*place)->engine, &(*place)->engine.tables))
         return fail(err, "what rank 0 said about a step could not be understood");
     int step = engine_start(&(*place)->engine, err);
     return step && engine_finish(&(*place)->engine, step, &ignored, err);
 }
 
-static bool obey(struct follower *follower, struct bytes message, const struct told_head *head, struct error *err)
+static bool obey(struct follower *follower, struct bytes message, const struct protocol_head *head, struct error *err)
 {
     struct followed **place = find(follower, head->engine);
-    if (head->kind == TOLD_OPEN)
+    if (head->kind == PROTOCOL_OPEN)
         return open_engine(follower, message, head->engine, err);
-    if (head->kind == TOLD_STEP)
+    if (head->kind == PROTOCOL_STEP)
         return run_step(follower, message, head->engine, err);
     if (place)
         close_engine(place);
@@ -90,14 +90,14 @@ bool follow(struct group *group, struct error *err)
 {
     struct follower follower = { .group = group };
     struct strbuf heard = { 0 };
-    struct told_head head = { 0 };
+    struct protocol_head head = { 0 };
     bool ok = true;
-    while (ok && head.kind != TOLD_END) {
+    while (ok && head.kind != PROTOCOL_END) {
         ok = ranks_receive(group->ranks, &heard, err);
         struct bytes message = strbuf_bytes(&heard);
-        if (ok && !told_read_head(&message, &head))
+        if (ok && !protocol_read_head(&message, &head))
             ok = fail(err, "what rank 0 said could not be understood");
-        if (ok && head.kind != TOLD_END)
+        if (ok && head.kind != PROTOCOL_END)
             ok = obey(&follower, message, &head, err);
     }
     if (!ok)

@@ -11,7 +11,8 @@
 // clang-format off
 #define FORMATS_NONE
 #define FORMATS_WEIGHTS .weights = ALL_W,
-#define FORMATS_CACHE .k = ALL_KV, .v = ALL_KV, .latents = KV_LATENT_FORMATS, .sink = WIDE_KV, .head_dim_max = HEAD_DIM_MAX,
+#define FORMATS_CACHE \
+    .k = ALL_KV, .v = ALL_KV, .latents = KV_LATENT_FORMATS, .sink = WIDE_KV, .head_dim_max = HEAD_DIM_MAX,
 #define ROW(id, word, formats, ...) \
     [OP_##id] = { .name = #word "_ref", .op = OP_##id, .load = KERNEL_ANY, FORMATS_##formats .run = word##_ref },
 // clang-format on
