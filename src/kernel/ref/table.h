@@ -8,9 +8,27 @@
 extern const struct kernel ref_kernels[];
 extern const int ref_kernel_count;
 
-typedef void ref_kernel(const void *args, int part, int parts);
-ref_kernel embed_ref, norm_ref, linear_ref, per_head_linear_ref, rope_ref, transform_ref, kv_write_ref, attention_ref,
-    act_mul_ref, add_ref, pick_ref, softcap_ref, copy_ref, all_reduce_ref, all_gather_ref, route_prepare_ref, route_ref,
-    experts_ref, combine_ref, conv_ref, ssm_scan_ref, gated_delta_ref;
+void embed_ref(const void *args, int part, int parts);
+void norm_ref(const void *args, int part, int parts);
+void linear_ref(const void *args, int part, int parts);
+void per_head_linear_ref(const void *args, int part, int parts);
+void rope_ref(const void *args, int part, int parts);
+void transform_ref(const void *args, int part, int parts);
+void kv_write_ref(const void *args, int part, int parts);
+void attention_ref(const void *args, int part, int parts);
+void act_mul_ref(const void *args, int part, int parts);
+void add_ref(const void *args, int part, int parts);
+void pick_ref(const void *args, int part, int parts);
+void softcap_ref(const void *args, int part, int parts);
+void copy_ref(const void *args, int part, int parts);
+void all_reduce_ref(const void *args, int part, int parts);
+void all_gather_ref(const void *args, int part, int parts);
+void route_prepare_ref(const void *args, int part, int parts);
+void route_ref(const void *args, int part, int parts);
+void experts_ref(const void *args, int part, int parts);
+void combine_ref(const void *args, int part, int parts);
+void conv_ref(const void *args, int part, int parts);
+void ssm_scan_ref(const void *args, int part, int parts);
+void gated_delta_ref(const void *args, int part, int parts);
 
 #endif
