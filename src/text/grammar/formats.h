@@ -6,8 +6,8 @@
 
 struct string_format {
     const char *name;
-    const char *held;    // what masks let through: certainly valid, though not all that is; NULL: any string
-    const char *checked; // what a validator takes; NULL: the same as `held`, or where that is NULL too, a regex
+    const char *enforced; // the regex of masks, narrower than the format; NULL: any string
+    const char *checked;  // the regex of the validator; NULL: `enforced`, or where that is NULL too, any valid regex
 };
 
 const struct string_format *format_find(const char *name); // NULL: an annotation

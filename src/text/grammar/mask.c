@@ -3,8 +3,8 @@
 // skipped when no thread accepts its byte.
 #include <stddef.h>
 
+#include "text/grammar/leaf.h"
 #include "text/grammar/matcher.h"
-#include "text/grammar/string.h"
 
 // A walk allows tokens of a trie that have low .. high characters, where a thread accepts them.
 struct walk {
@@ -42,28 +42,34 @@ static void walk_from(const struct walk *walk, uint32_t begin, uint32_t end, str
 
 // ---- a thread that is alone ----
 
+// The place of a thread inside its leaf.
+struct place {
+    uint32_t at, end, count;
+};
+
 // As walk_from, but without sets of threads while the thread stays inside its leaf: strings and patterns accept most of
 // the vocabulary.
 static void walk_alone(const struct walk *walk, uint32_t begin, uint32_t end, struct thread thread)
 {
     struct match *match = &walk->matcher->match;
     const struct trie_node *nodes = walk->trie->nodes;
-    struct thread at[VOCABULARY_TOKEN_BYTES_MAX + 1]; // by depth
+    struct place at[VOCABULARY_TOKEN_BYTES_MAX + 1]; // by depth
     struct level before = level_here(match, (struct thread_set){ 0 });
     if (begin < end)
-        at[nodes[begin].depth - 1] = thread;
+        at[nodes[begin].depth - 1] = (struct place){ thread.at, thread.end, thread.count };
     for (uint32_t i = begin; i < end && match->work < MATCHER_WORK_MAX; match->work++) {
-        struct thread *next = &at[nodes[i].depth];
-        *next = at[nodes[i].depth - 1];
-        enum leaf_step step = match_leaf(match->grammar, next, nodes[i].byte);
+        struct place from = at[nodes[i].depth - 1];
+        struct thread here = { thread.node, thread.stack, from.at, from.end, from.count }, next = here;
+        enum leaf_result step = leaf_step(match->grammar, &next, nodes[i].byte);
         if (step == LEAF_INSIDE) {
+            at[nodes[i].depth] = (struct place){ next.at, next.end, next.count };
             allow(walk, nodes[i].tokens, nodes[i + 1].tokens);
             i++;
             continue;
         }
         if (step != LEAF_DEAD) {
             struct thread_set set = { .begin = match->thread_count };
-            match_add(match, &set, at[nodes[i].depth - 1]);
+            match_add(match, &set, here);
             walk_from(walk, i, nodes[i].skip, set);
             return_to(match, &before);
         }

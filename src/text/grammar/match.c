@@ -6,8 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "text/grammar/space.h"
-#include "text/grammar/string.h"
+#include "text/grammar/leaf.h"
 
 void match_open(struct match *match, const struct grammar *grammar)
 {
@@ -158,57 +157,6 @@ static void step_words(struct match *match, struct thread_set *set, struct threa
         }
 }
 
-static enum leaf_step step_string(const struct node *node, struct thread *thread, uint8_t byte)
-{
-    enum string_state next = string_step(thread->at, byte);
-    if (next == STRING_CLOSED)
-        return thread->count >= node->low ? LEAF_ENDS : LEAF_DEAD;
-    if (string_begins_character(thread->at, next)) {
-        if (thread->count == node->high)
-            return LEAF_DEAD;
-        thread->count += node->high != RULES_UNBOUNDED || thread->count < node->low;
-    }
-    thread->at = next;
-    return next == STRING_DEAD ? LEAF_DEAD : LEAF_INSIDE;
-}
-
-static enum leaf_step step_dfa(const struct dfa_state *states, struct thread *thread, uint8_t byte)
-{
-    thread->at = states[thread->at].next[byte];
-    const struct dfa_state *state = &states[thread->at];
-    if (thread->at == DFA_DEAD)
-        return LEAF_DEAD;
-    return !state->accepts ? LEAF_INSIDE : state->continues ? LEAF_MAY_END : LEAF_ENDS;
-}
-
-static enum leaf_step step_mark(const struct grammar *grammar, struct thread *thread, uint8_t byte)
-{
-    const struct node *node = &grammar->nodes[thread->node];
-    struct space space = { thread->end, thread->count };
-    if ((thread->at ? node->high : node->low) && space_step(&space, byte)) {
-        thread->end = space.lines;
-        thread->count = space.blanks;
-        return LEAF_INSIDE;
-    }
-    if (thread->at)
-        return byte_set_has(&grammar->begins, byte) ? LEAF_LEFT : LEAF_DEAD;
-    if (byte != node->first)
-        return LEAF_DEAD;
-    thread->at = true;
-    thread->end = thread->count = 0;
-    return node->high ? LEAF_INSIDE : LEAF_ENDS;
-}
-
-enum leaf_step match_leaf(const struct grammar *grammar, struct thread *thread, uint8_t byte)
-{
-    const struct node *node = &grammar->nodes[thread->node];
-    switch (node->kind) {
-    case NODE_STRING: return step_string(node, thread, byte);
-    case NODE_MARK: return step_mark(grammar, thread, byte);
-    default: return step_dfa(grammar->dfas[node->table].states, thread, byte);
-    }
-}
-
 static struct thread_set begin_set(struct match *match)
 {
     match->step++;
@@ -232,7 +180,7 @@ struct thread_set match_behind(struct match *match, uint32_t stack)
 static bool is_left(const struct match *match, struct thread thread, uint8_t byte)
 {
     return match->grammar->nodes[thread.node].kind == NODE_MARK
-        && match_leaf(match->grammar, &thread, byte) == LEAF_LEFT;
+        && leaf_step(match->grammar, &thread, byte) == LEAF_LEFT;
 }
 
 // Enters the nodes behind marks that this byte ends.
@@ -254,7 +202,7 @@ static void step_threads(struct match *match, struct thread_set *set, struct thr
             step_words(match, set, thread, byte);
             continue;
         }
-        enum leaf_step step = match_leaf(match->grammar, &thread, byte);
+        enum leaf_result step = leaf_step(match->grammar, &thread, byte);
         if (step == LEAF_MAY_END || step == LEAF_ENDS)
             leave(match, set, thread.stack);
         if (step == LEAF_MAY_END || step == LEAF_INSIDE)

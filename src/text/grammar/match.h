@@ -54,18 +54,6 @@ struct thread_set match_start(struct match *match);
 struct thread_set match_byte(struct match *match, struct thread_set from, uint8_t byte);
 struct thread_set match_behind(struct match *match, uint32_t stack); // where what was on top of `stack` has ended
 
-enum leaf_step {
-    LEAF_DEAD,
-    LEAF_INSIDE, // the byte belongs to the leaf, which goes on
-    LEAF_MAY_END,
-    LEAF_ENDS,
-    LEAF_LEFT, // MARK: the byte begins the node behind the mark and its white space. That node is entered only then,
-               // so that a run of white space costs one thread
-};
-
-// Moves a STRING's, DFA's or MARK's thread by one byte.
-enum leaf_step match_leaf(const struct grammar *grammar, struct thread *thread, uint8_t byte);
-
 // The fewest bytes to the end of the answer, and which thread has them.
 uint32_t match_closing(const struct match *match, struct thread_set set, uint32_t *thread);
 void match_write_closing(const struct match *match, const struct thread *thread, struct strbuf *out);

@@ -20,7 +20,7 @@ enum {
     SCHEMA_COUNT_MAX = 1 << 20,    // minLength, minItems and the like; longer than any answer
     SCHEMA_MERGES_MAX = 2048,      // allOf, and anyOf with something beside it
     SCHEMA_PRODUCT_MAX = 64,       // alternatives that two anyOf make together
-    SCHEMA_NOTES_BYTES_MAX = 1024, // of what is checked or not held, as far as it is named
+    SCHEMA_NOTES_BYTES_MAX = 1024, // of the lists of checked and of unsupported keywords
     SCHEMA_WORK_MAX = 4 << 20,     // comparisons of values
 };
 

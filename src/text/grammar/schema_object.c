@@ -202,12 +202,12 @@ static uint32_t name_node(struct object *object, const char *pattern, bool *ok)
     schema->err = &why;
     bool patterns = json_object_size(json_object_get(object->json, "patternProperties"));
     bool plain = !patterns && !object->count && !names.count;
-    bool held = !plain && (names.count || schema_any_string(schema, &names))
+    bool enforced = !plain && (names.count || schema_any_string(schema, &names))
         && (!pattern || schema_keep_matching(schema, pattern, true, &names)) && leave_out(object, pattern, &names);
-    bool none = held && !names.count;
-    uint32_t node = held && !none ? rules_dfa(schema->grammar, &names, &why) : RULES_NONE;
+    bool none = enforced && !names.count;
+    uint32_t node = enforced && !none ? rules_dfa(schema->grammar, &names, &why) : RULES_NONE;
     schema->err = err;
-    if (!held)
+    if (!enforced)
         dfa_free(&names);
     if (node != RULES_NONE || none)
         return node;

@@ -27,13 +27,13 @@ static bool read_rule(struct schema *schema, const json_t *json, struct string_r
 // ---- dfas ----
 
 // A pattern that masks cannot enforce is left to the validator, if PCRE2 compiles it.
-static bool add_pattern(struct schema *schema, const char *pattern, struct dfa *dfa, bool *held)
+static bool add_pattern(struct schema *schema, const char *pattern, struct dfa *dfa, bool *enforced)
 {
     bool loose = false;
     struct error why;
     struct bytes text = bytes_of(pattern);
-    *held = pattern_compile(text, PATTERN_STRING, false, &schema->grammar->work, dfa, &loose, &why);
-    if (*held && !loose)
+    *enforced = pattern_compile(text, PATTERN_STRING, false, &schema->grammar->work, dfa, &loose, &why);
+    if (*enforced && !loose)
         return true;
     struct ecma *regex = ecma_new(text, schema->err);
     if (!regex)
@@ -133,8 +133,8 @@ static bool add_format(struct schema *schema, const struct string_rule *rule, st
     struct dfa both = { 0 }, own = { 0 }, limited = { 0 };
     bool bounded = rule->low || rule->high != RULES_UNBOUNDED;
     size_t *work = &schema->grammar->work;
-    bool ok = rule->format->held
-        && pattern_compile(bytes_of(rule->format->held), PATTERN_STRING, false, work, &own, NULL, schema->err)
+    bool ok = rule->format->enforced
+        && pattern_compile(bytes_of(rule->format->enforced), PATTERN_STRING, false, work, &own, NULL, schema->err)
         && (!dfa->count || dfa_intersect(dfa, &own, work, &both));
     struct dfa *result = dfa->count ? &both : &own;
     ok = ok && result->count
@@ -166,25 +166,25 @@ static void limit_length(struct schema *schema, const struct string_rule *rule, 
         schema_defer(schema, "maxLength");
 }
 
-// *held: the automaton enforces all keywords; else the lengths are still to be enforced.
-static bool build_dfa(struct schema *schema, const struct string_rule *rule, struct dfa *dfa, bool *held)
+// *enforced: the automaton enforces all keywords; else the lengths are still to be enforced.
+static bool build_dfa(struct schema *schema, const struct string_rule *rule, struct dfa *dfa, bool *enforced)
 {
-    *held = false;
-    if (rule->pattern && !add_pattern(schema, rule->pattern, dfa, held))
+    *enforced = false;
+    if (rule->pattern && !add_pattern(schema, rule->pattern, dfa, enforced))
         return false;
-    if (*held && !dfa->count)
+    if (*enforced && !dfa->count)
         return schema_fail_unmet(schema, "no string has that pattern");
     if (rule->format)
-        *held |= add_format(schema, rule, dfa);
+        *enforced |= add_format(schema, rule, dfa);
     if (rule->not) {
         bool excluded = (dfa->count || schema_any_string(schema, dfa)) && exclude(schema, rule->not, dfa);
         if (!excluded)
             schema_defer(schema, "not");
-        *held |= excluded;
+        *enforced |= excluded;
     }
-    if (*held && dfa->count && (rule->low || rule->high != RULES_UNBOUNDED))
+    if (*enforced && dfa->count && (rule->low || rule->high != RULES_UNBOUNDED))
         limit_length(schema, rule, dfa);
-    if (*held && !dfa->count)
+    if (*enforced && !dfa->count)
         return schema_fail_unmet(schema, "no string has that pattern, format and length");
     return true;
 }
@@ -192,11 +192,11 @@ static bool build_dfa(struct schema *schema, const struct string_rule *rule, str
 bool schema_string_dfa(struct schema *schema, const json_t *json, struct dfa *out)
 {
     struct string_rule rule;
-    bool held;
-    if (!read_rule(schema, json, &rule) || !build_dfa(schema, &rule, out, &held)
-        || (!held && !out->count && !schema_any_string(schema, out)))
+    bool enforced;
+    if (!read_rule(schema, json, &rule) || !build_dfa(schema, &rule, out, &enforced)
+        || (!enforced && !out->count && !schema_any_string(schema, out)))
         return false;
-    if (!held && (rule.low || rule.high != RULES_UNBOUNDED))
+    if (!enforced && (rule.low || rule.high != RULES_UNBOUNDED))
         limit_length(schema, &rule, out);
     return true;
 }
@@ -205,18 +205,18 @@ static uint32_t compile_dfa(struct schema *schema, const json_t *json, const str
 {
     struct dfa dfa = { 0 };
     struct error why;
-    bool held;
-    if (!build_dfa(schema, rule, &dfa, &held)) {
+    bool enforced;
+    if (!build_dfa(schema, rule, &dfa, &enforced)) {
         dfa_free(&dfa);
         return RULES_NONE;
     }
-    uint32_t node = held ? rules_dfa(schema->grammar, &dfa, &why) : RULES_NONE;
+    uint32_t node = enforced ? rules_dfa(schema->grammar, &dfa, &why) : RULES_NONE;
     if (node != RULES_NONE)
         return node;
-    if (!held)
+    if (!enforced)
         dfa_free(&dfa);
     static const char *const keywords[] = { "pattern", "format", "not" };
-    for (size_t i = 0; held && i < sizeof keywords / sizeof *keywords; i++)
+    for (size_t i = 0; enforced && i < sizeof keywords / sizeof *keywords; i++)
         if (json_object_get(json, keywords[i]))
             schema_defer(schema, keywords[i]);
     return rules_string(schema->grammar, rule->low, rule->high, schema->err);

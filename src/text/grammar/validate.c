@@ -265,7 +265,7 @@ static bool check_format(struct validator *v, const struct check *check)
     struct error why;
     if (!json_is_string(check->instance) || !format)
         return true;
-    const char *pattern = format->checked ? format->checked : format->held;
+    const char *pattern = format->checked ? format->checked : format->enforced;
     if (pattern)
         return matches(v, bytes_of(pattern), json_bytes(check->instance))
             || violated(v, check, "it is no %s", format->name);
