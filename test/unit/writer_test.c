@@ -213,8 +213,8 @@ static json_t *whole_json(struct job *job)
         json_t *text = api_text(strbuf_bytes(&choice->content));
         json_t *content = chat ? json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal") : text;
         json_t *logprobs = job->params.request.top_logprobs < 0 ? json_null()
-            : chat                                      ? chat_logprobs(&choice->answer)
-                                                        : completion_logprobs(&choice->answer);
+            : chat                                              ? chat_logprobs(&choice->answer)
+                                                                : completion_logprobs(&choice->answer);
         json_t *entry = json_pack("{s:i, s:o, s:o, s:s, s:n}", "index", i, chat ? "message" : "text", content,
                                   "logprobs", logprobs, "finish_reason", "length", "stop_reason");
         if (job->params.return_token_ids) {
@@ -409,7 +409,7 @@ static void test_gone(void **state)
     assert_int_equal(budget_used(&budget), 0);
     assert_null(job->choices[0].answer.tokens);
     assert_int_equal(job->choices[0].answer.reason, NIBBLE_FINISH_LENGTH); // for the log
-    mailbox_resume(&scene.mailbox, job);                                         // too late, and harmless
+    mailbox_resume(&scene.mailbox, job);                                   // too late, and harmless
     assert_false(mailbox_is_waiting(&scene.mailbox));
     job_free(job);
     close_scene(&scene);
