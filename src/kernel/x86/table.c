@@ -10,20 +10,18 @@ enum { HEAD_DIM_MULTIPLE = 16 };
 #define FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
 
 // Both layouts of activations, where an op has weights that want one and weights that want the other.
-static size_t tiled_bytes(const struct kernel_extent *extent)
+static size_t tiled_bytes(const struct kernel_extent *extent, enum tile_planes planes)
 {
     size_t token = 0;
     if (extent->weights & PACKED_INT8_SET)
-        token += (size_t)(extent->width / INT8_BLOCK) * TILE_INT8_BYTES;
+        token += (size_t)(extent->width / INT8_BLOCK) * (size_t)tile_integer_bytes((int)planes);
     if (extent->weights & PACKED_FLOAT_SET)
         token += (size_t)extent->width * TILE_FLOAT_BYTES;
     return (size_t)extent->rows * token;
 }
 
-static size_t float_tiled_bytes(const struct kernel_extent *extent)
-{
-    return (size_t)extent->rows * (size_t)extent->width * TILE_FLOAT_BYTES;
-}
+static size_t int16_scratch(const struct kernel_extent *extent) { return tiled_bytes(extent, TILE_INT16); }
+static size_t int8_scratch(const struct kernel_extent *extent) { return tiled_bytes(extent, TILE_INT8); }
 
 // The KV splits of each head.
 static size_t partials_bytes(const struct kernel_extent *extent)
@@ -33,24 +31,26 @@ static size_t partials_bytes(const struct kernel_extent *extent)
 }
 
 #define ROW(isa, rank, id, word) .name = word, .op = OP_##id, .priority = rank, .needs = X86_NEEDS_##isa
-#define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET
-#define INT8_WEIGHTS WEIGHTS, .int8 = PACKED_INT8_SET, .packing = &x86_packing
-#define FLOAT_WEIGHTS WEIGHTS, .packing = &x86_float_packing // activations are never rounded: for those who ask for it
+// Weights are read as they are packed. Activations are rounded to 16 bits, or to 8 where that is asked for.
+#define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .packing = &x86_packing
+#define INT8 WEIGHTS, .int8 = PACKED_INT8_SET
 
 // clang-format off
-#define LINEAR_FEW(isa, rank)                                                                                    \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_few"), INT8_WEIGHTS, .load = KERNEL_DECODE, .run = linear_few_##isa },
-#define LINEAR_MANY(isa, rank)                                                                                   \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_many"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
-      .run = linear_many_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
-#define LINEAR_FLOAT(isa, rank)                                                                                  \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_few"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
-      .run = linear_float_few_##isa },                                                                           \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_many"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
-      .run = linear_float_many_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
+#define LINEAR_DECODE(isa, rank)                                                                                 \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), WEIGHTS, .load = KERNEL_DECODE,                          \
+      .run = linear_decode_##isa },                                                                              \
+    { ROW(isa, rank + 1, LINEAR, "linear_" #isa "_int8_decode"), INT8, .load = KERNEL_DECODE,                    \
+      .run = linear_int8_decode_##isa },
+#define LINEAR_PREFILL(isa, rank)                                                                                \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), WEIGHTS, .load = KERNEL_PREFILL,                        \
+      .run = linear_prefill_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = int16_scratch },            \
+    { ROW(isa, rank + 1, LINEAR, "linear_" #isa "_int8_prefill"), INT8, .load = KERNEL_PREFILL,                  \
+      .run = linear_int8_prefill_##isa, .prepare = linear_int8_prepare_##isa, .scratch_bytes = int8_scratch },
 #define EXPERTS(isa, rank)                                                                                       \
-    { ROW(isa, rank, EXPERTS, "experts_" #isa), INT8_WEIGHTS, .load = KERNEL_ANY,                                \
-      .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = tiled_bytes },
+    { ROW(isa, rank, EXPERTS, "experts_" #isa), WEIGHTS, .load = KERNEL_ANY,                                     \
+      .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = int16_scratch },                  \
+    { ROW(isa, rank + 1, EXPERTS, "experts_" #isa "_int8"), INT8, .load = KERNEL_ANY,                            \
+      .run = experts_int8_##isa, .prepare = experts_int8_prepare_##isa, .scratch_bytes = int8_scratch },
 
 #define ANY(isa, rank, id, op, ...)                                                                              \
     { ROW(isa, rank, id, #op "_" #isa), .load = KERNEL_ANY, .run = op##_##isa, __VA_ARGS__ },
@@ -76,8 +76,8 @@ static size_t partials_bytes(const struct kernel_extent *extent)
     ANY(isa, rank, SOFTCAP, softcap)
 
 const struct kernel x86_kernels[] = {
-    LINEAR_FEW(avx2, 10) LINEAR_MANY(avx2, 10) LINEAR_FEW(avx512, 20) LINEAR_MANY(avx512, 20) LINEAR_MANY(amx, 30)
-    LINEAR_FLOAT(avx2, 1) LINEAR_FLOAT(avx512, 2)
+    LINEAR_DECODE(avx2, 10) LINEAR_DECODE(avx512, 20)
+    LINEAR_PREFILL(avx2, 10) LINEAR_PREFILL(avx512, 20) LINEAR_PREFILL(amx, 30)
     EXPERTS(avx2, 10) EXPERTS(avx512, 20) EXPERTS(amx, 30)
     ROWS(avx2, 10) ROWS(avx512, 20)
 };
