@@ -7,6 +7,7 @@
 #include "engine/ranks/protocol.h"
 #include "engine/weights.h"
 #include "model/shard.h"
+#include "plan/op_shape.h"
 
 enum { FAILED_KERNELS_MAX = 8 }; // with more rows failing, the machine is not to be trusted
 
@@ -276,6 +277,15 @@ static bool leave(struct engine *engine, const struct error *err)
     if (engine->group)
         ranks_give_up(engine->group->ranks, err->text);
     return false;
+}
+
+int engine_load(const struct engine *engine, int op)
+{
+    const struct batch *batch = &engine->batch;
+    struct plan_rows rows = { .tokens = batch->tokens, .outputs = batch->outputs };
+    for (int i = 0; i < batch->sequences; i++)
+        rows.each = batch->sequence[i].count > rows.each ? batch->sequence[i].count : rows.each;
+    return plan_op_load(&engine->plan, op, &rows);
 }
 
 int engine_start(struct engine *engine, struct error *err)

@@ -80,6 +80,9 @@ void engine_close(struct engine *engine);
 bool engine_check_ids(const struct engine *engine, const int32_t *ids, size_t count, struct error *err);
 bool engine_check_length(const struct engine *engine, int length, size_t count, struct error *err);
 
+// The number of an op's load in the batch (kernel/load.h).
+int engine_load(const struct engine *engine, int op);
+
 // Before a step: of this row of the output only a token is wanted, drawn by these rules after so many tokens of its
 // text. True: the device will draw it and its logits will not come. False: this one cannot.
 bool engine_ask(struct engine *engine, int row, const struct nibble_sampling *sampling, int count);

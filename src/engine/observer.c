@@ -106,7 +106,7 @@ static bool fetch(const struct engine *engine, enum buffer buffer, size_t count,
 
 static bool fetch_results(const struct engine *engine, int op, struct error *err)
 {
-    struct op_results results = plan_op_results(&engine->plan, op, plan_load_of(engine->batch.tokens));
+    struct op_results results = plan_op_results(&engine->plan, op, engine_load(engine, op));
     int rows = engine->model.ops[op].on_outputs ? engine->batch.outputs : engine->batch.tokens;
     for (int i = 0; i < results.count; i++)
         if (is_wanted(engine, (int)results.item[i].buffer)

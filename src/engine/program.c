@@ -513,8 +513,10 @@ bool program_bind(struct engine *engine, struct error *err)
         moments[i] = (struct program_moment){ engine, i };
         if (bound->left_out)
             continue;
-        add_call(engine, &engine->decode, fault_bind(bound->decode, &args[i], &engine->arena), &moments[i]);
-        add_call(engine, &engine->prefill, fault_bind(bound->prefill, &args[i], &engine->arena), &moments[i]);
+        add_call(engine, &engine->decode, fault_bind(bound->rows[kernel_load_of(1)][0], &args[i], &engine->arena),
+                 &moments[i]);
+        add_call(engine, &engine->prefill,
+                 fault_bind(bound->rows[kernel_load_of(INT32_MAX)][0], &args[i], &engine->arena), &moments[i]);
     }
     return true;
 }

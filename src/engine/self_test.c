@@ -63,11 +63,13 @@ static void add_op(struct questions *questions, const struct plan *plan, int ind
     for (int i = 0; i == 0 || i < op->matrices; i++) {
         if (op->matrices)
             wanted.weight = op->matrix[i].tensor->dtype;
-        for (int many = 0; many <= 1; many++) {
-            wanted.load = many ? KERNEL_PREFILL : KERNEL_DECODE;
-            wanted.fuses = bound->fuses[many];
-            if (!bound->fused[many] && !bound->left_out)
-                add_question(questions, many ? bound->prefill : bound->decode, &wanted);
+        for (int load = 0; load < KERNEL_LOADS; load++) {
+            const struct kernel *row = bound->rows[load][i];
+            if (!row || bound->fused[load] || bound->left_out)
+                continue;
+            wanted.load = row->load & (KERNEL_DECODE >> load & 1 ? KERNEL_DECODE : KERNEL_PREFILL);
+            wanted.fuses = bound->fuses[load];
+            add_question(questions, row, &wanted);
         }
     }
 }

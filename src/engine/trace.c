@@ -7,6 +7,7 @@
 
 #include "base/strbuf.h"
 #include "engine/engine.h"
+#include "engine/gpu/gpu.h"
 #include "engine/npy.h"
 #include "plan/cost.h"
 #include "plan/op_shape.h"
@@ -17,7 +18,7 @@ struct trace {
     struct engine_watch watch;
     const struct nibble_trace *wanted;
     int dumped_op;
-    struct strbuf name, shape, path;
+    struct strbuf name, kernel, shape, path;
     struct plan_load_group *groups; // of the step: one per sequence
     int group_capacity;
     struct error failure; // of a file; it ends the step
@@ -138,16 +139,26 @@ static struct nibble_cost cost_of(struct trace *trace, const struct engine *engi
     return (struct nibble_cost){ cost.read_bytes, cost.flops, cost.int8_ops, cost.activation_bytes };
 }
 
-static void report(struct trace *trace, const struct engine *engine, int index, enum plan_load load,
-                   const struct op_results *results, int rows)
+// The rows that did the op, "a+b" where there are several.
+static const char *kernel_of(struct trace *trace, const struct engine *engine, int op)
+{
+    const struct kernel *rows[GPU_ROWS_MAX] = { plan_row(&engine->plan, op, engine_load(engine, op)) };
+    int count = engine->gpu ? gpu_rows(engine, op, rows) : 1;
+    trace->kernel.len = 0;
+    for (int i = 0; i < count; i++)
+        strbuf_add_format(&trace->kernel, "%s%s", i ? "+" : "", rows[i]->name);
+    return strbuf_text(&trace->kernel);
+}
+
+static void report(struct trace *trace, const struct engine *engine, int index, const struct op_results *results,
+                   int rows)
 {
     const struct op *op = &engine->model.ops[index];
-    const struct plan_op *bound = &engine->plan.ops[index];
     struct nibble_op out = { .step = engine->watch_clock->step,
                              .tokens = engine->batch.tokens,
                              .name = strbuf_text(&trace->name),
                              .kind = op_word(op->kind),
-                             .kernel = (load == PLAN_DECODE ? bound->decode : bound->prefill)->name,
+                             .kernel = kernel_of(trace, engine, index),
                              .seconds = engine->watch_clock->seconds,
                              .cost = cost_of(trace, engine, index) };
     describe_shape(trace, results, rows);
@@ -165,12 +176,11 @@ static void after(void *context, const struct engine *engine, int op, int part, 
     int rows = engine->model.ops[op].on_outputs ? engine->batch.outputs : engine->batch.tokens;
     if (part != 0 || !rows || (!trace->wanted->op && op != trace->dumped_op))
         return;
-    enum plan_load load = plan_load_of(engine->batch.tokens);
-    struct op_results results = plan_op_results(&engine->plan, op, load);
+    struct op_results results = plan_op_results(&engine->plan, op, engine_load(engine, op));
     trace->name.len = 0;
     plan_op_name(&engine->plan, op, &trace->name);
     if (trace->wanted->op)
-        report(trace, engine, op, load, &results, rows);
+        report(trace, engine, op, &results, rows);
     if (op == trace->dumped_op && !trace->failed)
         trace->failed = !dump(trace, engine, &results, rows, &trace->failure);
 }
@@ -216,6 +226,7 @@ void trace_close(struct trace *trace)
     if (!trace)
         return;
     strbuf_free(&trace->name);
+    strbuf_free(&trace->kernel);
     strbuf_free(&trace->shape);
     strbuf_free(&trace->path);
     free(trace->groups);

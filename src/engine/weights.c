@@ -197,7 +197,7 @@ bool weights_load(const struct plan *plan, const struct weights_target *target,
                 touch(tensor);
             } else if (at != PLAN_IN_FILE && at >= end) {
                 if (!stored_check(tensor, err)
-                    || !target->put(target->context, tensor, plan->ops[i].decode->packing, at, err))
+                    || !target->put(target->context, tensor, plan_packing(plan, i, j), at, err))
                     return false;
                 end = at + 1;
             }

@@ -51,9 +51,10 @@ static int add_case(const struct kernel *kernel, struct sample_case wanted, stru
     bool any = !kernel->sink_beside;
     bool beside = any || (lists(kernel->sink_beside, wanted.k) && lists(kernel->sink_beside, wanted.v));
     wanted.sink = beside ? kernel->sink : 0;
-    for (int load = KERNEL_DECODE; load <= KERNEL_PREFILL; load++) {
-        wanted.load = (enum kernel_load)load;
-        if (kernel->load & load && sample_is_possible(kernel, &wanted))
+    static const enum kernel_load loads[] = { KERNEL_DECODE, KERNEL_PREFILL };
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        wanted.load = kernel->load & loads[i];
+        if (wanted.load && sample_is_possible(kernel, &wanted))
             out[count++] = wanted;
     }
     return count;
@@ -284,7 +285,7 @@ static void check_here(struct sample *sample, const struct kernel *kernel, const
     out->tolerance = tolerances[kernel->op];
     out->error = largest_difference(sample, &found, &expected);
     bool by_parts = !same_bits(sample, &found, &in_parts);
-    sample_cut(sample, wanted->load == KERNEL_DECODE ? 1 : KERNEL_DECODE_ROWS_MAX + 1);
+    sample_cut(sample, kernel_loads_least(wanted->load));
     struct picture alone = run_call(sample, call, 1, &before, &strayed);
     bool by_neighbours = !same_bits(sample, &found, &alone);
     out->flaw = strayed         ? "it writes beside its result"
@@ -335,13 +336,17 @@ static double device_difference(const struct sample *sample, const struct pictur
     return largest;
 }
 
-// More room than the sample needs, on so small a device that blocks have several pieces of work each.
-static void widen(struct sample_room *room)
+static int least(int a, int b) { return a < b ? a : b; }
+
+// More room than the sample needs, as far as these loads go, on so small a device that blocks have several pieces of
+// work each.
+static void widen(struct sample_room *room, enum op_kind op, enum kernel_load loads)
 {
-    room->rows = ROOMY * room->rows + 1;
-    room->tokens = ROOMY * room->tokens + 1;
-    room->sequences = ROOMY * room->sequences;
-    room->rows_each = ROOMY * room->rows_each;
+    int most = kernel_loads_most(loads), all = kernel_walks_sequences(op) ? INT32_MAX : most;
+    room->rows = least(ROOMY * room->rows + 1, all);
+    room->tokens = least(ROOMY * room->tokens + 1, all);
+    room->sequences = least(ROOMY * room->sequences, room->tokens);
+    room->rows_each = least(ROOMY * room->rows_each, most);
     room->context = ROOMY * room->context;
     room->multiprocessors = 1;
 }
@@ -361,14 +366,14 @@ static void check_there(struct sample *sample, const struct kernel *kernel, cons
     struct sample_room room = sample->room;
     if (!visit_device(sample, &visit, &found) || !visit_device(sample, &visit, &again))
         return;
-    widen(&sample->room);
+    widen(&sample->room, sample->op, wanted->load);
     if (!visit_device(sample, &visit, &roomy))
         return;
     out->error = fmax(device_difference(sample, &found, &expected), device_difference(sample, &roomy, &expected));
     bool by_chance = !same_bits(sample, &found, &again);
     sample->room = room;
     // Another launch may be for sequences as short as one becomes that is cut: of attention whole ones are left out.
-    int cut = wanted->load == KERNEL_DECODE ? 1 : KERNEL_DECODE_ROWS_MAX + 1;
+    int cut = kernel_loads_least(wanted->load);
     sample_cut(sample, sample->op == OP_ATTENTION ? sample->sequence[0].count : cut);
     if (!visit_device(sample, &visit, &alone))
         return;

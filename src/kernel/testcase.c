@@ -85,7 +85,7 @@ enum dtype draw_matrix_dtype(struct draw *draw, int index, int in)
 
 static int draw_linear_rows(struct draw *draw, enum dtype dtype)
 {
-    bool few = draw->wanted->load == KERNEL_DECODE;
+    bool few = draw_is_decode(draw);
     int multiple = greater(draw->kernel->rows_multiple, 1);
     if (draw->kernel->device == DEVICE_CUDA)
         return multiple * draw_size(draw, 1, (draw_is_short(draw) ? 160 : 300) / multiple, GPU_LARGE_OUT / multiple);

@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "device/thread_pool.h"
-#include "kernel/kernel.h"
+#include "kernel/load.h"
 
 enum { SAMPLE_OUTPUTS_MAX = 4, SAMPLE_SEQUENCES_MAX = 12, SAMPLE_OPERANDS_MAX = 16 };
 
@@ -27,7 +27,7 @@ struct sample_step {
 };
 
 struct sample_case {
-    enum kernel_load load; // KERNEL_DECODE or KERNEL_PREFILL
+    enum kernel_load load; // of the row: those among KERNEL_DECODE, or those among KERNEL_PREFILL
     enum dtype weight;     // of rows that list weights
     enum dtype k, v;       // of rows that list cache formats
     bool latent;           // V lies in K

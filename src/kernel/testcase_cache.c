@@ -37,10 +37,16 @@ static int first_seen(const struct scene *scene, int sequence)
     return scene->window && old >= scene->window ? old - scene->window + 1 : 0;
 }
 
-// The first row of a sequence. On a GPU some have few rows and some have many, which are not done alike.
+// The least rows of each sequence: attention's rows for many take no sequence with few.
+static int least_each(const struct draw *draw)
+{
+    return draw->kernel->op == OP_ATTENTION ? kernel_loads_least(draw->kernel->load) : 1;
+}
+
+// The first row of a sequence. On a GPU some have few rows and some have many, where a row takes both.
 static int first_row(const struct draw *draw, int sequence, int sequences, int tokens)
 {
-    if (draw->kernel->device == DEVICE_CPU)
+    if (draw->kernel->device == DEVICE_CPU || least_each(draw) > 1)
         return tokens * sequence / sequences;
     int row = tokens * sequence * sequence / (sequences * sequences);
     return row > sequence ? row : sequence;
@@ -50,8 +56,8 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
 {
     struct sample *sample = draw->sample;
     int most = draw->kernel->device == DEVICE_CPU ? CPU_SEQUENCES_MAX : SAMPLE_SEQUENCES_MAX;
-    bool is_far = draw->is_long && draw->wanted->load == KERNEL_DECODE; // so long that blocks of threads take turns
-    int sequences = draw_size(draw, 1, tokens < most ? tokens : most, 1);
+    bool is_far = draw->is_long && draw_is_decode(draw); // so long that blocks of threads take turns
+    int room = tokens / least_each(draw), sequences = draw_size(draw, 1, room < most ? room : most, 1);
     int32_t *positions = ARENA_NEW(&sample->arena, int32_t, tokens);
     for (int s = 0; s < sequences; s++) {
         int first = first_row(draw, s, sequences, tokens), end = first_row(draw, s + 1, sequences, tokens);
@@ -172,7 +178,7 @@ static void draw_groups(struct draw *draw, int kv_heads, int group, bool latent,
 
 static void draw_scene(struct draw *draw, struct scene *scene, int large_many, int large_old)
 {
-    bool is_wide = draw->is_long && draw->wanted->load != KERNEL_DECODE;
+    bool is_wide = draw->is_long && !draw_is_decode(draw);
     int kv_heads = draw_size(draw, 1, is_wide ? 1 : 3, 8), layers = draw_size(draw, 1, 3, 1);
     struct kv_layout layout = draw_layout(draw, kv_heads);
     bool cpu = draw->kernel->device == DEVICE_CPU;
@@ -353,7 +359,7 @@ void draw_attention(struct draw *draw)
 {
     struct sample *sample = draw->sample;
     struct scene scene;
-    draw_scene(draw, &scene, 64, draw->wanted->load == KERNEL_DECODE ? 16383 : 512);
+    draw_scene(draw, &scene, 64, draw_is_decode(draw) ? 16383 : 512);
     const struct kv_layout *layout = &scene.cache.layout;
     int tokens = sample->batch.tokens;
     size_t bytes = scene_bytes(&scene);

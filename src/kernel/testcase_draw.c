@@ -26,16 +26,32 @@ bool draw_is_short(const struct draw *draw)
     return draw->kernel->device == DEVICE_CPU || draw->wanted->size == SAMPLE_SMALL;
 }
 
+bool draw_is_decode(const struct draw *draw) { return !(draw->wanted->load & KERNEL_PREFILL); }
+
+// Of a row for some of the loads alone: its edges as often as what lies between.
+static int draw_between(struct draw *draw, int least, int most)
+{
+    if (draw_coin(draw))
+        return draw_coin(draw) ? least : most;
+    return draw_size(draw, least, most, most);
+}
+
 int draw_tokens(struct draw *draw, int large_many)
 {
     const struct sample_step *step = &draw->wanted->step;
+    int least = kernel_loads_least(draw->wanted->load), most = kernel_loads_most(draw->wanted->load);
+    int enough = draw_is_short(draw) ? 40 : 200;
     if (step->sequences)
         return step->sequences * step->rows_each;
-    if (draw->wanted->load == KERNEL_DECODE)
+    if (least == 1 && most == KERNEL_DECODE_ROWS_MAX)
         return draw_size(draw, 1, KERNEL_DECODE_ROWS_MAX, 1);
+    if (most < INT32_MAX)
+        return draw_between(draw, least, most);
     if (draw->is_long)
         return draw_size(draw, 300, 2100, 0);
-    return draw_size(draw, KERNEL_DECODE_ROWS_MAX + 2, draw_is_short(draw) ? 40 : 200, large_many);
+    if (least > KERNEL_DECODE_ROWS_MAX + 1)
+        return draw_between(draw, least, least + enough);
+    return draw_size(draw, KERNEL_DECODE_ROWS_MAX + 2, enough, large_many);
 }
 
 // The head sizes of published models, and some that no model has; the same for latents, with the channels of V.

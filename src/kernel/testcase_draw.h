@@ -18,6 +18,7 @@ struct draw {
 
 int draw_size(struct draw *draw, int low, int high, int large); // low to high, both included; `large` in large samples
 bool draw_is_short(const struct draw *draw);
+bool draw_is_decode(const struct draw *draw);                  // at most KERNEL_DECODE_ROWS_MAX tokens
 bool draw_coin(struct draw *draw);                             // in large samples always false
 struct kv_layout draw_layout(struct draw *draw, int kv_heads); // of any head size that fits
 

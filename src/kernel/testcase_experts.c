@@ -113,7 +113,7 @@ static void draw_experts_output(struct draw *draw, int index, enum dtype dtype)
     struct experts_args *args = &sample->args.experts;
     struct experts_output *output = &args->output[index];
     const struct routes *routes = &args->routes;
-    bool on_cpu = draw->kernel->device == DEVICE_CPU, few = draw->wanted->load == KERNEL_DECODE;
+    bool on_cpu = draw->kernel->device == DEVICE_CPU, few = draw_is_decode(draw);
     int large = on_cpu && few ? LARGE_BYTES / LARGE_CHOSEN / (int)dtype_bytes(dtype, LARGE_IN) : LARGE_OUT;
     int rows = draw_size(draw, 1, on_cpu ? 40 : 200, large);
     output->weight = draw_weight(draw, dtype, routes->experts * rows, args->in);

@@ -11,7 +11,7 @@ double plan_experts_bytes(const struct plan *plan)
     double bytes = 0;
     for (int i = 0; i < model->op_count; i++)
         for (int j = 0; j < model->ops[i].matrices && model->ops[i].kind == OP_EXPERTS; j++)
-            bytes += (double)plan_placed_bytes(model->ops[i].matrix[j].tensor, plan->ops[i].decode->packing);
+            bytes += (double)plan_placed_bytes(model->ops[i].matrix[j].tensor, plan_packing(plan, i, j));
     return bytes;
 }
 
@@ -21,6 +21,14 @@ static int tokens_of(const struct plan_step *step)
     for (int i = 0; i < step->group_count; i++)
         tokens += step->groups[i].sequences * step->groups[i].tokens;
     return tokens;
+}
+
+static int rows_each(const struct plan_step *step)
+{
+    int most = 0;
+    for (int i = 0; i < step->group_count; i++)
+        most = step->groups[i].tokens > most ? step->groups[i].tokens : most;
+    return most;
 }
 
 // ---- weights ----
@@ -47,7 +55,7 @@ static double weight_bytes(const struct plan *plan, int index, double tokens)
     for (int i = 0; i < op->matrices; i++) {
         const struct tensor *matrix = op->matrix[i].tensor;
         bool packed = bound->placed_at[i] != PLAN_IN_FILE;
-        bytes += (double)plan_placed_bytes(matrix, packed ? bound->decode->packing : NULL)
+        bytes += (double)plan_placed_bytes(matrix, packed ? plan_packing(plan, index, i) : NULL)
                 * read_share(plan->model, op, matrix, tokens)
             + vector_bytes(op->matrix[i].bias);
     }
@@ -61,16 +69,14 @@ static double multiplied_share(const struct model *model, const struct op *op)
     return op->kind == OP_EXPERTS ? (double)experts->chosen / experts->count : 1;
 }
 
-static void add_products(const struct plan *plan, int index, double tokens, double rows, struct plan_cost *cost)
+static void add_products(const struct plan *plan, int index, int load, double rows, struct plan_cost *cost)
 {
     const struct op *op = &plan->model->ops[index];
-    const struct plan_op *bound = &plan->ops[index];
-    const struct kernel *kernel = tokens > KERNEL_DECODE_ROWS_MAX ? bound->prefill : bound->decode;
     if (op->kind != OP_LINEAR && op->kind != OP_EXPERTS && op->kind != OP_PER_HEAD_LINEAR)
         return;
     for (int i = 0; i < op->matrices; i++) {
         const struct tensor *matrix = op->matrix[i].tensor;
-        bool int8 = kernel->int8 >> matrix->dtype & 1;
+        bool int8 = plan->ops[index].rows[load][i]->int8 >> matrix->dtype & 1;
         double share = multiplied_share(plan->model, op);
         *(int8 ? &cost->int8_ops : &cost->flops) += 2 * (double)tensor_values(matrix) * share * rows;
     }
@@ -117,10 +123,10 @@ static void add_context(const struct plan *plan, const struct op *op, const stru
 
 // ---- activations ----
 
-static double activation_bytes(const struct plan *plan, int index, double tokens, double rows)
+static double activation_bytes(const struct plan *plan, int index, int load, double rows)
 {
     const struct op *op = &plan->model->ops[index];
-    struct op_results results = plan_op_results(plan, index, plan_load_of((int)tokens));
+    struct op_results results = plan_op_results(plan, index, load);
     double bytes = rows * (double)plan_op_inputs(plan, index) * (double)plan_value_bytes(plan, op->in);
     for (int i = 0; i < results.count; i++)
         bytes += rows * (double)op_result_width(&results.item[i])
@@ -138,9 +144,10 @@ struct plan_cost plan_op_cost(const struct plan *plan, int index, const struct p
     double tokens = tokens_of(step), rows = op->on_outputs ? step->outputs : tokens;
     if (plan->ops[index].left_out)
         return (struct plan_cost){ 0 };
+    int load = plan_op_load(plan, index, &(struct plan_rows){ (int)tokens, step->outputs, rows_each(step) });
     struct plan_cost cost = { .read_bytes = weight_bytes(plan, index, tokens),
-                              .activation_bytes = activation_bytes(plan, index, tokens, rows) };
-    add_products(plan, index, tokens, rows, &cost);
+                              .activation_bytes = activation_bytes(plan, index, load, rows) };
+    add_products(plan, index, load, rows, &cost);
     add_context(plan, op, step, &cost);
     return cost;
 }

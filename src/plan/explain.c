@@ -10,41 +10,12 @@ const struct plan_class *explain_class_of(const struct plan *plan, int layer)
     return &plan->classes[plan->layer[layer].class_index];
 }
 
-const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind)
+int explain_op_of(const struct plan *plan, int layer, enum op_kind kind)
 {
     for (int i = 0; i < plan->model->op_count; i++)
         if (plan->model->ops[i].layer == layer && plan->model->ops[i].kind == kind)
-            return &plan->ops[i];
-    return NULL;
-}
-
-static bool same_pair(const struct plan_op *a, const struct plan_op *b)
-{
-    return (!a && !b) || (a && b && a->decode == b->decode && a->prefill == b->prefill);
-}
-
-static uint64_t set_of(const struct kernel *kernel, enum explain_set set)
-{
-    return set == EXPLAIN_INT8 ? kernel->int8 : set == EXPLAIN_NVFP4 ? kernel->nvfp4 : kernel->dequantised;
-}
-
-uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set)
-{
-    uint64_t formats = 0;
-    for (int i = 0; i < plan->model->op_count; i++) {
-        const struct op *op = &plan->model->ops[i];
-        for (int j = 0; j < op->matrices && (!pair || same_pair(&plan->ops[i], pair)); j++)
-            formats |= set_of(plan->ops[i].decode, set) & (uint64_t)1 << op->matrix[j].tensor->dtype;
-    }
-    return formats;
-}
-
-// Layers that a line may describe together.
-static bool same_layers(const struct plan *plan, int a, int b)
-{
-    const struct plan_op *attention_a = explain_binding_of(plan, a, OP_ATTENTION),
-                         *attention_b = explain_binding_of(plan, b, OP_ATTENTION);
-    return plan->layer[a].class_index == plan->layer[b].class_index && same_pair(attention_a, attention_b);
+            return i;
+    return -1;
 }
 
 static bool has_attention(const struct plan *plan, int layer)
@@ -55,7 +26,7 @@ static bool has_attention(const struct plan *plan, int layer)
 static int last_of_run(const struct plan *plan, int first)
 {
     int last = first;
-    while (last + 1 < plan->model->config.layers && same_layers(plan, first, last + 1))
+    while (last + 1 < plan->model->config.layers && plan->layer[last + 1].class_index == plan->layer[first].class_index)
         last++;
     return last;
 }
@@ -135,6 +106,7 @@ void explain_short(const struct plan *plan, struct strbuf *out)
     if (plan->failed_note)
         strbuf_add_format(out, "; left out after a failed self-test: %s", plan->failed_note);
     strbuf_add_byte(out, '\n');
+    explain_add_slow(plan, "warning: ", out);
     explain_add_warnings(plan, "warning: ", out);
 }
 
@@ -170,8 +142,7 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         const char *title;
         int width;
     } columns[] = {
-        { "layers", 9 },         { "attention", kind_width }, { "K", 20 }, { "V", 20 }, { "bytes/token/layer", 18 },
-        { "decode kernel", 20 }, { "prefill kernel", 0 },
+        { "layers", 9 }, { "attention", kind_width }, { "K", 20 }, { "V", 20 }, { "bytes/token/layer", 0 },
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         add_cell(out, style, "\033[1m", columns[i].width, columns[i].title);
@@ -181,7 +152,6 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         if (!has_attention(plan, first))
             continue;
         const struct plan_class *class = explain_class_of(plan, first);
-        const struct plan_op *attention = explain_binding_of(plan, first, OP_ATTENTION);
         struct strbuf range = { 0 }, kind = { 0 }, bytes = { 0 };
         explain_add_range(&range, first, last);
         explain_add_attention(&kind, class);
@@ -191,52 +161,10 @@ static void add_layer_lines(const struct plan *plan, struct explain_style style,
         add_cell(out, style, colour_of(class->layout.k.dtype), 20, dtype_word(class->layout.k.dtype));
         add_cell(out, style, colour_of(class->layout.v.dtype), 20,
                  class->layout.latent ? "in K" : dtype_word(class->layout.v.dtype));
-        add_cell(out, style, "", 18, bytes.data);
-        add_cell(out, style, "", 20, attention->decode->name);
-        strbuf_add_format(out, "%s\n", attention->prefill->name);
+        strbuf_add_format(out, "%s\n", bytes.data);
         strbuf_free(&range);
         strbuf_free(&kind);
         strbuf_free(&bytes);
-    }
-}
-
-static bool is_first_of_pair(const struct plan *plan, int index)
-{
-    enum op_kind kind = plan->model->ops[index].kind;
-    for (int i = 0; i < index; i++)
-        if (plan->model->ops[i].kind == kind && same_pair(&plan->ops[i], &plan->ops[index]))
-            return false;
-    return kind == OP_LINEAR || kind == OP_EXPERTS || kind == OP_PER_HEAD_LINEAR;
-}
-
-static void add_formats(struct strbuf *out, const char *words, uint64_t formats)
-{
-    strbuf_add_text(out, formats ? words : "");
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-        if (formats >> dtype & 1)
-            strbuf_add_format(out, " %s", dtype_word((enum dtype)dtype));
-}
-
-// A line for each pair of kernels that multiplies by weights. On a GPU: whether in their own format.
-static void add_linear(const struct plan *plan, struct strbuf *out)
-{
-    for (int i = 0; i < plan->model->op_count; i++) {
-        const struct plan_op *pair = &plan->ops[i];
-        if (!is_first_of_pair(plan, i))
-            continue;
-        uint64_t dequantised = explain_weights(plan, pair, EXPLAIN_UNPACKED);
-        strbuf_add_format(out, "%-9s %s", op_word(plan->model->ops[i].kind), pair->decode->name);
-        if (pair->prefill != pair->decode)
-            strbuf_add_format(out, ", %s", pair->prefill->name);
-        add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, pair, EXPLAIN_INT8));
-        add_formats(out, "; activations rounded to 4 bits for weights in", explain_weights(plan, pair, EXPLAIN_NVFP4));
-        add_formats(out, "; dequantised in registers:", dequantised);
-        strbuf_add_text(out, pair->decode->device == DEVICE_CUDA && !dequantised ? "; weights read as they are" : "");
-        if (pair->decode->nvfp4)
-            strbuf_add_text(out,
-                            " if cuBLASLt has such products, which it is asked when the model is loaded; without "
-                            "--linear-kernel, other kernels serve");
-        strbuf_add_byte(out, '\n');
     }
 }
 
@@ -253,20 +181,29 @@ static void add_experts(const struct plan *plan, struct strbuf *out)
     strbuf_add_byte(out, '\n');
 }
 
+static bool is_fused(const struct plan_op *bound, enum kernel_load loads)
+{
+    for (int load = 0; load < KERNEL_LOADS; load++)
+        if (loads >> load & 1 && bound->fused[load])
+            return true;
+    return false;
+}
+
 // Ops that are fused into a neighbour's kernel, which is one of those named above.
 static void add_fused(const struct plan *plan, struct strbuf *out)
 {
-    static const char *const loads[] = { "decode", "prefill" };
+    static const char *const words[] = { "decode", "prefill" };
+    static const enum kernel_load loads[] = { KERNEL_DECODE, KERNEL_PREFILL };
     for (int load = 0; load < 2; load++) {
         bool of_kind[OP_COUNT] = { 0 };
         int kinds = 0;
         for (int i = 0; i < plan->model->op_count; i++)
-            if (plan->ops[i].fused[load] && !of_kind[plan->model->ops[i].kind]) {
+            if (is_fused(&plan->ops[i], loads[load]) && !of_kind[plan->model->ops[i].kind]) {
                 of_kind[plan->model->ops[i].kind] = true;
                 strbuf_add_format(out, "%s%s", kinds++ ? " " : "fused     ", op_word(plan->model->ops[i].kind));
             }
         if (kinds)
-            strbuf_add_format(out, " into neighbouring %s kernels\n", loads[load]);
+            strbuf_add_format(out, " into neighbouring %s kernels\n", words[load]);
     }
 }
 
@@ -342,12 +279,14 @@ void explain_full(const struct plan *plan, struct explain_style style, struct st
     add_model(plan, out);
     add_device(plan, out);
     add_layer_lines(plan, style, out);
+    explain_add_attention_rows(plan, out);
     explain_add_states(plan, out);
     explain_add_transform(plan, out);
     explain_add_store(plan, out);
-    add_linear(plan, out);
+    explain_add_matrices(plan, out);
     add_experts(plan, out);
     add_fused(plan, out);
+    explain_add_slow(plan, "slow      ", out);
     explain_add_memory(plan, out);
     explain_add_ranks(plan, out);
     explain_add_checkpoint(plan, out);

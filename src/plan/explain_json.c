@@ -17,20 +17,18 @@ static double side_bits(const struct kv_side *side)
 static json_t *json_of_layer(const struct plan *plan, int index)
 {
     const struct plan_class *class = explain_class_of(plan, index);
-    const struct plan_op *attention = explain_binding_of(plan, index, OP_ATTENTION),
-                         *write = explain_binding_of(plan, index, OP_KV_WRITE);
+    static const enum op_kind kinds[] = { OP_ATTENTION, OP_KV_WRITE, OP_LINEAR };
     const struct kv_side *k = &class->layout.k, *v = &class->layout.v;
     bool latent = class->layout.latent; // then V takes no bits of its own
-    json_t *layer = json_pack(
-        "{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:{s:s, s:s, s:s, s:s}}", "index", index, "attention",
-        latent                   ? "mla"
-            : class->kind.window ? "window"
-                                 : "full",
-        "window", class->kind.window ? json_integer(class->kind.window) : json_null(), "k", dtype_word(k->dtype), "v",
-        dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits", latent ? 0.0 : side_bits(v), "transform",
-        explain_transform(plan, index), "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
-        "attention_few", attention->decode->name, "attention_many", attention->prefill->name, "kv_write",
-        write->decode->name, "linear", explain_binding_of(plan, index, OP_LINEAR)->decode->name);
+    json_t *layer = json_pack("{s:i, s:s, s:o, s:s, s:s, s:f, s:f, s:s, s:I, s:o}", "index", index, "attention",
+                              latent                   ? "mla"
+                                  : class->kind.window ? "window"
+                                                       : "full",
+                              "window", class->kind.window ? json_integer(class->kind.window) : json_null(), "k",
+                              dtype_word(k->dtype), "v", dtype_word(v->dtype), "k_bits", side_bits(k), "v_bits",
+                              latent ? 0.0 : side_bits(v), "transform", explain_transform(plan, index),
+                              "bytes_per_token", (json_int_t)plan_layer_token_bytes(plan, index), "kernels",
+                              explain_json_layer_rows(plan, index, kinds, sizeof kinds / sizeof *kinds));
     const char *scale = explain_scale(plan, index);
     json_object_set_new(layer, "scale", scale ? json_string(scale) : json_null());
     json_object_set_new(layer, "transform_errors", explain_json_errors(plan, index));
@@ -166,11 +164,11 @@ static json_t *json_of_acceptance(const struct plan *plan)
         json_array_append_new(
             layers,
             plan->model->layer[i].kind == LAYER_ATTENTION ? json_of_layer(plan, i) : explain_json_recurrent(plan, i));
-    json_t *root = json_pack("{s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "accepted", true, "device",
-                             plan->device.word, "architecture", plan->model->config.architecture, "servable",
-                             !plan->model->imagined, "layers", layers, "weights", json_of_weights(plan), "memory",
-                             json_of_memory(plan), "passed_over", json_of_reasons(plan->reasons, plan->reason_count),
-                             "checkpoint", explain_json_checkpoint(plan));
+    json_t *root = json_pack(
+        "{s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "accepted", true, "device", plan->device.word,
+        "architecture", plan->model->config.architecture, "servable", !plan->model->imagined, "layers", layers,
+        "kernels", explain_json_rows(plan), "weights", json_of_weights(plan), "memory", json_of_memory(plan),
+        "passed_over", json_of_reasons(plan->reasons, plan->reason_count), "checkpoint", explain_json_checkpoint(plan));
     if (plan->model->config.experts.count)
         json_object_set_new(root, "experts", json_of_experts(plan));
     if (plan->model->shard.ranks)

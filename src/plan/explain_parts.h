@@ -9,11 +9,26 @@
 #include "plan/plan.h"
 
 const struct plan_class *explain_class_of(const struct plan *plan, int layer);
-// The layer's first op of that kind.
-const struct plan_op *explain_binding_of(const struct plan *plan, int layer, enum op_kind kind);
-// Formats of the weights for which this pair of kernels, or any where it is NULL, rounds activations or dequantises.
+int explain_op_of(const struct plan *plan, int layer, enum op_kind kind); // the layer's first op of that kind, or -1
+
+// explain_rows.c: the rows that a matrix, or an op without, is bound to, by load; "a up to 8 tokens, b beyond"; lines
+// about those of matrices and of attention, and about those that are slow.
+struct explain_rows {
+    const struct kernel *row[KERNEL_LOADS];
+};
+struct explain_rows explain_rows_of(const struct plan *plan, int op, int matrix);
+bool explain_same_rows(const struct explain_rows *a, const struct explain_rows *b);
+void explain_add_rows(struct strbuf *out, const struct explain_rows *rows);
+void explain_add_matrices(const struct plan *plan, struct strbuf *out);
+void explain_add_attention_rows(const struct plan *plan, struct strbuf *out);
+void explain_add_slow(const struct plan *plan, const char *title, struct strbuf *out);
+// All that are bound, each with its op, loads, layers and functions; those of the first op of some kinds in a layer.
+json_t *explain_json_rows(const struct plan *plan);
+json_t *explain_json_layer_rows(const struct plan *plan, int layer, const enum op_kind *kinds, int count);
+// Formats of the weights for which these rows, or any where it is NULL, round activations or dequantise.
 enum explain_set { EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
-uint64_t explain_weights(const struct plan *plan, const struct plan_op *pair, enum explain_set set);
+uint64_t explain_weights(const struct plan *plan, const struct explain_rows *rows, enum explain_set set);
+
 void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"
 void explain_add_size(struct strbuf *out, size_t bytes);                        // "1.5 MiB"
 void explain_add_range(struct strbuf *out, int first, int last);                // "0-3" or "7"

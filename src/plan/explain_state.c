@@ -35,10 +35,12 @@ static void add_kernels(const struct plan *plan, struct strbuf *out)
     while (plan->model->layer[layer].kind != LAYER_STATE)
         layer++;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const struct plan_op *bound = explain_binding_of(plan, layer, kinds[i]);
-        if (bound)
-            strbuf_add_format(out, bound->decode == bound->prefill ? "%s%s" : "%s%s, %s", i ? ", " : "; ",
-                              bound->decode->name, bound->prefill->name);
+        int op = explain_op_of(plan, layer, kinds[i]);
+        if (op < 0)
+            continue;
+        struct explain_rows rows = explain_rows_of(plan, op, 0);
+        strbuf_add_text(out, "; ");
+        explain_add_rows(out, &rows);
     }
 }
 
@@ -65,12 +67,7 @@ json_t *explain_json_recurrent(const struct plan *plan, int index)
 {
     static const enum op_kind kinds[] = { OP_CONV, OP_SSM_SCAN, OP_GATED_DELTA, OP_LINEAR };
     const struct layer *layer = &plan->model->layer[index];
-    json_t *kernels = json_object();
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const struct plan_op *bound = explain_binding_of(plan, index, kinds[i]);
-        if (bound)
-            json_object_set_new(kernels, op_word(kinds[i]), json_string(bound->decode->name));
-    }
+    json_t *kernels = explain_json_layer_rows(plan, index, kinds, sizeof kinds / sizeof *kinds);
     return json_pack("{s:i, s:s, s:n, s:n, s:n, s:s, s:i, s:I, s:o}", "index", index, "attention",
                      layer->kind == LAYER_STATE ? "state" : "none", "window", "k", "v", "transform", "none",
                      "bytes_per_token", 0, "state_bytes", (json_int_t)layer->state.layer_bytes, "kernels", kernels);

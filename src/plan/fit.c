@@ -3,13 +3,6 @@
 
 #include "kernel/cuda/images.h"
 
-static const char *missing_load(const struct kernel *kernel, const struct fit_request *request)
-{
-    if (kernel->load & request->load)
-        return NULL;
-    return request->load == KERNEL_DECODE ? "is for many tokens at a time" : "is for few tokens at a time";
-}
-
 static const char *missing_features(const struct kernel *kernel, const struct device *device, struct arena *arena)
 {
     uint32_t missing = kernel->needs & ~device->features;
@@ -112,7 +105,6 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
     const char *architecture = wrong ? NULL : missing_architecture(kernel, device, arena);
     const char *const reasons[] = {
         wrong,
-        missing_load(kernel, request),
         wrong ? NULL : missing_features(kernel, device, arena),
         architecture,
         wrong || architecture ? NULL : missing_product(kernel, device, arena),

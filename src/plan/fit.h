@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/fit.h: does a kernel fit an op? A refusal is a value: the sentence that the user will read.
+// plan/fit.h: does a kernel fit an op, at the loads that it is for? A refusal is a value: the sentence that the user
+// will read.
 #ifndef PLAN_FIT_H
 #define PLAN_FIT_H
 
@@ -9,7 +10,6 @@
 // What an op asks of a kernel.
 struct fit_request {
     enum op_kind op;
-    enum kernel_load load;
     uint64_t weights;             // formats of its matrices; 0: it has none
     int rows[LINEAR_OUTPUTS_MAX]; // of each; 0: there are no more
     bool has_cache;

@@ -61,19 +61,33 @@ static int neighbour_of(const struct plan *plan, int i, int step, int load)
     return i;
 }
 
+// What all rows of an op do at a load.
+static uint32_t fuses_of(const struct plan *plan, int i, int load)
+{
+    const struct plan_op *bound = &plan->ops[i];
+    uint32_t fuses = bound->rows[load][0]->fuses;
+    for (int j = 1; j < plan->model->ops[i].matrices; j++)
+        fuses &= bound->rows[load][j]->fuses;
+    return fuses;
+}
+
+static void fuse_at(struct plan *plan, int i, int load)
+{
+    uint32_t fuses = fuses_of(plan, i, load);
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        int neighbour = neighbour_of(plan, i, ways[way].step, load);
+        if (!(fuses & ways[way].flag) || neighbour < 0 || neighbour >= plan->model->op_count
+            || !ways[way].possible(plan->model, i, neighbour))
+            continue;
+        plan->ops[i].fuses[load] |= ways[way].flag;
+        plan->ops[neighbour].fused[load] = true;
+    }
+}
+
 void decide_fusion(struct plan *plan)
 {
-    const struct model *model = plan->model;
-    for (int i = 0; i < model->op_count; i++) {
-        const struct kernel *const rows[] = { plan->ops[i].decode, plan->ops[i].prefill };
-        for (int load = 0; load < 2; load++)
-            for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-                int neighbour = neighbour_of(plan, i, ways[way].step, load);
-                if (!(rows[load]->fuses & ways[way].flag) || neighbour < 0 || neighbour >= model->op_count
-                    || !ways[way].possible(model, i, neighbour))
-                    continue;
-                plan->ops[i].fuses[load] |= ways[way].flag;
-                plan->ops[neighbour].fused[load] = true;
-            }
-    }
+    for (int i = 0; i < plan->model->op_count; i++)
+        for (int load = 0; load < KERNEL_LOADS; load++)
+            if (plan->ops[i].rows[load][0])
+                fuse_at(plan, i, load);
 }

@@ -40,6 +40,16 @@ bool buffer_holds_integers(enum buffer buffer)
     return buffer == BUFFER_EXPERT || buffer == BUFFER_PAIR || buffer == BUFFER_FIRST;
 }
 
+int plan_op_load(const struct plan *plan, int index, const struct plan_rows *rows)
+{
+    const struct op *op = &plan->model->ops[index];
+    if (plan->device.kind != DEVICE_CUDA)
+        return kernel_load_of(rows->tokens);
+    return kernel_load_of(kernel_walks_sequences(op->kind) ? rows->each
+                              : op->on_outputs             ? rows->outputs
+                                                           : rows->tokens);
+}
+
 // ---- results ----
 
 static void add_result(struct op_results *results, enum buffer buffer, int slots, int width)
@@ -102,7 +112,7 @@ static const struct op *find_neighbour(const struct model *model, int op, int di
     return &model->ops[op];
 }
 
-struct op_results plan_op_results(const struct plan *plan, int op, enum plan_load load)
+struct op_results plan_op_results(const struct plan *plan, int op, int load)
 {
     const struct model *model = plan->model;
     uint32_t fuses = plan->ops[op].fuses[load];

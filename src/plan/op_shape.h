@@ -7,11 +7,14 @@
 #include "base/strbuf.h"
 #include "plan/plan.h"
 
-enum plan_load { PLAN_DECODE, PLAN_PREFILL }; // which of an op's two kernels runs
-static inline enum plan_load plan_load_of(int tokens)
-{
-    return tokens <= KERNEL_DECODE_ROWS_MAX ? PLAN_DECODE : PLAN_PREFILL;
-}
+// How many rows a step has.
+struct plan_rows {
+    int tokens, outputs;
+    int each; // the most of one sequence
+};
+
+// The number of an op's load in a step. CPUs have one list of calls for steps of few tokens and one for all others.
+int plan_op_load(const struct plan *plan, int op, const struct plan_rows *rows);
 
 enum { OP_RESULTS_MAX = 3 };
 
@@ -28,7 +31,7 @@ struct op_results {
 };
 
 // With what its kernel fuses: the results are then those of the ops that it does for its neighbours.
-struct op_results plan_op_results(const struct plan *plan, int op, enum plan_load load);
+struct op_results plan_op_results(const struct plan *plan, int op, int load);
 static inline size_t op_result_width(const struct op_result *result)
 {
     return (size_t)result->width * (size_t)(result->slots ? result->slots : 1);

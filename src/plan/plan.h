@@ -7,6 +7,7 @@
 
 #include "device/device.h"
 #include "kernel/kernel.h"
+#include "kernel/load.h"
 #include "kv/pool.h"
 #include "model/model.h"
 #include "plan/calibration.h"
@@ -116,12 +117,14 @@ struct plan {
     struct plan_class classes[KV_CLASSES_MAX];
 
     struct plan_op {
-        const struct kernel *decode, *prefill; // of the same packing
-        uint32_t fuses[2];                     // by few, by many: neighbours that it does in passing (KERNEL_FUSES_*)
-        bool fused[2];                         // for few, for many: a neighbour does this op
-        bool left_out;                         // its layer has no use for it: nothing runs
-        size_t placed_at[LINEAR_OUTPUTS_MAX];  // of its matrices among the placed weights; PLAN_IN_FILE: not placed
-    } *ops;                                    // beside model->ops
+        // By the number of a load (kernel/load.h) and by matrix: matrices that have the same row are done by one call
+        // of it. All rows of a matrix have the same packing. Ops without matrices have but the first.
+        const struct kernel *rows[KERNEL_LOADS][LINEAR_OUTPUTS_MAX];
+        uint32_t fuses[KERNEL_LOADS];         // neighbours that its rows do (KERNEL_FUSES_*)
+        bool fused[KERNEL_LOADS];             // a neighbour does this op
+        bool left_out;                        // its layer has no use for it: nothing runs
+        size_t placed_at[LINEAR_OUTPUTS_MAX]; // of its matrices among the placed weights; PLAN_IN_FILE: not placed
+    } *ops;                                   // beside model->ops
     int reason_count, reason_capacity;
     struct plan_reason *reasons;
 
@@ -140,6 +143,18 @@ struct plan {
     struct arena arena;
     struct arena said; // texts of the kv plan's file, which stand where options would
 };
+
+// The row that does an op at a load, of its first matrix where matrices have different ones.
+static inline const struct kernel *plan_row(const struct plan *plan, int op, int load)
+{
+    return plan->ops[op].rows[load][0];
+}
+
+// How a matrix is packed for all rows that read it; NULL: as the file has it.
+static inline const struct kernel_packing *plan_packing(const struct plan *plan, int op, int matrix)
+{
+    return plan->ops[op].rows[0][matrix]->packing;
+}
 
 // Everything that the plan places begins at such a multiple, whatever reads it.
 enum { PLAN_ALIGNMENT = 256 };

@@ -25,13 +25,13 @@ static bool parse_pages(const char *text, int *out, struct error *err)
     return true;
 }
 
-// The row that the op would have, NULL: none; of those that did not fail their self-test.
+// The row that the op would have at a load, NULL: none; of those that did not fail their self-test.
 static const struct kernel *best_row(struct plan *plan, const struct plan_options *options,
-                                     const struct fit_request *request)
+                                     const struct fit_request *request, int load)
 {
     const struct kernel *best = NULL;
     for (const struct kernel *kernel = kernel_next(NULL); kernel; kernel = kernel_next(kernel))
-        if (kernel->op == request->op && (!best || kernel->priority > best->priority)
+        if (kernel->op == request->op && kernel->load >> load & 1 && (!best || kernel->priority > best->priority)
             && !decide_has_failed(options, kernel) && !fit_reasons(kernel, request, &plan->device, &plan->arena))
             best = kernel;
     return best;
@@ -41,23 +41,17 @@ static const struct kernel *best_row(struct plan *plan, const struct plan_option
 static const struct kernel *row_without(struct plan *plan, const struct plan_options *options,
                                         const struct layer *layer, const struct kv_formats *formats, enum dtype wide)
 {
-    static const struct {
-        enum op_kind op;
-        enum kernel_load load;
-    } asked[] = { { OP_KV_WRITE, KERNEL_DECODE },
-                  { OP_KV_WRITE, KERNEL_PREFILL },
-                  { OP_ATTENTION, KERNEL_DECODE },
-                  { OP_ATTENTION, KERNEL_PREFILL } };
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        struct fit_request request = { .op = asked[i].op,
-                                       .load = asked[i].load,
+    static const enum op_kind ops[] = { OP_KV_WRITE, OP_ATTENTION };
+    for (int i = 0; i < 2 * KERNEL_LOADS; i++) {
+        int load = i % KERNEL_LOADS;
+        struct fit_request request = { .op = ops[i / KERNEL_LOADS],
                                        .has_cache = true,
                                        .k = formats->k,
                                        .v = formats->v,
                                        .latent = layer->latent,
                                        .k_dim = layer->head_dim,
                                        .v_dim = layer->latent ? layer->latent : layer->head_dim };
-        const struct kernel *row = best_row(plan, options, &request);
+        const struct kernel *row = best_row(plan, options, &request, load);
         request.sink = (uint64_t)1 << wide;
         if (row && fit_reasons(row, &request, &plan->device, &plan->arena))
             return row;

@@ -69,14 +69,15 @@ static void place_matrices(struct plan *plan, struct map *counted)
     for (int i = 0; i < plan->model->op_count; i++) {
         const struct op *op = &plan->model->ops[i];
         struct plan_op *bound = &plan->ops[i];
-        bool placed = bound->decode->packing || plan->device.kind == DEVICE_CUDA;
         for (int j = 0; j < op->matrices; j++) {
             const struct tensor *tensor = op->matrix[j].tensor;
+            const struct kernel_packing *packing = plan_packing(plan, i, j);
+            bool placed = packing || plan->device.kind == DEVICE_CUDA;
             bound->placed_at[j] = PLAN_IN_FILE;
             if (!placed && !tensor->stored)
                 continue;
             size_t before = plan->placed_bytes;
-            bound->placed_at[j] = place(plan, &places, tensor, bound->decode->packing);
+            bound->placed_at[j] = place(plan, &places, tensor, packing);
             note_copy(plan, counted, tensor, plan->placed_bytes - before);
             map_put(counted, bytes_of(tensor->name), 1);
         }
@@ -93,14 +94,20 @@ static void count_plain(struct plan *plan, struct map *counted, const struct ten
     plan->weight_bytes += tensor->bytes;
 }
 
-static size_t scratch_bytes(const struct plan *plan, const struct op *op, const struct kernel *kernel)
+// Scratch memory for an op at a load, of the row of its first matrix and of all that have the same.
+static size_t scratch_bytes(const struct plan *plan, int index, int load, int first)
 {
-    struct kernel_extent extent = { .rows = op->on_outputs ? plan->outputs : plan->batch_tokens,
+    const struct op *op = &plan->model->ops[index];
+    const struct plan_op *bound = &plan->ops[index];
+    const struct kernel *kernel = bound->rows[load][first];
+    int rows = op->on_outputs ? plan->outputs : plan->batch_tokens, most = kernel_load_most(load);
+    struct kernel_extent extent = { .rows = rows < most || kernel_walks_sequences(op->kind) ? rows : most,
                                     .width = op->width,
                                     .sequences = plan->max_num_seqs,
                                     .context = plan->max_model_len };
-    for (int i = 0; i < op->matrices; i++)
-        extent.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
+    for (int i = first; i < op->matrices; i++)
+        if (bound->rows[load][i] == kernel)
+            extent.weights |= (uint64_t)1 << op->matrix[i].tensor->dtype;
     if (op->kind == OP_EXPERTS)
         extent.rows *= op->groups;
     if (op->kind == OP_ATTENTION)
@@ -124,8 +131,9 @@ void decide_weights(struct plan *plan)
             count_plain(plan, &counted, op->matrix[j].tensor);
             count_plain(plan, &counted, op->matrix[j].bias);
         }
-        plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, op, plan->ops[i].decode));
-        plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, op, plan->ops[i].prefill));
+        for (int load = 0; load < KERNEL_LOADS; load++)
+            for (int j = 0; j < LINEAR_OUTPUTS_MAX && plan->ops[i].rows[load][j]; j++)
+                plan->scratch_bytes = larger(plan->scratch_bytes, scratch_bytes(plan, i, load, j));
     }
     map_free(&counted);
 }

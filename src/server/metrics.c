@@ -393,69 +393,21 @@ static void print_layer_bits(const json_t *layers, struct strbuf *out)
         }
 }
 
-static const char *kernel_of(const json_t *layers, size_t layer, const char *binding)
+static void print_kernels(const json_t *kernels, struct strbuf *out)
 {
-    const json_t *kernels = json_object_get(json_array_get(layers, layer), "kernels");
-    const char *name = json_string_value(json_object_get(kernels, binding));
-    return name ? name : "";
-}
-
-// "0-4,6-10": the layers from `first` on where the binding is this kernel.
-static void add_layers_label(struct strbuf *labels, const json_t *layers, size_t first, const char *binding,
-                             const char *kernel)
-{
-    struct strbuf ranges = { 0 };
-    size_t count = json_array_size(layers);
-    for (size_t i = first; i < count; i++) {
-        if (strcmp(kernel_of(layers, i, binding), kernel))
-            continue;
-        size_t start = i;
-        while (i + 1 < count && !strcmp(kernel_of(layers, i + 1, binding), kernel))
-            i++;
-        strbuf_add_format(&ranges, i > start ? "%s%zu-%zu" : "%s%zu", ranges.len ? "," : "", start, i);
+    static const char *const keys[][2] = {
+        { "op", "op" }, { "tokens", "load" }, { "kernel", "kernel" }, { "layers", "layers" }
+    };
+    size_t index;
+    const json_t *bound;
+    add_head(out, "nibble:kernel_info", "gauge", "A kernel that does an op of these layers, for so many tokens.");
+    json_array_foreach (kernels, index, bound) {
+        struct strbuf labels = { 0 };
+        for (int i = 0; i < COUNT_OF(keys); i++)
+            add_label(&labels, keys[i][1], json_string_value(json_object_get(bound, keys[i][0])));
+        add_sample(out, "nibble:kernel_info", labels.data, 1);
+        strbuf_free(&labels);
     }
-    add_label(labels, "layers", strbuf_text(&ranges));
-    strbuf_free(&ranges);
-}
-
-// The plan names a binding by its op and, where it has one for each, by the load: attention_few, attention_many.
-static void add_binding_labels(struct strbuf *labels, const char *binding)
-{
-    static const char *const loads[] = { "few", "many" };
-    const char *load = "any", *end = strrchr(binding, '_');
-    size_t length = strlen(binding);
-    for (int i = 0; end && i < COUNT_OF(loads); i++)
-        if (!strcmp(end + 1, loads[i])) {
-            load = loads[i];
-            length = (size_t)(end - binding);
-        }
-    struct strbuf op = { 0 };
-    strbuf_add(&op, binding, length);
-    add_label(labels, "op", op.data);
-    add_label(labels, "load", load);
-    strbuf_free(&op);
-}
-
-static void print_kernels(const json_t *layers, struct strbuf *out)
-{
-    const char *binding;
-    json_t *ignored;
-    add_head(out, "nibble:kernel_info", "gauge", "The kernel that an op of these layers runs, for few tokens or many.");
-    for (size_t i = 0; i < json_array_size(layers); i++)
-        json_object_foreach (json_object_get(json_array_get(layers, i), "kernels"), binding, ignored) {
-            const char *kernel = kernel_of(layers, i, binding);
-            size_t before = 0;
-            while (before < i && strcmp(kernel_of(layers, before, binding), kernel))
-                before++;
-            if (before < i)
-                continue; // its first layer has told
-            struct strbuf labels = { 0 };
-            add_layers_label(&labels, layers, i, binding, kernel);
-            add_binding_labels(&labels, binding);
-            add_label(&labels, "kernel", kernel);
-            add_sample(out, "nibble:kernel_info", labels.data, 1);
-            strbuf_free(&labels);
-        }
 }
 
 void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats *stats, int waiting, struct strbuf *out)
@@ -471,6 +423,6 @@ void metrics_print(struct metrics *metrics, const struct nibble_scheduler_stats 
     pthread_mutex_unlock(&metrics->lock);
     print_configuration(metrics, stats, model.data, out);
     print_layer_bits(layers, out);
-    print_kernels(layers, out);
+    print_kernels(json_object_get(metrics->plan, "kernels"), out);
     strbuf_free(&model);
 }

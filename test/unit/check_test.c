@@ -427,7 +427,7 @@ static void test_self_test(void **state)
         fail_msg("%s", err.text);
     assert_null(self_test_failure(&plan, NULL, &err));
     for (int i = 0; i < model.op_count; i++) {
-        const struct kernel *kernel = plan.ops[i].prefill;
+        const struct kernel *kernel = plan_row(&plan, i, kernel_load_of(KERNEL_DECODE_ROWS_MAX + 1));
         setenv("NIBBLE_FAULT", kernel->name, 1);
         assert_ptr_equal(self_test_failure(&plan, NULL, &err), kernel);
         assert_says(err, kernel->name);

@@ -8,6 +8,7 @@
 
 #include "kernel/cuda/linear.h"
 #include "kernel/cuda/rows.h"
+#include "kernel/load.h"
 
 #include <cmocka.h>
 
@@ -79,7 +80,7 @@ static void check_row(const struct kernel *kernel, const struct cuda_shape *devi
                 struct cuda_shape shape = *device;
                 struct linear_args args;
                 shape.rows = shape.tokens = tokens[t];
-                if ((shape.rows <= KERNEL_DECODE_ROWS_MAX) != (kernel->load == KERNEL_DECODE))
+                if (!(kernel->load >> kernel_load_of(shape.rows) & 1))
                     continue;
                 make_args(kernel, dtype, outputs, widths[w], &args);
                 check_calls(kernel, &args, &shape);

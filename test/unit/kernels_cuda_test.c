@@ -231,6 +231,7 @@ static int describe_add(const struct kernel *kernel, const void *arguments, cons
                         struct cuda_call calls[CUDA_CALLS_MAX])
 {
     const struct add_args *args = arguments;
+    (void)kernel;
     const struct cuda_add params = { args->rows, args->x, (const uint16_t *)(const void *)args->y, args->width };
     (void)shape;
     calls[0] = call_of(add_function, &params, sizeof params);
@@ -250,6 +251,7 @@ static int describe_linear(const struct kernel *kernel, const void *arguments, c
                              .act = args->act_mul ? (int)args->act_mul->act : -1,
                              .residual = args->add != NULL,
                              .f32_out = args->f32_y };
+    (void)kernel;
     (void)shape;
     if (args->norm) {
         p.norm_weight = args->norm->weight;

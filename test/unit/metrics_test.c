@@ -10,12 +10,14 @@
 
 #include <cmocka.h>
 
-#define LAYER(k_bits, many)                                   \
-    "{\"k_bits\": " k_bits ", \"v_bits\": 4.5, \"kernels\": " \
-    "{\"attention_few\": \"a\", \"attention_many\": \"" many "\", \"kv_write\": \"w\"}}"
+#define LAYER(k_bits) "{\"k_bits\": " k_bits ", \"v_bits\": 4.5}"
 
 static const char plan_text[] = "{\"device\": \"cpu:avx2\", \"memory\": {\"page_tokens\": 16}, \"layers\": [" LAYER(
-    "16", "b") "," LAYER("8", "c") "," LAYER("8", "c") "," LAYER("8", "b") "]}";
+    "16") "," LAYER("8") "," LAYER("8") "," LAYER("8") "], \"kernels\": [{\"op\": \"attention\", \"tokens\": \"1-8\", "
+                                                       "\"layers\": \"0, 3\", "
+                                                       "\"kernel\": \"a\"}, {\"op\": \"embed\", \"tokens\": \"any\", "
+                                                       "\"layers\": \"\", "
+                                                       "\"kernel\": \"e\"}]}";
 
 struct scene {
     struct metrics metrics;
@@ -157,15 +159,13 @@ static void test_the_plan(void **state)
          "block_size=\"16\",num_gpu_blocks=\"256\"} 1"),
         "nibble:layer_kv_bits{layer=\"0\",side=\"k\"} 16",
         "nibble:layer_kv_bits{layer=\"3\",side=\"v\"} 4.5",
-        "nibble:kernel_info{layers=\"0-3\",op=\"attention\",load=\"few\",kernel=\"a\"} 1",
-        "nibble:kernel_info{layers=\"0,3\",op=\"attention\",load=\"many\",kernel=\"b\"} 1",
-        "nibble:kernel_info{layers=\"1-2\",op=\"attention\",load=\"many\",kernel=\"c\"} 1",
-        "nibble:kernel_info{layers=\"0-3\",op=\"kv_write\",load=\"any\",kernel=\"w\"} 1",
+        "nibble:kernel_info{op=\"attention\",load=\"1-8\",kernel=\"a\",layers=\"0, 3\"} 1",
+        "nibble:kernel_info{op=\"embed\",load=\"any\",kernel=\"e\",layers=\"\"} 1",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_line(&scene, lines[i]);
     assert_int_equal(count_lines(&scene, "nibble:layer_kv_bits{"), 8);
-    assert_int_equal(count_lines(&scene, "nibble:kernel_info{"), 4);
+    assert_int_equal(count_lines(&scene, "nibble:kernel_info{"), 2);
     assert_non_null(strstr(scene.text.data, ",device=\"cpu:avx2\"} 1\n"));
     close_scene(&scene);
 }

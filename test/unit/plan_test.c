@@ -173,14 +173,10 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
                                       .head_dim_multiple = 32,
                                       .head_dim_max = 128 };
     const struct kernel linear = { .op = OP_LINEAR, .load = KERNEL_ANY, .weights = DTYPE_BIT(Q4_0) | DTYPE_BIT(Q8_0) };
-    const struct fit_request keys = { .op = OP_ATTENTION,
-                                      .load = KERNEL_DECODE,
-                                      .has_cache = true,
-                                      .k = DTYPE_F16,
-                                      .v = DTYPE_NVFP4,
-                                      .k_dim = 64,
-                                      .v_dim = 64 };
-    const struct fit_request weights = { .op = OP_LINEAR, .load = KERNEL_PREFILL, .weights = DTYPE_BIT(Q8_0) };
+    const struct fit_request keys = {
+        .op = OP_ATTENTION, .has_cache = true, .k = DTYPE_F16, .v = DTYPE_NVFP4, .k_dim = 64, .v_dim = 64
+    };
+    const struct fit_request weights = { .op = OP_LINEAR, .weights = DTYPE_BIT(Q8_0) };
     struct kernel kernel = attention;
     struct fit_request request = keys;
 #define REASON fit_reasons(&kernel, &request, &device, &arena)
@@ -210,13 +206,6 @@ static void test_a_kernel_says_why_it_does_not_fit(void **state)
     kernel = attention;
     kernel.needs = CPU_AVX2 | CPU_FMA | CPU_AVX512F;
     assert_string_equal(REASON, "needs fma avx512f");
-    kernel = attention, kernel.load = KERNEL_PREFILL;
-    assert_string_equal(REASON, "is for many tokens at a time");
-    kernel.load = KERNEL_DECODE;
-    assert_null(REASON);
-    request.load = KERNEL_PREFILL;
-    assert_string_equal(REASON, "is for few tokens at a time");
-
     kernel = linear, request = weights;
     assert_null(REASON);
     request.weights |= DTYPE_BIT(Q4_0); // matrices of several formats: each must be listed
@@ -354,18 +343,20 @@ static void test_every_op_has_kernels_that_list_its_formats(void **state)
     need_plan(planned, (struct plan_options){ .kv_cache_dtype = "0-2:nvfp4/fp8,3-:int4_per_token_head" }, &plan);
     for (int i = 0; i < planned->model.op_count; i++) {
         const struct op *op = &planned->model.ops[i];
-        const struct kernel *bound[] = { plan.ops[i].decode, plan.ops[i].prefill };
-        for (int j = 0; j < 2; j++) {
-            assert_non_null(bound[j]);
-            assert_int_equal(bound[j]->op, op->kind);
-            assert_true(bound[j]->load & (j ? KERNEL_PREFILL : KERNEL_DECODE));
-            assert_int_equal(bound[j]->needs & ~planned->device.features, 0);
+        for (int j = 0; j < KERNEL_LOADS; j++) {
+            const struct kernel *bound = plan_row(&plan, i, j);
+            assert_int_equal(bound != NULL, kernel_loads_of(op->kind) >> j & 1);
+            if (!bound)
+                continue;
+            assert_int_equal(bound->op, op->kind);
+            assert_true(bound->load >> j & 1);
+            assert_int_equal(bound->needs & ~planned->device.features, 0);
             for (int k = 0; k < op->matrices; k++)
-                assert_true(bound[j]->weights >> op->matrix[k].tensor->dtype & 1);
+                assert_true(bound->weights >> op->matrix[k].tensor->dtype & 1);
             if (op->kind != OP_KV_WRITE && op->kind != OP_ATTENTION)
                 continue;
-            assert_true(bound[j]->k & (op->layer < 3 ? DTYPE_BIT(NVFP4) : DTYPE_BIT(INT4_TOKEN)));
-            assert_true(bound[j]->v & (op->layer < 3 ? DTYPE_BIT(FP8_E4M3) : DTYPE_BIT(INT4_TOKEN)));
+            assert_true(bound->k & (op->layer < 3 ? DTYPE_BIT(NVFP4) : DTYPE_BIT(INT4_TOKEN)));
+            assert_true(bound->v & (op->layer < 3 ? DTYPE_BIT(FP8_E4M3) : DTYPE_BIT(INT4_TOKEN)));
         }
     }
     plan_free(&plan);

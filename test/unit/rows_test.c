@@ -30,6 +30,8 @@ static void attention_lying(const void *args, int part, int parts)
         ((const struct attention_args *)args)->out[0] += 1000;
 }
 
+enum { FEW = 0, MANY = 5 }; // numbers of loads: one token, and more than 128
+
 // Weights as they are, at another place.
 static size_t copied_bytes(enum dtype dtype, int rows, int cols)
 {
@@ -188,8 +190,8 @@ static void check_chosen(struct scene *scene, const char *device, const char *fo
                          const char *many)
 {
     assert_true(make(scene, device, (struct plan_options){ .kv_cache_dtype = formats }));
-    assert_string_equal(attention_of(scene, 0)->decode->name, few);
-    assert_string_equal(attention_of(scene, 0)->prefill->name, many);
+    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, few);
+    assert_string_equal(attention_of(scene, 0)->rows[MANY][0]->name, many);
 }
 
 static void test_a_word_goes_to_the_first_row_that_lists_it(void **state)
@@ -218,9 +220,9 @@ static void test_each_layer_is_decided_by_its_own_formats(void **state)
     struct plan_options options = { .kv_cache_dtype = "nvfp4", .kv_skip_layers = "1" };
     scene->model.config.kv_dtype = DTYPE_F16; // what a skipped layer has
     assert_true(make(scene, "cpu:avx2", options));
-    assert_string_equal(attention_of(scene, 0)->decode->name, "attention_best");
-    assert_string_equal(attention_of(scene, 1)->decode->name, "attention_ref");
-    assert_string_equal(attention_of(scene, 2)->decode->name, "attention_best");
+    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_best");
+    assert_string_equal(attention_of(scene, 1)->rows[FEW][0]->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 2)->rows[FEW][0]->name, "attention_best");
 }
 
 static void check_refused(struct scene *scene, const char *device, const char *formats, const char *says)
@@ -248,11 +250,11 @@ static void test_a_pinned_row_is_used_or_refused(void **state)
     struct scene *scene = *state;
     struct plan_options options = { .kv_cache_dtype = "nvfp4", .attention_kernel = "attention_ref" };
     assert_true(make(scene, "cpu:avx2", options));
-    assert_string_equal(attention_of(scene, 0)->decode->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_ref");
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_good_few" };
     assert_true(make(scene, "cpu:avx2", options)); // it is for few tokens; the other is chosen as usual
-    assert_string_equal(attention_of(scene, 0)->decode->name, "attention_good_few");
-    assert_string_equal(attention_of(scene, 0)->prefill->name, "attention_ref");
+    assert_string_equal(attention_of(scene, 0)->rows[FEW][0]->name, "attention_good_few");
+    assert_string_equal(attention_of(scene, 0)->rows[MANY][0]->name, "attention_ref");
     options = (struct plan_options){ .kv_cache_dtype = "fp8", .attention_kernel = "attention_bets" };
     assert_false(make(scene, "cpu:avx2", options));
     assert_true(scene->err.usage);
@@ -271,7 +273,7 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     struct scene *scene = *state;
     struct plan_options options = { .linear_kernel = "linear_rounding" };
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
-    assert_string_equal(first_of(scene, OP_LINEAR, 0)->decode->name, "linear_ref");
+    assert_string_equal(first_of(scene, OP_LINEAR, 0)->rows[FEW][0]->name, "linear_ref");
     const char *reason = NULL;
     for (int i = 0; i < scene->plan.reason_count && !reason; i++)
         if (!strcmp(scene->plan.reasons[i].kernel->name, "linear_rounding"))
@@ -282,8 +284,8 @@ static void test_a_row_that_rounds_to_4_bits_is_asked_for(void **state)
     for (int i = 0; i < scene->model.op_count; i++)
         if (scene->model.ops[i].kind == OP_LINEAR) {
             bool fits = stored_rows(scene->model.ops[i].matrix[0].tensor) % 32 == 0;
-            assert_string_equal(scene->plan.ops[i].decode->name, fits ? "linear_rounding" : "linear_ref");
-            assert_ptr_equal(scene->plan.ops[i].prefill, scene->plan.ops[i].decode);
+            assert_string_equal(scene->plan.ops[i].rows[FEW][0]->name, fits ? "linear_rounding" : "linear_ref");
+            assert_ptr_equal(scene->plan.ops[i].rows[MANY][0], scene->plan.ops[i].rows[FEW][0]);
             *(fits ? &pinned : &others) += 1;
         }
     assert_true(pinned > 0 && others > 0);
@@ -334,14 +336,14 @@ static void test_both_rows_of_an_op_read_the_same_weights(void **state)
     struct scene *scene = *state;
     assert_true(make(scene, "cpu:avx512", (struct plan_options){ 0 }));
     const struct plan_op *linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->decode->name, "linear_copied_few");
-    assert_string_equal(linear->prefill->name, "linear_copied_many");
+    assert_string_equal(linear->rows[FEW][0]->name, "linear_copied_few");
+    assert_string_equal(linear->rows[MANY][0]->name, "linear_copied_many");
     assert_true(scene->plan.placed_bytes > 0 && scene->plan.weight_bytes > scene->plan.placed_bytes);
     size_t weight_bytes = scene->plan.weight_bytes;
     assert_true(make(scene, "cpu:avx2", (struct plan_options){ 0 }));
     linear = first_of(scene, OP_LINEAR, 1);
-    assert_string_equal(linear->decode->name, "linear_ref");
-    assert_string_equal(linear->prefill->name, "linear_ref");
+    assert_string_equal(linear->rows[FEW][0]->name, "linear_ref");
+    assert_string_equal(linear->rows[MANY][0]->name, "linear_ref");
     assert_true(scene->plan.placed_bytes == 0 && scene->plan.weight_bytes <= weight_bytes);
 }
 
@@ -361,7 +363,7 @@ static void test_a_row_that_lies_is_left_out_and_named(void **state)
     assert_true(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
     assert_string_equal(engine.plan.failed_note, "attention_best");
     for (int i = 0; i < engine.model.op_count; i++)
-        assert_ptr_not_equal(engine.plan.ops[i].decode, &extra[0]);
+        assert_ptr_not_equal(engine.plan.ops[i].rows[FEW][0], &extra[0]);
     engine_close(&engine);
     options.plan.attention_kernel = "attention_best"; // asked for by name: refused, not replaced
     assert_false(engine_open(&engine, &scene->tiny.checkpoint, &options, &scene->err));
@@ -377,14 +379,21 @@ static const struct kernel greedy_write = {
     .name = "greedy_write", .op = OP_KV_WRITE, .run = kv_write_ref, .fuses = KERNEL_FUSES_ROPE
 };
 
+static void have_few(struct plan_op *bound, const struct kernel *row)
+{
+    for (int load = 0; load < KERNEL_LOADS; load++)
+        for (int i = 0; KERNEL_DECODE >> load & 1 && i < LINEAR_OUTPUTS_MAX && bound->rows[load][i]; i++)
+            bound->rows[load][i] = row;
+}
+
 static void fuse_all(struct scene *scene)
 {
     assert_true(make(scene, "cpu:ref", (struct plan_options){ 0 }));
     for (int i = 0; i < scene->model.op_count; i++) {
         if (scene->model.ops[i].kind == OP_LINEAR)
-            scene->plan.ops[i].decode = &greedy_linear;
+            have_few(&scene->plan.ops[i], &greedy_linear);
         if (scene->model.ops[i].kind == OP_KV_WRITE)
-            scene->plan.ops[i].decode = &greedy_write;
+            have_few(&scene->plan.ops[i], &greedy_write);
     }
     decide_fusion(&scene->plan);
 }
@@ -403,10 +412,10 @@ static void test_neighbours_are_done_in_passing(void **state)
     fuse_all(scene);
     static const enum op_kind kinds[] = { OP_NORM, OP_ADD, OP_ACT_MUL, OP_ROPE };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        assert_int_equal(left_of(scene, kinds[i], 0), 0);
-        assert_true(left_of(scene, kinds[i], 1) >= sizes.layers); // the rows for many tokens are the reference's
+        assert_int_equal(left_of(scene, kinds[i], FEW), 0);
+        assert_true(left_of(scene, kinds[i], MANY) >= sizes.layers); // the rows for many tokens are the reference's
     }
-    assert_int_equal(left_of(scene, OP_LINEAR, 0), 4 * sizes.layers + 1);
+    assert_int_equal(left_of(scene, OP_LINEAR, FEW), 4 * sizes.layers + 1);
 }
 
 // With a norm between the linear and the sum, as Gemma has it, neither is done in passing, nor norms of single heads.
@@ -419,9 +428,9 @@ static void test_what_lies_between_is_not_passed_over(void **state)
     tiny_model(&scene->tiny, "gemma3_text", &sizes, "{}");
     assert_true(model_describe(&scene->model, &scene->tiny.checkpoint, &scene->err));
     fuse_all(scene);
-    assert_int_equal(left_of(scene, OP_ADD, 0), 2 * sizes.layers);
-    assert_int_equal(left_of(scene, OP_NORM, 0), 4 * sizes.layers); // of q, of k, and the two behind linears
-    assert_int_equal(left_of(scene, OP_ACT_MUL, 0), 0);
+    assert_int_equal(left_of(scene, OP_ADD, FEW), 2 * sizes.layers);
+    assert_int_equal(left_of(scene, OP_NORM, FEW), 4 * sizes.layers); // of q, of k, and the two behind linears
+    assert_int_equal(left_of(scene, OP_ACT_MUL, FEW), 0);
 }
 
 int main(void)

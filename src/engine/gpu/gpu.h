@@ -37,6 +37,10 @@ bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err);
 // Takes the ops' arguments as bound, with device addresses, and links those that are done in passing.
 void gpu_bind(struct gpu *gpu, const struct engine *engine, const union op_args *args);
 
+// The rows that do an op in the step that is in engine->batch. Returns how many there are.
+enum { GPU_ROWS_MAX = LINEAR_OUTPUTS_MAX };
+int gpu_rows(const struct engine *engine, int op, const struct kernel *rows[GPU_ROWS_MAX]);
+
 // Every placed matrix goes to engine->placed, packed by the team, through two buffers: while one is copied, the other
 // is filled.
 bool gpu_load_weights(struct gpu *gpu, struct engine *engine, void (*progress)(void *context, double done),

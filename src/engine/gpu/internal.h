@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/internal.h: what gpu.c, gpu_step.c and gpu_weights.c share.
+// engine/gpu/internal.h: what the files of this folder share.
 #ifndef ENGINE_GPU_INTERNAL_H
 #define ENGINE_GPU_INTERNAL_H
 
@@ -8,6 +8,22 @@
 #include "engine/gpu/gpu.h"
 
 enum { GPU_SLOTS = 2 };
+
+// The rows that do an op at a load, in order, each with its arguments.
+struct gpu_calls {
+    int count;
+    struct gpu_call {
+        const struct kernel *row;
+        const union op_args *args;
+    } call[LINEAR_OUTPUTS_MAX];
+};
+
+// What a step's launches depend on.
+struct gpu_step {
+    struct cuda_shape shape; // of its row-wise ops
+    int outputs;
+    int decode_each; // the most rows of a sequence that attention decodes; 0: there is none
+};
 
 struct gpu {
     struct cuda *cuda;
@@ -37,10 +53,9 @@ struct gpu {
     int step;  // the number of the one that was started last
     int asked; // rows up to here have been written for the next one
 
-    union op_args *args[2]; // of every op: for steps of few tokens, and of many
+    struct gpu_calls *calls[KERNEL_LOADS]; // by load: of every op (gpu/bind.c)
     struct gpu_graph {
-        struct cuda_shape shape;
-        int outputs;
+        struct gpu_step step;
         struct cuda_graph *graph;
     } *graphs;
     int graph_count;

@@ -9,75 +9,82 @@
 #include "engine/gpu/internal.h"
 #include "kernel/cuda/images.h"
 #include "kernel/cuda/sample.h"
+#include "plan/op_shape.h"
 
-enum { FEW, MANY };
+// ---- the load of an op ----
 
-// ---- binding ----
-
-// The arguments of the layer's op of that kind before this one.
-static const union op_args *find_before(const union op_args *args, const struct model *model, int i, enum op_kind kind)
+// The numbers of the loads that an op has in a step, two at most: of attention sequences with few rows are decoded, and
+// those with more rows are not.
+static int loads_of(const struct engine *engine, int index, const struct gpu_step *step, int loads[2])
 {
-    while (model->ops[i].kind != kind)
-        i--;
-    return &args[i];
+    const struct cuda_shape *shape = &step->shape;
+    const struct plan_rows rows = { shape->tokens, step->outputs, shape->rows_each };
+    int count = 0, load = plan_op_load(&engine->plan, index, &rows);
+    if (engine->model.ops[index].kind == OP_ATTENTION && step->decode_each)
+        loads[count++] = kernel_load_of(step->decode_each);
+    if (!count || load != loads[0])
+        loads[count++] = load;
+    return count;
 }
 
-static void link_fused(union op_args *args, const struct model *model, const struct plan_op *ops, int i, int load)
+// The calls of an op in a step, each once. A row that takes sequences of all lengths is called once for all of them.
+static int calls_of(const struct engine *engine, int index, const struct gpu_step *step,
+                    struct gpu_call out[GPU_ROWS_MAX])
 {
-    uint32_t fuses = ops[i].fuses[load];
-    if (model->ops[i].kind == OP_LINEAR) {
-        args[i].linear.norm = fuses & KERNEL_FUSES_NORM ? &args[i - 1].norm : NULL;
-        args[i].linear.act_mul = fuses & KERNEL_FUSES_ACT_MUL ? &args[i + 1].act_mul : NULL;
-        args[i].linear.add = fuses & KERNEL_FUSES_ADD ? &args[i + 1].add : NULL;
-    } else if (model->ops[i].kind == OP_KV_WRITE) {
-        struct kv_write_args *write = &args[i].kv_write;
-        write->rope = fuses & KERNEL_FUSES_ROPE ? &find_before(args, model, i, OP_ROPE)->rope : NULL;
-        write->transform = fuses & KERNEL_FUSES_TRANSFORM ? &find_before(args, model, i, OP_TRANSFORM)->transform
-                                                          : NULL;
+    int loads[2], count = 0, load_count = loads_of(engine, index, step, loads);
+    for (int i = 0; i < load_count; i++) {
+        const struct gpu_calls *calls = &engine->gpu->calls[loads[i]][index];
+        for (int j = 0; j < calls->count; j++)
+            if (!i || calls->call[j].row != out[0].row)
+                out[count++] = calls->call[j];
     }
-}
-
-void gpu_bind(struct gpu *gpu, const struct engine *engine, const union op_args *args)
-{
-    const struct model *model = &engine->model;
-    for (int load = FEW; load <= MANY; load++) {
-        gpu->args[load] = ARENA_NEW(&gpu->arena, union op_args, model->op_count);
-        memcpy(gpu->args[load], args, (size_t)model->op_count * sizeof *args);
-        for (int i = 0; i < model->op_count; i++)
-            link_fused(gpu->args[load], model, engine->plan.ops, i, load);
-    }
+    return count;
 }
 
 // ---- launching ----
 
-static bool launch_row(struct gpu *gpu, const struct kernel *row, const union op_args *args,
-                       const struct cuda_shape *shape, int layer, struct error *err)
+static bool launch_row(struct gpu *gpu, const struct gpu_call *call, const struct cuda_shape *shape, int layer,
+                       struct error *err)
 {
     struct cuda_call calls[CUDA_CALLS_MAX];
-    int count = row->describe(row, args, shape, calls);
+    int count = call->row->describe(call->row, call->args, shape, calls);
     for (int i = 0; i < count; i++)
         if (!cuda_call_queue(gpu->cuda, &calls[i], err))
-            return fail_within(err, "kernel %s of layer %d", row->name, layer);
+            return fail_within(err, "kernel %s of layer %d", call->row->name, layer);
     return true;
 }
 
-static bool launch_all(struct gpu *gpu, const struct engine *engine, const struct cuda_shape *shape, int outputs,
-                       int load, struct error *err)
+static bool launch_op(struct gpu *gpu, const struct engine *engine, int index, const struct gpu_step *step,
+                      struct error *err)
 {
-    for (int i = 0; i < engine->model.op_count; i++) {
-        const struct op *op = &engine->model.ops[i];
-        const struct plan_op *bound = &engine->plan.ops[i];
-        const union op_args *args = &gpu->args[load][i];
-        struct cuda_shape own = *shape;
-        own.rows = op->on_outputs ? outputs : shape->tokens;
-        if (bound->left_out || bound->fused[load] || (op->on_outputs && !outputs))
-            continue;
-        if ((exchange_precedes(op) && !exchange_on_gpu(engine, i, own.rows, err))
-            || (watch_wants(engine, i) && !watch_before_on_gpu(engine, err))
-            || !launch_row(gpu, load == FEW ? bound->decode : bound->prefill, args, &own, op->layer, err)
-            || (watch_wants(engine, i) && !watch_on_gpu(engine, i, err)))
+    const struct op *op = &engine->model.ops[index];
+    struct gpu_call calls[GPU_ROWS_MAX];
+    struct cuda_shape shape = step->shape;
+    int count = calls_of(engine, index, step, calls);
+    shape.rows = op->on_outputs ? step->outputs : shape.tokens;
+    if (exchange_precedes(op) && !exchange_on_gpu(engine, index, shape.rows, err))
+        return false;
+    if (watch_wants(engine, index) && !watch_before_on_gpu(engine, err))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!launch_row(gpu, &calls[i], &shape, op->layer, err))
             return false;
-    }
+    return !watch_wants(engine, index) || watch_on_gpu(engine, index, err);
+}
+
+static bool is_skipped(const struct engine *engine, int index, const struct gpu_step *step)
+{
+    const struct plan_op *bound = &engine->plan.ops[index];
+    const struct plan_rows rows = { step->shape.tokens, step->outputs, step->shape.rows_each };
+    return bound->left_out || (engine->model.ops[index].on_outputs && !step->outputs)
+        || bound->fused[plan_op_load(&engine->plan, index, &rows)];
+}
+
+static bool launch_all(struct gpu *gpu, const struct engine *engine, const struct gpu_step *step, struct error *err)
+{
+    for (int i = 0; i < engine->model.op_count; i++)
+        if (!is_skipped(engine, i, step) && !launch_op(gpu, engine, i, step, err))
+            return false;
     return true;
 }
 
@@ -115,63 +122,74 @@ static int bucket_of_context(int context)
     return bucket;
 }
 
-static struct cuda_shape shape_of(const struct gpu *gpu, const struct engine *engine)
+static int larger(int a, int b) { return a > b ? a : b; }
+
+static struct gpu_step step_of(const struct engine *engine)
 {
     const struct batch *batch = &engine->batch;
-    struct cuda_shape shape = { .tokens = batch->tokens,
-                                .sequences = batch->sequences,
-                                .sm = cuda_sm(gpu->cuda),
-                                .multiprocessors = cuda_multiprocessors(gpu->cuda),
-                                .shared_bytes = cuda_shared_bytes(gpu->cuda) };
+    const struct cuda *cuda = engine->gpu->cuda;
+    struct gpu_step step = { .outputs = batch->outputs };
+    step.shape = (struct cuda_shape){ .tokens = batch->tokens,
+                                      .sequences = batch->sequences,
+                                      .sm = cuda_sm(cuda),
+                                      .multiprocessors = cuda_multiprocessors(cuda),
+                                      .shared_bytes = cuda_shared_bytes(cuda) };
     for (int i = 0; i < batch->sequences; i++) {
         const struct batch_sequence *sequence = &batch->sequence[i];
-        int length = batch->positions[sequence->first + sequence->count - 1] + 1;
-        shape.context = length > shape.context ? length : shape.context;
-        shape.rows_each = sequence->count > shape.rows_each ? sequence->count : shape.rows_each;
+        int rows = sequence->count;
+        step.shape.context = larger(step.shape.context, batch->positions[sequence->first + rows - 1] + 1);
+        step.shape.rows_each = larger(step.shape.rows_each, rows);
+        step.decode_each = larger(step.decode_each, rows <= KERNEL_DECODE_ROWS_MAX ? rows : 0);
     }
-    shape.context = bucket_of_context(shape.context);
-    return shape;
+    step.shape.context = bucket_of_context(step.shape.context);
+    return step;
+}
+
+int gpu_rows(const struct engine *engine, int op, const struct kernel *rows[GPU_ROWS_MAX])
+{
+    struct gpu_step step = step_of(engine);
+    struct gpu_call calls[GPU_ROWS_MAX];
+    int count = calls_of(engine, op, &step, calls);
+    for (int i = 0; i < count; i++)
+        rows[i] = calls[i].row;
+    return count;
 }
 
 // ---- steps that come again ----
 
-static struct cuda_graph *find_graph(const struct gpu *gpu, const struct cuda_shape *shape, int outputs)
+static struct cuda_graph *find_graph(const struct gpu *gpu, const struct gpu_step *step)
 {
     for (int i = 0; i < gpu->graph_count; i++)
-        if (!memcmp(&gpu->graphs[i].shape, shape, sizeof *shape) && gpu->graphs[i].outputs == outputs)
+        if (!memcmp(&gpu->graphs[i].step, step, sizeof *step))
             return gpu->graphs[i].graph;
     return NULL;
 }
 
-static struct cuda_graph *capture(struct gpu *gpu, const struct engine *engine, const struct cuda_shape *shape,
-                                  int outputs, int load, struct error *err)
+static struct cuda_graph *capture(struct gpu *gpu, const struct engine *engine, const struct gpu_step *step,
+                                  struct error *err)
 {
     struct error ignored;
     if (!cuda_capture_begin(gpu->cuda, err))
         return NULL;
-    bool ok = launch_all(gpu, engine, shape, outputs, load, err) && launch_drawing(gpu, engine, outputs, err);
+    bool ok = launch_all(gpu, engine, step, err) && launch_drawing(gpu, engine, step->outputs, err);
     struct cuda_graph *graph = cuda_capture_end(gpu->cuda, ok ? err : &ignored);
     if (!graph || !ok)
         return cuda_graph_free(gpu->cuda, graph), NULL;
     gpu->graphs = memory_grow(gpu->graphs, (size_t)gpu->graph_count + 1, sizeof *gpu->graphs);
-    gpu->graphs[gpu->graph_count++] = (struct gpu_graph){ *shape, outputs, graph };
+    gpu->graphs[gpu->graph_count++] = (struct gpu_graph){ *step, graph };
     return graph;
 }
 
 static bool run_launches(struct gpu *gpu, const struct engine *engine, struct error *err)
 {
-    struct cuda_shape shape = shape_of(gpu, engine);
-    int outputs = engine->batch.outputs;
-    bool repeats = shape.rows_each == 1 && !engine->watch && exchange_is_queued(engine); // the host takes no part
-    if (repeats) {
-        shape.tokens = shape.sequences = bucket_of_rows(shape.tokens, engine->plan.batch_tokens);
-        outputs = bucket_of_rows(outputs, engine->plan.outputs);
-    }
-    int load = shape.tokens <= KERNEL_DECODE_ROWS_MAX ? FEW : MANY;
+    struct gpu_step step = step_of(engine);
+    bool repeats = step.shape.rows_each == 1 && !engine->watch && exchange_is_queued(engine); // the host takes no part
     if (!repeats)
-        return launch_all(gpu, engine, &shape, outputs, load, err) && launch_drawing(gpu, engine, outputs, err);
-    struct cuda_graph *graph = find_graph(gpu, &shape, outputs);
-    if (!graph && !(graph = capture(gpu, engine, &shape, outputs, load, err)))
+        return launch_all(gpu, engine, &step, err) && launch_drawing(gpu, engine, step.outputs, err);
+    step.shape.tokens = step.shape.sequences = bucket_of_rows(step.shape.tokens, engine->plan.batch_tokens);
+    step.outputs = bucket_of_rows(step.outputs, engine->plan.outputs);
+    struct cuda_graph *graph = find_graph(gpu, &step);
+    if (!graph && !(graph = capture(gpu, engine, &step, err)))
         return false;
     return cuda_replay(gpu->cuda, graph, err);
 }

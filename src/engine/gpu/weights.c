@@ -22,14 +22,13 @@ struct loading {
 static size_t largest_packed(const struct plan *plan)
 {
     size_t most = STAGE_BYTES_MIN;
-    for (int i = 0; i < plan->model->op_count; i++) {
-        const struct kernel_packing *packing = plan->ops[i].decode->packing;
-        for (int j = 0; j < plan->model->ops[i].matrices && packing; j++) {
+    for (int i = 0; i < plan->model->op_count; i++)
+        for (int j = 0; j < plan->model->ops[i].matrices; j++) {
             const struct tensor *tensor = plan->model->ops[i].matrix[j].tensor;
-            size_t bytes = plan_placed_bytes(tensor, packing) / (size_t)weights_count(tensor);
+            const struct kernel_packing *packing = plan_packing(plan, i, j);
+            size_t bytes = packing ? plan_placed_bytes(tensor, packing) / (size_t)weights_count(tensor) : 0;
             most = bytes > most ? bytes : most;
         }
-    }
     return most;
 }
 

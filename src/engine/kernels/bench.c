@@ -96,7 +96,7 @@ static const char *step_words(const struct sample_case *wanted, struct arena *ar
 {
     const struct sample_step *step = &wanted->step;
     return step->sequences ? arena_format(arena, "%d x %d of %d", step->sequences, step->rows_each, step->context)
-                           : kernels_load_word(wanted->load);
+                           : kernels_load_word(wanted->load, arena);
 }
 
 static bool bench_case(struct bench *bench, const struct kernel *kernel, const struct sample_case *wanted)
@@ -126,8 +126,8 @@ static bool bench_case(struct bench *bench, const struct kernel *kernel, const s
 // Whether a row is for steps of this shape.
 static bool does_step(const struct kernel *kernel, const struct sample_step *step)
 {
-    int rows = kernel->op == OP_ATTENTION ? step->rows_each : step->sequences * step->rows_each;
-    return kernel->load & (rows > KERNEL_DECODE_ROWS_MAX ? KERNEL_PREFILL : KERNEL_DECODE);
+    int rows = kernel_walks_sequences(kernel->op) ? step->rows_each : step->sequences * step->rows_each;
+    return kernel->load >> kernel_load_of(rows) & 1;
 }
 
 // On a GPU an op that has steps is timed on each of them, whatever the load of the case.
@@ -141,8 +141,8 @@ static bool bench_wanted(struct bench *bench, const struct kernel *kernel, struc
             continue;
         has_steps = true;
         wanted.step = gpu_steps[i].step;
-        enum kernel_load first = kernel->load & KERNEL_DECODE ? KERNEL_DECODE : KERNEL_PREFILL; // both cases come here
-        if (wanted.load == first && does_step(kernel, &wanted.step) && !bench_case(bench, kernel, &wanted))
+        bool again = kernel->load & KERNEL_DECODE && !(wanted.load & KERNEL_DECODE); // a row of both comes here twice
+        if (!again && does_step(kernel, &wanted.step) && !bench_case(bench, kernel, &wanted))
             return false;
     }
     return has_steps || bench_case(bench, kernel, &wanted);

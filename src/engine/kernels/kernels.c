@@ -57,10 +57,12 @@ const char *kernels_missing(const struct kernel *kernel, const struct device *de
     return missing ? device_feature_words(arena, missing) : NULL;
 }
 
-const char *kernels_load_word(enum kernel_load load)
+const char *kernels_load_word(enum kernel_load load, struct arena *arena)
 {
-    static const char *const words[] = { [KERNEL_DECODE] = "few", [KERNEL_PREFILL] = "many", [KERNEL_ANY] = "any" };
-    return words[load];
+    int least = kernel_loads_least(load), most = kernel_loads_most(load);
+    if (most == INT32_MAX)
+        return least == 1 ? "any" : arena_format(arena, "%d+", least);
+    return arena_format(arena, least == most ? "%d" : "%d-%d", least, most);
 }
 
 const char *kernels_format_words(const struct kernel *kernel, const struct sample_case *wanted, struct arena *arena)
@@ -109,7 +111,7 @@ static json_t *describe(const struct kernel *kernel, const struct device *device
 {
     const char *missing = kernels_missing(kernel, device, arena);
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name", kernel->name,
-                     "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load), "weights",
+                     "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load, arena), "weights",
                      format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
                      format_list(kernel->k), "v", format_list(kernel->v), "latents", format_list(kernel->latents),
                      "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",

@@ -41,7 +41,7 @@ int kernels_count(const struct kernels_query *query);
 // What the device lacks for a kernel ("avx2 fma", "cuda", "sm_90"), or NULL.
 const char *kernels_missing(const struct kernel *kernel, const struct device *device, struct arena *arena);
 
-const char *kernels_load_word(enum kernel_load load);
+const char *kernels_load_word(enum kernel_load load, struct arena *arena); // "1-8", "9+", "any"
 const char *kernels_format_words(const struct kernel *kernel, const struct sample_case *wanted, struct arena *arena);
 
 void kernels_progress(const struct kernels_query *query, double done);

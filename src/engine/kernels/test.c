@@ -33,7 +33,7 @@ static void tell_failure(const struct kernel *kernel, const struct sample_case *
                          const struct check_result *result, struct strbuf *out)
 {
     struct arena arena = { 0 };
-    strbuf_add_format(out, "%s tokens, %s", kernels_load_word(wanted->load),
+    strbuf_add_format(out, "%s tokens, %s", kernels_load_word(wanted->load, &arena),
                       kernels_format_words(kernel, wanted, &arena));
     add_fused(out, wanted->fuses);
     strbuf_add_format(out, ", --seed %llu", (unsigned long long)wanted->seed);
