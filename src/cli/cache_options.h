@@ -10,8 +10,8 @@
 
 struct cache_options {
     const char *dtype, *scale, *sink_pages, *transform, *calibration, *attention_kernel, *linear_kernel, *device;
-    const char *plan; // a file of `nibble tune`
-    bool no_int8;     // activations are not rounded
+    const char *plan;        // a file of `nibble tune`
+    const char *activations; // exact or int8
     double gpu_share;
     struct strbuf skip_layers; // to be freed
     long long max_model_len;
@@ -40,7 +40,8 @@ struct cache_options {
         { "--kv-plan", OPTION_TEXT, &(cache).plan, "FILE", "formats as `nibble tune` found them" },                    \
         { "--attention-kernel", OPTION_TEXT, &(cache).attention_kernel, "NAME", "use this kernel or refuse" },         \
         { "--linear-kernel", OPTION_TEXT, &(cache).linear_kernel, "NAME", "the same for linear layers that it fits" }, \
-        { "--no-int8-activations", OPTION_FLAG, &(cache).no_int8, NULL, "CPU: exact and slower, weights as float32" }, \
+        { "--activations", OPTION_TEXT, &(cache).activations, "P",                                                     \
+          "CPU: exact (16 bits) or int8 (rounded, faster) (exact)" },                                                  \
         { "--max-model-len",                                                                                           \
           OPTION_INT,                                                                                                  \
           &(cache).max_model_len,                                                                                      \
@@ -94,7 +95,7 @@ static inline void cache_options_apply(const struct cache_options *cache, struct
     out->kv_plan = cache->plan;
     out->attention_kernel = cache->attention_kernel;
     out->linear_kernel = cache->linear_kernel;
-    out->no_int8_activations = cache->no_int8;
+    out->activations = cache->activations;
     out->device = cache->device;
     out->gpu_memory_utilization = cache->gpu_share;
     out->max_model_len = (int)cache->max_model_len;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernel/fault.h"
-#include "kernel/int8.h"
+#include "kernel/int16.h"
 #include "kernel/nvfp4.h"
 
 enum { CHECK_PARTS = 3, ROOMY = 3 };
@@ -159,17 +159,17 @@ static void round_nvfp4(const float *x, size_t count, float *rounded)
     }
 }
 
-// The input of a linear, or of experts, as kernels see it that round it to 8 bits, or to 4.
+// The input of a linear, or of experts, as kernels see it that round it to 16, 8 or 4 bits.
 static const float *rounded_input(struct sample *sample, const struct kernel *kernel, const float *x, size_t count)
 {
     float *rounded = ARENA_NEW(&sample->arena, float, count);
     if (kernel->nvfp4)
         return round_nvfp4(x, count, rounded), rounded;
     for (size_t i = 0; i + INT8_BLOCK <= count; i += INT8_BLOCK) {
-        int8_t codes[INT8_BLOCK];
-        float scale = int8_round(x + i, codes);
+        int8_t codes[INT8_BLOCK], low[INT8_BLOCK];
+        float scale = kernel->int8 ? int8_round(x + i, codes) : int16_round(x + i, codes, low);
         for (int j = 0; j < INT8_BLOCK; j++)
-            rounded[i + (size_t)j] = scale * (float)codes[j];
+            rounded[i + (size_t)j] = scale * (float)(kernel->int8 ? codes[j] : codes[j] * (1 << INT16_SHIFT) + low[j]);
     }
     return rounded;
 }
@@ -223,7 +223,8 @@ static struct picture run_reference(struct sample *sample, const struct kernel *
 {
     struct kernel_call call = { .run = run_defined, .args = sample };
     struct picture expected = run_call(sample, call, 1, before, &(bool){ false });
-    if (!kernel->int8 && !kernel->nvfp4)
+    const uint64_t rounding = kernel->int16 | kernel->int8 | kernel->nvfp4;
+    if (!rounding)
         return expected;
     const union op_args args = sample->args;
     bool experts = sample->op == OP_EXPERTS;
@@ -237,7 +238,7 @@ static struct picture run_reference(struct sample *sample, const struct kernel *
     sample->args = args;
     for (int i = 0; i < outputs; i++) {
         enum dtype dtype = (experts ? args.experts.output[i].weight : args.linear.output[i].weight).dtype;
-        if (lists(kernel->int8 | kernel->nvfp4, dtype))
+        if (lists(rounding, dtype))
             expected.output[i] = rounded.output[i];
     }
     return expected;

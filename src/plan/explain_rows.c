@@ -98,7 +98,10 @@ void explain_add_rows(struct strbuf *out, const struct explain_rows *rows)
 
 static uint64_t set_of(const struct kernel *kernel, enum explain_set set)
 {
-    return set == EXPLAIN_INT8 ? kernel->int8 : set == EXPLAIN_NVFP4 ? kernel->nvfp4 : kernel->dequantised;
+    return set == EXPLAIN_INT16 ? kernel->int16
+        : set == EXPLAIN_INT8   ? kernel->int8
+        : set == EXPLAIN_NVFP4  ? kernel->nvfp4
+                                : kernel->dequantised;
 }
 
 uint64_t explain_weights(const struct plan *plan, const struct explain_rows *rows, enum explain_set set)
@@ -143,6 +146,7 @@ static void add_matrix(const struct plan *plan, enum op_kind kind, const struct 
     uint64_t dequantised = explain_weights(plan, rows, EXPLAIN_UNPACKED);
     strbuf_add_format(out, "%-9s ", op_word(kind));
     explain_add_rows(out, rows);
+    add_formats(out, "; activations in 16 bits for weights in", explain_weights(plan, rows, EXPLAIN_INT16));
     add_formats(out, "; activations rounded to int8 for weights in", explain_weights(plan, rows, EXPLAIN_INT8));
     add_formats(out, "; activations rounded to 4 bits for weights in", explain_weights(plan, rows, EXPLAIN_NVFP4));
     add_formats(out, "; dequantised in registers:", dequantised);

@@ -401,7 +401,7 @@ int command_tune(int argc, char **argv)
     cache_options_apply(&request.cache, &tune.options);
     tune.options.threads = (int)request.threads;
     tune.options.max_model_len = tune.options.max_model_len ? tune.options.max_model_len : (int)request.context;
-    tune.options.no_int8_activations = true; // what they do to a token hides what one layer's cache does
+    tune.options.activations = "exact"; // what rounding does to a token hides what one layer's cache does
     int status = check(&request, &error) && tune_model(&tune, &error) ? EXIT_DONE : cli_fail(&error, request.json);
     strbuf_free(&request.cache.skip_layers);
     return status;

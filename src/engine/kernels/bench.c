@@ -108,9 +108,9 @@ static bool bench_case(struct bench *bench, const struct kernel *kernel, const s
     bool ok = time_kernel(bench, kernel, &sample, &seconds);
     if (ok) {
         double bytes = (double)sample.bytes_moved;
-        bool int8 = kernel->int8 >> wanted->weight & 1;
+        int planes = kernel_int8_planes(kernel, wanted->weight);
         double by_memory = bytes / ceiling->bytes_per_s;
-        double by_arithmetic = sample.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
+        double by_arithmetic = sample.flops / (planes ? ceiling->int8_ops_per_s / planes : ceiling->flops_per_s);
         bool memory = by_memory >= by_arithmetic;
         json_t *row = json_pack(
             "{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op", op_word(kernel->op), "tokens",

@@ -33,21 +33,22 @@ static size_t partials_bytes(const struct kernel_extent *extent)
 #define ROW(isa, rank, id, word) .name = word, .op = OP_##id, .priority = rank, .needs = X86_NEEDS_##isa
 // Weights are read as they are packed. Activations are rounded to 16 bits, or to 8 where that is asked for.
 #define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .packing = &x86_packing
+#define INT16 WEIGHTS, .int16 = PACKED_INT8_SET
 #define INT8 WEIGHTS, .int8 = PACKED_INT8_SET
 
 // clang-format off
 #define LINEAR_DECODE(isa, rank)                                                                                 \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), WEIGHTS, .load = KERNEL_DECODE,                          \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), INT16, .load = KERNEL_DECODE,                          \
       .run = linear_decode_##isa },                                                                              \
     { ROW(isa, rank + 1, LINEAR, "linear_" #isa "_int8_decode"), INT8, .load = KERNEL_DECODE,                    \
       .run = linear_int8_decode_##isa },
 #define LINEAR_PREFILL(isa, rank)                                                                                \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), WEIGHTS, .load = KERNEL_PREFILL,                        \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), INT16, .load = KERNEL_PREFILL,                        \
       .run = linear_prefill_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = int16_scratch },            \
     { ROW(isa, rank + 1, LINEAR, "linear_" #isa "_int8_prefill"), INT8, .load = KERNEL_PREFILL,                  \
       .run = linear_int8_prefill_##isa, .prepare = linear_int8_prepare_##isa, .scratch_bytes = int8_scratch },
 #define EXPERTS(isa, rank)                                                                                       \
-    { ROW(isa, rank, EXPERTS, "experts_" #isa), WEIGHTS, .load = KERNEL_ANY,                                     \
+    { ROW(isa, rank, EXPERTS, "experts_" #isa), INT16, .load = KERNEL_ANY,                                     \
       .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = int16_scratch },                  \
     { ROW(isa, rank + 1, EXPERTS, "experts_" #isa "_int8"), INT8, .load = KERNEL_ANY,                            \
       .run = experts_int8_##isa, .prepare = experts_int8_prepare_##isa, .scratch_bytes = int8_scratch },
