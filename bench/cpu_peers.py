@@ -275,9 +275,9 @@ def print_table(result):
     about, samples = result["machine"], result["samples"]
     print(f"## Beside llama.cpp, {about['date']}{', quick: sizes too small to mean anything' if result['quick'] else ''}\n")
     print(f"{about['cpu']}, {about['cores']} cores, {result['threads']} threads; llama.cpp of llama-cpp-python "
-          f"{result['llama_cpp_python']}, -march=native, flash attention on. Rounds in turns: {result['rounds']}; medians, with "
-          "the lowest and highest; by `bench/cpu-peers`.\n")
-    print("| work | nibble | against | ratio | bar | |\n|---|---|---|---|---|---|")
+          f"{result['llama_cpp_python']}, -march=native, flash attention on. Rounds in alternation: {result['rounds']}; medians, with "
+          "lowest and highest; by `bench/cpu-peers`.\n")
+    print("| work | nibble | peer | ratio | target | |\n|---|---|---|---|---|---|")
     for row in result["rows"]:
         unit = row["unit"]
         others = ", ".join(figure_text(other, samples[other], unit) for other in row["others"])

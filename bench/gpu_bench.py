@@ -213,8 +213,8 @@ def print_table(result):
     print(f"## On a GPU, {result['date']}\n\n{result['device']}; by `bench/gpu`.")
     if "ceiling GB/s" in figures:
         print(f"Copying moves {figures['ceiling GB/s'] / 1e3:.2f} TB/s, cuBLASLt multiplies at {figures['ceiling TFLOP/s']:.0f} "
-              "TFLOP/s. Kernels: medians, operands beyond the caches, pages in random order, 32 query heads, 8 KV heads, head size 128.")
-    print("\n| work | peer | nibble | bar | |\n|---|---|---|---|---|")
+              "TFLOP/s. Kernels: medians, operands larger than the caches, pages in random order, 32 query heads, 8 KV heads, head size 128.")
+    print("\n| work | peer | nibble | target | |\n|---|---|---|---|---|")
     for row in result["rows"]:
         word = "at most" if row["at_most"] else "at least"
         print(f"| {row['work']} | {row['peer']} | {row['value']:.{1 if row['value'] < 1000 else 0}f} {row['unit']} | {word} "
