@@ -109,6 +109,7 @@ struct nibble_options {
     const char *kv_cache_dtype, *kv_cache_dtype_skip_layers, *attention_kernel, *device;
     const char *linear_kernel;
     const char *kv_plan;
+    const char *activations;              // of linear layers on CPUs: "exact" (16 bits) or "int8"; NULL: exact
     const char *kv_scale, *kv_sink_pages; // NULL: search; 1 where keys have four bits, else 0
     const char *kv_transform;             // "auto", "none", "rotate", "centre", "centre+rotate"; NULL: auto
     const char *kv_calibration;           // a text file to measure keys on; NULL: a built-in text
@@ -120,7 +121,6 @@ struct nibble_options {
     int batch_tokens;           // tokens read in one step; 0: 512, of ranks on CPUs 256
     int mamba_block_size;       // tokens that a kept state of recurrent layers covers; 0: chosen
     int threads;                // 0: every core this process may use
-    bool no_int8_activations;   // CPU kernels that round activations to 8 bits are passed over
     bool no_self_test;          // kernels are not asked a known question before they run
     int tensor_parallel;        // ranks that a plan is for where there are no `ranks` yet; 0 or 1: one process
     struct nibble_ranks *ranks; // that compute it together, borrowed as long as the engine is open; NULL: this process

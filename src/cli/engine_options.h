@@ -28,8 +28,8 @@
     { "--kv-plan", OPTION_TEXT, &(options).kv_plan, "FILE", "formats as `nibble tune` found them" },                   \
     { "--attention-kernel", OPTION_TEXT, &(options).attention_kernel, "NAME", "use this kernel or refuse" },           \
     { "--linear-kernel", OPTION_TEXT, &(options).linear_kernel, "NAME", "the same for linear layers that it fits" },   \
-    { "--no-int8-activations", OPTION_FLAG, &(options).no_int8_activations, NULL,                                      \
-      "CPU: exact and slower, weights as float32" },                                                                   \
+    { "--activations", OPTION_TEXT, &(options).activations, "P",                                                       \
+      "CPU: exact (16 bits) or int8 (rounded, faster in prefill) (exact)" },                                           \
     { "--max-model-len", OPTION_INT, &(options).max_model_len, "N", "longest sequence in tokens (the model's own)",    \
       1, 1 << 28 },                                                                                                    \
     { "--device", OPTION_TEXT, &(options).device, "D", "auto, cpu, cuda, cuda:1 (auto: a GPU if it can be used)" }

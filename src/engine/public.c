@@ -53,7 +53,7 @@ static struct plan_options plan_options_of(const struct nibble_options *options)
         .kv_transform = options->kv_transform,
         .attention_kernel = options->attention_kernel,
         .linear_kernel = options->linear_kernel,
-        .no_int8_activations = options->no_int8_activations,
+        .activations = options->activations,
         .max_model_len = options->max_model_len,
         .max_num_seqs = options->max_num_seqs,
         .batch_tokens = options->batch_tokens,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernel/fault.h"
-#include "kernel/int8.h"
+#include "kernel/int16.h"
 #include "kernel/nvfp4.h"
 
 enum { CHECK_PARTS = 3, ROOMY = 3 };
@@ -147,17 +147,17 @@ static void round_nvfp4(const float *x, size_t count, float *rounded)
     }
 }
 
-// The input of a linear, or of experts, as kernels see it that round it to 8 bits, or to 4.
+// The input of a linear, or of experts, as kernels see it that round it to 16, 8 or 4 bits.
 static const float *rounded_input(struct testcase *testcase, const struct kernel *kernel, const float *x, size_t count)
 {
     float *rounded = ARENA_NEW(&testcase->arena, float, count);
     if (kernel->nvfp4)
         return round_nvfp4(x, count, rounded), rounded;
     for (size_t i = 0; i + INT8_BLOCK <= count; i += INT8_BLOCK) {
-        int8_t codes[INT8_BLOCK];
-        float scale = int8_round(x + i, codes);
+        int8_t codes[INT8_BLOCK], low[INT8_BLOCK];
+        float scale = kernel->int8 ? int8_round(x + i, codes) : int16_round(x + i, codes, low);
         for (int j = 0; j < INT8_BLOCK; j++)
-            rounded[i + (size_t)j] = scale * (float)codes[j];
+            rounded[i + (size_t)j] = scale * (float)(kernel->int8 ? codes[j] : codes[j] * (1 << INT16_SHIFT) + low[j]);
     }
     return rounded;
 }
@@ -228,7 +228,8 @@ static struct picture run_reference(struct testcase *testcase, const struct kern
 {
     struct kernel_call call = { .run = run_defined, .args = testcase };
     struct picture expected = run_call(testcase, call, 1, before, &(bool){ false });
-    if (!kernel->int8 && !kernel->nvfp4)
+    const uint64_t rounding = kernel->int16 | kernel->int8 | kernel->nvfp4;
+    if (!rounding)
         return expected;
     struct operand_use uses[OP_OPERANDS_MAX];
     int count = op_operands(testcase->op, &testcase->args, uses);
@@ -238,8 +239,7 @@ static struct picture run_reference(struct testcase *testcase, const struct kern
     struct picture rounded = run_call(testcase, call, 1, before, &(bool){ false });
     *operand_pointer(x) = exact;
     for (int i = 0; i < count; i++)
-        if (uses[i].operand->role == ROLE_WEIGHT
-            && lists(kernel->int8 | kernel->nvfp4, ((const struct weight *)uses[i].member)->dtype))
+        if (uses[i].operand->role == ROLE_WEIGHT && lists(rounding, ((const struct weight *)uses[i].member)->dtype))
             expected.output[uses[i].matrix] = rounded.output[uses[i].matrix];
     return expected;
 }

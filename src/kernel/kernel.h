@@ -83,7 +83,8 @@ struct kernel {
     const int *architectures; // CUDA: exactly those it is compiled for (90 for sm_90), ends in 0
     int sm_min;               // CUDA: the first that multiplies its operands as they are; 0: any
     uint64_t weights;         // sets of dtypes (DTYPE_BIT): the matrix of embed and linear
-    uint64_t int8;            // those of `weights` for which activations are rounded to 8 bits (kernel/int8.h)
+    uint64_t int16;           // those of `weights` for which activations are rounded to 16 bits (kernel/int16.h)
+    uint64_t int8;            // those for which they are rounded to 8 bits (kernel/int8.h): only where it is asked for
     uint64_t nvfp4;           // those for which they are rounded to 4 bits (kernel/nvfp4.h): only where it is asked for
     uint64_t dequantised; // CUDA: those of `weights` that are no operands of its products until they are dequantised
     const struct kernel_packing *packing; // of `weights`; NULL: as they lie in the file
@@ -124,6 +125,12 @@ struct kernel {
     const char *slow;    // why it is slow and what would avoid it, where a plan that lands on it should say so; or NULL
     uint64_t slow_kv;    // attention: `slow` holds if K or V is in one of these; 0: always
 };
+
+// How many 8-bit operands a row makes of an activation that it multiplies with such weights; 0: it multiplies floats.
+static inline int kernel_int8_planes(const struct kernel *kernel, enum dtype weights)
+{
+    return kernel->int8 >> weights & 1 ? 1 : kernel->int16 >> weights & 1 ? 2 : 0;
+}
 
 // Walks all rows of this build, in no particular order: kernel_next(NULL) is the first, NULL comes after the last.
 const struct kernel *kernel_next(const struct kernel *kernel);

@@ -78,9 +78,10 @@ static void add_products(const struct plan *plan, int index, int load, double ro
         return;
     for (int i = 0; i < op->matrices; i++) {
         const struct tensor *matrix = op->matrix[i].tensor;
-        bool int8 = plan->ops[index].rows[load][i]->int8 >> matrix->dtype & 1;
-        double share = multiplied_share(plan->model, op);
-        *(int8 ? &cost->int8_ops : &cost->flops) += 2 * (double)tensor_values(matrix) * share * rows;
+        const struct kernel *row = plan->ops[index].rows[load][i];
+        int planes = kernel_int8_planes(row, matrix->dtype);
+        double products = (double)tensor_values(matrix) * multiplied_share(plan->model, op) * rows;
+        *(planes ? &cost->int8_ops : &cost->flops) += 2 * products * (planes ? planes : 1);
     }
 }
 

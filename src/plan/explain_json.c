@@ -149,9 +149,10 @@ static json_t *json_of_weights(const struct plan *plan)
     for (int i = 0; i < DTYPE_COUNT; i++)
         if (by_format[i])
             json_object_set_new(formats, dtype_word((enum dtype)i), json_integer((json_int_t)by_format[i]));
-    return json_pack("{s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "bytes", (json_int_t)plan->weight_bytes, "by_format",
-                     formats, "layout_bytes", (json_int_t)packing.layout_bytes, "copied_bytes",
-                     (json_int_t)packing.copied_bytes, "stored", explain_json_stored(plan), "int8_activations",
+    return json_pack("{s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "bytes", (json_int_t)plan->weight_bytes,
+                     "by_format", formats, "layout_bytes", (json_int_t)packing.layout_bytes, "copied_bytes",
+                     (json_int_t)packing.copied_bytes, "stored", explain_json_stored(plan), "int16_activations",
+                     json_of_formats(explain_weights(plan, NULL, EXPLAIN_INT16)), "int8_activations",
                      json_of_formats(explain_weights(plan, NULL, EXPLAIN_INT8)), "nvfp4_activations",
                      json_of_formats(explain_weights(plan, NULL, EXPLAIN_NVFP4)), "dequantised",
                      json_of_formats(explain_weights(plan, NULL, EXPLAIN_UNPACKED)));

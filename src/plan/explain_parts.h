@@ -26,7 +26,7 @@ void explain_add_slow(const struct plan *plan, const char *title, struct strbuf 
 json_t *explain_json_rows(const struct plan *plan);
 json_t *explain_json_layer_rows(const struct plan *plan, int layer, const enum op_kind *kinds, int count);
 // Formats of the weights for which these rows, or any where it is NULL, round activations or dequantise.
-enum explain_set { EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
+enum explain_set { EXPLAIN_INT16, EXPLAIN_INT8, EXPLAIN_NVFP4, EXPLAIN_UNPACKED };
 uint64_t explain_weights(const struct plan *plan, const struct explain_rows *rows, enum explain_set set);
 
 void explain_add_attention(struct strbuf *out, const struct plan_class *class); // "full", "latent 512+64"

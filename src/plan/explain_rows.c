@@ -125,7 +125,10 @@ static void add_wrapped(struct strbuf *out, const char *text)
 
 static uint64_t set_of(const struct kernel *kernel, enum explain_set set)
 {
-    return set == EXPLAIN_INT8 ? kernel->int8 : set == EXPLAIN_NVFP4 ? kernel->nvfp4 : kernel->dequantised;
+    return set == EXPLAIN_INT16 ? kernel->int16
+        : set == EXPLAIN_INT8   ? kernel->int8
+        : set == EXPLAIN_NVFP4  ? kernel->nvfp4
+                                : kernel->dequantised;
 }
 
 uint64_t explain_weights(const struct plan *plan, const struct explain_rows *rows, enum explain_set set)
@@ -171,6 +174,7 @@ static void add_matrix(const struct plan *plan, enum op_kind kind, const struct 
     struct strbuf line = { 0 };
     strbuf_add_format(&line, "%-9s ", op_word(kind));
     explain_add_rows(&line, rows);
+    add_formats(&line, "; activations in 16 bits for weights in", explain_weights(plan, rows, EXPLAIN_INT16));
     add_formats(&line, "; activations rounded to int8 for weights in", explain_weights(plan, rows, EXPLAIN_INT8));
     add_formats(&line, "; activations rounded to 4 bits for weights in", explain_weights(plan, rows, EXPLAIN_NVFP4));
     add_formats(&line, "; dequantised in registers:", dequantised);

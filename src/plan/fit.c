@@ -148,7 +148,9 @@ const char *fit_reasons(const struct kernel *kernel, const struct fit_request *r
         wrong_shape(kernel, request, arena),
         request->has_cache ? missing_cache_format(kernel, request, arena) : NULL,
         request->has_cache ? missing_sink(kernel, request, arena) : NULL,
-        request->no_int8 && kernel->int8 & request->weights ? "rounds activations to int8" : NULL,
+        !request->int8 && kernel->int8 & request->weights ? "rounds activations to 8 bits, which --activations int8 "
+                                                            "asks for"
+                                                          : NULL,
         request->k_dim ? wrong_head_dim(kernel, request, arena) : NULL,
     };
     const char *all = NULL;

@@ -22,7 +22,7 @@ struct fit_request {
     bool latent;      // V lies in K
     uint64_t sink;    // the format of a sequence's first pages, if it is another one; 0: they are like the rest
     int k_dim, v_dim; // of a head; 0: it does not matter
-    bool no_int8;     // activations are not to be rounded
+    bool int8;        // activations may be rounded to 8 bits
 };
 
 // NULL when the kernel fits, else every reason why it does not, joined by "; ". The kernel's op is the request's op.

@@ -169,6 +169,13 @@ static bool read_scale(struct plan *plan, const char *word, struct error *err)
         || fail_usage(err, "--kv-scale: \"%.40s\" is not a way to choose scales; there are search amax", word);
 }
 
+static bool read_activations(struct plan *plan, const char *word, struct error *err)
+{
+    plan->int8_activations = word && !strcmp(word, "int8");
+    return !word || plan->int8_activations || !strcmp(word, "exact")
+        || fail_usage(err, "--activations: \"%.40s\" is not a precision of activations; there are exact int8", word);
+}
+
 bool decide_formats(struct plan *plan, const struct plan_options *options, struct error *err)
 {
     int layers = plan->model->config.layers;
@@ -176,7 +183,7 @@ bool decide_formats(struct plan *plan, const struct plan_options *options, struc
     int *sinks = ARENA_NEW(&plan->arena, int, layers);
     plan->layer = ARENA_NEW(&plan->arena, struct plan_layer, layers);
     if (!read_flags(plan, options, formats, err) || !read_scale(plan, options->kv_scale, err)
-        || !decide_sinks(plan, options, formats, sinks, err))
+        || !read_activations(plan, options->activations, err) || !decide_sinks(plan, options, formats, sinks, err))
         return false;
     bool placed = true;
     for (int i = 0; i < layers; i++) {

@@ -72,7 +72,7 @@ static struct plan_op bind_op(struct bind *bind, const struct plan *plan, const 
     struct plan_op bound = { 0 };
     for (int i = 0; i == 0 || i < op->matrices; i++) {
         struct fit_request request = request_of(plan, op, i);
-        request.no_int8 = bind->options->no_int8_activations;
+        request.int8 = plan->int8_activations;
         const struct bind_rows *rows = bind_request(bind, &request, op->layer);
         for (int load = 0; load < KERNEL_LOADS; load++)
             bound.rows[load][i] = rows->row[load];

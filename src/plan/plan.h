@@ -29,7 +29,7 @@ struct plan_options {
     size_t memory_bytes;                // bounds weights + workspace + pools; 0: what the device has
     double gpu_memory_utilization;      // the share of a GPU's memory that may be used; 0: PLAN_GPU_SHARE
     size_t kv_cache_bytes;              // of the pools; 0: what max_num_seqs need, at most a share of what is free
-    bool no_int8_activations;           // of linear layers: kernels that round them are passed over
+    const char *activations;            // of linear layers: "exact" (16 bits) or "int8"; NULL: exact
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
     bool apart;                         // no op is done in passing: all their results can be looked at
     bool runs_here;                     // devices that can be planned for but not run are no alternatives to a refusal
@@ -108,6 +108,7 @@ struct plan {
     int max_num_seqs, batch_tokens, outputs;
     const char *length_note; // why max_model_len is not the model's own, or NULL
     const char *sink_note;   // why no first pages are in 16 bit where that would be the default, or NULL
+    bool int8_activations;   // of linear layers: asked for
     bool scale_search;       // scales by least square error, for formats that leave a choice
     const char *exchange;    // what carries the bytes that ranks exchange, once it is known, or NULL
     const char *failed_note; // kernels left out because they failed their self-test, or NULL

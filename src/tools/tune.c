@@ -389,6 +389,6 @@ int command_tune(int argc, char **argv)
     struct tune tune = { .command = &command };
     command.model = argv[0];
     command.engine.max_model_len = command.engine.max_model_len ? command.engine.max_model_len : command.context;
-    command.engine.no_int8_activations = true; // what they do to a token hides what one layer's cache does
+    command.engine.activations = "exact"; // what rounding does to a token hides what one layer's cache does
     return check(&command, &err) && tune_model(&tune, &err) ? EXIT_DONE : cli_fail(&err, command.json);
 }

@@ -31,9 +31,9 @@ class Text(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("kv_cache_dtype", c_char_p), ("kv_cache_dtype_skip_layers", c_char_p), ("attention_kernel", c_char_p), ("device", c_char_p),
-                ("linear_kernel", c_char_p), ("kv_plan", c_char_p), ("kv_scale", c_char_p), ("kv_sink_pages", c_char_p), ("kv_transform", c_char_p), ("kv_calibration", c_char_p),
+                ("linear_kernel", c_char_p), ("kv_plan", c_char_p), ("activations", c_char_p), ("kv_scale", c_char_p), ("kv_sink_pages", c_char_p), ("kv_transform", c_char_p), ("kv_calibration", c_char_p),
                 ("memory_bytes", c_size_t), ("gpu_memory_utilization", c_double), ("kv_cache_bytes", c_size_t), ("max_model_len", c_int),
-                ("max_num_seqs", c_int), ("batch_tokens", c_int), ("mamba_block_size", c_int), ("threads", c_int), ("no_int8_activations", c_bool),
+                ("max_num_seqs", c_int), ("batch_tokens", c_int), ("mamba_block_size", c_int), ("threads", c_int),
                 ("no_self_test", c_bool), ("tensor_parallel", c_int), ("ranks", c_void_p), ("progress", c_void_p), ("calibrating", c_void_p), ("progress_context", c_void_p),
                 ("trace", c_void_p)]
 

@@ -156,7 +156,7 @@ def score_cases(smollm2, gemma3, folder):
     Activations stay as they are: rounded to 8 bits they make of the last bit of a sum, whose order is that of the
     ranks, as much as the rounding itself does.
     """
-    exact = {"kv_cache_dtype": "float32", "threads": 1, "no_int8_activations": True}
+    exact = {"kv_cache_dtype": "float32", "threads": 1}
     for name in tiny.names():
         golden = tiny.load(name)
         path = folder / name
@@ -238,8 +238,7 @@ def start(nibble, model, *flags, count=2):
 
 def test_a_command_that_is_not_alone(nibble, small, program):
     """Output, standard input and the exit status are those of rank 0, with its own mpirun or another's."""
-    words = [nibble, "run", small, "-", "--raw", "--temperature", "0", "--max-tokens", "8", "--no-self-test", "--device", "cpu",
-             "--no-int8-activations"]
+    words = [nibble, "run", small, "-", "--raw", "--temperature", "0", "--max-tokens", "8", "--no-self-test", "--device", "cpu"]
 
     def run(*words):
         return subprocess.run([*map(str, words)], input="Once upon a time", capture_output=True, text=True, timeout=60,

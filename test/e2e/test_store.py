@@ -80,7 +80,7 @@ def test_there_are_first_pages_for_all_who_run(nibble, smollm2):
 
 def divergence(nibble, model, *flags):
     done = call(nibble, "eval", model, "--json", "--text", PROSE, "--context", "512", "--chunks", "2", "--kv-cache-dtype", "nvfp4",
-                "--against", "float32", "--kv-transform", "none", "--no-int8-activations", *flags)
+                "--against", "float32", "--kv-transform", "none", *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["kld"]["mean"]
 

@@ -177,7 +177,7 @@ def divergence(nibble, model, *flags):
 
 def test_nothing_changes_where_nothing_is_lost(nibble, smollm2, home):
     """Scores differ by a constant at most: with keys in float32, answers are those of keys as they are."""
-    flags = ["--kv-cache-dtype", "float32", "--kv-transform", "centre+rotate", "--no-int8-activations"]
+    flags = ["--kv-cache-dtype", "float32", "--kv-transform", "centre+rotate"]
     assert divergence(nibble, smollm2, *flags) < 1e-5
 
 
@@ -185,7 +185,7 @@ def test_nothing_changes_where_nothing_is_lost(nibble, smollm2, home):
 # chunks of 2048 tokens nvfp4 has 0.114, rotated 0.075, centred and rotated 0.063.
 @pytest.mark.parametrize("dtype, share", [("nvfp4", 0.75), ("fp8", 0.6)])
 def test_less_is_lost(nibble, smollm2, home, dtype, share):
-    flags = ["--kv-cache-dtype", dtype, "--kv-scale", "amax", "--kv-sink-pages", "0", "--no-int8-activations"]
+    flags = ["--kv-cache-dtype", dtype, "--kv-scale", "amax", "--kv-sink-pages", "0"]
     plain, best = (divergence(nibble, smollm2, *flags, "--kv-transform", word) for word in ["none", "auto"])
     print(f"{dtype}: {plain:.4f} as it is, {best:.4f} transformed")
     assert best < share * plain

@@ -109,9 +109,9 @@ static bool bench_case(struct bench *bench, const struct kernel *kernel, const s
     bool ok = time_kernel(bench, kernel, &testcase, &seconds);
     if (ok) {
         double bytes = (double)testcase.bytes_moved;
-        bool int8 = kernel->int8 >> wanted->weight & 1;
+        int planes = kernel_int8_planes(kernel, wanted->weight);
         double by_memory = bytes / ceiling->bytes_per_s;
-        double by_arithmetic = testcase.flops / (int8 ? ceiling->int8_ops_per_s : ceiling->flops_per_s);
+        double by_arithmetic = testcase.flops / (planes ? ceiling->int8_ops_per_s / planes : ceiling->flops_per_s);
         bool memory = by_memory >= by_arithmetic;
         json_t *row = json_pack(
             "{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:f}", "name", kernel->name, "op", op_word(kernel->op), "tokens",

@@ -166,11 +166,11 @@ static json_t *describe(const struct kernel *kernel, json_t *head_dims, const st
     const char *missing = kernels_missing(kernel, device, arena);
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name",
                      kernel->name, "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load, arena),
-                     "weights", format_list(kernel->weights), "int8_activations", format_list(kernel->int8), "k",
-                     format_list(kernel->k), "v", format_list(kernel->v), "latents", format_list(kernel->latents),
-                     "head_dims", head_dims, "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max",
-                     kernel->head_dim_max, "needs", need_list(kernel, arena), "priority", kernel->priority, "runs",
-                     !missing, "missing", missing);
+                     "weights", format_list(kernel->weights), "int16_activations", format_list(kernel->int16),
+                     "int8_activations", format_list(kernel->int8), "k", format_list(kernel->k), "v",
+                     format_list(kernel->v), "latents", format_list(kernel->latents), "head_dims", head_dims,
+                     "head_dim_multiple", kernel->head_dim_multiple, "head_dim_max", kernel->head_dim_max, "needs",
+                     need_list(kernel, arena), "priority", kernel->priority, "runs", !missing, "missing", missing);
 }
 
 static json_t *describe_row(const struct kernel *kernel, const char *family, const struct device *device,
@@ -207,7 +207,7 @@ static void cell_formats(const json_t *row, const char *key, struct strbuf *out)
 }
 
 // The formats that are read with rounded activations: all whose codes are small integers, or some of them.
-static void cell_int8(const json_t *row, const char *key, struct strbuf *out)
+static void cell_integers(const json_t *row, const char *key, struct strbuf *out)
 {
     size_t integers = 0, count = json_array_size(json_object_get(row, key));
     for (int i = 0; i < DTYPE_COUNT; i++)
@@ -250,7 +250,8 @@ bool kernels_list(const struct kernels_query *query, struct kernels_report *repo
         { "runs", "runs", cell_runs },
         { "lacks", "missing", .below = true },
         { "weights", "weights", cell_formats, .below = true },
-        { "int8 activations", "int8_activations", cell_int8, .below = true },
+        { "int16 activations", "int16_activations", cell_integers, .below = true },
+        { "int8 activations", "int8_activations", cell_integers, .below = true },
         { "K", "k", cell_formats, .below = true },
         { "V", "v", cell_formats, .below = true },
         { "latents", "latents", cell_formats, .below = true },
@@ -296,7 +297,8 @@ static void print_markdown(const struct kernels_report *report, struct strbuf *o
         { "op", "op" },
         { "tokens", "tokens" },
         { "weights", "weights", cell_formats },
-        { "int8 activations", "int8_activations", cell_int8 },
+        { "int16 activations", "int16_activations", cell_integers },
+        { "int8 activations", "int8_activations", cell_integers },
         { "K", "k", cell_formats },
         { "V", "v", cell_formats },
         { "latents", "latents", cell_formats },

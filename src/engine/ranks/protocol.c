@@ -71,6 +71,7 @@ static const size_t texts[] = {
     offsetof(struct engine_options, plan.kv_sink_pages),
     offsetof(struct engine_options, plan.attention_kernel),
     offsetof(struct engine_options, plan.linear_kernel),
+    offsetof(struct engine_options, plan.activations),
 };
 enum { TEXTS = sizeof texts / sizeof *texts, LAYERS_MAX = 1 << 16, CENTRE_MAX = 1 << 24 };
 
@@ -133,7 +134,6 @@ static struct protocol_open pack_numbers(const struct engine_options *options)
                                    .batch_tokens = plan->batch_tokens,
                                    .state_tokens = plan->state_tokens,
                                    .threads = options->threads,
-                                   .no_int8_activations = plan->no_int8_activations,
                                    .apart = plan->apart,
                                    .runs_here = plan->runs_here,
                                    .skip_self_test = options->skip_self_test };
@@ -148,7 +148,6 @@ static void unpack_numbers(const struct protocol_open *sent, struct engine_optio
                                               .max_num_seqs = sent->max_num_seqs,
                                               .batch_tokens = sent->batch_tokens,
                                               .state_tokens = sent->state_tokens,
-                                              .no_int8_activations = sent->no_int8_activations,
                                               .apart = sent->apart,
                                               .runs_here = sent->runs_here },
                                     .threads = sent->threads,

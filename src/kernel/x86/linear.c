@@ -15,21 +15,25 @@ enum { CHUNK_BYTES = 256 << 10, CHUNKS_PER_PART = 4 };
 
 // Packed activations, as int8 and as floats; NULL if no weight format needs that.
 struct tiled_x {
-    uint8_t *int8, *floats;
+    enum tile_planes planes; // of integers
+    uint8_t *integers, *floats;
 };
 
-static size_t int8_bytes(int tokens, int in) { return (size_t)tokens * (size_t)(in / INT8_BLOCK) * TILE_INT8_BYTES; }
+static size_t integer_bytes(enum tile_planes planes, int tokens, int in)
+{
+    return (size_t)(tokens * tile_integer_bytes(planes)) * (size_t)(in / INT8_BLOCK);
+}
 
 static size_t float_bytes(int tokens, int in) { return (size_t)tokens * (size_t)in * TILE_FLOAT_BYTES; }
 
 // In the op's scratch memory, filled by all threads.
-static struct tiled_x shared_x(uint64_t formats, void *scratch, int tokens, int in)
+static struct tiled_x shared_x(enum tile_planes planes, uint64_t formats, void *scratch, int tokens, int in)
 {
-    struct tiled_x x = { 0 };
+    struct tiled_x x = { .planes = planes };
     if (formats & ~PACKED_FLOAT_SET)
-        x.int8 = scratch;
+        x.integers = scratch;
     if (formats & PACKED_FLOAT_SET)
-        x.floats = (uint8_t *)scratch + (x.int8 ? int8_bytes(tokens, in) : 0);
+        x.floats = (uint8_t *)scratch + (x.integers ? integer_bytes(planes, tokens, in) : 0);
     return x;
 }
 
@@ -49,24 +53,26 @@ static inline int32_t sum_of_16(const int8_t *codes)
     return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
 }
 
-static inline void tile_put(uint8_t *block, int tokens, enum tile_part part, int token, const void *value)
+// Minus the sum of 16 values, from all planes of their codes.
+static inline int32_t minus_sum(enum tile_planes planes, const int8_t codes[TILE_PLANES_MAX][INT8_BLOCK], int first)
 {
-    memcpy(block + tile_part_at(tokens, part, token), value, 4);
+    int32_t sum = sum_of_16(codes[planes - 1] + first);
+    return -(planes == TILE_INT16 ? sum + (sum_of_16(codes[0] + first) << INT16_SHIFT) : sum);
 }
 
 // Packs one block of a tile from x, whose rows are `stride` apart.
-static inline void fill_int8(const float *x, int stride, int tokens, uint8_t *block)
+static inline void fill_integers(enum tile_planes planes, const float *x, int stride, int tokens, uint8_t *block)
 {
-    for (int token = 0; token < tokens; token++) {
-        int8_t codes[INT8_BLOCK];
-        float scale = int8_round(x + (size_t)token * (size_t)stride, codes);
-        int32_t low = -sum_of_16(codes), high = -sum_of_16(codes + INT8_BLOCK / 2);
-        memcpy(block + token * INT8_BLOCK, codes, INT8_BLOCK);
-        tile_put(block, tokens, TILE_SCALE, token, &scale);
-        tile_put(block, tokens, TILE_SUM, token, &(float){ scale * (float)-(low + high) });
-        tile_put(block, tokens, TILE_MINUS, token, &(int32_t){ low + high });
-        tile_put(block, tokens, TILE_MINUS_LOW, token, &low);
-        tile_put(block, tokens, TILE_MINUS_HIGH, token, &high);
+    for (int token = 0; token < tokens; token++, x += stride) {
+        int8_t codes[TILE_PLANES_MAX][INT8_BLOCK];
+        float scale = planes == TILE_INT16 ? int16_round(x, codes[0], codes[1]) : int8_round(x, codes[0]);
+        int32_t low = minus_sum(planes, codes, 0), high = minus_sum(planes, codes, INT8_BLOCK / 2), both = low + high;
+        float sum = scale * (float)-both;
+        const void *const parts[TILE_PARTS] = { &scale, &sum, &both, &low, &high };
+        for (int plane = 0; plane < (int)planes; plane++)
+            memcpy(block + (plane * tokens + token) * INT8_BLOCK, codes[plane], INT8_BLOCK);
+        for (int part = 0; part < TILE_PARTS; part++)
+            memcpy(block + tile_part_at((int)planes, tokens, (enum tile_part)part, token), parts[part], 4);
     }
 }
 
@@ -85,8 +91,10 @@ static int block_count(int in, int block)
 // Packs a block of the tile that begins with `token`, from values at `from`.
 static void fill_block(struct tiled_x x, int in, int token, int width, int block, const float *from, int stride)
 {
-    if (x.int8)
-        fill_int8(from, stride, width, x.int8 + int8_bytes(token, in) + block * width * TILE_INT8_BYTES);
+    if (x.integers)
+        fill_integers(
+            x.planes, from, stride, width,
+            x.integers + integer_bytes(x.planes, token, in) + block * width * tile_integer_bytes((int)x.planes));
     if (x.floats)
         fill_floats(from, stride, width, block_count(in, block),
                     x.floats + float_bytes(token, in) + block * INT8_BLOCK * width * TILE_FLOAT_BYTES);
@@ -148,8 +156,9 @@ static void run_group(const struct product *product, const struct output *output
         float sums[TILE_TOKENS][PACKED_ROWS];
         width = tile_width(end - token);
         const uint8_t *x = floats ? product->x.floats + float_bytes(token, in)
-                                  : product->x.int8 + int8_bytes(token, in);
-        ISA_NAME(linear_tiles)[weight->dtype][__builtin_ctz((unsigned)width)](w, x, in, sums[0]);
+                                  : product->x.integers + integer_bytes(product->x.planes, token, in);
+        tile_run *const *tiles = ISA_NAME(linear_tiles)[floats ? 0 : product->x.planes - 1][weight->dtype];
+        tiles[__builtin_ctz((unsigned)width)](w, x, in, sums[0]);
         finish_tile(product, output, row, rows, token, width, sums);
     }
 }
@@ -167,9 +176,9 @@ static struct share share_of(int64_t all, int part, int parts)
 }
 
 // The tokens of a chunk: whole tiles, small enough for the cache, and at most `most`.
-static int chunk_tokens(uint64_t formats, int in, int64_t most)
+static int chunk_tokens(struct tiled_x x, int in, int64_t most)
 {
-    int64_t by_cache = (int64_t)(CHUNK_BYTES / (formats & PACKED_FLOAT_SET ? float_bytes(1, in) : int8_bytes(1, in)));
+    int64_t by_cache = (int64_t)(CHUNK_BYTES / (x.floats ? float_bytes(1, in) : integer_bytes(x.planes, 1, in)));
     int64_t tokens = by_cache < most ? by_cache : most;
     return tokens < TILE_TOKENS ? TILE_TOKENS : (int)(tokens / TILE_TOKENS * TILE_TOKENS);
 }
@@ -234,69 +243,50 @@ static void run_linear(const struct linear_args *args, struct tiled_x x, int par
     }
     int tokens = *args->rows;
     int64_t all = (int64_t)product.groups * tokens;
-    int chunk = chunk_tokens(linear_formats(args), args->in, all / ((int64_t)CHUNKS_PER_PART * parts));
+    int chunk = chunk_tokens(x, args->in, all / ((int64_t)CHUNKS_PER_PART * parts));
     struct share share = share_of(all, part, parts);
     for (int token = 0; token < tokens; token += chunk)
         run_chunk(&product, &share, token, tokens - token < chunk ? tokens - token : chunk);
 }
 
-static struct tiled_x linear_x(const struct linear_args *args)
+static struct tiled_x linear_x(enum tile_planes planes, const struct linear_args *args)
 {
-    return shared_x(linear_formats(args), args->scratch, *args->rows, args->in);
+    return shared_x(planes, linear_formats(args), args->scratch, *args->rows, args->in);
 }
 
-void ISA_NAME(linear_prepare)(const void *args, int part, int parts) { fill_tiles(args, linear_x(args), part, parts); }
-
-void ISA_NAME(linear_prefill)(const void *arguments, int part, int parts)
+static void run_prefill(enum tile_planes planes, const struct linear_args *args, int part, int parts)
 {
-    const struct linear_args *args = arguments;
     bool begun = ISA_NAME(linear_begin)(linear_formats(args), *args->rows);
-    run_linear(args, linear_x(args), part, parts);
+    run_linear(args, linear_x(planes, args), part, parts);
     ISA_NAME(linear_end)(begun);
 }
 
+#define PREFILL(name, planes)                                            \
+    void ISA_NAME(name##_prepare)(const void *args, int part, int parts) \
+    {                                                                    \
+        fill_tiles(args, linear_x(planes, args), part, parts);           \
+    }                                                                    \
+    void ISA_NAME(name##_prefill)(const void *args, int part, int parts) { run_prefill(planes, args, part, parts); }
+PREFILL(linear, TILE_INT16)
+PREFILL(linear_int8, TILE_INT8)
+
 #if !defined(__AMX_TILE__) // AMX has no kernels of its own for these
 // Decode: packing a few tokens is cheap, so each thread does it on its own stack.
-void ISA_NAME(linear_decode)(const void *arguments, int part, int parts)
+static void run_decode(enum tile_planes planes, const struct linear_args *args, int part, int parts)
 {
-    const struct linear_args *args = arguments;
     int tokens = *args->rows;
     uint64_t formats = linear_formats(args);
-    bool int8 = formats & ~PACKED_FLOAT_SET, floats = formats & PACKED_FLOAT_SET;
+    bool integers = formats & ~PACKED_FLOAT_SET, floats = formats & PACKED_FLOAT_SET;
     assert(args->in <= LINEAR_IN_MAX && tokens <= KERNEL_DECODE_ROWS_MAX);
-    uint32_t int8_room[(int8 ? int8_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
+    uint32_t integer_room[(integers ? integer_bytes(planes, tokens, args->in) : 0) / sizeof(uint32_t) + 1];
     uint32_t float_room[(floats ? float_bytes(tokens, args->in) : 0) / sizeof(uint32_t) + 1];
-    struct tiled_x x = { int8 ? (uint8_t *)int8_room : NULL, floats ? (uint8_t *)float_room : NULL };
+    struct tiled_x x = { planes, integers ? (uint8_t *)integer_room : NULL, floats ? (uint8_t *)float_room : NULL };
     fill_tiles(args, x, 0, 1);
     run_linear(args, x, part, parts);
 }
 
-// For weights that were dequantised to f32 when they were packed.
-static struct linear_args dequantised(const struct linear_args *args)
-{
-    struct linear_args floats = *args;
-    for (int i = 0; i < floats.outputs; i++)
-        floats.output[i].weight.dtype = DTYPE_F32;
-    return floats;
-}
-
-void ISA_NAME(linear_float_decode)(const void *args, int part, int parts)
-{
-    struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_decode)(&floats, part, parts);
-}
-
-void ISA_NAME(linear_float_prefill)(const void *args, int part, int parts)
-{
-    struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_prefill)(&floats, part, parts);
-}
-
-void ISA_NAME(linear_float_prepare)(const void *args, int part, int parts)
-{
-    struct linear_args floats = dequantised(args);
-    ISA_NAME(linear_prepare)(&floats, part, parts);
-}
+void ISA_NAME(linear_decode)(const void *args, int part, int parts) { run_decode(TILE_INT16, args, part, parts); }
+void ISA_NAME(linear_int8_decode)(const void *args, int part, int parts) { run_decode(TILE_INT8, args, part, parts); }
 #endif
 
 // ---- experts ----
@@ -311,9 +301,9 @@ static uint64_t experts_formats(const struct experts_args *args)
 
 static int pair_count(const struct experts_args *args) { return *args->rows * args->routes.chosen; }
 
-static struct tiled_x experts_x(const struct experts_args *args)
+static struct tiled_x experts_x(enum tile_planes planes, const struct experts_args *args)
 {
-    return shared_x(experts_formats(args), args->scratch, pair_count(args), args->in);
+    return shared_x(planes, experts_formats(args), args->scratch, pair_count(args), args->in);
 }
 
 // Gathers a block of 32 values from the rows of x of a tile's pairs.
@@ -338,11 +328,10 @@ static void gather_tile(const struct experts_args *args, struct tiled_x x, int p
 }
 
 // A tile belongs to the thread whose share of pairs has the tile's first pair.
-void ISA_NAME(experts_prepare)(const void *arguments, int part, int parts)
+static void gather_tiles(enum tile_planes planes, const struct experts_args *args, int part, int parts)
 {
-    const struct experts_args *args = arguments;
     const struct routes *routes = &args->routes;
-    struct tiled_x x = experts_x(args);
+    struct tiled_x x = experts_x(planes, args);
     int first, end;
     kernel_share(pair_count(args), part, parts, &first, &end);
     for (int expert = 0; expert < routes->experts && routes->first[expert] < end; expert++)
@@ -372,23 +361,24 @@ static struct product expert_product(const struct experts_args *args, struct til
     return product;
 }
 
-static void run_experts(const struct experts_args *args, int part, int parts)
+static void run_experts(enum tile_planes planes, const struct experts_args *args, int part, int parts)
 {
     const int32_t *first = args->routes.first;
-    struct product product = expert_product(args, experts_x(args), 0);
+    bool begun = ISA_NAME(linear_begin)(experts_formats(args), pair_count(args));
+    struct product product = expert_product(args, experts_x(planes, args), 0);
     struct share share = share_of((int64_t)product.groups * pair_count(args), part, parts);
-    int chunk = chunk_tokens(experts_formats(args), args->in, INT64_MAX);
+    int chunk = chunk_tokens(product.x, args->in, INT64_MAX);
     for (int expert = 0; expert < args->routes.experts; expert++) {
         if (first[expert] < first[expert + 1])
             product = expert_product(args, product.x, expert);
         for (int place = first[expert], left; (left = first[expert + 1] - place) > 0; place += chunk)
             run_chunk(&product, &share, place, left < chunk ? left : chunk);
     }
-}
-
-void ISA_NAME(experts)(const void *args, int part, int parts)
-{
-    bool begun = ISA_NAME(linear_begin)(experts_formats(args), pair_count(args));
-    run_experts(args, part, parts);
     ISA_NAME(linear_end)(begun);
 }
+
+#define EXPERTS(name, planes)                                                                                         \
+    void ISA_NAME(name##_prepare)(const void *args, int part, int parts) { gather_tiles(planes, args, part, parts); } \
+    void ISA_NAME(name)(const void *args, int part, int parts) { run_experts(planes, args, part, parts); }
+EXPERTS(experts, TILE_INT16)
+EXPERTS(experts_int8, TILE_INT8)

@@ -25,18 +25,18 @@ static const struct amx_config amx_config = {
 
 // Blocks of 32 k are dequantised, multiplied and scaled several at a time, to overlap the latency of tile loads and
 // stores.
-enum { BLOCKS_AT_ONCE = PACKED_BLOCK_MAX / INT8_BLOCK, X_BLOCK_BYTES = TILE_TOKENS * TILE_INT8_BYTES };
+enum { BLOCKS_AT_ONCE = PACKED_BLOCK_MAX / INT8_BLOCK };
 
 struct amx_room {
     struct dequantised dequantised[BLOCKS_AT_ONCE];
-    ivec dots[BLOCKS_AT_ONCE][TILE_TOKENS];
+    ivec dots[TILE_PLANES_MAX][BLOCKS_AT_ONCE][TILE_TOKENS];
 };
 
 // Compilers do not know that tile intrinsics read and write memory.
 ALWAYS_INLINE void settle_memory(void) { __asm__ volatile("" ::: "memory"); }
 
 // The dot products of `blocks` blocks, starting in record w.
-ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, const uint8_t *x, int blocks,
+ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, struct tile x, int blocks,
                                    struct amx_room *room)
 {
     int in_record = f.block / INT8_BLOCK;
@@ -45,17 +45,20 @@ ALWAYS_INLINE void multiply_blocks(struct packed_format f, const uint8_t *w, con
         room->dequantised[i] = dequantise(f, codes + (size_t)(i % in_record) * packed_codes_bytes(f), 0);
     }
     settle_memory();
-    for (int i = 0; i < blocks; i++) {
-        _tile_zero(DOTS);
-        _tile_loadd(ACTIVATIONS, x + i * X_BLOCK_BYTES, INT8_BLOCK);
+    for (int i = 0; i < blocks; i++, x.block += TILE_TOKENS * tile_integer_bytes(x.planes)) {
         _tile_loadd(WEIGHTS, &room->dequantised[i], PACKED_VECTOR);
-        _tile_dpbsud(DOTS, ACTIVATIONS, WEIGHTS);
-        _tile_stored(DOTS, room->dots[i], PACKED_VECTOR);
+        UNROLL for (int plane = 0; plane < x.planes; plane++)
+        {
+            _tile_zero(DOTS);
+            _tile_loadd(ACTIVATIONS, tile_quad(x, plane, 0, 0), INT8_BLOCK);
+            _tile_dpbsud(DOTS, ACTIVATIONS, WEIGHTS);
+            _tile_stored(DOTS, room->dots[plane][i], PACKED_VECTOR);
+        }
     }
     settle_memory();
 }
 
-ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint8_t *x, int in, float *out)
+ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, struct tile x, int in, float *out)
 {
     struct amx_room room;
     vec sums[TILE_TOKENS][HALVES];
@@ -64,14 +67,16 @@ ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint
     for (int left = in / INT8_BLOCK, blocks; left > 0; left -= blocks) {
         blocks = left < BLOCKS_AT_ONCE ? left : BLOCKS_AT_ONCE;
         multiply_blocks(f, w, x, blocks, &room);
-        for (int i = 0; i < blocks; i++, x += X_BLOCK_BYTES) {
+        for (int i = 0; i < blocks; i++, x.block += TILE_TOKENS * tile_integer_bytes(x.planes)) {
             struct shared shared = shared_of(f, w, i % in_record);
             UNROLL for (int t = 0; t < TILE_TOKENS; t++)
             {
-                ivec dot = room.dots[i][t];
+                ivec dot = room.dots[x.planes - 1][i][t];
+                if (x.planes == TILE_INT16)
+                    dot = ivec_add(dot, ivec_left(room.dots[0][i][t], INT16_SHIFT));
                 if (f.offset)
-                    dot = ivec_add(dot, offset_of(f, 0, x, TILE_TOKENS, t));
-                add_dot(f, &shared, 0, x, TILE_TOKENS, t, &dot, sums[t]);
+                    dot = ivec_add(dot, offset_of(f, 0, x, t));
+                add_dot(f, &shared, 0, x, t, &dot, sums[t]);
             }
             if (i % in_record == in_record - 1)
                 w += packed_record_bytes(f);
@@ -81,13 +86,12 @@ ALWAYS_INLINE void amx_tile(struct packed_format f, const uint8_t *w, const uint
 }
 
 // Sub-blocks of 16 fill a quarter of a tile only: AVX-512 is faster.
-ALWAYS_INLINE void any_int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in,
-                                 float *out)
+ALWAYS_INLINE void any_integer_tile(struct packed_format f, const uint8_t *w, struct tile x, int in, float *out)
 {
-    if (tokens == TILE_TOKENS && f.sub == INT8_BLOCK)
+    if (x.tokens == TILE_TOKENS && f.sub == INT8_BLOCK)
         amx_tile(f, w, x, in, out);
     else
-        int8_tile(f, tokens, w, x, in, out);
+        integer_tile(f, w, x, in, out);
 }
 
 static bool uses_tiles(uint64_t weights, int tokens)

@@ -65,28 +65,33 @@ ALWAYS_INLINE void add_in_place(ivec *sum, ivec pairs)
     __asm__("" : "+x"(*sum));
 }
 
-ALWAYS_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x, int tokens,
-                       int first, int count, ivec out[TOKENS_AT_ONCE][HALVES])
+// A stream is one plane of one token; those of a token are neighbours. Sums of high planes count 2^INT16_SHIFT times.
+ALWAYS_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, struct tile x, int first,
+                       int count, ivec out[TOKENS_AT_ONCE][HALVES])
 {
-    int quad = part * PACKED_QUADS / 2, run = quads_in_16_bits(f);
+    int quad = part * PACKED_QUADS / 2, run = quads_in_16_bits(f), streams = count * x.planes;
     UNROLL for (int t = 0; t < count; t++) for (int half = 0; half < HALVES; half++)
-        out[t][half] = f.offset && !is_signed(f) ? offset_of(f, part, x, tokens, first + t) : ivec_set(0);
+        out[t][half] = f.offset && !is_signed(f) ? offset_of(f, part, x, first + t) : ivec_set(0);
     UNROLL for (int end = quad + f.sub / 4; quad < end; quad += run)
     {
         ivec sums[TOKENS_AT_ONCE][HALVES];
-        UNROLL for (int t = 0; t < count; t++) for (int half = 0; half < HALVES; half++) sums[t][half] = ivec_set(0);
+        UNROLL for (int s = 0; s < streams; s++) for (int half = 0; half < HALVES; half++) sums[s][half] = ivec_set(0);
         UNROLL for (int i = 0; i < run; i++)
         {
             ivec low = quad_of(f, w->codes, quad + i), high = quad_of(f, w->codes + PACKED_VECTOR / 2, quad + i);
-            UNROLL for (int t = 0; t < count; t++)
+            UNROLL for (int s = 0; s < streams; s++)
             {
-                ivec four = splat_int(x + (first + t) * INT8_BLOCK + 4 * (quad + i));
-                add_in_place(&sums[t][0], products(f, low, four));
-                add_in_place(&sums[t][1], products(f, high, four));
+                ivec four = splat_int(tile_quad(x, s % x.planes, first + s / x.planes, quad + i));
+                add_in_place(&sums[s][0], products(f, low, four));
+                add_in_place(&sums[s][1], products(f, high, four));
             }
         }
-        UNROLL for (int t = 0; t < count; t++) for (int half = 0; half < HALVES; half++)
-            out[t][half] = _mm256_add_epi32(out[t][half], _mm256_madd_epi16(sums[t][half], _mm256_set1_epi16(1)));
+        UNROLL for (int s = 0; s < streams; s++) for (int half = 0; half < HALVES; half++)
+        {
+            int times = s % x.planes < x.planes - 1 ? 1 << INT16_SHIFT : 1;
+            ivec *sum = &out[s / x.planes][half];
+            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(sums[s][half], _mm256_set1_epi16((short)times)));
+        }
     }
 }
 

@@ -37,22 +37,25 @@ ALWAYS_INLINE struct dequantised dequantise(struct packed_format f, const uint8_
     return out;
 }
 
-// One token.
-ALWAYS_INLINE ivec dot_token(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x,
-                             int tokens, int token)
+// One plane of one token, added to `sum`.
+ALWAYS_INLINE ivec dot_plane(struct packed_format f, const struct dequantised *w, int part, struct tile x, int plane,
+                             int token, ivec sum)
 {
     int quad = part * PACKED_QUADS / 2;
-    ivec sum = f.offset ? offset_of(f, part, x, tokens, token) : ivec_set(0);
     UNROLL for (int i = quad; i < quad + f.sub / 4; i++)
-        sum = _mm512_dpbusd_epi32(sum, w->quads[i], splat_int(x + token * INT8_BLOCK + 4 * i));
+        sum = _mm512_dpbusd_epi32(sum, w->quads[i], splat_int(tile_quad(x, plane, token, i)));
     return sum;
 }
 
-ALWAYS_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, const uint8_t *x, int tokens,
-                       int first, int count, ivec out[TOKENS_AT_ONCE][HALVES])
+ALWAYS_INLINE void dot(struct packed_format f, const struct dequantised *w, int part, struct tile x, int first,
+                       int count, ivec out[TOKENS_AT_ONCE][HALVES])
 {
     (void)count;
-    out[0][0] = dot_token(f, w, part, x, tokens, first);
+    ivec sum = f.offset ? offset_of(f, part, x, first) : ivec_set(0);
+    sum = dot_plane(f, w, part, x, x.planes - 1, first, sum);
+    if (x.planes == TILE_INT16)
+        sum = ivec_add(sum, ivec_left(dot_plane(f, w, part, x, 0, first, ivec_set(0)), INT16_SHIFT));
+    out[0][0] = sum;
 }
 
 #endif

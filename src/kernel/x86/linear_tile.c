@@ -2,13 +2,14 @@
 // kernel/x86/linear_tile.c: GEMM micro-kernels, y = W x for sixteen rows of W and a register tile of tokens, with
 // weights dequantised in registers. All instruction sets share the definition, down to the order of roundings. A lane
 // is a row, so the sum over k does not depend on the number of tokens.
-//   int8 formats: activations are rounded in blocks of 32 (kernel/int8.h). For each sub-block, in the order of k:
+//   block formats: activations are integers in blocks of 32, of 8 or 16 bits (kernel/int8.h, kernel/int16.h). For each
+//       sub-block, in the order of k:
 //       sum = fma(exact integer dot product, scale of W * scale of x, sum), and where the format has minima
 //       sum = fma(minimum, scale of x * integer sum of x, sum)
 //   floats: the products of 32 consecutive k are summed by fma from zero, then added to the sum
 //   FP8_32: the products of 16 consecutive k are summed by fma from zero, then sum = fma(these, scale of W, sum)
-// An instruction set has its own dequantise() for the codes of a block, dot() of these with TOKENS_AT_ONCE, and
-// load_e4m3() for 256ths of sixteen values.
+// An instruction set has its own dequantise() for the codes of a block, dot() of these with up to TOKENS_AT_ONCE tokens
+// (half as many of int16), and load_e4m3() for 256ths of sixteen values.
 #include "kernel/x86/linear_tile.h"
 
 #include "kernel/x86/vector.h"
@@ -26,9 +27,21 @@ enum { FLOAT_BLOCK = 32 };             // products per partial sum
 
 // ---- loads ----
 
-ALWAYS_INLINE const uint8_t *tile_part(const uint8_t *block, int tokens, enum tile_part part, int token)
+// The activations of a tile: a block of 32 k of so many tokens.
+struct tile {
+    int planes, tokens;
+    const uint8_t *block;
+};
+
+ALWAYS_INLINE const uint8_t *tile_part(struct tile x, enum tile_part part, int token)
 {
-    return block + tile_part_at(tokens, part, token);
+    return x.block + tile_part_at(x.planes, x.tokens, part, token);
+}
+
+// Four k of one token.
+ALWAYS_INLINE const uint8_t *tile_quad(struct tile x, int plane, int token, int quad)
+{
+    return x.block + (plane * x.tokens + token) * INT8_BLOCK + 4 * quad;
 }
 
 // The tile_part that has the sum of a sub-block's activations.
@@ -62,9 +75,9 @@ ALWAYS_INLINE vec load_half_e4m3(const uint8_t *w)
 // ---- codes ----
 
 // The initial value of the sum: minus the offset times the sum of a sub-block's activations.
-ALWAYS_INLINE ivec offset_of(struct packed_format f, int part, const uint8_t *x, int tokens, int token)
+ALWAYS_INLINE ivec offset_of(struct packed_format f, int part, struct tile x, int token)
 {
-    return ivec_left(splat_int(tile_part(x, tokens, tile_minus(f, part), token)), (unsigned)f.offset);
+    return ivec_left(splat_int(tile_part(x, tile_minus(f, part), token)), (unsigned)f.offset);
 }
 
 // The plane's part of quad i, moved to bit `to`.
@@ -127,12 +140,12 @@ ALWAYS_INLINE vec min_of(struct packed_format f, const uint8_t *record, int sub,
 }
 
 // The factor of a minimum: the sum of the sub-block's activations, negated if minima are subtracted.
-ALWAYS_INLINE vec sum_of(struct packed_format f, const uint8_t *x, int tokens, int part, int token)
+ALWAYS_INLINE vec sum_of(struct packed_format f, struct tile x, int part, int token)
 {
     if (f.min == PACKED_ADD_F16)
-        return splat(tile_part(x, tokens, TILE_SUM, token));
-    return vec_mul(splat(tile_part(x, tokens, TILE_SCALE, token)),
-                   vec_from_int(splat_int(tile_part(x, tokens, tile_minus(f, part), token))));
+        return splat(tile_part(x, TILE_SUM, token));
+    return vec_mul(splat(tile_part(x, TILE_SCALE, token)),
+                   vec_from_int(splat_int(tile_part(x, tile_minus(f, part), token))));
 }
 
 // ---- tiles ----
@@ -153,30 +166,30 @@ ALWAYS_INLINE struct shared shared_of(struct packed_format f, const uint8_t *rec
 }
 
 // Adds one token's dot product for a sub-block to its sum: `part` of the block of 32 at x.
-ALWAYS_INLINE void add_dot(struct packed_format f, const struct shared *w, int part, const uint8_t *x, int tokens,
-                           int token, const ivec dot[HALVES], vec sum[HALVES])
+ALWAYS_INLINE void add_dot(struct packed_format f, const struct shared *w, int part, struct tile x, int token,
+                           const ivec dot[HALVES], vec sum[HALVES])
 {
     for (int half = 0; half < HALVES; half++) {
-        vec factor = vec_mul(w->scale[half], splat(tile_part(x, tokens, TILE_SCALE, token)));
+        vec factor = vec_mul(w->scale[half], splat(tile_part(x, TILE_SCALE, token)));
         sum[half] = vec_fma(vec_from_int(dot[half]), factor, sum[half]);
         if (f.min)
-            sum[half] = vec_fma(w->min[half], sum_of(f, x, tokens, part, token), sum[half]);
+            sum[half] = vec_fma(w->min[half], sum_of(f, x, part, token), sum[half]);
     }
 }
 
 // Adds one sub-block: `part` of the block of 32 at `codes` and x.
-ALWAYS_INLINE void add_sub_block(struct packed_format f, int tokens, const uint8_t *record, int sub,
-                                 const uint8_t *codes, int part, const uint8_t *x, vec sums[TILE_TOKENS][HALVES])
+ALWAYS_INLINE void add_sub_block(struct packed_format f, const uint8_t *record, int sub, const uint8_t *codes, int part,
+                                 struct tile x, vec sums[TILE_TOKENS][HALVES])
 {
     struct shared shared = shared_of(f, record, sub);
     struct dequantised dequantised = dequantise(f, codes, part);
-    UNROLL for (int first = 0; first < tokens; first += TOKENS_AT_ONCE)
+    const int at_once = TOKENS_AT_ONCE / x.planes ? TOKENS_AT_ONCE / x.planes : 1;
+    UNROLL for (int first = 0; first < x.tokens; first += at_once)
     {
         ivec dots[TOKENS_AT_ONCE][HALVES];
-        int count = tokens < TOKENS_AT_ONCE ? tokens : TOKENS_AT_ONCE;
-        dot(f, &dequantised, part, x, tokens, first, count, dots);
-        UNROLL for (int i = 0; i < count; i++)
-            add_dot(f, &shared, part, x, tokens, first + i, dots[i], sums[first + i]);
+        int count = x.tokens < at_once ? x.tokens : at_once;
+        dot(f, &dequantised, part, x, first, count, dots);
+        UNROLL for (int i = 0; i < count; i++) add_dot(f, &shared, part, x, first + i, dots[i], sums[first + i]);
     }
 }
 
@@ -192,20 +205,20 @@ ALWAYS_INLINE void store_sums(int tokens, const vec sums[TILE_TOKENS][HALVES], f
 }
 
 // out[token][row] for the sixteen rows of a group and the tokens of a tile, over `in` values.
-ALWAYS_INLINE void int8_tile(struct packed_format f, int tokens, const uint8_t *w, const uint8_t *x, int in, float *out)
+ALWAYS_INLINE void integer_tile(struct packed_format f, const uint8_t *w, struct tile x, int in, float *out)
 {
     vec sums[TILE_TOKENS][HALVES];
-    clear(tokens, sums);
+    clear(x.tokens, sums);
     for (int k = 0; k < in; k += f.block, w += packed_record_bytes(f)) {
         const uint8_t *codes = w + packed_codes_at(f);
         for (int block = 0; block < f.block / INT8_BLOCK; block++) {
             UNROLL for (int part = 0; part < INT8_BLOCK / f.sub; part++)
-                add_sub_block(f, tokens, w, block * (INT8_BLOCK / f.sub) + part, codes, part, x, sums);
+                add_sub_block(f, w, block * (INT8_BLOCK / f.sub) + part, codes, part, x, sums);
             codes += packed_codes_bytes(f);
-            x += tokens * TILE_INT8_BYTES;
+            x.block += x.tokens * tile_integer_bytes(x.planes);
         }
     }
-    store_sums(tokens, sums, out);
+    store_sums(x.tokens, sums, out);
 }
 
 ALWAYS_INLINE vec load_plain(enum dtype dtype, const uint8_t *w)
@@ -284,32 +297,40 @@ ALWAYS_INLINE void float_tile(enum dtype dtype, int tokens, const uint8_t *w, co
 #if defined(__AMX_TILE__)
 #include "kernel/x86/linear_amx.h"
 #else
-#define any_int8_tile int8_tile
+#define any_integer_tile integer_tile
 bool ISA_NAME(linear_begin)(uint64_t formats, int tokens) { return (void)formats, (void)tokens, false; }
 void ISA_NAME(linear_end)(bool begun) { (void)begun; }
 #endif
 
-#define INT8_TILE(tokens, id, ...)                                                              \
-    static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)    \
-    {                                                                                           \
-        any_int8_tile((struct packed_format)PACKED_FORMAT(__VA_ARGS__), tokens, w, x, in, out); \
+#define INTEGER_TILE(tokens, planes, id, ...)                                                                         \
+    static void tile_##id##_##planes##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out)               \
+    {                                                                                                                 \
+        any_integer_tile((struct packed_format)PACKED_FORMAT(__VA_ARGS__), w, (struct tile){ planes, tokens, x }, in, \
+                         out);                                                                                        \
     }
 #define FLOAT_TILE(tokens, id)                                                               \
     static void tile_##id##_##tokens(const uint8_t *w, const uint8_t *x, int in, float *out) \
     {                                                                                        \
         float_tile(DTYPE_##id, tokens, w, x, in, out);                                       \
     }
-#define TILE_NAME(tokens, id) tile_##id##_##tokens,
+#define INTEGER_TILE_NAME(tokens, planes, id) tile_##id##_##planes##_##tokens,
+#define FLOAT_TILE_NAME(tokens, id) tile_##id##_##tokens,
 
-#define X(id, ...) TILE_WIDTHS(INT8_TILE, id, __VA_ARGS__)
+#define X(id, ...) TILE_WIDTHS(INTEGER_TILE, 1, id, __VA_ARGS__) TILE_WIDTHS(INTEGER_TILE, 2, id, __VA_ARGS__)
 PACKED_FORMATS(X)
 #undef X
 #define X(id) TILE_WIDTHS(FLOAT_TILE, id)
 PACKED_FLOATS(X)
 #undef X
 
-tile_run *const ISA_NAME(linear_tiles)[DTYPE_COUNT][TILE_WIDTH_COUNT] = {
-#define X(id, ...) [DTYPE_##id] = { TILE_WIDTHS(TILE_NAME, id) },
-    PACKED_FORMATS(X) PACKED_FLOATS(X)
+tile_run *const ISA_NAME(linear_tiles)[TILE_PLANES_MAX][DTYPE_COUNT][TILE_WIDTH_COUNT] = {
+#define X(id, ...) [TILE_INT8 - 1][DTYPE_##id] = { TILE_WIDTHS(INTEGER_TILE_NAME, 1, id) },
+    PACKED_FORMATS(X)
+#undef X
+#define X(id, ...) [TILE_INT16 - 1][DTYPE_##id] = { TILE_WIDTHS(INTEGER_TILE_NAME, 2, id) },
+        PACKED_FORMATS(X)
+#undef X
+#define X(id) [0][DTYPE_##id] = { TILE_WIDTHS(FLOAT_TILE_NAME, id) },
+            PACKED_FLOATS(X)
 #undef X
 };

@@ -126,29 +126,4 @@ static void pack_part(const struct weight *weight, int part, int parts, void *ou
     }
 }
 
-// The f32 packing of any format: layout (3) of packed.h.
-static size_t decoded_bytes(enum dtype dtype, int rows, int cols)
-{
-    (void)dtype;
-    return packed_bytes(DTYPE_F32, rows, cols);
-}
-
-static void pack_float_part(const struct weight *weight, int part, int parts, void *out)
-{
-    size_t row_bytes = dtype_bytes(weight->dtype, (size_t)weight->cols), cols = (size_t)weight->cols;
-    int first, end;
-    kernel_share(group_count(weight->rows), part, parts, &first, &end);
-    float *rows = memory_new(PACKED_ROWS * cols, sizeof *rows);
-    for (int group = first; group < end; group++) {
-        const uint8_t *from = (const uint8_t *)weight->data + (size_t)group * PACKED_ROWS * row_bytes;
-        int count = weight->rows - group * PACKED_ROWS < PACKED_ROWS ? weight->rows - group * PACKED_ROWS : PACKED_ROWS;
-        memset(rows, 0, PACKED_ROWS * cols * sizeof *rows);
-        weight_decode(weight->dtype, from, (size_t)count * cols, rows);
-        pack_F32((const uint8_t *)rows, PACKED_ROWS, weight->cols,
-                 (uint8_t *)out + (size_t)group * packed_group_bytes(DTYPE_F32, weight->cols));
-    }
-    free(rows);
-}
-
-const struct kernel_packing x86_float_packing = { .name = "x86 f32", .bytes = decoded_bytes, .pack = pack_float_part };
 const struct kernel_packing x86_packing = { .name = "x86", .bytes = packed_bytes, .pack = pack_part };

@@ -65,7 +65,6 @@ static inline size_t packed_record_bytes(struct packed_format f)
 static inline int packed_plane(int bits) { return bits >= 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1; }
 
 extern const struct kernel_packing x86_packing;
-extern const struct kernel_packing x86_float_packing; // every format, dequantised to (3) in f32
 
 // Bytes of one group of rows.
 size_t packed_group_bytes(enum dtype dtype, int cols);

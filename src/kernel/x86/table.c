@@ -10,20 +10,18 @@ enum { HEAD_DIM_MULTIPLE = 16 };
 #define FLOATS (DTYPE_BIT(F32) | DTYPE_BIT(F16) | DTYPE_BIT(BF16))
 
 // Scratch for packed activations; both layouts if the op's weight formats need both.
-static size_t tiled_bytes(const struct kernel_extent *extent)
+static size_t tiled_bytes(const struct kernel_extent *extent, enum tile_planes planes)
 {
     size_t token = 0;
     if (extent->weights & PACKED_INT8_SET)
-        token += (size_t)(extent->width / INT8_BLOCK) * TILE_INT8_BYTES;
+        token += (size_t)(extent->width / INT8_BLOCK) * (size_t)tile_integer_bytes((int)planes);
     if (extent->weights & PACKED_FLOAT_SET)
         token += (size_t)extent->width * TILE_FLOAT_BYTES;
     return (size_t)extent->rows * token;
 }
 
-static size_t float_tiled_bytes(const struct kernel_extent *extent)
-{
-    return (size_t)extent->rows * (size_t)extent->width * TILE_FLOAT_BYTES;
-}
+static size_t int16_scratch(const struct kernel_extent *extent) { return tiled_bytes(extent, TILE_INT16); }
+static size_t int8_scratch(const struct kernel_extent *extent) { return tiled_bytes(extent, TILE_INT8); }
 
 // Scratch for the KV splits of each head.
 static size_t partials_bytes(const struct kernel_extent *extent)
@@ -33,25 +31,27 @@ static size_t partials_bytes(const struct kernel_extent *extent)
 }
 
 #define ROW(isa, rank, id, word) .name = word, .op = OP_##id, .priority = rank, .needs = X86_NEEDS_##isa
-#define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET
-#define INT8_WEIGHTS WEIGHTS, .int8 = PACKED_INT8_SET, .packing = &x86_packing
-#define FLOAT_WEIGHTS WEIGHTS, .packing = &x86_float_packing // activations stay f32; chosen by option only
+// Weights are read as they are packed. Activations are rounded to 16 bits, or to 8 where that is asked for.
+#define WEIGHTS .weights = PACKED_INT8_SET | PACKED_FLOAT_SET, .packing = &x86_packing
+#define INT16 WEIGHTS, .int16 = PACKED_INT8_SET
+#define INT8 WEIGHTS, .int8 = PACKED_INT8_SET
 
 // clang-format off
 #define LINEAR_DECODE(isa, rank)                                                                                 \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), INT8_WEIGHTS, .load = KERNEL_DECODE,                     \
-      .run = linear_decode_##isa },
-#define LINEAR_PREFILL(isa, rank)                                                                                   \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), INT8_WEIGHTS, .load = KERNEL_PREFILL,                      \
-      .run = linear_prefill_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = tiled_bytes },
-#define LINEAR_FLOAT(isa, rank)                                                                                  \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_decode"), FLOAT_WEIGHTS, .load = KERNEL_DECODE,                 \
-      .run = linear_float_decode_##isa },                                                                           \
-    { ROW(isa, rank, LINEAR, "linear_" #isa "_float_prefill"), FLOAT_WEIGHTS, .load = KERNEL_PREFILL,               \
-      .run = linear_float_prefill_##isa, .prepare = linear_float_prepare_##isa, .scratch_bytes = float_tiled_bytes },
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_decode"), INT16, .load = KERNEL_DECODE,                          \
+      .run = linear_decode_##isa },                                                                              \
+    { ROW(isa, rank + 1, LINEAR, "linear_" #isa "_int8_decode"), INT8, .load = KERNEL_DECODE,                    \
+      .run = linear_int8_decode_##isa },
+#define LINEAR_PREFILL(isa, rank)                                                                                \
+    { ROW(isa, rank, LINEAR, "linear_" #isa "_prefill"), INT16, .load = KERNEL_PREFILL,                        \
+      .run = linear_prefill_##isa, .prepare = linear_prepare_##isa, .scratch_bytes = int16_scratch },            \
+    { ROW(isa, rank + 1, LINEAR, "linear_" #isa "_int8_prefill"), INT8, .load = KERNEL_PREFILL,                  \
+      .run = linear_int8_prefill_##isa, .prepare = linear_int8_prepare_##isa, .scratch_bytes = int8_scratch },
 #define EXPERTS(isa, rank)                                                                                       \
-    { ROW(isa, rank, EXPERTS, "experts_" #isa), INT8_WEIGHTS, .load = KERNEL_ANY,                                \
-      .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = tiled_bytes },
+    { ROW(isa, rank, EXPERTS, "experts_" #isa), INT16, .load = KERNEL_ANY,                                     \
+      .run = experts_##isa, .prepare = experts_prepare_##isa, .scratch_bytes = int16_scratch },                  \
+    { ROW(isa, rank + 1, EXPERTS, "experts_" #isa "_int8"), INT8, .load = KERNEL_ANY,                            \
+      .run = experts_int8_##isa, .prepare = experts_int8_prepare_##isa, .scratch_bytes = int8_scratch },
 
 #define ANY(isa, rank, id, op, ...)                                                                              \
     { ROW(isa, rank, id, #op "_" #isa), .load = KERNEL_ANY, .run = op##_##isa, __VA_ARGS__ },
@@ -77,9 +77,8 @@ static size_t partials_bytes(const struct kernel_extent *extent)
     ANY(isa, rank, SOFTCAP, softcap)
 
 const struct kernel x86_kernels[] = {
-    LINEAR_DECODE(avx2, 10) LINEAR_PREFILL(avx2, 10)
-    LINEAR_DECODE(avx512, 20) LINEAR_PREFILL(avx512, 20) LINEAR_PREFILL(amx, 30)
-    LINEAR_FLOAT(avx2, 1) LINEAR_FLOAT(avx512, 2)
+    LINEAR_DECODE(avx2, 10) LINEAR_DECODE(avx512, 20)
+    LINEAR_PREFILL(avx2, 10) LINEAR_PREFILL(avx512, 20) LINEAR_PREFILL(amx, 30)
     EXPERTS(avx2, 10) EXPERTS(avx512, 20) EXPERTS(amx, 30)
     ROWS(avx2, 10) ROWS(avx512, 20)
 };

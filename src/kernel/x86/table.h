@@ -25,13 +25,14 @@ typedef void x86_kernel(const void *args, int part, int parts);
 // V.
 enum { ATTENTION_PARTIALS = 1024, ATTENTION_PARTIAL_EXTRA = 2 };
 
-#define X86_KERNELS_OF(isa)                                                                                            \
-    x86_kernel linear_decode_##isa, linear_float_decode_##isa, linear_float_prefill_##isa, linear_float_prepare_##isa; \
-    x86_kernel attention_##isa, attention_prepare_##isa, kv_write_##isa, per_head_linear_##isa, conv_##isa;            \
-    x86_kernel ssm_scan_##isa, gated_delta_##isa, norm_##isa, rope_##isa, transform_##isa, act_mul_##isa;              \
+#define X86_KERNELS_OF(isa)                                                                                 \
+    x86_kernel linear_decode_##isa, linear_int8_decode_##isa;                                               \
+    x86_kernel attention_##isa, attention_prepare_##isa, kv_write_##isa, per_head_linear_##isa, conv_##isa; \
+    x86_kernel ssm_scan_##isa, gated_delta_##isa, norm_##isa, rope_##isa, transform_##isa, act_mul_##isa;   \
     x86_kernel add_##isa, all_reduce_##isa, softcap_##isa;
-#define X86_MATRIX_KERNELS_OF(isa) \
-    x86_kernel linear_prefill_##isa, linear_prepare_##isa, experts_##isa, experts_prepare_##isa;
+#define X86_MATRIX_KERNELS_OF(isa)                                                                               \
+    x86_kernel linear_prefill_##isa, linear_prepare_##isa, linear_int8_prefill_##isa, linear_int8_prepare_##isa; \
+    x86_kernel experts_##isa, experts_prepare_##isa, experts_int8_##isa, experts_int8_prepare_##isa;
 X86_KERNELS_OF(avx2)
 X86_KERNELS_OF(avx512)
 X86_MATRIX_KERNELS_OF(avx2)
