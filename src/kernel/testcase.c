@@ -173,7 +173,7 @@ static int draw_linear_rows(struct draw *draw, enum dtype dtype)
     return draw_size(draw, 1, 40, few ? LARGE_BYTES / (int)dtype_bytes(dtype, LARGE_WIDTH) : 1024);
 }
 
-// Between an op and the neighbour that is done in passing.
+// Between an op and a fused neighbour.
 static float *new_values(struct draw *draw, int rows, int width)
 {
     return ARENA_NEW(&draw->testcase->arena, float, (size_t)rows *(size_t)width);
@@ -191,7 +191,7 @@ static void draw_linear_output(struct draw *draw, int index, int in, int rows)
     testcase->flops += 2.0 * testcase->rows * rows * in;
 }
 
-// The neighbours of a linear that are done in passing. Of two outputs the first is the gate.
+// The fused neighbours of a linear. Of two outputs the first is the gate.
 static void draw_linear_neighbours(struct draw *draw)
 {
     struct testcase *testcase = draw->testcase;

@@ -34,7 +34,7 @@ struct testcase_options {
     uint64_t sink;         // of which a sequence's first pages may have one; 0: they are like the others
     int head_dim;          // 0: drawn, among those that fit
     int value_dim;         // of latents, where there is a head_dim
-    uint32_t fuses;        // KERNEL_FUSES_*: the neighbours that the row does in passing
+    uint32_t fuses;        // KERNEL_FUSES_*: the neighbours that the row fuses
     enum testcase_size size;
     struct testcase_step step; // no sequences: drawn, as the load says
     uint64_t seed;
@@ -76,8 +76,8 @@ bool testcase_is_possible(const struct kernel *kernel, const struct testcase_opt
 void testcase_open(struct testcase *testcase, const struct kernel *kernel, const struct testcase_options *wanted);
 void testcase_close(struct testcase *testcase);
 
-// The arguments as this kernel wants them: weights in its packing, scratch memory, and the neighbours that it does in
-// passing. They live as long as the test case.
+// The arguments as this kernel wants them: weights in its packing, scratch memory, and its fused neighbours
+// They live as long as the test case.
 union op_args *testcase_args_for(struct testcase *testcase, const struct kernel *kernel);
 
 // The same arguments once more, to be changed.

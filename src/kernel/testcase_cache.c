@@ -230,7 +230,7 @@ void draw_transform(struct draw *draw)
     args->k = draw_output_in_place(draw, testcase->rows, kv_heads * dim);
 }
 
-// The rope that is done in passing. Its q is a result; its k is what is stored.
+// The fused rope. Its q is a result; its k is what is stored.
 static void draw_rope_before(struct draw *draw, const struct scene *scene)
 {
     struct testcase *testcase = draw->testcase;
