@@ -144,7 +144,7 @@ enum nibble_plan_form { NIBBLE_PLAN_SHORT, NIBBLE_PLAN_FULL, NIBBLE_PLAN_JSON };
 enum nibble_plan_style { NIBBLE_PLAN_COLOUR = 1, NIBBLE_PLAN_VERBOSE = 2 }; // of NIBBLE_PLAN_FULL
 void nibble_plan_print(const struct nibble_plan *plan, enum nibble_plan_form form, int style, struct nibble_text *out);
 
-// The lower bound of a step's cost on any device.
+// A lower bound of a step's cost on any device.
 struct nibble_cost {
     double read_bytes;       // weights once, and what the cache holds of every sequence
     double flops;            // of matrix products and attention; a multiply-add is two
@@ -170,8 +170,7 @@ struct nibble_op {
     double rms; // root mean square of the results, for devices whose last bits differ
 };
 
-// Ops are shown one by one, in the order they run; on a GPU nothing is captured then. Not for a model that
-// several processes compute.
+// Calls back for every op in execution order; on a GPU this disables graph capture. Not available with several ranks.
 struct nibble_trace {
     void (*op)(void *context, const struct nibble_op *op); // NULL: only one is dumped
     void (*dumped)(void *context, const char *path);       // a file was written; NULL: no callback
@@ -197,7 +196,7 @@ int nibble_engine_max_model_len(const struct nibble_engine *engine);
 const char *nibble_engine_device(const struct nibble_engine *engine); // its maker's name for it; borrowed
 int nibble_engine_threads(const struct nibble_engine *engine);        // that compute; 0: a GPU does
 
-// The peak rates of this machine with the engine's threads, measured in about a second.
+// The machine's peak rates with the engine's threads (the roofline), measured in about a second.
 struct nibble_ceiling {
     double bytes_per_s;    // read from memory, far beyond the caches
     double flops_per_s;    // float32 multiply-adds, two each
@@ -215,7 +214,7 @@ struct nibble_layer_error {
     double k, v, out;
 };
 
-// Measures each layer on a text's first tokens, 1024 at most.
+// Measures each layer's error on a text's first tokens, at most 1024.
 bool nibble_layer_errors(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,
                          const int32_t *ids, size_t count, struct nibble_layer_error *errors,
                          struct nibble_error *error);
@@ -225,8 +224,7 @@ struct nibble_sequence;
 struct nibble_sequence *nibble_sequence_open(struct nibble_engine *engine);
 void nibble_sequence_close(struct nibble_sequence *sequence);
 
-// Makes the sequence hold exactly these tokens. Tokens that are in its cache already are kept, others are read when
-// they are needed.
+// Sets the sequence's tokens. The cached common prefix is kept; other tokens are computed when needed.
 bool nibble_sequence_assign(struct nibble_sequence *sequence, const int32_t *ids, size_t count,
                             struct nibble_error *error);
 size_t nibble_sequence_length(const struct nibble_sequence *sequence);
@@ -236,8 +234,8 @@ size_t nibble_sequence_cached(const struct nibble_sequence *sequence); // how ma
 bool nibble_sequence_score(struct nibble_sequence *sequence, const int32_t *ids, size_t count, float *logits,
                            struct nibble_error *error);
 
-// Raises each layer's entry of k and v to the largest magnitude that the cache holds of the sequence's tokens from
-// `from` on, where they are still within the window. For engines on a CPU.
+// Raises each layer's entry of k and v to the largest magnitude in the cache of the sequence's tokens from `from` on,
+// except for evicted pages. CPU engines only.
 void nibble_sequence_kv_amax(const struct nibble_sequence *sequence, size_t from, float *k, float *v);
 
 // ---- many texts at once -------------------------------------------------------------------------------------------
@@ -252,7 +250,7 @@ struct nibble_sampling {
     int choice;
 };
 
-// The defaults of the checkpoint's generation_config, else temperature 1 and everything off.
+// The sampling parameters of the checkpoint's generation_config; by default temperature 1 and everything off.
 bool nibble_sampling_defaults(const struct nibble_checkpoint *checkpoint, struct nibble_sampling *out,
                               struct nibble_error *error);
 
@@ -279,7 +277,7 @@ enum nibble_finish {
     NIBBLE_FINISH_FAILED, // the model's logits were not finite
 };
 
-// Tokens and times of a request; times in seconds of the scheduler's clock, 0: it has not come to that.
+// A request's counts and times, in seconds of the scheduler's clock; 0 if that has not happened.
 struct nibble_usage {
     int prompt_tokens, cached_tokens, answer_tokens; // cached: found in the prefix cache when first admitted
     int preemptions;
@@ -294,7 +292,7 @@ struct nibble_listener {
     // may. Called from any of the engine's threads, and for different requests at the same time; never twice for a
     // token, and never beside another call for the same request. Returns the work that it took, in steps of a few
     // nanoseconds: a step of the scheduler begins no further masks when they have taken too much, and the requests that
-    // are left draw their token in a later step. Their tokens do not depend on it.
+    // are left draw their token in a later step. The delay does not change the tokens.
     uint64_t (*restrict_tokens)(void *context, int tokens_left, uint32_t *mask);
     // After the draw: the token that is taken in its place. NULL: the one that was drawn.
     int32_t (*choose_token)(void *context, int tokens_left, int32_t drawn);
@@ -387,14 +385,15 @@ int nibble_ranks_launched_here(void);
 // all that is missing.
 bool nibble_ranks_can_launch(struct nibble_error *error);
 
-// The processes that mpirun, or whatever speaks MPI, has started together with this one, all of the same build and with
-// the same `flags`. Rank 0 opens engines with them in the options; the others run nibble_ranks_work.
+// Joins the processes that mpirun, or another MPI launcher, has started; all must be the same build with the same
+// `flags`. Rank 0 opens engines with the ranks in the options and uses them as without ranks; the others call
+// nibble_ranks_work.
 struct nibble_ranks *nibble_ranks_open(const char *flags, struct nibble_error *error);
 int nibble_ranks_rank(const struct nibble_ranks *ranks);
 int nibble_ranks_size(const struct nibble_ranks *ranks);
 
-// The worker loop of all ranks but 0: carries out steps for rank 0 until rank 0 closes them. False: rank 0 is gone, or
-// this one failed.
+// Worker ranks (all but rank 0): execute rank 0's commands until it closes the ranks. False if rank 0 is lost, or this
+// rank failed.
 bool nibble_ranks_work(struct nibble_ranks *ranks, struct nibble_error *error);
 
 // Which of them is gone and why: no engine of theirs can run any more. NULL: all are there. The moment it changes the
@@ -415,7 +414,7 @@ enum nibble_weights {
 };
 enum nibble_layout { NIBBLE_LAYOUT_COMPRESSED_TENSORS, NIBBLE_LAYOUT_MODELOPT };
 
-// How a linear layer was stored. Lent for the call.
+// The result for a linear layer; valid during the call.
 struct nibble_quantized {
     const char *name; // "model.layers.0.mlp.up_proj.weight"
     int64_t rows, cols;
