@@ -10,9 +10,9 @@
 
 struct event {
     double time;
-    uint64_t order;            // of those at the same time
-    bool is_step;              // a server's step ends; else a session has its next turn
-    int index;                 // of the server or the session
+    uint64_t order; // of those at the same time
+    bool is_step;   // a server's step ends; else a session has its next turn
+    int index;      // of the server or the session
 };
 
 struct server {
@@ -24,7 +24,7 @@ struct server {
 
 // A turn that a server is answering.
 struct visit {
-    struct request request;    // first: chunks name it
+    struct request request; // first: chunks name it
     int session, turn;
     double first_token;
     bool counts;
@@ -37,9 +37,9 @@ struct fleet {
     struct router router;
     struct server *servers;
     struct progress {
-        int turn, tokens;      // the next one's number; what the session has said so far
-    } *progress;               // (sessions)
-    struct event *events;      // a heap, the next one first
+        int turn, tokens; // the next one's number; what the session has said so far
+    } *progress;          // (sessions)
+    struct event *events; // a heap, the next one first
     size_t event_count, event_room;
     uint64_t last_order;
     double now, end, last_end;
@@ -214,8 +214,8 @@ static void arrive(struct fleet *fleet, int index)
     struct visit *visit = memory_new(1, sizeof *visit);
     *visit = (struct visit){ .session = index, .turn = progress->turn, .counts = counts_now(fleet) };
     server->requests += visit->counts;
-    struct request_wish wish = { .prompt = fleet->prompt, .prompt_count = count, .max_tokens = turn->answer };
-    scheduler_add(&server->scheduler, &visit->request, &wish, fleet->now);
+    struct request_wish request_params = { .prompt = fleet->prompt, .prompt_count = count, .max_tokens = turn->answer };
+    scheduler_add(&server->scheduler, &visit->request, &request_params, fleet->now);
     if (!server->computing)
         start_step(fleet, server);
 }
@@ -226,7 +226,9 @@ static void fleet_open(struct fleet *fleet, const struct fleet_options *options,
                        struct fleet_result *result)
 {
     *result = (struct fleet_result){ 0 };
-    *fleet = (struct fleet){ .options = options, .traffic = traffic, .result = result,
+    *fleet = (struct fleet){ .options = options,
+                             .traffic = traffic,
+                             .result = result,
                              .end = options->seconds > 0 ? options->seconds : INFINITY };
     router_open(&fleet->router, &options->router);
     fleet->servers = memory_new((size_t)options->router.servers, sizeof *fleet->servers);
@@ -234,12 +236,13 @@ static void fleet_open(struct fleet *fleet, const struct fleet_options *options,
     for (int i = 0; i < options->router.servers; i++) {
         struct server *server = &fleet->servers[i];
         kv_pool_open(&server->pool, NULL, (struct kv_class){ .page_tokens = KV_PAGE_TOKENS }, 0, options->router.pages);
-        scheduler_open(&server->scheduler, &(struct scheduler_options){ .pools = &server->pool,
-                                                                        .classes = 1,
-                                                                        .batch_tokens = options->batch_tokens,
-                                                                        .outputs = options->running_max,
-                                                                        .running_max = options->running_max,
-                                                                        .prefix_cache = true });
+        scheduler_open(&server->scheduler,
+                       &(struct scheduler_options){ .pools = &server->pool,
+                                                    .classes = 1,
+                                                    .batch_tokens = options->batch_tokens,
+                                                    .outputs = options->running_max,
+                                                    .running_max = options->running_max,
+                                                    .prefix_cache = true });
     }
     for (int i = 0; i < traffic->session_count; i++)
         if (traffic->sessions[i].turns)

@@ -78,7 +78,7 @@ static bool make_in_place(void *context, const struct tensor *tensor, const stru
     int count = weights_count(tensor);
     size_t bytes = plan_placed_bytes(tensor, packing) / (size_t)count;
     for (int i = 0; i < count; i++)
-        if (!weights_make(engine->checkpoint, tensor, i, packing, engine->placed + at + (size_t)i * bytes, engine->team,
+        if (!weights_make(engine->checkpoint, tensor, i, packing, engine->placed + at + (size_t)i * bytes, engine->pool,
                           err))
             return false;
     weights_release(engine->checkpoint, tensor);
@@ -103,8 +103,8 @@ static bool open_thread_pool(struct engine *engine, int threads, struct error *e
         return false;
     int cores = host.cores / group_here(engine->group);
     cores = cores < 1 ? 1 : cores < THREAD_POOL_MAX ? cores : THREAD_POOL_MAX;
-    engine->team = thread_pool_open(threads ? threads : cores, err);
-    return engine->team;
+    engine->pool = thread_pool_open(threads ? threads : cores, err);
+    return engine->pool;
 }
 
 // A plan whose every kernel has just given the right answer: one that does not is left out of the next try. A GPU is
@@ -193,7 +193,7 @@ static void free_memory(struct engine *engine)
 
 static void close_own(struct engine *engine)
 {
-    thread_pool_close(engine->team);
+    thread_pool_close(engine->pool);
     exchange_close(engine);
     watch_close(engine);
     if (!engine->gpu)
@@ -298,7 +298,7 @@ int engine_start(struct engine *engine, struct error *err)
         return step ? step : leave(engine, err);
     }
     struct program *program = engine->batch.tokens <= KERNEL_DECODE_ROWS_MAX ? &engine->decode : &engine->prefill;
-    thread_pool_run(engine->team, &(struct thread_pool_work){ run_phase, program, program->count, .divisible = true });
+    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_phase, program, program->count, .divisible = true });
     return 1;
 }
 

@@ -20,7 +20,7 @@ struct engine {
     float *buffers[BUFFER_COUNT]; // (rows, width) each, carved from one block; bfloat16 on a GPU, but for some
     void *workspace, *scratch;    // the second within the first
     uint8_t *placed;              // weights, where the plan has placed them
-    struct thread_pool *team;
+    struct thread_pool *pool;
     struct gpu *gpu;                    // NULL on CPUs; with it, all addresses above are its own and the ops run there
     struct group *group;                // borrowed; NULL: this process computes all of it
     int number;                         // by which the ranks of a group know the engine

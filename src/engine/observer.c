@@ -144,6 +144,6 @@ bool watch_on_gpu(const struct engine *engine, int op, struct error *err)
     if (!read_clock(engine, err) || !(engine->watch->results ? fetch_results(engine, op, err) : fetch_all(engine, err)))
         return false;
     struct program_moment moment = { engine, op };
-    thread_pool_run(engine->team, &(struct thread_pool_work){ run_phase, &moment, .phases = 1, .divisible = true });
+    thread_pool_run(engine->pool, &(struct thread_pool_work){ run_phase, &moment, .phases = 1, .divisible = true });
     return true;
 }

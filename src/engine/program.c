@@ -150,7 +150,7 @@ static bool bind_decay(struct engine *engine, const struct op *op, const float *
         return false;
     float *values = ARENA_NEW(&engine->arena, float, count);
     for (size_t i = 0; i < count; i++) {
-        values[i] = op->logarithms ? -expf(stored[i]) : stored[i];
+        values[i] = op->a_log ? -expf(stored[i]) : stored[i];
         if (!isfinite(values[i]) || values[i] > 0)
             return fail(err, "tensor %s: value %zu is %g, with which a state would grow", op->vector->name, i,
                         stored[i]);

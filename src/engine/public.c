@@ -285,7 +285,7 @@ const char *nibble_engine_device(const struct nibble_engine *engine) { return en
 
 int nibble_engine_threads(const struct nibble_engine *engine)
 {
-    return engine->engine.gpu ? 0 : thread_pool_size(engine->engine.team);
+    return engine->engine.gpu ? 0 : thread_pool_size(engine->engine.pool);
 }
 
 bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *out, struct error *err)
@@ -293,7 +293,7 @@ bool nibble_engine_ceiling(struct nibble_engine *engine, struct nibble_ceiling *
     struct ceiling ceiling = { 0 };
     struct gpu *gpu = engine->engine.gpu;
     bool ok = gpu ? ceiling_measure_cuda(&ceiling, gpu_cuda(gpu), err)
-                  : ceiling_measure(&ceiling, engine->engine.team, &engine->engine.plan.device, err);
+                  : ceiling_measure(&ceiling, engine->engine.pool, &engine->engine.plan.device, err);
     *out = (struct nibble_ceiling){ ceiling.bytes_per_s, ceiling.flops_per_s, ceiling.int8_ops_per_s };
     return ok;
 }
@@ -418,7 +418,7 @@ void nibble_scheduler_stats(const struct nibble_scheduler *scheduler, struct nib
 
 uint32_t nibble_scheduler_progress(const struct nibble_scheduler *scheduler)
 {
-    return thread_pool_progress(scheduler->generator.engine->team);
+    return thread_pool_progress(scheduler->generator.engine->pool);
 }
 
 void nibble_scheduler_clear_cache(struct nibble_scheduler *scheduler) { generator_forget(&scheduler->generator); }

@@ -116,10 +116,10 @@ static void read_part(void *context, int phase, int part, int parts)
         tensor_source_read(job->tensor, job->first + first, end - first, job->out + (size_t)first * job->row_bytes);
 }
 
-void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *team)
+void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *pool)
 {
     struct reading_job job = { tensor, first, count, dtype_bytes(tensor->dtype, (size_t)tensor_cols(tensor)), out };
-    thread_pool_run(team, &(struct thread_pool_work){ read_part, &job, .phases = 1, .divisible = true });
+    thread_pool_run(pool, &(struct thread_pool_work){ read_part, &job, .phases = 1, .divisible = true });
 }
 
 struct packing_job {
@@ -138,11 +138,11 @@ static void pack_part(void *context, int phase, int part, int parts)
 
 // A tensor's own pages are given back on the way.
 static void pack(const struct checkpoint *checkpoint, const struct tensor *tensor, struct packing_job *job,
-                 size_t bytes, struct thread_pool *team)
+                 size_t bytes, struct thread_pool *pool)
 {
     job->slices = (int)(bytes / SLICE_BYTES) + 1;
     for (job->slice = 0; job->slice < job->slices; job->slice++) {
-        thread_pool_run(team, &(struct thread_pool_work){ pack_part, job, .phases = 1, .divisible = true });
+        thread_pool_run(pool, &(struct thread_pool_work){ pack_part, job, .phases = 1, .divisible = true });
         if (!tensor->source && job->slices > 1)
             checkpoint_release(checkpoint, tensor);
     }
@@ -151,26 +151,26 @@ static void pack(const struct checkpoint *checkpoint, const struct tensor *tenso
 int weights_count(const struct tensor *tensor) { return tensor->rank == 3 ? (int)tensor->shape[0] : 1; }
 
 bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
-                  const struct kernel_packing *packing, void *out, struct thread_pool *team, struct error *err)
+                  const struct kernel_packing *packing, void *out, struct thread_pool *pool, struct error *err)
 {
     struct packing_job job = { packing, matrix_of(tensor), out };
     int64_t rows = tensor_rows(tensor);
     size_t bytes = tensor->bytes / (size_t)weights_count(tensor);
     if (!packing) {
-        weights_make_rows(tensor, expert * rows, rows, out, team);
+        weights_make_rows(tensor, expert * rows, rows, out, pool);
         return true;
     }
     if (!tensor->source) {
         job.weight.data = tensor->data + (size_t)expert * bytes;
-        pack(checkpoint, tensor, &job, bytes, team);
+        pack(checkpoint, tensor, &job, bytes, pool);
         return true;
     }
     void *made = memory_map_new(bytes);
     if (!made)
         return fail(err, "the system does not give %zu MiB for a matrix on its way to its kernel", bytes >> 20);
-    weights_make_rows(tensor, expert * rows, rows, made, team);
+    weights_make_rows(tensor, expert * rows, rows, made, pool);
     job.weight.data = made;
-    pack(checkpoint, tensor, &job, bytes, team);
+    pack(checkpoint, tensor, &job, bytes, pool);
     memory_map_free(made, bytes);
     return true;
 }

@@ -35,11 +35,11 @@ bool weights_load(const struct plan *plan, const struct weights_target *target,
 
 // Makes one matrix on the whole team in host memory, of experts the one of that number: packed, or with NULL as it is.
 bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
-                  const struct kernel_packing *packing, void *out, struct thread_pool *team, struct error *err);
+                  const struct kernel_packing *packing, void *out, struct thread_pool *pool, struct error *err);
 int weights_count(const struct tensor *tensor); // of experts, 1: it is a matrix
 
 // Rows [first, first + count), of experts counted through, as they are.
-void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *team);
+void weights_make_rows(const struct tensor *tensor, int64_t first, int64_t count, void *out, struct thread_pool *pool);
 
 // The pages of the file behind a tensor are not going to be read again.
 void weights_release(const struct checkpoint *checkpoint, const struct tensor *tensor);

@@ -503,7 +503,7 @@ struct gated_delta_args {
     const float *time, *beta; // (rows, heads): dt, beta
     float *out;               // (rows, heads * values)
     int groups;
-    bool in_turns;            // head h is of group h % groups; else those of a group stand together
+    bool interleaved;            // head h is of group h % groups; else those of a group stand together
     const float *a, *dt_bias; // (heads)
     struct state_place state; // its layout has heads, keys and values
 };
@@ -520,7 +520,7 @@ struct gated_delta_args {
 #define GATED_DELTA_NUMBERS(X, OWN)                                                                 \
     OWN(state.layout, layer->state)                                                                 \
     OWN(groups, config->recurrent.groups)                                                           \
-    OWN(in_turns, config->recurrent.in_turns)
+    OWN(interleaved, config->recurrent.interleaved)
 
 // ---- the table ----
 

@@ -363,9 +363,9 @@ static void bind_weight(struct testcase *testcase, const struct kernel *kernel, 
     uint8_t *packed = new_aligned(&testcase->arena, bytes * (size_t)count);
     struct packing_work work = { kernel->packing, *weight, packed };
     for (int i = 0; i < count; i++, work.out += bytes) {
-        if (testcase->team)
-            thread_pool_run(testcase->team, &(struct thread_pool_work){ pack_part, &work, .phases = 1 });
-        for (int part = 0; part < PACKING_PARTS && !testcase->team; part++)
+        if (testcase->pool)
+            thread_pool_run(testcase->pool, &(struct thread_pool_work){ pack_part, &work, .phases = 1 });
+        for (int part = 0; part < PACKING_PARTS && !testcase->pool; part++)
             pack_part(&work, 0, part, PACKING_PARTS);
         work.weight.data = (const char *)work.weight.data
             + dtype_bytes(weight->dtype, (size_t)weight->rows * (size_t)weight->cols);

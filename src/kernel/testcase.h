@@ -66,7 +66,7 @@ struct testcase {
     } room;
     size_t bytes_moved; // read and written, each thing once
     double flops;
-    struct thread_pool *team; // borrowed: packs weights; NULL: the caller does
+    struct thread_pool *pool; // borrowed: packs weights; NULL: the caller does
     struct arena arena;
 };
 

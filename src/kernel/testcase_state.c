@@ -151,7 +151,7 @@ void draw_gated_delta(struct draw *draw)
     int keys = draw_keys(draw, 140, 128), values = rounded(draw, draw_size(draw, 1, 90, 128));
     args->state.layout = kv_state_make(draw_size(draw, 1, 4, 3), draw_size(draw, 1, 30, 1), heads, keys, values);
     args->groups = groups;
-    args->in_turns = draw_coin(draw);
+    args->interleaved = draw_coin(draw);
     draw_sequences(draw, &args->state);
     int tokens = testcase->batch.tokens, width = heads * values + 2 * groups * keys;
     args->batch = &testcase->batch;

@@ -55,7 +55,7 @@ bool architecture_set_rope(struct graph *graph);
 bool architecture_read_experts(struct graph *graph, const char *count_key, const char *width_key);
 
 // Skips multi-token prediction (MTP) layers, which a GGUF counts as layers and nibble does not run.
-bool architecture_leave_guessing(struct graph *graph);
+bool architecture_skip_mtp(struct graph *graph);
 
 // Writes a layer of Mixtral, whose GGUFs have the architecture llama.
 void moe_write_mixtral_layer(struct graph *graph);

@@ -26,10 +26,10 @@ static void find_heads(struct graph *graph, struct op_matrix *keys, struct op_ma
 {
     const struct model_config *config = &graph->model->config;
     struct arena *arena = &graph->model->arena;
-    int unturned = config->unturned, value_dim = config->value_dim, latent = config->latent;
-    int each = unturned + value_dim;
+    int nope_dim = config->nope_dim, value_dim = config->value_dim, latent = config->latent;
+    int each = nope_dim + value_dim;
     if (find_has(graph, W_K_B, "weight")) {
-        *keys = find_experts(graph, W_K_B, config->heads, latent, unturned, BUFFER_Q);
+        *keys = find_experts(graph, W_K_B, config->heads, latent, nope_dim, BUFFER_Q);
         *values = find_experts(graph, W_V_B, config->heads, value_dim, latent, BUFFER_V);
         check_alone(graph, keys);
         check_alone(graph, values);
@@ -43,8 +43,8 @@ static void find_heads(struct graph *graph, struct op_matrix *keys, struct op_ma
     check_alone(graph, keys);
     if (graph->failed)
         return;
-    keys->tensor = tensor_source_head_transpose(arena, keys->tensor, each, 0, unturned);
-    values->tensor = tensor_source_head_rows(arena, values->tensor, each, unturned, value_dim);
+    keys->tensor = tensor_source_head_transpose(arena, keys->tensor, each, 0, nope_dim);
+    values->tensor = tensor_source_head_rows(arena, values->tensor, each, nope_dim, value_dim);
     values->out = BUFFER_V;
 }
 
@@ -65,7 +65,7 @@ static void write_attention(struct graph *graph)
         graph_linear(graph, BUFFER_Q_RANK, &(struct graph_output){ BUFFER_Q_HEADS, W_Q_B, q_width }, 1);
     }
     graph_latent_norm(graph, BUFFER_K, W_KV_A_NORM, config->latent);
-    graph_heads(graph, BUFFER_Q_HEADS, keys, config->unturned);
+    graph_heads(graph, BUFFER_Q_HEADS, keys, config->nope_dim);
     graph_attention(graph);
     graph_heads(graph, BUFFER_A, values, config->latent);
     graph_linear(graph, BUFFER_V, &(struct graph_output){ BUFFER_H, W_O, config->hidden }, 1);
@@ -76,7 +76,7 @@ static void write_attention(struct graph *graph)
 static bool has_experts(const struct graph *graph)
 {
     const struct model_experts *experts = &graph->model->config.experts;
-    return experts->count && graph->layer >= experts->first_layer && graph->layer % experts->rhythm == 0;
+    return experts->count && graph->layer >= experts->first_layer && graph->layer % experts->moe_layer_freq == 0;
 }
 
 // Of the choice alone; V3 has one, which is kept in more bits than the weights.
@@ -131,7 +131,7 @@ static bool read_head_sizes(struct graph *graph)
     int key_dim = 0;
     if (source->json)
         return source_need_int(source, "qk_rope_head_dim", NULL, 2, HEAD_DIM_MAX, 64, &config->rotated, err)
-            && source_need_int(source, "qk_nope_head_dim", NULL, 1, HEAD_DIM_MAX, 128, &config->unturned, err)
+            && source_need_int(source, "qk_nope_head_dim", NULL, 1, HEAD_DIM_MAX, 128, &config->nope_dim, err)
             && source_need_int(source, "v_head_dim", NULL, 1, HEAD_DIM_MAX, 128, &config->value_dim, err);
     if (!source_need_int(source, NULL, "rope.dimension_count", 2, HEAD_DIM_MAX, 0, &config->rotated, err)
         || !source_need_int(source, NULL, both ? "attention.key_length_mla" : "attention.key_length", 2, LATENT_DIM_MAX,
@@ -139,7 +139,7 @@ static bool read_head_sizes(struct graph *graph)
         || !source_need_int(source, NULL, both ? "attention.value_length_mla" : "attention.value_length", 1,
                             HEAD_DIM_MAX, 0, &config->value_dim, err))
         return false;
-    config->unturned = key_dim - config->rotated;
+    config->nope_dim = key_dim - config->rotated;
     return true;
 }
 
@@ -154,14 +154,14 @@ static bool read_sizes(struct graph *graph)
         return false;
     config->head_dim = config->latent + config->rotated;
     config->kv_heads = 1;
-    int widest = config->unturned + config->rotated > config->value_dim ? config->unturned + config->rotated
+    int widest = config->nope_dim + config->rotated > config->value_dim ? config->nope_dim + config->rotated
                                                                         : config->value_dim;
-    if (config->head_dim > LATENT_DIM_MAX || config->rotated % 8 || config->unturned < 1
-        || config->unturned > HEAD_DIM_MAX || config->heads * widest > LINEAR_IN_MAX)
+    if (config->head_dim > LATENT_DIM_MAX || config->rotated % 8 || config->nope_dim < 1
+        || config->nope_dim > HEAD_DIM_MAX || config->heads * widest > LINEAR_IN_MAX)
         return fail(err,
                     "latents of %d channels and %d turned ones, for %d heads with keys of %d and values of %d, make no "
                     "model nibble can run",
-                    config->latent, config->rotated, config->heads, config->unturned + config->rotated,
+                    config->latent, config->rotated, config->heads, config->nope_dim + config->rotated,
                     config->value_dim);
     for (int i = 0; i < config->layers; i++) {
         struct layer *layer = &graph->model->layer[i];
@@ -181,7 +181,7 @@ static bool read_rope(struct graph *graph)
         || !rope_read(&rope, &graph->source, "full_attention", model->config.context, model->config.rotated,
                       graph->err))
         return false;
-    model->config.attention_scale = rope.attention / sqrt(model->config.unturned + model->config.rotated);
+    model->config.attention_scale = rope.attention / sqrt(model->config.nope_dim + model->config.rotated);
     const float *frequencies = rope_frequencies(&rope, model->config.rotated, &model->arena);
     for (int i = 0; i < model->config.layers; i++) {
         model->layer[i].frequencies = frequencies;
@@ -229,14 +229,14 @@ static bool read_experts(struct graph *graph, const char *method, const char *sc
     int shared = 0, layers = graph->model->config.layers;
     if (!architecture_read_experts(graph, "n_routed_experts", "moe_intermediate_size"))
         return false;
-    experts->rhythm = 1;
+    experts->moe_layer_freq = 1;
     if (!experts->count)
         return true;
     if (!source_int(source, "n_group", "expert_group_count", 1, EXPERTS_MAX, &experts->groups, err)
         || !source_int(source, "topk_group", "expert_group_used_count", 1, EXPERTS_MAX, &experts->groups_chosen, err)
         || !source_int(source, "first_k_dense_replace", "leading_dense_block_count", 0, layers, &experts->first_layer,
                        err)
-        || !source_int(source, "moe_layer_freq", NULL, 1, layers, &experts->rhythm, err)
+        || !source_int(source, "moe_layer_freq", NULL, 1, layers, &experts->moe_layer_freq, err)
         || !source_int(source, "n_shared_experts", "expert_shared_count", 0, EXPERTS_MAX, &shared, err)
         || !source_real(source, "routed_scaling_factor", "expert_weights_scale", &experts->scale, err)
         || !read_choice(graph, method, score))

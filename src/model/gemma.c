@@ -72,8 +72,10 @@ static bool describe_gemma2(struct graph *graph)
 static bool gemma3_windowed(const struct graph *graph, int layer)
 {
     const json_t *pattern = graph->source.json ? json_object_get(graph->source.json, "sliding_window_pattern") : NULL;
-    json_int_t rhythm = json_is_integer(pattern) && json_integer_value(pattern) > 0 ? json_integer_value(pattern) : 6;
-    return (layer + 1) % rhythm != 0;
+    json_int_t moe_layer_freq = json_is_integer(pattern) && json_integer_value(pattern) > 0
+        ? json_integer_value(pattern)
+        : 6;
+    return (layer + 1) % moe_layer_freq != 0;
 }
 
 // Windowed layers turn by their own base and are never stretched.

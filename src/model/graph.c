@@ -263,7 +263,7 @@ void graph_conv(struct graph *graph, enum weight_name name, const struct tensor 
                               .in = BUFFER_MIX,
                               .out = BUFFER_MIXED,
                               .width = recurrent->channels,
-                              .vector = find_conv_kernel(graph, name, recurrent->channels, recurrent->taps),
+                              .vector = find_conv_kernel(graph, name, recurrent->channels, recurrent->conv_width),
                               .more = { bias } });
 }
 
@@ -277,7 +277,7 @@ void graph_delta(struct graph *graph, const struct tensor *decay, const struct t
                               .third = BUFFER_BETA,
                               .out = BUFFER_MIX,
                               .width = recurrent->channels,
-                              .logarithms = graph->source.json,
+                              .a_log = graph->source.json,
                               .vector = decay,
                               .more = { dt_bias } });
 }
@@ -292,7 +292,7 @@ void graph_scan(struct graph *graph, const struct tensor *decay, const struct te
                               .second = BUFFER_TIME,
                               .out = BUFFER_MIX,
                               .width = recurrent->channels,
-                              .logarithms = graph->source.json,
+                              .a_log = graph->source.json,
                               .vector = decay,
                               .more = { dt_bias, skip } });
 }
@@ -468,7 +468,7 @@ static void set_buffer_widths(struct model *model)
     if (!config->latent)
         return;
     model->buffer_width[BUFFER_Q_RANK] = config->q_rank;
-    model->buffer_width[BUFFER_Q_HEADS] = config->heads * (config->unturned + config->rotated);
+    model->buffer_width[BUFFER_Q_HEADS] = config->heads * (config->nope_dim + config->rotated);
     model->buffer_width[BUFFER_A] = config->heads * config->latent;
     model->buffer_width[BUFFER_V] = config->heads * config->value_dim;
 }

@@ -247,7 +247,7 @@ bool architecture_read_experts(struct graph *graph, const char *count_key, const
         || fail(graph->err, "a token goes through %d experts, and the model has %d", experts->chosen, experts->count);
 }
 
-bool architecture_leave_guessing(struct graph *graph)
+bool architecture_skip_mtp(struct graph *graph)
 {
     int guessing = 0, *layers = &graph->model->config.layers;
     if (!source_int(&graph->source, NULL, "nextn_predict_layers", 0, *layers - 1, &guessing, graph->err))

@@ -22,13 +22,13 @@ struct model_config {
     bool rope_interleaved;                   // pairs of neighbours (llama GGUFs), else of halves
     int latent;                   // latent attention: channels of a latent that are not turned; 0: heads have K and V
     int q_rank;                   // of the queries' own low rank projection; 0: they have none
-    int unturned, value_dim;      // of a head: channels of q and k that rope leaves alone, and those of v
+    int nope_dim, value_dim;      // of a head: channels of q and k that rope leaves alone, and those of v
     struct model_experts {        // mixture of experts (kernel/op.h: route_args)
         int count, chosen, width; // count 0: there are none
-        int first_layer, rhythm;  // which layers have them: every so many from this one on, counted from layer 0
-        int shared_width;         // of those that every token goes through, as one; 0: there are none
-        int narrow;               // channels that the others read and give back; 0: all of the stream's
-        bool shared_gated;        // by a sigmoid of what the layer reads
+        int first_layer, moe_layer_freq; // which layers have them: every so many from this one on, counted from layer 0
+        int shared_width;                // of those that every token goes through, as one; 0: there are none
+        int narrow;                      // channels that the others read and give back; 0: all of the stream's
+        bool shared_gated;               // by a sigmoid of what the layer reads
         enum route_score score;
         int groups, groups_chosen, group_best;
         bool normalise;
@@ -37,8 +37,8 @@ struct model_config {
     struct model_recurrent { // layers with a state (kernel/op.h: ssm_scan_args, gated_delta_args)
         bool delta;          // by the gated delta rule, else a state space
         int heads, groups, keys, values;
-        bool in_turns;      // of the gated delta rule: a group's heads are that far apart
-        int channels, taps; // of the short convolution
+        bool interleaved;         // of the gated delta rule: a group's heads are that far apart
+        int channels, conv_width; // of the short convolution
         double dt_min, dt_max;
     } recurrent;
     enum activation activation;
@@ -106,7 +106,7 @@ struct op {
     bool per_slot;              // of experts: `in` has a row for each slot of a token
     bool own_weights;           // of norm: each group has weights of its own
     bool gate_per_row;          // of act_mul: one value gates a whole row
-    bool logarithms;            // `vector` holds log(-a)
+    bool a_log;                 // `vector` holds log(-a)
 };
 
 // What a layer leaves for later tokens.

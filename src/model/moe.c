@@ -75,9 +75,9 @@ static bool is_listed(const json_t *list, int layer)
 bool moe_has_experts(const struct graph *graph)
 {
     const json_t *step = json_object_get(graph->source.json, "decoder_sparse_step");
-    json_int_t rhythm = json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 1;
+    json_int_t moe_layer_freq = json_is_integer(step) && json_integer_value(step) > 0 ? json_integer_value(step) : 1;
     return !is_listed(json_object_get(graph->source.json, "mlp_only_layers"), graph->layer)
-        && (graph->layer + 1) % rhythm == 0;
+        && (graph->layer + 1) % moe_layer_freq == 0;
 }
 
 static void write_qwen3_layer(struct graph *graph)

@@ -186,7 +186,7 @@ static bool read_kinds(struct graph *graph, bool *experts)
         *experts |= kind == KIND_EXPERTS;
         model->layer[i].kind = kind == KIND_SCAN ? LAYER_STATE : kind == KIND_ATTENTION ? LAYER_ATTENTION : LAYER_PLAIN;
         if (kind == KIND_SCAN)
-            model->layer[i].state = kv_state_make(recurrent->taps - 1, recurrent->channels, recurrent->heads,
+            model->layer[i].state = kv_state_make(recurrent->conv_width - 1, recurrent->channels, recurrent->heads,
                                                   recurrent->keys, recurrent->values);
     }
     return true;
@@ -212,7 +212,8 @@ static bool read_recurrent(struct graph *graph)
         || !source_need_int(source, "n_groups", "ssm.group_count", 1, STATE_HEADS_MAX, 8, &recurrent->groups, err)
         || !source_need_int(source, "ssm_state_size", "ssm.state_size", 1, SSM_SCAN_KEYS_MAX, 128, &recurrent->keys,
                             err)
-        || !source_need_int(source, "conv_kernel", "ssm.conv_kernel", 2, CONV_KERNEL_MAX, 4, &recurrent->taps, err))
+        || !source_need_int(source, "conv_kernel", "ssm.conv_kernel", 2, CONV_KERNEL_MAX, 4, &recurrent->conv_width,
+                            err))
         return false;
     if (source->json
             ? !source_need_int(source, "mamba_head_dim", NULL, 1, STATE_VALUES_MAX, 64, &recurrent->values, err)
@@ -291,7 +292,7 @@ static bool describe(struct graph *graph)
     bool experts = false;
     config->activation = ACT_RELU;
     return architecture_check_activation(graph, "mlp_hidden_act", "relu2")
-        && architecture_check_activation(graph, "mamba_hidden_act", "silu") && architecture_leave_guessing(graph)
+        && architecture_check_activation(graph, "mamba_hidden_act", "silu") && architecture_skip_mtp(graph)
         && read_epsilon(graph) && read_recurrent(graph) && read_attention(graph) && read_kinds(graph, &experts)
         && (!experts || read_experts(graph)) && graph_write(graph, write_layer);
 }

@@ -178,14 +178,14 @@ static bool read_recurrent(struct graph *graph)
     struct error *err = graph->err;
     int inner = 0;
     recurrent->delta = true;
-    recurrent->in_turns = !source->json && !is_qwen3_next(graph);
+    recurrent->interleaved = !source->json && !is_qwen3_next(graph);
     if (!source_need_int(source, "linear_num_key_heads", "ssm.group_count", 1, HEADS_MAX, 16, &recurrent->groups, err)
         || !source_need_int(source, "linear_num_value_heads", "ssm.time_step_rank", 1, HEADS_MAX, 32, &recurrent->heads,
                             err)
         || !source_need_int(source, "linear_key_head_dim", "ssm.state_size", 1, GATED_DELTA_KEYS_MAX, 128,
                             &recurrent->keys, err)
         || !source_need_int(source, "linear_conv_kernel_dim", "ssm.conv_kernel", 2, CONV_KERNEL_MAX, 4,
-                            &recurrent->taps, err))
+                            &recurrent->conv_width, err))
         return false;
     if (source->json
             ? !source_need_int(source, "linear_value_head_dim", NULL, 1, HEAD_DIM_MAX, 128, &recurrent->values, err)
@@ -237,7 +237,7 @@ static bool read_kinds(struct graph *graph)
             return false;
         model->layer[i].kind = recurs ? LAYER_STATE : LAYER_ATTENTION;
         if (recurs)
-            model->layer[i].state = kv_state_make(recurrent->taps - 1, recurrent->channels, recurrent->heads,
+            model->layer[i].state = kv_state_make(recurrent->conv_width - 1, recurrent->channels, recurrent->heads,
                                                   recurrent->keys, recurrent->values);
     }
     return true;
@@ -249,7 +249,7 @@ static bool describe(struct graph *graph)
     config->activation = ACT_SILU;
     config->attention_gated = true;
     config->norm_offset = graph->source.json ? 1 : 0; // GGUF writers have added it already
-    return architecture_check_activation(graph, "hidden_act", "silu") && architecture_leave_guessing(graph)
+    return architecture_check_activation(graph, "hidden_act", "silu") && architecture_skip_mtp(graph)
         && read_experts(graph) && read_recurrent(graph) && read_kinds(graph) && architecture_set_rope(graph)
         && graph_write(graph, write_layer);
 }

@@ -11,15 +11,15 @@ static bool drop_rope(struct graph *graph)
 {
     struct model *model = graph->model;
     const json_t *list = graph->source.json ? json_object_get(graph->source.json, "no_rope_layers") : NULL;
-    int rhythm = TURNLESS_RHYTHM, layers = model->config.layers;
-    if (!source_int(&graph->source, "no_rope_layer_interval", NULL, 1, INT32_MAX, &rhythm, graph->err))
+    int moe_layer_freq = TURNLESS_RHYTHM, layers = model->config.layers;
+    if (!source_int(&graph->source, "no_rope_layer_interval", NULL, 1, INT32_MAX, &moe_layer_freq, graph->err))
         return false;
     if (json_is_array(list) && json_array_size(list) != (size_t)layers)
         return fail(graph->err, "config.json: no_rope_layers has %zu entries for %d layers", json_array_size(list),
                     layers);
     for (int i = 0; i < layers; i++) {
         const json_t *turns = json_array_get(list, (size_t)i);
-        if (turns ? json_integer_value(turns) == 0 : (i + 1) % rhythm == 0)
+        if (turns ? json_integer_value(turns) == 0 : (i + 1) % moe_layer_freq == 0)
             model->layer[i].frequencies = model->layer[i].short_frequencies = NULL;
     }
     return true;

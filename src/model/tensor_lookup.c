@@ -245,10 +245,10 @@ const struct tensor *find_vector(struct graph *graph, enum weight_name name, int
     return find_named_vector(graph, name, "weight", width);
 }
 
-const struct tensor *find_conv_kernel(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps)
+const struct tensor *find_conv_kernel(struct graph *graph, enum weight_name name, int64_t channels, int64_t conv_width)
 {
-    struct tensor wanted = graph->source.json ? find_shape(graph, 3, channels, 1, taps)
-                                              : find_shape(graph, 2, channels, taps, 0);
+    struct tensor wanted = graph->source.json ? find_shape(graph, 3, channels, 1, conv_width)
+                                              : find_shape(graph, 2, channels, conv_width, 0);
     return find_floats(graph, name, "weight", wanted);
 }
 

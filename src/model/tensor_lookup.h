@@ -43,7 +43,7 @@ const struct tensor *find_vector(struct graph *graph, enum weight_name name, int
 const struct tensor *find_named_vector(struct graph *graph, enum weight_name name, const char *suffix, int64_t width);
 
 // The kernel of a short convolution, (channels, 1, width), in GGUF (channels, width).
-const struct tensor *find_conv_kernel(struct graph *graph, enum weight_name name, int64_t channels, int64_t taps);
+const struct tensor *find_conv_kernel(struct graph *graph, enum weight_name name, int64_t channels, int64_t conv_width);
 
 // A vector that GGUF stores as a matrix of one column.
 const struct tensor *find_column(struct graph *graph, enum weight_name name, const char *suffix, int64_t rows);

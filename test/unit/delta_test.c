@@ -60,7 +60,7 @@ static void scene_open(struct scene *scene, uint64_t *seed)
         .beta = scene->beta,
         .out = scene->out,
         .groups = groups,
-        .in_turns = random_between(seed, 0, 1),
+        .interleaved = random_between(seed, 0, 1),
         .a = scene->a,
         .dt_bias = scene->dt_bias,
         .state = { .pool = scene->pool,
@@ -83,7 +83,7 @@ static double length_of(const float *x, int count)
 static void define(const struct gated_delta_args *args, int row, int head, double *matrix, double *out)
 {
     int heads = args->state.layout.heads, keys = args->state.layout.keys, values = args->state.layout.values;
-    int group = args->in_turns ? head % args->groups : head * args->groups / heads;
+    int group = args->interleaved ? head % args->groups : head * args->groups / heads;
     const float *mixed = args->mixed + row * (2 * args->groups * keys + heads * values);
     const float *q = mixed + group * keys, *k = mixed + (args->groups + group) * keys;
     const float *v = mixed + 2 * args->groups * keys + head * values;

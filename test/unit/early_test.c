@@ -255,7 +255,7 @@ static void client_make(struct client *client, uint64_t *seed)
 static void client_add(struct client *client)
 {
     struct error err;
-    struct nibble_request wish = {
+    struct nibble_request request_params = {
         .prompt = client->prompt,
         .prompt_count = (size_t)client->prompt_count,
         .max_tokens = client->max_tokens,
@@ -265,7 +265,7 @@ static void client_add(struct client *client)
         .top_logprobs = -1,
         .listener = { .context = client, .token = on_token, .finished = on_finished },
     };
-    client->name = generator_add(&generator, &wish, &err);
+    client->name = generator_add(&generator, &request_params, &err);
     assert_true(client->name);
 }
 
@@ -298,7 +298,7 @@ static void world_open(bool early, int pages, int sequences)
                                   .max_num_seqs = sequences,
                                   .max_model_len = LENGTH_MAX };
     engine->model.config.vocabulary = VOCABULARY;
-    engine->team = thread_pool_open(1, &err);
+    engine->pool = thread_pool_open(1, &err);
     engine->ids = fake.ids;
     engine->positions = fake.positions;
     engine->output_rows = fake.output_rows;
@@ -323,7 +323,7 @@ static void world_close(void)
         kv_pool_check(&fake.engine.pools[i]);
         kv_pool_close(&fake.engine.pools[i]);
     }
-    thread_pool_close(fake.engine.team);
+    thread_pool_close(fake.engine.pool);
 }
 
 static int run(void)
@@ -456,7 +456,7 @@ static void test_others_keep_steps_in_turn(void **state)
         clients[i].seed = 0;
         clients[i].max_tokens = 90;
         foresee(&clients[i]);
-        struct nibble_request wish = {
+        struct nibble_request request_params = {
             .prompt = clients[i].prompt,
             .prompt_count = (size_t)clients[i].prompt_count,
             .max_tokens = 90,
@@ -464,7 +464,7 @@ static void test_others_keep_steps_in_turn(void **state)
             .top_logprobs = 0,
             .listener = { .context = &clients[i], .token = on_token, .finished = on_finished },
         };
-        assert_true(generator_add(&generator, &wish, &err));
+        assert_true(generator_add(&generator, &request_params, &err));
     }
     run();
     for (int i = 0; i < 3; i++)

@@ -123,10 +123,10 @@ static struct nibble_listener listener_of(struct heard *heard)
     };
 }
 
-static uint64_t need_add(struct generator *generator, const struct nibble_request *wish)
+static uint64_t need_add(struct generator *generator, const struct nibble_request *request_params)
 {
     struct error err;
-    uint64_t name = generator_add(generator, wish, &err);
+    uint64_t name = generator_add(generator, request_params, &err);
     if (!name)
         fail_msg("%s", err.text);
     return name;
@@ -141,10 +141,10 @@ static void run(struct generator *generator)
 }
 
 // One answer by itself.
-static void answer(struct world *world, struct nibble_request wish, struct heard *heard)
+static void answer(struct world *world, struct nibble_request request_params, struct heard *heard)
 {
-    wish.listener = listener_of(heard);
-    need_add(&world->generator, &wish);
+    request_params.listener = listener_of(heard);
+    need_add(&world->generator, &request_params);
     run(&world->generator);
     assert_int_equal(heard->finishes, 1);
 }
@@ -163,20 +163,21 @@ static struct nibble_request plain_wish(int max_tokens)
 
 // ---- the same tokens ----
 
-struct wishes {
+struct request_list {
     int32_t prompts[ANSWERS][CONTEXT];
-    struct nibble_request wish[ANSWERS];
+    struct nibble_request request_params[ANSWERS];
 };
 
 // Texts that partly begin alike, drawn in all kinds of ways.
-static void make_wishes(struct wishes *wishes, uint64_t seed)
+static void make_wishes(struct request_list *request_list, uint64_t seed)
 {
     for (int i = 0; i < ANSWERS; i++) {
         int length = random_between(&seed, 1, 120), common = i % 2 ? random_between(&seed, 0, length) : 0;
         for (int j = 0; j < length; j++)
-            wishes->prompts[i][j] = j < common ? wishes->prompts[i - 1][j] : random_between(&seed, 0, VOCABULARY - 1);
-        wishes->wish[i] = (struct nibble_request){
-            .prompt = wishes->prompts[i],
+            request_list->prompts[i][j] = j < common ? request_list->prompts[i - 1][j]
+                                                     : random_between(&seed, 0, VOCABULARY - 1);
+        request_list->request_params[i] = (struct nibble_request){
+            .prompt = request_list->prompts[i],
             .prompt_count = (size_t)length,
             .max_tokens = random_between(&seed, 1, 60),
             .sampling = { .temperature = i % 4 ? 0.9 : 0,
@@ -204,15 +205,15 @@ static void check_same(const struct heard *heard, const struct heard *alone, int
 }
 
 // All at once, twice: the second time what was read before is found again.
-static int answer_together(struct world *world, const struct wishes *wishes, const struct heard *alone)
+static int answer_together(struct world *world, const struct request_list *request_list, const struct heard *alone)
 {
     static struct heard heard[ANSWERS];
     int cached = 0;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < ANSWERS; i++) {
-            struct nibble_request wish = wishes->wish[i];
-            wish.listener = listener_of(&heard[i]);
-            need_add(&world->generator, &wish);
+            struct nibble_request request_params = request_list->request_params[i];
+            request_params.listener = listener_of(&heard[i]);
+            need_add(&world->generator, &request_params);
         }
         run(&world->generator);
         for (int i = 0; i < ANSWERS; i++) {
@@ -235,16 +236,16 @@ static void test_the_same_tokens_whatever_happens(void **state)
         { 8, 17, 2, true, false },
         { 8, 40, 1, true, true },
     };
-    static struct wishes wishes;
+    static struct request_list request_list;
     static struct heard alone[ANSWERS];
     uint64_t preemptions = 0;
-    make_wishes(&wishes, 11);
+    make_wishes(&request_list, 11);
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
         struct nibble_scheduler_options scheduling = { .no_prefix_cache = true };
         world_open(&world, &kinds[k], &(struct engine_options){ .threads = 1 }, &scheduling);
         for (int i = 0; i < ANSWERS; i++)
-            answer(&world, wishes.wish[i], &alone[i]);
+            answer(&world, request_list.request_params[i], &alone[i]);
         world_close(&world);
         for (size_t i = 0; i < COUNT_OF(worlds); i++) {
             struct engine_options options = { .plan.batch_tokens = worlds[i].batch, .threads = worlds[i].threads };
@@ -256,7 +257,7 @@ static void test_the_same_tokens_whatever_happens(void **state)
             options.plan.max_num_seqs = worlds[i].sequences;
             scheduling.no_prefix_cache = worlds[i].no_prefix_cache;
             world_open(&world, &kinds[k], &options, &scheduling);
-            int cached = answer_together(&world, &wishes, alone);
+            int cached = answer_together(&world, &request_list, alone);
             struct nibble_scheduler_stats stats;
             generator_stats(&world.generator, &stats);
             assert_int_equal(cached > 0, !worlds[i].no_prefix_cache);
@@ -278,14 +279,15 @@ static void test_logprobs_are_the_models_own(void **state)
     struct error err;
     static struct heard heard;
     static float logits[CONTEXT * VOCABULARY];
-    struct nibble_request wish = plain_wish(20);
-    wish.sampling = (struct nibble_sampling){ .temperature = 1.5, .top_p = 0.8, .repetition_penalty = 1.3, .seed = 4 };
-    wish.bias = (const struct nibble_bias[]){ { 7, 3 } };
-    wish.bias_count = 1;
-    wish.score_prompt = true;
-    wish.top_logprobs = TOP;
+    struct nibble_request request_params = plain_wish(20);
+    request_params.sampling =
+        (struct nibble_sampling){ .temperature = 1.5, .top_p = 0.8, .repetition_penalty = 1.3, .seed = 4 };
+    request_params.bias = (const struct nibble_bias[]){ { 7, 3 } };
+    request_params.bias_count = 1;
+    request_params.score_prompt = true;
+    request_params.top_logprobs = TOP;
     world_open_plain(&world);
-    answer(&world, wish, &heard);
+    answer(&world, request_params, &heard);
     assert_int_equal(heard.prompt_count, COUNT_OF(some_ids));
     assert_int_equal(heard.count, 20);
     int total = heard.prompt_count + heard.count;
@@ -334,14 +336,14 @@ static void test_ends(void **state)
     int32_t stop = said[at + 1];
     for (at = 0; said[at] != stop; at++)
         ;
-    struct nibble_request wish = plain_wish(12);
-    wish.stop_ids = &stop;
-    wish.stop_count = 1;
-    answer(&world, wish, &heard);
+    struct nibble_request request_params = plain_wish(12);
+    request_params.stop_ids = &stop;
+    request_params.stop_count = 1;
+    answer(&world, request_params, &heard);
     assert_int_equal(heard.reason, NIBBLE_FINISH_STOP);
     assert_int_equal(heard.count, at + 1);
-    wish.min_tokens = at + 2; // not so early
-    answer(&world, wish, &heard);
+    request_params.min_tokens = at + 2; // not so early
+    answer(&world, request_params, &heard);
     assert_true(heard.count >= at + 2 && heard.ids[COUNT_OF(some_ids) + (size_t)at] != stop);
 
     heard.end_at = 5; // the listener has heard enough
@@ -349,10 +351,10 @@ static void test_ends(void **state)
     assert_int_equal(heard.reason, NIBBLE_FINISH_STOP);
     assert_int_equal(heard.count, 5);
     heard.end_at = 0;
-    wish = plain_wish(0); // nothing is drawn
-    wish.score_prompt = true;
-    wish.top_logprobs = 0;
-    answer(&world, wish, &heard);
+    request_params = plain_wish(0); // nothing is drawn
+    request_params.score_prompt = true;
+    request_params.top_logprobs = 0;
+    answer(&world, request_params, &heard);
     assert_int_equal(heard.reason, NIBBLE_FINISH_LENGTH);
     assert_int_equal(heard.count, 0);
     assert_int_equal(heard.prompt_count, COUNT_OF(some_ids));
@@ -369,9 +371,9 @@ static void test_cancelling_frees_at_once(void **state)
     world_open(&world, &kinds[3], &(struct engine_options){ .plan.max_num_seqs = 2, .threads = 1 },
                &(struct nibble_scheduler_options){ 0 });
     for (int i = 0; i < 3; i++) {
-        struct nibble_request wish = plain_wish(100);
-        wish.listener = listener_of(&heard[i]);
-        names[i] = need_add(&world.generator, &wish);
+        struct nibble_request request_params = plain_wish(100);
+        request_params.listener = listener_of(&heard[i]);
+        names[i] = need_add(&world.generator, &request_params);
     }
     for (int i = 0; i < 5; i++)
         assert_true(generator_step(&world.generator, &step));
@@ -387,9 +389,9 @@ static void test_cancelling_frees_at_once(void **state)
         assert_int_equal(world.engine.pools[i].free_count, world.engine.pools[i].page_count);
     assert_false(generator_step(&world.generator, &step));
 
-    struct nibble_request wish = plain_wish(100); // closing cancels what is left
-    wish.listener = listener_of(&heard[0]);
-    need_add(&world.generator, &wish);
+    struct nibble_request request_params = plain_wish(100); // closing cancels what is left
+    request_params.listener = listener_of(&heard[0]);
+    need_add(&world.generator, &request_params);
     generator_step(&world.generator, &step);
     world_close(&world);
     assert_int_equal(heard[0].reason, NIBBLE_FINISH_CANCELLED);
@@ -432,12 +434,12 @@ static void test_listeners_restrict_and_choose(void **state)
     world_open_plain(&world);
     answer(&world, plain_wish(20), &alone);
     for (int i = 0; i < 4; i++) { // with and without rules, in the same steps
-        struct nibble_request wish = plain_wish(20);
-        wish.sampling.temperature = i == 2 ? 1 : 0;
-        wish.listener = listener_of(&rules[i].heard);
-        wish.listener.restrict_tokens = i ? only_some : NULL;
-        wish.listener.choose_token = i == 3 ? next_to_it : NULL;
-        need_add(&world.generator, &wish);
+        struct nibble_request request_params = plain_wish(20);
+        request_params.sampling.temperature = i == 2 ? 1 : 0;
+        request_params.listener = listener_of(&rules[i].heard);
+        request_params.listener.restrict_tokens = i ? only_some : NULL;
+        request_params.listener.choose_token = i == 3 ? next_to_it : NULL;
+        need_add(&world.generator, &request_params);
     }
     run(&world.generator);
     check_same(&rules[0].heard, &alone, 0);
@@ -471,14 +473,14 @@ static void test_dear_masks_hold_up_nobody(void **state)
         world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
         struct rules *rules = rounds[round];
         for (int i = 0; i <= DEAR; i++) {
-            struct nibble_request wish = plain_wish(i ? TOKENS : PLAIN_TOKENS);
-            wish.score_prompt = i == 1;
-            wish.top_logprobs = TOP;
-            wish.listener = listener_of(&rules[i].heard);
-            wish.listener.restrict_tokens = i ? only_some : NULL;
+            struct nibble_request request_params = plain_wish(i ? TOKENS : PLAIN_TOKENS);
+            request_params.score_prompt = i == 1;
+            request_params.top_logprobs = TOP;
+            request_params.listener = listener_of(&rules[i].heard);
+            request_params.listener.restrict_tokens = i ? only_some : NULL;
             rules[i].asked = 0;
             rules[i].work = round ? GENERATE_MASK_WORK_MAX : 0;
-            need_add(&world.generator, &wish);
+            need_add(&world.generator, &request_params);
         }
         struct nibble_step step;
         int steps = 0, before = 0;
@@ -514,14 +516,14 @@ static void test_wishes_that_make_no_sense(void **state)
     static int32_t many[CONTEXT + 1];
     const struct nibble_bias no_number = { 1, NAN }, no_token = { VOCABULARY, 1 };
     world_open_plain(&world);
-#define REFUSED(member, value, says)                                       \
-    do {                                                                   \
-        struct nibble_request wish = plain_wish(10);                       \
-        wish.member = (value);                                             \
-        wish.stop_count = wish.stop_ids ? 1 : wish.stop_count;             \
-        wish.bias_count = wish.bias ? 1 : 0;                               \
-        assert_int_equal(generator_add(&world.generator, &wish, &err), 0); \
-        assert_says(err, says);                                            \
+#define REFUSED(member, value, says)                                                         \
+    do {                                                                                     \
+        struct nibble_request request_params = plain_wish(10);                               \
+        request_params.member = (value);                                                     \
+        request_params.stop_count = request_params.stop_ids ? 1 : request_params.stop_count; \
+        request_params.bias_count = request_params.bias ? 1 : 0;                             \
+        assert_int_equal(generator_add(&world.generator, &request_params, &err), 0);         \
+        assert_says(err, says);                                                              \
     } while (0)
     REFUSED(prompt_count, 0, "no tokens");
     REFUSED(max_tokens, CONTEXT - 7, "a prompt of 8 tokens with an answer of 193 is longer than the context of 200");
@@ -536,15 +538,15 @@ static void test_wishes_that_make_no_sense(void **state)
     REFUSED(top_logprobs, GENERATE_TOP_MAX + 1, "up to 128");
     REFUSED(sampling.temperature, -1, "temperature");
 #undef REFUSED
-    struct nibble_request wish = plain_wish(0);
-    wish.prompt = many;
-    wish.prompt_count = CONTEXT + 1;
-    assert_int_equal(generator_add(&world.generator, &wish, &err), 0);
-    wish.prompt_count = SIZE_MAX;
-    assert_int_equal(generator_add(&world.generator, &wish, &err), 0);
-    wish.prompt_count = CONTEXT; // just fits
+    struct nibble_request request_params = plain_wish(0);
+    request_params.prompt = many;
+    request_params.prompt_count = CONTEXT + 1;
+    assert_int_equal(generator_add(&world.generator, &request_params, &err), 0);
+    request_params.prompt_count = SIZE_MAX;
+    assert_int_equal(generator_add(&world.generator, &request_params, &err), 0);
+    request_params.prompt_count = CONTEXT; // just fits
     static struct heard heard;
-    answer(&world, wish, &heard);
+    answer(&world, request_params, &heard);
     assert_int_equal(heard.reason, NIBBLE_FINISH_LENGTH);
     world_close(&world);
 }
@@ -561,11 +563,11 @@ static void test_damage_fails_one_request_alone(void **state)
     memcpy((char *)embedding->data + 30 * 32 * sizeof damage, &damage, sizeof damage); // of token 30
     for (int i = 0; i < 2; i++) {
         int32_t bad[] = { 1, 2, 30 };
-        struct nibble_request wish = plain_wish(10);
-        wish.listener = listener_of(&heard[i]);
+        struct nibble_request request_params = plain_wish(10);
+        request_params.listener = listener_of(&heard[i]);
         if (i == 1)
-            wish.prompt = bad, wish.prompt_count = 3;
-        need_add(&world.generator, &wish);
+            request_params.prompt = bad, request_params.prompt_count = 3;
+        need_add(&world.generator, &request_params);
     }
     run(&world.generator);
     check_same(&heard[0], &alone, 0);
@@ -621,18 +623,18 @@ static void test_continuing_allocates_nothing(void **state)
         world_open(&world, &kinds[k], &(struct engine_options){ .plan.max_num_seqs = 4, .threads = 2 },
                    &(struct nibble_scheduler_options){ 0 });
         for (int i = 0; i < 4; i++) {
-            struct nibble_request wish = plain_wish(100);
-            wish.sampling = (struct nibble_sampling){ .temperature = 0.8,
-                                                      .top_p = 0.9,
-                                                      .top_k = i,
-                                                      .min_p = 0.01,
-                                                      .repetition_penalty = 1.1,
-                                                      .presence_penalty = 0.1,
-                                                      .seed = 1 };
-            wish.top_logprobs = TOP;
-            wish.listener = listener_of(&rules[i].heard);
-            wish.listener.restrict_tokens = only_some;
-            need_add(&world.generator, &wish);
+            struct nibble_request request_params = plain_wish(100);
+            request_params.sampling = (struct nibble_sampling){ .temperature = 0.8,
+                                                                .top_p = 0.9,
+                                                                .top_k = i,
+                                                                .min_p = 0.01,
+                                                                .repetition_penalty = 1.1,
+                                                                .presence_penalty = 0.1,
+                                                                .seed = 1 };
+            request_params.top_logprobs = TOP;
+            request_params.listener = listener_of(&rules[i].heard);
+            request_params.listener.restrict_tokens = only_some;
+            need_add(&world.generator, &request_params);
         }
         generator_step(&world.generator, &step);
         long before = allocations;

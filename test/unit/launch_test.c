@@ -212,14 +212,14 @@ static void open_engine(const struct device *device)
     }
     need(gpu_open_batch(engine->gpu, engine, &err), &err);
     need(program_bind(engine, &err), &err);
-    need((engine->team = thread_pool_open(1, &err)), &err);
+    need((engine->pool = thread_pool_open(1, &err)), &err);
 }
 
 static void close_engine(void)
 {
     free(world.engine.buffers[BUFFER_LOGITS]);
     gpu_close(world.engine.gpu);
-    thread_pool_close(world.engine.team);
+    thread_pool_close(world.engine.pool);
     arena_free(&world.engine.arena);
     assert_int_equal(fake->live, 0);
 }

@@ -79,21 +79,22 @@ static void simulation_close(struct simulation *simulation)
     }
 }
 
-static struct client *arrive(struct simulation *simulation, const struct client *like, struct request_wish wish)
+static struct client *arrive(struct simulation *simulation, const struct client *like,
+                             struct request_wish request_params)
 {
     static const char *const salts[] = { "", "tenant" };
     CHECK(simulation, simulation->client_count < CLIENTS_MAX);
     struct client *client = &simulation->clients[simulation->client_count++];
     *client = *like;
     client->alive = true;
-    client->scored = wish.score_prompt;
-    client->next_output = wish.score_prompt ? 0 : client->prompt_count - 1;
+    client->scored = request_params.score_prompt;
+    client->next_output = request_params.score_prompt ? 0 : client->prompt_count - 1;
     foresee(client);
-    wish.prompt = client->ids;
-    wish.prompt_count = client->prompt_count;
-    wish.max_tokens = client->max_tokens;
-    wish.salt = bytes_of(salts[client->salt]);
-    scheduler_add(&simulation->scheduler, &client->request, &wish, simulation->scheduler.last_name + 1);
+    request_params.prompt = client->ids;
+    request_params.prompt_count = client->prompt_count;
+    request_params.max_tokens = client->max_tokens;
+    request_params.salt = bytes_of(salts[client->salt]);
+    scheduler_add(&simulation->scheduler, &client->request, &request_params, simulation->scheduler.last_name + 1);
     return client;
 }
 
@@ -344,10 +345,11 @@ static void random_arrival(struct simulation *simulation)
     uint64_t *seed = &simulation->seed, last = simulation->scheduler.last_name;
     random_prompt(simulation, &client);
     bool follows = last && random_between(seed, 0, 4) == 0;
-    struct request_wish wish = { .score_prompt = random_between(seed, 0, 7) == 0,
-                                 .priority = random_between(seed, -2, 2),
-                                 .after = follows ? last - (uint64_t)random_between(seed, 0, (int)last - 1) : 0 };
-    arrive(simulation, &client, wish);
+    struct request_wish request_params = { .score_prompt = random_between(seed, 0, 7) == 0,
+                                           .priority = random_between(seed, -2, 2),
+                                           .after = follows ? last - (uint64_t)random_between(seed, 0, (int)last - 1)
+                                                            : 0 };
+    arrive(simulation, &client, request_params);
 }
 
 static bool random_departure(struct simulation *simulation)
@@ -436,13 +438,13 @@ static void open_plain(int pages, int batch_tokens, int running_max, bool by_pri
 }
 
 // A prompt of its own for each `text`.
-static struct client *arrive_with(int text, int prompt_count, int max_tokens, struct request_wish wish)
+static struct client *arrive_with(int text, int prompt_count, int max_tokens, struct request_wish request_params)
 {
     struct client client = { .prompt_count = prompt_count, .max_tokens = max_tokens };
     uint64_t seed = (uint64_t)text;
     for (int i = 0; i < prompt_count; i++)
         client.ids[i] = random_between(&seed, 0, TOKENS - 1);
-    return arrive(&world, &client, wish);
+    return arrive(&world, &client, request_params);
 }
 
 static const struct request_wish plain;

@@ -95,7 +95,7 @@ static void test_a_centre_for_longer_texts(void **state)
                                        .kv_heads = 1,
                                        .head_dim = DIM,
                                        .rotated = ROTATED,
-                                       .turned_by = frequencies,
+                                       .rope_frequencies = frequencies,
                                        .frequencies = frequencies };
     key_centre(&sample, 0, LENGTH, centre);
     for (int i = 0; i < DIM; i++)

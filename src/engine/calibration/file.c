@@ -37,9 +37,9 @@ static void hash_tensor(SHA256_CTX *context, const struct tensor *tensor, bool s
 // Tensors at even distances are looked into.
 static void hash_checkpoint(SHA256_CTX *context, const struct checkpoint *checkpoint)
 {
-    size_t rhythm = checkpoint->tensor_count / SAMPLES + 1;
+    size_t moe_layer_freq = checkpoint->tensor_count / SAMPLES + 1;
     for (size_t i = 0; i < checkpoint->tensor_count; i++)
-        hash_tensor(context, &checkpoint->tensors[i], i % rhythm == 0);
+        hash_tensor(context, &checkpoint->tensors[i], i % moe_layer_freq == 0);
 }
 
 struct calibration_key calibration_hash_checkpoint(const struct checkpoint *checkpoint)

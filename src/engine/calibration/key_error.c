@@ -42,7 +42,7 @@ void key_centre(const struct key_sample *sample, int kv_head, int length, float 
 {
     int pairs = sample->rotated / 2;
     for (int i = 0; i < pairs; i++) {
-        double complex mean = mean_turned_back(sample, kv_head, i, i + pairs, sample->turned_by[i])
+        double complex mean = mean_turned_back(sample, kv_head, i, i + pairs, sample->rope_frequencies[i])
             * mean_turn(sample->frequencies[i], length);
         centre[i] = (float)creal(mean);
         centre[i + pairs] = (float)cimag(mean);

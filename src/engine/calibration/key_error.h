@@ -12,9 +12,10 @@
 struct key_sample {
     const float *q, *k, *v; // (tokens, heads or kv_heads, head_dim)
     int tokens, heads, kv_heads, head_dim;
-    int window;               // 0: full attention
-    int rotated;              // channels that rope has turned; 0: none
-    const float *turned_by;   // (rotated / 2): the frequencies by which it has (kernel/op.h: rope_args), and by which
+    int window;  // 0: full attention
+    int rotated; // channels that rope has turned; 0: none
+    const float
+        *rope_frequencies;    // (rotated / 2): the frequencies by which it has (kernel/op.h: rope_args), and by which
     const float *frequencies; // it will, where longer texts have others
     float scale, softcap;
     const float *sinks; // (heads) or NULL

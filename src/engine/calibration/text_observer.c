@@ -52,7 +52,7 @@ static struct key_sample sample_of(const struct watching *watching, int index)
                                 .head_dim = layer->head_dim,
                                 .window = layer->window,
                                 .rotated = layer->frequencies ? config->rotated : 0,
-                                .turned_by = layer_frequencies(layer, watching->tokens),
+                                .rope_frequencies = layer_frequencies(layer, watching->tokens),
                                 .frequencies = layer_frequencies(layer, wanted->max_model_len),
                                 .scale = (float)config->attention_scale,
                                 .softcap = (float)config->attention_softcap };

@@ -75,7 +75,7 @@ static bool send_as_it_is(struct loading *loading, const struct tensor *tensor, 
         if (!stage)
             return false;
         int64_t count = rows - done < each ? rows - done : each;
-        weights_make_rows(tensor, done, count, stage->bytes, loading->engine->team);
+        weights_make_rows(tensor, done, count, stage->bytes, loading->engine->pool);
         if (!send_stage(loading, stage, at + (size_t)done * row_bytes, (size_t)count * row_bytes, err))
             return false;
     }
@@ -90,7 +90,7 @@ static bool send_packed(struct loading *loading, const struct tensor *tensor, co
     for (int i = 0; i < count; i++) {
         struct stage *stage = take_stage(loading, err);
         if (!stage
-            || !weights_make(loading->engine->checkpoint, tensor, i, packing, stage->bytes, loading->engine->team, err)
+            || !weights_make(loading->engine->checkpoint, tensor, i, packing, stage->bytes, loading->engine->pool, err)
             || !send_stage(loading, stage, at + (size_t)i * bytes, bytes, err))
             return false;
     }

@@ -42,7 +42,7 @@ static const struct {
 
 struct bench {
     const struct kernels_query *query;
-    struct thread_pool *team; // on a GPU it packs weights
+    struct thread_pool *pool; // on a GPU it packs weights
     struct ceiling ceiling;
     json_t *rows;
     struct strbuf *below;
@@ -65,15 +65,15 @@ static int compare(const void *a, const void *b)
 }
 
 // The median of a few repeats.
-static double time_call(struct thread_pool *team, struct kernel_call call)
+static double time_call(struct thread_pool *pool, struct kernel_call call)
 {
     struct thread_pool_work work = { run_call, &call, call.prepare ? 2 : 1, .divisible = true };
     double samples[REPEATS_MAX], total = 0;
     int count = 0;
-    thread_pool_run(team, &work);
+    thread_pool_run(pool, &work);
     while (count < REPEATS_MIN || (count < REPEATS_MAX && total < seconds_enough)) {
         double start = ceiling_now();
-        thread_pool_run(team, &work);
+        thread_pool_run(pool, &work);
         samples[count] = ceiling_now() - start;
         total += samples[count++];
     }
@@ -84,11 +84,11 @@ static double time_call(struct thread_pool *team, struct kernel_call call)
 static bool time_kernel(const struct bench *bench, const struct kernel *kernel, struct testcase *testcase,
                         double *seconds)
 {
-    testcase->team = bench->team;
+    testcase->pool = bench->pool;
     if (bench->query->cuda)
         return gpu_testcase_time(bench->query->cuda, kernel, testcase, seconds, bench->err);
     struct kernel_call call = { kernel->run, testcase_args_for(testcase, kernel), kernel->prepare };
-    *seconds = time_call(bench->team, call);
+    *seconds = time_call(bench->pool, call);
     return true;
 }
 
@@ -204,14 +204,14 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
     };
     struct bench bench = { .query = query, .below = &report->below, .err = err };
     int cores = query->device.cores < THREAD_POOL_MAX ? query->device.cores : THREAD_POOL_MAX;
-    if (!(bench.team = thread_pool_open(query->threads ? query->threads : cores, err))
+    if (!(bench.pool = thread_pool_open(query->threads ? query->threads : cores, err))
         || !(query->cuda ? ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
-                         : ceiling_measure(&bench.ceiling, bench.team, &query->device, err)))
-        return thread_pool_close(bench.team), false;
+                         : ceiling_measure(&bench.ceiling, bench.pool, &query->device, err)))
+        return thread_pool_close(bench.pool), false;
     memory_keep(); // test cases are large, and alike
     bench.rows = json_array();
     bool ok = bench_all(&bench);
-    int threads = query->cuda ? 0 : thread_pool_size(bench.team);
+    int threads = query->cuda ? 0 : thread_pool_size(bench.pool);
     double gb_per_s = 1e-9 * bench.ceiling.bytes_per_s, gflop_per_s = 1e-9 * bench.ceiling.flops_per_s;
     report->json = json_pack("{s:s, s:i, s:{s:f, s:f}, s:o}", "device", query->device.word, "threads", threads,
                              "ceiling", "gb_per_s", gb_per_s, "gflop_per_s", gflop_per_s, "kernels", bench.rows);
@@ -222,6 +222,6 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
     else
         strbuf_add_format(&report->above, "ceiling with %d thread%s: %.1f GB/s read from memory, %.1f GFLOP/s\n",
                           threads, threads == 1 ? "" : "s", gb_per_s, gflop_per_s);
-    thread_pool_close(bench.team);
+    thread_pool_close(bench.pool);
     return ok;
 }

@@ -120,28 +120,28 @@ static void run_reading(void *context, int phase, int part, int parts)
 // ---- both ----
 
 // The shortest time of several runs by the whole team.
-static double best_time(struct thread_pool *team, struct thread_pool_work work)
+static double best_time(struct thread_pool *pool, struct thread_pool_work work)
 {
     double best = INFINITY;
     for (int i = 0; i < REPEATS; i++) {
         double start = ceiling_now();
-        thread_pool_run(team, &work);
+        thread_pool_run(pool, &work);
         best = fmin(best, ceiling_now() - start);
     }
     return best;
 }
 
 // Operations per second, two for each multiply-add.
-static double measure_arithmetic(const struct arithmetic *best, struct thread_pool *team, const struct device *device)
+static double measure_arithmetic(const struct arithmetic *best, struct thread_pool *pool, const struct device *device)
 {
     while (best->needs & ~device->features)
         best++;
     struct arithmetic chosen = *best;
     struct thread_pool_work work = { run_arithmetic, &chosen, .phases = 1 };
-    return 2.0 * CHAINS * ROUNDS * chosen.lanes * thread_pool_size(team) / best_time(team, work);
+    return 2.0 * CHAINS * ROUNDS * chosen.lanes * thread_pool_size(pool) / best_time(pool, work);
 }
 
-bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *team, const struct device *device, struct error *err)
+bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *pool, const struct device *device, struct error *err)
 {
     uint64_t *words = memory_map_new(BUFFER_BYTES);
     if (!words)
@@ -150,9 +150,9 @@ bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *team, const st
     for (size_t i = 0; i < reading.count; i++) // each page its own: unwritten ones would all be the same zeros
         words[i] = i;
     ceiling->bytes_per_s = BUFFER_BYTES
-        / best_time(team, (struct thread_pool_work){ run_reading, &reading, .phases = 1 });
+        / best_time(pool, (struct thread_pool_work){ run_reading, &reading, .phases = 1 });
     memory_map_free(words, BUFFER_BYTES);
-    ceiling->flops_per_s = measure_arithmetic(with_floats, team, device);
-    ceiling->int8_ops_per_s = measure_arithmetic(with_bytes, team, device);
+    ceiling->flops_per_s = measure_arithmetic(with_floats, pool, device);
+    ceiling->int8_ops_per_s = measure_arithmetic(with_bytes, pool, device);
     return true;
 }

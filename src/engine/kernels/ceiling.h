@@ -13,7 +13,7 @@ struct ceiling {
     double int8_ops_per_s; // the same of 8-bit integers
 };
 
-bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *team, const struct device *device, struct error *err);
+bool ceiling_measure(struct ceiling *ceiling, struct thread_pool *pool, const struct device *device, struct error *err);
 
 // The same of a GPU: memory by copying, arithmetic by products of bfloat16. Takes 1 GB of it for the time being.
 bool ceiling_measure_cuda(struct ceiling *ceiling, struct cuda *cuda, struct error *err);

@@ -72,12 +72,12 @@ void generator_open(struct generator *generator, struct engine *engine, const st
     scheduler_open(&generator->scheduler, &decided_by);
     size_t outputs = (size_t)plan->outputs;
     generator->mask_words = (vocabulary_of(generator) + 31) / 32;
-    for (int i = 0; i < GENERATE_FLIGHTS; i++)
-        generator->flights[i].rows = memory_new(outputs, sizeof *generator->flights[i].rows);
+    for (int i = 0; i < STEPS_IN_FLIGHT_MAX; i++)
+        generator->in_flight_steps[i].rows = memory_new(outputs, sizeof *generator->in_flight_steps[i].rows);
     generator->masks = memory_new(outputs * (size_t)generator->mask_words, sizeof *generator->masks);
     generator->tops = memory_new(outputs * GENERATE_TOP_MAX, sizeof *generator->tops);
-    generator->samplers = memory_new((size_t)thread_pool_size(engine->team), sizeof *generator->samplers);
-    for (int i = 0; i < thread_pool_size(engine->team); i++)
+    generator->samplers = memory_new((size_t)thread_pool_size(engine->pool), sizeof *generator->samplers);
+    for (int i = 0; i < thread_pool_size(engine->pool); i++)
         sampler_open(&generator->samplers[i], vocabulary_of(generator));
 }
 
@@ -101,53 +101,58 @@ static bool check_bias(const struct engine *engine, const struct nibble_bias *bi
     return true;
 }
 
-static bool check_wish(const struct generator *generator, const struct nibble_request *wish, struct error *err)
+static bool check_wish(const struct generator *generator, const struct nibble_request *request_params,
+                       struct error *err)
 {
     const struct engine *engine = generator->engine;
     int longest = engine->plan.max_model_len;
-    if (!wish->prompt_count)
+    if (!request_params->prompt_count)
         return fail_usage(err, "the prompt has no tokens; at least one is needed to go on from");
-    if (wish->max_tokens < 0 || wish->min_tokens < 0 || wish->min_tokens > wish->max_tokens)
+    if (request_params->max_tokens < 0 || request_params->min_tokens < 0
+        || request_params->min_tokens > request_params->max_tokens)
         return fail_usage(err, "an answer of %d to %d tokens was asked for; that is no range from 0 on",
-                          wish->min_tokens, wish->max_tokens);
-    if (wish->top_logprobs < -1 || wish->top_logprobs > GENERATE_TOP_MAX)
-        return fail_usage(err, "%d likeliest tokens were asked for; up to %d are possible", wish->top_logprobs,
-                          GENERATE_TOP_MAX);
-    if (wish->stop_count > (size_t)vocabulary_of(generator))
-        return fail_usage(err, "%zu stop ids were given, more than there are tokens", wish->stop_count);
-    if (wish->prompt_count > (size_t)longest || wish->max_tokens > longest - (int)wish->prompt_count)
+                          request_params->min_tokens, request_params->max_tokens);
+    if (request_params->top_logprobs < -1 || request_params->top_logprobs > GENERATE_TOP_MAX)
+        return fail_usage(err, "%d likeliest tokens were asked for; up to %d are possible",
+                          request_params->top_logprobs, GENERATE_TOP_MAX);
+    if (request_params->stop_count > (size_t)vocabulary_of(generator))
+        return fail_usage(err, "%zu stop ids were given, more than there are tokens", request_params->stop_count);
+    if (request_params->prompt_count > (size_t)longest
+        || request_params->max_tokens > longest - (int)request_params->prompt_count)
         return fail(err, "a prompt of %zu tokens with an answer of %d is longer than the context of %d tokens%s",
-                    wish->prompt_count, wish->max_tokens, longest,
+                    request_params->prompt_count, request_params->max_tokens, longest,
                     longest < engine->model.config.context ? "; --max-model-len raises it" : "");
-    return engine_check_ids(engine, wish->prompt, wish->prompt_count, err)
-        && (engine_check_ids(engine, wish->stop_ids, wish->stop_count, err) || fail_within(err, "a stop id"))
-        && check_bias(engine, wish->bias, wish->bias_count, err) && sampler_check(&wish->sampling, err);
+    return engine_check_ids(engine, request_params->prompt, request_params->prompt_count, err)
+        && (engine_check_ids(engine, request_params->stop_ids, request_params->stop_count, err)
+            || fail_within(err, "a stop id"))
+        && check_bias(engine, request_params->bias, request_params->bias_count, err)
+        && sampler_check(&request_params->sampling, err);
 }
 
-uint64_t generator_add(struct generator *generator, const struct nibble_request *wish, struct error *err)
+uint64_t generator_add(struct generator *generator, const struct nibble_request *request_params, struct error *err)
 {
-    if (!check_wish(generator, wish, err))
+    if (!check_wish(generator, request_params, err))
         return 0;
     struct answer *answer = memory_new(1, sizeof *answer);
     *answer = (struct answer){
-        .listener = wish->listener,
-        .sampling = wish->sampling,
-        .max_tokens = wish->max_tokens,
-        .min_tokens = wish->min_tokens,
-        .top_logprobs = wish->top_logprobs,
-        .score_prompt = wish->score_prompt,
-        .stop_ids = copied(wish->stop_ids, wish->stop_count, sizeof *wish->stop_ids),
-        .stop_count = wish->stop_count,
-        .bias = copied(wish->bias, wish->bias_count, sizeof *wish->bias),
-        .bias_count = wish->bias_count,
+        .listener = request_params->listener,
+        .sampling = request_params->sampling,
+        .max_tokens = request_params->max_tokens,
+        .min_tokens = request_params->min_tokens,
+        .top_logprobs = request_params->top_logprobs,
+        .score_prompt = request_params->score_prompt,
+        .stop_ids = copied(request_params->stop_ids, request_params->stop_count, sizeof *request_params->stop_ids),
+        .stop_count = request_params->stop_count,
+        .bias = copied(request_params->bias, request_params->bias_count, sizeof *request_params->bias),
+        .bias_count = request_params->bias_count,
     };
-    struct request_wish scheduled = { .prompt = wish->prompt,
-                                      .prompt_count = (int)wish->prompt_count,
-                                      .max_tokens = wish->max_tokens,
-                                      .score_prompt = wish->score_prompt,
-                                      .priority = wish->priority,
-                                      .salt = { wish->cache_salt, wish->cache_salt_len },
-                                      .after = wish->after };
+    struct request_wish scheduled = { .prompt = request_params->prompt,
+                                      .prompt_count = (int)request_params->prompt_count,
+                                      .max_tokens = request_params->max_tokens,
+                                      .score_prompt = request_params->score_prompt,
+                                      .priority = request_params->priority,
+                                      .salt = { request_params->cache_salt, request_params->cache_salt_len },
+                                      .after = request_params->after };
     scheduler_add(&generator->scheduler, &answer->request, &scheduled, now(generator));
     return answer->request.name;
 }
@@ -157,10 +162,10 @@ static void finish(struct generator *generator, struct answer *answer, enum nibb
     struct nibble_usage usage = answer->request.usage;
     usage.finished = now(generator);
     scheduler_remove(&generator->scheduler, &answer->request);
-    for (int i = 0; i < GENERATE_FLIGHTS; i++)
-        for (int j = 0; j < generator->flights[i].row_count; j++)
-            if (generator->flights[i].rows[j].answer == answer)
-                generator->flights[i].rows[j].answer = NULL;
+    for (int i = 0; i < STEPS_IN_FLIGHT_MAX; i++)
+        for (int j = 0; j < generator->in_flight_steps[i].row_count; j++)
+            if (generator->in_flight_steps[i].rows[j].answer == answer)
+                generator->in_flight_steps[i].rows[j].answer = NULL;
     if (answer->listener.finished)
         answer->listener.finished(answer->listener.context, reason, &usage, error);
     free(answer->stop_ids);
@@ -180,9 +185,9 @@ void generator_cancel(struct generator *generator, uint64_t name)
 static void drop_early(struct generator *generator)
 {
     struct engine_result ignored;
-    struct flight *flight = generator->early;
-    if (flight && flight->step)
-        engine_finish(generator->engine, flight->step, &ignored, &flight->err);
+    struct in_flight *in_flight = generator->early;
+    if (in_flight && in_flight->step)
+        engine_finish(generator->engine, in_flight->step, &ignored, &in_flight->err);
     generator->early = NULL;
 }
 
@@ -195,11 +200,11 @@ void generator_close(struct generator *generator)
     }
     drop_early(generator);
     scheduler_close(scheduler);
-    for (int i = 0; i < thread_pool_size(generator->engine->team); i++)
+    for (int i = 0; i < thread_pool_size(generator->engine->pool); i++)
         sampler_close(&generator->samplers[i]);
     free(generator->samplers);
-    for (int i = 0; i < GENERATE_FLIGHTS; i++)
-        free(generator->flights[i].rows);
+    for (int i = 0; i < STEPS_IN_FLIGHT_MAX; i++)
+        free(generator->in_flight_steps[i].rows);
     free(generator->masks);
     free(generator->tops);
     *generator = (struct generator){ 0 };
@@ -227,17 +232,17 @@ static bool is_plain(const struct answer *answer)
 }
 
 // The rows of the step that was decided, drawn by the device where it can.
-static void list_rows(struct generator *generator, struct flight *flight)
+static void list_rows(struct generator *generator, struct in_flight *in_flight)
 {
     const struct scheduler *scheduler = &generator->scheduler;
-    flight->row_count = 0;
+    in_flight->row_count = 0;
     for (int i = 0; i < scheduler->chunk_count; i++) {
         const struct chunk *chunk = &scheduler->chunks[i];
         for (int j = 0; j < chunk->outputs; j++) {
-            int index = flight->row_count++, position = chunk->first + chunk->count - chunk->outputs + j;
+            int index = in_flight->row_count++, position = chunk->first + chunk->count - chunk->outputs + j;
             struct answer *answer = (struct answer *)chunk->request;
             answer->held = false; // it was preempted, and its row is computed again
-            flight->rows[index] = (struct row){
+            in_flight->rows[index] = (struct row){
                 .answer = answer,
                 .position = position,
                 .last = position == chunk->request->sequence.count - 1,
@@ -250,45 +255,45 @@ static void list_rows(struct generator *generator, struct flight *flight)
 }
 
 // Rows of earlier steps behind those of this one; the scheduler has left room for them.
-static void list_held_rows(struct generator *generator, struct flight *flight)
+static void list_held_rows(struct generator *generator, struct in_flight *in_flight)
 {
     for (struct request *request = generator->scheduler.running.first; request; request = request->after) {
         struct answer *answer = (struct answer *)request;
         if (!answer->held || request->sequence.cached < request->sequence.count)
             continue;
-        int index = flight->row_count++;
-        flight->rows[index] = (struct row){ .answer = answer,
-                                            .position = request->sequence.count - 1,
-                                            .last = true,
-                                            .held = true,
-                                            .logits = answer->held_logits,
-                                            .top = generator->tops + (size_t)index * GENERATE_TOP_MAX };
+        int index = in_flight->row_count++;
+        in_flight->rows[index] = (struct row){ .answer = answer,
+                                               .position = request->sequence.count - 1,
+                                               .last = true,
+                                               .held = true,
+                                               .logits = answer->held_logits,
+                                               .top = generator->tops + (size_t)index * GENERATE_TOP_MAX };
     }
 }
 
-static void start_reading(struct generator *generator, struct flight *flight)
+static void start_reading(struct generator *generator, struct in_flight *in_flight)
 {
     const struct scheduler *scheduler = &generator->scheduler;
     batch_clear(generator->engine);
     for (int i = 0; i < scheduler->chunk_count; i++) {
         const struct chunk *chunk = &scheduler->chunks[i];
         batch_add(generator->engine, &chunk->request->sequence, chunk->count, chunk->outputs);
-        flight->tokens += chunk->count;
+        in_flight->tokens += chunk->count;
     }
-    list_rows(generator, flight);
-    flight->step = engine_start(generator->engine, &flight->err);
+    list_rows(generator, in_flight);
+    in_flight->step = engine_start(generator->engine, &in_flight->err);
 }
 
 // Decides and starts a step. NULL: there is nothing to read and nothing to draw.
-static struct flight *start(struct generator *generator, struct flight *flight)
+static struct in_flight *start(struct generator *generator, struct in_flight *in_flight)
 {
     bool reads = scheduler_decide(&generator->scheduler, now(generator));
-    flight->tokens = flight->row_count = flight->step = 0;
-    flight->computed = false;
+    in_flight->tokens = in_flight->row_count = in_flight->step = 0;
+    in_flight->computed = false;
     if (reads)
-        start_reading(generator, flight);
-    list_held_rows(generator, flight);
-    return reads || flight->row_count ? flight : NULL;
+        start_reading(generator, in_flight);
+    list_held_rows(generator, in_flight);
+    return reads || in_flight->row_count ? in_flight : NULL;
 }
 
 static bool are_plain(const struct request_queue *queue)
@@ -300,33 +305,33 @@ static bool are_plain(const struct request_queue *queue)
 }
 
 // Whether the step after this one can be decided now.
-static bool may_go_on(const struct generator *generator, const struct flight *flight)
+static bool may_go_on(const struct generator *generator, const struct in_flight *in_flight)
 {
     const struct scheduler *scheduler = &generator->scheduler;
-    if (!engine_may_follow(generator->engine, flight->step) || !scheduler_has_slack(scheduler)
+    if (!engine_may_follow(generator->engine, in_flight->step) || !scheduler_has_slack(scheduler)
         || !are_plain(&scheduler->running) || !are_plain(&scheduler->waiting))
         return false;
-    for (int i = 0; i < flight->row_count && scheduler->waiting.count; i++)
-        if (flight->rows[i].answer && tokens_left(flight->rows[i].answer) == 1)
+    for (int i = 0; i < in_flight->row_count && scheduler->waiting.count; i++)
+        if (in_flight->rows[i].answer && tokens_left(in_flight->rows[i].answer) == 1)
             return false;
     return true;
 }
 
 // The next step, as if this one's results were there.
-static void start_early(struct generator *generator, struct flight *flight)
+static void start_early(struct generator *generator, struct in_flight *in_flight)
 {
     scheduler_computed(&generator->scheduler);
-    flight->computed = true;
-    for (int i = 0; i < flight->row_count; i++)
-        if (flight->rows[i].answer && tokens_left(flight->rows[i].answer) > 1)
-            scheduler_promise(&flight->rows[i].answer->request, ~i);
-    struct flight *other = flight == generator->flights ? flight + 1 : generator->flights;
+    in_flight->computed = true;
+    for (int i = 0; i < in_flight->row_count; i++)
+        if (in_flight->rows[i].answer && tokens_left(in_flight->rows[i].answer) > 1)
+            scheduler_promise(&in_flight->rows[i].answer->request, ~i);
+    struct in_flight *other = in_flight == generator->in_flight_steps ? in_flight + 1 : generator->in_flight_steps;
     generator->early = start(generator, other);
 }
 
 struct masking {
     struct generator *generator;
-    struct flight *flight;
+    struct in_flight *in_flight;
     atomic_int rows_left; // taken from the end, where those that were held are
     atomic_ullong work;   // that the masks have taken so far
 };
@@ -342,7 +347,7 @@ static void make_masks(void *context, int phase, int part, int parts)
     struct masking *masking = context;
     size_t words = (size_t)masking->generator->mask_words;
     for (int i; (i = atomic_fetch_sub(&masking->rows_left, 1) - 1) >= 0;) {
-        struct row *row = &masking->flight->rows[i];
+        struct row *row = &masking->in_flight->rows[i];
         if (!wants_mask(row))
             continue;
         row->late = atomic_load(&masking->work) >= GENERATE_MASK_WORK_MAX;
@@ -357,22 +362,22 @@ static void make_masks(void *context, int phase, int part, int parts)
 }
 
 // What listeners allow; on a GPU, while it computes.
-static void list_masks(struct generator *generator, struct flight *flight)
+static void list_masks(struct generator *generator, struct in_flight *in_flight)
 {
-    struct masking masking = { .generator = generator, .flight = flight, .rows_left = flight->row_count };
+    struct masking masking = { .generator = generator, .in_flight = in_flight, .rows_left = in_flight->row_count };
     bool any = false;
-    for (int i = 0; i < flight->row_count; i++)
-        any |= wants_mask(&flight->rows[i]);
+    for (int i = 0; i < in_flight->row_count; i++)
+        any |= wants_mask(&in_flight->rows[i]);
     if (any)
-        thread_pool_run(generator->engine->team, &(struct thread_pool_work){ make_masks, &masking, .phases = 1 });
+        thread_pool_run(generator->engine->pool, &(struct thread_pool_work){ make_masks, &masking, .phases = 1 });
 }
 
 // Rows without their masks stay for a later step.
-static void hold_late_rows(struct generator *generator, struct flight *flight)
+static void hold_late_rows(struct generator *generator, struct in_flight *in_flight)
 {
     size_t vocabulary = (size_t)vocabulary_of(generator);
-    for (int i = 0; i < flight->row_count; i++) {
-        const struct row *row = &flight->rows[i];
+    for (int i = 0; i < in_flight->row_count; i++) {
+        const struct row *row = &in_flight->rows[i];
         struct answer *answer = row->answer;
         if (answer && row->held)
             answer->held = row->late;
@@ -416,7 +421,7 @@ static void draw_row(struct sampler *sampler, struct row *row)
 
 struct drawing {
     struct sampler *samplers;
-    struct flight *flight;
+    struct in_flight *in_flight;
 };
 
 // Each part has a sampler of its own; a row's result does not depend on which one drew it.
@@ -424,26 +429,26 @@ static void draw_rows(void *context, int phase, int part, int parts)
 {
     (void)phase;
     const struct drawing *drawing = context;
-    for (int i = part; i < drawing->flight->row_count; i += parts)
-        draw_row(&drawing->samplers[part], &drawing->flight->rows[i]);
+    for (int i = part; i < drawing->in_flight->row_count; i += parts)
+        draw_row(&drawing->samplers[part], &drawing->in_flight->rows[i]);
 }
 
 // What the device drew, and what the team does.
-static void take_results(struct generator *generator, struct flight *flight, const struct engine_result *result)
+static void take_results(struct generator *generator, struct in_flight *in_flight, const struct engine_result *result)
 {
     size_t vocabulary = (size_t)vocabulary_of(generator);
     bool all_drawn = true;
-    for (int i = 0; i < flight->row_count; i++) {
-        struct row *row = &flight->rows[i];
+    for (int i = 0; i < in_flight->row_count; i++) {
+        struct row *row = &in_flight->rows[i];
         if (!row->held)
             row->logits = result->logits + (size_t)i * vocabulary;
         row->drawn = row->on_device ? result->drawn[i] : 0;
         row->finite = row->drawn != ENGINE_NOT_FINITE;
         all_drawn &= row->on_device;
     }
-    struct drawing drawing = { generator->samplers, flight };
+    struct drawing drawing = { generator->samplers, in_flight };
     if (!all_drawn)
-        thread_pool_run(generator->engine->team, &(struct thread_pool_work){ draw_rows, &drawing, .phases = 1 });
+        thread_pool_run(generator->engine->pool, &(struct thread_pool_work){ draw_rows, &drawing, .phases = 1 });
 }
 
 // ---- telling ----
@@ -532,12 +537,12 @@ static int tell_answer(struct generator *generator, const struct row *rows, int 
     return drawn;
 }
 
-static int tell_rows(struct generator *generator, const struct flight *flight)
+static int tell_rows(struct generator *generator, const struct in_flight *in_flight)
 {
     int tokens = 0, count;
-    for (int i = 0; i < flight->row_count; i += count) {
-        const struct row *rows = &flight->rows[i];
-        for (count = 1; i + count < flight->row_count && rows[count].answer == rows->answer; count++)
+    for (int i = 0; i < in_flight->row_count; i += count) {
+        const struct row *rows = &in_flight->rows[i];
+        for (count = 1; i + count < in_flight->row_count && rows[count].answer == rows->answer; count++)
             ;
         if (rows->answer)
             tokens += tell_answer(generator, rows, count);
@@ -560,24 +565,24 @@ bool generator_step(struct generator *generator, struct nibble_step *step)
     *step = (struct nibble_step){ 0 };
     if (generator->early && !scheduler_is_awaited(scheduler))
         drop_early(generator);
-    struct flight *flight = generator->early ? generator->early : start(generator, generator->flights);
+    struct in_flight *in_flight = generator->early ? generator->early : start(generator, generator->in_flight_steps);
     generator->early = NULL;
-    if (!flight)
+    if (!in_flight)
         return false;
-    step->tokens = flight->tokens;
-    list_masks(generator, flight);
-    if (may_go_on(generator, flight))
-        start_early(generator, flight);
-    bool reads = flight->tokens;
+    step->tokens = in_flight->tokens;
+    list_masks(generator, in_flight);
+    if (may_go_on(generator, in_flight))
+        start_early(generator, in_flight);
+    bool reads = in_flight->tokens;
     scheduler->counts.failing = reads
-        && (!flight->step || !engine_finish(generator->engine, flight->step, &result, &flight->err));
+        && (!in_flight->step || !engine_finish(generator->engine, in_flight->step, &result, &in_flight->err));
     if (scheduler->counts.failing)
-        return fail_running(generator, flight->err.text);
-    if (reads && !flight->computed)
+        return fail_running(generator, in_flight->err.text);
+    if (reads && !in_flight->computed)
         scheduler_computed(scheduler);
-    take_results(generator, flight, &result);
-    hold_late_rows(generator, flight);
-    step->answers = tell_rows(generator, flight);
+    take_results(generator, in_flight, &result);
+    hold_late_rows(generator, in_flight);
+    step->answers = tell_rows(generator, in_flight);
     return true;
 }
 

@@ -20,7 +20,7 @@
 #include "engine/schedule/scheduler.h"
 
 enum { GENERATE_TOP_MAX = 128 };           // likeliest tokens that can come with each
-enum { GENERATE_FLIGHTS = 2 };             // steps under way
+enum { STEPS_IN_FLIGHT_MAX = 2 };          // steps under way
 enum { GENERATE_MASK_WORK_MAX = 2 << 20 }; // of the masks in one step, as nibble_listener.restrict_tokens counts it
 
 struct generator {
@@ -29,16 +29,16 @@ struct generator {
     double (*clock)(void *context);
     void *clock_context;
     struct sampler *samplers; // one per member of the team
-    struct flight {           // a step that was started
+    struct in_flight {        // a step that was started
         struct row *rows;     // (outputs)
         int row_count;
         int tokens;    // that it reads; 0: nothing but rows that were held
         int step;      // the engine's number; 0: it could not be started, as `err` says
         bool computed; // the scheduler has been told
         struct error err;
-    } flights[GENERATE_FLIGHTS];
-    struct flight *early; // the one that was started before the last one's results were there, or NULL
-    uint32_t *masks;      // (outputs, mask_words)
+    } in_flight_steps[STEPS_IN_FLIGHT_MAX];
+    struct in_flight *early; // the one that was started before the last one's results were there, or NULL
+    uint32_t *masks;         // (outputs, mask_words)
     int mask_words;
     struct candidate *tops; // (outputs, GENERATE_TOP_MAX)
 };
@@ -47,7 +47,7 @@ void generator_open(struct generator *generator, struct engine *engine, const st
 void generator_close(struct generator *generator); // cancels what is left
 
 // As the functions of nibble.h.
-uint64_t generator_add(struct generator *generator, const struct nibble_request *wish, struct error *err);
+uint64_t generator_add(struct generator *generator, const struct nibble_request *request_params, struct error *err);
 void generator_cancel(struct generator *generator, uint64_t name);
 bool generator_step(struct generator *generator, struct nibble_step *step);
 void generator_stats(const struct generator *generator, struct nibble_scheduler_stats *out);

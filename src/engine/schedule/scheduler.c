@@ -74,25 +74,26 @@ struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name)
     return NULL;
 }
 
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *wish, double now)
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *request_params,
+                   double now)
 {
     const struct scheduler_options *options = &scheduler->options;
-    int length = wish->prompt_count + wish->max_tokens;
+    int length = request_params->prompt_count + request_params->max_tokens;
     for (int i = 0; i < options->classes; i++)
         assert(kv_table_pages_needed(&options->pools[i].class, length, options->batch_tokens)
                <= options->pools[i].page_count);
     *request = (struct request){
         .name = ++scheduler->last_name,
-        .prompt_count = wish->prompt_count,
-        .priority = wish->priority,
-        .next_output = wish->score_prompt ? 0 : wish->prompt_count - 1,
-        .leader = wish->after ? scheduler_find(scheduler, wish->after) : NULL,
-        .usage = { .prompt_tokens = wish->prompt_count, .arrived = now },
+        .prompt_count = request_params->prompt_count,
+        .priority = request_params->priority,
+        .next_output = request_params->score_prompt ? 0 : request_params->prompt_count - 1,
+        .leader = request_params->after ? scheduler_find(scheduler, request_params->after) : NULL,
+        .usage = { .prompt_tokens = request_params->prompt_count, .arrived = now },
     };
     sequence_open(&request->sequence, options->pools, options->classes, length);
-    sequence_append(&request->sequence, wish->prompt, wish->prompt_count);
+    sequence_append(&request->sequence, request_params->prompt, request_params->prompt_count);
     if (options->prefix_cache)
-        kv_prefix_open(&request->prefix, wish->salt, length);
+        kv_prefix_open(&request->prefix, request_params->salt, length);
     enqueue(scheduler, request);
 }
 

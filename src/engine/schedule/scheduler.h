@@ -76,7 +76,8 @@ struct request_wish {
 };
 
 // Fills *request and queues it.
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *wish, double now);
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *request_params,
+                   double now);
 
 // Takes a request out, finished or not, also of the chunks; its pages are free afterwards.
 void scheduler_remove(struct scheduler *scheduler, struct request *request);

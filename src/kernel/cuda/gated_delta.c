@@ -20,7 +20,7 @@ static int describe_gated_delta(const struct kernel *kernel, const void *argumen
                                              .dt_bias = args->dt_bias,
                                              .out = (uint16_t *)(void *)args->out,
                                              .groups = args->groups,
-                                             .interleaved = args->in_turns,
+                                             .interleaved = args->interleaved,
                                              .heads = layout->heads,
                                              .keys = layout->keys,
                                              .values = layout->values };

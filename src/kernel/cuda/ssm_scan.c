@@ -58,11 +58,11 @@ static int describe_ssm_scan(const struct kernel *kernel, const void *arguments,
 #define ROW(word, id, loads, rank)                                                                              \
     .name = word, .functions = { word }, .device = DEVICE_CUDA, .op = OP_##id, .load = loads, .priority = rank, \
     .architectures = cuda_all_architectures
-#define CONV(taps, rank)                                                                            \
-    ROW("conv_" #taps, CONV, KERNEL_ANY, rank), .conv_kernel_max = taps, .describe = describe_conv, \
-        .variant = &(const struct conv_variant)                                                     \
-    {                                                                                               \
-        CONV_##taps##_TOKENS                                                                        \
+#define CONV(conv_width, rank)                                                                                  \
+    ROW("conv_" #conv_width, CONV, KERNEL_ANY, rank), .conv_kernel_max = conv_width, .describe = describe_conv, \
+        .variant = &(const struct conv_variant)                                                                 \
+    {                                                                                                           \
+        CONV_##conv_width##_TOKENS                                                                              \
     }
 #define SCAN(keys, word, loads, rank) \
     ROW("ssm_scan_" #keys "_" #word, SSM_SCAN, loads, rank), .keys_max = keys, .describe = describe_ssm_scan

@@ -24,7 +24,7 @@ static void scale_to(const float *x, int count, float length, float *out)
 void delta_step_of(const struct gated_delta_args *args, int row, int head, struct delta_step *out)
 {
     const struct kv_state *layout = &args->state.layout;
-    int keys = layout->keys, group = args->in_turns ? head % args->groups : head / (layout->heads / args->groups);
+    int keys = layout->keys, group = args->interleaved ? head % args->groups : head / (layout->heads / args->groups);
     size_t all_keys = (size_t)args->groups * (size_t)keys, inner = (size_t)layout->heads * (size_t)layout->values;
     size_t at = (size_t)row * (size_t)layout->heads + (size_t)head;
     const float *mixed = args->mixed + (size_t)row * (2 * all_keys + inner);

@@ -240,7 +240,7 @@ static const char *difference(const struct model *a, const struct model *b)
         return "numbers";
     const struct model_experts *some = &x->experts, *others = &y->experts;
     if (some->count != others->count || some->chosen != others->chosen || some->width != others->width
-        || some->first_layer != others->first_layer || some->rhythm != others->rhythm
+        || some->first_layer != others->first_layer || some->moe_layer_freq != others->moe_layer_freq
         || some->shared_width != others->shared_width || some->score != others->score || some->groups != others->groups
         || some->normalise != others->normalise || !near(some->scale, others->scale))
         return "experts";
