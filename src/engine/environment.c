@@ -84,6 +84,8 @@ static json_t *describe_build(void)
         kernels++;
     for (const int *sm = cuda_architectures; *sm; sm++)
         strbuf_add_format(&cuda, "%ssm_%d", cuda.len ? " " : "", *sm);
+    if (cuda_ptx_architecture)
+        strbuf_add_format(&cuda, "%scompute_%d", cuda.len ? " " : "", cuda_ptx_architecture);
     json_t *build = json_pack("{s:s, s:s, s:s, s:i, s:s}", "version", NIBBLE_VERSION, "compiler", NIBBLE_COMPILER,
                               "buildtype", NIBBLE_BUILDTYPE, "kernels", kernels, "cuda",
                               cuda.len ? strbuf_text(&cuda) : "none");
