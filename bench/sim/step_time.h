@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sim/step_time.h: how long a server takes for a step, from what was measured: a curve over the rows that a step reads
-// (weights are read once, whoever uses them), and what each row of logits, each token of context that a continued
+// (weights are read once for all of them), and what each row of logits, each token of context that a continued
 // sequence looks back at, and each pair of a prompt's token with one before it adds.
 #ifndef SIM_STEP_TIME_H
 #define SIM_STEP_TIME_H
@@ -14,7 +14,7 @@ struct step_time {
         double rows, seconds;
     } points[STEP_TIME_POINTS_MAX]; // by rising rows; straight lines between them, and on after the last
     int point_count;
-    double output, context, pair;   // seconds each
+    double output, context, pair; // seconds each
 };
 
 // "1:0.004 128:0.0066 ..." False: that is no curve.

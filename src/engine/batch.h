@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/batch.h: from the next tokens of some sequences to one step of the engine. Their pages must be there; that the
-// tokens are cached afterwards is for the sequences' owners to note.
+// engine/batch.h: the batch builder: it packs the next tokens of some sequences into the ragged batch of one step. The
+// callers have taken the pages before, and note afterwards that the tokens are cached.
 #ifndef ENGINE_BATCH_H
 #define ENGINE_BATCH_H
 

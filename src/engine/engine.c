@@ -95,7 +95,7 @@ static bool load_weights(struct engine *engine, const struct engine_options *opt
 
 // ---- opening ----
 
-// On a GPU machine the team packs weights and draws tokens. Ranks of one host share its cores.
+// On a GPU machine the thread pool packs weights and draws tokens. Ranks of one host divide its cores.
 static bool open_thread_pool(struct engine *engine, int threads, struct error *err)
 {
     struct device host;

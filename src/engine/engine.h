@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/engine.h: a plan made real. Opening goes the way the data goes: checkpoint -> model -> plan -> weights ->
-// pools -> program. After that a step allocates nothing: it fills the batch and walks the program.
+// engine/engine.h: the model runner: it loads a plan and executes steps of it. Opening follows the data flow:
+// checkpoint -> model -> plan -> weights -> pools -> program. After that a step allocates nothing: it fills the batch
+// and walks the program.
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -95,7 +96,7 @@ int engine_start(struct engine *engine, struct error *err);
 // must be drawn by the device.
 bool engine_may_follow(const struct engine *engine, int step);
 
-// What a step came to. It is the engine's until the next one is started.
+// The result of a step. It belongs to the engine and is valid until the next step is started.
 enum { ENGINE_NOT_FINITE = -1 };
 struct engine_result {
     const float *logits;  // (outputs, vocabulary); those of rows that the device drew from are not there

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/environment.c: nibble_environment: the machine, the drivers and the build, as found. Nothing here can fail:
-// what is missing is said to be missing.
+// engine/environment.c: the environment report (nibble_environment): the machine, the drivers and the build, as found.
+// It cannot fail; the report says which things are missing.
 #include <jansson.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -50,7 +50,7 @@ static json_t *describe_cuda(void)
     return cuda;
 }
 
-// What several processes, or their GPUs, would compute a model together with.
+// The libraries by which several processes, or their GPUs, would compute a model together: MPI and NCCL.
 static json_t *describe_ranks(void)
 {
     char path[MPI_PATH_MAX], words[MPI_TEXT_MAX];

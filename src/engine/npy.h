@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/npy.h: arrays as NumPy reads them: an .npy file, format version 1.0.
+// engine/npy.h: the NumPy array file format (.npy), version 1.0.
 #ifndef ENGINE_NPY_H
 #define ENGINE_NPY_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/observer.h: an observer looks at a step's values while it runs: at what a text makes of keys and queries, at
-// what matrices are multiplied with, or at what each op took and gave (engine/trace.h). It costs nothing where there is
-// none. A plan whose ops are to be seen one by one keeps them apart (plan_options.apart).
+// engine/observer.h: forward hooks: an observer looks at a step's values while it runs. It may look at a text's keys
+// and queries, at the inputs of matrices, or at the operands and results of each op (engine/trace.h). A step without an
+// observer costs nothing extra. A plan whose ops are to be seen one by one does not fuse them (plan_options.apart).
 #ifndef ENGINE_OBSERVER_H
 #define ENGINE_OBSERVER_H
 
@@ -17,7 +17,7 @@ struct engine_watch {
     uint32_t buffers; // at what: bits 1u << BUFFER_...; as f32 in engine->seen, wherever the op ran
     bool results;     // of these only at those that the op has written
     bool timed;       // engine->watch_clock has the op's time when part 0 of `after` is called
-    // Called by the whole team, each caller with its part; the next op starts when all have returned. `op` is its place
+    // All threads of the pool call it, each with its part; the next op starts when all have returned. `op` is its place
     // in model.ops.
     void (*after)(void *context, const struct engine *engine, int op, int part, int parts);
     bool (*finish)(void *context, struct error *err); // after a step: did the observer succeed? NULL: it cannot fail
@@ -47,8 +47,8 @@ bool watch_wants(const struct engine *engine, int op);
 // On CPUs a phase of the program: `arguments` is a struct program_moment.
 void watch_run(const void *arguments, int part, int parts);
 
-// On a GPU, before an op that is wanted is launched, and after: waits for what is queued, fetches the values and has
-// the team look at them.
+// On a GPU, before an op that is wanted is launched, and after: waits for the queue, downloads the values and runs the
+// observer on the thread pool.
 bool watch_before_on_gpu(const struct engine *engine, struct error *err);
 bool watch_on_gpu(const struct engine *engine, int op, struct error *err);
 

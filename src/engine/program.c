@@ -21,7 +21,7 @@ static const int *rows_of(const struct engine *engine, const struct op *op)
     return op->on_outputs ? &engine->batch.outputs : &engine->batch.tokens;
 }
 
-// What the checkpoint says, for formats that have a scale.
+// The scale that the checkpoint has for the cache, for formats that have one; else 1.
 static bool cache_scale(const struct kv_side *side, const struct tensor *tensor, float *out, struct error *err)
 {
     enum dtype_scale scale = dtype_table[side->dtype].scale;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/program.h: every op of the model with its arguments bound: buffers, weights and cache as pointers.
+// engine/program.h: the program: a flat schedule of the model's ops with their arguments bound to addresses of buffers,
+// weights and cache.
 #ifndef ENGINE_PROGRAM_H
 #define ENGINE_PROGRAM_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/public.c: nibble_plan_*, nibble_engine_*, nibble_sequence_*, nibble_sampling_* and nibble_scheduler_*.
+// engine/public.c: the C API of engines: nibble_plan_*, nibble_engine_*, nibble_sequence_*, nibble_sampling_* and
+// nibble_scheduler_*.
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -86,7 +87,7 @@ static ptrdiff_t tokens_of(void *checkpoint, struct bytes text, int32_t **ids, s
     return count;
 }
 
-// What a plan wants to know, from a file or, with `measures`, by measuring.
+// Finds the calibration that a plan needs in a file or, with `measures`, by measuring.
 static bool find_calibration(struct kv_calibration *out, const struct nibble_checkpoint *checkpoint,
                              const struct plan *plan, const struct nibble_options *options, bool measures,
                              struct error *err)
@@ -130,7 +131,7 @@ static bool calibrate_whole(struct kv_calibration *out, const struct nibble_chec
     return ok || !insists;
 }
 
-// Of several ranks it is rank 0's.
+// Makes a model and its plan. With several ranks the plan is rank 0's.
 static bool decide(struct nibble_plan *plan, const struct nibble_checkpoint *checkpoint, const struct device *device,
                    const struct plan_options *options, int ranks, struct error *err)
 {
@@ -142,8 +143,8 @@ static bool decide(struct nibble_plan *plan, const struct nibble_checkpoint *che
         && plan_make(&plan->own, &plan->model, device, options, err);
 }
 
-// What a plan is made for. One that is to run is for a device of this machine; one that is about to, for keys that are
-// measured where nobody has measured them yet.
+// The purpose of a plan. A plan that is to run needs a device of this machine; for one that runs now, keys that have no
+// calibration yet are measured.
 enum purpose { TO_LOOK_AT, TO_RUN, TO_RUN_NOW };
 
 static struct nibble_plan *make_plan(const struct nibble_checkpoint *checkpoint, const struct nibble_options *options,

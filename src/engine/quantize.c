@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/quantize.c: nibble_quantize, with the model run over a text where errors are to be made up for: what its
-// matrices are multiplied with is looked at on the way.
+// engine/quantize.c: post-training quantisation of a checkpoint (nibble_quantize). For GPTQ the model reads a text, and
+// an observer adds up the Hessian of each matrix's inputs.
 #include <stdlib.h>
 
 #include "base/public.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/reader.h: one text read by itself, for the logits after its tokens. Nothing is drawn and nothing is shared.
+// engine/reader.h: prefill of a single sequence: one text is read alone, and the reader gives the logits after its
+// tokens. It draws no tokens and shares no pages.
 #ifndef ENGINE_READER_H
 #define ENGINE_READER_H
 

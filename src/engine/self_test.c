@@ -45,7 +45,7 @@ static void add_question(struct questions *questions, const struct kernel *kerne
     questions->list[questions->count++] = (struct question){ kernel, *wanted };
 }
 
-// The kernels of one op, with the formats it has there and the neighbours that they do in passing.
+// Adds the kernels of one op, with the formats that the op has and the neighbours that are fused.
 static void add_op(struct questions *questions, const struct plan *plan, int index)
 {
     const struct op *op = &plan->model->ops[index];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/self_test.h: before a plan serves anybody, each kernel in it answers a question whose answer is known.
+// engine/self_test.h: known-answer self-test: before a plan serves requests, each of its kernels is compared with its
+// reference on known input.
 #ifndef ENGINE_SELF_TEST_H
 #define ENGINE_SELF_TEST_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/sequence.h: one text: its tokens, and the pages that hold those it has read.
+// engine/sequence.h: a sequence of the paged KV cache: its tokens, and the pages that hold the ones that have been
+// read.
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
 

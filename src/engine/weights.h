@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/weights.h: from tensors in the mapped file to what kernels read. Matrices are packed in the order in which
-// kernels read them, or stay where they are; norm weights and biases, a few kilobytes, become f32 and are checked.
+// engine/weights.h: the weight loader: from tensors in the mapped file to operands of kernels. Matrices are packed in
+// the order in which kernels read them, or stay where they are; norm weights and biases, a few kilobytes, become f32
+// and are checked.
 #ifndef ENGINE_WEIGHTS_H
 #define ENGINE_WEIGHTS_H
 
@@ -18,7 +19,7 @@ bool weights_vector(struct arena *arena, const struct tensor *tensor, float offs
 // One scale for each expert, each a positive number; *out is NULL where they have none.
 bool weights_scales(struct arena *arena, const struct op_matrix *matrix, const float **out, struct error *err);
 
-// What a layer's keys or values are divided by in the cache: the largest, where there is one for each head. NULL: 1.
+// The number by which the cache divides a layer's keys or values: the largest, where each head has one. NULL: 1.
 bool weights_cache_scale(const struct tensor *tensor, float *out, struct error *err);
 
 // Takes one matrix to where the plan has placed it.
@@ -33,7 +34,8 @@ struct weights_target {
 bool weights_load(const struct plan *plan, const struct weights_target *target,
                   void (*progress)(void *context, double done), void *context, struct error *err);
 
-// Makes one matrix on the whole team in host memory, of experts the one of that number: packed, or with NULL as it is.
+// Makes one matrix in host memory by the whole pool of threads; of experts, the one of that number. The matrix is
+// packed, or with NULL unchanged.
 bool weights_make(const struct checkpoint *checkpoint, const struct tensor *tensor, int expert,
                   const struct kernel_packing *packing, void *out, struct thread_pool *pool, struct error *err);
 int weights_count(const struct tensor *tensor); // of experts, 1: it is a matrix

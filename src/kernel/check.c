@@ -91,7 +91,7 @@ int check_fused(const struct kernel *kernel, uint32_t out[CHECK_FUSED_MAX])
 
 // ---- one case ----
 
-// What the outputs held at some moment, as bytes, or what a run made of them, as values.
+// Holds a copy of the outputs at some moment, as bytes, or the results of a run, as values.
 struct picture {
     void *output[TESTCASE_OUTPUTS_MAX];
 };
@@ -110,7 +110,7 @@ static struct picture take_bytes(struct testcase *testcase)
     return bytes;
 }
 
-// What has just been written to the test case, which is then as it was `before`.
+// Takes the values that a run has just written to the test case, whose outputs are then as they were `before`.
 static struct picture take_values(struct testcase *testcase, const struct picture *before, bool *strayed)
 {
     struct picture values;
@@ -162,7 +162,7 @@ static const float *rounded_input(struct testcase *testcase, const struct kernel
     return rounded;
 }
 
-// What changes keys in place before they are stored, on a copy: the test case is to keep them.
+// Runs the ops that change keys in place before they are stored, on a copy: the test case is to keep them.
 static void run_before_storing(const struct testcase *testcase, struct kv_write_args *args, struct arena *arena,
                                int part, int parts)
 {

@@ -11,7 +11,7 @@ enum { CHECK_CASES_MAX = 4 * DTYPE_COUNT };
 // beside another one. Returns how many; their seed is 0 and their head size is drawn.
 int check_cases(const struct kernel *kernel, struct testcase_options out[CHECK_CASES_MAX]);
 
-// Which neighbours a row is tried with: none, and what it says that it does in passing, as it comes in models. Returns
+// Lists the neighbours that a row is checked with: none, and those it says it fuses, as they come in models. Returns
 // how many sets of KERNEL_FUSES_* there are.
 enum { CHECK_FUSED_MAX = 8 };
 int check_fused(const struct kernel *kernel, uint32_t out[CHECK_FUSED_MAX]);

@@ -35,12 +35,12 @@ struct kernel_packing {
     void (*pack)(const struct weight *weight, int part, int parts, void *out);
 };
 
-// What a row does besides its own op, if the neighbours in the list are these and pass their results on to nobody else.
+// A row fuses these neighbours of its op in the list, if they pass their results on to no other op.
 enum {
     KERNEL_FUSES_NORM = 1,       // linear: the norm of its input
     KERNEL_FUSES_ACT_MUL = 2,    // linear with gate and up: the activation of both
     KERNEL_FUSES_ADD = 4,        // linear: adding its result to the residual stream
-    KERNEL_FUSES_ROPE = 8,       // kv_write: turning q and k
+    KERNEL_FUSES_ROPE = 8,       // kv_write: rotating q and k
     KERNEL_FUSES_TRANSFORM = 16, // kv_write: what keys are stored as
 };
 
@@ -104,13 +104,13 @@ struct kernel {
     int keys_multiple;     // gated_delta: of those, and of all q, k and v of a token together; 0: any
     float tolerance;       // how far it may be from the reference (kernel/check.h); 0: as its op says
     int shared_bytes;      // CUDA: the most that one block takes, static and dynamic; 0: no more than any device has
-    uint32_t fuses;        // KERNEL_FUSES_*: neighbours in the list of ops that it does in passing
+    uint32_t fuses;        // KERNEL_FUSES_*: neighbours in the list of ops that it fuses
 
     // args is the struct of the op. Each of `parts` callers does its share, takes no lock and writes nowhere else.
     void (*run)(const void *args, int part, int parts);
 
-    // What all callers do before any of them runs; NULL: nothing. It may fill the scratch memory of the op's arguments,
-    // which has as many bytes as asked for here; NULL: it needs none.
+    // All callers do this before any of them runs; NULL: nothing. It may fill the scratch memory of the op's arguments,
+    // which has as many bytes as scratch_bytes asks for; NULL: it needs none.
     void (*prepare)(const void *args, int part, int parts);
     size_t (*scratch_bytes)(const struct kernel_extent *extent);
 

@@ -132,7 +132,7 @@ struct operand {
     int fused;                // enum op_kind of a fused neighbour
 };
 
-// What an operand of some arguments is: its member, and its size from the numbers in the arguments.
+// Describes an operand of some arguments: its member, and its size from the numbers in the arguments.
 enum { OP_OPERANDS_MAX = 24 };
 struct operand_use {
     const struct operand *operand;

@@ -23,7 +23,7 @@ static size_t columns_max(int width, int ranks)
     return (size_t)((units + ranks - 1) / ranks * JOIN_UNIT);
 }
 
-// What the expressions of kernel/op.h are written in. Each is a statement of its own: the order of draws is the list's.
+// The expressions of kernel/op.h use these macros. Each is a statement of its own: the order of draws is the list's.
 #define WIDE LARGE_WIDTH
 #define between(low, high, large) draw_size(draw, low, high, large)
 #define coin draw_coin(draw)
@@ -191,7 +191,7 @@ static void draw_linear_output(struct draw *draw, int index, int in, int rows)
     testcase->flops += 2.0 * testcase->rows * rows * in;
 }
 
-// The fused neighbours of a linear. Of two outputs the first is the gate.
+// Draws the fused neighbours of a linear. If it has two outputs, the first is the gate.
 static void draw_linear_neighbours(struct draw *draw)
 {
     struct testcase *testcase = draw->testcase;

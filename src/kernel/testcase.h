@@ -97,7 +97,7 @@ void testcase_undo(struct testcase *testcase, int output, const uint8_t *before)
 
 bool testcase_guards_intact(const struct testcase *testcase);
 
-// What arguments point to: its place and size here, and what it is in a GPU's memory.
+// Describes memory that arguments point to: its place and size here, and its type in a GPU's memory.
 enum testcase_type { TESTCASE_F32, TESTCASE_BF16, TESTCASE_BYTES, TESTCASE_SCRATCH /* bytes of no meaning */ };
 struct testcase_operand {
     void **slot;  // where the arguments have its address

@@ -62,7 +62,7 @@ static void draw_sequences(struct draw *draw, struct scene *scene, int tokens, i
     for (int s = 0; s < sequences; s++) {
         int first = first_row(draw, s, sequences, tokens), end = first_row(draw, s + 1, sequences, tokens);
         bool is_long = draw_coin(draw) && draw_coin(draw);
-        // Of the short ones, one in five is new.
+        // One in five of the short ones is new.
         int old = is_far ? draw_size(draw, 6300, 9000, 0)
                          : draw_size(draw, is_long ? 200 : -20, is_long ? 600 : 70, large_old);
         scene->old[s] = old > 0 ? old : 0;
@@ -211,7 +211,7 @@ static void draw_scene(struct draw *draw, struct scene *scene, int large_many, i
     }
 }
 
-// Of every kind: both parts of it, or one.
+// Draws a transform of any kind: centre and block, or one of them.
 static void draw_transform_of(struct draw *draw, int dim, int kv_heads, struct transform_args *args)
 {
     bool centred = draw_coin(draw);

@@ -28,7 +28,7 @@ bool draw_is_short(const struct draw *draw)
 
 bool draw_is_decode(const struct draw *draw) { return !(draw->wanted->load & KERNEL_PREFILL); }
 
-// Of a row for some of the loads alone: its edges as often as what lies between.
+// Draws a size for a row that serves some of the loads alone: its limits are drawn as often as sizes between them.
 static int draw_between(struct draw *draw, int least, int most)
 {
     if (draw_coin(draw))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/testcase_experts.c: test cases of route, experts and combine. Of the order that route gives pairs each pair is
-// read as the expert among whose pairs it stands: that is right or wrong, whatever the tokens beside it.
+// kernel/testcase_experts.c: test cases of route, experts and combine. A pair in the order that route gives is read as
+// the expert among whose pairs it stands: that is right or wrong, whatever the tokens beside it.
 #include <math.h>
 #include <string.h>
 

@@ -97,7 +97,7 @@ void draw_conv(struct draw *draw)
     testcase->bytes_moved += 2 * (size_t)testcase->batch.sequences * (size_t)(inputs * channels) * sizeof(float);
 }
 
-// What no state grows with.
+// Draws a decay (A) of each head that is at most 0, so that no state grows.
 static const float *draw_decay(struct draw *draw, int heads)
 {
     float *a = draw_values(draw, 1, heads);

@@ -21,7 +21,8 @@ static void check_alone(struct graph *graph, const struct op_matrix *matrix)
     fail(graph->err, "tensor %s has a bias or scales beside it, which nibble does not read", matrix->tensor->name);
 }
 
-// What brings queries to latents, and what brings latents to values; GGUFs have the two apart.
+// Finds the per-head linears of MLA that take queries to latents (W_UK) and latents to values (W_UV); GGUFs store the
+// two apart.
 static void find_heads(struct graph *graph, struct op_matrix *keys, struct op_matrix *values)
 {
     const struct model_config *config = &graph->model->config;
@@ -79,7 +80,8 @@ static bool has_experts(const struct graph *graph)
     return experts->count && graph->layer >= experts->first_layer && graph->layer % experts->moe_layer_freq == 0;
 }
 
-// Of the choice alone; V3 has one, which is kept in more bits than the weights.
+// Finds the bias that is added to router scores for expert selection only, not to the experts' weights (DeepSeek-V3,
+// e_score_correction_bias). It is kept in more bits than the matrices.
 static const struct tensor *find_bias(struct graph *graph)
 {
     const char *suffix = graph->source.json ? "e_score_correction_bias" : "bias";
@@ -159,7 +161,8 @@ static bool read_sizes(struct graph *graph)
     if (config->head_dim > LATENT_DIM_MAX || config->rotated % 8 || config->nope_dim < 1
         || config->nope_dim > HEAD_DIM_MAX || config->heads * widest > LINEAR_IN_MAX)
         return fail(err,
-                    "latents of %d channels and %d turned ones, for %d heads with keys of %d and values of %d, make no "
+                    "latents of %d channels and %d rotated ones, for %d heads with keys of %d and values of %d, make "
+                    "no "
                     "model nibble can run",
                     config->latent, config->rotated, config->heads, config->nope_dim + config->rotated,
                     config->value_dim);

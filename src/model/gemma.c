@@ -68,14 +68,12 @@ static bool describe_gemma2(struct graph *graph)
         && graph_write(graph, write_gemma2_layer);
 }
 
-// Every sixth layer is full, unless config.json says another rhythm. GGUFs do not carry it.
+// Every sixth layer has full attention, unless config.json gives another sliding_window_pattern. GGUFs do not carry it.
 static bool gemma3_windowed(const struct graph *graph, int layer)
 {
     const json_t *pattern = graph->source.json ? json_object_get(graph->source.json, "sliding_window_pattern") : NULL;
-    json_int_t moe_layer_freq = json_is_integer(pattern) && json_integer_value(pattern) > 0
-        ? json_integer_value(pattern)
-        : 6;
-    return (layer + 1) % moe_layer_freq != 0;
+    json_int_t interval = json_is_integer(pattern) && json_integer_value(pattern) > 0 ? json_integer_value(pattern) : 6;
+    return (layer + 1) % interval != 0;
 }
 
 // Windowed layers turn by their own base and are never stretched.

@@ -67,7 +67,7 @@ void graph_add(struct graph *graph, enum buffer out, enum buffer in);           
 void graph_copy(struct graph *graph);                                                  // X -> H, as it is
 void graph_logits(struct graph *graph); // X -> LOGITS: pick, norm, head, soft cap
 
-// What most layers are made of.
+// Most layers are made of these blocks.
 void graph_qkv(struct graph *graph);          // H -> Q, K, V
 void graph_output(struct graph *graph);       // A -> H
 void graph_feed_forward(struct graph *graph); // H -> H, gated
@@ -76,7 +76,8 @@ void graph_gated(struct graph *graph, const enum weight_name names[3], int width
 void graph_ungated(struct graph *graph, const enum weight_name names[2], int width,
                    enum buffer out); // H -> out: up, its activation times itself, down
 
-// H -> H: the experts of each token, found already: gate, up and down. `bias`: of the choice, or NULL.
+// H -> H: the experts of each token, found already: gate, up and down. `bias` is added for expert selection only; NULL:
+// there is none.
 void graph_experts(struct graph *graph, enum weight_name router, const struct tensor *bias,
                    const struct op_matrix matrices[3]);
 

@@ -114,7 +114,7 @@ static bool read_feed_forward(const struct source *source, const struct architec
                                   : source_need_int(source, json_key, gguf_key, 1, WIDTH_MAX, 0, out, err);
 }
 
-// What every architecture has.
+// Reads the settings that every architecture has.
 static bool read_common(struct model_config *config, const struct source *source,
                         const struct architecture *architecture, struct error *err)
 {

@@ -109,7 +109,7 @@ struct op {
     bool a_log;                 // `vector` holds log(-a)
 };
 
-// What a layer leaves for later tokens.
+// The kind says what a layer keeps for later tokens.
 enum layer_kind { LAYER_ATTENTION, LAYER_STATE, LAYER_PLAIN }; // keys and values, a state, nothing
 
 // One layer's attention, as the cache, the planner and the kernels need it, or its state.

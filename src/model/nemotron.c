@@ -170,7 +170,7 @@ static void write_layer(struct graph *graph)
 
 // ---- numbers ----
 
-// What each layer keeps; whether any of them has experts.
+// Reads the kind of each layer, and finds out whether any layer has experts.
 static bool read_kinds(struct graph *graph, bool *experts)
 {
     struct model *model = graph->model;

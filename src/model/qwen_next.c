@@ -51,8 +51,8 @@ static void write_attention(struct graph *graph)
 
 // ---- the gated delta rule ----
 
-// What makes q, k and v, and what makes the gate of the result. Qwen3-Next's safetensors, and its first GGUFs, have all
-// four in one, for each group of heads.
+// Finds the projections of q, k and v, and of the output gate (z). Qwen3-Next's safetensors, and its first GGUFs, have
+// all four in one matrix, group of heads by group of heads.
 static void find_inputs(struct graph *graph, struct op_matrix out[2])
 {
     const struct model_config *config = &graph->model->config;

@@ -5,10 +5,10 @@
 
 #include "base/strbuf.h"
 #include "model/flow.h"
-#include "model/shard_deal.h"
+#include "model/shard_split.h"
 #include "model/tensor_source_rows.h"
 
-// What is not dealt out, and why.
+// Ranks replicate tensors of these kinds instead of dividing them; `replicas` gives the reasons.
 enum replica {
     REPLICA_NORMS,
     REPLICA_ATTENTION,
@@ -33,7 +33,7 @@ static const struct model_replica replicas[REPLICAS] = {
 // One pass over the ops, in order.
 struct pass {
     struct model *model;
-    struct shard_deal deal;
+    struct shard_split split;
     int index;      // of the op in the whole model
     struct op *ops; // the rewritten ones
     int count;
@@ -55,7 +55,7 @@ static struct shard_run whole_run(int count) { return (struct shard_run){ 0, cou
 
 // ---- what is replicated ----
 
-// Of a matrix that every rank has, by what it writes, or reads.
+// Returns the kind of a matrix that every rank has, by the buffer that it writes or reads.
 static enum replica replica_of(const struct pass *pass, const struct op *op, enum buffer out)
 {
     bool latent = pass->model->config.latent;
@@ -69,7 +69,7 @@ static enum replica replica_of(const struct pass *pass, const struct op *op, enu
     case BUFFER_BETA:
     case BUFFER_GATE: return REPLICA_STATES;
     case BUFFER_K:
-    case BUFFER_V: return latent ? REPLICA_LATENTS : pass->deal.heads_together ? REPLICA_ATTENTION : REPLICA_KV_HEADS;
+    case BUFFER_V: return latent ? REPLICA_LATENTS : pass->split.heads_together ? REPLICA_ATTENTION : REPLICA_KV_HEADS;
     case BUFFER_H:
         return op->in == BUFFER_A ? REPLICA_ATTENTION : op->in == BUFFER_MIX ? REPLICA_STATES : REPLICA_NARROW;
     default: return REPLICA_ATTENTION;
@@ -81,7 +81,7 @@ static void count_replica(struct pass *pass, enum replica replica, const struct 
     pass->replicated[replica] += tensor ? tensor->bytes : 0;
 }
 
-// Those of heads are dealt out with them.
+// Counts the vectors of an op that every rank has. Attention's are divided with the heads.
 static void count_vectors(struct pass *pass, const struct op *op)
 {
     bool is_norm = op->kind == OP_NORM && op->in != BUFFER_MIX;
@@ -156,15 +156,15 @@ static const struct tensor *biases_of(struct pass *pass, const struct tensor *bi
         : rows_of(pass, bias, run);
 }
 
-// What others have, too, of a rank's rows of a matrix: all of them, or those of some key/value heads.
+// Counts the rows of a matrix that this rank and others hold: all of them, or those of some key/value heads.
 static void count_copies(struct pass *pass, const struct op *op, enum buffer out, struct shard_run run,
                          const struct tensor *tensor)
 {
-    const struct shard_deal *deal = &pass->deal;
+    const struct shard_split *split = &pass->split;
     bool is_kv = out == BUFFER_K || out == BUFFER_V;
     size_t bytes = tensor ? tensor->bytes : 0;
     if (shard_is_divided(run))
-        bytes = is_kv ? bytes / (size_t)deal->kv_heads.count * (size_t)deal->kv_heads_shared : 0;
+        bytes = is_kv ? bytes / (size_t)split->kv_heads.count * (size_t)split->kv_heads_shared : 0;
     pass->replicated[replica_of(pass, op, out)] += bytes;
 }
 
@@ -173,7 +173,7 @@ static void take_rows(struct pass *pass, struct op *op)
 {
     for (int i = 0; i < op->matrices; i++) {
         struct op_matrix *matrix = &op->matrix[i];
-        struct shard_run run = shard_deal_rows(&pass->deal, pass->index, i);
+        struct shard_run run = shard_split_rows(&pass->split, pass->index, i);
         matrix->tensor = rows_of(pass, matrix->tensor, run);
         matrix->bias = biases_of(pass, matrix->bias, run);
         pass->held[matrix->out] = run;
@@ -190,13 +190,13 @@ static void take_columns(struct pass *pass, struct op *op, struct shard_run run)
     assert(op->matrices == 1);
     op->width = run.count;
     matrix->tensor = tensor_source_columns(&pass->model->arena, matrix->tensor, run.first, run.count);
-    if (pass->deal.rank)
+    if (pass->split.rank)
         matrix->bias = NULL;
 }
 
 static void shard_embed(struct pass *pass, struct op *op)
 {
-    struct shard_run run = shard_deal_vocabulary(pass->model, pass->deal.rank, pass->deal.ranks);
+    struct shard_run run = shard_split_vocabulary(pass->model, pass->split.rank, pass->split.ranks);
     op->first = run.first;
     op->matrix[0].tensor = rows_of(pass, op->matrix[0].tensor, run);
     append_reduced(pass, op, &op->out, op->width);
@@ -264,9 +264,9 @@ static void shard_norm(struct pass *pass, struct op *op)
 
 static void shard_attention(struct pass *pass, struct op *op)
 {
-    pass->held[op->out] = shard_scale(pass->deal.heads, op->width);
+    pass->held[op->out] = shard_scale(pass->split.heads, op->width);
     op->width = pass->held[op->out].count;
-    op->vector = rows_of(pass, op->vector, pass->deal.heads);
+    op->vector = rows_of(pass, op->vector, pass->split.heads);
     note_width(pass, op->out, op->width);
     append(pass, op);
 }
@@ -298,11 +298,11 @@ static void set_widths(struct pass *pass)
     static const enum buffer divided[] = { BUFFER_Q,       BUFFER_K,    BUFFER_V, BUFFER_A,
                                            BUFFER_Q_HEADS, BUFFER_GATE, BUFFER_UP };
     struct model *model = pass->model;
-    int ranks = pass->deal.ranks, part = 0;
+    int ranks = pass->split.ranks, part = 0;
     for (size_t i = 0; i < sizeof divided / sizeof *divided; i++)
         model->buffer_width[divided[i]] = pass->width[divided[i]];
     for (int rank = 0; rank < ranks; rank++) {
-        int count = shard_deal_vocabulary(model, rank, ranks).count;
+        int count = shard_split_vocabulary(model, rank, ranks).count;
         part = count > part ? count : part;
     }
     part = (part + JOIN_UNIT - 1) / JOIN_UNIT * JOIN_UNIT;
@@ -313,12 +313,12 @@ static void set_widths(struct pass *pass)
 }
 
 // Whatever is here of a single key/value head is a group.
-static void take_heads(const struct shard_deal *deal, struct layer *layer)
+static void take_heads(const struct shard_split *split, struct layer *layer)
 {
-    bool single = deal->kv_heads.count == 1;
-    layer->heads = deal->heads.count;
-    layer->kv_heads = deal->kv_heads.count;
-    layer->lead = single ? 0 : deal->heads.first % layer->group;
+    bool single = split->kv_heads.count == 1;
+    layer->heads = split->heads.count;
+    layer->kv_heads = split->kv_heads.count;
+    layer->lead = single ? 0 : split->heads.first % layer->group;
     layer->group = single ? layer->heads : layer->group;
 }
 
@@ -332,23 +332,23 @@ static void rewrite(struct pass *pass)
         rewrites[op_table[op.kind].division](pass, &op);
     }
     for (int i = 0; i < model->config.layers; i++)
-        take_heads(&pass->deal, &model->layer[i]);
+        take_heads(&pass->split, &model->layer[i]);
     model->ops = pass->ops;
     model->op_count = pass->count;
-    model->shard = (struct model_shard){ .rank = pass->deal.rank,
-                                         .ranks = pass->deal.ranks,
-                                         .first_head = pass->deal.heads.first,
-                                         .heads = pass->deal.heads.count,
-                                         .first_kv_head = pass->deal.kv_heads.first,
-                                         .kv_heads = pass->deal.kv_heads.count };
+    model->shard = (struct model_shard){ .rank = pass->split.rank,
+                                         .ranks = pass->split.ranks,
+                                         .first_head = pass->split.heads.first,
+                                         .heads = pass->split.heads.count,
+                                         .first_kv_head = pass->split.kv_heads.first,
+                                         .kv_heads = pass->split.kv_heads.count };
     set_widths(pass);
     list_replicas(pass);
 }
 
 bool model_shard_fits(const struct model *model, int ranks, struct error *err)
 {
-    struct shard_deal deal;
-    return shard_deal_make(&deal, model, 0, ranks, err);
+    struct shard_split split;
+    return shard_split_make(&split, model, 0, ranks, err);
 }
 
 // "1-4, 6"
@@ -370,7 +370,7 @@ bool model_shard(struct model *model, int rank, int ranks, struct error *err)
     assert(rank >= 0 && rank < ranks && !model->shard.ranks);
     if (ranks == 1)
         return true;
-    if (!shard_deal_make(&pass.deal, model, rank, ranks, &why)) {
+    if (!shard_split_make(&pass.split, model, rank, ranks, &why)) {
         struct strbuf sizes = { 0 };
         add_sizes(model, &sizes);
         fail(err, "the model cannot be divided among %d ranks: %s; it can among %s", ranks, why.text, sizes.data);

@@ -2,30 +2,30 @@
 // model/smollm.c: SmolLM 3: a plain layer; every fourth one turns nothing.
 #include "model/architecture.h"
 
-enum { TURNLESS_RHYTHM = 4 };
+enum { NOPE_INTERVAL = 4 };
 
 static void write_layer(struct graph *graph) { graph_plain_layer(graph, false); }
 
-// config.json lists for each layer whether it turns, or says the rhythm; a GGUF says neither.
+// config.json lists for each layer whether it has RoPE, or gives the interval of layers without; a GGUF has neither.
 static bool drop_rope(struct graph *graph)
 {
     struct model *model = graph->model;
     const json_t *list = graph->source.json ? json_object_get(graph->source.json, "no_rope_layers") : NULL;
-    int moe_layer_freq = TURNLESS_RHYTHM, layers = model->config.layers;
-    if (!source_int(&graph->source, "no_rope_layer_interval", NULL, 1, INT32_MAX, &moe_layer_freq, graph->err))
+    int interval = NOPE_INTERVAL, layers = model->config.layers;
+    if (!source_int(&graph->source, "no_rope_layer_interval", NULL, 1, INT32_MAX, &interval, graph->err))
         return false;
     if (json_is_array(list) && json_array_size(list) != (size_t)layers)
         return fail(graph->err, "config.json: no_rope_layers has %zu entries for %d layers", json_array_size(list),
                     layers);
     for (int i = 0; i < layers; i++) {
-        const json_t *turns = json_array_get(list, (size_t)i);
-        if (turns ? json_integer_value(turns) == 0 : (i + 1) % moe_layer_freq == 0)
+        const json_t *rotates = json_array_get(list, (size_t)i);
+        if (rotates ? json_integer_value(rotates) == 0 : (i + 1) % interval == 0)
             model->layer[i].frequencies = model->layer[i].short_frequencies = NULL;
     }
     return true;
 }
 
-// With use_sliding_window, layers that turn nothing have the window; layer_types says the same.
+// With use_sliding_window, layers without RoPE have the window; layer_types says the same.
 static bool windowed(const struct graph *graph, int layer) { return !graph->model->layer[layer].frequencies; }
 
 static bool describe(struct graph *graph)

@@ -17,7 +17,7 @@ static const struct {
       { "rotary_emb.inv_freq", "rope_freqs.", "rope_factors_", ".input_scale", ".input_global_scale",
         ".input_zero_point", ".q_scale", ".q.scale", "output_scale", "_zero_point" } },
     { "of images and sound", { "vision", "visual", "multi_modal_projector", "mm_projector", "audio", "image" } },
-    { "of layers that guess ahead", { "mtp.", ".nextn.", "eh_proj", ".enorm", ".hnorm", "shared_head" } },
+    { "of multi-token prediction (MTP) layers", { "mtp.", ".nextn.", "eh_proj", ".enorm", ".hnorm", "shared_head" } },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

@@ -7,9 +7,9 @@
 
 #include "model/tensor_source.h"
 
-// Of a (heads * each, latent) or (heads, each, latent) tensor the rows [first, first + count) of each head: as they
-// are, (heads * count, latent), or transposed, (heads * latent, count). At most HEAD_DIM_MAX columns. Plain floats keep
-// their dtype; other formats become float16, with rounding.
+// Returns the rows [first, first + count) of each head of a (heads * each, latent) or (heads, each, latent) tensor: as
+// they are, (heads * count, latent), or transposed, (heads * latent, count). At most HEAD_DIM_MAX columns. Plain floats
+// keep their dtype; other formats become float16, with rounding.
 const struct tensor *tensor_source_head_rows(struct arena *arena, const struct tensor *tensor, int each, int first,
                                              int count);
 const struct tensor *tensor_source_head_transpose(struct arena *arena, const struct tensor *tensor, int each, int first,

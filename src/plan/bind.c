@@ -41,7 +41,7 @@ static enum kernel_load pinned_loads(const struct bind *bind, const struct fit_r
     return pinned->load;
 }
 
-// A kernel that rounds activations to 4 bits is for those who ask for it.
+// Examines one kernel for an op. A kernel that rounds activations to 4 bits is used only where a flag pins it.
 static struct candidate examine(const struct bind *bind, const struct kernel *kernel, const struct fit_request *request,
                                 enum kernel_load taken)
 {
@@ -189,7 +189,7 @@ static void keep_reason(struct plan *plan, struct plan_reason reason)
     plan->reasons[plan->reason_count++] = reason;
 }
 
-// Of one row: every reason once for each run of layers that it is given in.
+// Keeps the reasons against one row: every reason once for each run of layers that it is given in.
 static void keep_reasons(const struct bind *bind, const struct kernel *kernel, bool *done)
 {
     int layers = bind->plan->model->config.layers;

@@ -35,7 +35,7 @@ static int rows_each(const struct plan_step *step)
 
 // ---- weights ----
 
-// Of a matrix, the share that is read: the rows of these tokens in a table that looks them up, and experts that are
+// Returns the share of a matrix that is read: the rows of these tokens in an embedding table, and the experts that are
 // likely to be chosen, if each token chooses at random.
 static double read_share(const struct model *model, const struct op *op, const struct tensor *matrix, double tokens)
 {
@@ -64,7 +64,7 @@ static double weight_bytes(const struct plan *plan, int index, double tokens)
     return bytes;
 }
 
-// Of a matrix's values, those that one token is multiplied with.
+// Returns the share of a matrix's values that one token is multiplied with.
 static double multiplied_share(const struct model *model, const struct op *op)
 {
     const struct model_experts *experts = &model->config.experts;
@@ -124,7 +124,8 @@ static void add_context(const struct plan *plan, const struct op *op, const stru
 
 // ---- activations ----
 
-// Values of an operand in so many rows. Of parts of all ranks those that they have; a sum reads all.
+// Counts the values of an operand in `rows` rows. Where it holds the parts of all ranks, only the op's width counts;
+// all_reduce reads as many of every rank.
 static double count_values(const struct plan *plan, const struct op *op, const struct operand_use *use, double rows)
 {
     if (use->operand->rows != WHOLE)

@@ -31,7 +31,7 @@ struct plan_cost plan_op_cost(const struct plan *plan, int op, const struct plan
 // logits after the last.
 struct plan_cost plan_cost(const struct plan *plan, int sequences, int depth, int tokens);
 
-// Of all experts' matrices, as they are placed.
+// Returns the bytes of all experts' matrices, as they are placed.
 double plan_experts_bytes(const struct plan *plan);
 
 #endif

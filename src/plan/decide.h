@@ -43,7 +43,7 @@ bool decide_all(struct plan *plan, const struct model *model, const struct devic
 // refuse.c: writes down a refusal; always returns false. The reason becomes the sentence.
 bool refuse(struct plan *plan, struct error *err, const char *flag, const char *value, const char *reason);
 
-// What would run instead, found by planning it, is added to plan->refusal and to *err.
+// Finds alternatives that would run, by planning them, and adds them to plan->refusal and to *err.
 void refuse_find_alternatives(struct plan *plan, const struct plan_options *options, struct error *err);
 
 // Candidates and alternatives of a refusal, as lines of *err.

@@ -40,8 +40,8 @@ void explain_add_weight_formats(const struct plan *plan, struct strbuf *out);
 void explain_add_lengths(const struct plan *plan, struct strbuf *out);
 void explain_add_memory(const struct plan *plan, struct strbuf *out);
 
-// Of what weights take in memory: the bytes of their formats, second copies of some in another layout, and what the
-// layouts that kernels read add, or save.
+// Breaks down the memory of weights: the bytes of their formats, second copies of some in another layout, and the bytes
+// that the layouts that kernels read add, or save.
 struct explain_packing {
     size_t listed_bytes, copied_bytes;
     int64_t layout_bytes;

@@ -66,7 +66,7 @@ static const char *missing_input(const struct kernel *kernel, const struct fit_r
     return kernel->x ? missing_format(kernel->x, request->x, "its input", arena) : NULL;
 }
 
-// Of ops that rotate, or keep a state.
+// Returns what is wrong with the shape of an op that rotates, or keeps a state, or NULL.
 static const char *wrong_shape(const struct kernel *kernel, const struct fit_request *request, struct arena *arena)
 {
     int multiple = kernel->keys_multiple ? kernel->keys_multiple : 1;

@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "kernel/kernel.h"
 
-// What an op asks of a kernel.
+// Lists what an op asks of a kernel.
 struct fit_request {
     enum op_kind op;
     uint64_t weights;             // formats of its matrices; 0: it has none

@@ -134,7 +134,7 @@ static bool check_sizes(struct plan *plan, const struct kv_formats *formats, con
                   arena_format(&plan->arena, "layers %s: %s", plan->refusal.layers, reason));
 }
 
-// What the flags say for each layer; a skipped one keeps the model's 16-bit type.
+// Reads what the flags say for each layer; a skipped one keeps the model's 16-bit type.
 static bool read_flags(struct plan *plan, const struct plan_options *options, struct kv_formats *formats,
                        struct error *err)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan/fuse.c: which ops are done in passing by the kernel of a neighbour, so that a step has fewer launches and its
-// results make fewer ways through memory. A kernel says what it can fuse; here it is seen whether the list of ops
-// allows it: the neighbour must be next to it, fit together with it, and nobody else may read what is no longer
-// written.
+// plan/fuse.c: kernel fusion. Decides which ops the kernel of a neighbour does as well, so that a step has fewer
+// launches and its results make fewer trips through memory. A kernel says what it can fuse; this file checks that the
+// list of ops allows it: the neighbour must be next to it, fit together with it, and no other op may read a result that
+// is no longer written.
 #include "model/flow.h"
 #include "plan/decide.h"
 
@@ -52,7 +52,7 @@ static const struct {
     { KERNEL_FUSES_ROPE, -1, can_rope },
 };
 
-// The next op that somebody else is to do, past those that are left out or done in passing already.
+// Returns the next op in a direction, past those that are left out or fused already.
 static int neighbour_of(const struct plan *plan, int i, int step, int load)
 {
     do
@@ -61,7 +61,7 @@ static int neighbour_of(const struct plan *plan, int i, int step, int load)
     return i;
 }
 
-// What all rows of an op do at a load.
+// Returns the fusions that all rows of an op can do at a load.
 static uint32_t fuses_of(const struct plan *plan, int i, int load)
 {
     const struct plan_op *bound = &plan->ops[i];

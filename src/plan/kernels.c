@@ -21,8 +21,8 @@ static uint64_t sink_of(const struct plan *plan, int layer)
     return index == PLAN_NO_CLASS ? 0 : (uint64_t)1 << plan->classes[index].layout.k.dtype;
 }
 
-// What an op asks of a kernel for one of its matrices, or of them all: a GPU has a row for each format, and a CPU's row
-// does all matrices of an op.
+// Returns what an op asks of a kernel for one of its matrices, or for all of them: a GPU has a row for each format, and
+// a CPU's row does all matrices of an op.
 static struct fit_request request_of(const struct plan *plan, const struct op *op, int matrix)
 {
     bool each = plan->device.kind == DEVICE_CUDA;

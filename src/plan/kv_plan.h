@@ -17,7 +17,7 @@ struct kv_plan {
     const char *kv_transform, *kv_scale, *kv_sink_pages; // NULL: as they are without a flag
 };
 
-// Texts are kept in the arena. What the flags' words mean is not looked at here.
+// Texts are kept in the arena. The flags' words are not interpreted here.
 bool kv_plan_read(struct bytes in, struct arena *arena, struct kv_plan *out, struct error *err);
 
 #endif

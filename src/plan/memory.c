@@ -14,7 +14,8 @@ static size_t workspace_bytes(const struct plan *plan)
     return bytes;
 }
 
-// What there is for everything: what is free, or of a GPU's memory the share that may be used, if that is less.
+// Returns the bytes for weights, cache and workspace: those asked for, else the free ones, or the share of a GPU's
+// memory that may be used, if that is less.
 static size_t usable_bytes(const struct device *device, const struct plan_options *options)
 {
     double share = options->gpu_memory_utilization > 0 ? options->gpu_memory_utilization : PLAN_GPU_SHARE;

@@ -9,7 +9,7 @@ size_t plan_rank_stride(const struct plan *plan, enum buffer buffer)
     return (size_t)plan_buffer_rows(plan, buffer) * (size_t)(plan->model->buffer_width[buffer] / ranks);
 }
 
-// What an expression of the table's second column may use.
+// An expression of the table's second column may use these.
 struct known {
     const struct plan *plan;
     const struct model *model;

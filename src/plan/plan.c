@@ -29,8 +29,8 @@ static bool check_options(const struct plan *plan, const struct plan_options *op
                           KV_PAGE_TOKENS));
 }
 
-// Of ranks on CPUs each has all rows of a step in its own caches, where the threads of one process share them: half as
-// many are read faster. But all sequences have room in a step.
+// Returns the default tokens of a step. A rank on a CPU keeps all rows of a step in its own caches, where the threads
+// of one process share them, so that half as many rows are read faster; but all sequences must have room in a step.
 static int usual_tokens(const struct plan *plan)
 {
     bool half = plan->model->shard.ranks && plan->device.kind == DEVICE_CPU
@@ -96,7 +96,7 @@ static bool check_alone(const struct plan_options *options, struct error *err)
     return true;
 }
 
-// What a kv plan's file says, in the place of flags.
+// Sets the options that a kv plan's file gives, in the place of flags.
 static bool follow_kv_plan(struct plan_options *options, const struct model *model, struct arena *said,
                            struct error *err)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan/plan.h: for every op of every layer the kernel, the number formats and the bytes, decided from headers before
 // anything is loaded; for every kernel that was passed over, the reason. The engine runs what is written here.
-// What cannot run is refused, and the refusal is a value too: what was asked, why not, and what would run instead.
+// A plan that cannot run is refused, and the refusal is a value too: what was asked, why not, and what would run
+// instead.
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -31,7 +32,7 @@ struct plan_options {
     size_t kv_cache_bytes;              // of the pools; 0: what max_num_seqs need, at most a share of what is free
     const char *activations;            // of linear layers: "exact" (16 bits) or "int8"; NULL: exact
     const struct kernel *const *failed; // rows that failed their self-test, ends in NULL; NULL: none
-    bool apart;                         // no op is done in passing: all their results can be looked at
+    bool apart;                         // no op is fused: the results of all ops can be looked at
     bool runs_here;                     // devices that can be planned for but not run are no alternatives to a refusal
 };
 
@@ -83,7 +84,7 @@ struct plan_alternative {
 
 enum { PLAN_ALTERNATIVES_MAX = 24 };
 
-// What one of several ranks holds.
+// Describes the part of a model that one of several ranks holds.
 struct plan_rank {
     int rank, first_head, heads, first_kv_head, kv_heads;
     size_t weight_bytes, workspace_bytes, scratch_bytes, pool_bytes;
@@ -164,7 +165,8 @@ static inline const struct kernel_packing *plan_packing(const struct plan *plan,
 enum { PLAN_ALIGNMENT = 256 };
 static inline size_t plan_align(size_t bytes) { return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT; }
 
-// Of a matrix, or of those of all experts, each packed by itself (NULL: not packed), one after the other.
+// Returns the bytes of a matrix, or of all experts' matrices, each packed by itself (NULL: not packed), one after the
+// other.
 size_t plan_placed_bytes(const struct tensor *tensor, const struct kernel_packing *packing);
 
 // Bytes of one value of a buffer: 4, and on a GPU 2 for what linear layers read and write, but for a router's logits.
@@ -187,7 +189,7 @@ bool plan_make_ranks(struct plan *plan, struct model *model, const struct checkp
                      const struct device *device, const struct plan_options *options, struct error *err);
 struct plan_rank plan_rank_of(const struct plan *plan); // the one whose plan it is, borrowed from its model
 
-// What ranks that compute a model together must have in common, of which each can have as much as the least of them.
+// Ranks that compute a model together must have these in common: each has as much as the one with the least.
 struct plan_share {
     int max_model_len, pages[KV_CLASSES_MAX];
 };

@@ -15,7 +15,7 @@ struct part {
     struct plan plan;
 };
 
-// What all parts have in common.
+// All parts have these in common.
 struct whole {
     const struct checkpoint *checkpoint;
     const struct device *device;

@@ -130,7 +130,7 @@ static void try_lengths(struct search *search)
         try_options(search, &options, &search->plan->device, "--max-model-len", text);
 }
 
-// What one sequence of the asked length takes, or what there is.
+// Tries a cache of the bytes that one sequence of the asked length takes, or of what there is.
 static void try_cache_bytes(struct search *search)
 {
     struct plan_options options = *search->options;

@@ -64,7 +64,7 @@ static bool same_need(const struct layer *a, const struct layer *b)
     return a->kind == b->kind && a->latent == b->latent && a->head_dim == b->head_dim;
 }
 
-// What is done where nothing was said. A layer like the one before it needs no second answer.
+// Chooses sink pages where no option gives them. A layer like the one before it takes the same answer.
 static void choose_pages(struct plan *plan, const struct plan_options *options, const struct kv_formats *formats,
                          int *pages)
 {

@@ -59,7 +59,7 @@ static enum dtype k_format(const struct plan *plan, int layer)
     return plan->classes[plan->layer[layer].class_index].layout.k.dtype;
 }
 
-// What a calibration says of a layer, or NULL.
+// Returns what a calibration measured of a layer, or NULL.
 static const struct kv_calibrated *measured(const struct plan_options *options, int layer)
 {
     const struct kv_calibration *known = options->calibration;

@@ -110,7 +110,7 @@ static bool settle(struct choice *choice, const struct nibble_usage *usage)
     check_warn(job, "choice %d does not meet its schema: %s", choice->index, cause.text);
     if (strict)
         api_fail(&job->error, 422, job->schema ? "response_format" : "tools",
-                 "%d answers were generated, and none met the schema. Of the last one: %s", choice->attempt + 1,
+                 "%d answers were generated, and none met the schema. The last one: %s", choice->attempt + 1,
                  cause.text);
     return true;
 }

@@ -320,7 +320,7 @@ int command_bench(int argc, char **argv)
         .usage = "nibble bench MODEL [options]",
         .about = "Measures tokens per second on random tokens: prefill until the first token of the answer, decode "
                  "summed\n"
-                 "over the batch. What is in the cache before is read untimed. Rounds go through all combinations; "
+                 "over the batch. Tokens in the cache before are read untimed. Rounds go through all combinations; "
                  "the\n"
                  "median counts, beside the share of what this machine's memory or arithmetic would allow.",
         .example = "nibble bench model.gguf -d 0,4096 --batch 1,8 --kv-cache-dtype bfloat16,nvfp4 --html bench.html",

@@ -48,8 +48,8 @@ struct bench_run {
 // The longest sequence of a case, in tokens.
 int bench_case_length(const struct bench_case *wanted);
 
-// Measures every case once untimed and then as often as asked, in turns, so that a machine that slows down does so for
-// all of them. Ctrl-C ends it early, without an error.
+// Measures every case once untimed and then as often as asked, cases interleaved, so that a machine that slows down
+// does so for all of them. Ctrl-C ends it early, without an error.
 bool bench_measure(struct bench_run *bench, struct error *err);
 
 // The trace callback of --ops: `context` is the subject.

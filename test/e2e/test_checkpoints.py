@@ -262,7 +262,7 @@ def test_unused_tensors_are_named(lib, plan, tmp_path):
                "model.layers.0.mlp.more.weight, a ...")
     text = plan(folder).stdout
     assert f"warning   {warning}\n" in text
-    assert "unused    tensors: 1 of images and sound, 1 of layers that guess ahead\n" in text
+    assert "unused    tensors: 1 of images and sound, 1 of multi-token prediction (MTP) layers\n" in text
     assert json.loads(plan(folder, "--json").stdout)["checkpoint"]["warnings"] == [warning]
     with Model(lib, folder) as model:  # what run and serve print when they start
         assert f"\nwarning: {warning}\n" in model.plan(PLAN_SHORT)

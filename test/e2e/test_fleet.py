@@ -58,16 +58,16 @@ def test_traffic_follows_its_options(fleet_sim):
     lines = fleet_sim("--sessions", 4000, "--rate", 5, "--variation", 2, "--turns", 3, "--think", 7, "--systems", 10, "--context", 100000,
                       "--pages", 10000, "--user-tokens", 50, "--answer-tokens", 90, "--print-traffic")
     sessions = [json.loads(line) for line in lines.splitlines()]
-    turns = [turn for session in sessions for turn in session["turns"]]
+    all_turns = [turn for session in sessions for turn in session["turns"]]
     thinks = [turn["think"] for session in sessions for turn in session["turns"][1:]]
     gaps = [later["begin"] - earlier["begin"] for earlier, later in zip(sessions, sessions[1:])]
     mean = sum(gaps) / len(gaps)
     variance = sum((gap - mean) ** 2 for gap in gaps) / len(gaps)
     assert len(sessions) == 4000
     assert mean == pytest.approx(1 / 5, rel=0.1) and variance ** 0.5 / mean == pytest.approx(2, rel=0.15)
-    assert len(turns) / len(sessions) == pytest.approx(3, rel=0.05) and sum(thinks) / len(thinks) == pytest.approx(7, rel=0.05)
+    assert len(all_turns) / len(sessions) == pytest.approx(3, rel=0.05) and sum(thinks) / len(thinks) == pytest.approx(7, rel=0.05)
     for name, median in ("user", 50), ("answer", 90):
-        assert sorted(turn[name] for turn in turns)[len(turns) // 2] == pytest.approx(median, rel=0.1)
+        assert sorted(turn[name] for turn in all_turns)[len(all_turns) // 2] == pytest.approx(median, rel=0.1)
     counts = [sum(session["system"] == system for session in sessions) for system in range(10)]
     assert counts[0] / counts[1] == pytest.approx(2, rel=0.2) and min(counts) > 0
     assert all(len({session["system_tokens"] for session in sessions if session["system"] == system}) == 1 for system in range(10))

@@ -122,7 +122,7 @@ def test_what_guesses_ahead_is_left_alone(nibble, lib, tmp_path):
     more = {**golden, "tensors": [*golden["tensors"], *layer, {"name": "model.layers.3.eh_proj.weight", "shape": [64, 128], "type": "BF16"}]}
     path = tiny.write_safetensors(more, tmp_path)
     result = plan(nibble, path)
-    assert result.returncode == 0 and "guess ahead" in result.stdout and "not used" not in result.stdout
+    assert result.returncode == 0 and "multi-token prediction" in result.stdout and "not used" not in result.stdout
     got = score(lib, path, [golden["ids"]], kv_cache_dtype="float32")[golden["positions"]]
     assert np.abs(got - tiny.logits(golden)).max() <= 1e-3 * np.abs(tiny.logits(golden)).max()
 
@@ -165,7 +165,7 @@ def test_native_fp8_is_cut_up_by_heads(lib, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("change, says", [
-    ({"kv_lora_rank": 520}, "520"), ({"qk_rope_head_dim": 20}, "turned ones"), ({"n_group": 5}, "groups"), ({"topk_group": 9}, "groups"),
+    ({"kv_lora_rank": 520}, "520"), ({"qk_rope_head_dim": 20}, "rotated ones"), ({"n_group": 5}, "groups"), ({"topk_group": 9}, "groups"),
     ({"num_experts_per_tok": 12}, "groups"), ({"topk_method": "best"}, "\"best\""), ({"scoring_func": "relu"}, "\"relu\""),
     ({"qk_nope_head_dim": 0}, "qk_nope_head_dim"), ({"v_head_dim": 100000}, "v_head_dim"), ({"num_attention_heads": 8}, "kv_b_proj"),
     ({"moe_layer_freq": 0}, "moe_layer_freq"), ({"kv_lora_rank": 32}, "kv_b_proj"),

@@ -69,8 +69,8 @@ class Page:
 
     def scheme(self, word):
         """Light or dark, and no animations: screenshots are of the end, not of the way there."""
-        wishes = {"prefers-color-scheme": word, "prefers-reduced-motion": "reduce"}
-        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        media = {"prefers-color-scheme": word, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in media.items()]
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def resize(self, width, height):

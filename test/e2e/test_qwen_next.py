@@ -85,7 +85,7 @@ def test_qwen3_5_as_published(nibble, lib, tmp_path):
     path = write_published(golden, tmp_path / "published")
     check_logits(lib, golden, path)
     result = plan(nibble, path)
-    assert result.returncode == 0 and "guess ahead" in result.stdout and "images" in result.stdout and "not used" not in result.stdout
+    assert result.returncode == 0 and "multi-token prediction" in result.stdout and "images" in result.stdout and "not used" not in result.stdout
 
 
 def test_stacked_experts_are_written_one_by_one(lib, tmp_path):

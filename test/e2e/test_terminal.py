@@ -116,8 +116,8 @@ def test_a_full_context_drops_the_oldest_turns(nibble, smollm2, tmp_path):
     result = chat(nibble, smollm2, "\n".join(lines) + "\n", "--chat-template", tmp_path / "plain.jinja", "--max-model-len", 64,
                   "--max-tokens", 4, "--system", "Be brief.", "--temperature", 0)
     said = [line for line in result.stderr.splitlines() if not line.startswith("plan:")]
-    turns = [line for line in said if line.startswith("prompt ")]
-    assert len(turns) == 4 and all("answer 4 tokens" in turn for turn in turns), result.stderr
+    summaries = [line for line in said if line.startswith("prompt ")]
+    assert len(summaries) == 4 and all("answer 4 tokens" in line for line in summaries), result.stderr
     assert "the context of 64 tokens is full: the oldest turn was dropped" in said
     before, after = (line.split("users: ")[1] for line in said if "users: " in line)
     assert before == after and before.endswith(f"Third: {count} | SHOW") and "First" not in before

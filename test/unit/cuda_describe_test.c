@@ -89,7 +89,7 @@ static bool is_listed(const struct kernel *kernel, const char *function)
     return false;
 }
 
-// What is launched is what the row lists, and its first function is launched in any case.
+// Checks that the row lists every function that it launches, and that it launches its first function in any case.
 static void check_listed(const struct kernel *kernel, const struct cuda_call *calls, int count)
 {
     bool first = false;

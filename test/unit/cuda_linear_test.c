@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear and experts are described as on GPUs: one row for each format, load and device, launches that are the
+// Tests of how GPU rows describe linear and experts: one row for each format, load and device, launches that are the
 // row's own functions, and grids and shared memory that the device has.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -304,8 +304,8 @@ static void matrices_of_one_row_go_together(void **state)
     assert_true(p.output[0].y == act_mul.out);
 }
 
-// Of two rows the gate's has no activation; up's finds the gate where the result goes. Rows that do one matrix at a
-// time do likewise.
+// With two rows, the gate's row has no activation, and up's row reads the gate where the result goes. Rows that compute
+// one matrix at a time do likewise.
 static void up_finds_the_gate_where_the_result_goes(void **state)
 {
     (void)state;

@@ -152,7 +152,7 @@ static void answer(struct world *world, struct nibble_request request_params, st
 static const struct nibble_sampling greedy = { .top_p = 1, .repetition_penalty = 1 };
 static const int32_t some_ids[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
 
-static struct nibble_request plain_wish(int max_tokens)
+static struct nibble_request plain_request(int max_tokens)
 {
     return (struct nibble_request){ .prompt = some_ids,
                                     .prompt_count = COUNT_OF(some_ids),
@@ -169,7 +169,7 @@ struct request_list {
 };
 
 // Texts that partly begin alike, drawn in all kinds of ways.
-static void make_wishes(struct request_list *request_list, uint64_t seed)
+static void make_requests(struct request_list *request_list, uint64_t seed)
 {
     for (int i = 0; i < ANSWERS; i++) {
         int length = random_between(&seed, 1, 120), common = i % 2 ? random_between(&seed, 0, length) : 0;
@@ -239,7 +239,7 @@ static void test_the_same_tokens_whatever_happens(void **state)
     static struct request_list request_list;
     static struct heard alone[ANSWERS];
     uint64_t preemptions = 0;
-    make_wishes(&request_list, 11);
+    make_requests(&request_list, 11);
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         struct world world;
         struct nibble_scheduler_options scheduling = { .no_prefix_cache = true };
@@ -279,7 +279,7 @@ static void test_logprobs_are_the_models_own(void **state)
     struct error err;
     static struct heard heard;
     static float logits[CONTEXT * VOCABULARY];
-    struct nibble_request request_params = plain_wish(20);
+    struct nibble_request request_params = plain_request(20);
     request_params.sampling =
         (struct nibble_sampling){ .temperature = 1.5, .top_p = 0.8, .repetition_penalty = 1.3, .seed = 4 };
     request_params.bias = (const struct nibble_bias[]){ { 7, 3 } };
@@ -321,7 +321,7 @@ static void test_ends(void **state)
     struct world world;
     static struct heard whole, heard;
     world_open_plain(&world);
-    answer(&world, plain_wish(12), &whole);
+    answer(&world, plain_request(12), &whole);
     const int32_t *said = whole.ids + COUNT_OF(some_ids);
     assert_int_equal(whole.reason, NIBBLE_FINISH_LENGTH);
     assert_int_equal(whole.count, 12);
@@ -336,7 +336,7 @@ static void test_ends(void **state)
     int32_t stop = said[at + 1];
     for (at = 0; said[at] != stop; at++)
         ;
-    struct nibble_request request_params = plain_wish(12);
+    struct nibble_request request_params = plain_request(12);
     request_params.stop_ids = &stop;
     request_params.stop_count = 1;
     answer(&world, request_params, &heard);
@@ -347,11 +347,11 @@ static void test_ends(void **state)
     assert_true(heard.count >= at + 2 && heard.ids[COUNT_OF(some_ids) + (size_t)at] != stop);
 
     heard.end_at = 5; // the listener has heard enough
-    answer(&world, plain_wish(12), &heard);
+    answer(&world, plain_request(12), &heard);
     assert_int_equal(heard.reason, NIBBLE_FINISH_STOP);
     assert_int_equal(heard.count, 5);
     heard.end_at = 0;
-    request_params = plain_wish(0); // nothing is drawn
+    request_params = plain_request(0); // nothing is drawn
     request_params.score_prompt = true;
     request_params.top_logprobs = 0;
     answer(&world, request_params, &heard);
@@ -371,7 +371,7 @@ static void test_cancelling_frees_at_once(void **state)
     world_open(&world, &kinds[3], &(struct engine_options){ .plan.max_num_seqs = 2, .threads = 1 },
                &(struct nibble_scheduler_options){ 0 });
     for (int i = 0; i < 3; i++) {
-        struct nibble_request request_params = plain_wish(100);
+        struct nibble_request request_params = plain_request(100);
         request_params.listener = listener_of(&heard[i]);
         names[i] = need_add(&world.generator, &request_params);
     }
@@ -389,7 +389,7 @@ static void test_cancelling_frees_at_once(void **state)
         assert_int_equal(world.engine.pools[i].free_count, world.engine.pools[i].page_count);
     assert_false(generator_step(&world.generator, &step));
 
-    struct nibble_request request_params = plain_wish(100); // closing cancels what is left
+    struct nibble_request request_params = plain_request(100); // closing cancels what is left
     request_params.listener = listener_of(&heard[0]);
     need_add(&world.generator, &request_params);
     generator_step(&world.generator, &step);
@@ -432,9 +432,9 @@ static void test_listeners_restrict_and_choose(void **state)
     static struct heard alone;
     struct world world;
     world_open_plain(&world);
-    answer(&world, plain_wish(20), &alone);
+    answer(&world, plain_request(20), &alone);
     for (int i = 0; i < 4; i++) { // with and without rules, in the same steps
-        struct nibble_request request_params = plain_wish(20);
+        struct nibble_request request_params = plain_request(20);
         request_params.sampling.temperature = i == 2 ? 1 : 0;
         request_params.listener = listener_of(&rules[i].heard);
         request_params.listener.restrict_tokens = i ? only_some : NULL;
@@ -473,7 +473,7 @@ static void test_dear_masks_hold_up_nobody(void **state)
         world_open(&world, &kinds[0], &options, &(struct nibble_scheduler_options){ 0 });
         struct rules *rules = rounds[round];
         for (int i = 0; i <= DEAR; i++) {
-            struct nibble_request request_params = plain_wish(i ? TOKENS : PLAIN_TOKENS);
+            struct nibble_request request_params = plain_request(i ? TOKENS : PLAIN_TOKENS);
             request_params.score_prompt = i == 1;
             request_params.top_logprobs = TOP;
             request_params.listener = listener_of(&rules[i].heard);
@@ -518,7 +518,7 @@ static void test_wishes_that_make_no_sense(void **state)
     world_open_plain(&world);
 #define REFUSED(member, value, says)                                                         \
     do {                                                                                     \
-        struct nibble_request request_params = plain_wish(10);                               \
+        struct nibble_request request_params = plain_request(10);                            \
         request_params.member = (value);                                                     \
         request_params.stop_count = request_params.stop_ids ? 1 : request_params.stop_count; \
         request_params.bias_count = request_params.bias ? 1 : 0;                             \
@@ -538,7 +538,7 @@ static void test_wishes_that_make_no_sense(void **state)
     REFUSED(top_logprobs, GENERATE_TOP_MAX + 1, "up to 128");
     REFUSED(sampling.temperature, -1, "temperature");
 #undef REFUSED
-    struct nibble_request request_params = plain_wish(0);
+    struct nibble_request request_params = plain_request(0);
     request_params.prompt = many;
     request_params.prompt_count = CONTEXT + 1;
     assert_int_equal(generator_add(&world.generator, &request_params, &err), 0);
@@ -557,13 +557,13 @@ static void test_damage_fails_one_request_alone(void **state)
     struct world world;
     static struct heard alone, heard[2];
     world_open_plain(&world);
-    answer(&world, plain_wish(10), &alone);
+    answer(&world, plain_request(10), &alone);
     float damage = NAN;
     struct tensor *embedding = tiny_find(&world.tiny, "model.embed_tokens.weight");
     memcpy((char *)embedding->data + 30 * 32 * sizeof damage, &damage, sizeof damage); // of token 30
     for (int i = 0; i < 2; i++) {
         int32_t bad[] = { 1, 2, 30 };
-        struct nibble_request request_params = plain_wish(10);
+        struct nibble_request request_params = plain_request(10);
         request_params.listener = listener_of(&heard[i]);
         if (i == 1)
             request_params.prompt = bad, request_params.prompt_count = 3;
@@ -623,7 +623,7 @@ static void test_continuing_allocates_nothing(void **state)
         world_open(&world, &kinds[k], &(struct engine_options){ .plan.max_num_seqs = 4, .threads = 2 },
                    &(struct nibble_scheduler_options){ 0 });
         for (int i = 0; i < 4; i++) {
-            struct nibble_request request_params = plain_wish(100);
+            struct nibble_request request_params = plain_request(100);
             request_params.sampling = (struct nibble_sampling){ .temperature = 0.8,
                                                                 .top_p = 0.9,
                                                                 .top_k = i,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan prints is what a GPU runs: engines of many shapes, formats and architectures run steps on both sides of
-// each load's bound, and each launch of an op is one that a row lists which the plan binds to that op and load. The
-// driver is fake_cuda.c; launches are recorded where the engine queues them. No GPU and no CUDA build is needed.
+// Launch test: a GPU runs the kernels that a plan prints. Engines of many shapes, formats and architectures run steps
+// on both sides of each load's bound, and each launch of an op must be listed by a row that the plan binds to that op
+// and load. The driver is fake_cuda.c; launches are recorded where the engine queues them. No GPU and no CUDA build is
+// needed.
 #include <dlfcn.h>
 
 #include "container.h"
@@ -163,7 +164,7 @@ static void give_data(struct model *model)
     }
 }
 
-// Every matrix gets this format, or, by turns, these, as far as its columns have whole blocks of it.
+// Gives the matrices these formats round-robin, as far as a matrix's columns are whole blocks of the format.
 static void set_formats(struct model *model, const enum dtype *formats, int count)
 {
     int next = 0;

@@ -376,7 +376,7 @@ static const struct {
     int first[4], count[4]; // heads of each rank
     int kv[4], kv_count[4]; // and their key/value heads
     int group[4], lead[4];
-} dealt[] = {
+} head_splits[] = {
     { 9, 3, 2, { 0, 4 }, { 4, 5 }, { 0, 1 }, { 2, 2 }, { 3, 3 }, { 0, 1 } }, // one is divided
     { 9, 3, 3, { 0, 3, 6 }, { 3, 3, 3 }, { 0, 1, 2 }, { 1, 1, 1 }, { 3, 3, 3 } },
     { 9, 3, 4, { 0, 2, 4, 6 }, { 2, 2, 2, 3 }, { 0, 0, 1, 2 }, { 1, 2, 1, 1 }, { 2, 3, 2, 3 }, { 0, 2 } },
@@ -390,22 +390,22 @@ static const struct {
 static void test_heads(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(dealt); i++) {
+    for (size_t i = 0; i < COUNT_OF(head_splits); i++) {
         char config[512];
         struct ranks ranks;
         snprintf(config, sizeof config,
                  "{" SIZES "\"model_type\":\"llama\",\"num_attention_heads\":%d,"
                  "\"num_key_value_heads\":%d,\"head_dim\":16,\"intermediate_size\":96}",
-                 dealt[i].heads, dealt[i].kv_heads);
-        open_ranks(&ranks, config, DTYPE_F32, dealt[i].ranks);
-        for (int rank = 0; rank < dealt[i].ranks; rank++) {
+                 head_splits[i].heads, head_splits[i].kv_heads);
+        open_ranks(&ranks, config, DTYPE_F32, head_splits[i].ranks);
+        for (int rank = 0; rank < head_splits[i].ranks; rank++) {
             const struct model_shard *shard = &ranks.model[rank].shard;
-            assert_int_equal(shard->first_head, dealt[i].first[rank]);
-            assert_int_equal(shard->heads, dealt[i].count[rank]);
-            assert_int_equal(shard->first_kv_head, dealt[i].kv[rank]);
-            assert_int_equal(shard->kv_heads, dealt[i].kv_count[rank]);
-            assert_int_equal(ranks.model[rank].layer[0].group, dealt[i].group[rank]);
-            assert_int_equal(ranks.model[rank].layer[0].lead, dealt[i].lead[rank]);
+            assert_int_equal(shard->first_head, head_splits[i].first[rank]);
+            assert_int_equal(shard->heads, head_splits[i].count[rank]);
+            assert_int_equal(shard->first_kv_head, head_splits[i].kv[rank]);
+            assert_int_equal(shard->kv_heads, head_splits[i].kv_count[rank]);
+            assert_int_equal(ranks.model[rank].layer[0].group, head_splits[i].group[rank]);
+            assert_int_equal(ranks.model[rank].layer[0].lead, head_splits[i].lead[rank]);
         }
         close_ranks(&ranks);
     }

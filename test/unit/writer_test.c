@@ -159,13 +159,13 @@ static json_t *logprob_json(int32_t id, float logprob)
                      api_logprob(logprob), "bytes", (int)id);
 }
 
-static json_t *chat_logprobs(const struct output *mail)
+static json_t *chat_logprobs(const struct output *output)
 {
     json_t *content = json_array();
-    for (int i = 0; i < mail->token_count; i++) {
-        json_t *entry = logprob_json(mail->tokens[i].id, mail->tokens[i].logprob), *top = json_array();
-        for (int j = 0; j < mail->tokens[i].top_count; j++) {
-            const struct nibble_candidate *likely = &mail->tops[mail->tokens[i].top_first + j];
+    for (int i = 0; i < output->token_count; i++) {
+        json_t *entry = logprob_json(output->tokens[i].id, output->tokens[i].logprob), *top = json_array();
+        for (int j = 0; j < output->tokens[i].top_count; j++) {
+            const struct nibble_candidate *likely = &output->tops[output->tokens[i].top_first + j];
             json_array_append_new(top, logprob_json(likely->id, likely->logprob));
         }
         json_object_set_new(entry, "top_logprobs", top);
@@ -183,19 +183,19 @@ static void set_logprob(json_t *table, int32_t id, float logprob)
     json_decref(key);
 }
 
-static json_t *completion_logprobs(const struct output *mail)
+static json_t *completion_logprobs(const struct output *output)
 {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
-    for (int i = 0; i < mail->token_count; i++) {
-        char byte = (char)mail->tokens[i].id;
-        const struct nibble_candidate *tops_of = mail->tops + mail->tokens[i].top_first;
+    for (int i = 0; i < output->token_count; i++) {
+        char byte = (char)output->tokens[i].id;
+        const struct nibble_candidate *tops_of = output->tops + output->tokens[i].top_first;
         json_t *table = json_object();
         json_array_append_new(tokens, api_text((struct bytes){ &byte, 1 }));
-        json_array_append_new(logprobs, api_logprob(mail->tokens[i].logprob));
+        json_array_append_new(logprobs, api_logprob(output->tokens[i].logprob));
         json_array_append_new(offsets, json_integer(i));
-        for (int j = 0; j < mail->tokens[i].top_count; j++)
+        for (int j = 0; j < output->tokens[i].top_count; j++)
             set_logprob(table, tops_of[j].id, tops_of[j].logprob);
-        set_logprob(table, mail->tokens[i].id, mail->tokens[i].logprob);
+        set_logprob(table, output->tokens[i].id, output->tokens[i].logprob);
         json_array_append_new(tops, table);
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs, "top_logprobs", tops,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/calibration.h: a plan's calibration: from the file of earlier ones; what that misses is measured
-// now, and kept beside it.
+// engine/calibration/calibration.h: lookup of a plan's KV cache calibration. It is read from the file of earlier
+// calibrations; statistics that the file lacks are measured now and added to it.
 #ifndef ENGINE_CALIBRATION_CALIBRATION_H
 #define ENGINE_CALIBRATION_CALIBRATION_H
 

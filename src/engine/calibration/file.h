@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/file.h: a calibration on disk: a magic, the key, how many ways to store keys it knows, for each
-// layer with keys of its own the centre as f32, for each way what it is and its errors in those layers, and a SHA-256
-// of all that. Every length follows from the model and the number of ways, which is bounded.
+// engine/calibration/file.h: the calibration file: a magic, the key, the number of ways to store keys, for each layer
+// with keys of its own the centre as f32, for each way its description and its errors in those layers, and a SHA-256 of
+// all that. Every length follows from the model and the number of ways, which is bounded.
 //   (1) the key is a hash of all that every measurement depends on: the checkpoint's tensors by name, type, shape and
 //       samples of their bytes, its config, the text; which format a plan has for a layer is no part of it
 //   (2) a file that is damaged or belongs to something else is not used
@@ -16,7 +16,7 @@ struct calibration_key {
     uint8_t bytes[CALIBRATION_KEY_BYTES];
 };
 
-// Of the checkpoint alone: tensors by name, type, shape and samples of their bytes.
+// The hash of the checkpoint alone: tensors by name, type, shape and samples of their bytes.
 struct calibration_key calibration_hash_checkpoint(const struct checkpoint *checkpoint);
 
 struct calibration_key calibration_key_of(const struct checkpoint *checkpoint, const struct plan *wanted,

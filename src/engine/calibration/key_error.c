@@ -19,16 +19,17 @@ static const float *vector_of(const float *x, int token, int heads, int head, in
     return x + ((size_t)token * (size_t)heads + (size_t)head) * (size_t)dim;
 }
 
-// The mean of turns by 0, 1 ... length - 1 times an angle.
-static double complex mean_turn(double angle, int length)
+// The mean of the rotations by 0, 1 ... length - 1 times an angle.
+static double complex mean_rotation(double angle, int length)
 {
     double half = sin(angle / 2), share = half == 0 ? 1 : sin(length * angle / 2) / (length * half);
     return share * cexp(I * (length - 1) * angle / 2);
 }
 
-// The mean over tokens of channels a and b, each pair turned back. From the last token on, what is there is turned back
-// by one step before the next is added: no token needs an angle of its own.
-static double complex mean_turned_back(const struct key_sample *sample, int kv_head, int a, int b, double angle)
+// The mean over tokens of channels a and b, with RoPE undone in each pair (inverse rotation). The loop starts at the
+// last token and rotates the sum back by one position before it adds the next token, so that no token needs an angle of
+// its own.
+static double complex mean_unrotated(const struct key_sample *sample, int kv_head, int a, int b, double angle)
 {
     double complex back = cexp(-I * angle), sum = 0;
     for (int token = sample->tokens - 1; token >= 0; token--) {
@@ -42,13 +43,13 @@ void key_centre(const struct key_sample *sample, int kv_head, int length, float 
 {
     int pairs = sample->rotated / 2;
     for (int i = 0; i < pairs; i++) {
-        double complex mean = mean_turned_back(sample, kv_head, i, i + pairs, sample->rope_frequencies[i])
-            * mean_turn(sample->frequencies[i], length);
+        double complex mean = mean_unrotated(sample, kv_head, i, i + pairs, sample->rope_frequencies[i])
+            * mean_rotation(sample->frequencies[i], length);
         centre[i] = (float)creal(mean);
         centre[i + pairs] = (float)cimag(mean);
     }
     for (int i = 2 * pairs; i < sample->head_dim; i++)
-        centre[i] = (float)creal(mean_turned_back(sample, kv_head, i, i, 0));
+        centre[i] = (float)creal(mean_unrotated(sample, kv_head, i, i, 0));
 }
 
 // A vector as the cache would give it back.
@@ -110,7 +111,7 @@ static struct vectors exact_vectors(const struct key_sample *sample, const float
     return (struct vectors){ x + (size_t)kv_head * dim, (size_t)sample->kv_heads * dim };
 }
 
-// What a query of `token` gets. scores: room for all tokens.
+// The attention output of one query of `token`. scores: room for all tokens.
 static void attend(const struct key_sample *sample, int token, int head, struct vectors keys, struct vectors values,
                    float *scores, float *out)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/key_error.h: how far attention strays when its keys are stored in a format, under each transform:
-// measured on
-// the queries, keys and values of one text. No transform has a part in values: they stay as they are, unless their own
-// error is asked for.
+// engine/calibration/key_error.h: quantisation error of attention: how much its output changes when keys are stored in
+// a format, under each transform, measured on the queries, keys and values of one text. Transforms do not change
+// values; values stay exact, unless their own error is asked for.
 #ifndef ENGINE_CALIBRATION_KEY_ERROR_H
 #define ENGINE_CALIBRATION_KEY_ERROR_H
 
@@ -13,7 +12,7 @@ struct key_sample {
     const float *q, *k, *v; // (tokens, heads or kv_heads, head_dim)
     int tokens, heads, kv_heads, head_dim;
     int window;  // 0: full attention
-    int rotated; // channels that rope has turned; 0: none
+    int rotated; // channels that RoPE has rotated; 0: none
     const float
         *rope_frequencies;    // (rotated / 2): the frequencies by which it has (kernel/op.h: rope_args), and by which
     const float *frequencies; // it will, where longer texts have others
@@ -27,8 +26,8 @@ struct key_sample {
     int kept; // the first tokens' keys and values stay in 16 bits: next to no error
 };
 
-// The mean of one head's keys, (head_dim), as it would be in a text of `length` tokens: of keys that are turned back to
-// where they were before rope, turned as it turns them on average. The text itself may be shorter.
+// The mean of one head's keys, (head_dim), as it would be in a text of `length` tokens: the mean of the keys before
+// RoPE, rotated by the mean rotation over `length` positions. The text itself may be shorter.
 void key_centre(const struct key_sample *sample, int kv_head, int length, float *centre);
 
 // Squares of the difference, and of what it is a difference from: over some tokens of the text's second half, all of

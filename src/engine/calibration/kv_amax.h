@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/kv_amax.h: how large the keys and values are that a text leaves in the cache: what scales are made
-// of.
+// engine/calibration/kv_amax.h: absolute maxima (amax) of the keys and values that a text leaves in the cache. The
+// scales of a quantised cache (k_scale, v_scale) are made of them.
 #ifndef ENGINE_CALIBRATION_KV_AMAX_H
 #define ENGINE_CALIBRATION_KV_AMAX_H
 

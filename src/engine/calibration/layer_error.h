@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/layer_error.h: what a plan's cache does to each layer's keys, values and attention, measured on a
-// text (engine/calibration/text_observer.h).
+// engine/calibration/layer_error.h: quantisation error of each layer's keys, values and attention output with a plan's
+// cache, measured on a text (engine/calibration/text_observer.h).
 #ifndef ENGINE_CALIBRATION_LAYER_ERROR_H
 #define ENGINE_CALIBRATION_LAYER_ERROR_H
 

@@ -7,7 +7,7 @@
 #include "engine/calibration/text_observer.h"
 #include "kernel/ref/kv_codec.h"
 
-// What the watch needs, and what it finds: each caller writes in places of its own.
+// The input and the results of the observer. Each caller writes in places of its own.
 struct measuring {
     struct kv_calibration *out;
     const struct plan *wanted;
@@ -114,7 +114,7 @@ static void add_missing(struct measuring *m)
     m->ways = out->way_count - m->first;
 }
 
-// Of keys of a layer; 0: the format does not fit them, or they have a scale that is none.
+// The cache scale of a layer's keys; 0 where the format does not fit them or the checkpoint's scale is invalid.
 static float scale_of(struct measuring *m, int layer, enum dtype k)
 {
     const struct layer *described = &m->wanted->model->layer[layer];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/measure.h: a model's keys measured on a text (engine/calibration/text_observer.h), for a plan that
-// wants to know how to
-// store them. So weights are loaded twice, and once only: the result is kept in a file (engine/calibration/file.h).
+// engine/calibration/measure.h: post-training calibration of the KV cache: a model's keys are measured on a text
+// (engine/calibration/text_observer.h), so that a plan can choose how to store them. Weights are loaded twice for this,
+// but only the first time: the result is kept in a file (engine/calibration/file.h).
 //   (1) a way to store keys is measured in all layers at once, whichever of them the plan would store so: plans that
 //       mix the same ways differently find what they need
 #ifndef ENGINE_CALIBRATION_MEASURE_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/calibration/text_observer.h: what a text makes of a model's queries, keys and values. An engine of its own
-// reads the text in
-// one step, with a cache of 16 bits, on a plan's device; layer by layer, what attention is about to read is looked at
-// on the CPU.
+// engine/calibration/text_observer.h: a calibration pass: it reads a text and shows the queries, keys and values of
+// each layer to an observer. An engine of its own reads the text in one step, with a 16-bit cache, on the plan's
+// device; the observer sees the inputs of attention layer by layer on the CPU.
 #ifndef ENGINE_CALIBRATION_TEXT_OBSERVER_H
 #define ENGINE_CALIBRATION_TEXT_OBSERVER_H
 
@@ -14,8 +13,8 @@ enum { TEXT_WATCH_TOKENS = 1024, TEXT_WATCH_TOKENS_MIN = 16 };
 struct text_watch {
     const struct plan *wanted;            // of who asks, made with
     const struct engine_options *options; // these; their `calibrating` hears how far it is
-    // Called by the whole team, each caller with its part, for each layer that text_watch_sees. The sample has all but
-    // the formats of the cache.
+    // All threads of the pool call it, each with its part, for each layer that text_watch_sees. The sample is complete
+    // but for the formats of the cache.
     void (*look)(void *context, int layer, const struct key_sample *sample, int part, int parts);
     void *context;
 };
@@ -23,7 +22,7 @@ struct text_watch {
 // Has the layer keys that are nothing but that, and values?
 bool text_watch_sees(const struct plan *wanted, int layer);
 
-// What its keys or values are divided by in the cache: 1 where the format has no such scale.
+// The number by which the cache divides a layer's keys or values: 1 where the format has no such scale.
 bool text_watch_scale(enum dtype format, const struct tensor *tensor, float *out, struct error *err);
 
 // ids: the text, of which the first tokens are taken.

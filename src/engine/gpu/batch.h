@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/batch.h: a step's batch as one block of bytes, filled on the host, copied to a GPU at once and read there
-// through a struct cuda_batch. Its parts lie where the maxima put them, the page tables last, so that a step copies no
-// more tables than it has. Blocks of several maxima may use the same memory, one at a time.
+// engine/gpu/batch.h: host-to-device transfer of a step's batch. The batch is one block of bytes that is filled on the
+// host, copied to a GPU at once and read there through a struct cuda_batch. The maxima decide where its parts lie, with
+// the page tables last, so that a step copies only the tables that it has. Blocks of several maxima may use the same
+// memory, one at a time.
 #ifndef ENGINE_GPU_BATCH_H
 #define ENGINE_GPU_BATCH_H
 
@@ -17,7 +18,7 @@ struct cuda_batch_block {
 // Sets `bytes` from the rest.
 void cuda_batch_measure(struct cuda_batch_block *block);
 
-// What kernels are given: the parts of a block that begins at this address of the device.
+// The view of a block that kernels get: pointers to its parts, for a block that begins at this address of the device.
 struct cuda_batch cuda_batch_view(const struct cuda_batch_block *block, const void *device);
 
 // Writes the batch into the host's copy of a block and returns how many of its bytes are to be copied to the device.

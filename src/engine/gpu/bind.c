@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/bind.c: for every op and load the rows that do it, each with its arguments: linked to those of fused
-// neighbours, and of matrices that have different rows each row with its own.
+// engine/gpu/bind.c: kernel dispatch tables of the GPU: for every op and load the rows that execute it, each with its
+// arguments. Rows with fused neighbours get links to the neighbours' arguments; where the matrices of an op have
+// different rows, each row gets its own.
 #include <string.h>
 
 #include "engine/engine.h"
@@ -28,8 +29,8 @@ static void link_fused(union op_args *args, const struct model *model, int i, ui
     }
 }
 
-// Of the outputs those that are marked. With a fused activation the gate comes first, to where the activation's result
-// goes, and then up, whose row finds it there.
+// Keeps the outputs that are marked. With a fused activation the gate is computed first and written to the activation's
+// result; up follows, and its row reads the gate there.
 static void keep_outputs(union op_args *args, enum op_kind kind, uint32_t kept)
 {
     int count = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/gpu.h: the engine's GPU: its memory, the step's batch as it is there, and the steps it has learned to
-// replay.
+// engine/gpu/gpu.h: the GPU executor, with CUDA graphs: the engine's device memory, the batch on the device, and the
+// steps that it replays.
+//
 // A step is one upload (the batch, and how its rows are drawn), the launches that the plan's kernels describe, and one
 // download: the tokens that were drawn there, and the logits of rows that the host wants to look at. Steps in which
 // every sequence has one token are captured once for each size and replayed from then on.
@@ -34,15 +35,15 @@ bool gpu_constant(struct gpu *gpu, const float *values, size_t count, const floa
 // Where the batch of each step will be, for steps as large as the plan has them. Sets engine->batch.on_device.
 bool gpu_open_batch(struct gpu *gpu, struct engine *engine, struct error *err);
 
-// Takes the ops' arguments as bound, with device addresses, and links those that are done in passing.
+// Takes the ops' arguments as bound, with device addresses, and links the arguments of fused ops.
 void gpu_bind(struct gpu *gpu, const struct engine *engine, const union op_args *args);
 
 // The rows that do an op in the step that is in engine->batch. Returns how many there are.
 enum { GPU_ROWS_MAX = LINEAR_OUTPUTS_MAX };
 int gpu_rows(const struct engine *engine, int op, const struct kernel *rows[GPU_ROWS_MAX]);
 
-// Every placed matrix goes to engine->placed, packed by the team, through two buffers: while one is copied, the other
-// is filled.
+// Copies every placed matrix to engine->placed. The thread pool packs matrices into two buffers: while one is copied,
+// the other is filled.
 bool gpu_load_weights(struct gpu *gpu, struct engine *engine, void (*progress)(void *context, double done),
                       void *context, struct error *err);
 

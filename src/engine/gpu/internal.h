@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/internal.h: what the files of this folder share.
+// engine/gpu/internal.h: private declarations of the GPU executor (engine/gpu/gpu.h), shared by the files of this
+// folder.
 #ifndef ENGINE_GPU_INTERNAL_H
 #define ENGINE_GPU_INTERNAL_H
 
@@ -18,7 +19,7 @@ struct gpu_calls {
     } call[LINEAR_OUTPUTS_MAX];
 };
 
-// What a step's launches depend on.
+// The sizes that decide a step's launches; the key of its captured graph.
 struct gpu_step {
     struct cuda_shape shape; // of its row-wise ops
     int outputs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/step.c: from the plan's kernels to launches.
+// engine/gpu/step.c: execution of one step on a GPU: kernel launches, or the replay of a captured CUDA graph.
 #include <assert.h>
 #include <limits.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/gpu/weights.c: from the mapped file into a GPU's memory, at the speed of the link: the team fills one pinned
-// buffer, with bytes as they are or packed, while the other one is on its way.
+// engine/gpu/weights.c: double-buffered upload of weights from the mapped file into a GPU's memory, at the speed of the
+// link: the thread pool fills one pinned buffer, with packed or unchanged bytes, while the other one is copied.
 #include "engine/engine.h"
 #include "engine/gpu/internal.h"
 #include "engine/weights.h"

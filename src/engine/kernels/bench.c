@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/bench.c: how fast each kernel is, beside what the machine can do. A case is bound by memory or by
-// arithmetic, whichever ceiling it would meet first; its share is how near it comes to that one.
+// engine/kernels/bench.c: the roofline benchmark of kernels: the speed of each kernel beside the ceilings of the
+// machine. A case is bound by memory or by arithmetic, by the ceiling that it would meet first; its share is the
+// fraction of that ceiling which it reaches.
 #include <stdlib.h>
 
 #include "engine/kernels/ceiling.h"

@@ -119,7 +119,7 @@ static void run_reading(void *context, int phase, int part, int parts)
 
 // ---- both ----
 
-// The shortest time of several runs by the whole team.
+// The shortest time of several runs on all threads.
 static double best_time(struct thread_pool *pool, struct thread_pool_work work)
 {
     double best = INFINITY;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/ceiling.h: what a machine can do at best, measured: a kernel's speed means little without it.
+// engine/kernels/ceiling.h: roofline ceilings: the highest memory bandwidth and arithmetic throughput of a machine,
+// measured. The speed of a kernel means little without them.
 #ifndef ENGINE_KERNELS_CEILING_H
 #define ENGINE_KERNELS_CEILING_H
 

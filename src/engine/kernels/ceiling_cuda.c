@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/ceiling_cuda.c: what a GPU can do at best: how fast it copies its own memory, and how fast it
-// multiplies matrices of bfloat16 by cuBLASLt. The matrices are random: zeros would flatter it.
+// engine/kernels/ceiling_cuda.c: roofline ceilings of a GPU: its memory bandwidth when it copies its own memory, and
+// its bfloat16 GEMM throughput with cuBLASLt. The matrices are random, because zeros would flatter the GPU.
 #include <math.h>
 #include <stdlib.h>
 

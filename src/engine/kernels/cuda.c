@@ -125,7 +125,8 @@ static int find_output(const struct testcase *testcase, const void *host)
 
 static size_t guard_bytes(const struct gpu_piece *piece) { return piece->output >= 0 ? GUARD_BYTES : 0; }
 
-// What is beyond the test case's rows, in a step with more room, is nothing.
+// Uploads one operand, between guard bytes if the row writes it. Rows of a larger step, beyond the test case's own,
+// hold NaN (all bits set).
 static bool upload_piece(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
 {
     size_t guard = guard_bytes(piece), all = piece->bytes + 2 * guard;
@@ -145,7 +146,7 @@ static bool upload_piece(struct gpu_testcase *there, struct gpu_piece *piece, st
     return ok;
 }
 
-// Again and again: those bytes that are there, then all of these, then all of those.
+// Fills `all` bytes by doubling: copies the bytes that are already there to behind them, until none is missing.
 static bool repeat(struct gpu_testcase *there, uint8_t *address, size_t filled, size_t all, struct error *err)
 {
     bool ok = true;
@@ -154,7 +155,7 @@ static bool repeat(struct gpu_testcase *there, uint8_t *address, size_t filled, 
     return ok;
 }
 
-// Of so many values those that are here, and then repeated.
+// Uploads the distinct values of an operand once and fills the rest of it with copies of them.
 static bool repeat_values(struct gpu_testcase *there, struct gpu_piece *piece, struct error *err)
 {
     struct gpu_piece first = *piece;

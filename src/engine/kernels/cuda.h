@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/cuda.h: test cases on a GPU: a row's arguments in its memory, and its results brought back.
+// engine/kernels/cuda.h: the kernel test harness for GPUs: it uploads the arguments of a row, launches it and downloads
+// the results.
 #ifndef ENGINE_KERNELS_CUDA_H
 #define ENGINE_KERNELS_CUDA_H
 

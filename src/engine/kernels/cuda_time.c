@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/cuda_time.c: how long a row takes on a GPU. It runs on several copies of a test case in turns, so that
-// each launch finds its operands in memory, in one captured graph, so that the host is in nobody's way.
+// engine/kernels/cuda_time.c: the microbenchmark of one row on a GPU. It runs on several copies of a test case
+// round-robin, so that each launch finds its operands in memory and not in the L2 cache, and in one captured graph, so
+// that the host adds no launch overhead.
 #include <stdlib.h>
 
 #include "device/cuda.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/grid.h: a JSON list of objects as a table for people, so that what they read is what programs get.
+// engine/kernels/grid.h: text and Markdown tables of a JSON list of objects, so that people read the same report as
+// programs.
 #ifndef ENGINE_KERNELS_GRID_H
 #define ENGINE_KERNELS_GRID_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/kernels.c: nibble_kernels, and the table of the kernels themselves.
+// engine/kernels/kernels.c: the kernel reports (nibble_kernels), and the list of all kernels.
 #include "engine/kernels/kernels.h"
 
 #include <stdlib.h>
@@ -164,7 +164,7 @@ static json_t *describe(const struct kernel *kernel, json_t *head_dims, const st
                         struct arena *arena)
 {
     const char *missing = kernels_missing(kernel, device, arena);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i, s:b, s:s?}", "name",
                      kernel->name, "op", op_word(kernel->op), "tokens", kernels_load_word(kernel->load, arena),
                      "weights", format_list(kernel->weights), "int16_activations", format_list(kernel->int16),
                      "int8_activations", format_list(kernel->int8), "k", format_list(kernel->k), "v",
@@ -353,7 +353,8 @@ static bool check_name(const struct kernels_query *query, struct error *err)
                       near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-// What is run is run here: on a device like the one that was asked for, as far as this machine goes.
+// Opens the device for a report. A report that runs kernels runs them on this machine, so the device is then limited to
+// the features that this machine has, too.
 static bool open_device(struct kernels_query *query, const char *word, bool runs, struct error *err)
 {
     struct device *device = &query->device, here;

@@ -39,7 +39,7 @@ const struct kernel *kernels_next(const struct kernels_query *query, const struc
 
 int kernels_count(const struct kernels_query *query);
 
-// What the device lacks for a kernel ("avx2 fma", "cuda", "sm_90"), or NULL.
+// The features that a kernel needs and the device lacks ("avx2 fma", "cuda", "sm_90"), or NULL.
 const char *kernels_missing(const struct kernel *kernel, const struct device *device, struct arena *arena);
 
 const char *kernels_load_word(enum kernel_load load, struct arena *arena); // "1-8", "9+", "any"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/ops_page.h: the table of ops (kernel/op.h) as doc/ops.md.
+// engine/kernels/ops_page.h: the generator of doc/ops.md from the table of ops (kernel/op.h).
 #ifndef ENGINE_KERNELS_OPS_PAGE_H
 #define ENGINE_KERNELS_OPS_PAGE_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/kernels/test.c: every kernel that can run here against the reference of its op.
+// engine/kernels/test.c: the conformance test of kernels: every kernel that can run on this machine is compared with
+// the reference of its op.
 #include <math.h>
 
 #include "engine/kernels/kernels.h"

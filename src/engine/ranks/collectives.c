@@ -48,7 +48,7 @@ void exchange_run(const void *arguments, int part, int parts)
 
 // ---- on GPUs ----
 
-// What a rank says before it is decided how they exchange.
+// The capabilities that a rank reports before the ranks decide how they exchange.
 struct offer {
     struct nccl_id id; // rank 0's counts
     int nccl_version;  // 0: there is none

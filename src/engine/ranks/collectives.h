@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/ranks/collectives.h: what ranks give each other within a step. Before `reduce` and `join` run, every rank gets
-// what each of them has: their parts lie one after the other in one buffer, in which each rank has a place of its own.
+// engine/ranks/collectives.h: collectives of tensor parallelism. Before an all_reduce or all_gather op runs, each rank
+// gets the parts of all ranks: they lie one after the other in one buffer, in which each rank has a place of its own.
 #ifndef ENGINE_RANKS_COLLECTIVES_H
 #define ENGINE_RANKS_COLLECTIVES_H
 
@@ -24,8 +24,8 @@ bool exchange_precedes(const struct op *op);
 // On CPUs a phase of the program, before the op: `arguments` is a struct program_moment. Trouble is the group's.
 void exchange_run(const void *arguments, int part, int parts);
 
-// On a GPU, before the op with so many rows: queued by NCCL where the engine has it, else through memory of the host,
-// which has to wait. What is only queued can be captured and replayed.
+// On a GPU, before the op with so many rows: queued by NCCL where the engine has NCCL, else through memory of the host,
+// which has to wait. Only a queued exchange can be captured in a graph and replayed.
 bool exchange_is_queued(const struct engine *engine);
 bool exchange_on_gpu(const struct engine *engine, int op, int rows, struct error *err);
 

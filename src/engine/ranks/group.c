@@ -111,7 +111,8 @@ bool group_compare(struct group *group, const char *flags, struct error *err)
 
 static void add_number(SHA256_CTX *context, int64_t number) { SHA256_Update(context, &number, sizeof number); }
 
-// What a plan decides, but for what is each rank's own: its heads, its kernels and its memory.
+// The hash of everything that a plan decides alike for all ranks. Heads, kernels and memory are each rank's own and
+// left out.
 static struct calibration_key hash_plan(const struct plan *plan)
 {
     struct calibration_key key;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/ranks/group.h: one engine over several ranks (ranks/ranks.h). Each opens the checkpoint and computes its part
-// of the model (model/shard.h). Rank 0 does whatever an engine is asked to do: it schedules, samples and answers. The
-// others have a loop (engine/ranks/worker.h) that runs the messages of rank 0.
+// engine/ranks/group.h: a tensor-parallel group: one engine over several ranks (ranks/ranks.h). Each rank opens the
+// checkpoint and computes its part of the model (model/shard.h). Rank 0 does everything that an engine is asked to do:
+// it schedules, samples and answers. The worker ranks have a loop (engine/ranks/worker.h) that executes the messages of
+// rank 0.
 //   (1) all ranks open alike or none does: build, files and plan are compared before weights are read
 //   (2) pages have the same numbers everywhere, so a pool has as many as the rank with the least room can have
 //   (3) a rank that is lost is lost for good: what runs fails with a sentence, and so does all that comes after
@@ -23,8 +24,8 @@ static inline int group_size(const struct group *group) { return group ? ranks_s
 
 static inline int group_here(const struct group *group) { return group ? ranks_here(group->ranks) : 1; }
 
-// The device of one of so many ranks on this host: each takes the next GPU, where `word` names none, and those that
-// have the same one, *sharers, have their part of its memory. What is imagined everybody has for himself.
+// Chooses the device of one of `here` ranks on this host. Where `word` names no GPU each rank takes the next one, and
+// ranks on the same GPU, *sharers of them, divide its memory. An imagined device is not divided.
 bool group_share_device(struct device *device, const char *word, int here, int *sharers, struct error *err);
 
 // Whether all ranks are of the same build and were started with the same flags.

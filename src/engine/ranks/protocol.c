@@ -80,7 +80,8 @@ static const char **text_at(struct engine_options *options, int i)
     return (const char **)(void *)((char *)options + texts[i]);
 }
 
-// What was measured of the layers' keys; what other ways to store them would have cost is of no use to the others.
+// Writes the calibration of the layers' keys. The errors of other ways to store them stay with rank 0, since worker
+// ranks do not use them.
 static void put_calibration(struct strbuf *message, const struct kv_calibration *known)
 {
     put_number(message, known ? known->layers : 0);

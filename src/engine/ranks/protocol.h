@@ -49,7 +49,8 @@ static_assert(sizeof(float) == 4 && sizeof(double) == 8 && sizeof(int) == 4, "as
 bool protocol_read_head(struct bytes *message, struct protocol_head *out);
 void protocol_write_head(struct strbuf *message, enum protocol_kind kind, int engine);
 
-// An engine to open: the path of a checkpoint and how. What is read points into *arena, and nobody watches it.
+// The message that opens an engine: the path of a checkpoint and the options. The options that are read point into
+// *arena and have no observer.
 void protocol_write_open(struct strbuf *message, const char *path, const struct engine_options *options);
 bool protocol_read_open(struct bytes message, struct arena *arena, const char **path, struct engine_options *options);
 

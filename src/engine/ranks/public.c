@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/ranks/public.c: nibble_ranks_*.
+// engine/ranks/public.c: the C API of ranks: nibble_ranks_*.
 #include "engine/ranks/public.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// engine/ranks/public.h: the struct behind nibble_ranks.
 #ifndef ENGINE_RANKS_PUBLIC_H
 #define ENGINE_RANKS_PUBLIC_H
 

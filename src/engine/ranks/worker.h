@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/ranks/worker.h: what all ranks but the first do: whatever rank 0 tells them, until it tells them the end.
+// engine/ranks/worker.h: the loop of a worker rank: it executes the messages of rank 0 until the message that ends it.
 #ifndef ENGINE_RANKS_WORKER_H
 #define ENGINE_RANKS_WORKER_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/sampling/logits.h: questions about one row of logits.
+// engine/sampling/logits.h: argmax, top-k, log-sum-exp and a check for finite values, of one row of logits.
 #ifndef ENGINE_SAMPLING_LOGITS_H
 #define ENGINE_SAMPLING_LOGITS_H
 

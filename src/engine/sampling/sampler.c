@@ -116,7 +116,7 @@ static void adjust(struct sampler *sampler, const struct draw *draw)
 
 // ---- candidates ----
 
-// Of a token beside the most likely, which has 1. Floats suffice for a draw and cost a third.
+// The probability of a token relative to the most likely one, which has 1. Floats suffice for a draw and cost a third.
 static float probability_of(float logit, float highest, double temperature)
 {
     double x = ((double)logit - highest) / temperature;

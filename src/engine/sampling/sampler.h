@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/sampling/sampler.h: from logits to a token. In this order: penalties, bias, what is not allowed, temperature,
-// min_p, top_k, top_p, draw.
+// engine/sampling/sampler.h: the token sampler. It applies in this order: penalties, bias, masks and bans, temperature,
+// min_p, top_k, top_p, and the draw.
 #ifndef ENGINE_SAMPLING_SAMPLER_H
 #define ENGINE_SAMPLING_SAMPLER_H
 
@@ -21,7 +21,7 @@ void sampler_close(struct sampler *sampler);
 // Values that make sense, else a usage error.
 bool sampler_check(const struct nibble_sampling *sampling, struct error *err);
 
-// What a draw goes by.
+// The input of a draw beside the logits.
 struct draw {
     const struct nibble_sampling *sampling;
     const int32_t *ids;      // the text so far

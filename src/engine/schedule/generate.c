@@ -101,8 +101,8 @@ static bool check_bias(const struct engine *engine, const struct nibble_bias *bi
     return true;
 }
 
-static bool check_wish(const struct generator *generator, const struct nibble_request *request_params,
-                       struct error *err)
+static bool check_params(const struct generator *generator, const struct nibble_request *request_params,
+                         struct error *err)
 {
     const struct engine *engine = generator->engine;
     int longest = engine->plan.max_model_len;
@@ -131,7 +131,7 @@ static bool check_wish(const struct generator *generator, const struct nibble_re
 
 uint64_t generator_add(struct generator *generator, const struct nibble_request *request_params, struct error *err)
 {
-    if (!check_wish(generator, request_params, err))
+    if (!check_params(generator, request_params, err))
         return 0;
     struct answer *answer = memory_new(1, sizeof *answer);
     *answer = (struct answer){
@@ -146,13 +146,13 @@ uint64_t generator_add(struct generator *generator, const struct nibble_request 
         .bias = copied(request_params->bias, request_params->bias_count, sizeof *request_params->bias),
         .bias_count = request_params->bias_count,
     };
-    struct request_wish scheduled = { .prompt = request_params->prompt,
-                                      .prompt_count = (int)request_params->prompt_count,
-                                      .max_tokens = request_params->max_tokens,
-                                      .score_prompt = request_params->score_prompt,
-                                      .priority = request_params->priority,
-                                      .salt = { request_params->cache_salt, request_params->cache_salt_len },
-                                      .after = request_params->after };
+    struct scheduler_params scheduled = { .prompt = request_params->prompt,
+                                          .prompt_count = (int)request_params->prompt_count,
+                                          .max_tokens = request_params->max_tokens,
+                                          .score_prompt = request_params->score_prompt,
+                                          .priority = request_params->priority,
+                                          .salt = { request_params->cache_salt, request_params->cache_salt_len },
+                                          .after = request_params->after };
     scheduler_add(&generator->scheduler, &answer->request, &scheduled, now(generator));
     return answer->request.name;
 }
@@ -221,7 +221,8 @@ static bool may_stop(const struct answer *answer)
     return answer->request.usage.answer_tokens + answer->request.promised >= answer->min_tokens;
 }
 
-// Nothing is asked of its rows but a token, drawn from all of them as they are. What is plain stays so.
+// True when each row needs no more than a token, drawn from unchanged logits. This stays true for the whole answer once
+// it is.
 static bool is_plain(const struct answer *answer)
 {
     const struct nibble_sampling *sampling = &answer->sampling;
@@ -361,7 +362,7 @@ static void make_masks(void *context, int phase, int part, int parts)
     }
 }
 
-// What listeners allow; on a GPU, while it computes.
+// Computes the masks of tokens that listeners allow. A GPU computes the step at the same time.
 static void list_masks(struct generator *generator, struct in_flight *in_flight)
 {
     struct masking masking = { .generator = generator, .in_flight = in_flight, .rows_left = in_flight->row_count };
@@ -433,7 +434,7 @@ static void draw_rows(void *context, int phase, int part, int parts)
         draw_row(&drawing->samplers[part], &drawing->in_flight->rows[i]);
 }
 
-// What the device drew, and what the team does.
+// Takes the tokens that the device drew. The thread pool draws the others from their logits.
 static void take_results(struct generator *generator, struct in_flight *in_flight, const struct engine_result *result)
 {
     size_t vocabulary = (size_t)vocabulary_of(generator);
@@ -510,7 +511,7 @@ static bool take_token(struct generator *generator, const struct row *row, enum 
     return !goes_on || tokens_left(answer) == 0;
 }
 
-// What follows from the rows of one answer. Returns how many tokens it got.
+// Continues or finishes one answer by its rows, and reports to its listener. Returns how many tokens the answer got.
 static int tell_answer(struct generator *generator, const struct row *rows, int count)
 {
     struct answer *answer = rows->answer;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/schedule/generate.h: many texts being continued at once: what the scheduler decides is read by the engine,
-// tokens are drawn by the team, and listeners hear of them. While requests only continue, a step allocates nothing.
+// engine/schedule/generate.h: the generation loop of continuous batching, with overlapped (async) scheduling. The
+// engine computes the chunks that the scheduler decides, the thread pool samples tokens, and listeners get them. While
+// requests only continue, a step allocates nothing.
 //
 // Where the engine draws tokens itself, the next step is started before the results of this one are there, so that the
 // device has no rest between them: everyone is assumed to go on, with an id that stands for the token which is still
@@ -9,9 +10,10 @@
 //   (2) nobody is preempted by it, and nobody waits whom an end that could be foreseen makes room for
 //   (3) a request that wants more than tokens, be it one that waits, keeps all steps from being started early
 //
-// Masks of listeners are computed by the team. They may be dear, and everybody waits for a step: one begins no further
-// mask when those before have taken GENERATE_MASK_WORK_MAX. A request without its mask keeps its row of logits, sits
-// out and draws in a later step, in which the masks of those that were left come first. What it draws is the same.
+// The thread pool computes the masks of listeners (constrained decoding). Masks may be expensive, and all requests wait
+// for a step: no further mask is begun when the masks before have taken GENERATE_MASK_WORK_MAX. A request without its
+// mask keeps its row of logits, sits out and draws in a later step, in which such late masks come first. It draws the
+// same token.
 #ifndef ENGINE_SCHEDULE_GENERATE_H
 #define ENGINE_SCHEDULE_GENERATE_H
 
@@ -28,7 +30,7 @@ struct generator {
     struct scheduler scheduler;
     double (*clock)(void *context);
     void *clock_context;
-    struct sampler *samplers; // one per member of the team
+    struct sampler *samplers; // one per thread of the pool
     struct in_flight {        // a step that was started
         struct row *rows;     // (outputs)
         int row_count;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/schedule/scheduler.c: one token budget for everything.
+// engine/schedule/scheduler.c: the continuous batching scheduler, with one token budget per step for prefill and
+// decode.
 //   (1) requests that continue get their token first; prompts get what is left, and at most a share while anybody
 //       continues, so that a long prompt does not hold up the others
 //   (2) a request is admitted when the pages of all it has to read are there, besides those that running requests still
 //       need for what they have to read and one for each to go on; a step in which one was preempted admits nobody
 //   (3) at most as many run as can continue in one step
-//   (4) whoever lacks a page takes it from the last in the order, which has no chunk yet: they are given in order
+//   (4) a request that lacks a page preempts the last in the order, which has no chunk yet: chunks are given in order
 #include "engine/schedule/scheduler.h"
 
 #include <assert.h>
@@ -74,7 +75,7 @@ struct request *scheduler_find(const struct scheduler *scheduler, uint64_t name)
     return NULL;
 }
 
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *request_params,
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct scheduler_params *request_params,
                    double now)
 {
     const struct scheduler_options *options = &scheduler->options;
@@ -122,8 +123,8 @@ static void preempt(struct scheduler *scheduler, struct request *request)
     enqueue(scheduler, request);
 }
 
-// Of one class, what the running requests still need for the tokens they have and for some of those to come: else the
-// next step might preempt whoever is admitted in this one.
+// The pages of one class that the running requests still need, for the tokens they have and for one more page of tokens
+// each. A request that is admitted without regard to them might be preempted in the next step.
 static int pages_promised(const struct scheduler *scheduler, int class)
 {
     int pages = 0;

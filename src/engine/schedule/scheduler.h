@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine/schedule/scheduler.h: continuous batching: which request computes how many tokens in the next step. The
-// scheduler computes nothing itself: generate.c or a simulation carries its chunks out and reports the tokens. Its
-// decisions depend on these reports alone.
+// engine/schedule/scheduler.h: the continuous batching scheduler (Orca, vLLM), with chunked prefill and preemption by
+// recomputation: it decides how many tokens of which request are computed in the next step. The scheduler computes
+// nothing itself: generate.c or a simulation carries its chunks out and reports the tokens. Its decisions depend on
+// these reports alone.
 //
-// It may be told that a step has been computed as soon as later steps will find its pages written, and that a request
-// goes on before the token is known: then it decides the step after, assuming that nobody ends. Whoever does is taken
-// out, and leaves a gap in the chunks.
+// The caller may report that a step has been computed as soon as later steps will find its pages written, and that a
+// request goes on before its token is known. The scheduler then decides the next step, assuming that no request ends. A
+// request that does end is taken out, and leaves a gap in the chunks.
 //
 // Requests stand in one order: by arrival, or by priority and then arrival. The first in it go first and are preempted
 // last, so the very first always gets ahead. Preempted requests give up their pages, wait in their old place and read
@@ -66,7 +67,8 @@ struct scheduler {
 void scheduler_open(struct scheduler *scheduler, const struct scheduler_options *options);
 void scheduler_close(struct scheduler *scheduler); // no request may be left
 
-struct request_wish {
+// The parameters of a request that matter to the scheduler.
+struct scheduler_params {
     const int32_t *prompt;
     int prompt_count, max_tokens;
     bool score_prompt; // logits are wanted after every token of the prompt
@@ -76,7 +78,7 @@ struct request_wish {
 };
 
 // Fills *request and queues it.
-void scheduler_add(struct scheduler *scheduler, struct request *request, const struct request_wish *request_params,
+void scheduler_add(struct scheduler *scheduler, struct request *request, const struct scheduler_params *request_params,
                    double now);
 
 // Takes a request out, finished or not, also of the chunks; its pages are free afterwards.

@@ -96,7 +96,7 @@ DEVICE void attend_split(const struct cuda_attention &p, const struct work &work
 }
 
 // This warp's splits of a tile, one after the other. In half tiles every other split has the second half of the
-// columns. Of four splits, the sum of the first two is kept aside.
+// columns. If there are four splits, the sum of the first two is kept aside.
 template <class W>
 DEVICE void attend_splits(const struct cuda_attention &p, const struct work &work, const struct work_tile &tile,
                           struct node<W::D> *kept, struct ring *ring, struct feed *feed,
@@ -132,7 +132,7 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
     static_assert(W::STAGES <= 3, "CLAIMS_KNOWN");
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ struct scheduler scheduler;
-    // Of each warp: its tile, the next one, and the one it copies. They are seldom read, and registers are scarce.
+    // Each warp has its tile, the next one, and the one it copies. They are seldom read, and registers are scarce.
     __shared__ struct work_tile tiles[W::WARPS][3];
     scheduler_open(&scheduler);
     const struct work work = work_list(p, (struct sequence_work *)(shared + W::SHARED_BYTES));

@@ -7,7 +7,7 @@
 // How the bytes of a cache format are dequantised.
 enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVFP4 };
 
-// Of each kind: the warps of a CTA, a power of two; the stages of a warp's ring; the pages of a stage; the CTAs per SM;
+// Each kind has the warps of a CTA, a power of two; the stages of a warp's ring; the pages of a stage; the CTAs per SM;
 // log2 of the KV splits that suit it (attention_split.h), and log2 of the most splits that one of its warps computes in
 // a row, at most 2. Measured on an H200: formats of few bits want many warps, since dequantising takes most of the
 // time; formats of many bits want many bytes in flight, and so do those of few bits if an SM has a single CTA.

@@ -82,10 +82,10 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
     static constexpr int BYTES = linear_record_bytes(LAYOUT);
     static constexpr int BLOCKS = LINEAR_LANE_VALUES / BLOCK; // of a lane's row in a record
 
-    // What the exponents of scales of one byte lack to those of floats.
+    // Exponents of one-byte scales are lower than those of floats by this much.
     static constexpr uint32_t SMALL_EXPONENT = 127 + LINEAR_E2M1_EXPONENT - LINEAR_EXPONENT - LINEAR_SMALL_EXPONENT;
 
-    // What a lane has of a chunk: two of the record's eight products.
+    // A lane has two of the record's eight products in a chunk.
     static constexpr int PLANE = linear_plane(BITS), REST = BITS - PLANE;
 
     uint32_t high[PLANE / 2 > 0 ? PLANE / 2 : 1], low[REST / 2 > 0 ? REST / 2 : 1];
@@ -172,14 +172,14 @@ template <int BITS, int BLOCK, int FLOATS, int SMALL, int MIN> struct packed_wei
         return (rotation < 16 ? __funnelshift_r(word, word, rotation) : word << (32 - rotation)) & LINEAR_E2M1_BITS;
     }
 
-    // Of a word's two slots the first is in the low bytes.
+    // The first of a word's two slots is in the low bytes.
     static MEMBER uint32_t e4m3(const uint32_t words[4], int slot)
     {
         uint32_t codes = slot % 2 ? words[slot / 2] : words[slot / 2] << 8;
         return (codes & 0x80008000u) | (codes >> 4 & 0x07F007F0u);
     }
 
-    // Of floats, without its scale.
+    // Returns the two codes of a slot of a float format, without their scale.
     MEMBER uint32_t code(int slot) const { return BITS == 4 ? e2m1(high, slot % 8) : e4m3(high, slot % 8); }
 
     // The operand of product j of eight, whose chunk is loaded.

@@ -16,7 +16,7 @@ static const struct linear_layout layouts[] = {
 #undef X
 };
 
-// What a lane holds of one row in a record.
+// Holds the values of one row in a record that belong to a lane.
 struct run {
     uint32_t quads[RUN_QUADS];
     float scales[RUN_SUBS_MAX], mins[RUN_SUBS_MAX];
@@ -65,7 +65,7 @@ static inline void place_e2m1(uint32_t pair, int slot, uint32_t words[2])
     words[1] |= bits & ~first;
 }
 
-// Of two quads, the slots of the lane's first row, or its second.
+// Places two quads in the slots of the lane's first row, or its second.
 static inline void place_quads(const uint32_t quads[2], int upper, uint32_t words[2])
 {
     for (int j = 0; j < 2; j++) {
@@ -129,7 +129,7 @@ static inline float min_of(struct packed_format from, const struct block_parts *
     return from.min ? parts_min(from, parts, s) : -parts_scale(from, parts, s) * (float)(1 << from.offset);
 }
 
-// What stands in a byte for -128 is 0.
+// Returns signed values and IQ4 levels biased by 128, so that -128 is a byte of 0; other codes stay as they are.
 static inline uint32_t level_quad(struct packed_format from, uint32_t quad)
 {
     static const int8_t iq4[16] = { IQ4_LEVELS };

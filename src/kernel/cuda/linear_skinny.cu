@@ -31,8 +31,8 @@ template <class Weights> DEVICE float skinny_sum(const struct cuda_linear_skinny
     return (chains[0] + chains[1]) + (chains[2] + chains[3]);
 }
 
-// What is to be done with a row's total for a token; `up` is that of the tile's other group, where it has both,
-// `before` what it is added to.
+// Epilogue: finishes a row's total for a token and stores it. `up` is the total of the tile's other group, where it has
+// both; `before` is the residual that the total is added to.
 DEVICE void skinny_result(const struct cuda_linear &p, const struct skinny_tiles &tiles, const struct skinny_tile &tile,
                           int token, int row, float total, float up, float before, float *gate)
 {
@@ -52,8 +52,8 @@ DEVICE void skinny_result(const struct cuda_linear &p, const struct skinny_tiles
         linear_store(p, output, token, row, total);
 }
 
-// What becomes of the sums of one tile. Lanes are rows of its groups, and, if there is but one, two tokens. All that
-// does not depend on sums is found before these are there.
+// Epilogue of one tile's sums. Lanes are rows of its groups, and, if there is but one, two tokens. All values that do
+// not depend on sums are loaded before these are there.
 template <class Weights> struct skinny_finish {
     const struct cuda_linear_skinny &q;
     const struct skinny_tiles &tiles;
@@ -165,7 +165,7 @@ DEVICE void skinny_finish_all(const struct cuda_linear_skinny &q, const struct s
 
 // ---- the kernels ----
 
-// What a warp fetches, ahead of what it multiplies.
+// Fetches the records of a warp, ahead of those that it multiplies.
 template <class Weights> struct skinny_fetch {
     static constexpr int RING_BYTES = linear_skinny_stages(Weights::BYTES) * Weights::BYTES;
 

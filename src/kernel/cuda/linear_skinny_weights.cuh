@@ -41,7 +41,7 @@ struct skinny_tiles {
     MEMBER int count(const cuda_linear_output &output) const { return (group_count(output) + step - 1) >> (step - 1); }
 };
 
-// Of a block, those that multiply.
+// Returns how many warps of a block multiply.
 DEVICE int skinny_warps() { return block_warps() - 1; }
 
 // One tile: its matrix, and its place among that one's.

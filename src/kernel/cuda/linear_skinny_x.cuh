@@ -39,7 +39,7 @@ template <class Weights> DEVICE struct skinny_shared skinny_memory()
 
 // ---- x ----
 
-// What f16 cannot hold becomes its largest value.
+// Converts two bf16 to f16; values that f16 cannot hold become its largest.
 DEVICE uint32_t f16_pair_of(uint32_t pair)
 {
     uint32_t out;

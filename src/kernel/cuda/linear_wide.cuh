@@ -24,7 +24,7 @@ DEVICE struct wide_tile wide_tile_of(const struct cuda_linear &p, int index, int
     return tile;
 }
 
-// Of all matrices of the op.
+// Returns the rows of all matrices of the op.
 DEVICE int wide_rows(const struct cuda_linear &p)
 {
     int rows = 0;
@@ -51,7 +51,7 @@ DEVICE void wide_put_floats(const float sums[TOKENS / 8][4], float *to, int stri
         }
 }
 
-// Of bfloat16, two neighbouring rows are written together: one lane takes both of the first token, one of the second.
+// Two neighbouring rows of bfloat16 are written together: one lane takes both of the first token, one of the second.
 template <int TOKENS>
 DEVICE void wide_put_pairs(const float sums[TOKENS / 8][4], uint16_t *to, int stride, int tokens, int rows)
 {

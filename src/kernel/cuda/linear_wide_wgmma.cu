@@ -28,7 +28,7 @@ DEVICE int range_first(const struct cuda_linear_wide &q, int index)
     return index * q.each + (int)((unsigned)index * (unsigned)q.rest / (unsigned)q.ranges);
 }
 
-// What a block works on.
+// A block works on one range of records, which may begin and end within tiles (Stream-K).
 struct range {
     int index, first, end;
     int records; // of a tile

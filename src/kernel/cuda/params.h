@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-// Of a step; written by one copy before it.
+// One copy writes these counts of a step before it.
 enum cuda_count { CUDA_TOKENS, CUDA_SEQUENCES, CUDA_OUTPUTS, CUDA_COUNTS };
 
 struct cuda_batch {
@@ -243,7 +243,7 @@ struct cuda_sampling {
     int32_t vocabulary, chunks;
 };
 
-// y = W x + bias for up to three matrices. What stands around it in the model may be done in passing (fused):
+// y = W x + bias for up to three matrices. Neighbouring ops of the model may be fused:
 //   norm_weight: x is f32 and is normed first (over the whole row, cuda_norm's rule)
 //   act >= 0:    there are two matrices, gate and up; y[0] = act(gate) * up, rounded to bfloat16
 //   residual:    y[0] is f32 and is added to

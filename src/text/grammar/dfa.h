@@ -68,7 +68,7 @@ bool dfa_from_nfa(const struct nfa *nfa, size_t *work, struct dfa *out); // subs
 bool dfa_build(const struct dfa_source *source, const void *start, size_t *work, struct dfa *out);
 bool dfa_intersect(const struct dfa *a, const struct dfa *b, size_t *work, struct dfa *out);
 bool dfa_subtract(const struct dfa *a, const struct dfa *b, size_t *work, struct dfa *out); // accepted by a, not by b
-// Of an automaton that accepts JSON strings: those of low .. high code points.
+// `dfa` accepts JSON strings; *out accepts those of low .. high code points.
 bool dfa_limit_length(const struct dfa *dfa, uint32_t low, uint32_t high, size_t *work, struct dfa *out);
 void dfa_minimise(struct dfa *dfa, size_t *work); // Moore's algorithm
 

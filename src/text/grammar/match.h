@@ -40,7 +40,7 @@ struct match {
     struct stack_entry *stacks;
     uint32_t stack_count, stack_capacity;
     uint64_t step;
-    uint64_t work; // done so far, for those who must not take too long: in steps of a few nanoseconds
+    uint64_t work; // done so far, in steps of a few nanoseconds; callers with a limit on time read it
 };
 
 void match_open(struct match *match, const struct grammar *grammar);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/shard_deal.h"
+#include "model/shard_split.h"
 
 #include "model/tensor_source.h"
 
@@ -8,7 +8,7 @@ enum { WIDTH_UNIT_MIN = 8 }; // columns of a feed forward: what kernels load at 
 static int count_units(int whole, int unit) { return (whole + unit - 1) / unit; }
 
 // The last unit may be a short one.
-static struct shard_run deal_units(int whole, int unit, int rank, int ranks)
+static struct shard_run split_units(int whole, int unit, int rank, int ranks)
 {
     int64_t units = count_units(whole, unit);
     int64_t first = units * rank / ranks * unit, end = units * (rank + 1) / ranks * unit;
@@ -51,71 +51,72 @@ static int heads_of_blocks(const struct model *model)
     return most;
 }
 
-// What a rank has of query heads that are dealt out in units, with the key/value heads that these share.
-static void deal_heads_in(struct shard_deal *deal, int unit, int rank)
+// Sets the query heads that a rank has when they are divided in units, and the key/value heads that these share.
+static void split_heads_in(struct shard_split *split, int unit, int rank)
 {
-    const struct model_config *config = &deal->model->config;
+    const struct model_config *config = &split->model->config;
     int group = config->heads / config->kv_heads;
-    deal->heads = deal_units(config->heads, unit, rank, deal->ranks);
-    int first = deal->heads.first / group, end = count_units(deal->heads.first + deal->heads.count, group);
-    deal->kv_heads = (struct shard_run){ first, end - first, config->kv_heads };
+    split->heads = split_units(config->heads, unit, rank, split->ranks);
+    int first = split->heads.first / group, end = count_units(split->heads.first + split->heads.count, group);
+    split->kv_heads = (struct shard_run){ first, end - first, config->kv_heads };
 }
 
-// The most that any rank then has of each.
-static void find_most(struct shard_deal deal, int unit, int *heads, int *kv_heads)
+// Finds the most query heads, and the most key/value heads, that any rank then has.
+static void find_most(struct shard_split split, int unit, int *heads, int *kv_heads)
 {
     *heads = *kv_heads = 0;
-    for (int rank = 0; rank < deal.ranks; rank++) {
-        deal_heads_in(&deal, unit, rank);
-        *heads = deal.heads.count > *heads ? deal.heads.count : *heads;
-        *kv_heads = deal.kv_heads.count > *kv_heads ? deal.kv_heads.count : *kv_heads;
+    for (int rank = 0; rank < split.ranks; rank++) {
+        split_heads_in(&split, unit, rank);
+        *heads = split.heads.count > *heads ? split.heads.count : *heads;
+        *kv_heads = split.kv_heads.count > *kv_heads ? split.kv_heads.count : *kv_heads;
     }
 }
 
-// Query heads that stay together: all of a key/value head, if those go round; but as few as fill blocks where then the
-// rank that has most has fewer, as all wait for it, and nobody has more key/value heads, which take cache.
-static int head_unit(const struct shard_deal *deal, int blocks)
+// Returns how many query heads stay together: all of a key/value head, if every rank gets one; but as few as fill
+// blocks where then the rank that has most has fewer, as all ranks wait for it, and no rank has more key/value heads,
+// which take cache.
+static int head_unit(const struct shard_split *split, int blocks)
 {
-    const struct model_config *config = &deal->model->config;
+    const struct model_config *config = &split->model->config;
     int group = config->heads / config->kv_heads, whole = group / greatest_divisor(group, blocks) * blocks;
     int heads, kv_heads, heads_cut, kv_heads_cut;
-    if (count_units(config->heads, whole) < deal->ranks)
+    if (count_units(config->heads, whole) < split->ranks)
         return blocks;
-    find_most(*deal, whole, &heads, &kv_heads);
-    find_most(*deal, blocks, &heads_cut, &kv_heads_cut);
+    find_most(*split, whole, &heads, &kv_heads);
+    find_most(*split, blocks, &heads_cut, &kv_heads_cut);
     return heads_cut < heads && kv_heads_cut <= kv_heads ? blocks : whole;
 }
 
 // Key/value heads of which other query heads are another rank's: one at either end, perhaps the same.
-static int count_shared(const struct shard_deal *deal)
+static int count_shared(const struct shard_split *split)
 {
-    int group = deal->heads.whole / deal->kv_heads.whole;
-    int shared = (deal->heads.first % group > 0) + ((deal->heads.first + deal->heads.count) % group > 0);
-    return shared < deal->kv_heads.count ? shared : deal->kv_heads.count;
+    int group = split->heads.whole / split->kv_heads.whole;
+    int shared = (split->heads.first % group > 0) + ((split->heads.first + split->heads.count) % group > 0);
+    return shared < split->kv_heads.count ? shared : split->kv_heads.count;
 }
 
-static bool deal_heads(struct shard_deal *deal, struct error *err)
+static bool split_heads(struct shard_split *split, struct error *err)
 {
-    const struct model_config *config = &deal->model->config;
-    deal->heads_together = norms_all_heads(deal->model);
-    deal->heads = (struct shard_run){ 0, config->heads, config->heads };
-    deal->kv_heads = (struct shard_run){ 0, config->kv_heads, config->kv_heads };
-    if (deal->heads_together)
+    const struct model_config *config = &split->model->config;
+    split->heads_together = norms_all_heads(split->model);
+    split->heads = (struct shard_run){ 0, config->heads, config->heads };
+    split->kv_heads = (struct shard_run){ 0, config->kv_heads, config->kv_heads };
+    if (split->heads_together)
         return true;
-    int blocks = heads_of_blocks(deal->model);
-    if (config->heads < deal->ranks)
+    int blocks = heads_of_blocks(split->model);
+    if (config->heads < split->ranks)
         return fail(err, "it has %d heads", config->heads);
-    if (count_units(config->heads, blocks) < deal->ranks)
+    if (count_units(config->heads, blocks) < split->ranks)
         return fail(err, "of its %d heads only %d together fill blocks of the weights that read them", config->heads,
                     blocks);
-    deal_heads_in(deal, head_unit(deal, blocks), deal->rank);
-    deal->kv_heads_shared = count_shared(deal);
+    split_heads_in(split, head_unit(split, blocks), split->rank);
+    split->kv_heads_shared = count_shared(split);
     return true;
 }
 
 // ---- feed forwards, experts ----
 
-// What an op of this layer writes to GATE (and UP) is gated there, or gates something else.
+// Returns the op that reads the GATE (and UP) that an op of this layer writes: it gates UP, or another buffer.
 static const struct op *use_of_gate(const struct model *model, int i)
 {
     while (model->ops[i].kind != OP_ACT_MUL || model->ops[i].in != BUFFER_GATE)
@@ -123,7 +124,7 @@ static const struct op *use_of_gate(const struct model *model, int i)
     return &model->ops[i];
 }
 
-// Whose columns then are the feed forward's width.
+// Returns the op (down) whose columns are the feed forward's width.
 static const struct op *reader_of_gate(const struct model *model, int i)
 {
     const struct op *op = use_of_gate(model, i) + 1;
@@ -138,14 +139,14 @@ static int width_unit(const struct op *down)
     return block > WIDTH_UNIT_MIN ? block : WIDTH_UNIT_MIN;
 }
 
-// All ranks the same, whoever has more heads: they meet between attention and feed forward, and nobody makes up in one
-// for what he was late in the other.
-static struct shard_run deal_width(const struct shard_deal *deal, const struct op *down)
+// Divides the width evenly even where some ranks have more heads: ranks wait for each other between attention and feed
+// forward, so that no rank can make up in one for the time it lost in the other.
+static struct shard_run split_width(const struct shard_split *split, const struct op *down)
 {
-    return deal_units((int)tensor_cols(down->matrix[0].tensor), width_unit(down), deal->rank, deal->ranks);
+    return split_units((int)tensor_cols(down->matrix[0].tensor), width_unit(down), split->rank, split->ranks);
 }
 
-// ---- what is dealt out as what ----
+// ---- which rows are divided how ----
 
 enum share { SHARE_NONE, SHARE_HEADS, SHARE_KV_HEADS, SHARE_WIDTH, SHARE_VOCABULARY };
 
@@ -166,28 +167,28 @@ static enum share share_of(const struct model *model, int i, enum buffer out)
     }
 }
 
-struct shard_run shard_deal_vocabulary(const struct model *model, int rank, int ranks)
+struct shard_run shard_split_vocabulary(const struct model *model, int rank, int ranks)
 {
-    return deal_units(model->config.vocabulary, JOIN_UNIT, rank, ranks);
+    return split_units(model->config.vocabulary, JOIN_UNIT, rank, ranks);
 }
 
-struct shard_run shard_deal_rows(const struct shard_deal *deal, int op, int matrix)
+struct shard_run shard_split_rows(const struct shard_split *split, int op, int matrix)
 {
-    const struct op_matrix *written = &deal->model->ops[op].matrix[matrix];
+    const struct op_matrix *written = &split->model->ops[op].matrix[matrix];
     int rows = (int)tensor_rows(written->tensor);
-    switch (share_of(deal->model, op, written->out)) {
-    case SHARE_HEADS: return shard_scale(deal->heads, rows);
-    case SHARE_KV_HEADS: return shard_scale(deal->kv_heads, rows);
-    case SHARE_WIDTH: return deal_width(deal, reader_of_gate(deal->model, op));
-    case SHARE_VOCABULARY: return shard_deal_vocabulary(deal->model, deal->rank, deal->ranks);
+    switch (share_of(split->model, op, written->out)) {
+    case SHARE_HEADS: return shard_scale(split->heads, rows);
+    case SHARE_KV_HEADS: return shard_scale(split->kv_heads, rows);
+    case SHARE_WIDTH: return split_width(split, reader_of_gate(split->model, op));
+    case SHARE_VOCABULARY: return shard_split_vocabulary(split->model, split->rank, split->ranks);
     default: return (struct shard_run){ 0, rows, rows };
     }
 }
 
 // Has every rank a part of each feed forward?
-static bool check_widths(const struct shard_deal *deal, struct error *err)
+static bool check_widths(const struct shard_split *split, struct error *err)
 {
-    const struct model *model = deal->model;
+    const struct model *model = split->model;
     for (int i = 0; i < model->op_count; i++) {
         const struct op *op = &model->ops[i];
         bool multiplies = op->kind == OP_LINEAR || op->kind == OP_EXPERTS;
@@ -195,7 +196,7 @@ static bool check_widths(const struct shard_deal *deal, struct error *err)
             continue;
         const struct op *down = reader_of_gate(model, i);
         int width = (int)tensor_cols(down->matrix[0].tensor), unit = width_unit(down);
-        if (count_units(width, unit) < deal->ranks)
+        if (count_units(width, unit) < split->ranks)
             return fail(err, "%s of layer %d %s %d columns, in units of %d (%s)",
                         op->kind == OP_EXPERTS ? "the experts" : "the feed forward", op->layer,
                         op->kind == OP_EXPERTS ? "have" : "has", width, unit,
@@ -204,14 +205,13 @@ static bool check_widths(const struct shard_deal *deal, struct error *err)
     return true;
 }
 
-bool shard_deal_make(struct shard_deal *deal, const struct model *model, int rank, int ranks, struct error *err)
+bool shard_split_make(struct shard_split *split, const struct model *model, int rank, int ranks, struct error *err)
 {
-    *deal = (struct shard_deal){ .model = model, .rank = rank, .ranks = ranks };
+    *split = (struct shard_split){ .model = model, .rank = rank, .ranks = ranks };
     if (ranks > SHARD_RANKS_MAX)
         return fail(err, "there may be %d at most", SHARD_RANKS_MAX);
     int units = count_units(model->config.vocabulary, JOIN_UNIT);
-    return deal_heads(deal, err) && check_widths(deal, err)
+    return split_heads(split, err) && check_widths(split, err)
         && (units >= ranks
-            || fail(err, "its vocabulary of %d tokens is dealt out in units of %d", model->config.vocabulary,
-                    JOIN_UNIT));
+            || fail(err, "its vocabulary of %d tokens is divided in units of %d", model->config.vocabulary, JOIN_UNIT));
 }
