@@ -54,14 +54,14 @@ char *memory_text(const char *text)
     return memcpy(memory_allocate(bytes), text, bytes);
 }
 
-void memory_give_back(void)
+void memory_trim(void)
 {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
 }
 
-void memory_keep(void)
+void memory_disable_trim(void)
 {
 #ifdef __GLIBC__
     mallopt(M_MMAP_MAX, 0);

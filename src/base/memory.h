@@ -28,8 +28,8 @@ void *memory_reallocate(void *old, size_t bytes) __attribute__((returns_nonnull)
 
 void memory_exhausted(size_t count, size_t size) __attribute__((noreturn)); // prints the error and exits with status 1
 
-void memory_give_back(void); // malloc_trim: returns freed memory to the system, if the C library can
-void memory_keep(void);      // keeps memory freed from now on, for repeated large allocations
+void memory_trim(void);         // malloc_trim: returns freed memory to the system, if the C library can
+void memory_disable_trim(void); // keeps memory freed from now on, for repeated large allocations
 
 // Anonymous zero pages from mmap, at least 64-byte aligned; NULL if there are none.
 void *memory_map_new(size_t bytes);

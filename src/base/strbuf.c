@@ -41,7 +41,7 @@ void strbuf_add_format(struct strbuf *buf, const char *format, ...)
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (length < 0) // printf could not allocate
+    if (length < 0) // as far as printf can fail: it could not allocate
         memory_exhausted(1, strlen(format));
     reserve(buf, (size_t)length);
     vsnprintf(buf->data + buf->len, (size_t)length + 1, format, again);

@@ -45,7 +45,7 @@ int command_plan(int argc, char **argv)
         SERVING_OPTION_ROWS(command.options),
         RANKS_OPTION_ROW(command.options),
         { "--memory", OPTION_SIZE, &command.options.memory_bytes, "BYTES",
-          "what weights and cache may take (what is free)" },
+          "budget of weights and cache (free memory)" },
         { "--json", OPTION_FLAG, &command.json, NULL, "as JSON" },
         { "--verbose", OPTION_FLAG, &command.verbose, NULL, "every kernel that was passed over, and why" },
         { 0 },
@@ -53,7 +53,7 @@ int command_plan(int argc, char **argv)
     const struct command_line line = {
         .usage = "nibble plan MODEL [options]",
         .about = "Says what would run: formats, kernels and memory of every layer, from headers alone. Loads nothing.\n"
-                 "--device may be imagined: cpu:avx2, cpu:amx, sm_80 ... sm_121, none.",
+                 "--device need not be present: cpu:avx2, cpu:amx, sm_80 ... sm_121, none.",
         .example = "nibble plan model.gguf --kv-cache-dtype nvfp4 --device cpu:avx2",
         .options = options,
         .required = { "MODEL" },

@@ -41,7 +41,7 @@ bool quality_text_read(struct quality_text *text, const struct nibble_tokenizer 
     return ok;
 }
 
-// The first token of a chunk whose prediction counts; the last token has none.
+// The first position of a chunk that is scored. The last position has no next token to be scored on.
 static int first_counted(const struct quality_text *text) { return text->context / 2; }
 
 static int counted_of_chunk(const struct quality_text *text) { return text->context - 1 - first_counted(text); }
@@ -104,7 +104,7 @@ struct quality_size quality_size_of(const struct nibble_plan *plan)
     size_t index;
     json_array_foreach (layers, index, layer) {
         double k_bits = json_real_value(json_object_get(layer, "k_bits"));
-        double v_bits = json_real_value(json_object_get(layer, "v_bits")); // of latents 0: they lie in the keys
+        double v_bits = json_real_value(json_object_get(layer, "v_bits")); // 0 for MLA, where the latent counts as K
         size.bits += k_bits + v_bits;
         size.token_bytes += (double)json_integer_value(json_object_get(layer, "bytes_per_token"));
         sides += (k_bits > 0) + (v_bits > 0);
@@ -165,7 +165,8 @@ void quality_reference_close(struct quality_reference *reference)
     *reference = (struct quality_reference){ 0 };
 }
 
-// Its logits after `count` tokens of a chunk, which come in order; NULL: it failed.
+// The reference's logits at positions `at` to `at + count - 1` of a chunk; positions are asked for in order. NULL: it
+// failed.
 static const float *reference_rows(struct quality_reference *reference, const struct quality_text *text, int vocabulary,
                                    int chunk, int at, int count, struct error *err)
 {

@@ -21,7 +21,8 @@
 
 enum { STATUS_NOT_FOUND = 127, STATUS_SIGNAL = 128, TERMINATE_MS = 300, BACKGROUND_MS = 200, COUNT_WORD = 2 };
 
-// mpirun hands these on to all ranks; SIGTERM and SIGINT would make it kill them after a second.
+// mpirun forwards SIGUSR1 and SIGUSR2 to all ranks. On SIGTERM and SIGINT it would kill them after a second, so these
+// are carried by the former.
 static const struct {
     int signal, carrier;
 } carried[] = { { SIGTERM, SIGUSR1 }, { SIGINT, SIGUSR2 } };
@@ -47,8 +48,9 @@ static void on_carrier(int signal)
             raise(carried[i].signal);
 }
 
-// A launcher that finds a rank dead, or failed, asks the others to end, and may be the first to notice. A process that
-// has to report it gets a moment; one that has lost a rank ignores SIGTERM meanwhile (ranks/failure_detector.h).
+// mpirun may send SIGTERM because a rank died before this process has noticed it. The signal takes effect after
+// TERMINATE_MS, so that the failure can be reported first; a process that has lost a rank ignores SIGTERM until it has
+// done so (ranks/failure_detector.h).
 static void on_terminate(int number)
 {
     (void)number;
@@ -66,7 +68,8 @@ static void on_alarm(int number)
     raise(SIGTERM);
 }
 
-// Rank 0 ends as always; the others end with it, whatever a launcher or a terminal says to all of them.
+// Rank 0 ends on SIGINT and, a moment later, on SIGTERM; the others end with rank 0 and ignore what a launcher or a
+// terminal sends to all of them.
 static void set_signals(bool first)
 {
     for (int i = 0; i < CARRIED; i++) {
@@ -103,7 +106,7 @@ int ranks_begin(struct nibble_ranks **ranks)
         return -1;
     set_signals(nibble_ranks_launched_rank() == 0);
     *ranks = open_ranks(&err);
-    if (!*ranks && nibble_ranks_launched_here() > 0) // the first one on this host has said it
+    if (!*ranks && nibble_ranks_launched_here() > 0) // the first rank of this host has printed the error
         return err.usage ? EXIT_USAGE : EXIT_FAILED;
     if (!*ranks)
         return cli_fail(&err, false);
@@ -119,9 +122,8 @@ int ranks_begin(struct nibble_ranks **ranks)
 
 // ---- the one that starts them -------------------------------------------------------------------------------------
 
-// Environment of Open MPI and PRRTE; the command line is the one that every MPI has. More ranks than cores are allowed,
-// threads are not bound to cores, and root may run it. Ranks report their errors
-// themselves.
+// Settings of Open MPI and PRRTE by environment, since the command line holds only what every MPI has (-n). More ranks
+// than cores are allowed, threads are not bound to cores, and root may run it. Ranks report their errors themselves.
 static const struct {
     const char *name, *value;
 } settings[] = {
@@ -148,7 +150,8 @@ static _Noreturn void run_mpirun(char **argv, pid_t parent, int input, const sig
     _exit(STATUS_NOT_FOUND);
 }
 
-// Passes terminal input to rank 0; in the background that belongs to another program. False: the input has ended.
+// Passes terminal input to rank 0, unless this process is in the background and the terminal belongs to another
+// program. False: the input has ended.
 static bool pass_on(int input)
 {
     char typed[4096];

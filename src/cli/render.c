@@ -12,7 +12,7 @@
 static const char expected[] = "a list of messages, [{\"role\": \"user\", \"content\": \"Hi\"}], was expected, or an "
                                "object that has one as \"messages\"";
 
-// Puts the name of the file in front of the sentence, and more behind it. Always returns false.
+// Puts the name of the file in front of the sentence and `more` after it. Always returns false.
 static bool fail_about(struct error *err, const char *name, const char *more)
 {
     struct error inner = *err;
@@ -25,7 +25,7 @@ static bool fail_about(struct error *err, const char *name, const char *more)
 static const char *file_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
 
 // Reads and checks the messages before the template gets them, so that errors of the two can be distinguished. *listed:
-// the object has a list of messages; templates may do without.
+// the object has a list of messages, which some templates do not need.
 static bool read_messages(const char *path, struct nibble_text *json, bool *listed, struct error *err)
 {
     json_t *root;

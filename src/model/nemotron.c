@@ -95,7 +95,7 @@ static bool kind_of(const struct graph *graph, int layer, enum kind *out, struct
 
 // ---- layers ----
 
-// One number for each head; a GGUF may have them as rows of one.
+// One number for each head: a vector, or in a GGUF a matrix of shape (heads, 1).
 static const struct tensor *find_per_head(struct graph *graph, enum weight_name name, const char *suffix)
 {
     int heads = graph->model->config.recurrent.heads;
@@ -123,8 +123,8 @@ static void write_scan(struct graph *graph)
                     &(struct graph_output){ BUFFER_H, W_SCAN_OUT, graph->model->config.hidden }, 1);
 }
 
-// The experts that every token goes through come first, straight into the stream: the others read the same input. These
-// may work on fewer channels.
+// The shared experts come first and add to the residual stream, since the routed experts read the same input. Routed
+// experts may work on a latent of fewer channels.
 static void write_experts(struct graph *graph)
 {
     static const enum weight_name shared[] = { W_SHARED_UP, W_SHARED_DOWN };
@@ -168,7 +168,7 @@ static void write_layer(struct graph *graph)
     graph_add(graph, BUFFER_X, BUFFER_H);
 }
 
-// ---- numbers ----
+// ---- hyperparameters ----
 
 // Reads the kind of each layer, and finds out whether any layer has experts.
 static bool read_kinds(struct graph *graph, bool *experts)
@@ -192,7 +192,7 @@ static bool read_kinds(struct graph *graph, bool *experts)
     return true;
 }
 
-// Bounds of the time that a token takes: published ones have none above, which JSON cannot say.
+// The range to which Mamba 2's dt is clamped. Published checkpoints have no upper bound: infinity, which JSON lacks.
 static void read_time(const struct graph *graph, struct model_recurrent *recurrent)
 {
     const json_t *limits = json_object_get(graph->source.json, "time_step_limit");
@@ -233,7 +233,8 @@ static bool read_recurrent(struct graph *graph)
     return true;
 }
 
-// Attention's heads have their size under an older name, too.
+// The head size of attention has an older name in some files: attention_head_dim. Layers have no rope op, so `rotated`
+// is only the value that every model has.
 static bool read_attention(struct graph *graph)
 {
     struct model_config *config = &graph->model->config;
@@ -290,7 +291,7 @@ static bool describe(struct graph *graph)
 {
     struct model_config *config = &graph->model->config;
     bool experts = false;
-    config->activation = ACT_RELU;
+    config->activation = ACT_RELU; // gate and up are the same matrix, so act(gate) * up is the squared ReLU
     return architecture_check_activation(graph, "mlp_hidden_act", "relu2")
         && architecture_check_activation(graph, "mamba_hidden_act", "silu") && architecture_skip_mtp(graph)
         && read_epsilon(graph) && read_recurrent(graph) && read_attention(graph) && read_kinds(graph, &experts)

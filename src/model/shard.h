@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// model/shard.h: the part of a model that one of several ranks computes. A described model is rewritten: heads, columns
-// then rows of feed forwards and experts, and the vocabulary are divided in whole blocks, as evenly as they go; a
-// matrix becomes the tensor of this rank's rows or columns of it. Where a rank has terms of sums, the op writes PARTIAL
-// and `all_reduce` follows, which adds up all ranks'; `all_gather` brings the head's rows together. Each rank
-// computes by itself the parts that cannot be divided, and says why.
+// model/shard.h: tensor parallelism (Megatron-LM): rewrites a model's graph, whose weights are not loaded yet, into the
+// part that one rank computes. Attention is divided by heads, feed forwards and experts are column-parallel (gate, up)
+// and then row-parallel (down), and the LM head by vocabulary, all in whole blocks and as evenly as possible. Each
+// weight is replaced by this rank's slice of it. A row-parallel op yields partial sums in PARTIAL, and the `all_reduce`
+// behind it adds up those of all ranks; `all_gather` joins the logits. Parts that cannot be divided are replicated, and
+// the model keeps the reason for each.
 #ifndef MODEL_SHARD_H
 #define MODEL_SHARD_H
 

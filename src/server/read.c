@@ -195,7 +195,7 @@ bool read_job(struct job *job)
     bool ready = read_json(job) && (kinds[job->kind].generates ? read_generating(job) : kinds[job->kind].read(job));
     job_drop_json(job);
     if (job->body_bytes >= LARGE_BODY_BYTES)
-        memory_give_back();
+        memory_trim();
     if (ready)
         return true;
     job->tools = job->kept_tools; // those of the JSON are gone

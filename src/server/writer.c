@@ -62,7 +62,7 @@ static void observe_output(struct metrics *metrics, struct job *job)
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
 
-// Memory that is freed by another thread than allocated it stays with the allocator until memory_give_back.
+// Memory that is freed by another thread than allocated it stays with the allocator until memory_trim.
 static bool is_large(const struct job *job)
 {
     size_t bytes = job->reply.cap;
@@ -113,7 +113,7 @@ static void let_go(struct writer *writer, struct job *job)
     job_empty(job);
     outbox_put(writer->outbox, job, true);
     if (large)
-        memory_give_back();
+        memory_trim();
 }
 
 static void write_job(struct writer *writer, struct job *job)

@@ -209,7 +209,7 @@ bool kernels_bench(const struct kernels_query *query, struct kernels_report *rep
         || !(query->cuda ? ceiling_measure_cuda(&bench.ceiling, query->cuda, err)
                          : ceiling_measure(&bench.ceiling, bench.pool, &query->device, err)))
         return thread_pool_close(bench.pool), false;
-    memory_keep(); // test cases are large, and alike
+    memory_disable_trim(); // test cases are large, and alike
     bench.rows = json_array();
     bool ok = bench_all(&bench);
     int threads = query->cuda ? 0 : thread_pool_size(bench.pool);

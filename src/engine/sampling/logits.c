@@ -21,7 +21,7 @@ int32_t logits_most_likely(const float *logits, int vocabulary)
     return best;
 }
 
-double logits_log_total(const float *logits, int vocabulary)
+double logits_logsumexp(const float *logits, int vocabulary)
 {
     float highest = logits[logits_most_likely(logits, vocabulary)];
     double sum = 0;
@@ -35,7 +35,7 @@ static bool before(struct candidate a, struct candidate b)
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// A heap with the least likely on top: the first to go.
+// Restores a min-heap below `at`: its root is the worst candidate kept, which the next better one replaces.
 static void sift_down(struct candidate *heap, int count, int at)
 {
     for (int child; (child = 2 * at + 1) < count; at = child) {
@@ -63,7 +63,7 @@ int logits_top(const float *logits, int vocabulary, struct candidate *top, int c
             top[0] = (struct candidate){ logits[id], id };
             sift_down(top, found, 0);
         }
-    for (int left = found - 1; left > 0; left--) { // the least likely goes last, and so on
+    for (int left = found - 1; left > 0; left--) { // heapsort: the likeliest comes first
         struct candidate least = top[0];
         top[0] = top[left];
         top[left] = least;

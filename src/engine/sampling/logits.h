@@ -12,7 +12,7 @@ bool logits_finite(const float *logits, int vocabulary);
 
 int32_t logits_most_likely(const float *logits, int vocabulary); // ties to the lowest id
 
-double logits_log_total(const float *logits, int vocabulary); // log of the sum of exponentials
+double logits_logsumexp(const float *logits, int vocabulary); // log of the sum of exponentials
 
 struct candidate {
     float value;

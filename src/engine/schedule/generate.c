@@ -415,7 +415,7 @@ static void draw_row(struct sampler *sampler, struct row *row)
         row->drawn = sampler_draw(sampler, row->logits, &draw);
     }
     if (answer->top_logprobs >= 0) {
-        row->log_total = logits_log_total(row->logits, vocabulary);
+        row->log_total = logits_logsumexp(row->logits, vocabulary);
         row->top_count = logits_top(row->logits, vocabulary, row->top, answer->top_logprobs);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel/ref/hessian.h: the Hessian of GPTQ, H = X X' over a text's tokens (the layer's squared error as a function of
-// its weights), and its Cholesky factor.
+// kernel/ref/hessian.h: the Hessian of GPTQ, H = X' X with one token of a text in each row of X (up to a factor the
+// second derivative of the layer's squared error by its weights), and its Cholesky factor.
 //   (1) a Hessian is (size, size), where size is the number of columns rounded up to whole tiles; only the upper half
 //       with the diagonal is used
 //   (2) results do not depend on the number of threads
