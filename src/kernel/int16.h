@@ -19,7 +19,7 @@ static inline float int16_round(const float *restrict x, int8_t *restrict high, 
     for (int i = 0; i < INT8_BLOCK; i++) {
         int32_t code = (int32_t)(int16_t)f32_bits(x[i] * inverse + 0x1.8p23f), top = (code + HALF) >> INT16_SHIFT;
         high[i] = (int8_t)top;
-        low[i] = (int8_t)(code - (top << INT16_SHIFT));
+        low[i] = (int8_t)(code - top * (1 << INT16_SHIFT));
     }
     return largest < INT8_LEAST ? 0 : limit * (1.0f / INT16_LARGEST);
 }

@@ -36,7 +36,7 @@ def driver(request, nibble, tmp_path):
         if isinstance(source, dict):
             told = "".join(f"fake_cuda.{name} = {value}; " for name, value in source.items())
             source = f'#include "fake_cuda.c"\n__attribute__((constructor)) static void tell(void) {{ {told}}}\n'
-        flags = [f"-I{ROOT / folder}" for folder in ("src", "include", "test/unit")]
+        flags = ["-Dnibble_error=error", *(f"-I{ROOT / folder}" for folder in ("src", "include", "test/unit"))]
         subprocess.run(["cc", "-shared", "-fPIC", *flags, "-x", "c", "-", "-o", library], input=source, text=True, check=True)
     return {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}, words
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "container.h"
+#include "kernel/cuda/attention_shapes.h"
 #include "kernel/cuda/images.h"
 
 static bool has_ptx(void)
@@ -54,7 +55,7 @@ static void test_architectures_are_exact(void **state)
     assert_int_equal(cuda_runs_on(cuda_all_architectures, &real), has_ptx());
     for (const int *sm = cuda_architectures; *sm; sm++)
         assert_int_equal(cuda_code_sm(*sm), *sm);
-    assert_int_equal(cuda_code_sm(999), has_ptx() ? cuda_ptx_architecture : 999);
+    assert_int_equal(cuda_code_sm(999), has_ptx() ? CUDA_PTX_SM : 999);
     assert_int_equal(cuda_ptx_architecture != 0, has_ptx());
     assert_int_equal(cuda_images[0].name != NULL, cuda_driver_needed > 0);
 }

@@ -168,7 +168,9 @@ template <class W> DEVICE void attend(const struct cuda_attention &p)
     }
 }
 
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && defined(CUDA_PTX)
+#define ARCHITECTURE CUDA_PTX_SM
+#elif defined(__CUDA_ARCH__)
 #define ARCHITECTURE (__CUDA_ARCH__ / 10)
 #else
 #define ARCHITECTURE 0 // nothing is compiled for the host

@@ -22,6 +22,8 @@ enum { FORM_F16, FORM_BF16, FORM_E4M3, FORM_E5M2, FORM_INT8, FORM_INT4, FORM_NVF
 
 // A CTA may have 227 KB of shared memory on devices of 9.0 and 10.x, 163 KB on 8.0 and 99 KB on the others: one that is
 // to fill an SM has half its warps where it would not fit, and three stages only where there are 163 KB or more.
+// PTX is compiled for devices that are not known yet, so it keeps to the least.
+#define CUDA_PTX_SM 86
 #define DECODE_LARGE(sm) ((sm) >= 90 && (sm) < 120)
 #define DECODE_WARPS(warps, ctas, sm) ((ctas) == 1 && !DECODE_LARGE(sm) ? (warps) / 2 : (warps))
 #define DECODE_STAGES(stages, sm) (((sm) == 86 || (sm) == 89 || (sm) >= 120) && (stages) > 2 ? 2 : (stages))

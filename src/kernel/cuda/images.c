@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/cuda/images.h"
 
+#include "kernel/cuda/attention_shapes.h"
+
 const int cuda_all_architectures[] = { 80, 86, 89, 90, 100, 103, 120, 121, 0 };
 const int cuda_wgmma_architectures[] = { 90, 0 };
 
@@ -32,7 +34,7 @@ bool cuda_runs_on(const int *architectures, const struct device *device)
 
 bool cuda_has_code(int sm) { return cuda_is_listed(cuda_architectures, sm) || needs_ptx(sm); }
 
-int cuda_code_sm(int sm) { return needs_ptx(sm) ? cuda_ptx_architecture : sm; }
+int cuda_code_sm(int sm) { return needs_ptx(sm) ? CUDA_PTX_SM : sm; }
 
 // Functions are looked up at once, since the driver loads them lazily: that must not happen within a step.
 static bool load_image(struct cuda *cuda, const struct cuda_image *image, struct error *err)

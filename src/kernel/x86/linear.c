@@ -57,7 +57,7 @@ static inline int32_t sum_of_16(const int8_t *codes)
 static inline int32_t minus_sum(enum tile_planes planes, const int8_t codes[TILE_PLANES_MAX][INT8_BLOCK], int first)
 {
     int32_t sum = sum_of_16(codes[planes - 1] + first);
-    return -(planes == TILE_INT16 ? sum + (sum_of_16(codes[0] + first) << INT16_SHIFT) : sum);
+    return -(planes == TILE_INT16 ? sum + sum_of_16(codes[0] + first) * (1 << INT16_SHIFT) : sum);
 }
 
 // Packs one block of a tile from x, whose rows are `stride` apart.
