@@ -320,7 +320,7 @@ class Scheduler(Handle):
             pass
 
     def forget(self):
-        self.library.call("scheduler_forget", self.pointer)
+        self.library.call("scheduler_clear_cache", self.pointer)
 
     @property
     def stats(self):

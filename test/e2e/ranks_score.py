@@ -33,7 +33,7 @@ def main(library, cases, result):
     lib = Library(library)
     ranks = lib.ask("ranks_open", b"scores") if "OMPI_COMM_WORLD_SIZE" in os.environ else None
     if ranks and lib.call("ranks_rank", ranks):
-        lib.ask("ranks_follow", ranks)
+        lib.ask("ranks_work", ranks)
     else:
         out = {}
         with open(cases) as file:

@@ -16,7 +16,7 @@ from conftest import ROOT
 from serving import DEVICE, PAGE_TOKENS, Server, user
 
 PROTOCOL = json.loads((ROOT / "test" / "golden" / "gateway" / "protocol.json").read_text())
-BUSY_TOKENS = 1500 if DEVICE == "cuda" else 120
+BUSY_TOKENS = 1500 if DEVICE == "cuda" else 400
 SEATS = 2
 STORY = "Once upon a time, in a village between the river and the hills, there lived a clockmaker who never slept. "
 
