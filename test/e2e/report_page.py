@@ -32,6 +32,7 @@ def overlap(a, b, slack=0.5):
 
 def check_layout(browser, path, numbered=False):
     """With `numbered`, labels are numbers beside dots and lie over none of them, either."""
+    browser.get_log("browser")  # what the pages of other tests have left is taken out of it
     for width in WIDTHS:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
