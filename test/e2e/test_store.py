@@ -85,11 +85,13 @@ def divergence(nibble, model, *flags):
     return json.loads(done.stdout)["kld"]["mean"]
 
 
-def test_searching_pays(nibble, smollm2):
+def test_searching_pays(nibble, smollm2, monkeypatch):
+    """With one order of sums: which way a code of 4 bits is rounded hangs on last bits, and the mean moves by 6 % with it."""
+    monkeypatch.setenv("NIBBLE_FEATURES", "avx2,fma,f16c")
     plain = divergence(nibble, smollm2, "--kv-scale", "amax", "--kv-sink-pages", "0")
     searched = divergence(nibble, smollm2, "--kv-scale", "search", "--kv-sink-pages", "0")
     print(f"mean KL divergence {plain:.4f}, with scales searched for {searched:.4f}")
-    assert searched < 0.9 * plain  # 0.83 with AVX2; sums are rounded elsewhere on other CPUs
+    assert searched < 0.9 * plain  # 0.835
 
 
 # ---- the same tokens ------------------------------------------------------------------------------------------------
