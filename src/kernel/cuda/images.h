@@ -40,8 +40,8 @@ bool cuda_has_code(int sm);
 // Whether a list names this architecture.
 bool cuda_is_listed(const int *architectures, int sm);
 
-// The architecture to whose limits the code of such a device is compiled: its own, or, as PTX is for devices that no one
-// knows yet, one that has no more shared memory than any other (CUDA_PTX_SM).
+// The architecture to whose limits the code of such a device is compiled: its own, or for PTX, which is for devices
+// that are not known yet, one with as little shared memory as any (CUDA_PTX_SM).
 int cuda_code_sm(int sm);
 
 // Loads every image that is for this GPU.
