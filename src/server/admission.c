@@ -3,6 +3,8 @@
 
 #include "format/json.h"
 #include "server/answer.h"
+#include "server/kind.h"
+#include "server/parts.h"
 
 enum {
     JOB_BYTES = 4 << 10,    // of a job's own, fields and names included
@@ -94,7 +96,7 @@ static bool check_entries(struct job *job)
     for (int i = 0; i < job->choice_count; i++)
         entries += (double)listed_tokens(&job->choices[i]) * (double)(1 + params->request.top_logprobs);
     return entries <= entries_max
-        || api_fail(&job->error, 400, job->kind == JOB_CHAT ? "top_logprobs" : "logprobs",
+        || api_fail(&job->error, 400, kind_is_chat(job) ? "top_logprobs" : "logprobs",
                     "%d answers of up to %lld tokens with %lld logprobs each are %.0f entries, and an answer has at "
                     "most %.0f; lower n, max_tokens or the number of logprobs",
                     job->choice_count, (long long)params->request.max_tokens,
@@ -126,12 +128,8 @@ bool admission_reply(struct job *job)
 void admission_grow(struct job *job)
 {
     size_t bytes = 0;
-    for (int i = 0; i < job->choice_count; i++) {
-        const struct choice *choice = &job->choices[i];
-        bytes += choice->content.cap;
-        for (int j = 0; j < choice->call_count; j++)
-            bytes += choice->calls[j].arguments.cap;
-    }
+    for (int i = 0; i < job->choice_count; i++)
+        bytes += parts_bytes(&job->choices[i]);
     if (!job->budget || bytes <= job->text_bytes_charged)
         return;
     budget_force(job->budget, bytes - job->text_bytes_charged);

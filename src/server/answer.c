@@ -2,6 +2,8 @@
 #include "server/answer.h"
 
 #include "server/json_writer.h"
+#include "server/kind.h"
+#include "server/parts.h"
 
 void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out)
 {
@@ -88,7 +90,7 @@ void answer_write_finish(const struct choice *choice, bool finished, struct strb
 
 const struct answer_list *answer_lists(const struct job *job, int *count)
 {
-    bool chat = job->kind == JOB_CHAT;
+    bool chat = kind_is_chat(job);
     *count = job->params.request.top_logprobs < 0 ? 0
         : chat                                    ? 1
                                                   : sizeof answer_completion_lists / sizeof(struct answer_list);
@@ -110,14 +112,14 @@ void answer_write_id(int32_t id, bool first, struct strbuf *out) { strbuf_add_fo
 
 static void take_text(struct choice *choice)
 {
-    if (choice->job->kind == JOB_CHAT) {
-        answer_chat_take(choice);
+    if (kind_is_chat(choice->job)) {
+        parts_take(choice);
         return;
     }
     if (choice->job->params.echo && !choice->begun)
-        answer_completion_echo(choice, &choice->content);
+        answer_completion_echo(choice);
     choice->begun = true;
-    strbuf_add(&choice->content, choice->delivered.text.data, choice->delivered.text.len);
+    parts_add_content(choice, strbuf_bytes(&choice->delivered.text));
 }
 
 // The text is content by now, and tokens are needed only where an answer lists them.
@@ -131,6 +133,10 @@ static void take_tokens(struct choice *choice)
         delivered->token_count = delivered->top_count = delivered->prompt_tokens = 0;
     output_move(delivered, &choice->answer);
 }
+
+bool answer_stream(struct job *job, struct strbuf *out) { return kind_of(job)->stream(job, out); }
+
+bool answer_whole(struct job *job, struct strbuf *out) { return kind_of(job)->whole(job, out); }
 
 void answer_take(struct job *job)
 {
@@ -149,7 +155,7 @@ static void write_opening(struct job *job, struct choice *choice, struct strbuf 
     else
         strbuf_add_byte(out, ',');
     strbuf_add_format(out, "{\"index\":%d,", choice->index);
-    if (job->kind == JOB_CHAT)
+    if (kind_is_chat(job))
         strbuf_add_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
     else
         strbuf_add_text(out, "\"text\":");
@@ -158,7 +164,7 @@ static void write_opening(struct job *job, struct choice *choice, struct strbuf 
 // The parts of an entry of "choices", in their order. Each goes on from cursor.at; true: it is complete.
 static bool write_opening_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    bool silent = job->kind == JOB_CHAT && answer_chat_is_silent(choice);
+    bool silent = kind_is_chat(job) && answer_chat_is_silent(choice);
     write_opening(job, choice, out);
     strbuf_add_text(out, silent ? "null" : "\"");
     return true;
@@ -167,18 +173,18 @@ static bool write_opening_part(struct job *job, struct choice *choice, struct st
 static bool write_text_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
     struct answer_cursor *cursor = &job->cursor;
-    struct bytes rest = { choice->content.data + cursor->at, choice->content.len - cursor->at };
+    struct bytes all = parts_join(choice, PART_CONTENT), rest = { all.data + cursor->at, all.len - cursor->at };
     if (rest.len) {
         size_t length = json_text_cut(rest, ANSWER_SLICE_BYTES);
         json_write_text_inside(out, (struct bytes){ rest.data, length });
         cursor->at += length;
     }
-    return cursor->at == choice->content.len;
+    return cursor->at == all.len;
 }
 
 static bool write_text_end_part(struct job *job, struct choice *choice, struct strbuf *out)
 {
-    bool chat = job->kind == JOB_CHAT;
+    bool chat = kind_is_chat(job);
     strbuf_add_text(out, chat && answer_chat_is_silent(choice) ? "" : "\"");
     if (!chat)
         return true;
@@ -264,7 +270,7 @@ static bool (*const parts[])(struct job *job, struct choice *choice, struct strb
     write_finish_part,  write_ids_part,  write_prompt_ids_part, write_closing_part,
 };
 
-bool answer_whole(struct job *job, struct strbuf *out)
+bool openai_whole(struct job *job, struct strbuf *out)
 {
     enum { PARTS = sizeof parts / sizeof *parts };
     struct answer_cursor *cursor = &job->cursor;

@@ -14,12 +14,16 @@ enum { ANSWER_SLICE_BYTES = 64 << 10 };
 // logprobs or ids.
 void answer_take(struct job *job);
 
-// Append the next slice of what has been taken in. True: nothing is left to write, and for a job that is released,
+// Append the next slice of what has been taken in, in the words of the job's API (kind.h). True: nothing is left to write, and for a job that is released,
 // nothing will come. answer_whole is for released jobs alone.
 bool answer_stream(struct job *job, struct strbuf *out);
 bool answer_whole(struct job *job, struct strbuf *out);
 
-void answer_stream_error(const struct api_error *err, struct strbuf *out); // the last words of a stream that fails
+// ---- OpenAI's chat and completions --------------------------------------------------------------------------------
+
+bool openai_stream(struct job *job, struct strbuf *out);
+bool openai_whole(struct job *job, struct strbuf *out);
+void openai_stream_error(const struct api_error *err, struct strbuf *out);
 
 // ---- parts that all answers have ----------------------------------------------------------------------------------
 
@@ -47,11 +51,10 @@ void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
 
 extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4];
 
-void answer_chat_take(struct choice *choice);                                  // delivered text into content and calls
 bool answer_chat_delta(struct choice *choice, struct strbuf *out);             // false: nothing is new, and it wrote {}
-bool answer_chat_is_silent(const struct choice *choice);                       // calls and no content: it is null
+bool answer_chat_is_silent(struct choice *choice);                             // calls and no content: it is null
 void answer_chat_write_calls(const struct choice *choice, struct strbuf *out); // ,"tool_calls": ..., if there are any
 
-void answer_completion_echo(const struct choice *choice, struct strbuf *out);
+void answer_completion_echo(struct choice *choice); // the prompt as the beginning of its text
 
 #endif

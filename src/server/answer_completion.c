@@ -3,15 +3,19 @@
 #include "base/utf8.h"
 #include "server/answer.h"
 #include "server/json_writer.h"
+#include "server/parts.h"
 
-void answer_completion_echo(const struct choice *choice, struct strbuf *out)
+void answer_completion_echo(struct choice *choice)
 {
     const struct prompt *prompt = choice->prompt;
+    struct strbuf text = { 0 };
     struct detokenizer detokenizer = { .tokenizer = choice->job->api->tokenizer };
-    strbuf_add(out, prompt->text.data, prompt->text.len);
+    strbuf_add(&text, prompt->text.data, prompt->text.len);
     for (size_t i = 0; i < prompt->count && !prompt->text.data; i++)
-        detokenizer_add(&detokenizer, prompt->ids[i], out);
-    detokenizer_finish(&detokenizer, out);
+        detokenizer_add(&detokenizer, prompt->ids[i], &text);
+    detokenizer_finish(&detokenizer, &text);
+    parts_add_content(choice, strbuf_bytes(&text));
+    strbuf_free(&text);
 }
 
 static size_t count_characters(struct bytes text)

@@ -3,6 +3,7 @@
 // stream.
 #include "server/answer.h"
 #include "server/json_writer.h"
+#include "server/kind.h"
 
 // Limits a chunk: a slow client, or an echoed prompt with logprobs, would otherwise get thousands of tokens in one.
 enum { CHUNK_TOKENS_MAX = 64 };
@@ -21,7 +22,7 @@ static void close_event(struct strbuf *out) { strbuf_add_text(out, "}\n\n"); }
 static void open_chunk(const struct choice *choice, struct strbuf *out)
 {
     open_event(choice->job, out);
-    strbuf_add_format(out, "{\"index\":%d,\"%s\":", choice->index, choice->job->kind == JOB_CHAT ? "delta" : "text");
+    strbuf_add_format(out, "{\"index\":%d,\"%s\":", choice->index, kind_is_chat(choice->job) ? "delta" : "text");
 }
 
 static void close_chunk(const struct choice *choice, struct strbuf *out)
@@ -72,11 +73,13 @@ static void write_ids(const struct choice *choice, int from, int to, struct strb
 // Writes new content as a chunk's value. False: there is none.
 static bool write_content(struct choice *choice, struct strbuf *out)
 {
-    if (choice->job->kind == JOB_CHAT)
+    if (kind_is_chat(choice->job))
         return answer_chat_delta(choice, out);
-    bool any = choice->content.len;
-    json_write_text(out, strbuf_bytes(&choice->content));
-    choice->content.len = 0;
+    struct strbuf *text = choice->part_count ? &choice->parts[0].text : NULL; // a completion has but this
+    bool any = text && text->len;
+    json_write_text(out, any ? strbuf_bytes(text) : (struct bytes){ 0 });
+    if (any)
+        text->len = 0;
     return any;
 }
 
@@ -106,7 +109,7 @@ static void add_fresh_chunk(struct choice *choice, struct strbuf *out)
 // True: all available output of the choice is written.
 static bool stream_choice(struct choice *choice, struct strbuf *out)
 {
-    bool chat = choice->job->kind == JOB_CHAT;
+    bool chat = kind_is_chat(choice->job);
     const struct output *answer = &choice->answer;
     if (chat && !choice->begun)
         add_bare_chunk(choice, "{\"role\":\"assistant\",\"content\":\"\"}", false, out);
@@ -127,7 +130,7 @@ static bool stream_choice(struct choice *choice, struct strbuf *out)
 static void add_end(const struct job *job, struct strbuf *out)
 {
     if (job->error.status) {
-        answer_stream_error(&job->error, out);
+        openai_stream_error(&job->error, out);
         return;
     }
     if (job->params.include_usage || job->params.continuous_usage) {
@@ -139,7 +142,7 @@ static void add_end(const struct job *job, struct strbuf *out)
     strbuf_add_text(out, "data: [DONE]\n\n");
 }
 
-bool answer_stream(struct job *job, struct strbuf *out)
+bool openai_stream(struct job *job, struct strbuf *out)
 {
     for (int i = 0; i < job->choice_count; i++)
         if (out->len >= ANSWER_SLICE_BYTES || !stream_choice(&job->choices[i], out))
@@ -149,9 +152,9 @@ bool answer_stream(struct job *job, struct strbuf *out)
     return true;
 }
 
-void answer_stream_error(const struct api_error *err, struct strbuf *out)
+void openai_stream_error(const struct api_error *err, struct strbuf *out)
 {
-    json_t *error = api_error_json(err);
+    json_t *error = api_error_json(err, API_OPENAI);
     strbuf_add_text(out, "data: ");
     api_dump(error, out);
     strbuf_add_text(out, "\n\n");

@@ -90,8 +90,9 @@ bool api_fail_model(const struct api *api, const char *name, struct api_error *e
                          "The model `%.200s` does not exist; this server has `%s`.", name, api->names[0]);
 }
 
-json_t *api_error_json(const struct api_error *err)
+json_t *api_error_json(const struct api_error *err, enum api_style style)
 {
+    (void)style;
     const char *type = "BadRequestError", *code = err->code;
     for (size_t i = 0; i < sizeof error_types / sizeof *error_types; i++) {
         if (error_types[i].status != err->status)

@@ -78,8 +78,11 @@ bool api_fail_field(struct api_error *err, const char *param, const struct error
 bool api_has_model(const struct api *api, struct bytes name);
 bool api_fail_model(const struct api *api, const char *name, struct api_error *err); // always false
 
+// Whose error body an endpoint has.
+enum api_style { API_OPENAI };
+
 // {"error": {"message", "type", "param", "code"}} (new reference)
-json_t *api_error_json(const struct api_error *err);
+json_t *api_error_json(const struct api_error *err, enum api_style style);
 
 // Appends a value as JSON text.
 void api_dump(const json_t *value, struct strbuf *out);

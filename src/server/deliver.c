@@ -2,6 +2,7 @@
 // server/deliver.c: sends finished text from the outbox to the clients, in chunks or whole, and logs each request.
 #include "server/answer.h"
 #include "server/cors.h"
+#include "server/kind.h"
 #include "server/serve.h"
 
 // ---- to the client ------------------------------------------------------------------------------------------------
@@ -23,7 +24,7 @@ static void reply_error(struct server *server, struct job *job, const struct api
 {
     struct http_exchange *exchange = job->exchange;
     end_exchange(job);
-    route_reply_error(server, exchange, job->path, err, worker_now() - job->arrived);
+    route_reply_error(server, exchange, job->path, job->style, err, worker_now() - job->arrived);
 }
 
 static void open_stream(struct server *server, struct job *job)
@@ -91,7 +92,7 @@ void deliver_abandon(struct server *server, struct job *job, const struct api_er
         reply_error(server, job, err);
     } else if (job->exchange) {
         if (job->params.stream)
-            answer_stream_error(err, &events);
+            kind_of(job)->stream_error(err, &events);
         http_stream_write(job->exchange, strbuf_bytes(&events));
         close_stream(server, job, !job->params.stream);
     }

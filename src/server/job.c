@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "server/kind.h"
+#include "server/parts.h"
 
 // ---- output ---------------------------------------------------------------------------------------------------------
 
@@ -84,20 +86,13 @@ static void output_free_buffers(struct output *output)
 
 // ---- jobs ---------------------------------------------------------------------------------------------------------
 
-static const char *const id_prefixes[] = {
-    [JOB_CHAT] = "chatcmpl-",
-    [JOB_COMPLETION] = "cmpl-",
-    [JOB_TOKENIZE] = "tok-",
-    [JOB_DETOKENIZE] = "tok-",
-};
-
 struct job *job_new(const struct api *api, enum job_kind kind, const char *path)
 {
     struct job *job = memory_new(1, sizeof *job);
     char digits[REQUEST_ID_RANDOM_DIGITS + 1];
     *job = (struct job){ .api = api, .kind = kind, .path = path, .created = time(NULL) };
     request_id_random(digits);
-    snprintf(job->id, sizeof job->id, "%s%s", id_prefixes[kind], digits);
+    snprintf(job->id, sizeof job->id, "%s%s", kinds[kind].id_prefix, digits);
     return job;
 }
 
@@ -107,17 +102,10 @@ static void empty_choice(struct choice *choice)
     matcher_close(choice->matcher);
     tool_reader_close(choice->call_watch);
     tool_reader_close(choice->tools);
-    for (int i = 0; i < choice->call_count; i++) {
-        strbuf_free(&choice->calls[i].name);
-        strbuf_free(&choice->calls[i].arguments);
-    }
-    free(choice->calls);
+    parts_free(choice);
     choice->matcher = NULL;
     choice->call_watch = NULL;
     choice->tools = NULL;
-    choice->calls = NULL;
-    choice->call_count = 0;
-    strbuf_free(&choice->content);
     output_free_buffers(&choice->step_output);
     output_free_buffers(&choice->withheld);
     output_free_buffers(&choice->queued_output);

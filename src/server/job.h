@@ -55,6 +55,18 @@ void output_add(struct output *output, const struct nibble_token *token, double 
 void output_move(struct output *from, struct output *to); // appends; *from is empty afterwards, its memory kept
 void output_clear(struct output *output);
 
+// A part of an answer. A stream may drop the text that it has sent.
+enum part_kind { PART_REASONING, PART_CONTENT, PART_CALL };
+struct answer_part {
+    enum part_kind kind;
+    struct strbuf text; // of a call: its arguments
+    struct strbuf name; // of a call
+    char id[64];        // of a call
+    int call;           // its place among the calls
+    size_t sent;        // bytes of the text that a stream has sent
+    bool begun, ended;  // a stream has sent its beginning (of a call: its name), its end
+};
+
 struct prompt {
     int32_t *ids;
     size_t count;
@@ -92,23 +104,18 @@ struct choice {
     bool begun;                // its first chunk is out, or its echo is in
     bool ended;                // its last chunk is out
     struct tool_reader *tools; // NULL: the text is content
-    struct tool_call {
-        char id[32];
-        struct strbuf name, arguments;
-        size_t sent; // of the arguments
-        bool named;  // its name has been sent
-    } *calls;
-    int call_count;
-    struct strbuf content; // since the last chunk, or all of it
-    double token_at;       // when its latest token came, 0: none has
-    size_t text_offset;    // of the next token in a completion's text, in characters
+    struct answer_part *parts; // the text taken apart, in the order in which the model wrote it (parts.h)
+    int part_count, call_count;
+    double token_at;    // when its latest token came, 0: none has
+    size_t text_offset; // of the next token in a completion's text, in characters
 };
 
 struct job {
     const struct api *api;
     enum job_kind kind;
-    char id[48];      // "chatcmpl-..."
-    const char *path; // of its endpoint
+    char id[48];          // "chatcmpl-..."
+    const char *path;     // of its endpoint
+    enum api_style style; // of its errors
     time_t created;
     double arrived;                            // in seconds of the worker's clock
     struct strbuf body;                        // the request as it came; empty once it is read

@@ -8,6 +8,7 @@
 #include "format/json.h"
 #include "server/access.h"
 #include "server/admission.h"
+#include "server/kind.h"
 
 enum { COMPLETION_TOKENS = 16 }; // OpenAI's default
 
@@ -16,15 +17,15 @@ static int64_t answer_tokens(const struct job *job, size_t prompt)
 {
     int64_t asked = job->params.request.max_tokens, longest = job->api->max_model_len;
     if (asked == FIELDS_DEFAULT_LENGTH)
-        asked = job->kind == JOB_CHAT ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
-    if (asked != FIELDS_REST_OF_CONTEXT)
-        return asked;
-    return prompt < (size_t)longest ? longest - (int64_t)prompt : 1;
+        asked = kind_is_chat(job) ? FIELDS_REST_OF_CONTEXT : COMPLETION_TOKENS;
+    int64_t rest = prompt < (size_t)longest ? longest - (int64_t)prompt : 1;
+    bool cut = asked == FIELDS_REST_OF_CONTEXT || (asked > rest && kind_of(job)->cuts_length);
+    return cut ? rest : asked;
 }
 
 static bool fits_context(struct job *job, size_t prompt)
 {
-    const char *field = job->kind == JOB_CHAT ? "messages" : "prompt";
+    const char *field = kind_of(job)->prompt_field;
     int64_t answer = answer_tokens(job, prompt);
     int longest = job->api->max_model_len;
     return (int64_t)prompt + answer <= longest
@@ -39,8 +40,7 @@ static bool fits_context(struct job *job, size_t prompt)
 static bool add_prompt(struct job *job, struct prompt prompt)
 {
     job->prompts[job->prompt_count++] = prompt;
-    bool generates = job->kind == JOB_CHAT || job->kind == JOB_COMPLETION;
-    return !generates || fits_context(job, prompt.count);
+    return !kind_of(job)->reads_as || fits_context(job, prompt.count);
 }
 
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param)
@@ -76,8 +76,8 @@ static bool check_length(struct job *job)
             return api_fail(&job->error, 400, "prompt", "the prompt has no tokens; send some text");
         most = job->prompts[i].count > most ? job->prompts[i].count : most;
     }
-    bool chat = job->kind == JOB_CHAT;
-    if (params->request.max_tokens == 0 && (chat || !params->echo)) // with echo, the prompt is all there is to score
+    if (params->request.max_tokens == 0
+        && (kind_is_chat(job) || !params->echo)) // with echo, the prompt is all there is to score
         return api_fail(&job->error, 400, "max_tokens", "\"max_tokens\" is 0, expected at least 1");
     if (!fits_context(job, most))
         return false;
@@ -108,17 +108,6 @@ static bool check_grammar(struct job *job)
                     "\"max_tokens\" is %lld, and the shortest answer of the asked form has %d tokens",
                     (long long)job->params.request.max_tokens, shortest);
 }
-
-static const struct {
-    bool (*read)(struct job *job);
-    enum endpoint endpoint;
-    bool generates;
-} kinds[] = {
-    [JOB_CHAT] = { read_chat, ON_CHAT, true },
-    [JOB_COMPLETION] = { read_completion, ON_COMPLETION, true },
-    [JOB_TOKENIZE] = { read_tokenize, ON_TOKENIZE, false },
-    [JOB_DETOKENIZE] = { read_detokenize, ON_DETOKENIZE, false },
-};
 
 // ---- what outlives the JSON ---------------------------------------------------------------------------------------
 
@@ -173,13 +162,15 @@ static bool read_json(struct job *job)
     if (!json_is_object(job->json))
         return api_fail(&job->error, 400, NULL, "the request's body is not a JSON object");
     return fields_check_model(job->api, job->json, &job->error)
-        && fields_check(job->api, job->json, kinds[job->kind].endpoint, &job->error);
+        && fields_check(job->api, job->json, kind_of(job)->endpoint, &job->error);
 }
 
 static bool read_generating(struct job *job)
 {
-    if (!fields_read(&job->params, job->api, job->json, kinds[job->kind].endpoint, &job->error)
-        || !kinds[job->kind].read(job) || !check_length(job) || !check_grammar(job))
+    const struct kind *kind = kind_of(job);
+    if ((kind->translate && !kind->translate(job))
+        || !fields_read(&job->params, job->api, job->json, kind->reads_as, &job->error) || !kind->read(job)
+        || !check_length(job) || !check_grammar(job))
         return false;
     keep(job);
     job_drop_json(job);
@@ -192,7 +183,7 @@ enum { LARGE_BODY_BYTES = 1 << 20 };
 
 bool read_job(struct job *job)
 {
-    bool ready = read_json(job) && (kinds[job->kind].generates ? read_generating(job) : kinds[job->kind].read(job));
+    bool ready = read_json(job) && (kind_of(job)->reads_as ? read_generating(job) : kind_of(job)->read(job));
     job_drop_json(job);
     if (job->body_bytes >= LARGE_BODY_BYTES)
         memory_trim();

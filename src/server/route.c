@@ -13,9 +13,10 @@ static const char json_content[] = "application/json";
 
 struct route {
     const char *method, *path;
-    bool open;     // needs no key
-    bool any_host; // for monitors, which call a server by names of their own and learn nothing else
-    bool more;     // the path goes on
+    bool open;            // needs no key
+    bool any_host;        // for monitors, which call a server by names of their own and learn nothing else
+    bool more;            // the path goes on
+    enum api_style style; // of errors
     void (*handle)(struct server *server, const struct route *route, struct http_exchange *exchange);
     enum job_kind kind; // of handle_job
 };
@@ -33,11 +34,11 @@ void route_reply(struct server *server, struct http_exchange *exchange, const ch
     http_reply(exchange, status, type, body);
 }
 
-void route_reply_error(struct server *server, struct http_exchange *exchange, const char *path,
+void route_reply_error(struct server *server, struct http_exchange *exchange, const char *path, enum api_style style,
                        const struct api_error *err, double seconds)
 {
     struct strbuf body = { 0 };
-    json_t *json = api_error_json(err);
+    json_t *json = api_error_json(err, style);
     api_dump(json, &body);
     json_decref(json);
     if (err->status == 401)
@@ -71,7 +72,7 @@ static void refuse(struct server *server, struct http_exchange *exchange, const 
                    const struct api_error *err)
 {
     log_refusal(server, exchange, err);
-    route_reply_error(server, exchange, route ? route->path : "other", err, 0);
+    route_reply_error(server, exchange, route ? route->path : "other", route ? route->style : API_OPENAI, err, 0);
 }
 
 static void reply_json(struct server *server, const struct route *route, struct http_exchange *exchange, json_t *json)
@@ -207,6 +208,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
         return;
     }
     struct job *job = job_new(&server->served.api, route->kind, route->path);
+    job->style = route->style;
     job->budget = &server->budget;
     job->body = http_take_body(exchange, &job->charged_bytes);
     job->body_bytes = job->body.len;

@@ -53,7 +53,7 @@ void route_gone(void *server, struct http_exchange *exchange);
 // A whole answer, counted under the route's path. The log is the caller's.
 void route_reply(struct server *server, struct http_exchange *exchange, const char *path, int status, const char *type,
                  struct bytes body, double seconds);
-void route_reply_error(struct server *server, struct http_exchange *exchange, const char *path,
+void route_reply_error(struct server *server, struct http_exchange *exchange, const char *path, enum api_style style,
                        const struct api_error *err, double seconds);
 
 // ---- watch.c ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "server/admission.h"
 #include "server/answer.h"
+#include "server/parts.h"
 
 enum { LARGE_BYTES = 1 << 20 };
 
@@ -68,7 +69,7 @@ static bool is_large(const struct job *job)
     size_t bytes = job->reply.cap;
     for (int i = 0; i < job->choice_count; i++) {
         const struct choice *choice = &job->choices[i];
-        bytes += choice->content.cap + (size_t)choice->answer.token_capacity * sizeof *choice->answer.tokens
+        bytes += parts_bytes(choice) + (size_t)choice->answer.token_capacity * sizeof *choice->answer.tokens
             + (size_t)choice->answer.top_capacity * sizeof *choice->answer.tops;
     }
     return bytes >= LARGE_BYTES;

@@ -9,6 +9,7 @@
 
 #include "format/json.h"
 #include "server/admission.h"
+#include "server/parts.h"
 
 #include <cmocka.h>
 
@@ -147,7 +148,8 @@ static void test_answers(void **state)
     assert_non_null(strstr(entries->error.text, "44040192 entries"));
     job_free(entries);
 
-    strbuf_add(&plain->choices[0].content, (char[300000]){ "x" }, 300000); // longer than tokens usually are
+    struct bytes text = { (char[300000]){ "x" }, 300000 }; // longer than tokens usually are
+    parts_add_content(&plain->choices[0], text);
     size_t before = plain->charged_bytes;
     admission_grow(plain);
     assert_true(plain->charged_bytes > before);

@@ -9,6 +9,7 @@
 
 #include "server/answer.h"
 #include "server/json_writer.h"
+#include "server/parts.h"
 #include "server/reader.h"
 #include "server/writer.h"
 
@@ -210,7 +211,7 @@ static json_t *whole_json(struct job *job)
     int total = 0;
     for (int i = 0; i < job->choice_count; i++) {
         struct choice *choice = &job->choices[i];
-        json_t *text = api_text(strbuf_bytes(&choice->content));
+        json_t *text = api_text(parts_join(choice, PART_CONTENT));
         json_t *content = chat ? json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal") : text;
         json_t *logprobs = job->params.request.top_logprobs < 0 ? json_null()
             : chat                                              ? chat_logprobs(&choice->answer)

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/memory.h"
+
+static struct answer_part *add_part(struct choice *choice, enum part_kind kind)
+{
+    choice->parts = memory_grow(choice->parts, (size_t)choice->part_count + 1, sizeof *choice->parts);
+    struct answer_part *part = &choice->parts[choice->part_count++];
+    *part = (struct answer_part){ .kind = kind };
+    return part;
+}
+
+static void add_text(struct choice *choice, enum part_kind kind, struct bytes text)
+{
+    struct answer_part *last = choice->part_count ? &choice->parts[choice->part_count - 1] : NULL;
+    if (!text.len)
+        return;
+    if (!last || last->kind != kind)
+        last = add_part(choice, kind);
+    strbuf_add(&last->text, text.data, text.len);
+}
+
+void parts_add_content(struct choice *choice, struct bytes text) { add_text(choice, PART_CONTENT, text); }
+
+// ---- what the tool reader finds -----------------------------------------------------------------------------------
+
+static void add_content(void *context, struct bytes text) { add_text(context, PART_CONTENT, text); }
+
+static void add_call(void *context, int index, struct bytes name)
+{
+    struct choice *choice = context;
+    struct answer_part *call = add_part(choice, PART_CALL);
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) < 0)
+        random = (uint64_t)index;
+    snprintf(call->id, sizeof call->id, "call_%016llx", (unsigned long long)random);
+    strbuf_add(&call->name, name.data, name.len);
+    call->call = index;
+    choice->call_count = index + 1;
+}
+
+static void add_arguments(void *context, int index, struct bytes fragment)
+{
+    struct choice *choice = context;
+    int at = choice->part_count - 1;
+    while (choice->parts[at].kind != PART_CALL || choice->parts[at].call != index)
+        at--;
+    strbuf_add(&choice->parts[at].text, fragment.data, fragment.len);
+}
+
+static void open_tools(struct choice *choice)
+{
+    const struct job *job = choice->job;
+    struct tool_sink sink = { .context = choice, .content = add_content, .call = add_call, .arguments = add_arguments };
+    if (!job->tools || choice->tools)
+        return;
+    choice->tools = tool_reader_open(job->tool_form, job->tools, &sink);
+    if (job->one_call)
+        tool_reader_end_with_call(choice->tools);
+}
+
+void parts_take(struct choice *choice)
+{
+    struct bytes text = strbuf_bytes(&choice->delivered.text);
+    open_tools(choice);
+    if (!choice->tools)
+        parts_add_content(choice, text);
+    else
+        tool_reader_add(choice->tools, text);
+    if (choice->tools && choice->delivered.finished)
+        tool_reader_finish(choice->tools);
+}
+
+// ---- all parts ----------------------------------------------------------------------------------------------------
+
+struct bytes parts_join(struct choice *choice, enum part_kind kind)
+{
+    struct answer_part *first = NULL;
+    for (int i = 0; i < choice->part_count; i++) {
+        struct answer_part *part = &choice->parts[i];
+        if (part->kind != kind)
+            continue;
+        if (first) {
+            strbuf_add(&first->text, part->text.data, part->text.len);
+            strbuf_free(&part->text);
+        }
+        first = first ? first : part;
+    }
+    return first ? strbuf_bytes(&first->text) : (struct bytes){ 0 };
+}
+
+size_t parts_bytes(const struct choice *choice)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < choice->part_count; i++)
+        bytes += sizeof *choice->parts + choice->parts[i].text.cap + choice->parts[i].name.cap;
+    return bytes;
+}
+
+void parts_free(struct choice *choice)
+{
+    for (int i = 0; i < choice->part_count; i++) {
+        strbuf_free(&choice->parts[i].text);
+        strbuf_free(&choice->parts[i].name);
+    }
+    free(choice->parts);
+    choice->parts = NULL;
+    choice->part_count = choice->call_count = 0;
+}
