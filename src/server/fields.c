@@ -338,12 +338,15 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
     return read_stream_options(params, body, err) && read_logprobs(&request->top_logprobs, body, chat, err)
         && read_seed(&request->sampling.seed, api, body, err) && read_top_k(&request->sampling, body, err)
         && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
-        && read_bias(request, api, body, err);
+        && read_bias(request, api, body, err) && fields_read_sampling(request, api, body, err);
 }
 
 void fields_free(struct request_params *params)
 {
     free((int32_t *)params->request.stop_ids);
     free((struct nibble_bias *)params->request.bias);
+    free((int32_t *)params->request.allowed_ids);
+    free((int32_t *)params->request.bad_words.ids);
+    free((int32_t *)params->request.dry_breakers.ids);
     *params = (struct request_params){ 0 };
 }

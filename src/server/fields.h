@@ -37,6 +37,10 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
                  struct api_error *err);
 void fields_free(struct request_params *params);
 
+// The part of it that is about samplers (read_sampling.c).
+bool fields_read_sampling(struct nibble_request *request, const struct api *api, const json_t *body,
+                          struct api_error *err);
+
 // The model's own end tokens end the answer, whatever was asked for: where a grammar says when they come.
 void fields_end_naturally(struct request_params *params, const struct api *api);
 

@@ -99,6 +99,9 @@ static bool check_grammar(struct job *job)
             || api_fail(&job->error, 400, "close_at_max_tokens",
                         "\"close_at_max_tokens\" closes an answer of a given form, and this one has none; ask for one "
                         "with \"response_format\" or \"tool_choice\"");
+    if (job->params.request.allowed_count)
+        return api_fail(&job->error, 400, "allowed_token_ids",
+                        "\"allowed_token_ids\" cannot stand beside an answer of a given form; leave one of them out");
     fields_end_naturally(&job->params, job->api);
     int shortest = grammar_shortest(job->grammar, api_vocabulary(job->api));
     if (shortest == INT_MAX)
@@ -131,6 +134,13 @@ static void keep_salt(struct job *job)
     strbuf_free(&salt);
 }
 
+// Memory of the lists of tokens, which the engine has a copy of.
+static size_t sampling_bytes(const struct nibble_request *request)
+{
+    size_t ids = request->allowed_count + request->bad_words.count + 3 * request->dry_breakers.count;
+    return 2 * ids * sizeof(int32_t);
+}
+
 // Copies the strings that the parameters borrow and takes a reference to the tools, so that the JSON can be freed:
 // unused fields hold no memory while the answer is made.
 static void keep(struct job *job)
@@ -139,6 +149,7 @@ static void keep(struct job *job)
     for (int i = 0; i < params->stop_count; i++)
         params->stops[i] = keep_text(job, params->stops[i]);
     keep_salt(job);
+    job->kept_bytes += sampling_bytes(&params->request);
     for (int i = 0; i < job->prompt_count; i++)
         job->prompts[i].text = params->echo ? keep_text(job, job->prompts[i].text) : (struct bytes){ 0 };
     job->must_name = NULL;

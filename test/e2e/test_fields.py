@@ -104,7 +104,7 @@ def test_refused(server, row):
 @pytest.mark.parametrize("row", rows_of("ONLY"))
 def test_taken_with_one_value(server, row):
     for endpoint in row.endpoints:
-        for value in ("high", 99, 1 if row.name == "top_n_sigma" else -99, {"a": 1}, ["x", "y"]):
+        for value in ("high", 99, 1 if row.name == "adaptive_target" else -99, {"a": 1}, ["x", "y"]):
             assert refuse(server, endpoint, row.name, value)["code"] == "unsupported_value"
 
 
@@ -280,7 +280,7 @@ def test_codes(server):
     codes = {
         "context_length_exceeded": {**chat, "max_tokens": 10**6}, "invalid_value": {**chat, "temperature": -1},
         "unknown_parameter": {**chat, "tmperature": 1}, "unsupported_parameter": {**chat, "grammar": "x"},
-        "unsupported_value": {**chat, "mirostat": 2},
+        "unsupported_value": {**chat, "mirostat": 1},
     }
     for code, request in codes.items():
         assert server.refuse("/v1/chat/completions", request)["code"] == code

@@ -178,10 +178,14 @@ static void define_xtc(struct list *list, const struct nibble_sampling *sampling
 }
 
 static void (*const definitions[NIBBLE_SAMPLERS])(struct list *list, const struct nibble_sampling *sampling) = {
-    [NIBBLE_SAMPLER_TOP_N_SIGMA] = define_top_n_sigma, [NIBBLE_SAMPLER_TEMPERATURE] = define_temperature,
-    [NIBBLE_SAMPLER_MIN_P] = define_min_p,             [NIBBLE_SAMPLER_TOP_K] = define_top_k,
-    [NIBBLE_SAMPLER_TYPICAL_P] = define_typical_p,     [NIBBLE_SAMPLER_TOP_P] = define_top_p,
-    [NIBBLE_SAMPLER_TOP_A] = define_top_a,             [NIBBLE_SAMPLER_XTC] = define_xtc,
+    [NIBBLE_SAMPLER_TOP_N_SIGMA] = define_top_n_sigma,
+    [NIBBLE_SAMPLER_TEMPERATURE] = define_temperature,
+    [NIBBLE_SAMPLER_MIN_P] = define_min_p,
+    [NIBBLE_SAMPLER_TOP_K] = define_top_k,
+    [NIBBLE_SAMPLER_TYPICAL_P] = define_typical_p,
+    [NIBBLE_SAMPLER_TOP_P] = define_top_p,
+    [NIBBLE_SAMPLER_TOP_A] = define_top_a,
+    [NIBBLE_SAMPLER_XTC] = define_xtc,
 };
 
 static struct list define(const float *logits, const struct nibble_sampling *sampling)
@@ -384,7 +388,8 @@ static void test_dry(void **state)
         for (int id = 0; id < VOCABULARY; id++) {
             int extra = longest[id] - sampling.dry_allowed_length;
             double expected = longest[id] >= 0 && extra >= 0 && window > sampling.dry_allowed_length
-                ? -0.8 * pow(1.75, extra) : 0;
+                ? -0.8 * pow(1.75, extra)
+                : 0;
             if (fabs(sampler.logits[id] - expected) > 1e-5 * fabs(expected))
                 fail_msg("round %d: token %d has %g, expected %g", round, id, (double)sampler.logits[id], expected);
             penalised += expected < 0;

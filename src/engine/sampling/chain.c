@@ -230,11 +230,16 @@ static void use_xtc(struct chain *chain)
 }
 
 static void (*const samplers[NIBBLE_SAMPLERS])(struct chain *chain) = {
-    [NIBBLE_SAMPLER_PENALTIES] = use_penalties,     [NIBBLE_SAMPLER_DRY] = use_dry,
-    [NIBBLE_SAMPLER_TOP_N_SIGMA] = use_top_n_sigma, [NIBBLE_SAMPLER_TEMPERATURE] = use_temperature,
-    [NIBBLE_SAMPLER_MIN_P] = use_min_p,             [NIBBLE_SAMPLER_TOP_K] = use_top_k,
-    [NIBBLE_SAMPLER_TYPICAL_P] = use_typical_p,     [NIBBLE_SAMPLER_TOP_P] = use_top_p,
-    [NIBBLE_SAMPLER_TOP_A] = use_top_a,             [NIBBLE_SAMPLER_XTC] = use_xtc,
+    [NIBBLE_SAMPLER_PENALTIES] = use_penalties,
+    [NIBBLE_SAMPLER_DRY] = use_dry,
+    [NIBBLE_SAMPLER_TOP_N_SIGMA] = use_top_n_sigma,
+    [NIBBLE_SAMPLER_TEMPERATURE] = use_temperature,
+    [NIBBLE_SAMPLER_MIN_P] = use_min_p,
+    [NIBBLE_SAMPLER_TOP_K] = use_top_k,
+    [NIBBLE_SAMPLER_TYPICAL_P] = use_typical_p,
+    [NIBBLE_SAMPLER_TOP_P] = use_top_p,
+    [NIBBLE_SAMPLER_TOP_A] = use_top_a,
+    [NIBBLE_SAMPLER_XTC] = use_xtc,
 };
 
 // ---- the draw -------------------------------------------------------------------------------------------------------

@@ -35,8 +35,7 @@ void dry_breakers_open(struct dry_breakers *breakers, struct nibble_token_sequen
             continue;
         int32_t head = breakers->ids[begin];
         breakers->begins[head / 32] |= UINT32_C(1) << head % 32;
-        breakers->sorted[breakers->count++] =
-            (struct dry_breaker){ breakers->ids + begin, (int)(end - begin) };
+        breakers->sorted[breakers->count++] = (struct dry_breaker){ breakers->ids + begin, (int)(end - begin) };
     }
     qsort(breakers->sorted, (size_t)breakers->count, sizeof *breakers->sorted, compare);
 }
@@ -81,10 +80,7 @@ static int match_breaker(const struct dry_breakers *breakers, const int32_t *tex
     return 0;
 }
 
-static bool is_breaker(const struct dry_breakers *breakers, int32_t id)
-{
-    return match_breaker(breakers, &id, 1) == 1;
-}
+static bool is_breaker(const struct dry_breakers *breakers, int32_t id) { return match_breaker(breakers, &id, 1) == 1; }
 
 // How many tokens of the end a passage can have: those behind the last breaker.
 static int passage_length(const struct dry_breakers *breakers, const int32_t *text, int count)
