@@ -47,6 +47,10 @@ void answer_token_bytes(const struct api *api, int32_t id, struct strbuf *out);
 // A token as logprobs call it: its bytes, or "token_id:5" where return_tokens_as_token_ids asks for that.
 void answer_token_name(const struct job *job, int32_t id, struct strbuf *out);
 
+// prompt_logprobs: a completion has them in each choice, a chat behind the choices. From cursor.at on; true: complete.
+bool answer_prompt_of_choice(struct job *job, struct choice *choice, struct strbuf *out);
+bool answer_prompt_of_chat(struct job *job, struct choice *choice, struct strbuf *out);
+
 // ---- parts by endpoint --------------------------------------------------------------------------------------------
 
 extern const struct answer_list answer_chat_lists[1], answer_completion_lists[4];

@@ -37,6 +37,8 @@ const struct field field_table[] = {
     { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
+    { "truncate_prompt_tokens", GENERATE, FIELD_READ },
+    { "truncation_side", GENERATE, FIELD_READ },
     { "priority", GENERATE, FIELD_INT, REQUEST(priority), INT32_MIN, INT32_MAX },
     { "cache_salt", GENERATE, FIELD_READ },
 
@@ -86,6 +88,7 @@ const struct field field_table[] = {
     { "stream_options", GENERATE, FIELD_READ },
     { "logprobs", GENERATE, FIELD_READ },
     { "top_logprobs", ON_CHAT, FIELD_READ },
+    { "prompt_logprobs", GENERATE, FIELD_INT, AT(prompt_logprobs), 0, API_LOGPROBS_MAX },
     { "skip_special_tokens", GENERATE, FIELD_BOOL, AT(skip_special) },
     { "return_token_ids", GENERATE, FIELD_BOOL, AT(return_token_ids) },
     { "return_tokens_as_token_ids", GENERATE, FIELD_BOOL, AT(tokens_as_ids) },
@@ -128,7 +131,6 @@ const struct field field_table[] = {
     { "sse_ping_interval", GENERATE, FIELD_HARMLESS },
     { "guided_decoding_backend", GENERATE, FIELD_HARMLESS },
     { "spaces_between_special_tokens", GENERATE, FIELD_HARMLESS }, // for tokenizers in Python; fast ones put none
-    { "truncation_side", GENERATE | ON_TOKENIZE, FIELD_HARMLESS }, // of truncate_prompt_tokens
     { "routed_dp_rank", GENERATE, FIELD_HARMLESS },
     { "data_parallel_rank", GENERATE, FIELD_HARMLESS },
     { "disagg_prefill_dp_rank", GENERATE, FIELD_HARMLESS },
@@ -180,7 +182,6 @@ const struct field field_table[] = {
     { "structural_tag", GENERATE, FIELD_REFUSED, INSTEAD("use tools or response_format") },
     { "stop_regex", GENERATE, FIELD_REFUSED, INSTEAD("use stop") },
     { "suffix", ON_COMPLETION, FIELD_REFUSED, INSTEAD("put it into the prompt") },
-    { "truncate_prompt_tokens", GENERATE | ON_TOKENIZE, FIELD_REFUSED, INSTEAD("shorten the prompt") },
     { "use_beam_search", GENERATE, FIELD_REFUSED, INSTEAD("ask for n answers and choose among them") },
     { "early_stopping", GENERATE, FIELD_REFUSED, INSTEAD("it belongs to beam search, which is not built") },
     { "prompt_embeds", ON_COMPLETION, FIELD_REFUSED, INSTEAD("send text or token ids") },
@@ -188,7 +189,6 @@ const struct field field_table[] = {
     { "content", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use prompt") },
     { "add_special", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use add_special_tokens") },
     { "with_pieces", ON_TOKENIZE, FIELD_REFUSED, INSTEAD("use return_token_strs") },
-    { "prompt_logprobs", GENERATE, FIELD_REFUSED, INSTEAD("use /v1/completions with echo and logprobs") },
     { "logprob_token_ids", GENERATE, FIELD_REFUSED, INSTEAD("use top_logprobs") },
     { "post_sampling_probs", GENERATE, FIELD_REFUSED, INSTEAD("logprobs are the model's own") },
     { "return_tokens", GENERATE, FIELD_REFUSED, INSTEAD("use return_token_ids") },

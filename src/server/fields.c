@@ -308,6 +308,22 @@ static bool read_top_k(struct nibble_sampling *sampling, const json_t *body, str
     return true;
 }
 
+static bool read_truncation(struct request_params *params, const json_t *body, struct api_error *err)
+{
+    static const char count_name[] = "truncate_prompt_tokens", side_name[] = "truncation_side";
+    int64_t count = 0;
+    const char *side = NULL;
+    struct error cause;
+    if (!json_get_int(body, count_name, -1, INT32_MAX, &count, &cause))
+        return api_fail_field(err, count_name, &cause);
+    if (!json_get_text(body, side_name, &side, &cause))
+        return api_fail_field(err, side_name, &cause);
+    params->truncate_prompt = (int)count;
+    params->truncate_right = side && !strcmp(side, "right");
+    return !side || params->truncate_right || !strcmp(side, "left")
+        || api_fail(err, 400, side_name, "\"%s\" is left or right", side_name);
+}
+
 static bool read_salt(struct nibble_request *request, const json_t *body, struct api_error *err)
 {
     const json_t *salt = json_object_get(body, "cache_salt");
@@ -327,6 +343,7 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
     *params = (struct request_params){
         .request = { .max_tokens = FIELDS_DEFAULT_LENGTH, .sampling = api->defaults, .top_logprobs = -1 },
         .n = 1,
+        .prompt_logprobs = -1,
         .skip_special = true,
         .add_special = !chat,
     };
@@ -337,8 +354,9 @@ bool fields_read(struct request_params *params, const struct api *api, const jso
             return api_fail_field(err, field_table[i].name, &cause);
     return read_stream_options(params, body, err) && read_logprobs(&request->top_logprobs, body, chat, err)
         && read_seed(&request->sampling.seed, api, body, err) && read_top_k(&request->sampling, body, err)
-        && read_salt(request, body, err) && read_stops(params, body, err) && read_stop_ids(params, api, body, err)
-        && read_bias(request, api, body, err) && fields_read_sampling(request, api, body, err);
+        && read_truncation(params, body, err) && read_salt(request, body, err) && read_stops(params, body, err)
+        && read_stop_ids(params, api, body, err) && read_bias(request, api, body, err)
+        && fields_read_sampling(request, api, body, err);
 }
 
 void fields_free(struct request_params *params)

@@ -35,6 +35,7 @@ struct output {
         int32_t id;
         bool scored, stop;
         float logprob;
+        int rank;                 // of a prompt's token
         int top_first, top_count; // in tops
         double at;                // when it came, in seconds of the worker's clock
     } *tokens;
@@ -90,6 +91,7 @@ struct choice {
     struct tool_reader *call_watch;  // detects the end of the only call that there may be; NULL: calls may be many
     struct output step_output;       // of this step
     struct output withheld;          // of all steps, where the answer is checked before it is sent
+    struct output prompt_scores;     // prompt_logprobs; the writer's when the worker has released the job
     struct nibble_usage first_usage; // of the first attempt
     int attempt, discarded_tokens;
     bool again; // to be generated once more

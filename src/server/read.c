@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "format/json.h"
@@ -36,9 +37,24 @@ static bool fits_context(struct job *job, size_t prompt)
                          longest, prompt, field, (long long)answer);
 }
 
+// Keeps the last tokens of a prompt, or the first, as truncate_prompt_tokens asks.
+static void truncate_prompt(const struct job *job, struct prompt *prompt)
+{
+    const struct request_params *params = &job->params;
+    int64_t most = params->truncate_prompt;
+    if (most < 0)
+        most = job->api->max_model_len - answer_tokens(job, (size_t)job->api->max_model_len);
+    if (!params->truncate_prompt || most < 1 || prompt->count <= (size_t)most)
+        return;
+    if (!params->truncate_right)
+        memmove(prompt->ids, prompt->ids + prompt->count - most, (size_t)most * sizeof *prompt->ids);
+    prompt->count = (size_t)most;
+}
+
 // Each prompt is checked before the next one is read: nine that cannot fit cost the time of one.
 static bool add_prompt(struct job *job, struct prompt prompt)
 {
+    truncate_prompt(job, &prompt);
     job->prompts[job->prompt_count++] = prompt;
     return !kind_of(job)->reads_as || fits_context(job, prompt.count);
 }
@@ -48,7 +64,7 @@ bool read_prompt_text(struct job *job, struct bytes text, int flags, const char 
     const struct api *api = job->api;
     struct tokens tokens = { 0 };
     struct error cause;
-    if (text.len / api->token_bytes_max > (size_t)api->max_model_len)
+    if (text.len / api->token_bytes_max > (size_t)api->max_model_len && !job->params.truncate_prompt)
         return api_fail_code(&job->error, 400, param, "context_length_exceeded",
                              "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
                              "that",
@@ -77,12 +93,14 @@ static bool check_length(struct job *job)
         most = job->prompts[i].count > most ? job->prompts[i].count : most;
     }
     if (params->request.max_tokens == 0
-        && (kind_is_chat(job) || !params->echo)) // with echo, the prompt is all there is to score
+        && (kind_is_chat(job) || !params->echo) // with echo, the prompt is all there is to score
+        && params->prompt_logprobs < 0)
         return api_fail(&job->error, 400, "max_tokens", "\"max_tokens\" is 0, expected at least 1");
     if (!fits_context(job, most))
         return false;
     params->request.max_tokens = (int)answer_tokens(job, most);
-    params->request.score_prompt = params->echo && params->request.top_logprobs >= 0;
+    if (params->prompt_logprobs >= 0 && params->stream)
+        return api_fail(&job->error, 400, "prompt_logprobs", "\"prompt_logprobs\" does not go with \"stream\": true");
     if (params->request.min_tokens > params->request.max_tokens)
         return api_fail(&job->error, 400, "min_tokens",
                         "\"min_tokens\" is %lld, which is more than the %lld of "

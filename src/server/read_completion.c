@@ -10,7 +10,8 @@ static bool read_one(struct job *job, const json_t *prompt)
         int flags = TOKENIZE_PARSE_SPECIAL | (job->params.add_special ? TOKENIZE_ADD_SPECIAL : 0);
         if (!read_prompt_text(job, text, flags, "prompt"))
             return false;
-        job->prompts[job->prompt_count - 1].text = text;
+        if (!job->params.truncate_prompt) // else an echo is what is left of it
+            job->prompts[job->prompt_count - 1].text = text;
         return true;
     }
     if (json_is_array(prompt))

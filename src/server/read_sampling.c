@@ -10,9 +10,9 @@
 
 enum {
     BREAKERS_MAX = 32,
-    BREAKER_BYTES_MAX = 40,     // this and the next as in llama.cpp
+    BREAKER_BYTES_MAX = 40, // this and the next as in llama.cpp
     BREAKER_TAIL_MAX = 20,
-    BREAKER_IDS_MAX = 1 << 20,  // of all of them
+    BREAKER_IDS_MAX = 1 << 20, // of all of them
     BAD_WORDS_MAX = 1024,
     BAD_WORD_BYTES_MAX = 1024,
 };

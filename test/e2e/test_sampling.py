@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from libnibble import Library, Model, Tokenizer
-from serving import equal_bits
+from serving import equal_bits, user
 
 DRAWS = 48
 TEXT = "The three things that I like most about the sea are the"
@@ -245,3 +245,70 @@ def test_alone_and_together(server):
         assert list(pool.map(ask, TOGETHER)) == alone
     texts = [choice["text"] for choices in alone for choice in choices]
     assert len(set(texts)) > len(TOGETHER) - 3
+
+
+# ---- the prompt: its logprobs, its length ---------------------------------------------------------------------------
+
+def test_prompt_logprobs(server):
+    """vLLM's shape: a table for each token, of itself and of the likeliest, by id."""
+    prompt = "The capital of France is Paris"
+    request = {"prompt": prompt, "max_tokens": 2, "temperature": 0}
+    echoed = server.ask("/v1/completions", {**request, "echo": True, "logprobs": 3, "return_token_ids": True}).json["choices"][0]
+    plain = server.ask("/v1/completions", request).json["choices"][0]
+    answer = server.ask("/v1/completions", {**request, "prompt_logprobs": 3}).json["choices"][0]
+    table = answer.pop("prompt_logprobs")
+    assert answer == plain, "nothing else changes"
+    assert len(table) == len(echoed["prompt_token_ids"]) and table[0] is None
+    scores = echoed["logprobs"]["token_logprobs"]
+    for token, logprob, tops in list(zip(echoed["prompt_token_ids"], scores, table))[1:]:
+        own = tops[str(token)]
+        assert list(tops)[0] == str(token) and own["logprob"] == pytest.approx(logprob, abs=1e-5)
+        assert own["decoded_token"] == server.ask("/detokenize", {"tokens": [token]}).json["prompt"] or own["decoded_token"].startswith(" ")
+        assert len(tops) in (3, 4) and (own["rank"] <= 3) == (len(tops) == 3)
+        others = [entry for entry in tops.values()]
+        assert {entry["rank"] for entry in others} >= {1, 2, 3}
+        ranked = sorted(others, key=lambda entry: entry["rank"])
+        assert [entry["logprob"] for entry in ranked] == sorted((entry["logprob"] for entry in others), reverse=True)
+    own = server.ask("/v1/completions", {**request, "prompt_logprobs": 0}).json["choices"][0]["prompt_logprobs"]
+    assert [entry and list(entry) for entry in own] == [None] + [[str(token)] for token in echoed["prompt_token_ids"][1:]]
+    assert all(entry[str(token)] == tops[str(token)] for entry, tops, token in list(zip(own, table, echoed["prompt_token_ids"]))[1:])
+    assert server.refuse("/v1/completions", {**request, "prompt_logprobs": 3, "stream": True})["param"] == "prompt_logprobs"
+    assert server.refuse("/v1/completions", {**request, "prompt_logprobs": 21})["param"] == "prompt_logprobs"
+
+
+def test_prompt_logprobs_beside_others(server):
+    """Logprobs of the answer, an echo, and the n of several prompts."""
+    fields = {"max_tokens": 3, "temperature": 0, "logprobs": 1}
+    prompts = ["The capital of France", "A B C D E"]
+    plain = server.ask("/v1/completions", {"prompt": prompts, "n": 2, **fields, "echo": True}).json["choices"]
+    choices = server.ask("/v1/completions", {"prompt": prompts, "n": 2, **fields, "echo": True, "prompt_logprobs": 4}).json["choices"]
+    tables = [choice.pop("prompt_logprobs") for choice in choices]
+    assert choices == plain
+    assert tables[0] == tables[1] != tables[2] == tables[3] and all(len(entry) >= 4 for entry in tables[0][1:])
+    chat = {"messages": user("Hi"), "temperature": 0, "max_tokens": 2}
+    answer = server.ask("/v1/chat/completions", {**chat, "n": 2, "prompt_logprobs": 1}).json
+    assert len(answer.pop("prompt_logprobs")) == answer["usage"]["prompt_tokens"]
+    assert answer["choices"] == server.ask("/v1/chat/completions", {**chat, "n": 2}).json["choices"]
+    score = server.ask("/v1/completions", {"prompt": "A B C", "max_tokens": 0, "prompt_logprobs": 0}).json
+    assert score["choices"][0]["text"] == "" and len(score["choices"][0]["prompt_logprobs"]) == score["usage"]["prompt_tokens"]
+
+
+def test_truncated_prompts(server):
+    text = " ".join(str(number) for number in range(200))
+    tokens = server.ask("/tokenize", {"prompt": text}).json["tokens"]
+    request = {"prompt": text, "max_tokens": 2, "temperature": 0, "return_token_ids": True}
+    def prompt_of(**fields):
+        return server.ask("/v1/completions", {**request, **fields}).json["choices"][0]["prompt_token_ids"]
+    assert prompt_of(truncate_prompt_tokens=10) == prompt_of(truncate_prompt_tokens=10, truncation_side="left") == tokens[-10:]
+    assert prompt_of(truncate_prompt_tokens=10, truncation_side="right") == tokens[:10]
+    assert prompt_of(truncate_prompt_tokens=10, prompt=tokens) == tokens[-10:]
+    assert prompt_of(truncate_prompt_tokens=10**6) == tokens == prompt_of(truncate_prompt_tokens=-1)
+    echo = server.ask("/v1/completions", {**request, "truncate_prompt_tokens": 4, "echo": True, "max_tokens": 1}).json["choices"][0]["text"]
+    assert echo.startswith(server.ask("/detokenize", {"tokens": tokens[-4:]}).json["prompt"])
+    long = "one two three " * 30000
+    answer = server.ask("/v1/completions", {"prompt": long, "max_tokens": 5, "truncate_prompt_tokens": -1}).json
+    assert answer["usage"]["prompt_tokens"] == 2048 - 5
+    assert server.ask("/v1/chat/completions", {"messages": user("x " * 3000), "max_tokens": 5, "truncate_prompt_tokens": 50}).json["usage"]["prompt_tokens"] == 50
+    assert server.refuse("/v1/completions", {"prompt": long, "max_tokens": 5})["code"] == "context_length_exceeded"
+    for name, wrong in (("truncate_prompt_tokens", -2), ("truncate_prompt_tokens", "x"), ("truncation_side", "middle")):
+        assert server.refuse("/v1/completions", {"prompt": "a", name: wrong})["param"] == name
