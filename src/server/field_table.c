@@ -35,6 +35,7 @@ const struct field field_table[] = {
     { "max_completion_tokens", GENERATE, FIELD_INT, REQUEST(max_tokens), FIELDS_REST_OF_CONTEXT, INT32_MAX },
     { "min_tokens", GENERATE, FIELD_INT, REQUEST(min_tokens), 0, INT32_MAX },
     { "close_at_max_tokens", GENERATE, FIELD_BOOL, AT(close_at_max_tokens) },
+    { "suffix", ON_COMPLETION, FIELD_READ }, // where the model has tokens of fill in the middle
     { "echo", ON_COMPLETION, FIELD_BOOL, AT(echo) },
     { "add_special_tokens", GENERATE | ON_TOKENIZE, FIELD_BOOL, AT(add_special) },
     { "truncate_prompt_tokens", GENERATE, FIELD_READ },
@@ -181,7 +182,6 @@ const struct field field_table[] = {
     { "guided_whitespace_pattern", GENERATE, FIELD_REFUSED, INSTEAD("leave it out") },
     { "structural_tag", GENERATE, FIELD_REFUSED, INSTEAD("use tools or response_format") },
     { "stop_regex", GENERATE, FIELD_REFUSED, INSTEAD("use stop") },
-    { "suffix", ON_COMPLETION, FIELD_REFUSED, INSTEAD("put it into the prompt") },
     { "use_beam_search", GENERATE, FIELD_REFUSED, INSTEAD("ask for n answers and choose among them") },
     { "early_stopping", GENERATE, FIELD_REFUSED, INSTEAD("it belongs to beam search, which is not built") },
     { "prompt_embeds", ON_COMPLETION, FIELD_REFUSED, INSTEAD("send text or token ids") },

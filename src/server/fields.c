@@ -184,13 +184,19 @@ bool fields_read_ids(const struct api *api, const json_t *list, const char *name
     return true;
 }
 
-static void add_ends(struct nibble_request *request, const struct api *api)
+static void add_ends(struct nibble_request *request, const int32_t *end_ids, int end_count)
 {
-    size_t ends = (size_t)api->end_count;
+    size_t ends = (size_t)end_count;
     int32_t *ids = memory_grow((int32_t *)request->stop_ids, request->stop_count + ends + 1, sizeof *ids);
-    memcpy(ids + request->stop_count, api->end_ids, ends * sizeof *ids);
+    memcpy(ids + request->stop_count, end_ids, ends * sizeof *ids);
     request->stop_ids = ids;
     request->stop_count += ends;
+}
+
+void fields_add_ends(struct request_params *params, const int32_t *ids, int count)
+{
+    if (!params->ignore_eos && count)
+        add_ends(&params->request, ids, count);
 }
 
 static bool read_stop_ids(struct request_params *params, const struct api *api, const json_t *body,
@@ -205,14 +211,14 @@ static bool read_stop_ids(struct request_params *params, const struct api *api, 
         return false;
     params->request.stop_ids = ids;
     if (!params->ignore_eos)
-        add_ends(&params->request, api);
+        add_ends(&params->request, api->end_ids, api->end_count);
     return true;
 }
 
 void fields_end_naturally(struct request_params *params, const struct api *api)
 {
     if (params->ignore_eos)
-        add_ends(&params->request, api);
+        add_ends(&params->request, api->end_ids, api->end_count);
     params->ignore_eos = false;
 }
 

@@ -47,6 +47,9 @@ bool fields_read_sampling(struct nibble_request *request, const struct api *api,
 // The model's own end tokens end the answer, whatever was asked for: where a grammar says when they come.
 void fields_end_naturally(struct request_params *params, const struct api *api);
 
+// More tokens that end the answer, unless it ignores the model's own ends.
+void fields_add_ends(struct request_params *params, const int32_t *ids, int count);
+
 // Is `model` (absent or "": the default) one that is served?
 bool fields_check_model(const struct api *api, const json_t *body, struct api_error *err);
 

@@ -191,6 +191,7 @@ static bool describe(struct served *served, const struct server_options *options
     print_fingerprint(&served->checkpoint->checkpoint, (struct bytes){ served->plan.data, served->plan.len },
                       api->fingerprint, sizeof api->fingerprint);
     survey_vocabulary(api);
+    api->has_fim = fim_find(api->tokenizer, &api->fim);
     if (!nibble_sampling_defaults(served->checkpoint, &api->defaults, err))
         return false;
     api->defaults.seed = options->seed;

@@ -59,21 +59,53 @@ static bool add_prompt(struct job *job, struct prompt prompt)
     return !kind_of(job)->reads_as || fits_context(job, prompt.count);
 }
 
+static bool may_fit(struct job *job, size_t bytes, const char *param)
+{
+    const struct api *api = job->api;
+    return bytes / api->token_bytes_max <= (size_t)api->max_model_len || job->params.truncate_prompt
+        || api_fail_code(&job->error, 400, param, "context_length_exceeded",
+                         "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than that",
+                         api->max_model_len, bytes);
+}
+
+static bool add_tokens(struct job *job, bool encoded, struct tokens *tokens, const char *param,
+                       const struct error *cause)
+{
+    if (encoded)
+        return add_prompt(job, (struct prompt){ tokens->ids, tokens->count });
+    tokens_free(tokens);
+    return !atomic_load(&job->cancelled) && api_fail_field(&job->error, param, cause);
+}
+
 bool read_prompt_text(struct job *job, struct bytes text, int flags, const char *param)
+{
+    struct tokens tokens = { 0 };
+    struct error cause;
+    if (!may_fit(job, text.len, param))
+        return false;
+    bool encoded = tokenizer_encode_while(job->api->tokenizer, text, flags, &job->cancelled, &tokens, &cause);
+    return add_tokens(job, encoded, &tokens, param, &cause);
+}
+
+bool read_prompt_fim(struct job *job, const struct fim_text *text, const char *param)
 {
     const struct api *api = job->api;
     struct tokens tokens = { 0 };
     struct error cause;
-    if (text.len / api->token_bytes_max > (size_t)api->max_model_len && !job->params.truncate_prompt)
-        return api_fail_code(&job->error, 400, param, "context_length_exceeded",
-                             "This model's maximum context length is %d tokens, and %zu bytes of prompt are more than "
-                             "that",
-                             api->max_model_len, text.len);
-    if (!tokenizer_encode_while(api->tokenizer, text, flags, &job->cancelled, &tokens, &cause)) {
-        tokens_free(&tokens);
-        return !atomic_load(&job->cancelled) && api_fail_field(&job->error, param, &cause);
-    }
-    return add_prompt(job, (struct prompt){ tokens.ids, tokens.count });
+    size_t bytes = text->prefix.len + text->suffix.len + text->begun.len;
+    if (!api->has_fim)
+        return api_fail_code(&job->error, 400, param, "unsupported_parameter",
+                             "\"%s\" is not supported with this model: its vocabulary has no tokens for fill in the "
+                             "middle",
+                             param);
+    for (size_t i = 0; i < text->file_count; i++)
+        bytes += text->files[i].name.len + text->files[i].text.len;
+    if (!may_fit(job, bytes, param))
+        return false;
+    fields_add_ends(&job->params, api->fim.ends, job->prompt_count ? 0 : api->fim.end_count); // once
+    bool encoded = fim_encode(api->tokenizer, &api->fim, text, job->params.add_special, &job->cancelled, &tokens,
+                              &cause);
+    return add_tokens(job, encoded, &tokens, param, &cause);
 }
 
 bool read_prompt_ids(struct job *job, const json_t *ids)
