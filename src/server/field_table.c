@@ -7,9 +7,10 @@
 #include "base/suggest.h"
 #include "server/fields.h"
 
-#define GENERATE (ON_CHAT | ON_COMPLETION)
+#define WITH_SCORES (ON_CHAT | ON_COMPLETION)
+#define GENERATE (WITH_SCORES | ON_INFILL)
 #define TEMPLATE (ON_CHAT | ON_TOKENIZE)
-#define ANYWHERE (ON_CHAT | ON_COMPLETION | ON_TOKENIZE | ON_DETOKENIZE)
+#define ANYWHERE (GENERATE | ON_TOKENIZE | ON_DETOKENIZE)
 #define AT(member) offsetof(struct request_params, member)
 #define REQUEST(member) AT(request.member)
 #define SAMPLING(member) AT(request.sampling.member)
@@ -25,7 +26,10 @@ const struct field field_table[] = {
     // ---- what is asked, and how long the answer may be
     { "model", ANYWHERE, FIELD_READ },
     { "messages", TEMPLATE, FIELD_READ },
-    { "prompt", ON_COMPLETION | ON_TOKENIZE, FIELD_READ },
+    { "prompt", ON_COMPLETION | ON_TOKENIZE | ON_INFILL, FIELD_READ },
+    { "input_prefix", ON_INFILL, FIELD_READ },
+    { "input_suffix", ON_INFILL, FIELD_READ },
+    { "input_extra", ON_INFILL, FIELD_READ },
     { "tokens", ON_DETOKENIZE, FIELD_READ },
     { "return_token_strs", ON_TOKENIZE, FIELD_READ },
     { "n_cmpl", GENERATE, FIELD_INT, AT(n), 1, API_CHOICES_MAX }, // llama-server's name of n
@@ -86,13 +90,13 @@ const struct field field_table[] = {
 
     // ---- how it comes
     { "stream", GENERATE, FIELD_BOOL, AT(stream) },
-    { "stream_options", GENERATE, FIELD_READ },
-    { "logprobs", GENERATE, FIELD_READ },
+    { "stream_options", WITH_SCORES, FIELD_READ },
+    { "logprobs", WITH_SCORES, FIELD_READ },
     { "top_logprobs", ON_CHAT, FIELD_READ },
-    { "prompt_logprobs", GENERATE, FIELD_INT, AT(prompt_logprobs), 0, API_LOGPROBS_MAX },
+    { "prompt_logprobs", WITH_SCORES, FIELD_INT, AT(prompt_logprobs), 0, API_LOGPROBS_MAX },
     { "skip_special_tokens", GENERATE, FIELD_BOOL, AT(skip_special) },
-    { "return_token_ids", GENERATE, FIELD_BOOL, AT(return_token_ids) },
-    { "return_tokens_as_token_ids", GENERATE, FIELD_BOOL, AT(tokens_as_ids) },
+    { "return_token_ids", WITH_SCORES, FIELD_BOOL, AT(return_token_ids) },
+    { "return_tokens_as_token_ids", WITH_SCORES, FIELD_BOOL, AT(tokens_as_ids) },
 
     // ---- its form
     { "response_format", GENERATE, FIELD_READ },

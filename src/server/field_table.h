@@ -14,6 +14,7 @@ enum endpoint {        // bits
     ON_COMPLETION = 2, // /v1/completions
     ON_TOKENIZE = 4,
     ON_DETOKENIZE = 8,
+    ON_INFILL = 16, // llama-server's /infill
 };
 
 enum field_kind {

@@ -51,6 +51,7 @@ static const char *endpoint_name(int endpoints)
 {
     return endpoints & ON_CHAT      ? "/v1/chat/completions"
         : endpoints & ON_COMPLETION ? "/v1/completions"
+        : endpoints & ON_INFILL     ? "/infill"
         : endpoints & ON_TOKENIZE   ? "/tokenize"
                                     : "/detokenize";
 }

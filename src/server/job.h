@@ -26,7 +26,7 @@ enum job_stage { JOB_READING, JOB_READ, JOB_RUNNING, JOB_WRITING };
 
 enum { JOB_WARNING_BYTES = 512 };
 
-enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
+enum job_kind { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE, JOB_INFILL };
 
 // Output of a choice: text, tokens and the end, in order.
 struct output {

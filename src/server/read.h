@@ -12,6 +12,7 @@ bool read_job(struct job *job);
 // Parts of it, by endpoint.
 bool read_chat(struct job *job);
 bool read_completion(struct job *job);
+bool read_infill(struct job *job);
 bool read_tokenize(struct job *job);
 bool read_detokenize(struct job *job);
 

@@ -246,6 +246,7 @@ static const struct route routes[] = {
     { "GET", "/v1/plan", .handle = handle_plan },
     { "POST", "/v1/chat/completions", .handle = handle_job, .kind = JOB_CHAT },
     { "POST", "/v1/completions", .handle = handle_job, .kind = JOB_COMPLETION },
+    { "POST", "/infill", .handle = handle_job, .kind = JOB_INFILL },
     { "POST", "/tokenize", .handle = handle_job, .kind = JOB_TOKENIZE },
     { "POST", "/detokenize", .handle = handle_job, .kind = JOB_DETOKENIZE },
 };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define SIGN "\xE2\x96\x81"                           // U+2581, SentencePiece's space
+#define SIGN "\xE2\x96\x81"                                 // U+2581, SentencePiece's space
 #define DEEPSEEK(name) "<\xEF\xBD\x9C" name "\xEF\xBD\x9C>" // in full-width bars
 
 // ---- the tokens -----------------------------------------------------------------------------------------------------
@@ -15,13 +15,10 @@ static const struct family {
     bool suffix_first;
 } families[] = {
     { "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", // Qwen Coder, CodeGemma
-      .repositories = { "<|repo_name|>" },
-      .file = "<|file_sep|>",
+      .repositories = { "<|repo_name|>" }, .file = "<|file_sep|>",
       .ends = { "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|file_separator|>" } },
     { "<fim_prefix>", "<fim_suffix>", "<fim_middle>", // StarCoder, Granite
-      .repositories = { "<repo_name>", "<reponame>" },
-      .file = "<file_sep>",
-      .ends = { "<fim_pad>", "<file_sep>" } },
+      .repositories = { "<repo_name>", "<reponame>" }, .file = "<file_sep>", .ends = { "<fim_pad>", "<file_sep>" } },
     { "<fim-prefix>", "<fim-suffix>", "<fim-middle>", .ends = { "<fim-pad>" } }, // SantaCoder
     { DEEPSEEK("fim" SIGN "begin"), DEEPSEEK("fim" SIGN "hole"), DEEPSEEK("fim" SIGN "end") },
     { SIGN "<PRE>", SIGN "<SUF>", SIGN "<MID>", .ends = { SIGN "<EOT>" } }, // Code Llama

@@ -13,7 +13,7 @@ from serving import Server, one_process, user
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize"}
-GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "TEMPLATE": "ON_CHAT ON_TOKENIZE", "ANYWHERE": " ".join(PATHS)}
+GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "WITH_SCORES": "ON_CHAT ON_COMPLETION", "TEMPLATE": "ON_CHAT ON_TOKENIZE", "ANYWHERE": " ".join(PATHS)}
 REQUESTS = {
     "ON_CHAT": {"messages": user("Name a colour."), "temperature": 0, "max_tokens": 3},
     "ON_COMPLETION": {"prompt": "The colour is", "temperature": 0, "max_tokens": 3},
@@ -31,7 +31,7 @@ def read_table():
     rows = re.findall(r'^    \{ "([\w.]+)", ([\w| ]+), FIELD_(\w+)(.*) \},', text, re.M)
     assert len(rows) > 150
     words = lambda names: " ".join(GROUPS.get(name, name) for name in names.split(" | ")).split()
-    return [Row(name, words(endpoints), kind, rest) for name, endpoints, kind, rest in rows]
+    return [Row(name, [word for word in words(endpoints) if word in PATHS], kind, rest) for name, endpoints, kind, rest in rows]
 
 
 TABLE = read_table()

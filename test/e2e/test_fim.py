@@ -81,3 +81,45 @@ def test_tokens_that_a_gguf_names(nibble, llama_source, tmp_path):
 def test_a_model_without(server):
     error = server.refuse("/v1/completions", {"prompt": PREFIX, "suffix": SUFFIX})
     assert error["param"] == "suffix" and "no tokens for fill in the middle" in error["message"] and error["code"] == "unsupported_parameter"
+
+
+# ---- /infill --------------------------------------------------------------------------------------------------------
+
+FILES = [{"filename": "a.py", "text": "x = 1\n"}, {"filename": "b.py", "text": "y = 2\n"}]
+
+
+def infill(server, **fields):
+    answer = server.ask("/infill", {"input_prefix": PREFIX, "input_suffix": SUFFIX, "n_predict": 6, "temperature": 0, **fields})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_infill(nibble, llama_source, tmp_path):
+    """llama-server's own endpoint, its fields and its words."""
+    with Server(nibble, small_model.write(vocabulary(llama_source, "starcoder"), tmp_path / "small.gguf"), *SMALL) as server:
+        completed = middle(server, max_tokens=6)
+        answer = infill(server)
+        assert answer["content"] == completed["text"] and answer["stop"] is True and answer["stop_type"] == "limit"
+        assert answer["tokens_predicted"] == 6 and answer["tokens_evaluated"] == len(completed["prompt_token_ids"])
+        events = list(server.events("/infill", {"input_prefix": PREFIX, "input_suffix": SUFFIX, "n_predict": 6, "temperature": 0}))
+        assert "".join(event["content"] for event in events) == answer["content"]
+        assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
+        assert {**events[-1], "content": "", "tokens_cached": 0} == {**answer, "content": "", "tokens_cached": 0}
+        begun = infill(server, prompt="a")
+        assert begun["tokens_evaluated"] == answer["tokens_evaluated"] + 1
+        extra = infill(server, input_extra=FILES)
+        files = "".join(f"\n--- {file['filename']}\n{file['text']}" for file in FILES)
+        assert extra["tokens_evaluated"] > answer["tokens_evaluated"] + len(encode(server, [files])) // 2
+        assert infill(server, stop=answer["content"][1:3])["stop_type"] == "word"
+        (end,) = encode(server, ["<fim_pad>"])
+        assert infill(server, logit_bias={end: 100})["stop_type"] == "eos"
+        assert infill(server, samplers=["top_k"], top_k=1, dry_multiplier=0, temperature=1)["content"] == answer["content"]
+        assert infill(server, input_prefix="", input_suffix="x")["content"]
+        for name, wrong in (("input_prefix", 5), ("input_suffix", ["a"]), ("prompt", [1]), ("input_extra", "x"), ("input_extra", [{"text": 5}]),
+                            ("input_extra", [{"text": "", "path": "x"}]), ("n", 2), ("logprobs", 1), ("messages", [1]), ("n_probs", 5)):
+            assert server.refuse("/infill", {"input_prefix": "a", name: wrong})["param"] == name
+        assert server.refuse("/infill", {})["code"] == "missing_required_parameter"
+
+
+def test_infill_without_tokens(server):
+    assert "no tokens for fill in the middle" in server.refuse("/infill", {"input_prefix": "a", "input_suffix": "b"})["message"]
