@@ -13,8 +13,9 @@ static json_t *template_input(const struct job *job, json_t *messages)
     json_t *input = json_object();
     json_object_update(input, json_object_get(job->json, "chat_template_kwargs"));
     json_object_set_new(input, "messages", messages);
-    if (job->tools)
-        json_object_set(input, "tools", (json_t *)job->tools);
+    json_t *tools = chat_tools(job->api->chat, job->tools);
+    if (tools)
+        json_object_set_new(input, "tools", tools);
     static const char *const passed[] = { "add_generation_prompt", "documents", "enable_thinking", "thinking",
                                           "reasoning_effort" };
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {

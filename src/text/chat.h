@@ -25,11 +25,16 @@ enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools);
 // Does the template, or the one for requests with tools, look at this variable?
 bool chat_reads(const struct chat *chat, const char *variable);
 
-// The messages of a request as this template wants them (new reference): text/messages.h, and the tools in words where
-// the template has no place for them (text/tools.h). `tools`: NULL, or a checked list. NULL with a sentence.
+// The messages of a request as this template wants them (new reference): text/message_shape.h, and the tools in words
+// where the template has no place for them (text/tools.h). `tools`: NULL, or a checked list. NULL with a sentence.
 json_t *chat_normalise(const struct chat *chat, const json_t *messages, const json_t *tools, struct error *err);
 
+// The tools of a request as this template wants them (new reference): NULL where it fails with any, which are in the
+// messages then; an empty list for a template that needs some list.
+json_t *chat_tools(const struct chat *chat, const json_t *tools);
+
 // `request`: a list of messages, or an object with messages, tools, add_generation_prompt and further variables.
+// continue_final_message: the prompt ends where the last message's content ends (text/chat_continue.h).
 bool chat_render(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err);
 
 #endif
