@@ -15,6 +15,7 @@
 struct chat {
     struct template *plain;
     struct template *with_tools; // NULL: the plain one serves both
+    struct strbuf source;        // of the plain one
     json_t *specials;            // bos_token, eos_token ...
     enum tool_form tool_form;
     bool supports_tools;
@@ -110,6 +111,7 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
     if (!plain.data)
         return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
     chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->supports_tools);
+    strbuf_add(&chat->source, plain.data, plain.len);
     chat->plain = template_parse(plain, err);
     if (chat->plain && sources->with_tools.data)
         chat->with_tools = template_parse(sources->with_tools, err);
@@ -199,10 +201,10 @@ struct chat *chat_open(const struct checkpoint *checkpoint, const char *template
     return finish_chat(chat, open_templates(chat, checkpoint, template_file, err));
 }
 
-struct chat *chat_open_source(const struct checkpoint *checkpoint, const char *source, struct error *err)
+struct chat *chat_open_source(const struct checkpoint *checkpoint, struct bytes source, struct error *err)
 {
     struct chat *chat = new_chat(checkpoint);
-    struct sources sources = { .plain = bytes_of(source) };
+    struct sources sources = { .plain = source.data ? source : bytes_of("") };
     return finish_chat(chat, parse_sources(chat, &sources, err));
 }
 
@@ -219,9 +221,14 @@ void chat_close(struct chat *chat)
         return;
     template_free(chat->plain);
     template_free(chat->with_tools);
+    strbuf_free(&chat->source);
     json_decref(chat->specials);
     free(chat);
 }
+
+struct bytes chat_source(const struct chat *chat) { return strbuf_bytes(&chat->source); }
+
+json_t *chat_special_tokens(const struct chat *chat) { return chat->specials; }
 
 enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
 {

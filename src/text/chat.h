@@ -13,10 +13,12 @@ struct chat; // immutable once open
 // NULL.
 struct chat *chat_open(const struct checkpoint *checkpoint, const char *template_file,
                        struct error *err); // NULL on failure
-// With a template that is given as text: a built-in one.
-struct chat *chat_open_source(const struct checkpoint *checkpoint, const char *source, struct error *err);
+// With a template that is given as text: a built-in one, or a request's.
+struct chat *chat_open_source(const struct checkpoint *checkpoint, struct bytes source, struct error *err);
 // Does the checkpoint bring a template of its own?
 bool chat_has_template(const struct checkpoint *checkpoint);
+struct bytes chat_source(const struct chat *chat);    // of the template for requests without tools
+json_t *chat_special_tokens(const struct chat *chat); // bos_token, eos_token ... (borrowed)
 void chat_close(struct chat *chat);
 
 // How the model writes calls. *supports_tools: its template puts them into the prompt.

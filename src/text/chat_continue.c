@@ -10,7 +10,7 @@
 
 // Marks the end of the content. Its own end is white space that no template writes: where that is gone, the template
 // trims contents.
-#define MARK       "nibble-continues-here"
+#define MARK "nibble-continues-here"
 #define MARK_SPACE "\t \t"
 
 bool chat_asks_to_continue(const json_t *request, bool *asked, struct error *err)
@@ -20,8 +20,9 @@ bool chat_asks_to_continue(const json_t *request, bool *asked, struct error *err
     if (value && !json_is_boolean(value) && !json_is_null(value))
         return fail(err, "continue_final_message is neither true nor false");
     if (*asked && json_is_true(json_object_get(request, "add_generation_prompt")))
-        return fail(err, "continue_final_message and add_generation_prompt are both true; the last message is left "
-                         "open, or a new one is begun");
+        return fail(err,
+                    "continue_final_message and add_generation_prompt are both true; the last message is left "
+                    "open, or a new one is begun");
     return true;
 }
 
@@ -97,8 +98,9 @@ static bool cut(struct strbuf *out, size_t start, struct error *err)
     struct bytes text = { out->data ? out->data + start : "", out->len - start };
     const char *mark = last_mark(text);
     if (!mark)
-        return fail(err, "continue_final_message is true, and the chat template does not write the last message's "
-                         "content as it is");
+        return fail(err,
+                    "continue_final_message is true, and the chat template does not write the last message's "
+                    "content as it is");
     size_t end = (size_t)(mark - text.data);
     bool trimmed = !bytes_start_with(bytes_from(text, end + strlen(MARK)), bytes_of(MARK_SPACE));
     while (trimmed && end && isspace((unsigned char)text.data[end - 1]))

@@ -6,31 +6,31 @@
 #include "text/messages.h"
 
 // Words of the probes. None is part of another one, and no template has them.
-#define CALL_ID     "qX7probe9" // as Mistral wants ids
-#define NAME        "nibble_probe_name"
-#define KEY         "nibble_probe_key"
-#define VALUE       "nibble-probe-value"
+#define CALL_ID "qX7probe9" // as Mistral wants ids
+#define NAME "nibble_probe_name"
+#define KEY "nibble_probe_key"
+#define VALUE "nibble-probe-value"
 #define VALUE_LATER "nibble-second-value"
-#define RESULT      "nibble-probe-result"
-#define THOUGHT     "nibble-probe-thought"
-#define CONTENT     "nibble-probe-content"
-#define SYSTEM      "nibble-probe-system"
+#define RESULT "nibble-probe-result"
+#define THOUGHT "nibble-probe-thought"
+#define CONTENT "nibble-probe-content"
+#define SYSTEM "nibble-probe-system"
 #define SYSTEM_NEXT "nibble-next-system"
 #define SYSTEM_LATE "nibble-late-system"
 
-#define USER              "{'role': 'user', 'content': 'Hi'}"
-#define CALL(id, value)                                                                                               \
+#define USER "{'role': 'user', 'content': 'Hi'}"
+#define CALL(id, value) \
     "{'id': '" id "', 'type': 'function', 'function': {'name': '" NAME "', 'arguments': {'" KEY "': '" value "'}}}"
 #define CALLS(more, list) "{'role': 'assistant', 'content': '', " more "'tool_calls': [" list "]}"
-#define RESULT_OF(id)     "{'role': 'tool', 'tool_call_id': '" id "', 'content': '" RESULT "'}"
-#define ONE_CALL          CALL(CALL_ID, VALUE)
-#define TOOLS                                                                                                         \
-    "'tools': [{'type': 'function', 'function': {'name': '" NAME "', 'description': 'x', 'parameters': {'type': "     \
+#define RESULT_OF(id) "{'role': 'tool', 'tool_call_id': '" id "', 'content': '" RESULT "'}"
+#define ONE_CALL CALL(CALL_ID, VALUE)
+#define TOOLS                                                                                                     \
+    "'tools': [{'type': 'function', 'function': {'name': '" NAME "', 'description': 'x', 'parameters': {'type': " \
     "'object', 'properties': {'" KEY "': {'type': 'string', 'description': 'x'}}, 'required': ['" KEY "']}}}]"
-#define CHAT(messages)       "{'messages': [" messages "], " SWITCHES "}"
-#define TOOL_CHAT(messages)  "{'messages': [" messages "], " TOOLS ", " SWITCHES "}"
-#define ANSWERED(messages)   "{'messages': [" messages "], 'add_generation_prompt': false, " SWITCHES "}"
-#define SWITCHES             "'enable_thinking': true, 'thinking': true"
+#define CHAT(messages) "{'messages': [" messages "], " SWITCHES "}"
+#define TOOL_CHAT(messages) "{'messages': [" messages "], " TOOLS ", " SWITCHES "}"
+#define ANSWERED(messages) "{'messages': [" messages "], 'add_generation_prompt': false, " SWITCHES "}"
+#define SWITCHES "'enable_thinking': true, 'thinking': true"
 
 // ---- one probe ----------------------------------------------------------------------------------------------------
 
@@ -106,8 +106,8 @@ static void probe_contents(const struct chat *chat, struct message_shape *shape)
     shape->one_system = shape->takes_system
         && !SHOWS(chat, shape,
                   CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': '" SYSTEM_NEXT
-                       "'}, " USER ", {'role': 'assistant', 'content': 'Hello'}, {'role': 'system', 'content': '"
-                       SYSTEM_LATE "'}, " USER),
+                       "'}, " USER ", {'role': 'assistant', 'content': 'Hello'}, {'role': 'system', 'content': "
+                                   "'" SYSTEM_LATE "'}, " USER),
                   SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
 }
 
@@ -171,8 +171,10 @@ static void probe_ids(const struct chat *chat, struct message_shape *shape)
 
 static void probe_several(const struct chat *chat, struct message_shape *shape)
 {
-    static const char several[] = TOOL_CHAT(USER ", " CALLS("", ONE_CALL ", " CALL("a1b2c3d4e", VALUE_LATER)) ", "
-                                            RESULT_OF(CALL_ID) ", " RESULT_OF("a1b2c3d4e"));
+    static const char several[] = TOOL_CHAT(
+        USER ", " CALLS("", ONE_CALL ", " CALL("a1b2c3d4e", VALUE_LATER)) ", " RESULT_OF(CALL_ID) ", " RESULT_OF("a1b2c"
+                                                                                                                 "3d4"
+                                                                                                                 "e"));
     if (SHOWS(chat, shape, several, VALUE, VALUE_LATER))
         return;
     shape->one_call = true;
@@ -212,8 +214,10 @@ static bool shows_thought(const struct chat *chat, const struct message_shape *s
 static void probe_thoughts(const struct chat *chat, struct message_shape *shape)
 {
     static const char *const keys[] = { MESSAGE_THOUGHT, "reasoning", "thinking" };
-    static const char both[] = TOOL_CHAT(USER ", {'role': 'assistant', " THINKS "'content': '" CONTENT
-                                              "', 'tool_calls': [" ONE_CALL "]}, " RESULT_OF(CALL_ID));
+    static const char both[] = TOOL_CHAT(USER ", {'role': 'assistant', " THINKS "'content': '" CONTENT "', "
+                                                                                                       "'tool_calls': "
+                                                                                                       "[" ONE_CALL
+                                              "]}, " RESULT_OF(CALL_ID));
     bool found = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !found; i++) {
         shape->thought_key = keys[i];

@@ -18,18 +18,18 @@ enum call_ids {
 struct message_shape {
     bool takes_lists, needs_lists; // contents may, or must, be lists of parts
     bool takes_system;
-    bool takes_tools;          // without an error; it need not show them
-    bool iterates_tools;       // an empty list where there are none
-    bool one_system;           // system messages come first, as one
-    bool writes_calls;         // earlier calls; else they are given as text
-    bool writes_results;       // messages of role tool; else the user says them
-    bool one_call;             // a message has at most one call
-    bool arguments_as_text;    // JSON text, not an object
-    bool no_content_is_null;   // beside calls; else it is ""
-    bool results_as_json;      // written as they are where JSON has to stand
-    bool thought_or_content;   // a message with calls has at most one of them
-    bool thought_blocks;       // thoughts are parts of the content, {"type": "thinking", "thinking": ...}
-    const char *thought_key;   // of a message; NULL: none, or blocks
+    bool takes_tools;        // without an error; it need not show them
+    bool iterates_tools;     // an empty list where there are none
+    bool one_system;         // system messages come first, as one
+    bool writes_calls;       // earlier calls; else they are given as text
+    bool writes_results;     // messages of role tool; else the user says them
+    bool one_call;           // a message has at most one call
+    bool arguments_as_text;  // JSON text, not an object
+    bool no_content_is_null; // beside calls; else it is ""
+    bool results_as_json;    // written as they are where JSON has to stand
+    bool thought_or_content; // a message with calls has at most one of them
+    bool thought_blocks;     // thoughts are parts of the content, {"type": "thinking", "thinking": ...}
+    const char *thought_key; // of a message; NULL: none, or blocks
     enum call_ids ids;
 };
 

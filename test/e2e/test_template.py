@@ -50,6 +50,13 @@ class Namespace(jinja2.utils.Namespace):
             raise jinja2.exceptions.SecurityError(name)
 
 
+class Sandbox(ImmutableSandboxedEnvironment):
+    """transformers', and the two methods that Kimi K2's template calls."""
+
+    def is_safe_attribute(self, of, name, value):
+        return isinstance(of, list) and name in ("append", "pop") or super().is_safe_attribute(of, name, value)
+
+
 def environment():
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
@@ -57,8 +64,9 @@ def environment():
     def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    env = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     env.filters["tojson"] = tojson
+    env.filters["from_json"] = json.loads  # DeepSeek V3.2 and V4
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     env.globals["namespace"] = Namespace
