@@ -104,11 +104,18 @@ static void probe_contents(const struct chat *chat, struct message_shape *shape)
     shape->takes_system = !shows_user
         || SHOWS(chat, shape, CHAT("{'role': 'system', 'content': '" SYSTEM "'}, " USER), SYSTEM);
     shape->one_system = shape->takes_system
-        && !SHOWS(chat, shape,
-                  CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': '" SYSTEM_NEXT
-                       "'}, " USER ", {'role': 'assistant', 'content': 'Hello'}, {'role': 'system', 'content': "
-                                   "'" SYSTEM_LATE "'}, " USER),
-                  SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
+        && !SHOWS(
+                            chat, shape,
+                            CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': "
+                                                                          "'" SYSTEM_NEXT "'}, " USER ", {'role': "
+                                                                                                      "'assistant', "
+                                                                                                      "'content': "
+                                                                                                      "'Hello'}, "
+                                                                                                      "{'role': "
+                                                                                                      "'system', "
+                                                                                                      "'content': "
+                                 "'" SYSTEM_LATE "'}, " USER),
+                            SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
 }
 
 // ---- earlier calls and results ------------------------------------------------------------------------------------
@@ -169,6 +176,17 @@ static void probe_ids(const struct chat *chat, struct message_shape *shape)
     strbuf_free(&prompt);
 }
 
+static void probe_content_of_call(const struct chat *chat, struct message_shape *shape)
+{
+    static const char with_content[] = TOOL_CHAT(USER ", {'role': 'assistant', 'content': '" CONTENT "', 'tool_calls': "
+                                                                                                     "[" ONE_CALL
+                                                      "]}, " RESULT_OF(CALL_ID));
+    if (SHOWS(chat, shape, with_content, VALUE))
+        return;
+    shape->calls_or_content = true;
+    shape->calls_or_content = SHOWS(chat, shape, with_content, VALUE, CONTENT);
+}
+
 static void probe_several(const struct chat *chat, struct message_shape *shape)
 {
     static const char several[] = TOOL_CHAT(
@@ -215,9 +233,8 @@ static void probe_thoughts(const struct chat *chat, struct message_shape *shape)
 {
     static const char *const keys[] = { MESSAGE_THOUGHT, "reasoning", "thinking" };
     static const char both[] = TOOL_CHAT(USER ", {'role': 'assistant', " THINKS "'content': '" CONTENT "', "
-                                                                                                       "'tool_calls': "
-                                                                                                       "[" ONE_CALL
-                                              "]}, " RESULT_OF(CALL_ID));
+                                              "'tool_calls': "
+                                              "[" ONE_CALL "]}, " RESULT_OF(CALL_ID));
     bool found = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !found; i++) {
         shape->thought_key = keys[i];
@@ -249,6 +266,7 @@ struct message_shape chat_probe(const struct chat *chat)
     if (shape.writes_calls) {
         probe_ids(chat, &shape);
         probe_several(chat, &shape);
+        probe_content_of_call(chat, &shape);
     }
     if (shape.writes_calls && shape.writes_results)
         probe_results(chat, &shape);

@@ -178,6 +178,27 @@ static json_t *order_results(json_t *messages, bool split)
     return out;
 }
 
+// Calls behind the content that would hide them.
+static json_t *split_contents(json_t *messages)
+{
+    json_t *out = json_array(), *message;
+    size_t index;
+    json_array_foreach (messages, index, message) {
+        if (!calls_of(message) || !message_text(message).len) {
+            json_array_append(out, message);
+            continue;
+        }
+        json_t *content = json_copy(message), *calls = json_copy(message);
+        json_object_del(content, "tool_calls");
+        json_object_set_new(calls, "content", json_string(""));
+        json_object_del(calls, MESSAGE_THOUGHT);
+        json_array_append_new(out, content);
+        json_array_append_new(out, calls);
+    }
+    json_decref(messages);
+    return out;
+}
+
 // ---- calls and results as text ------------------------------------------------------------------------------------
 
 // The run of messages from `at` to `end` in words (text/tools.h).
@@ -359,6 +380,8 @@ json_t *message_shape_apply(const struct message_shape *shape, enum tool_form fo
     link_messages(shape->ids, messages);
     json_incref(messages);
     messages = order_results(messages, shape->one_call && shape->writes_calls);
+    if (shape->calls_or_content)
+        messages = split_contents(messages);
     if (!shape->writes_calls || !shape->writes_results)
         messages = history_in_words(shape, form, messages);
     if (shape->one_system)

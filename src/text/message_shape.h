@@ -26,6 +26,7 @@ struct message_shape {
     bool one_call;           // a message has at most one call
     bool arguments_as_text;  // JSON text, not an object
     bool no_content_is_null; // beside calls; else it is ""
+    bool calls_or_content;   // a message with a content loses its calls: they are a message of their own
     bool results_as_json;    // written as they are where JSON has to stand
     bool thought_or_content; // a message with calls has at most one of them
     bool thought_blocks;     // thoughts are parts of the content, {"type": "thinking", "thinking": ...}

@@ -5,6 +5,7 @@ jinja2 is set up the way transformers does it. Where it raises, nibble has to fa
 Features of jinja2 that no published chat template uses are left out; test_sentences has what is said about them.
 """
 
+import copy
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -80,7 +81,7 @@ def expected(source, variables):
     """What jinja2 prints, or the exception it raises."""
     defaults = {"messages": None, "tools": None, "documents": None, "add_generation_prompt": True}
     try:
-        text = compiled(source).render({**defaults, **variables})
+        text = compiled(source).render(copy.deepcopy({**defaults, **variables}))  # append and pop change lists
         text.encode()
         return text, None
     except Exception as error:
@@ -352,7 +353,7 @@ l.append(4)
 l.sort()
 l.pop()
 l.extend([1])
-l.append, d.pop, l.append is defined
+l.extend, d.pop, l.append is defined
 l.index(99)
 l | sort, l | sort(reverse=true), words | sort, words | sort(case_sensitive=true), words | sort(true), l | sort | first
 [1, "a"] | sort
