@@ -5,6 +5,7 @@
 #include "server/check.h"
 #include "server/kind.h"
 #include "server/read.h"
+#include "text/chat_continue.h"
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------
 
@@ -32,13 +33,11 @@ static json_t *template_input(const struct job *job, json_t *messages)
 // Whether the prompt begins an answer, or leaves the last message open.
 static bool read_end_of_prompt(struct job *job)
 {
-    bool opens_answer = false, continues = false;
+    bool opens_answer, continues;
+    struct error cause;
     return fields_read_bool(job->json, "add_generation_prompt", &opens_answer, &job->error)
-        && fields_read_bool(job->json, "continue_final_message", &continues, &job->error)
-        && (!(opens_answer && continues)
-            || api_fail(&job->error, 400, "continue_final_message",
-                        "\"continue_final_message\" and \"add_generation_prompt\" are both true; the last message is "
-                        "left open, or a new one is begun"));
+        && (chat_asks_to_continue(job->json, &continues, &cause)
+            || api_fail_field(&job->error, "continue_final_message", &cause));
 }
 
 bool read_own_template(struct job *job)

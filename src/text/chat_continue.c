@@ -13,17 +13,27 @@
 #define MARK "nibble-continues-here"
 #define MARK_SPACE "\t \t"
 
+static bool check_last(const json_t *messages, struct error *err)
+{
+    size_t count = json_array_size(messages);
+    const json_t *last = json_array_get(messages, count - 1); // none: NULL
+    if (!message_has_role(last, "assistant"))
+        return fail(err, "continue_final_message is true, and the last message is not the assistant's");
+    return !json_array_size(json_object_get(last, "tool_calls"))
+        || fail(err, "continue_final_message is true, and the last message has tool_calls");
+}
+
 bool chat_asks_to_continue(const json_t *request, bool *asked, struct error *err)
 {
     const json_t *value = json_object_get(request, "continue_final_message");
     *asked = json_is_true(value);
     if (value && !json_is_boolean(value) && !json_is_null(value))
-        return fail(err, "continue_final_message is neither true nor false");
+        return fail(err, "continue_final_message is not true or false");
     if (*asked && json_is_true(json_object_get(request, "add_generation_prompt")))
         return fail(err,
                     "continue_final_message and add_generation_prompt are both true; the last message is left "
                     "open, or a new one is begun");
-    return true;
+    return !*asked || check_last(json_object_get(request, "messages"), err);
 }
 
 // The text with the mark behind it (new reference).
@@ -62,11 +72,7 @@ static json_t *mark_request(const json_t *request, struct error *err)
 {
     const json_t *messages = json_object_get(request, "messages");
     size_t count = json_array_size(messages);
-    const json_t *last = json_array_get(messages, count - 1); // none: NULL
-    if (!message_has_role(last, "assistant"))
-        return fail(err, "continue_final_message is true, and the last message is not the assistant's"), NULL;
-    if (json_array_size(json_object_get(last, "tool_calls")))
-        return fail(err, "continue_final_message is true, and the last message has tool_calls"), NULL;
+    const json_t *last = json_array_get(messages, count - 1);
     json_t *content = marked_content(json_object_get(last, "content"));
     if (!content)
         return fail(err, "continue_final_message is true, and the last message has no text to continue"), NULL;

@@ -6,10 +6,11 @@
 
 #include "text/chat.h"
 
-// Does the request ask for that? *asked; false with a sentence when it contradicts itself.
+// Does the request ask for that? *asked. False with a sentence when it contradicts itself, or when its last message is
+// not an assistant's without calls: to be asked before calls become words.
 bool chat_asks_to_continue(const json_t *request, bool *asked, struct error *err);
 
-// As chat_render. The last message is an assistant's, without calls.
+// As chat_render, for a request that asks for it.
 bool chat_continue(const struct chat *chat, const json_t *request, struct strbuf *out, struct error *err);
 
 #endif

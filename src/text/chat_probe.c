@@ -104,18 +104,17 @@ static void probe_contents(const struct chat *chat, struct message_shape *shape)
     shape->takes_system = !shows_user
         || SHOWS(chat, shape, CHAT("{'role': 'system', 'content': '" SYSTEM "'}, " USER), SYSTEM);
     shape->one_system = shape->takes_system
-        && !SHOWS(
-                            chat, shape,
-                            CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': "
-                                                                          "'" SYSTEM_NEXT "'}, " USER ", {'role': "
-                                                                                                      "'assistant', "
-                                                                                                      "'content': "
-                                                                                                      "'Hello'}, "
-                                                                                                      "{'role': "
-                                                                                                      "'system', "
-                                                                                                      "'content': "
-                                 "'" SYSTEM_LATE "'}, " USER),
-                            SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
+        && !SHOWS(chat, shape,
+                  CHAT("{'role': 'system', 'content': '" SYSTEM "'}, {'role': 'system', 'content': "
+                       "'" SYSTEM_NEXT "'}, " USER ", {'role': "
+                       "'assistant', "
+                       "'content': "
+                       "'Hello'}, "
+                       "{'role': "
+                       "'system', "
+                       "'content': "
+                       "'" SYSTEM_LATE "'}, " USER),
+                  SYSTEM, SYSTEM_NEXT, SYSTEM_LATE);
 }
 
 // ---- earlier calls and results ------------------------------------------------------------------------------------
@@ -179,8 +178,7 @@ static void probe_ids(const struct chat *chat, struct message_shape *shape)
 static void probe_content_of_call(const struct chat *chat, struct message_shape *shape)
 {
     static const char with_content[] = TOOL_CHAT(USER ", {'role': 'assistant', 'content': '" CONTENT "', 'tool_calls': "
-                                                                                                     "[" ONE_CALL
-                                                      "]}, " RESULT_OF(CALL_ID));
+                                                      "[" ONE_CALL "]}, " RESULT_OF(CALL_ID));
     if (SHOWS(chat, shape, with_content, VALUE))
         return;
     shape->calls_or_content = true;

@@ -6,7 +6,7 @@
 #include "base/public.h"
 #include "format/json.h"
 #include "format/public.h"
-#include "text/chat.h"
+#include "text/chat_continue.h"
 #include "text/save.h"
 #include "text/tokenizer.h"
 
@@ -112,6 +112,9 @@ bool nibble_chat_render(const struct nibble_chat *chat, const char *json, size_t
 // Puts messages in the template's shape in place of the request's own.
 static bool normalise(const struct nibble_chat *chat, json_t *request, struct error *err)
 {
+    bool continues;
+    if (!chat_asks_to_continue(request, &continues, err))
+        return false;
     json_t *tools = json_object_get(request, "tools");
     if (json_is_null(tools))
         tools = NULL;
