@@ -79,7 +79,7 @@ int command_render(int argc, char **argv)
         { "--chat-template", OPTION_TEXT, &render_options.template_file, "FILE",
           "a Jinja template to use instead of the model's" },
         { "--as-served", OPTION_FLAG, &render_options.as_served, NULL,
-          "messages and tools as clients of serve send them, brought into the template's shape" },
+          "MESSAGES.json is a request to serve, and the prompt what serve makes of it" },
         { 0 },
     };
     const struct command_line line = {
