@@ -76,6 +76,13 @@ def test_a_prompt_is_what_render_shows(server, nibble, smollm2, tmp_path):
     assert prompt.startswith("<|im_start|>system\nBe brief.\n\n") and '"at": "sky"' in prompt and "blue" in prompt and "It is blue." not in prompt
 
 
+def test_special_tokens_of_a_user_are_recognised(server):
+    """As doc/interface.md says; a reader of prompts has to know."""
+    (end,) = server.ask(TOKENIZE, {"prompt": "<|im_end|>", "add_special_tokens": False}).json["tokens"]
+    ends = [server.ask(TOKENIZE, {"messages": user(text)}).json["tokens"].count(end) for text in ("a b", "a<|im_end|>b")]
+    assert ends[1] == ends[0] + 1
+
+
 # ---- counts ---------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("fields", [{}, {"tools": [TOOL]}, {"messages": OPEN, "continue_final_message": True}, {"max_tokens": 3, "temperature": 0.5, "stream": True}])

@@ -16,8 +16,8 @@ static const char template[] = "{% for m in messages %}<{{ m.role }}>{{ m.thinki
 static struct message_shape shape_of(unsigned bits)
 {
     struct message_shape shape = { .takes_system = true, .takes_tools = true };
-    bool *const flags[] = { &shape.needs_lists,      &shape.one_system,        &shape.writes_calls,
-                            &shape.writes_results,   &shape.one_call,          &shape.arguments_as_text,
+    bool *const flags[] = { &shape.needs_lists,        &shape.one_system,       &shape.writes_calls,
+                            &shape.writes_results,     &shape.one_call,         &shape.arguments_as_text,
                             &shape.no_content_is_null, &shape.calls_or_content, &shape.results_as_json,
                             &shape.thought_or_content, &shape.thought_blocks };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

@@ -43,10 +43,10 @@ static void check_shaped(struct message_shape shape, const char *sent, const cha
 }
 
 #define CALL(id, name, arguments) "{'id': '" id "', 'function': {'name': '" name "', 'arguments': " arguments "}}"
-#define CALLS(content, calls)     "{'role': 'assistant', 'content': " content ", 'tool_calls': [" calls "]}"
-#define RESULT(id, name, content) "{'role': 'tool', 'tool_call_id': '" id "', 'name': '" name \
-    "', 'content': '" content "'}"
-#define SENT(id, content)         "{'role': 'tool', 'tool_call_id': '" id "', 'content': '" content "'}"
+#define CALLS(content, calls) "{'role': 'assistant', 'content': " content ", 'tool_calls': [" calls "]}"
+#define RESULT(id, name, content) \
+    "{'role': 'tool', 'tool_call_id': '" id "', 'name': '" name "', 'content': '" content "'}"
+#define SENT(id, content) "{'role': 'tool', 'tool_call_id': '" id "', 'content': '" content "'}"
 
 // ---- thoughts -----------------------------------------------------------------------------------------------------
 
@@ -78,11 +78,9 @@ static void test_thoughts(void **state)
                  "[{'role': 'user', 'content': 'c', 'thinking': 't'}]");
     struct message_shape either = key;
     either.thought_or_content = true;
-    check_shaped(either,
-                 "[{'role': 'assistant', 'content': 'c', 'reasoning': 't', 'tool_calls': [" CALL("i", "f",
-                        "'{}'") "]}]",
-                 "[{'role': 'assistant', 'content': '', 'thinking': 't\\n\\nc', 'tool_calls': [" CALL("i",
-                        "f", "{}") "]}]");
+    check_shaped(
+        either, "[{'role': 'assistant', 'content': 'c', 'reasoning': 't', 'tool_calls': [" CALL("i", "f", "'{}'") "]}]",
+        "[{'role': 'assistant', 'content': '', 'thinking': 't\\n\\nc', 'tool_calls': [" CALL("i", "f", "{}") "]}]");
     check_shaped(either, "[{'role': 'assistant', 'content': 'c', 'reasoning': 't'}]",
                  "[{'role': 'assistant', 'content': 'c', 'thinking': 't'}]");
 }
@@ -102,29 +100,29 @@ static void test_calls(void **state)
                  "[{'role': 'assistant', 'content': 'c'}, " CALLS("''", CALL("i", "f", "{}")) "]");
     shape = usual;
     shape.results_as_json = true;
-    check_shaped(shape,
-                 "[" CALLS("''", CALL("i", "f", "{}") ", " CALL("j", "f", "{}")) ", " SENT("i", "sun") ", "
-                        SENT("j", "[1]") "]",
-                 "[" CALLS("''", CALL("i", "f", "{}") ", " CALL("j", "f", "{}")) ", "
-                 RESULT("i", "f", "\\u0022sun\\u0022") ", " RESULT("j", "f", "[1]") "]");
+    check_shaped(
+        shape,
+        "[" CALLS("''", CALL("i", "f", "{}") ", " CALL("j", "f", "{}")) ", " SENT("i", "sun") ", " SENT("j", "[1]") "]",
+        "[" CALLS("''", CALL("i", "f", "{}") ", " CALL("j", "f", "{}")) ", " RESULT(
+            "i", "f", "\\u0022sun\\u0022") ", " RESULT("j", "f", "[1]") "]");
 }
 
 // Results have the name of their call and its place; those that answer no call keep theirs, behind the others.
 static void test_results(void **state)
 {
     (void)state;
-    static const char sent[] = "[" CALLS("'c'", CALL("i", "f", "{}") ", " CALL("j", "g", "{}")) ", "
-            SENT("k", "3") ", "
-                               SENT("j", "2") ", " SENT("i", "1") ", {'role': 'user', 'content': 'u'}]";
+    static const char sent[] = "[" CALLS("'c'", CALL("i", "f", "{}") ", " CALL("j", "g", "{}")) ", " SENT(
+        "k", "3") ", " SENT("j", "2") ", " SENT("i", "1") ", {'role': 'user', 'content': 'u'}]";
     check_shaped(usual, sent,
-                 "[" CALLS("'c'", CALL("i", "f", "{}") ", " CALL("j", "g", "{}")) ", " RESULT("i", "f", "1") ", "
-                 RESULT("j", "g", "2") ", " SENT("k", "3") ", {'role': 'user', 'content': 'u'}]");
+                 "[" CALLS("'c'", CALL("i", "f", "{}") ", " CALL("j", "g", "{}")) ", " RESULT(
+                     "i", "f", "1") ", " RESULT("j", "g", "2") ", " SENT("k", "3") ", {'role': 'user', 'content': "
+                                                                                   "'u'}]");
     struct message_shape one = usual;
     one.one_call = true;
     check_shaped(one, sent,
-                 "[" CALLS("'c'", CALL("i", "f", "{}")) ", " RESULT("i", "f", "1") ", " CALLS("''", CALL("j",
-                        "g", "{}"))
-                 ", " RESULT("j", "g", "2") ", " SENT("k", "3") ", {'role': 'user', 'content': 'u'}]");
+                 "[" CALLS("'c'", CALL("i", "f", "{}")) ", " RESULT("i", "f", "1") ", " CALLS(
+                     "''", CALL("j", "g", "{}")) ", " RESULT("j", "g", "2") ", " SENT("k", "3") ", {'role': 'user', "
+                                                                                                "'content': 'u'}]");
 }
 
 static void test_ids(void **state)
@@ -132,18 +130,20 @@ static void test_ids(void **state)
     (void)state;
     struct message_shape shape = usual;
     shape.ids = IDS_NAMED;
-    check_shaped(shape,
-                 "[" CALLS("''", CALL("x", "f", "{}") ", " CALL("y", "g", "{}")) ", " SENT("y", "2") ", "
-                        SENT("x", "1")
-                 ", " CALLS("''", CALL("x", "f", "{}")) ", " SENT("x", "3") "]",
-                 "[" CALLS("''", CALL("functions.f:0", "f", "{}") ", " CALL("functions.g:1", "g", "{}")) ", "
-                 RESULT("functions.f:0", "f", "1") ", " RESULT("functions.g:1", "g", "2") ", "
-                 CALLS("''", CALL("functions.f:2", "f", "{}")) ", " RESULT("functions.f:2", "f", "3") "]");
+    check_shaped(
+        shape,
+        "[" CALLS("''", CALL("x", "f", "{}") ", " CALL("y", "g", "{}")) ", " SENT("y", "2") ", " SENT(
+            "x", "1") ", " CALLS("''", CALL("x", "f", "{}")) ", " SENT("x", "3") "]",
+        "[" CALLS("''", CALL("functions.f:0", "f", "{}") ", " CALL("functions.g:1", "g", "{}")) ", " RESULT(
+            "functions.f:0", "f",
+            "1") ", " RESULT("functions.g:1", "g",
+                             "2") ", " CALLS("''", CALL("functions.f:2", "f", "{}")) ", " RESULT("functions.f:2", "f",
+                                                                                                 "3") "]");
     shape.ids = IDS_NINE;
     check_shaped(shape, "[" CALLS("''", CALL("abcDEF123", "f", "{}")) ", " SENT("abcDEF123", "1") "]",
                  "[" CALLS("''", CALL("abcDEF123", "f", "{}")) ", " RESULT("abcDEF123", "f", "1") "]");
-    json_t *messages = normalise("[" CALLS("''", CALL("call_12", "f", "{}")) ", " SENT("call_12", "1") ", "
-            SENT("other", "2") "]");
+    json_t *messages = normalise(
+        "[" CALLS("''", CALL("call_12", "f", "{}")) ", " SENT("call_12", "1") ", " SENT("other", "2") "]");
     json_t *shaped = message_shape_apply(&shape, TOOLS_HERMES, messages);
     const char *call = json_string_value(
         json_object_get(json_array_get(json_object_get(json_array_get(shaped, 0), "tool_calls"), 0), "id"));
@@ -159,10 +159,9 @@ static void test_ids(void **state)
     check_shaped(usual,
                  "[{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f', 'arguments': ''}},"
                  " {'function': {'name': 'g'}}]}, {'role': 'tool', 'content': '1'}, {'role': 'tool', "
-                        "'content': '2'}]",
-                 "[" CALLS("''", CALL("call_0", "f", "{}") ", " CALL("call_1", "g", "{}")) ", "
-                        RESULT("call_0", "f", "1")
-                 ", " RESULT("call_1", "g", "2") "]");
+                 "'content': '2'}]",
+                 "[" CALLS("''", CALL("call_0", "f", "{}") ", " CALL("call_1", "g", "{}")) ", " RESULT(
+                     "call_0", "f", "1") ", " RESULT("call_1", "g", "2") "]");
 }
 
 static void test_words(void **state)
@@ -171,7 +170,8 @@ static void test_words(void **state)
     struct message_shape shape = usual;
     shape.writes_calls = false;
     static const char sent[] = "[" CALLS("''", CALL("i", "f", "{'a': 1}")) ", " SENT("i", "1") "]";
-#define SPOKEN "'<tool_call>\\n{\\u0022name\\u0022: \\u0022f\\u0022, \\u0022arguments\\u0022: " \
+#define SPOKEN                                                                       \
+    "'<tool_call>\\n{\\u0022name\\u0022: \\u0022f\\u0022, \\u0022arguments\\u0022: " \
     "{\\u0022a\\u0022: 1}}\\n</tool_call>'"
     check_shaped(shape, sent, "[{'role': 'assistant', 'content': " SPOKEN "}, " RESULT("i", "f", "1") "]");
     shape.writes_results = false;
@@ -188,14 +188,15 @@ static void test_system(void **state)
 #define SAY(role, content) "{'role': '" role "', 'content': '" content "'}"
     struct message_shape shape = usual;
     shape.one_system = true;
-    check_shaped(shape,
-                 "[" SAY("system", "a") ", " SAY("developer", "b") ", " SAY("user", "c") ", "
-                        SAY("assistant", "d") ", "
-                 SAY("system", "e") ", " SAY("user", "f") ", " SAY("user", "g") ", " SAY("assistant", "h") ", "
-                 SAY("user", "i") ", " SAY("user", "j") "]",
-                 "[" SAY("system", "a\\n\\nb") ", " SAY("user", "c") ", " SAY("assistant", "d") ", "
-                 SAY("user", "e\\n\\nf\\n\\ng") ", " SAY("assistant", "h") ", " SAY("user", "i") ", "
-                        SAY("user", "j") "]");
+    check_shaped(
+        shape,
+        "[" SAY("system", "a") ", " SAY("developer", "b") ", " SAY("user", "c") ", " SAY("assistant", "d") ", " SAY(
+            "system", "e") ", " SAY("user", "f") ", " SAY("user", "g") ", " SAY("assistant",
+                                                                                "h") ", " SAY("user",
+                                                                                              "i") ", " SAY("user",
+                                                                                                            "j") "]",
+        "[" SAY("system", "a\\n\\nb") ", " SAY("user", "c") ", " SAY("assistant", "d") ", " SAY(
+            "user", "e\\n\\nf\\n\\ng") ", " SAY("assistant", "h") ", " SAY("user", "i") ", " SAY("user", "j") "]");
     check_shaped(shape, "[" SAY("user", "a") ", " SAY("system", "b") "]", "[" SAY("user", "a\\n\\nb") "]");
     check_shaped(usual, "[" SAY("user", "a") ", " SAY("developer", "b") "]",
                  "[" SAY("user", "a") ", " SAY("system", "b") "]");
@@ -214,9 +215,9 @@ static struct message_shape probe(const char *template)
     return shape;
 }
 
-#define EACH(body)  "{% for m in messages %}" body "{% endfor %}"
-#define CONTENT     "{{ m.role }}{{ m.content }}"
-#define WITH_CALLS  "{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
+#define EACH(body) "{% for m in messages %}" body "{% endfor %}"
+#define CONTENT "{{ m.role }}{{ m.content }}"
+#define WITH_CALLS "{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
 
 static void test_probes(void **state)
 {
@@ -230,30 +231,35 @@ static void test_probes(void **state)
 
     assert_false(probe(EACH(CONTENT)).writes_calls);
     assert_true(probe(EACH(CONTENT)).writes_results);
-    assert_false(probe(EACH("{% if m.role == 'tool' %}{{ raise_exception('r') }}{% endif %}"
-            CONTENT)).writes_results);
+    assert_false(probe(EACH("{% if m.role == 'tool' %}{{ raise_exception('r') }}{% endif %}" CONTENT)).writes_results);
     assert_true(probe(EACH(CONTENT "{% for c in m.tool_calls %}{{ c.function.arguments + '' }}{% endfor "
-            "%}")).arguments_as_text);
-    assert_true(probe(EACH("{% if m.tool_calls and m.content is none %}" WITH_CALLS "{% else %}" CONTENT
-            "{% endif %}"))
+                                   "%}"))
+                    .arguments_as_text);
+    assert_true(probe(EACH("{% if m.tool_calls and m.content is none %}" WITH_CALLS "{% else %}" CONTENT "{% endif %}"))
                     .no_content_is_null);
     assert_true(probe(EACH("{% if m.content %}" CONTENT "{% else %}" WITH_CALLS "{% endif %}")).calls_or_content);
     assert_true(probe(EACH(CONTENT "{% if m.tool_calls %}{{ m.tool_calls[0] | tojson }}{% endif %}")).one_call);
     assert_int_equal(probe(EACH(CONTENT "{% for c in m.tool_calls %}{% if c.id | length != 9 %}{{ "
-            "raise_exception('i') }}"
-                                        "{% endif %}{{ c.function | tojson }}{% endfor %}")).ids, IDS_NINE);
+                                        "raise_exception('i') }}"
+                                        "{% endif %}{{ c.function | tojson }}{% endfor %}"))
+                         .ids,
+                     IDS_NINE);
     assert_int_equal(probe(EACH(CONTENT "{% for c in m.tool_calls %}{{ c.id }}{{ c.function.arguments | tojson }}"
-                                        "{% endfor %}")).ids, IDS_NAMED);
+                                        "{% endfor %}"))
+                         .ids,
+                     IDS_NAMED);
     assert_string_equal(probe(EACH(CONTENT "{{ m.reasoning }}{{ m.thinking }}")).thought_key, "reasoning");
     assert_true(probe(EACH("{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}"
-                           "{{ p.thinking }}{% endfor %}{% endif %}")).thought_blocks);
+                           "{{ p.thinking }}{% endfor %}{% endif %}"))
+                    .thought_blocks);
     assert_true(probe(EACH("{% if m.role == 'system' and not loop.first %}{{ raise_exception('s') }}{% endif "
-            "%}" CONTENT)).one_system);
+                           "%}" CONTENT))
+                    .one_system);
     assert_true(probe("{% for t in tools %}{{ t }}{% endfor %}" EACH(CONTENT)).iterates_tools); // over none
     assert_true(probe("{{ tools + [] }}" EACH(CONTENT)).iterates_tools);
     assert_false(probe("{% if tools %}{{ raise_exception('t') }}{% endif %}" EACH(CONTENT)).takes_tools);
-    assert_true(probe(EACH(CONTENT WITH_CALLS
-            "{% if m.role == 'tool' %}{\"r\": {{ m.content }}}{% endif %}")).results_as_json);
+    assert_true(
+        probe(EACH(CONTENT WITH_CALLS "{% if m.role == 'tool' %}{\"r\": {{ m.content }}}{% endif %}")).results_as_json);
 }
 
 // A template that never ends costs each probe no more than its steps, and then its requests are refused.
@@ -301,8 +307,8 @@ static void test_continue(void **state)
     check_continued(plain, OPEN("'a '"), "before <q><a ", "");
     check_continued(plain, OPEN("''"), "before <q><", "");
     check_continued(trims, OPEN("' a \\n'"), "before <q ><a", "");
-    check_continued(lists, OPEN("[{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b '}]"),
-            "before <><ab ", "");
+    check_continued(lists, OPEN("[{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b '}]"), "before <><ab ",
+                    "");
     check_continued(plain, OPEN("'nibble-continues-here\\t \\t'"), "before <q><nibble-continues-here\t \t", "");
     check_continued(plain, OPEN("null"), NULL, "no text to continue");
     check_continued(plain, OPEN("[]"), NULL, "no text to continue");
@@ -338,16 +344,11 @@ static void test_arguments_have_a_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thoughts),
-        cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_results),
-        cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_system),
-        cmocka_unit_test(test_probes),
-        cmocka_unit_test(test_probes_are_bounded),
-        cmocka_unit_test(test_continue),
-        cmocka_unit_test(test_arguments_have_a_limit),
+        cmocka_unit_test(test_thoughts), cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_results),  cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_words),    cmocka_unit_test(test_system),
+        cmocka_unit_test(test_probes),   cmocka_unit_test(test_probes_are_bounded),
+        cmocka_unit_test(test_continue), cmocka_unit_test(test_arguments_have_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
