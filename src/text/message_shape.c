@@ -8,7 +8,7 @@
 #include "format/json.h"
 #include "text/messages.h"
 
-enum { NINE_BYTES = 9 };
+enum { NINE_BYTES = 9, RESULT_JSON_BYTES_MAX = 16 << 20 };
 
 static json_t *calls_of(const json_t *message) { return json_object_get(message, "tool_calls"); }
 
@@ -246,11 +246,12 @@ static void write_arguments(json_t *message)
     }
 }
 
+// False for JSON that would take more memory than a result is worth: it is quoted like any other text.
 static bool is_json(struct bytes text)
 {
     json_t *value;
     struct error ignored;
-    if (!json_read(text, &value, &ignored))
+    if (json_memory(text) > RESULT_JSON_BYTES_MAX || !json_read(text, &value, &ignored))
         return false;
     json_decref(value);
     return true;
