@@ -27,6 +27,9 @@ const char *grammar_unenforced(const struct grammar *grammar);
 const char *grammar_unsupported(const struct grammar *grammar);
 // Text that the whole of a regex matches (text/grammar/pattern.h says which dialect).
 struct grammar *grammar_from_pattern(struct bytes pattern, struct error *err);
+// A context-free grammar as text: GBNF (llama.cpp), EBNF (XGrammar, SGLang) or Lark (vLLM), told apart by ::=.
+struct grammar *grammar_from_text(struct bytes text, struct error *err);
+const char *grammar_notice(const struct grammar *grammar); // a sentence for the log, or NULL
 
 // Text that must come word for word, then a value of the schema, and so on: what tool calls are made of. Each
 // alternative is a list of parts; the answer is one of the alternatives, or several with the separator between them.

@@ -220,6 +220,7 @@ void grammar_free(struct grammar *grammar)
     map_free(&grammar->known);
     strbuf_free(&grammar->unenforced);
     strbuf_free(&grammar->unsupported);
+    strbuf_free(&grammar->notice);
     arena_free(&grammar->arena);
     free(grammar);
 }

@@ -99,6 +99,7 @@ struct grammar {
     struct byte_set begins;                // no leaf begins with any other
     struct mask_cache *masks;              // of all its matchers, which have one vocabulary
     struct strbuf unenforced, unsupported; // keywords left to the validator, and those that it lacks
+    struct strbuf notice;                  // a sentence for the log
     struct map known;                      // nodes that are made once: by a name that says what they are
     struct arena arena;                    // words
 };
