@@ -35,6 +35,7 @@ struct api {
     const struct chat *chat;            // NULL: the model has no chat template
     const char *chat_error_text;        // and why
     struct lazy_vocabulary *vocabulary; // for grammars, see api_vocabulary
+    struct grammar_cache *grammars;     // compiled ones (grammar_cache.h); NULL: each request compiles its own
     struct nibble_sampling defaults;    // of generation_config.json
     bool has_seed;                      // defaults.seed is for requests without a seed
     const char *const *names;           // the first is what answers call the model

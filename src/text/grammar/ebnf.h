@@ -103,8 +103,9 @@ bool ebnf_fail(struct ebnf *tree, const char *format, ...)
 
 // ---- after the last rule --------------------------------------------------------------------------------------------
 
-// Fails with a sentence: a rule that is not defined, cannot end, or begins with itself.
+// Fails with a sentence: a rule that is not defined, cannot end, or begins with itself by way of another.
 bool ebnf_check(struct ebnf *tree);
+bool ebnf_loop_left(struct ebnf *tree); // a part of it: rules that begin with themselves become repetitions
 bool ebnf_fail_rule(struct ebnf *tree, uint32_t rule, const char *what); // about a rule and its line
 
 // The root as a node of the grammar; RULES_NONE with a sentence.

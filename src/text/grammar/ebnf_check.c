@@ -19,14 +19,16 @@ static uint32_t child(const struct ebnf *tree, const struct ebnf_node *node, uin
     return node->kind == EBNF_REPEAT ? node->first : tree->links[node->first + i];
 }
 
+// Lists that are no longer in use stand before those that have taken their entries over.
 static void link_parents(struct ebnf *tree)
 {
     for (uint32_t i = 0; i < tree->node_count; i++)
         for (uint32_t k = 0; k < child_count(&tree->nodes[i]); k++)
             tree->nodes[child(tree, &tree->nodes[i], k)].parent = i;
-    for (uint32_t r = 0; r < tree->rule_count; r++)
-        if (tree->rules[r].body != EBNF_NONE)
-            tree->nodes[tree->rules[r].body].body_of = r;
+    for (uint32_t r = 0; r < tree->rule_count; r++) {
+        tree->nodes[tree->rules[r].body].parent = EBNF_NONE;
+        tree->nodes[tree->rules[r].body].body_of = r;
+    }
 }
 
 static bool check_defined(struct ebnf *tree)
@@ -208,7 +210,7 @@ static bool fail_left(struct search *search, uint32_t rule)
 {
     const struct begin *top = &search->path[search->path_count - 1];
     char what[200] = "begins with itself (left recursion); write the repetition as (...)* or put a text before it";
-    if (top->rule != rule)
+    if (top->rule != rule && search->tree->rules[top->rule].name.data[0] != '%')
         snprintf(what, sizeof what,
                  "begins with itself by way of \"%.40s\" (left recursion); write the repetition as (...)* or put a "
                  "text before it",
@@ -314,7 +316,7 @@ static void find_sizes(struct ebnf *tree)
 
 bool ebnf_check(struct ebnf *tree)
 {
-    if (!check_defined(tree))
+    if (!check_defined(tree) || !ebnf_loop_left(tree))
         return false;
     link_parents(tree);
     mark_used(tree);

@@ -22,6 +22,13 @@ struct grammar *grammar_from_schema(const json_t *schema, struct error *err)
     return finish(grammar, schema_compile(grammar, schema, err), err);
 }
 
+struct grammar *grammar_from_compact_schema(const json_t *schema, struct error *err)
+{
+    struct grammar *grammar = memory_new(1, sizeof *grammar);
+    grammar->compact = true;
+    return finish(grammar, schema_compile(grammar, schema, err), err);
+}
+
 const char *grammar_unenforced(const struct grammar *grammar)
 {
     return grammar->unenforced.len ? grammar->unenforced.data : NULL;
@@ -76,6 +83,12 @@ struct grammar *grammar_from_text(struct bytes text, struct error *err)
         || fail(err, "it has %zu bytes, and %d is the limit", text.len, EBNF_BYTES_MAX);
     read = read && (lark_is_likely(text) ? lark_read(&tree, text) : gbnf_read(&tree, text));
     return from_tree(&tree, read, err);
+}
+
+struct grammar *grammar_from_structural_tag(const json_t *tag, struct error *err)
+{
+    struct ebnf tree = { .err = err };
+    return from_tree(&tree, structural_tag_read(&tree, tag), err);
 }
 
 const char *grammar_notice(const struct grammar *grammar) { return grammar->notice.len ? grammar->notice.data : NULL; }
