@@ -287,3 +287,17 @@ BAD = [({"grammar": "root ::= this is (not valid"}, "grammar", "line 1"), ({"ebn
 def test_what_is_no_grammar_is_refused(server, fields, param, words):
     error = server.refuse("/v1/chat/completions", {"messages": user("Hi"), **fields})
     assert error["param"] == param and words in error["message"]
+
+
+def test_what_was_compiled_is_not_compiled_again(server):
+    """Three requests with each form, one of them a stream, count as one."""
+    tool = {"type": "function", "function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour": {"enum": ["red", "teal"]}}}}}
+    forms = [{"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": "cached"}}}}, {"regex": "cached|kept"},
+             {"grammar": 'root ::= "cached" | "kept"'}, {"tools": [tool], "tool_choice": "required"},
+             {"structural_tag": {"type": "structural_tag", "format": {"type": "const_string", "value": "cached"}}}]
+    for form in forms:
+        before = server.metric("nibble:grammars_compiled_total")
+        answers = [server.chat(user("Hi"), max_tokens=24, **form)["choices"][0]["message"] for _ in range(2)]
+        assert answers[0]["content"] == answers[1]["content"]
+        list(server.events("/v1/chat/completions", {"messages": user("Hi"), "max_tokens": 4, **form}))
+        assert server.metric("nibble:grammars_compiled_total") == before + 1, form
