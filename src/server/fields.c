@@ -51,6 +51,7 @@ static const char *endpoint_name(int endpoints)
 {
     return endpoints & ON_CHAT      ? "/v1/chat/completions"
         : endpoints & ON_COMPLETION ? "/v1/completions"
+        : endpoints & ON_RESPONSES  ? "/v1/responses"
         : endpoints & ON_TOKENIZE   ? "/tokenize"
                                     : "/detokenize";
 }
@@ -77,10 +78,10 @@ static bool check_variable(const struct api *api, const struct field *field, con
                          "\"%s\" is not supported with this model: its chat template does not read it", field->name);
 }
 
-static bool check_field(const struct api *api, const char *name, const json_t *value, enum endpoint endpoint,
-                        struct api_error *err)
+bool fields_check_one(const struct api *api, const char *name, const json_t *value, enum endpoint endpoint,
+                      struct api_error *err)
 {
-    const struct field *field = field_find(name);
+    const struct field *field = field_find(name, endpoint);
     if (json_is_null(value))
         return true; // as if it were absent
     if (!field)
@@ -103,7 +104,7 @@ bool fields_check(const struct api *api, const json_t *body, enum endpoint endpo
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)body, name, value)
-        if (!check_field(api, name, value, endpoint, err))
+        if (!fields_check_one(api, name, value, endpoint, err))
             return false;
     return true;
 }
