@@ -145,6 +145,10 @@ struct job {
     struct response_store *response_store; // NULL: nothing is stored
     struct response *response;             // what the request asks for beside a chat, and its writer; or NULL
     struct bytes target, query;            // what the path names, decoded, and its query; kept
+    size_t recalled_bytes;                 // of stored items that were read for it
+
+    // Between the readers: a small request that needs much of what is stored is read once more in the large lane.
+    bool in_small_lane, leaves_lane;
 
     // The reader's, read by all later. The JSON is gone when the job is read: what is needed later is a copy in `kept`
     // or a reference of its own.

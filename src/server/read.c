@@ -184,8 +184,10 @@ enum { LARGE_BODY_BYTES = 1 << 20 };
 bool read_job(struct job *job)
 {
     const struct kind *kind = kind_of(job);
-    bool known = !kind->endpoint || read_json(job);
+    bool known = !kind->endpoint || job->json || read_json(job);
     bool ready = known && (kind->reads_as ? read_generating(job) : kind->read(job));
+    if (job->leaves_lane)
+        return false;
     if (known && job->error.status)
         kind_rename_field(job, &job->error);
     job_drop_json(job);

@@ -21,15 +21,16 @@ struct response_cursor {
 struct response {
     struct response_record *record;
     bool stored, truncates;
-    int max_tokens; // that were asked for; 0: none were
+    int max_tokens;   // that were asked for; 0: none were
+    json_t *recalled; // stored items by id, while a request that refers to them is read; and NULL
 
     // The writer's.
     enum { STREAM_CREATED, STREAM_IN_PROGRESS, STREAM_ITEMS, STREAM_END, STREAM_OVER } phase;
-    int sequence;     // of the next event
-    int part;         // that is being streamed
-    int items;        // that are begun
-    size_t blank;     // bytes of a part that are known to be blank
-    int logged;       // tokens of the answer whose logprobs are streamed
+    int sequence; // of the next event
+    int part;     // that is being streamed
+    int items;    // that are begun
+    size_t blank; // bytes of a part that are known to be blank
+    int logged;   // tokens of the answer whose logprobs are streamed
     struct response_cursor cursor;
 };
 

@@ -37,10 +37,9 @@ static bool fail_item(const struct conversation *talk, const char *code, const c
 static const struct {
     const char *type, *key; // key: of its text; NULL: it has none
 } part_types[] = {
-    { "input_text", "text" },     { "output_text", "text" },   { "text", "text" },
-    { "refusal", "refusal" },     { "summary_text", "text" },  { "reasoning_text", "text" },
-    { "input_image", NULL },      { "input_file", NULL },      { "input_audio", NULL },
-    { "computer_screenshot", NULL },
+    { "input_text", "text" },   { "output_text", "text" },       { "text", "text" },      { "refusal", "refusal" },
+    { "summary_text", "text" }, { "reasoning_text", "text" },    { "input_image", NULL }, { "input_file", NULL },
+    { "input_audio", NULL },    { "computer_screenshot", NULL },
 };
 
 // The text of a content part, borrowed. NULL: refused.
@@ -61,10 +60,10 @@ static json_t *part_text(const struct conversation *talk, const json_t *part)
     if (!err->status || !json_is_string(type))
         fail_item(talk, "invalid_value", "has a content part that is not of the type input_text or output_text");
     else
-        api_fail_code(err, 400, "input", err->code,
-                      "\"input\"[%zu] has a content part of the type \"%.60s\"%s", talk->index, json_string_value(type),
-                      !strcmp(err->code, "invalid_value") ? " without a text"
-                                                          : ", and this server reads and writes text alone");
+        api_fail_code(
+            err, 400, "input", err->code, "\"input\"[%zu] has a content part of the type \"%.60s\"%s", talk->index,
+            json_string_value(type),
+            !strcmp(err->code, "invalid_value") ? " without a text" : ", and this server reads and writes text alone");
     return NULL;
 }
 
@@ -177,8 +176,9 @@ static bool add_call(struct conversation *talk, json_t *item)
         calls = json_array();
         json_object_set_new(message, "tool_calls", calls);
     }
-    json_array_append_new(calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
-                                           name, "arguments", arguments));
+    json_array_append_new(calls,
+                          json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", name,
+                                    "arguments", arguments));
     return true;
 }
 
@@ -228,9 +228,9 @@ static const char *type_of(const json_t *item)
 {
     const json_t *type = json_object_get(item, "type");
     bool bare = is_null(type) && json_is_object(item);
-    return bare && json_object_get(item, "role")                       ? "message"
-        : bare && json_is_string(json_object_get(item, "id"))          ? "item_reference"
-                                                                       : json_string_value(type);
+    return bare && json_object_get(item, "role")              ? "message"
+        : bare && json_is_string(json_object_get(item, "id")) ? "item_reference"
+                                                              : json_string_value(type);
 }
 
 static bool add_item(struct conversation *talk, json_t *item)
@@ -290,7 +290,7 @@ static bool add_own_item(struct conversation *talk, json_t *item, json_t *kept)
     if (type && !strcmp(type, "item_reference")) {
         const json_t *id = json_object_get(item, "id");
         found = item = responses_find_item(talk->job, json_bytes(id));
-        if (!found && !talk->job->error.status)
+        if (!found && !talk->job->error.status && !talk->job->leaves_lane)
             api_fail_code(&talk->job->error, 404, "input", "not_found", "Item with id '%.100s' not found.",
                           json_is_string(id) ? json_string_value(id) : "");
         if (!found)
@@ -347,12 +347,13 @@ bool responses_read_input(struct job *job, json_t *chat)
     bool ok = is_null(instructions) || json_is_string(instructions)
         || api_fail(&job->error, 400, "instructions", "\"instructions\" is a text");
     if (ok && json_string_length(instructions))
-        json_array_append_new(talk.messages,
-                              json_pack("{s:s, s:O}", "role", "system", "content", instructions));
+        json_array_append_new(talk.messages, json_pack("{s:s, s:O}", "role", "system", "content", instructions));
     ok = ok && add_history(&talk) && add_input(&talk, json_object_get(job->json, "input"), kept);
     if (ok && kept)
         api_dump(kept, &response->record->input);
     json_decref(kept);
+    json_decref(response->recalled);
+    response->recalled = NULL;
     strbuf_free(&talk.reasoning);
     return ok;
 }

@@ -11,6 +11,7 @@
 #include "format/json.h"
 #include "server/admission.h"
 #include "server/query.h"
+#include "server/reader.h"
 
 // ---- for new requests ---------------------------------------------------------------------------------------------
 
@@ -21,6 +22,10 @@ static bool add_items(struct job *job, const struct strbuf *text, json_t *items)
     struct error cause;
     if (!text->len)
         return true;
+    job->recalled_bytes += text->len;
+    job->leaves_lane = job->in_small_lane && job->recalled_bytes > READER_SMALL_BYTES;
+    if (job->leaves_lane)
+        return false;
     if (!admission_read_more(job, strbuf_bytes(text)))
         return false;
     if (!json_read(strbuf_bytes(text), &list, &cause))
@@ -55,35 +60,40 @@ json_t *responses_history(struct job *job, const struct response_record *record)
     return NULL;
 }
 
-// The item of a list that has this id, borrowed.
-static json_t *find_in(json_t *items, struct bytes id)
+// Adds the items of a response to the table of those that can be referred to.
+static bool recall(struct job *job, const char *name)
 {
-    json_t *item;
+    struct response_record *record = response_store_find(job->response_store, bytes_of(name), job->owner);
+    json_t *table = job->response->recalled, *items = json_array(), *item;
     size_t index;
+    bool ok = record && add_items(job, &record->input, items)
+        && (!is_over(record) || add_items(job, &record->output, items));
     json_array_foreach (items, index, item)
-        if (bytes_equal(json_bytes(json_object_get(item, "id")), id))
-            return item;
-    return NULL;
+        if (ok && json_is_string(json_object_get(item, "id")))
+            json_object_set(table, json_string_value(json_object_get(item, "id")), item);
+    json_object_set_new(table, name, json_null()); // it is not read again
+    json_decref(items);
+    response_record_release(record);
+    return ok;
 }
 
 // An item's id has the digits of its response's id in the middle: "msg_DIGITS_0".
 json_t *responses_find_item(struct job *job, struct bytes id)
 {
     const char *begin = id.len ? memchr(id.data, '_', id.len) : NULL, *end = begin;
+    char name[RESPONSE_ID_BYTES];
     for (size_t i = 0; begin && i < id.len; i++)
         end = id.data[i] == '_' ? id.data + i : end;
     if (!begin || end == begin || !job->response_store || end - begin > RESPONSE_ID_BYTES - 8)
         return NULL;
-    char name[RESPONSE_ID_BYTES];
+    if (!job->response->recalled)
+        job->response->recalled = json_object();
+    json_t *table = job->response->recalled;
     snprintf(name, sizeof name, "resp_%.*s", (int)(end - begin - 1), begin + 1);
-    struct response_record *record = response_store_find(job->response_store, bytes_of(name), job->owner);
-    json_t *items = json_array(), *found = NULL;
-    if (record && add_items(job, &record->input, items)
-        && (!is_over(record) || add_items(job, &record->output, items)))
-        found = json_incref(find_in(items, id));
-    json_decref(items);
-    response_record_release(record);
-    return found;
+    if (!json_object_get(table, name) && !recall(job, name))
+        return NULL;
+    json_t *item = json_object_getn(table, id.data, id.len);
+    return json_is_object(item) ? json_incref(item) : NULL;
 }
 
 // ---- by id --------------------------------------------------------------------------------------------------------
@@ -244,9 +254,9 @@ static bool write_page(struct job *job, const json_t *items, const struct page *
     const json_t *first = NULL, *last = NULL;
     if (page->after.len) {
         while (at < count
-               && !bytes_equal(json_bytes(json_object_get(
-                                   json_array_get(items, page->ascending ? at : count - 1 - at), "id")),
-                               strbuf_bytes(&page->after)))
+               && !bytes_equal(
+                   json_bytes(json_object_get(json_array_get(items, page->ascending ? at : count - 1 - at), "id")),
+                   strbuf_bytes(&page->after)))
             at++;
         if (at++ == count)
             return api_fail_code(&job->error, 404, "after", "not_found", "Item with id '%.100s' not found.",
@@ -274,6 +284,7 @@ bool responses_list_items(struct job *job)
         if (items && add_items(job, &record->input, items))
             write_page(job, items, &page);
         json_decref(items);
+        job->recalled_bytes = 0;
     }
     response_record_release(record);
     strbuf_free(&page.after);

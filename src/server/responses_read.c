@@ -13,8 +13,8 @@
 
 // Fields that a chat has not, or not in this form.
 static const char *const own_fields[] = {
-    "input",       "instructions",         "text",       "reasoning", "tools",    "tool_choice",   "max_output_tokens",
-    "include",     "previous_response_id", "truncation", "store",     "metadata", "max_tool_calls", "top_logprobs",
+    "input",   "instructions",         "text",       "reasoning", "tools",    "tool_choice",    "max_output_tokens",
+    "include", "previous_response_id", "truncation", "store",     "metadata", "max_tool_calls", "top_logprobs",
 };
 
 static bool is_null(const json_t *value) { return !value || json_is_null(value); }
@@ -43,15 +43,11 @@ static bool read_length(struct job *job, json_t *chat)
 // reasoning is for servers that keep the reasoning to themselves.
 static bool read_include(struct job *job, json_t *chat)
 {
-    static const char *const words[] = { "message.output_text.logprobs",
-                                         "reasoning.encrypted_content",
-                                         "web_search_call.action.sources",
-                                         "web_search_call.results",
-                                         "code_interpreter_call.outputs",
-                                         "computer_call_output.output.image_url",
-                                         "file_search_call.results",
-                                         "message.input_image.image_url",
-                                         NULL };
+    static const char *const words[] = {
+        "message.output_text.logprobs", "reasoning.encrypted_content",   "web_search_call.action.sources",
+        "web_search_call.results",      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+        "file_search_call.results",     "message.input_image.image_url", NULL
+    };
     const json_t *list = json_object_get(job->json, "include"), *value;
     int64_t top = 0;
     struct error cause;
@@ -98,8 +94,7 @@ static bool read_metadata(struct job *job, json_t *chat)
         json_object_foreach (table, key, value)
             ok = ok && strlen(key) <= KEY_BYTES_MAX && json_is_string(value)
                 && json_string_length(value) <= VALUE_BYTES_MAX;
-    return ok
-        || api_fail(&job->error, 400, "metadata", "\"metadata\" is an object of up to %d short texts", PAIRS_MAX);
+    return ok || api_fail(&job->error, 400, "metadata", "\"metadata\" is an object of up to %d short texts", PAIRS_MAX);
 }
 
 static bool read_stream(struct job *job, json_t *chat)
@@ -175,9 +170,18 @@ static bool store_request(struct job *job, json_t *chat)
 bool responses_translate(struct job *job)
 {
     static bool (*const sections[])(struct job *job, json_t *chat) = {
-        read_store,  read_previous,            responses_read_input, responses_read_tools, responses_read_text,
-        read_length, responses_read_reasoning, read_include,         read_truncation,      read_metadata,
-        read_stream, store_request,
+        read_store,
+        read_previous,
+        responses_read_input,
+        responses_read_tools,
+        responses_read_text,
+        read_length,
+        responses_read_reasoning,
+        read_include,
+        read_truncation,
+        read_metadata,
+        read_stream,
+        store_request,
     };
     job->response = memory_new(1, sizeof *job->response);
     job->response->record = response_record_new(strchr(job->id, '_') ? strchr(job->id, '_') + 1 : "", job->owner,
@@ -188,6 +192,11 @@ bool responses_translate(struct job *job)
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof sections / sizeof *sections; i++)
         ok = sections[i](job, chat);
+    if (job->leaves_lane) { // as if nothing had been read
+        response_free(job);
+        json_decref(chat);
+        return job->recalled_bytes = 0, false;
+    }
     json_decref(job->json);
     job->json = chat;
     return ok;
@@ -290,9 +299,9 @@ bool responses_read(struct job *job) { return (!job->response->truncates || trun
 bool responses_count_tokens(struct job *job)
 {
     struct strbuf text = { 0 };
-    job->prompts = memory_new(1, sizeof *job->prompts);
-    bool ok = responses_translate(job) && read_tools(job) && (!job->response->truncates || truncate_messages(job))
-        && read_messages(job, &text)
+    bool ok = responses_translate(job);
+    job->prompts = ok ? memory_new(1, sizeof *job->prompts) : NULL;
+    ok = ok && read_tools(job) && (!job->response->truncates || truncate_messages(job)) && read_messages(job, &text)
         && read_prompt_text(job, strbuf_bytes(&text), TOKENIZE_PARSE_SPECIAL, "messages");
     if (ok)
         strbuf_add_format(&job->reply, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",

@@ -56,9 +56,10 @@ static void add_content_part(struct job *job, const struct answer_part *part, in
     if (part->kind == PART_CALL)
         return;
     open_item_event(job, "response.content_part.added", part->kind, item, out);
-    strbuf_add_text(out, part->kind == PART_REASONING
-                        ? ",\"part\":{\"type\":\"reasoning_text\",\"text\":\"\"}"
-                        : ",\"part\":{\"type\":\"output_text\",\"annotations\":[],\"text\":\"\",\"logprobs\":[]}");
+    strbuf_add_text(out,
+                    part->kind == PART_REASONING ? ",\"part\":{\"type\":\"reasoning_text\",\"text\":\"\"}"
+                                                 : ",\"part\":{\"type\":\"output_text\",\"annotations\":[],\"text\":"
+                                                   "\"\",\"logprobs\":[]}");
     close_event(job, out);
 }
 
@@ -290,8 +291,9 @@ bool responses_stream(struct job *job, struct strbuf *out)
 
 void responses_stream_error(const struct api_error *err, struct strbuf *out)
 {
-    strbuf_add_text(out, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"server_error\","
-                         "\"param\":null,\"message\":");
+    strbuf_add_text(out,
+                    "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"server_error\","
+                    "\"param\":null,\"message\":");
     json_write_text(out, bytes_of(err->text));
     strbuf_add_text(out, "}\n\n");
 }

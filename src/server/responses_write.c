@@ -52,7 +52,7 @@ static const char *item_status(const struct job *job, const struct answer_part *
     const struct choice *choice = &job->choices[0];
     bool last = part == &choice->parts[choice->part_count - 1];
     return response_status_words[last && responses_final_status(job) != RESPONSE_COMPLETED ? RESPONSE_INCOMPLETE
-                                                                                          : RESPONSE_COMPLETED];
+                                                                                           : RESPONSE_COMPLETED];
 }
 
 // ---- items --------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ bool responses_write_frame(struct job *job, int part, int item, const struct res
 
 static bool write_head(struct job *job, bool final, struct strbuf *out)
 {
-    (void)final;
+    (void) final;
     const struct response_record *record = job->response->record;
     strbuf_add_format(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"store\":%s", record->id,
                       (long long)record->created, job->response->stored ? "true" : "false");
@@ -161,7 +161,7 @@ static bool write_head(struct job *job, bool final, struct strbuf *out)
 
 static bool write_echo(struct job *job, bool final, struct strbuf *out)
 {
-    (void)final;
+    (void) final;
     struct response_cursor *cursor = &job->response->cursor;
     struct bytes rest = bytes_from(strbuf_bytes(&job->response->record->echo), cursor->at);
     size_t length = rest.len < ANSWER_SLICE_BYTES ? rest.len : ANSWER_SLICE_BYTES;
@@ -263,7 +263,7 @@ static bool write_end(struct job *job, bool final, struct strbuf *out)
 bool responses_write_object(struct job *job, bool final, struct strbuf *out)
 {
     static bool (*const segments[])(struct job *, bool, struct strbuf *) = { write_head, write_echo, write_output,
-                                                                            write_end };
+                                                                             write_end };
     struct response_cursor *cursor = &job->response->cursor;
     while (cursor->object < (int)(sizeof segments / sizeof *segments)) {
         if (out->len >= ANSWER_SLICE_BYTES && cursor->object) // its beginning is the caller's
