@@ -540,15 +540,9 @@ static void test_stored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_chat_fields),
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_store_by_count),
-        cmocka_unit_test(test_store_by_bytes),
-        cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_messages),       cmocka_unit_test(test_chat_fields),    cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_stream),         cmocka_unit_test(test_slices),         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_store_by_count), cmocka_unit_test(test_store_by_bytes), cmocka_unit_test(test_stored),
     };
     return cmocka_run_group_tests(tests, open_api, close_api);
 }
