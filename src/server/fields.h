@@ -28,10 +28,11 @@ struct request_params {
 };
 
 // Does every field of a request belong there, and is none of them one that is refused?
-bool fields_check(const struct api *api, const json_t *body, enum endpoint endpoint, struct api_error *err);
+// `chat`: whose variables they may be; NULL: there is no template.
+bool fields_check(const struct chat *chat, const json_t *body, enum endpoint endpoint, struct api_error *err);
 
 // The same of one field that stands within another.
-bool fields_check_one(const struct api *api, const char *name, const json_t *value, enum endpoint endpoint,
+bool fields_check_one(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
                       struct api_error *err);
 
 // A field that is true or false; absent or null: *value stays.

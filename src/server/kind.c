@@ -22,6 +22,7 @@ const struct kind kinds[] = {
                          .stream = openai_stream, .whole = openai_whole, .stream_error = openai_stream_error },
     [JOB_TOKENIZE] = { "tok-", ON_TOKENIZE, .read = read_tokenize },
     [JOB_DETOKENIZE] = { "tok-", ON_DETOKENIZE, .read = read_detokenize },
+    [JOB_INPUT_TOKENS] = { "tok-", ON_CHAT, .read = read_input_tokens },
     [JOB_RESPONSE] = { "resp_", ON_RESPONSES, ON_CHAT, .cuts_length = true, .prompt_field = "input",
                        .aliases = response_aliases, .translate = responses_translate, .read = responses_read,
                        .stream = responses_stream, .whole = responses_whole, .stream_error = responses_stream_error },

@@ -259,7 +259,7 @@ bool responses_read_reasoning(struct job *job, json_t *chat)
                 return false;
             continue;
         }
-        if (!fields_check_one(job->api, "reasoning_effort", value, ON_CHAT, &job->error))
+        if (!fields_check_one(job->api->chat, "reasoning_effort", value, ON_CHAT, &job->error))
             return false;
         json_object_set(chat, "reasoning_effort", value);
     }
