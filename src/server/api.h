@@ -38,6 +38,7 @@ struct api {
     bool trust_chat_template;            // requests may bring one
     struct bytes tokenizer_info;         // the reply of /tokenizer_info; .data NULL: it is off
     struct lazy_vocabulary *vocabulary;  // for grammars, see api_vocabulary
+    struct grammar_cache *grammars;      // compiled ones (grammar_cache.h); NULL: each request compiles its own
     struct nibble_sampling defaults;     // of generation_config.json
     bool has_seed;                       // defaults.seed is for requests without a seed
     const char *const *names;            // the first is what answers call the model
