@@ -86,6 +86,8 @@ const struct field field_table[] = {
 
     // ---- the chat template's
     { "add_generation_prompt", TEMPLATE, FIELD_READ },
+    { "continue_final_message", TEMPLATE, FIELD_READ },
+    { "chat_template", TEMPLATE, FIELD_READ },
     { "chat_template_kwargs", TEMPLATE, FIELD_READ },
     { "documents", TEMPLATE, FIELD_VARIABLE },
     { "enable_thinking", TEMPLATE, FIELD_SWITCH },
@@ -158,8 +160,6 @@ const struct field field_table[] = {
     { "function_call", ON_CHAT, FIELD_ONLY, ONLY_WORD("none", "use tool_choice") },
 
     // ---- not built
-    { "continue_final_message", TEMPLATE, FIELD_REFUSED, INSTEAD("use /v1/completions with the rendered text") },
-    { "chat_template", TEMPLATE, FIELD_REFUSED, INSTEAD("start the server with --chat-template FILE") },
     { "functions", ON_CHAT, FIELD_REFUSED, INSTEAD("use tools") },
     { "reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("use reasoning_effort, where the chat template reads it") },
     { "separate_reasoning", ON_CHAT, FIELD_REFUSED, INSTEAD("reasoning is part of the content") },
