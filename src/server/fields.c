@@ -47,14 +47,6 @@ bool fields_read_bool(const json_t *body, const char *name, bool *value, struct 
 
 // ---- which fields there may be ------------------------------------------------------------------------------------
 
-static const char *endpoint_name(int endpoints)
-{
-    return endpoints & ON_CHAT      ? "/v1/chat/completions"
-        : endpoints & ON_COMPLETION ? "/v1/completions"
-        : endpoints & ON_TOKENIZE   ? "/tokenize"
-                                    : "/detokenize";
-}
-
 static bool refuse_unknown(const char *name, enum endpoint endpoint, struct api_error *err)
 {
     const char *near = field_suggest(name, endpoint);
@@ -80,7 +72,7 @@ static bool check_variable(const struct api *api, const struct field *field, con
 static bool check_field(const struct api *api, const char *name, const json_t *value, enum endpoint endpoint,
                         struct api_error *err)
 {
-    const struct field *field = field_find(name);
+    const struct field *field = field_find(name, endpoint);
     if (json_is_null(value))
         return true; // as if it were absent
     if (!field)
@@ -90,7 +82,7 @@ static bool check_field(const struct api *api, const char *name, const json_t *v
     if (!(field->endpoints & (int)endpoint))
         return field_is_empty(value)
             || api_fail_code(err, 400, field->name, "unsupported_parameter", "\"%s\" belongs to %s", field->name,
-                             endpoint_name(field->endpoints));
+                             field_endpoint(field->endpoints));
     if (field->kind == FIELD_VARIABLE || field->kind == FIELD_SWITCH)
         return check_variable(api, field, value, err);
     if (field->kind == FIELD_ONLY)

@@ -12,6 +12,7 @@
 
 struct chat {
     struct template *plain;
+    char *source;                // of the plain one
     struct template *with_tools; // NULL: the plain one serves both
     json_t *specials;            // bos_token, eos_token ...
     enum tool_form tool_form;
@@ -110,6 +111,8 @@ static bool parse_sources(struct chat *chat, const struct sources *sources, stru
         return fail(err, "the model has no chat template; give one with --chat-template FILE, or use --raw");
     chat->tool_form = tools_form(sources->with_tools.data ? sources->with_tools : plain, &chat->supports_tools);
     chat->plain = template_parse(plain, err);
+    chat->source = memory_new(plain.len + 1, 1);
+    memcpy(chat->source, plain.data, plain.len);
     if (chat->plain && sources->with_tools.data)
         chat->with_tools = template_parse(sources->with_tools, err);
     return chat->plain && (chat->with_tools || !sources->with_tools.data);
@@ -250,6 +253,7 @@ void chat_close(struct chat *chat)
     template_free(chat->plain);
     template_free(chat->with_tools);
     json_decref(chat->specials);
+    free(chat->source);
     free(chat);
 }
 
@@ -257,6 +261,14 @@ enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
 {
     *supports_tools = chat->supports_tools;
     return chat->tool_form;
+}
+
+const char *chat_source(const struct chat *chat) { return chat->source; }
+
+const char *chat_special(const struct chat *chat, const char *name)
+{
+    const char *text = json_string_value(json_object_get(chat->specials, name));
+    return text ? text : "";
 }
 
 bool chat_reads(const struct chat *chat, const char *variable)

@@ -12,13 +12,15 @@ import small_model
 from serving import Server, one_process, user
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize"}
-GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "TEMPLATE": "ON_CHAT ON_TOKENIZE", "ANYWHERE": " ".join(PATHS)}
+PATHS = {"ON_CHAT": "/v1/chat/completions", "ON_COMPLETION": "/v1/completions", "ON_TOKENIZE": "/tokenize", "ON_DETOKENIZE": "/detokenize",
+         "ON_TEMPLATE": "/apply-template"}
+GROUPS = {"GENERATE": "ON_CHAT ON_COMPLETION", "TEMPLATE": "ON_CHAT ON_TOKENIZE ON_TEMPLATE", "ANYWHERE": " ".join(PATHS)}
 REQUESTS = {
     "ON_CHAT": {"messages": user("Name a colour."), "temperature": 0, "max_tokens": 3},
     "ON_COMPLETION": {"prompt": "The colour is", "temperature": 0, "max_tokens": 3},
     "ON_TOKENIZE": {"messages": user("Name a colour.")},
     "ON_DETOKENIZE": {"tokens": [5, 6]},
+    "ON_TEMPLATE": {"messages": user("Name a colour.")},
 }
 WRONG = 12.5  # of no honoured field's type, or out of its range
 SMALL = ("--max-model-len", 256, "--kv-cache-memory-bytes", "64M")
@@ -27,11 +29,12 @@ Row = collections.namedtuple("Row", "name endpoints kind rest")
 
 
 def read_table():
+    """The rows of these endpoints; test_messages.py and test_ollama.py have those of the other APIs."""
     text = (ROOT / "src/server/field_table.c").read_text()
     rows = re.findall(r'^    \{ "([\w.]+)", ([\w| ]+), FIELD_(\w+)(.*) \},', text, re.M)
     assert len(rows) > 150
     words = lambda names: " ".join(GROUPS.get(name, name) for name in names.split(" | ")).split()
-    return [Row(name, words(endpoints), kind, rest) for name, endpoints, kind, rest in rows]
+    return [Row(name, words(endpoints), kind, rest) for name, endpoints, kind, rest in rows if set(words(endpoints)) <= set(PATHS)]
 
 
 TABLE = read_table()
