@@ -11,6 +11,7 @@ struct conversation {
     json_t *messages;
     json_t *tool_names;    // of earlier calls, by id; templates write the name beside a result
     const char *role;      // of the message that is read
+    bool late_system;      // that message is the system's, and others stand before it
     size_t message, block; // where it is, for errors
 };
 
@@ -81,11 +82,29 @@ static json_t *text_of(struct conversation *conversation, const json_t *block, c
     return NULL;
 }
 
+// Many templates refuse or drop a system message that is not the first one: its text goes into the user's turn.
+static void add_turn_text(struct conversation *conversation, json_t *text)
+{
+    json_t *turn = open_turn(conversation, conversation->late_system ? "user" : conversation->role);
+    if (!conversation->late_system) {
+        add_text(turn, text);
+        return;
+    }
+    struct strbuf wrapped = { 0 };
+    strbuf_add_text(&wrapped, "<system>\n");
+    strbuf_add(&wrapped, json_string_value(text), json_string_length(text));
+    strbuf_add_text(&wrapped, "\n</system>");
+    json_t *own = json_stringn(wrapped.data, wrapped.len);
+    add_text(turn, own);
+    json_decref(own);
+    strbuf_free(&wrapped);
+}
+
 static bool add_text_block(struct conversation *conversation, const json_t *block)
 {
     json_t *text = text_of(conversation, block, "text");
     if (text)
-        add_text(open_turn(conversation, conversation->role), text);
+        add_turn_text(conversation, text);
     return text;
 }
 
@@ -229,7 +248,7 @@ static bool add_content(struct conversation *conversation, enum role role, json_
     size_t index;
     const json_t *block;
     if (json_is_string(content)) {
-        add_text(open_turn(conversation, conversation->role), content);
+        add_turn_text(conversation, content);
         return true;
     }
     if (!json_is_array(content))
@@ -253,7 +272,10 @@ static bool add_message(struct conversation *conversation, const json_t *message
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (!is_word(role, roles[i].name))
             continue;
+        const json_t *last = json_array_get(conversation->messages, json_array_size(conversation->messages) - 1);
         conversation->role = roles[i].name;
+        conversation->late_system = roles[i].role == ROLE_SYSTEM && last
+            && !is_word(json_object_get(last, "role"), "system");
         return add_content(conversation, roles[i].role, json_object_get(message, "content"));
     }
     return api_fail(err, 400, "messages", "messages[%zu].role is none of user, assistant and system",

@@ -180,7 +180,8 @@ static void test_messages_conversations(void **state)
           " 'name': 'f', 'input': {}}]}, {'role': 'system', 'content': 'now'}]",
           "[{'role': 'user', 'content': ''}, {'role': 'assistant', 'content': '', 'tool_calls': [{'id': 'i', 'type': "
           "'function',"
-          " 'function': {'name': 'f', 'arguments': {}}}]}, {'role': 'system', 'content': 'now'}]" },
+          " 'function': {'name': 'f', 'arguments': {}}}]}, {'role': 'user', 'content': "
+          "'<system>\\nnow\\n</system>'}]" },
     };
     (void)state;
     for (size_t i = 0; i < COUNT(talks); i++) {
