@@ -48,8 +48,13 @@ static void write_usage(const struct choice *choice, struct strbuf *out)
                       prompt - cached, cached, choice->generated);
 }
 
+// Longer runs are content: they are not looked at again with each token.
+enum { BLANK_BYTES_MAX = 64 };
+
 static bool is_blank(struct bytes text)
 {
+    if (text.len > BLANK_BYTES_MAX)
+        return false;
     for (size_t i = 0; i < text.len; i++)
         if (!strchr(" \t\r\n", text.data[i]) || !text.data[i])
             return false;

@@ -85,12 +85,21 @@ static enum api_style style_of(const struct route *route, const struct http_exch
     return versioned || bytes_start_with(path, bytes_of("/v1/messages")) ? API_ANTHROPIC : API_OPENAI;
 }
 
+// Anthropic's SDK reads a request's id from a header of its own.
+static void add_request_id(struct http_exchange *exchange, enum api_style style)
+{
+    if (style == API_ANTHROPIC)
+        http_add_header(exchange, "request-id", http_request_id(exchange));
+}
+
 // Refuses a request that never became a job.
 static void refuse(struct server *server, struct http_exchange *exchange, const struct route *route,
                    const struct api_error *err)
 {
+    enum api_style style = style_of(route, exchange);
     log_refusal(server, exchange, err);
-    route_reply_error(server, exchange, route ? route->path : "other", style_of(route, exchange), err, 0);
+    add_request_id(exchange, style);
+    route_reply_error(server, exchange, route ? route->path : "other", style, err, 0);
 }
 
 static void reply_json(struct server *server, const struct route *route, struct http_exchange *exchange, json_t *json)
@@ -287,8 +296,7 @@ static void handle_job(struct server *server, const struct route *route, struct 
     }
     struct job *job = job_new(&server->served.api, route->kind, route->path);
     job->style = route->style;
-    if (route->style == API_ANTHROPIC)
-        http_add_header(exchange, "request-id", http_request_id(exchange));
+    add_request_id(exchange, route->style);
     job->budget = &server->budget;
     job->body = http_take_body(exchange, &job->charged_bytes);
     job->body_bytes = job->body.len;
@@ -423,5 +431,5 @@ void route_refuse(void *context, struct http_exchange *exchange, int status, con
 {
     struct api_error err;
     api_fail(&err, status, NULL, "%s", sentence);
-    refuse(context, exchange, NULL, &err); // the style is the path's
+    refuse(context, exchange, NULL, &err); // style_of knows the path
 }

@@ -20,6 +20,7 @@ import typing
 from serving import read_all
 
 CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"
+MESSAGES, OLLAMA = "/v1/messages", "/api/chat"
 BODY_BYTES = 8 << 20  # the server's default limit
 PATIENCE = 60
 CATALOGUE = {}
@@ -258,6 +259,19 @@ def tool(name, parameters=None, description="x"):
 bodies("1000_tools", CHAT, chat(tools=[tool(word) for word in words(1000)]), [REFUSED, FULL], 4, 2)
 bodies("a_tool_described_in_3_mb", CHAT, chat(tools=[tool("x", description="word " * 600000)]), [REFUSED, FULL], 4, 2)
 bodies("four_forced_tools_16_answers", CHAT, chat(tools=[tool(word) for word in words(4)], tool_choice="required", n=16), ACCEPTED_OR_NOT, 2, 2)
+
+# ---- other APIs ----------------------------------------------------------------------------------------------------------
+
+
+def message(*blocks, **fields):
+    return as_json(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}], **{"max_tokens": 4, **fields})
+
+
+bodies("100000_blocks_of_text", MESSAGES, message(*[{"type": "text", "text": "x"}] * 100000), [REFUSED, FULL, LARGE], 2, 2)
+bodies("50000_thoughts_and_calls", MESSAGES, message(*[{"type": "thinking", "thinking": "x"}, {"type": "tool_use", "id": "i", "name": "f", "input": {}}] * 25000),
+       [REFUSED, FULL, LARGE], 2, 2)
+bodies("lines_of_accounting_of_7_mb", MESSAGES, message(system="x-anthropic-billing-header:\n" * 250000), [200, REFUSED, FULL, LARGE], 2, 2)
+bodies("100000_options", OLLAMA, as_json(messages=[{"role": "user", "content": "x"}], options={f"{i}": i for i in range(100000)}), [REFUSED, FULL], 2, 2)
 
 # ---- HTTP ----------------------------------------------------------------------------------------------------------------
 

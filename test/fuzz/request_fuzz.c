@@ -43,13 +43,16 @@ static void open_api(struct api *api)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum job_kind kinds[] = { JOB_CHAT, JOB_COMPLETION, JOB_TOKENIZE, JOB_DETOKENIZE };
+    static const enum job_kind kinds[] = {
+        JOB_CHAT,         JOB_COMPLETION,  JOB_TOKENIZE,        JOB_DETOKENIZE,     JOB_MESSAGES,
+        JOB_COUNT_TOKENS, JOB_OLLAMA_CHAT, JOB_OLLAMA_GENERATE, JOB_APPLY_TEMPLATE, JOB_LLAMA_COMPLETION,
+    };
     static struct api api;
     if (!size)
         return 0;
     if (!api.tokenizer)
         open_api(&api);
-    struct job *job = job_new(&api, kinds[data[0] % 4], "/fuzz");
+    struct job *job = job_new(&api, kinds[data[0] % (sizeof kinds / sizeof *kinds)], "/fuzz");
     strbuf_add(&job->body, (const char *)data + 1, size - 1);
     job->body_bytes = job->body.len;
     bool ready = read_job(job);
