@@ -36,4 +36,5 @@ const struct kind kinds[] = {
     [JOB_LLAMA_COMPLETION] = { "cmpl-", ON_COMPLETION, ON_COMPLETION, .cuts_length = true, .prompt_field = "prompt",
                                .translate = llama_translate_completion, .read = read_completion, .stream = llama_stream,
                                .whole = llama_whole, .stream_error = llama_stream_error },
+    [JOB_INPUT_TOKENS] = { "tok-", ON_CHAT, .read = read_input_tokens },
 };

@@ -39,7 +39,7 @@ json_t *llama_props(const struct api *api)
     return json_pack("{s:o, s:i, s:s, s:s, s:o, s:{s:b, s:b}, s:o, s:o, s:{s:b, s:b}, s:s, s:b, s:b}",
                      "default_generation_settings", slot_of(api, 0, false), "total_slots", api->slots, "model_alias",
                      api->names[0], "model_path", api->root, "chat_template",
-                     api_text(bytes_of(api->chat ? chat_source(api->chat) : "")), "chat_template_caps",
+                     api_text(api->chat ? chat_source(api->chat) : bytes_of("")), "chat_template_caps",
                      "supports_tools", supports_tools, "supports_system_role", 1, "bos_token",
                      api_text(bytes_of(special_of(api, "bos_token"))), "eos_token",
                      api_text(bytes_of(special_of(api, "eos_token"))), "modalities", "vision", 0, "audio", 0,

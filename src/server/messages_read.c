@@ -275,17 +275,14 @@ static bool copy_fields(struct job *job, json_t *body)
 }
 
 // An assistant's message at the end is the beginning of the answer (prefill), unless it waits for results of calls.
-static bool continue_last(struct job *job, json_t *body, const json_t *messages)
+static void continue_last(json_t *body, const json_t *messages)
 {
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
     if (!role || strcmp(role, "assistant") || json_object_get(last, "tool_calls"))
-        return true;
-    json_t *end = json_pack("{s:b, s:b}", "continue_final_message", 1, "add_generation_prompt", 0);
-    bool ok = fields_check(job->api, end, ON_CHAT, &job->error); // as in a chat
-    json_object_update(body, end);
-    json_decref(end);
-    return ok;
+        return;
+    json_object_set_new(body, "continue_final_message", json_true());
+    json_object_set_new(body, "add_generation_prompt", json_false());
 }
 
 static bool translate(struct job *job, json_t *body)
@@ -295,9 +292,9 @@ static bool translate(struct job *job, json_t *body)
     if (!messages)
         return false;
     json_object_set_new(body, "messages", messages);
-    return continue_last(job, body, messages) && translate_tools(job, body) && translate_choice(job, body)
-        && translate_thinking(job, body) && translate_output(job, body) && check_context_management(job)
-        && copy_fields(job, body);
+    continue_last(body, messages);
+    return translate_tools(job, body) && translate_choice(job, body) && translate_thinking(job, body)
+        && translate_output(job, body) && check_context_management(job) && copy_fields(job, body);
 }
 
 static bool replace_json(struct job *job, bool (*more)(struct job *job, json_t *body))

@@ -98,12 +98,12 @@ static json_t *model_info_of(const struct api *api)
 bool ollama_show(struct job *job)
 {
     const struct api *api = job->api;
-    const char *source = api->chat ? chat_source(api->chat) : "";
+    struct bytes source = api->chat ? chat_source(api->chat) : bytes_of("");
     const json_t *name = json_object_get(job->json, "name");
     if (json_is_string(name) && !api_has_model(api, bytes_of(json_string_value(name))))
         return api_fail_model(api, json_string_value(name), &job->error);
     json_t *shown = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "modelfile", "", "parameters", "", "template",
-                              api_text(bytes_of(source)), "details", details_of(api), "model_info", model_info_of(api),
+                              api_text(source), "details", details_of(api), "model_info", model_info_of(api),
                               "capabilities", capabilities_of(api), "modified_at", time_text(api->created));
     api_dump(shown, &job->reply);
     json_decref(shown);

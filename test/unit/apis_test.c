@@ -131,6 +131,10 @@ static void test_messages_fields(void **state)
           " [{'type': 'clear_thinking_20251015', 'keep': 'all'}]}}",
           "{" ASKED ", 'response_format': {'type': 'json_schema', 'json_schema': {'name': 'output', 'strict': true,"
           " 'schema': {}}}}" },
+        { "{'max_tokens': 5, 'messages': [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': "
+          "'Well'}]}",
+          "{'max_tokens': 5, 'messages': [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Well'}],"
+          " 'continue_final_message': true, 'add_generation_prompt': false}" },
     };
     (void)state;
     check_readings(JOB_MESSAGES, readings, COUNT(readings));
