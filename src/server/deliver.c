@@ -35,14 +35,18 @@ static void open_stream(struct server *server, struct job *job)
         http_add_header(job->exchange, "X-Accel-Buffering", "no"); // nginx would hold events back
     }
     cors_add_headers(&server->access, job->exchange);
-    http_stream_open(job->exchange, 200, job->params.stream ? "text/event-stream; charset=utf-8" : "application/json");
+    const char *type = kind_of(job)->stream_type;
+    http_stream_open(job->exchange, 200,
+                     !job->params.stream ? "application/json"
+                         : type          ? type
+                                         : "text/event-stream; charset=utf-8");
 }
 
 // `cut`: the client must see that something is missing.
 static void close_stream(struct server *server, struct job *job, bool cut)
 {
     struct http_exchange *exchange = job->exchange;
-    metrics_count_http(&server->metrics, job->path, "POST", 200, worker_now() - job->arrived);
+    route_count(server, exchange, job->path, 200, worker_now() - job->arrived);
     end_exchange(job);
     if (cut)
         http_stream_cut(exchange);

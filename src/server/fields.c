@@ -47,15 +47,6 @@ bool fields_read_bool(const json_t *body, const char *name, bool *value, struct 
 
 // ---- which fields there may be ------------------------------------------------------------------------------------
 
-static const char *endpoint_name(int endpoints)
-{
-    return endpoints & ON_CHAT      ? "/v1/chat/completions"
-        : endpoints & ON_COMPLETION ? "/v1/completions"
-        : endpoints & ON_INFILL     ? "/infill"
-        : endpoints & ON_TOKENIZE   ? "/tokenize"
-                                    : "/detokenize";
-}
-
 static bool refuse_unknown(const char *name, enum endpoint endpoint, struct api_error *err)
 {
     const char *near = field_suggest(name, endpoint);
@@ -79,10 +70,10 @@ static bool check_variable(const struct chat *chat, const struct field *field, c
                          "\"%s\" is not supported with this model: its chat template does not read it", field->name);
 }
 
-static bool check_field(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
-                        struct api_error *err)
+bool fields_check_one(const struct chat *chat, const char *name, const json_t *value, enum endpoint endpoint,
+                      struct api_error *err)
 {
-    const struct field *field = field_find(name);
+    const struct field *field = field_find(name, endpoint);
     if (json_is_null(value))
         return true; // as if it were absent
     if (!field)
@@ -92,7 +83,7 @@ static bool check_field(const struct chat *chat, const char *name, const json_t 
     if (!(field->endpoints & (int)endpoint))
         return field_is_empty(value)
             || api_fail_code(err, 400, field->name, "unsupported_parameter", "\"%s\" belongs to %s", field->name,
-                             endpoint_name(field->endpoints));
+                             field_endpoint(field->endpoints));
     if (field->kind == FIELD_VARIABLE || field->kind == FIELD_SWITCH)
         return check_variable(chat, field, value, err);
     if (field->kind == FIELD_ONLY)
@@ -105,7 +96,7 @@ bool fields_check(const struct chat *chat, const json_t *body, enum endpoint end
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)body, name, value)
-        if (!check_field(chat, name, value, endpoint, err))
+        if (!fields_check_one(chat, name, value, endpoint, err))
             return false;
     return true;
 }

@@ -8,10 +8,15 @@
 
 void parts_take(struct choice *choice); // a chat's delivered text
 void parts_add_content(struct choice *choice, struct bytes text);
+void parts_add_empty(struct choice *choice); // content of no text
 
 // All text of one kind, joined; borrowed until the next text comes. For whole answers: only the first part of that kind
 // keeps a text.
 struct bytes parts_join(struct choice *choice, enum part_kind kind);
+
+// For APIs whose calls have arguments as an object: arguments that are none, because the answer was cut off within
+// them, become {"incomplete": "..."} with what there is.
+void parts_complete_call(struct answer_part *call);
 
 size_t parts_bytes(const struct choice *choice); // of memory
 void parts_free(struct choice *choice);

@@ -2,6 +2,7 @@
 #include "server/read.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,9 +229,10 @@ static bool read_json(struct job *job)
 
 static bool read_generating(struct job *job)
 {
-    const struct kind *kind = kind_of(job);
-    if ((kind->translate && !kind->translate(job))
-        || !fields_read(&job->params, job->api, job->json, kind->reads_as, &job->error) || !kind->read(job)
+    if (kind_of(job)->translate && !kind_of(job)->translate(job))
+        return false;
+    const struct kind *kind = kind_of(job); // a translation may choose another one
+    if (!fields_read(&job->params, job->api, job->json, kind->reads_as, &job->error) || !kind->read(job)
         || !check_length(job) || !check_grammar(job))
         return false;
     keep(job);
@@ -244,7 +246,13 @@ enum { LARGE_BODY_BYTES = 1 << 20 };
 
 bool read_job(struct job *job)
 {
-    bool ready = read_json(job) && (kind_of(job)->reads_as ? read_generating(job) : kind_of(job)->read(job));
+    const struct kind *kind = kind_of(job);
+    bool known = !kind->endpoint || job->json || read_json(job);
+    bool ready = known && (kind->reads_as ? read_generating(job) : kind->read(job));
+    if (job->leaves_lane)
+        return false;
+    if (known && job->error.status)
+        kind_rename_field(job, &job->error);
     job_drop_json(job);
     if (job->body_bytes >= LARGE_BODY_BYTES)
         memory_trim();

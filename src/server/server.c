@@ -213,7 +213,7 @@ static void watch_all(struct server *server)
 static void open_metrics(struct server *server)
 {
     const struct api *api = &server->served.api;
-    server->plan = json_loadb(api->plan, api->plan_len, 0, NULL);
+    server->plan = json_incref(server->served.plan_json);
     metrics_open(&server->metrics, api->names[0], api->max_model_len, server->plan);
     server->metrics.kv_cache_dtype = server->options->engine.kv_cache_dtype;
     server->metrics.prefix_cache = !server->options->scheduler.no_prefix_cache;
@@ -312,6 +312,7 @@ static void close_all(struct server *server)
         event_base_free(server->base);
     metrics_close(&server->metrics);
     json_decref(server->plan);
+    response_store_close(&server->responses);
     access_close(&server->access);
     outbox_close(&server->outbox);
     mailbox_close(&server->mailbox);
@@ -341,6 +342,7 @@ int server_run(const struct server_options *options)
     struct server server = { .options = options, .jobs_max = options->engine.max_num_seqs + options->queue };
     struct error err = { 0 };
     access_open(&server.access, &options->access);
+    response_store_open(&server.responses, options->response_store_bytes, options->response_store_count);
     mailbox_open(&server.mailbox);
     bool ok = outbox_open(&server.outbox, &err) && open_http(&server, &err) && load(&server, &err)
         && serve(&server, &err);

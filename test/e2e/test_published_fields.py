@@ -55,11 +55,17 @@ PUBLISHED = {
 }
 
 
+def row_of(name, endpoint):
+    """The row of that endpoint, where a name has several."""
+    rows = [row for row in TABLE if row.name == name]
+    return next((row for row in rows if endpoint in row.endpoints), rows[0])
+
+
 @pytest.mark.parametrize("endpoint", PUBLISHED)
 def test_every_published_field_has_a_row(endpoint):
     assert len(PUBLISHED[endpoint]()) > 90
     unknown = {name for name in PUBLISHED[endpoint]() if name not in ROWS}
-    elsewhere = {name for name in PUBLISHED[endpoint]() - unknown if endpoint not in ROWS[name].endpoints and ROWS[name].kind != "HARMLESS"}
+    elsewhere = {name for name in PUBLISHED[endpoint]() - unknown if endpoint not in row_of(name, endpoint).endpoints and row_of(name, endpoint).kind != "HARMLESS"}
     assert not unknown, "refused as fields that nobody knows"
     assert elsewhere <= names("""parse_tool_calls thinking_forced_open reasoning_format separate_reasoning stream_reasoning
         response_format top_logprobs echo suffix""") if endpoint == "ON_COMPLETION" else not elsewhere
@@ -71,7 +77,7 @@ def test_none_is_ignored(server, endpoint):
     for name in sorted(PUBLISHED[endpoint]()):
         request = {**REQUESTS[endpoint], name: 12.5 if name in OBJECTS else {"no": ["such", "value"]}}
         answer = server.ask(PATHS[endpoint], request)
-        if ROWS[name].kind == "HARMLESS":
+        if row_of(name, endpoint).kind == "HARMLESS":
             assert answer.status == 200, name
         elif name == "model":
             assert answer.status in (400, 404)
