@@ -14,7 +14,8 @@ enum endpoint {        // bits
     ON_COMPLETION = 2, // /v1/completions
     ON_TOKENIZE = 4,
     ON_DETOKENIZE = 8,
-    ON_TEMPLATE = 16,         // /apply-template
+    ON_RESPONSES = 16,        // /v1/responses
+    ON_TEMPLATE = 1024,       // /apply-template
     ON_MESSAGES = 32,         // /v1/messages
     ON_COUNT_TOKENS = 64,     // /v1/messages/count_tokens
     ON_OLLAMA_CHAT = 128,     // /api/chat
@@ -47,7 +48,8 @@ struct field {
 extern const struct field field_table[];
 extern const size_t field_count;
 
-// The endpoint's row of that name, else another's; NULL: no endpoint has it.
+// The row of an endpoint's field; where it has none, another endpoint's of that name (one that
+// is harmless is so everywhere). NULL: unknown.
 const struct field *field_find(const char *name, enum endpoint endpoint);
 const char *field_endpoint(int endpoints); // the path of the first of them
 

@@ -14,7 +14,7 @@ struct field_name {
 
 struct kind {
     const char *id_prefix;
-    enum endpoint endpoint; // whose fields a request may have
+    enum endpoint endpoint; // whose fields a request may have; 0: it has no body, and its path says all
     enum endpoint reads_as; // ON_CHAT or ON_COMPLETION, whose fields are read; 0: nothing is generated
     bool cuts_length;       // max_tokens beyond the context is cut to what is left of it, not refused
     const char *prompt_field;
@@ -31,6 +31,9 @@ struct kind {
 };
 
 extern const struct kind kinds[];
+
+// An error is about the client's field: "max_tokens" was "options.num_predict".
+void kind_rename_field(const struct job *job, struct api_error *err);
 
 static inline const struct kind *kind_of(const struct job *job) { return &kinds[job->kind]; }
 static inline bool kind_is_chat(const struct job *job) { return kinds[job->kind].reads_as == ON_CHAT; }

@@ -166,34 +166,14 @@ static bool read_json(struct job *job)
         && fields_check(job_chat(job), job->json, kind_of(job)->endpoint, &job->error);
 }
 
-// An error is about the client's field: "max_tokens" was "options.num_predict".
-static void rename_field(struct api_error *err, const struct field_name *names)
-{
-    char own[sizeof err->param + 2], client[sizeof err->param + 2], text[sizeof err->text];
-    while (names && names->own && strcmp(names->own, err->param))
-        names++;
-    if (!names || !names->own)
-        return;
-    snprintf(err->param, sizeof err->param, "%s", names->client);
-    snprintf(own, sizeof own, "\"%s\"", names->own);
-    snprintf(client, sizeof client, "\"%s\"", names->client);
-    char *at = strstr(err->text, own);
-    if (!at)
-        return;
-    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - err->text), err->text, client, at + strlen(own));
-    memcpy(err->text, text, sizeof err->text);
-}
-
 static bool read_generating(struct job *job)
 {
     if (kind_of(job)->translate && !kind_of(job)->translate(job))
         return false;
     const struct kind *kind = kind_of(job); // a translation may choose another one
     if (!fields_read(&job->params, job->api, job->json, kind->reads_as, &job->error) || !kind->read(job)
-        || !check_length(job) || !check_grammar(job)) {
-        rename_field(&job->error, kind->renamed);
+        || !check_length(job) || !check_grammar(job))
         return false;
-    }
     keep(job);
     job_drop_json(job);
     job_make_choices(job);
@@ -205,7 +185,13 @@ enum { LARGE_BODY_BYTES = 1 << 20 };
 
 bool read_job(struct job *job)
 {
-    bool ready = read_json(job) && (kind_of(job)->reads_as ? read_generating(job) : kind_of(job)->read(job));
+    const struct kind *kind = kind_of(job);
+    bool known = !kind->endpoint || job->json || read_json(job);
+    bool ready = known && (kind->reads_as ? read_generating(job) : kind->read(job));
+    if (job->leaves_lane)
+        return false;
+    if (known && job->error.status)
+        kind_rename_field(job, &job->error);
     job_drop_json(job);
     if (job->body_bytes >= LARGE_BODY_BYTES)
         memory_trim();
