@@ -19,6 +19,7 @@ struct server_options {
     struct access_options access; // no key is empty
     bool share_prefix_cache;      // between keys, too
     const char *chat_template;    // a file; NULL: the model's own
+    bool slots;                   // GET /slots answers
     bool trust_request_chat_template, enable_tokenizer_info_endpoint;
     struct nibble_options engine;
     struct nibble_scheduler_options scheduler;

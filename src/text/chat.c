@@ -236,6 +236,12 @@ enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
     return chat->tool_form;
 }
 
+const char *chat_special(const struct chat *chat, const char *name)
+{
+    const char *text = json_string_value(json_object_get(chat->specials, name));
+    return text ? text : "";
+}
+
 bool chat_reads(const struct chat *chat, const char *variable)
 {
     return template_reads(chat->plain, variable) || (chat->with_tools && template_reads(chat->with_tools, variable));

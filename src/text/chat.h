@@ -24,6 +24,9 @@ void chat_close(struct chat *chat);
 // How the model writes calls. *supports_tools: its template puts them into the prompt.
 enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools);
 
+// A special token's text (bos_token, eos_token), "" where there is none. Borrowed.
+const char *chat_special(const struct chat *chat, const char *name);
+
 // Does the template, or the one for requests with tools, look at this variable?
 bool chat_reads(const struct chat *chat, const char *variable);
 
