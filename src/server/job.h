@@ -139,7 +139,7 @@ struct job {
     struct grammar *grammar; // NULL: any text
     const json_t *tools;     // whose calls are looked for in the answer; NULL: none
     json_t *kept_tools;      // the reference that keeps them
-    enum tool_form tool_form;
+    const struct tool_form *tool_form;
     bool must_call, one_call;        // tool_choice asks for a call; at most one may come
     const char *must_name;           // of this tool; NULL: of any
     json_t *schema;                  // of an answer that is no call; NULL: none

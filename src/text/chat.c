@@ -14,7 +14,7 @@ struct chat {
     struct template *plain;
     struct template *with_tools; // NULL: the plain one serves both
     json_t *specials;            // bos_token, eos_token ...
-    enum tool_form tool_form;
+    const struct tool_form *tool_form;
     bool supports_tools;
     bool takes_lists, needs_lists; // contents may, or must, be lists of parts
     bool takes_system;
@@ -253,7 +253,7 @@ void chat_close(struct chat *chat)
     free(chat);
 }
 
-enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools)
+const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_tools)
 {
     *supports_tools = chat->supports_tools;
     return chat->tool_form;

@@ -20,7 +20,7 @@ bool chat_has_template(const struct checkpoint *checkpoint);
 void chat_close(struct chat *chat);
 
 // How the model writes calls. *supports_tools: its template puts them into the prompt.
-enum tool_form chat_tool_form(const struct chat *chat, bool *supports_tools);
+const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_tools);
 
 // Does the template, or the one for requests with tools, look at this variable?
 bool chat_reads(const struct chat *chat, const char *variable);
