@@ -71,6 +71,21 @@ static bool raw_accepts(const void *context, const void *state)
 
 static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
 
+// May the value end in this state of the JSON string?
+static bool ends_value(const struct raw *raw, uint16_t at)
+{
+    uint16_t end = raw->json->states[at].next['"'];
+    return end && raw->json->states[end].accepts;
+}
+
+// May the value go on with the first bytes of the closing text?
+static bool runs_on(const struct raw *raw, uint16_t at, size_t count)
+{
+    for (size_t i = 0; i < count && at; i++)
+        at = step_json(raw->json, at, (uint8_t)raw->close.data[i]);
+    return at;
+}
+
 static bool raw_step(const void *context, const void *state, uint8_t byte, void *next)
 {
     const struct raw *raw = context;
@@ -84,29 +99,30 @@ static bool raw_step(const void *context, const void *state, uint8_t byte, void 
         to.json = step_json(raw->json, to.json, i < at->matched ? (uint8_t)raw->close.data[i] : byte);
     if (!to.json)
         return false;
+    if (kept && !ends_value(raw, to.json) && !runs_on(raw, to.json, kept))
+        return false;
     if (kept < raw->close.len) {
         to.matched = (uint8_t)kept;
         to.inner = (uint8_t)inner;
         memcpy(next, &to, sizeof to);
         return inner < raw->inner.len;
     }
-    uint16_t end = raw->json->states[to.json].next['"'];
     struct raw_state closed = { .closed = true };
     memcpy(next, &closed, sizeof closed);
-    return end && raw->json->states[end].accepts;
+    return ends_value(raw, to.json);
 }
 
-static bool raw_dfa(struct schema *schema, const struct dfa *json, const char *close, bool plain, struct dfa *out)
+// The node of a raw string with its close; RULES_NONE without a sentence when a limit is passed.
+static uint32_t raw_node(struct grammar *grammar, const struct dfa *json, struct bytes close, bool plain)
 {
-    struct raw raw = { json, bytes_of(close), bytes_from(bytes_of(close), strspn(close, "\n")), plain };
+    struct raw raw = { json, close, bytes_from(close, strspn(close.data, "\n")), plain };
     struct dfa_source source = { &raw, sizeof(struct raw_state), raw_accepts, raw_step };
-    struct raw_state start = { .json = json->count ? json->states[DFA_START].next['"'] : DFA_DEAD };
-    *out = (struct dfa){ 0 };
-    if (raw.close.len > CLOSE_BYTES_MAX)
-        return fail(schema->err, "a parameter's name is too long");
-    if (start.json && !dfa_build(&source, &start, &schema->grammar->work, out))
-        return fail(schema->err, "the tools' strings have patterns and lengths that are too intricate together");
-    return true;
+    struct raw_state start = { .json = json->states[DFA_START].next['"'] };
+    struct dfa dfa = { 0 };
+    struct error ignored;
+    if (!start.json || !dfa_build(&source, &start, &grammar->work, &dfa) || !dfa.count)
+        return RULES_NONE;
+    return rules_dfa(grammar, &dfa, &ignored);
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------
@@ -115,7 +131,7 @@ enum { WAYS_MAX = 64 };
 
 // The ways to write a value, as they are collected.
 struct ways {
-    const char *text_close, *json_close;
+    const char *text_close, *json_close, *name;
     bool plain; // strings must differ from JSON by how they begin
     bool mixed; // other values may come, too
     uint32_t texts[WAYS_MAX], jsons[WAYS_MAX];
@@ -134,53 +150,110 @@ static bool add_way(struct schema *schema, uint32_t node, uint32_t *nodes, size_
     return true;
 }
 
+// The closing text of a parameter: %k stands for its name.
+static struct bytes close_head(const char *close)
+{
+    const char *key = strstr(close, "%k");
+    return (struct bytes){ close, key ? (size_t)(key - close) : strlen(close) };
+}
+
+static const char *close_tail(struct schema *schema, const char *close, const char *name)
+{
+    const char *key = strstr(close, "%k");
+    return key ? arena_format(&schema->grammar->arena, "%s%s", name, key + 2) : "";
+}
+
+static const char *close_text(struct schema *schema, const char *close, const char *name)
+{
+    struct bytes head = close_head(close);
+    return arena_format(&schema->grammar->arena, "%.*s%s", (int)head.len, head.data, close_tail(schema, close, name));
+}
+
 // Strings that are listed, each with what closes it.
-static uint32_t compile_listed(struct schema *schema, const json_t *json, const char *close)
+static uint32_t compile_listed(struct schema *schema, const json_t *json, const struct ways *ways)
 {
     json_t *listed = schema_listed(json), *value;
     struct word *words = memory_new(json_array_size(listed) + 1, sizeof *words);
+    const char *close = close_text(schema, ways->text_close, ways->name), *inner = close + strspn(close, "\n");
+    struct map seen = { 0 };
     struct error ignored;
     uint32_t count = 0, node = RULES_NONE;
+    int64_t index;
     size_t i;
     json_array_foreach (listed, i, value) {
         const char *text = json_string_value(value);
-        bool repeated = false;
-        if (!text || strstr(text, close + strspn(close, "\n"))
-            || validate(schema->root, json, value, &ignored) == INVALID)
+        if (!text || strlen(text) != json_string_length(value) || strstr(text, inner)
+            || map_get(&seen, bytes_of(text), &index) || validate(schema->root, json, value, &ignored) == INVALID)
             continue;
-        const char *whole = arena_format(&schema->grammar->arena, "%s%s", text, close);
-        for (uint32_t k = 0; k < count; k++)
-            repeated |= !strcmp(words[k].text.data, whole);
-        if (!repeated)
-            words[count] = (struct word){ bytes_of(whole), count, RULES_NONE }, count++;
+        words[count] = (struct word){ bytes_of(arena_format(&schema->grammar->arena, "%s%s", text, close)), count,
+                                      RULES_NONE };
+        map_put(&seen, bytes_of(text), count++);
     }
     if (count)
         node = rules_words(schema->grammar, words, count, schema->err);
     else
         schema_fail_unmet(schema, "no value of the enum or const is valid");
+    map_free(&seen);
     json_decref(listed);
     free(words);
     return node;
 }
 
-static uint32_t compile_text(struct schema *schema, const json_t *json, const char *close, bool plain)
+// Any string; RULES_NONE with a sentence.
+static uint32_t any_text(struct schema *schema, struct bytes close, bool plain)
 {
-    static const char *const known[] = { "type", "pattern", "format", "minLength", "maxLength", "nullable", NULL };
-    const char *other = schema_constraint_beside(json, known);
-    struct dfa dfa = { 0 }, raw = { 0 };
-    if (json_object_get(json, "enum") || json_object_get(json, "const"))
-        return compile_listed(schema, json, close);
-    if (other)
-        schema_defer(schema, other);
+    struct strbuf name = { 0 };
+    struct dfa dfa = { 0 };
+    uint32_t node;
+    strbuf_add_format(&name, "raw %d %.*s", plain, (int)close.len, close.data);
+    if (!rules_find(schema->grammar, name.data, &node)) {
+        node = schema_any_string(schema, &dfa) ? raw_node(schema->grammar, &dfa, close, plain) : RULES_NONE;
+        if (node == RULES_NONE)
+            fail(schema->err, "the tools' schemas are too intricate together; leave some patterns or lengths out");
+        rules_name(schema->grammar, name.data, node);
+    }
+    dfa_free(&dfa);
+    strbuf_free(&name);
+    return node;
+}
+
+static const char *const narrowing[] = { "pattern", "format", "minLength", "maxLength" };
+
+// A string with a pattern, format or length; where that takes too many states, it is left to the validator.
+static uint32_t narrow_text(struct schema *schema, const json_t *json, struct bytes close, bool plain)
+{
+    struct dfa dfa = { 0 };
     if (!schema_string_dfa(schema, json, &dfa)) {
         dfa_free(&dfa);
         return RULES_NONE;
     }
-    bool ok = raw_dfa(schema, &dfa, close, plain, &raw);
+    uint32_t node = dfa.count ? raw_node(schema->grammar, &dfa, close, plain) : RULES_NONE;
     dfa_free(&dfa);
-    if (ok && !raw.count)
-        ok = schema_fail_unmet(schema, "no string is valid");
-    return ok ? rules_dfa(schema->grammar, &raw, schema->err) : RULES_NONE;
+    if (node != RULES_NONE)
+        return node;
+    for (size_t i = 0; i < sizeof narrowing / sizeof *narrowing; i++)
+        if (json_object_get(json, narrowing[i]))
+            schema_defer(schema, narrowing[i]);
+    return any_text(schema, close, plain);
+}
+
+static uint32_t compile_text(struct schema *schema, const json_t *json, const struct ways *ways, bool plain)
+{
+    static const char *const known[] = { "type", "pattern", "format", "minLength", "maxLength", "nullable", NULL };
+    const char *other = schema_constraint_beside(json, known), *tail;
+    struct bytes close = close_head(ways->text_close);
+    bool narrows = false;
+    if (json_object_get(json, "enum") || json_object_get(json, "const"))
+        return compile_listed(schema, json, ways);
+    if (other)
+        schema_defer(schema, other);
+    for (size_t i = 0; i < sizeof narrowing / sizeof *narrowing; i++)
+        narrows |= json_object_get(json, narrowing[i]) != NULL;
+    uint32_t node = narrows ? narrow_text(schema, json, close, plain) : any_text(schema, close, plain);
+    tail = close_tail(schema, ways->text_close, ways->name);
+    if (node == RULES_NONE || !*tail)
+        return node;
+    return rules_sequence(schema->grammar, node, schema_token(schema->grammar, tail, schema->err), schema->err);
 }
 
 static uint32_t compile_json(struct schema *schema, const json_t *json, const char *close)
@@ -232,7 +305,7 @@ static bool collect_types(struct schema *schema, const json_t *json, struct ways
     unsigned others = types & ~(unsigned)SCHEMA_STRING;
     if (types & SCHEMA_STRING) {
         const json_t *text = narrow(schema, json, SCHEMA_STRING);
-        uint32_t node = text ? compile_text(schema, text, ways->text_close, ways->plain && (others || ways->mixed)) : RULES_NONE;
+        uint32_t node = text ? compile_text(schema, text, ways, ways->plain && (others || ways->mixed)) : RULES_NONE;
         if (!add_way(schema, node, ways->texts, &ways->text_count))
             return false;
     }
@@ -269,15 +342,6 @@ static bool collect(struct schema *schema, const json_t *json, struct ways *ways
 
 // ---- properties ---------------------------------------------------------------------------------------------------
 
-// The closing text of a parameter: %k stands for its name.
-static const char *close_of(struct object *object, const char *close, const char *name)
-{
-    const char *key = strstr(close, "%k");
-    if (!key)
-        return close;
-    return arena_format(&object->arena, "%.*s%s%s", (int)(key - close), close, name, key + 2);
-}
-
 static bool can_write(const struct grammar_parameters *syntax, const char *name)
 {
     bool tags = *syntax->before;
@@ -293,10 +357,11 @@ static bool compile_value(struct object *object, struct parameter *parameter, co
 {
     const struct grammar_parameters *syntax = object->syntax;
     struct schema *schema = object->schema;
-    struct ways ways = { .json_close = close_of(object, syntax->json_close, parameter->name) };
+    struct ways ways = { .json_close = close_text(schema, syntax->json_close, parameter->name),
+                         .text_close = syntax->text_close,
+                         .name = parameter->name };
     if (!syntax->text_behind)
         return add_way(schema, compile_json(schema, json, ways.json_close), &parameter->json, &(size_t){ 0 });
-    ways.text_close = close_of(object, syntax->text_close, parameter->name);
     ways.plain = !strcmp(syntax->text_behind, syntax->json_behind);
     if (!collect(schema, json, &ways))
         return false;

@@ -158,7 +158,8 @@ enum slot parameter_key_add(struct tool_reader *reader, char slot, char byte)
         take_key(reader, value);
     else if (slot == 't')
         take_type(reader, value);
-    reader_release(reader);
+    if (reader->call.emitted)
+        reader_release(reader);
     reader->call.at += 2 + end.len;
     text->len = 0;
     return SLOT_TAKES;
