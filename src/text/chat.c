@@ -253,6 +253,14 @@ void chat_close(struct chat *chat)
     free(chat);
 }
 
+bool chat_set_tool_form(struct chat *chat, const char *name, struct error *err)
+{
+    const struct tool_form *form = tools_form_named(name, chat->tool_form, err);
+    if (form)
+        chat->tool_form = form;
+    return form;
+}
+
 const struct tool_form *chat_tool_form(const struct chat *chat, bool *supports_tools)
 {
     *supports_tools = chat->supports_tools;
